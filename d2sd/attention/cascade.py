@@ -1,0 +1,51 @@
+"""Two-level cascade attention in plain torch.
+
+Level 1: all rows of all branches over the shared prefix, without a mask, in one product. Level 2: every row over
+its own block under the block mask. The two are merged by their log-sum-exp weights (natural logarithm), which
+is exact: softmax over the union = lse-weighted mean of the softmaxes over the parts.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def attend(
+    query: Tensor,
+    prefix: tuple[Tensor, Tensor],
+    block: tuple[Tensor, Tensor],
+    block_mask: Tensor | None,
+    scale: float,
+    joined: tuple[Tensor, Tensor] | None = None,
+) -> Tensor:
+    """Attention merged from two levels; see ``d2sd.attention`` for shapes. ``joined`` is not needed."""
+    batch, heads, rows, dim = query.shape
+    kv_heads = block[0].shape[1]
+    group = heads // kv_heads
+    grouped = (query * scale).reshape(batch, kv_heads, group * rows, dim)
+    mask = None if block_mask is None else block_mask.repeat(group, 1)
+    out, lse = _level(grouped, *block, mask)
+    if prefix[0].shape[2]:
+        # the prefix is shared: branches become rows of one product
+        shared = grouped.transpose(0, 1).reshape(1, kv_heads, batch * group * rows, dim)
+        above, above_lse = _level(shared, *prefix, None)
+        above = above.view(kv_heads, batch, group * rows, dim).transpose(0, 1)
+        above_lse = above_lse.view(kv_heads, batch, group * rows, 1).transpose(0, 1)
+        out = merge(above, above_lse, out, lse)
+    return out.to(query.dtype).reshape(batch, heads, rows, dim)
+
+
+def _level(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Attention over one level and its log-sum-exp: (…, R, D) and (…, R, 1), in float32."""
+    scores = (query @ key.transpose(-1, -2)).float()
+    if mask is not None:
+        scores = scores.masked_fill(~mask, float("-inf"))
+    lse = scores.logsumexp(-1, keepdim=True)
+    return (scores - lse).exp().to(value.dtype) @ value, lse
+
+
+def merge(a: Tensor, a_lse: Tensor, b: Tensor, b_lse: Tensor) -> Tensor:
+    """Attention over the union of two disjoint key sets from the attention over each."""
+    weight = torch.sigmoid(a_lse - b_lse)
+    return weight * a + (1 - weight) * b

@@ -1,0 +1,28 @@
+"""Reference backend: one masked attention over prefix and block together."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+
+def attend(
+    query: Tensor,
+    prefix: tuple[Tensor, Tensor],
+    block: tuple[Tensor, Tensor],
+    block_mask: Tensor | None,
+    scale: float,
+    joined: tuple[Tensor, Tensor] | None = None,
+) -> Tensor:
+    """Scaled dot-product attention with the full (R, C+R) mask; see ``d2sd.attention`` for shapes."""
+    batch, _, rows, _ = query.shape
+    context = prefix[0].shape[2]
+    if joined is None:
+        joined = tuple(
+            torch.cat([p.expand(batch, -1, -1, -1), b], dim=2) for p, b in zip(prefix, block, strict=True)
+        )
+    mask = None
+    if block_mask is not None:
+        mask = torch.cat([block_mask.new_ones(rows, context), block_mask], dim=1)
+    return F.scaled_dot_product_attention(query, *joined, attn_mask=mask, scale=scale, enable_gqa=True)

@@ -1,0 +1,27 @@
+"""Where will the target reject the first draft? Confidences → boundary posterior → selected prefixes.
+
+D²SD, arXiv 2606.04446, section 3: the boundary is at i when the first i drafted tokens are accepted and the next
+is not; with the drafter's confidences taken as acceptance probabilities,
+r(i) = (c_1 · … · c_i) · (1 − c_{i+1}).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def boundary_posterior(confidence: Sequence[float]) -> tuple[tuple[float, ...], float]:
+    """r(i) for i = 0 … γ−2 and the mass of full acceptance, from c_1 … c_{γ−1}; together they sum to 1."""
+    posterior, alive = [], 1.0
+    for c in confidence:
+        if not 0 <= c <= 1:
+            raise ValueError(f"a confidence must be between 0 and 1, not {c}")
+        posterior.append(alive * (1 - c))
+        alive *= c
+    return tuple(posterior), alive
+
+
+def select_prefixes(posterior: Sequence[float], count: int) -> tuple[int, ...]:
+    """The ``count`` prefix lengths with the largest r(i), best first; on ties the shorter prefix first."""
+    order = sorted(range(len(posterior)), key=lambda i: (-posterior[i], i))
+    return tuple(order[:count])

@@ -1,0 +1,20 @@
+"""Plain decoding: the tree is the anchor alone."""
+
+from __future__ import annotations
+
+from d2sd.methods.base import Drafters, Method, Proposal
+from d2sd.tree import merge_candidates
+
+
+def propose(drafters: Drafters) -> Proposal:
+    """Nothing is drafted."""
+    return Proposal(merge_candidates(drafters.anchor, []))
+
+
+AUTOREGRESSIVE = Method(
+    "autoregressive",
+    "Plain decoding: the target writes one token per pass.",
+    "baseline",
+    propose,
+    first_drafter=False,
+)

@@ -1,0 +1,189 @@
+"""The draft network of DFlash and of D²SD's variable-prefix drafter (same shape for both).
+
+A small Qwen3-style stack without embedding and LM head of its own: it borrows the target's. Every layer attends
+to projected target features of the committed context and, without a causal mask, to the whole block
+(DFlash, arXiv 2602.06036, section 3; D²SD, arXiv 2606.04446, section 3.2). Parameter names follow the published
+``DFlashDraftModel`` folders, so that those load unchanged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel, Qwen3Config
+from transformers.models.qwen3.modeling_qwen3 import Qwen3MLP, Qwen3RotaryEmbedding, apply_rotary_pos_emb
+
+KeyValue = tuple[Tensor, Tensor]
+Attend = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
+
+
+def default_target_layers(target_layers: int, count: int) -> list[int]:
+    """Evenly spaced decoder layers to tap, from layer 1 to layer L-3 (L = ``target_layers``).
+
+    Index n means the output of decoder layer n. For 36 layers and 5 taps: 1, 9, 17, 25, 33.
+    """
+    first, last = min(1, target_layers - 1), max(target_layers - 3, min(1, target_layers - 1))
+    if count == 1:
+        return [last]
+    return sorted({round(first + (last - first) * i / (count - 1)) for i in range(count)})
+
+
+class DraftAttention(nn.Module):
+    """Grouped-query attention whose keys and values come from the context and from the block."""
+
+    def __init__(self, config: Qwen3Config):
+        super().__init__()
+        self.head_dim = config.head_dim
+        queries, keys = config.num_attention_heads * self.head_dim, config.num_key_value_heads * self.head_dim
+        self.q_proj = nn.Linear(config.hidden_size, queries, bias=config.attention_bias)
+        self.k_proj = nn.Linear(config.hidden_size, keys, bias=config.attention_bias)
+        self.v_proj = nn.Linear(config.hidden_size, keys, bias=config.attention_bias)
+        self.o_proj = nn.Linear(queries, config.hidden_size, bias=config.attention_bias)
+        self.q_norm = nn.RMSNorm(self.head_dim, eps=config.rms_norm_eps)
+        self.k_norm = nn.RMSNorm(self.head_dim, eps=config.rms_norm_eps)
+
+    def _heads(self, x: Tensor) -> Tensor:
+        return x.unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
+
+    def keys_values(self, x: Tensor, cos: Tensor, sin: Tensor) -> KeyValue:
+        """Keys and values of context rows, (B, T, hidden) → two tensors (B, KV heads, T, head_dim)."""
+        key = self.k_norm(self._heads(self.k_proj(x)))
+        return apply_rotary_pos_emb(key, key, cos, sin)[0], self._heads(self.v_proj(x))
+
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, context: KeyValue, attend: Attend) -> Tensor:
+        query = self.q_norm(self._heads(self.q_proj(x)))
+        key = self.k_norm(self._heads(self.k_proj(x)))
+        query, key = apply_rotary_pos_emb(query, key, cos, sin)
+        out = attend(query, context[0], context[1], key, self._heads(self.v_proj(x)))
+        return self.o_proj(out.transpose(1, 2).flatten(-2))
+
+
+class DraftLayer(nn.Module):
+    """Pre-norm attention and SwiGLU block."""
+
+    def __init__(self, config: Qwen3Config):
+        super().__init__()
+        self.self_attn = DraftAttention(config)
+        self.mlp = Qwen3MLP(config)
+        self.input_layernorm = nn.RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
+        self.post_attention_layernorm = nn.RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
+
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, context: KeyValue, attend: Attend) -> Tensor:
+        x = x + self.self_attn(self.input_layernorm(x), cos, sin, context, attend)
+        return x + self.mlp(self.post_attention_layernorm(x))
+
+
+class DFlashDraftModel(PreTrainedModel):
+    """A block drafter. ``config`` is a Qwen3 config with ``block_size`` and ``dflash_config`` added.
+
+    ``dflash_config`` holds ``mask_token_id`` and ``target_layer_ids``, as in the published folders.
+    """
+
+    config_class = Qwen3Config
+    config: Qwen3Config
+    base_model_prefix = ""
+    _supports_sdpa = True
+    _no_split_modules = ["DraftLayer"]
+
+    def __init__(self, config: Qwen3Config):
+        super().__init__(config)
+        features = len(self.target_layer_ids) * config.hidden_size
+        self.fc = nn.Linear(features, config.hidden_size, bias=False)
+        self.hidden_norm = nn.RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
+        self.layers = nn.ModuleList(DraftLayer(config) for _ in range(config.num_hidden_layers))
+        self.norm = nn.RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
+        self.rotary_emb = Qwen3RotaryEmbedding(config)
+        self.post_init()
+
+    @property
+    def block_size(self) -> int:
+        """γ the drafter was trained with: the anchor and γ−1 drafted positions."""
+        return int(self.config.block_size)
+
+    @property
+    def mask_token_id(self) -> int:
+        """Token id that stands at every position still to be drafted."""
+        return int(self.config.dflash_config["mask_token_id"])
+
+    @property
+    def target_layer_ids(self) -> list[int]:
+        """Decoder layers of the target whose outputs condition this drafter."""
+        return list(self.config.dflash_config["target_layer_ids"])
+
+    def _init_weights(self, module: nn.Module) -> None:
+        if isinstance(module, nn.Linear):
+            nn.init.normal_(module.weight, std=self.config.initializer_range)
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
+        elif isinstance(module, nn.RMSNorm):
+            nn.init.ones_(module.weight)
+
+    def project_context(self, features: Tensor, position_ids: Tensor) -> list[KeyValue]:
+        """Keys and values of context tokens, once per committed token.
+
+        features: (B, T, taps·hidden) target features; position_ids: (B, T) absolute positions.
+        Returns per layer a pair of (B, KV heads, T, head_dim).
+        """
+        context = self.hidden_norm(self.fc(features))
+        cos, sin = self.rotary_emb(context, position_ids)
+        return [layer.self_attn.keys_values(context, cos, sin) for layer in self.layers]
+
+    def forward(
+        self, block: Tensor, position_ids: Tensor, context: list[KeyValue], attend: Attend, **_: Any
+    ) -> Tensor:
+        """Hidden states of every block row, ready for the target's LM head.
+
+        block: (B, R, hidden) embedded with the target's table; position_ids: (B or 1, R) absolute positions;
+        context: per layer keys and values, (B or 1, KV heads, T, head_dim); ``attend`` joins the two levels.
+        """
+        cos, sin = self.rotary_emb(block, position_ids)
+        for layer, keys_values in zip(self.layers, context, strict=True):
+            block = layer(block, cos, sin, keys_values, attend)
+        return self.norm(block)
+
+
+def drafter_config(
+    target: Any,
+    *,
+    layers: int,
+    block_size: int,
+    mask_token_id: int,
+    target_layer_ids: list[int] | None = None,
+) -> Qwen3Config:
+    """A drafter's config for a Qwen3- or Llama-type target config, in the published form."""
+    head_dim = getattr(target, "head_dim", None) or target.hidden_size // target.num_attention_heads
+    taps = target_layer_ids or default_target_layers(target.num_hidden_layers, layers)
+    return Qwen3Config(
+        vocab_size=target.vocab_size,
+        hidden_size=target.hidden_size,
+        intermediate_size=target.intermediate_size,
+        num_hidden_layers=layers,
+        num_attention_heads=target.num_attention_heads,
+        num_key_value_heads=target.num_key_value_heads,
+        head_dim=head_dim,
+        max_position_embeddings=target.max_position_embeddings,
+        rms_norm_eps=target.rms_norm_eps,
+        rope_parameters=dict(target.rope_parameters),
+        num_target_layers=target.num_hidden_layers,
+        block_size=block_size,
+        dflash_config={"mask_token_id": mask_token_id, "target_layer_ids": taps},
+        tie_word_embeddings=False,
+    )
+
+
+def start_from_target(drafter: DFlashDraftModel, target: nn.Module) -> None:
+    """Initialise a drafter from the target's last layers; ``fc`` starts as the identity on the last tap.
+
+    Learns clearly faster than from noise (docs/training-log.md).
+    """
+    with torch.no_grad():
+        sources = target.layers[-len(drafter.layers) :]
+        for layer, source in zip(drafter.layers, sources, strict=True):
+            weights = {k: v for k, v in source.state_dict().items() if k in layer.state_dict()}
+            layer.load_state_dict(weights, strict=False)
+        drafter.norm.weight.copy_(target.norm.weight)
+        hidden = drafter.config.hidden_size
+        drafter.fc.weight[:, -hidden:] += torch.eye(hidden, device=drafter.fc.weight.device)

@@ -1,0 +1,141 @@
+"""Finding and loading targets and drafters: bundled presets, folders, hub ids."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen3Config
+from transformers.utils import logging as transformers_logging
+
+from d2sd.errors import InputError
+from d2sd.models.drafter import DFlashDraftModel
+from d2sd.models.target import Target
+
+if TYPE_CHECKING:
+    from d2sd.decode import Engine
+
+BUNDLED = Path(__file__).resolve().parents[2] / "assets" / "models"
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+def presets() -> list[str]:
+    """Names of the bundled model sets."""
+    return sorted(p.name for p in BUNDLED.iterdir() if (p / "target").is_dir()) if BUNDLED.is_dir() else []
+
+
+def load(
+    name: str = "tiny",
+    *,
+    target: str | None = None,
+    drafter: str | None = None,
+    second_drafter: str | None = None,
+    dtype: str = "float32",
+    device: str | None = None,
+) -> Engine:
+    """An ``Engine`` for a bundled preset or a folder that holds ``target/``, ``dflash/`` and, if trained, ``vp/``.
+
+    ``target``, ``drafter`` and ``second_drafter`` replace single parts by a folder or a hub id. Raises
+    ``InputError`` when something is missing, broken or does not fit together.
+    """
+    from d2sd.decode import Engine
+
+    if dtype not in DTYPES:
+        raise InputError(f"unknown dtype {dtype!r}; choose one of: {', '.join(DTYPES)}")
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    if target is None:
+        folder = BUNDLED / name if name in presets() else Path(name)
+        if not folder.is_dir():
+            raise InputError(
+                f"unknown model {name!r}; choose a bundled one ({', '.join(presets()) or 'none here'}) or give a folder"
+            )
+        if not (folder / "target").is_dir():
+            raise InputError(f"{folder} has no target/ folder; it needs target/, dflash/ and, for d2sd, vp/")
+        target = str(folder / "target")
+        drafter = drafter or _part(folder, "dflash")
+        second_drafter = second_drafter or _part(folder, "vp")
+    loaded = load_target(target, DTYPES[dtype], device)
+    first, second = (None if d is None else load_drafter(d, DTYPES[dtype], device) for d in (drafter, second_drafter))
+    return Engine(loaded, first, second, name)
+
+
+def _part(folder: Path, part: str) -> str | None:
+    return str(folder / part) if (folder / part).is_dir() else None
+
+
+def load_target(source: str, dtype: torch.dtype, device: str) -> Target:
+    """Target from a folder or hub id."""
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(source)
+        with _quiet():
+            model, info = AutoModelForCausalLM.from_pretrained(source, dtype=dtype, output_loading_info=True)
+            _check_complete(info)
+    except Exception as error:
+        raise InputError(f"cannot load the target {source}: {_first_line(error)}") from error
+    return Target(model.to(device), tokenizer, _short(source))
+
+
+def load_drafter(source: str, dtype: torch.dtype, device: str) -> DFlashDraftModel:
+    """Drafter from a ``DFlashDraftModel`` folder or hub id; every weight must be there and nothing else."""
+    try:
+        config = Qwen3Config.from_pretrained(source)
+        missing = [k for k in ("block_size", "dflash_config") if not hasattr(config, k)]
+        if missing:
+            raise InputError(f"its config.json has no {' and no '.join(missing)}")
+        with _quiet():
+            model, info = DFlashDraftModel.from_pretrained(source, config=config, dtype=dtype, output_loading_info=True)
+        _check_complete(info)
+    except Exception as error:
+        raise InputError(f"cannot load the drafter {source}: {_first_line(error)}") from error
+    model.config.name_or_path = _short(source)
+    return model.to(device).eval().requires_grad_(False)
+
+
+def _check_complete(info: dict[str, Any]) -> None:
+    kinds = ("missing_keys", "unexpected_keys", "mismatched_keys")
+    wrong = [f"{kind.replace('_', ' ')} {sorted(map(str, info[kind]))[:3]}" for kind in kinds if info.get(kind)]
+    if wrong:
+        raise InputError(f"its weights do not match its config ({'; '.join(wrong)})")
+
+
+def check_fit(target: Target, drafter: DFlashDraftModel) -> None:
+    """Raise ``InputError`` if this drafter was made for another target."""
+    name, c, t = drafter.config.name_or_path, drafter.config, target.config
+    if c.hidden_size != t.hidden_size:
+        raise InputError(f"drafter {name} has hidden size {c.hidden_size}, the target {t.hidden_size}: they do not fit")
+    if max(drafter.target_layer_ids) >= t.num_hidden_layers:
+        raise InputError(
+            f"drafter {name} reads target layer {max(drafter.target_layer_ids)}, the target has "
+            f"{t.num_hidden_layers} layers (0 to {t.num_hidden_layers - 1}): they do not fit"
+        )
+    if c.vocab_size != t.vocab_size or not 0 <= drafter.mask_token_id < t.vocab_size:
+        raise InputError(
+            f"drafter {name} was made for a vocabulary of {c.vocab_size} (mask token {drafter.mask_token_id}), "
+            f"the target has {t.vocab_size}: they do not fit"
+        )
+
+
+def _short(source: str) -> str:
+    """Hub ids as they are; of a folder only the last two parts, so that traces name no private path."""
+    path = Path(source)
+    return "/".join(path.resolve().parts[-2:]) if path.is_dir() else source
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
+
+
+class _quiet:
+    """No progress bars and load reports of transformers while a model is read; errors still come through."""
+
+    def __enter__(self) -> None:
+        self.level = transformers_logging.get_verbosity()
+        transformers_logging.set_verbosity_error()
+        transformers_logging.disable_progress_bar()
+
+    def __exit__(self, *_: Any) -> None:
+        transformers_logging.set_verbosity(self.level)
+        transformers_logging.enable_progress_bar()
+
+

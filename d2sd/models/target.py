@@ -1,0 +1,133 @@
+"""The target model: any Qwen3- or Llama-type causal LM of transformers, run over token trees.
+
+Its layers stay as they are; ours is only the attention function that they call, registered with transformers'
+attention interface, which lets rows see the committed prefix plus their own ancestors.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from transformers import AttentionInterface, PreTrainedModel, PreTrainedTokenizerBase
+
+from d2sd.attention import Backend
+from d2sd.cache import KeyValueCache
+from d2sd.errors import InputError
+
+ATTENTION = "d2sd_tree"
+SUPPORTED = ("qwen3", "llama")
+
+
+def _tree_attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    backend: Backend | None = None,
+    tree_mask: Tensor | None = None,
+    **_: Any,
+) -> tuple[Tensor, None]:
+    """Attention of R new rows over C cached and R own keys; without ``tree_mask`` the rows are a causal chain."""
+    rows = query.shape[2]
+    context = key.shape[2] - rows
+    scale = scaling if scaling is not None else query.shape[-1] ** -0.5
+    if backend is None or tree_mask is None:  # one row, or a prompt read from an empty cache
+        out = F.scaled_dot_product_attention(
+            query, key, value, is_causal=rows > 1, scale=scale, enable_gqa=True
+        )
+    else:
+        prefix = key[:, :, :context], value[:, :, :context]
+        block = key[:, :, context:], value[:, :, context:]
+        out = backend(query, prefix, block, tree_mask, scale, (key, value))
+    return out.transpose(1, 2), None
+
+
+AttentionInterface.register(ATTENTION, _tree_attention)
+
+
+class Target:
+    """A frozen causal LM with its tokenizer; ``taps`` are the decoder layers whose outputs are kept."""
+
+    def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, name: str):
+        config = model.config
+        if config.model_type not in SUPPORTED:
+            raise InputError(f"targets of type {config.model_type!r} are not supported; choose {' or '.join(SUPPORTED)}")
+        if any(kind != "full_attention" for kind in getattr(config, "layer_types", None) or ()):
+            raise InputError(f"{name} uses sliding-window layers, which tree verification does not support")
+        model.set_attn_implementation(ATTENTION)
+        self.model, self.tokenizer, self.name = model.eval().requires_grad_(False), tokenizer, name
+        self.base = model.model
+        self.head = model.lm_head
+        self.embedding = model.get_input_embeddings()
+        self._taps: dict[int, Tensor] = {}
+        self._hooks: dict[int, Any] = {}
+
+    @property
+    def config(self) -> Any:
+        """The transformers config."""
+        return self.model.config
+
+    @property
+    def device(self) -> torch.device:
+        """Where the embedding table lies."""
+        return self.embedding.weight.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Parameter type."""
+        return self.embedding.weight.dtype
+
+    @property
+    def max_positions(self) -> int:
+        """Longest sequence that the model was made for, in tokens."""
+        return int(self.config.max_position_embeddings)
+
+    @property
+    def end_ids(self) -> frozenset[int]:
+        """Token ids that end a text."""
+        ids = self.model.generation_config.eos_token_id
+        ids = self.config.eos_token_id if ids is None else ids
+        ids = self.tokenizer.eos_token_id if ids is None else ids
+        return frozenset() if ids is None else frozenset([ids] if isinstance(ids, int) else ids)
+
+    def tap(self, layers: list[int]) -> None:
+        """Keep the outputs of these decoder layers from now on."""
+        for index in set(layers) - set(self._hooks):
+
+            def keep(_: nn.Module, __: Any, output: Any, index: int = index) -> None:
+                self._taps[index] = output[0] if isinstance(output, tuple) else output
+
+            self._hooks[index] = self.base.layers[index].register_forward_hook(keep)
+
+    def new_cache(self, capacity: int) -> KeyValueCache:
+        """An empty cache with room for ``capacity`` tokens."""
+        c = self.config
+        head_dim = getattr(c, "head_dim", None) or c.hidden_size // c.num_attention_heads
+        return KeyValueCache(
+            c.num_hidden_layers, c.num_key_value_heads, head_dim, capacity, self.dtype, self.device
+        )
+
+    def forward(
+        self, ids: Tensor, positions: Tensor, cache: KeyValueCache, tree_mask: Tensor | None, backend: Backend | None
+    ) -> Tensor:
+        """Last hidden states of the rows, (R, hidden), after the final norm; writes their keys and values.
+
+        ids, positions: (R,) int64; tree_mask: (R, R) bool or None for a causal chain on an empty cache.
+        """
+        return self.base(
+            input_ids=ids[None],
+            position_ids=positions[None],
+            past_key_values=cache,
+            use_cache=True,
+            backend=backend,
+            tree_mask=tree_mask,
+        ).last_hidden_state[0]
+
+    def features(self, layers: list[int], rows: Tensor | slice) -> Tensor:
+        """Target features of rows of the last pass: tapped outputs side by side, (1, rows, taps·hidden)."""
+        return torch.cat([self._taps[i][:, rows].to(self.device) for i in layers], dim=-1)

@@ -1,0 +1,52 @@
+"""Token texts: labels of single tokens and the pieces that a growing output adds to its decoded text."""
+
+from __future__ import annotations
+
+from transformers import PreTrainedTokenizerBase
+
+BROKEN = "\ufffd"
+WINDOW = 16
+
+
+class TokenTexts:
+    """Labels of single tokens, remembered."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase):
+        self.tokenizer = tokenizer
+        self._known: dict[int, str] = {}
+
+    def __getitem__(self, token: int) -> str:
+        """Readable text of one token; a piece of a character is given in the tokenizer's own spelling."""
+        text = self._known.get(token)
+        if text is None:
+            text = self.tokenizer.decode([token], skip_special_tokens=False)
+            if BROKEN in text or not text:
+                text = str(self.tokenizer.convert_ids_to_tokens(token))
+            self._known[token] = text
+        return text
+
+
+class Detokenizer:
+    """Feeds tokens one by one; the returned pieces join to the decoded text.
+
+    A token that ends inside a character returns "" and the character comes with the token that completes it.
+    Only a window of recent tokens is decoded, so a step costs the same at any length.
+    """
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase):
+        self.tokenizer = tokenizer
+        self._window: list[int] = []
+        self._shown = ""
+
+    def feed(self, token: int) -> str:
+        """The text that this token adds."""
+        self._window.append(token)
+        text = self.tokenizer.decode(self._window, skip_special_tokens=False)
+        if text.endswith(BROKEN) and len(self._window) < 2 * WINDOW:
+            return ""
+        piece = text[len(self._shown) :]
+        self._shown = text
+        if len(self._window) >= WINDOW and not text.endswith(BROKEN):
+            self._window = self._window[-4:]
+            self._shown = self.tokenizer.decode(self._window, skip_special_tokens=False)
+        return piece

@@ -1,0 +1,135 @@
+"""Training text: reading documents, the tokenizer, packed rows, and the target's own responses."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from torch import Tensor
+from transformers import PreTrainedTokenizerFast
+
+from d2sd.errors import InputError
+
+END, MASK = "<|endoftext|>", "<|mask|>"
+PLAIN = str.maketrans({"“": '"', "”": '"', "‘": "'", "’": "'", "–": "-", "—": "-", "…": "...", "\u00a0": " "})  # noqa: RUF001
+MAX_LINE = 4_000_000
+
+
+def read_documents(source: str) -> Iterator[str]:
+    """Documents of a local ``.txt`` (split at ``<|endoftext|>``), ``.jsonl`` (field ``text``) or hub data set name."""
+    path = Path(source)
+    if path.suffix == ".txt" and path.is_file():
+        text = path.read_text(encoding="utf-8", errors="replace").translate(PLAIN)
+        yield from (d.strip() for d in text.split(END) if d.strip())
+    elif path.suffix == ".jsonl" and path.is_file():
+        yield from (row["text"] for row in read_jsonl(path, "text"))
+    elif path.suffix or path.exists():
+        raise InputError(f"{source} is not a .txt or .jsonl file that exists")
+    else:
+        yield from _hub_documents(source)
+
+
+def _hub_documents(name: str) -> Iterator[str]:
+    try:
+        from datasets import load_dataset
+    except ImportError:
+        raise InputError(f"reading the data set {name!r} from the hub needs `pip install datasets`") from None
+    for row in load_dataset(name, split="train", streaming=True):
+        yield row["text"]
+
+
+def read_jsonl(path: Path, field: str) -> Iterator[dict[str, Any]]:
+    """Rows of a JSONL file that all hold the text field ``field``; says the line at fault otherwise."""
+    with path.open(encoding="utf-8") as lines:
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
+            if len(line) > MAX_LINE:
+                raise InputError(f"{path}, line {number}: longer than {MAX_LINE} characters")
+            try:
+                row = json.loads(line)
+            except json.JSONDecodeError as error:
+                raise InputError(f"{path}, line {number}: not JSON ({error.msg})") from None
+            if not isinstance(row, dict) or field not in row:
+                raise InputError(f"{path}, line {number}: has no field {field!r}")
+            yield row
+
+
+def train_tokenizer(documents: Iterable[str], vocab_size: int, max_length: int) -> PreTrainedTokenizerFast:
+    """A byte-level BPE tokenizer with single digits, an end token (id 0) and a mask token (id 1)."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab_size,
+        special_tokens=[END, MASK],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(documents, trainer)
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, eos_token=END, pad_token=END, mask_token=MASK, model_max_length=max_length,
+        clean_up_tokenization_spaces=False,
+    )  # fmt: skip
+
+
+def pack(tokenizer: Any, documents: Iterable[str], length: int, end_id: int) -> Tensor:
+    """All documents, each closed by the end token, cut into rows: (rows, length) int32."""
+    stream: list[int] = []
+    batch: list[str] = []
+
+    def flush() -> None:
+        for ids in tokenizer(batch, add_special_tokens=False)["input_ids"] if batch else []:
+            stream.extend(ids)
+            stream.append(end_id)
+        batch.clear()
+
+    for document in documents:
+        batch.append(document)
+        if len(batch) == 1000:
+            flush()
+    flush()
+    rows = len(stream) // length
+    if not rows:
+        raise InputError(f"the text is shorter than one row of {length} tokens")
+    return torch.tensor(stream[: rows * length], dtype=torch.int32).view(rows, length)
+
+
+@dataclass(frozen=True, slots=True)
+class Responses:
+    """Prompts with the target's own responses: ids (N, S) padded with the end token, and both lengths (N,)."""
+
+    ids: Tensor
+    prompt_lengths: Tensor
+    lengths: Tensor
+
+
+def read_responses(path: Path, max_length: int, pad_id: int) -> Responses:
+    """Read a file written by ``regenerate``: lines with ``prompt_ids`` and ``response_ids``."""
+    rows = [
+        (row["prompt_ids"], (row["prompt_ids"] + row["response_ids"])[:max_length])
+        for row in read_jsonl(path, "response_ids")
+    ]
+    rows = [(p, ids) for p, ids in rows if len(ids) >= len(p) + 2]
+    if not rows:
+        raise InputError(f"{path} holds no response of at least two tokens")
+    width = max(len(ids) for _, ids in rows)
+    ids = torch.full((len(rows), width), pad_id, dtype=torch.int32)
+    for i, (_, row) in enumerate(rows):
+        ids[i, : len(row)] = torch.tensor(row, dtype=torch.int32)
+    return Responses(
+        ids, torch.tensor([len(p) for p, _ in rows]), torch.tensor([len(row) for _, row in rows])
+    )
+
+
+def normalise(text: str) -> str:
+    """Letters and digits only, lower case: what two prompts are compared by when held-out text is checked."""
+    return re.sub(r"[^a-z0-9]+", " ", text.lower()).strip()

@@ -1,0 +1,231 @@
+"""One training loop for the target and for the drafters: schedule, clipping, checkpoints that resume bit-exactly.
+
+Every random choice of a step is drawn from a generator seeded by (seed, step, process), and rows come from a
+permutation seeded by (seed, epoch): nothing but weights, optimizer state and the step number has to be stored.
+Runs in one process or in many (``accelerate launch -m d2sd train …``).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+from tqdm.auto import tqdm
+
+from d2sd.errors import InputError
+
+Sample = Callable[[Tensor, torch.Generator], dict[str, Tensor]]
+
+
+@dataclass(frozen=True, slots=True)
+class LoopConfig:
+    """Settings of one run. ``batch_size`` counts rows per process and micro-step; times are in steps."""
+
+    steps: int
+    batch_size: int = 16
+    accumulate: int = 1
+    learning_rate: float = 2e-3
+    min_rate: float = 0.02
+    warmup: int = 50
+    weight_decay: float = 0.05
+    clip: float = 1.0
+    seed: int = 0
+    precision: str = "bfloat16"
+    optimizer: str = "muon"
+    compile: bool = False
+    save_every: int = 200
+    log_every: int = 10
+
+    def __post_init__(self) -> None:
+        if min(self.steps, self.batch_size, self.accumulate, self.save_every, self.log_every) < 1:
+            raise InputError("steps, batch size, accumulation and intervals must be at least 1")
+        if self.precision not in ("float32", "bfloat16"):
+            raise InputError(f"precision must be float32 or bfloat16, not {self.precision!r}")
+        if self.optimizer not in ("muon", "adamw"):
+            raise InputError(f"optimizer must be muon or adamw, not {self.optimizer!r}")
+        if self.optimizer == "muon" and not hasattr(torch.optim, "Muon"):
+            raise InputError("the muon optimizer needs torch 2.9 or newer; choose --optimizer adamw")
+
+
+def rate_at(config: LoopConfig, step: int) -> float:
+    """Learning rate at a step: linear warm-up, then a cosine down to ``min_rate`` of the peak."""
+    if step < config.warmup:
+        return config.learning_rate * (step + 1) / config.warmup
+    progress = (step - config.warmup) / max(1, config.steps - config.warmup)
+    floor = config.min_rate
+    return config.learning_rate * (floor + (1 - floor) * 0.5 * (1 + math.cos(math.pi * min(1.0, progress))))
+
+
+def rows_at(count: int, index: int, size: int, seed: int) -> Tensor:
+    """Row numbers of the ``index``-th batch of ``size`` rows when ``count`` rows are read in shuffled epochs."""
+    wanted = torch.arange(index * size, (index + 1) * size)
+    out = torch.empty_like(wanted)
+    for epoch in (wanted // count).unique().tolist():
+        order = torch.randperm(count, generator=torch.Generator().manual_seed(seed * 1_000_003 + epoch))
+        here = wanted // count == epoch
+        out[here] = order[wanted[here] % count]
+    return out
+
+
+def train(
+    objective: nn.Module,
+    count: int,
+    sample: Sample,
+    out: Path,
+    config: LoopConfig,
+    evaluate: Callable[[], dict[str, float]] | None = None,
+    note: str = "train",
+) -> None:
+    """Train ``objective`` in place; it maps a sampled batch to ``(loss, metrics)``.
+
+    ``sample(rows, generator)`` makes the batch of those row numbers. Writes ``metrics.jsonl`` and
+    ``checkpoint/`` under ``out`` and continues from the checkpoint found there.
+    """
+    accelerator = Accelerator(
+        mixed_precision="bf16" if config.precision == "bfloat16" else "no",
+        gradient_accumulation_steps=config.accumulate,
+    )
+    parameters = {n: p for n, p in objective.named_parameters() if p.requires_grad}
+    optimizers = make_optimizers(parameters, config)
+    out.mkdir(parents=True, exist_ok=True)
+    start = _load(out, parameters, optimizers, config)
+    module = torch.compile(objective) if config.compile else objective
+    wrapped, *prepared = accelerator.prepare(module, *optimizers)
+    metrics_file = out / "metrics.jsonl"
+    if accelerator.is_main_process:
+        _keep_metrics_before(metrics_file, start)
+    bar = tqdm(range(start, config.steps), initial=start, total=config.steps, desc=note, mininterval=1,
+               disable=not accelerator.is_main_process)  # fmt: skip
+    world, began, seen = accelerator.num_processes, time.monotonic(), 0
+    for step in bar:
+        for group in (g for o in optimizers for g in o.param_groups):
+            group["lr"] = rate_at(config, step)
+        logged: dict[str, float] = {}
+        for micro in range(config.accumulate):
+            index = (step * config.accumulate + micro) * world + accelerator.process_index
+            generator = torch.Generator().manual_seed((config.seed * 7_919 + index) % 2**63)
+            batch = sample(rows_at(count, index, config.batch_size, config.seed), generator)
+            batch = {k: v.to(accelerator.device) for k, v in batch.items()}
+            last = micro + 1 == config.accumulate
+            with accelerator.autocast(), (nullcontext() if last else accelerator.no_sync(wrapped)):
+                loss, metrics = wrapped(**batch)
+                accelerator.backward(loss / config.accumulate * accelerator.gradient_accumulation_steps)
+            for key, value in {"loss": loss.detach(), **metrics}.items():
+                logged[key] = logged.get(key, 0.0) + float(value) / config.accumulate
+            seen += next(iter(batch.values())).numel()
+        norm = accelerator.clip_grad_norm_(wrapped.parameters(), config.clip)
+        for optimizer in prepared:
+            optimizer.step()
+            optimizer.zero_grad()
+        done = step + 1
+        if accelerator.is_main_process and (done % config.log_every == 0 or done == config.steps):
+            row = {"step": done, "rate": rate_at(config, step), "grad_norm": float(norm), **logged,
+                   "tokens_per_second": seen * world / (time.monotonic() - began)}  # fmt: skip
+            if evaluate and (done % config.save_every == 0 or done == config.steps):
+                row.update(evaluate())
+            with metrics_file.open("a") as f:
+                f.write(json.dumps({k: round(v, 6) for k, v in row.items()}) + "\n")
+            bar.set_postfix({k: f"{v:.3g}" for k, v in logged.items()})
+        if accelerator.is_main_process and (done % config.save_every == 0 or done == config.steps):
+            _save(out, parameters, optimizers, config, done)
+        if done % config.save_every == 0:
+            accelerator.wait_for_everyone()
+    accelerator.wait_for_everyone()
+
+
+def make_optimizers(parameters: dict[str, nn.Parameter], config: LoopConfig) -> list[torch.optim.Optimizer]:
+    """Muon for the hidden weight matrices and AdamW for the rest, or AdamW for everything."""
+    matrices = {n for n, p in parameters.items() if p.ndim == 2 and "embed" not in n and "lm_head" not in n}
+    muon = config.optimizer == "muon"
+    rest = [(n, p) for n, p in parameters.items() if not (muon and n in matrices)]
+    groups = [
+        {"params": [p for n, p in rest if n in matrices], "weight_decay": config.weight_decay},
+        {"params": [p for n, p in rest if n not in matrices], "weight_decay": 0.0},
+    ]
+    optimizers: list[torch.optim.Optimizer] = []
+    if rest:
+        groups = [g for g in groups if g["params"]]
+        optimizers.append(torch.optim.AdamW(groups, lr=config.learning_rate, betas=(0.9, 0.98)))
+    if muon and matrices:
+        optimizers.append(
+            torch.optim.Muon(
+                [parameters[n] for n in sorted(matrices)],
+                lr=config.learning_rate,
+                weight_decay=config.weight_decay,
+                adjust_lr_fn="match_rms_adamw",
+            )
+        )
+    return optimizers
+
+
+def _keep_metrics_before(path: Path, step: int) -> None:
+    if path.exists():
+        kept = [line for line in path.read_text().splitlines() if line and json.loads(line)["step"] <= step]
+        path.write_text("".join(line + "\n" for line in kept))
+
+
+def _save(out: Path, parameters: dict[str, nn.Parameter], optimizers: list[Any], config: LoopConfig, step: int) -> None:
+    """Write weights and optimizer moments as safetensors; the folder appears whole or not at all."""
+    fresh, final, old = out / "checkpoint.new", out / "checkpoint", out / "checkpoint.old"
+    shutil.rmtree(fresh, ignore_errors=True)
+    fresh.mkdir()
+    state = {}
+    for name, parameter in parameters.items():
+        for key, value in _state_of(optimizers, parameter).items():
+            state[f"{name}|{key}"] = torch.as_tensor(value).detach().clone().contiguous()
+    save_file({n: p.detach().clone().contiguous() for n, p in parameters.items()}, fresh / "weights.safetensors")
+    save_file(state, fresh / "optimizer.safetensors")
+    (fresh / "state.json").write_text(json.dumps({"step": step, "config": asdict(config)}))
+    shutil.rmtree(old, ignore_errors=True)
+    if final.exists():
+        final.rename(old)
+    fresh.rename(final)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _state_of(optimizers: list[Any], parameter: nn.Parameter) -> dict[str, Any]:
+    """The (still empty before the first step) state that some optimizer keeps for this parameter."""
+    for optimizer in optimizers:
+        if any(parameter is p for g in optimizer.param_groups for p in g["params"]):
+            return optimizer.state[parameter]
+    raise KeyError("a parameter has no optimizer")
+
+
+def _load(out: Path, parameters: dict[str, nn.Parameter], optimizers: list[Any], config: LoopConfig) -> int:
+    """Restore the newest whole checkpoint under ``out``; returns the step to continue at (0 when there is none)."""
+    folder = out / "checkpoint"
+    if not folder.exists() and (out / "checkpoint.old").exists():
+        (out / "checkpoint.old").rename(folder)
+    if not folder.exists():
+        return 0
+    state = json.loads((folder / "state.json").read_text())
+    changed = {k for k, v in asdict(config).items() if state["config"].get(k) != v} - {"save_every", "log_every"}
+    if changed:
+        raise InputError(
+            f"{folder} was made with other settings ({', '.join(sorted(changed))}); "
+            "give the same ones to resume, or another output folder to start again"
+        )
+    with torch.no_grad(), safe_open(folder / "weights.safetensors", "pt") as f:
+        if set(f.keys()) != set(parameters):
+            raise InputError(f"{folder} belongs to a network of another shape; choose another output folder")
+        for name, parameter in parameters.items():
+            parameter.copy_(f.get_tensor(name))
+    with safe_open(folder / "optimizer.safetensors", "pt") as f:
+        for key in f.keys():  # noqa: SIM118 (not a dict)
+            name, field = key.rsplit("|", 1)
+            value = f.get_tensor(key)
+            value = value if field == "step" else value.to(parameters[name].device)
+            _state_of(optimizers, parameters[name])[field] = value
+    return int(state["step"])

@@ -1,0 +1,51 @@
+"""Tiny real models with fixed seeds: a Qwen3 and a Llama target, drafters for them, and a byte-level tokenizer."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
+
+from d2sd import Engine
+from d2sd.models.drafter import DFlashDraftModel, drafter_config, start_from_target
+from d2sd.models.target import Target
+from d2sd.train.data import train_tokenizer
+
+VOCABULARY = 300
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _two_threads() -> None:
+    torch.set_num_threads(2)
+
+
+@pytest.fixture(scope="session")
+def tokenizer() -> PreTrainedTokenizerFast:
+    return train_tokenizer(["the cat sat on the mat", "a dog ran to the park"] * 5, VOCABULARY, 512)
+
+
+def make_target(tokenizer, kind: str = "qwen3", vocabulary: int = VOCABULARY, seed: int = 0) -> Target:
+    """A random target whose logits are spread enough that its text is not one repeated token."""
+    torch.manual_seed(seed)
+    shape = dict(
+        vocab_size=vocabulary, hidden_size=64, intermediate_size=96, num_hidden_layers=3, num_attention_heads=4,
+        num_key_value_heads=2, head_dim=16, max_position_embeddings=512, tie_word_embeddings=False,
+        initializer_range=0.2, bos_token_id=None, eos_token_id=0, pad_token_id=None,
+    )  # fmt: skip
+    model = Qwen3ForCausalLM(Qwen3Config(**shape)) if kind == "qwen3" else LlamaForCausalLM(LlamaConfig(**shape))
+    return Target(model, tokenizer, f"random-{kind}")
+
+
+def make_drafter(target: Target, block_size: int = 16, layers: int = 2, seed: int = 1) -> DFlashDraftModel:
+    torch.manual_seed(seed)
+    config = drafter_config(target.config, layers=layers, block_size=block_size, mask_token_id=1)
+    drafter = DFlashDraftModel(config).eval()
+    if target.config.model_type == "qwen3":
+        start_from_target(drafter, target.base)
+    return drafter.requires_grad_(False)
+
+
+@pytest.fixture(scope="session", params=["qwen3", "llama"])
+def engine(request, tokenizer) -> Engine:
+    target = make_target(tokenizer, request.param)
+    return Engine(target, make_drafter(target, seed=1), make_drafter(target, seed=2), name="random")
