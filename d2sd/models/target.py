@@ -16,6 +16,7 @@ from transformers import AttentionInterface, PreTrainedModel, PreTrainedTokenize
 from d2sd.attention import Backend
 from d2sd.cache import KeyValueCache
 from d2sd.errors import InputError
+from d2sd.models.taps import LayerTaps
 
 ATTENTION = "d2sd_tree"
 SUPPORTED = ("qwen3", "llama")
@@ -64,8 +65,7 @@ class Target:
         self.base = model.model
         self.head = model.lm_head
         self.embedding = model.get_input_embeddings()
-        self._taps: dict[int, Tensor] = {}
-        self._hooks: dict[int, Any] = {}
+        self._taps = LayerTaps(self.base.layers)
 
     @property
     def config(self) -> Any:
@@ -97,12 +97,7 @@ class Target:
 
     def tap(self, layers: list[int]) -> None:
         """Keep the outputs of these decoder layers from now on."""
-        for index in set(layers) - set(self._hooks):
-
-            def keep(_: nn.Module, __: Any, output: Any, index: int = index) -> None:
-                self._taps[index] = output[0] if isinstance(output, tuple) else output
-
-            self._hooks[index] = self.base.layers[index].register_forward_hook(keep)
+        self._taps.add(layers)
 
     def new_cache(self, capacity: int) -> KeyValueCache:
         """An empty cache with room for ``capacity`` tokens."""
@@ -130,4 +125,4 @@ class Target:
 
     def features(self, layers: list[int], rows: Tensor | slice) -> Tensor:
         """Target features of rows of the last pass: tapped outputs side by side, (1, rows, taps·hidden)."""
-        return torch.cat([self._taps[i][:, rows].to(self.device) for i in layers], dim=-1)
+        return self._taps.features(layers, self.device)[:, rows]

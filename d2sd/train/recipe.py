@@ -11,17 +11,21 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from transformers import PreTrainedTokenizerFast
-
 from d2sd.errors import InputError
-from d2sd.train.data import normalise, pack, read_documents, train_tokenizer
-from d2sd.train.loop import LoopConfig, train
+from d2sd.train.data import normalise, read_documents
+from d2sd.train.drafters import DrafterConfig
+from d2sd.train.loop import LoopConfig
+from d2sd.train.regenerate import RegenerateConfig
+from d2sd.train.stages import regenerate_responses, train_drafter, train_target
 from d2sd.train.synthetic import documents, prompt_of
-from d2sd.train.target import NextToken, TargetShape, held_out_loss, new_target
+from d2sd.train.target import TargetShape
 
 TRAIN_SEED, HELD_OUT_SEED = 1, 2_000_003
 SYNTHETIC = {"stories": 12_000, "sums": 36_000, "code": 16_000}
 STORY_REPEATS = 4
+RESPONSES = {"stories": 4_000, "sums": 3_000, "code": 2_500}
+TARGET_LOOP = LoopConfig(steps=1300, batch_size=12, learning_rate=2.5e-3, warmup=60, compile=True, save_every=100)
+DRAFTER_LOOP = LoopConfig(steps=1200, batch_size=12, learning_rate=2e-3, warmup=60)
 HELD_OUT_SHARE = 40  # every 40th public story is held out
 
 
@@ -68,23 +72,37 @@ def write_jsonl(path: Path, rows: Iterator[dict[str, str]] | list[dict[str, str]
     path.write_text("".join(json.dumps(r, ensure_ascii=False) + "\n" for r in rows), encoding="utf-8")
 
 
-def train_target(documents_: list[str], held: list[str], out: Path, shape: TargetShape, config: LoopConfig,
-                 row_length: int) -> None:  # fmt: skip
-    """Tokenizer and target from documents, saved as a transformers folder ``out`` in bfloat16."""
-    if (out / "tokenizer.json").exists():
-        tokenizer = PreTrainedTokenizerFast.from_pretrained(out)
-    else:
-        tokenizer = train_tokenizer(documents_, shape.vocab_size, shape.max_positions)
-        tokenizer.save_pretrained(out)
-    end = tokenizer.eos_token_id
-    rows, held_rows = (pack(tokenizer, d, row_length, end) for d in (documents_, held))
-    model = new_target(shape, tokenizer, config.seed)
+def drafter_prompts(train: list[str]) -> list[str]:
+    """Prompts for the target's responses: document openings, and for stories cuts at a random sentence end."""
+    rng, prompts, quota = random.Random(TRAIN_SEED + 1), [], dict(RESPONSES)
+    for document in train:
+        domain = "sums" if document.startswith("Question:") else "code" if document.startswith("# Task:") else "stories"
+        if not quota[domain]:
+            continue
+        quota[domain] -= 1
+        prompt = prompt_of(document)
+        if domain == "stories":
+            ends = [m.end() for m in re.finditer(r'[.!?]"?(?= )', document[: len(document) // 2])]
+            prompt = document[: rng.choice(ends)] if ends else prompt
+        prompts.append(prompt)
+    return list(dict.fromkeys(prompts))
 
-    def sample(index, generator):
-        return {"ids": rows[index].long()}
 
-    train(
-        NextToken(model), len(rows), sample, out, config, note="target",
-        evaluate=lambda: {"held_out_loss": held_out_loss(model, held_rows[:96])},
-    )  # fmt: skip
-    model.bfloat16().save_pretrained(out, max_shard_size="9MB")
+def run(stories: Path, out: Path) -> None:
+    """All stages into ``out``: target/, responses.jsonl, dflash/, vp/, heldout.jsonl."""
+    train, held = corpus(stories)
+    target = out / "target"
+    train_target(train, held, target, TargetShape(), TARGET_LOOP, row_length=384)
+    responses = out / "responses.jsonl"
+    regenerate_responses(target, drafter_prompts(train), responses, RegenerateConfig())
+    rows = [row for domain in SYNTHETIC for row in held_out_prompts(domain, 40, train)]
+    write_jsonl(out / "heldout.jsonl", rows)
+    for name, variable in (("dflash", False), ("vp", True)):
+        train_drafter(
+            target,
+            responses,
+            out / name,
+            objective=DrafterConfig(variable_prefix=variable, anchors=20, objective="survival"),
+            config=DRAFTER_LOOP,
+            target_layer_ids=[1, 3, 5],
+        )

@@ -1,0 +1,34 @@
+"""``python -m d2sd``: generate, bench, calibrate, train."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from d2sd.cli import bench, generate, train
+from d2sd.errors import InputError
+
+COMMANDS = {"generate": generate, "bench": bench, "train": train}
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one command; bad input is one sentence on stderr and exit code 2."""
+    parser = argparse.ArgumentParser(prog="python -m d2sd", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True, metavar="|".join(COMMANDS))
+    for name, module in COMMANDS.items():
+        module.add_arguments(commands.add_parser(name, help=module.HELP, description=module.__doc__))
+    arguments = parser.parse_args(argv)
+    try:
+        return int(COMMANDS[arguments.command].run(arguments) or 0)
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Benchmarks: prompt files, interleaved runs, tables."""

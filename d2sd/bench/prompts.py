@@ -1,0 +1,72 @@
+"""Prompt files: JSON lines with ``prompt`` or ``turns`` (the first turn is used)."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from d2sd.errors import InputError
+
+FOLDER = Path(__file__).resolve().parents[2] / "assets" / "prompts"
+MAX_LINE = 200_000
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """A prompt and the group that its results are reported under."""
+
+    text: str
+    domain: str
+
+
+def names() -> list[str]:
+    """Bundled prompt sets."""
+    return sorted(p.stem for p in FOLDER.glob("*.jsonl"))
+
+
+def read_prompts(source: str, limit: int | None = None) -> list[Prompt]:
+    """Prompts of a bundled set or a JSONL file; the line at fault is named."""
+    path = FOLDER / f"{source}.jsonl" if source in names() else Path(source)
+    if not path.is_file():
+        raise InputError(f"there is no prompt file {source}; give a .jsonl file or one of: {', '.join(names())}")
+    prompts = []
+    with path.open(encoding="utf-8", errors="replace") as lines:
+        for number, line in enumerate(lines, 1):
+            if line.strip():
+                prompts.append(_prompt(line, f"{path.name}, line {number}"))
+    if not prompts:
+        raise InputError(f"{source} holds no prompts")
+    return _spread(prompts, limit)
+
+
+def _prompt(line: str, where: str) -> Prompt:
+    if len(line) > MAX_LINE:
+        raise InputError(f"{where}: longer than {MAX_LINE} characters")
+    try:
+        row: Any = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise InputError(f"{where}: not JSON ({error.msg})") from None
+    if not isinstance(row, dict):
+        raise InputError(f"{where}: not an object")
+    text = row.get("prompt")
+    if text is None and isinstance(row.get("turns"), list) and row["turns"]:
+        text = row["turns"][0]
+    if not isinstance(text, str) or not text.strip():
+        raise InputError(f"{where}: needs a text under prompt or turns")
+    return Prompt(text, str(row.get("domain", "all")))
+
+
+def _spread(prompts: list[Prompt], limit: int | None) -> list[Prompt]:
+    """At most ``limit`` prompts, taken in turn from every domain, so that a short run covers all of them."""
+    if limit is None or limit >= len(prompts):
+        return prompts
+    groups: dict[str, list[Prompt]] = {}
+    for prompt in prompts:
+        groups.setdefault(prompt.domain, []).append(prompt)
+    queues = [list(reversed(g)) for g in groups.values()]
+    picked: list[Prompt] = []
+    while len(picked) < limit:
+        picked += [q.pop() for q in queues if q][: limit - len(picked)]
+    return picked

@@ -1,0 +1,72 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from d2sd.config import DecodeConfig
+from d2sd.decode import Engine
+from d2sd.errors import InputError
+from d2sd.models.loading import load
+
+MAX_PROMPT_BYTES = 1 << 20
+
+
+def add_model_arguments(parser: argparse.ArgumentParser) -> None:
+    """Which models, in which type."""
+    parser.add_argument("--model", default="tiny", metavar="NAME|FOLDER", help="bundled preset, or a folder with target/, dflash/, vp/")
+    parser.add_argument("--target", metavar="FOLDER|HUB-ID", help="target instead of the model's own")
+    parser.add_argument("--drafter", metavar="FOLDER|HUB-ID", help="first drafter instead of the model's own")
+    parser.add_argument("--second-drafter", metavar="FOLDER|HUB-ID", help="VP-Drafter instead of the model's own")
+    parser.add_argument("--dtype", default="float32", help="float32 (default) or bfloat16")
+
+
+def add_decode_arguments(parser: argparse.ArgumentParser) -> None:
+    """Settings of ``DecodeConfig``."""
+    parser.add_argument("--max-new-tokens", type=int, default=128, metavar="N")
+    parser.add_argument("--block-size", type=int, metavar="G", help="γ, anchor included (default: as trained)")
+    parser.add_argument("--num-branches", type=int, default=4, metavar="K", help="prefixes to re-draft from (default 4)")
+    parser.add_argument("--temperature", type=float, default=0.0, metavar="T", help="0 = greedy (default)")
+    parser.add_argument("--top-p", type=float, default=1.0, metavar="P")
+    parser.add_argument("--top-k", type=int, default=0, metavar="N", help="0 = off (default)")
+    parser.add_argument("--seed", type=int, default=0, metavar="S")
+    parser.add_argument("--backend", default="cascade", metavar="NAME", help="attention: cascade (default) or dense")
+
+
+def load_engine(arguments: argparse.Namespace) -> Engine:
+    """The engine that the model arguments name."""
+    return load(
+        arguments.model,
+        target=arguments.target,
+        drafter=arguments.drafter,
+        second_drafter=arguments.second_drafter,
+        dtype=arguments.dtype,
+    )
+
+
+def decode_config(arguments: argparse.Namespace, method: str, inspect: bool = True) -> DecodeConfig:
+    """Checked settings from the decode arguments."""
+    return DecodeConfig(
+        method=method,
+        max_new_tokens=arguments.max_new_tokens,
+        block_size=arguments.block_size,
+        num_branches=arguments.num_branches,
+        temperature=arguments.temperature,
+        top_p=arguments.top_p,
+        top_k=arguments.top_k,
+        seed=arguments.seed,
+        backend=arguments.backend,
+        inspect=inspect,
+    )
+
+
+def read_text(path: str) -> str:
+    """A prompt file, at most 1 MiB of UTF-8."""
+    try:
+        raw = Path(path).read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot read the prompt file {path}: {error.strerror}") from None
+    if len(raw) > MAX_PROMPT_BYTES:
+        raise InputError(f"the prompt file {path} is larger than 1 MiB")
+    return raw.decode("utf-8", "replace")

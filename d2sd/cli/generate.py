@@ -1,0 +1,97 @@
+"""Generate text and show who proposed each token: blue first drafter, yellow second drafter, green target."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from contextlib import ExitStack
+
+import orjson
+
+from d2sd.cli.common import add_decode_arguments, add_model_arguments, decode_config, load_engine, read_text
+from d2sd.decode import Engine
+from d2sd.errors import InputError
+from d2sd.events import Event, Finished, StepDone
+from d2sd.methods import METHODS
+from d2sd.trace import Trace, to_line
+
+HELP = "generate text from a prompt"
+COLOURS = {"first": "\033[34m", "second": "\033[33m", "target": "\033[32m"}
+RESET = "\033[0m"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Arguments of ``generate``."""
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--prompt", metavar="TEXT")
+    source.add_argument("--prompt-file", metavar="F")
+    methods = "; ".join(f"{m.id}: {m.sentence[0].lower()}{m.sentence[1:-1]}" for m in METHODS.values())
+    parser.add_argument("--method", default="d2sd", metavar="ID", help=f"{methods} (default d2sd)")
+    add_model_arguments(parser)
+    add_decode_arguments(parser)
+    parser.add_argument("--trace", metavar="OUT.jsonl", help="write every step while running")
+    parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Generate, streaming to the terminal or ending in one JSON object."""
+    config = decode_config(arguments, arguments.method)
+    prompt = arguments.prompt if arguments.prompt_file is None else read_text(arguments.prompt_file)
+    engine = load_engine(arguments)
+    header = engine.header(prompt, config)
+    stream = engine.stream(prompt, config)
+    events: list[Event] = []
+    with ExitStack() as stack:
+        lines = None
+        if arguments.trace:
+            try:
+                lines = stack.enter_context(open(arguments.trace, "w", encoding="utf-8"))
+            except OSError as error:
+                raise InputError(f"cannot write the trace {arguments.trace}: {error.strerror}") from None
+            lines.write(to_line(header))
+        for event in stream:
+            events.append(event)
+            if lines is not None:
+                lines.write(to_line(event))
+                lines.flush()
+            if not arguments.json and isinstance(event, StepDone):
+                _show(event)
+    trace = Trace.of(header, events)
+    if arguments.json:
+        sys.stdout.write(orjson.dumps(summary(engine, trace)).decode() + "\n")
+        return
+    totals = trace.totals
+    print(f"\n\n{totals.tokens} tokens in {totals.steps} steps, mean acceptance length "
+          f"{totals.mean_acceptance_length:.2f}, {totals.tokens_per_second:.0f} tokens/s", file=sys.stderr)  # fmt: skip
+
+
+def _show(event: StepDone) -> None:
+    colour = sys.stdout.isatty()
+    for token in event.committed:
+        text = "".join(c for c in token.text if c >= " " or c in "\n\t")  # no terminal control codes from a model
+        sys.stdout.write(f"{COLOURS[token.proposer]}{text}{RESET}" if colour else text)
+    sys.stdout.flush()
+
+
+def summary(engine: Engine, trace: Trace) -> dict[str, object]:
+    """The object that ``--json`` prints."""
+    assert trace.prefill is not None
+    assert isinstance(trace.finished, Finished)
+    totals = trace.totals
+    return {
+        "method": trace.header["method"],
+        "model": engine.name,
+        "text": trace.finished.text,
+        "prompt_token_ids": trace.prefill.prompt_token_ids,
+        "token_ids": trace.finished.token_ids,
+        "stop_reason": trace.finished.stop_reason,
+        "steps": totals.steps,
+        "mean_acceptance_length": totals.mean_acceptance_length,
+        "nodes_per_step": totals.nodes_per_step,
+        "boundary_hit_rate": totals.boundary_hit_rate,
+        "tokens_per_second": totals.tokens_per_second,
+        "seconds": totals.seconds,
+        "stage_seconds": {"prefill": trace.finished.prefill_seconds, **totals.stage_seconds},
+        "config": trace.header["config"],
+        "versions": trace.header["versions"],
+    }

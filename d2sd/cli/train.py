@@ -1,0 +1,100 @@
+"""Train a target and its drafters. Every stage resumes where it stopped when the same command is run again."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from d2sd.errors import InputError
+
+HELP = "train a target, its responses, a DFlash drafter, a VP-Drafter, or the bundled recipe"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Arguments of ``train`` and its stages."""
+    stages = parser.add_subparsers(dest="stage", required=True, metavar="target|regenerate|dflash|vp|recipe")
+    target = stages.add_parser("target", help="small Qwen3-type model from text")
+    target.add_argument("--data", nargs="+", required=True, metavar="FILE", help=".txt, .jsonl (field text) or hub data set")
+    target.add_argument("--held-out", nargs="+", required=True, metavar="FILE", help="text for the held-out loss")
+    target.add_argument("--row-length", type=int, default=384)
+    for name, default in (("vocab-size", 4096), ("hidden-size", 256), ("layers", 6), ("heads", 4), ("kv-heads", 2),
+                          ("head-dim", 64), ("intermediate-size", 768), ("max-positions", 1024)):  # fmt: skip
+        target.add_argument(f"--{name}", type=int, default=default)
+    _add_loop(target, steps=1300, batch_size=12)
+    target.add_argument("--compile", action="store_true", help="torch.compile (needs a C++ compiler on CPU)")
+    again = stages.add_parser("regenerate", help="the target writes the responses to prompts")
+    again.add_argument("--target", required=True, metavar="FOLDER|HUB-ID")
+    again.add_argument("--prompts", required=True, metavar="FILE.jsonl", help="lines with prompt")
+    again.add_argument("--out", type=Path, required=True, metavar="FILE.jsonl")
+    again.add_argument("--batch-size", type=int, default=64)
+    again.add_argument("--max-new-tokens", type=int, default=160)
+    again.add_argument("--greedy-share", type=float, default=0.75)
+    again.add_argument("--temperature", type=float, default=0.7)
+    for name in ("dflash", "vp"):
+        drafter = stages.add_parser(name, help=f"{name} drafter from the target's responses")
+        drafter.add_argument("--target", required=True, metavar="FOLDER|HUB-ID")
+        drafter.add_argument("--responses", type=Path, required=True, metavar="FILE.jsonl")
+        drafter.add_argument("--start", type=Path, metavar="FOLDER", help="drafter to begin from (default: target's last layers)")
+        drafter.add_argument("--layers", type=int, default=3)
+        drafter.add_argument("--block-size", type=int, default=16, metavar="G")
+        drafter.add_argument("--target-layers", type=int, nargs="+", metavar="N", help="tapped layers (default: evenly spaced)")
+        drafter.add_argument("--mask-token", metavar="TEXT", help="an unused token (default: the tokenizer's mask token)")
+        drafter.add_argument("--anchors", type=int, default=20, help="blocks per sequence and step")
+        drafter.add_argument("--objective", default="cross_entropy", help="cross_entropy, survival or streak")
+        drafter.add_argument("--soft-targets", type=float, default=0.0, metavar="SHARE")
+        drafter.add_argument("--decay", type=float, default=7.0, metavar="TAU")
+        drafter.add_argument("--beta", type=float, default=0.9, help="visible-prefix prior (vp)")
+        _add_loop(drafter, steps=1200, batch_size=12)
+    recipe = stages.add_parser("recipe", help="repeat the bundled nets from nothing")
+    recipe.add_argument("name", choices=["tiny"])
+    recipe.add_argument("--stories", type=Path, required=True, metavar="FOLDER", help="holds tinystories*.txt")
+    recipe.add_argument("--out", type=Path, default=Path("runs/tiny"), metavar="FOLDER")
+
+
+def _add_loop(parser: argparse.ArgumentParser, steps: int, batch_size: int) -> None:
+    parser.add_argument("--out", type=Path, required=True, metavar="FOLDER")
+    parser.add_argument("--steps", type=int, default=steps)
+    parser.add_argument("--batch-size", type=int, default=batch_size, help="rows per process and micro-step")
+    parser.add_argument("--accumulate", type=int, default=1)
+    parser.add_argument("--learning-rate", type=float, default=2e-3)
+    parser.add_argument("--warmup", type=int, default=60)
+    parser.add_argument("--optimizer", default="muon", help="muon (torch 2.9 or newer) or adamw")
+    parser.add_argument("--precision", default="bfloat16", help="autocast: bfloat16 or float32")
+    parser.add_argument("--save-every", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=0)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Run one stage."""
+    from d2sd.train import recipe, stages
+    from d2sd.train.data import read_documents, read_jsonl
+    from d2sd.train.drafters import DrafterConfig
+    from d2sd.train.loop import LoopConfig
+    from d2sd.train.regenerate import RegenerateConfig
+    from d2sd.train.target import TargetShape
+
+    a = arguments
+    if a.stage == "recipe":
+        return recipe.run(a.stories, a.out)
+    if a.stage == "regenerate":
+        config = RegenerateConfig(a.batch_size, a.max_new_tokens, a.greedy_share, a.temperature)
+        if not Path(a.prompts).is_file():
+            raise InputError(f"there is no prompt file {a.prompts}")
+        prompts = [row["prompt"] for row in read_jsonl(Path(a.prompts), "prompt")]
+        return stages.regenerate_responses(a.target, prompts, a.out, config)
+    loop = LoopConfig(
+        steps=a.steps, batch_size=a.batch_size, accumulate=a.accumulate, learning_rate=a.learning_rate, warmup=a.warmup,
+        optimizer=a.optimizer, precision=a.precision, save_every=a.save_every, seed=a.seed,
+        compile=a.stage == "target" and a.compile,
+    )  # fmt: skip
+    if a.stage == "target":
+        documents, held = ([d for f in files for d in read_documents(f)] for files in (a.data, a.held_out))
+        shape = TargetShape(a.vocab_size, a.hidden_size, a.layers, a.heads, a.kv_heads, a.head_dim, a.intermediate_size, a.max_positions)
+        return stages.train_target(documents, held, a.out, shape, loop, a.row_length)
+    if not a.responses.is_file():
+        raise InputError(f"there is no response file {a.responses}; write one with `python -m d2sd train regenerate`")
+    objective = DrafterConfig(a.stage == "vp", a.anchors, a.beta, a.decay, a.objective, a.soft_targets)
+    return stages.train_drafter(
+        a.target, a.responses, a.out, objective=objective, config=loop, layers=a.layers, block_size=a.block_size,
+        target_layer_ids=a.target_layers, mask_token=a.mask_token, start=a.start,
+    )  # fmt: skip

@@ -1,0 +1,32 @@
+"""Target features: the outputs of chosen decoder layers, kept by forward hooks while the layers run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+
+class LayerTaps:
+    """Keeps the newest output of the tapped layers; index n means the output of decoder layer n."""
+
+    def __init__(self, layers: nn.ModuleList):
+        self._layers = layers
+        self._hooked: set[int] = set()
+        self._outputs: dict[int, Tensor] = {}
+
+    def add(self, indices: Iterable[int]) -> None:
+        """Keep the outputs of these layers from now on."""
+        for index in set(indices) - self._hooked:
+
+            def keep(_: nn.Module, __: Any, output: Any, index: int = index) -> None:
+                self._outputs[index] = output[0] if isinstance(output, tuple) else output
+
+            self._layers[index].register_forward_hook(keep)
+            self._hooked.add(index)
+
+    def features(self, indices: Iterable[int], device: torch.device) -> Tensor:
+        """Tapped outputs of the last pass side by side, (B, rows, taps·hidden)."""
+        return torch.cat([self._outputs[i].to(device) for i in indices], dim=-1)

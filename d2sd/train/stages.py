@@ -1,0 +1,117 @@
+"""The stages of training as functions of folders: target, regenerate, drafter. Each can be stopped and resumed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+
+from d2sd.errors import InputError
+from d2sd.models.drafter import DFlashDraftModel, drafter_config, start_from_target
+from d2sd.train.curves import draw_curves
+from d2sd.train.data import pack, read_responses, train_tokenizer
+from d2sd.train.drafters import DrafterConfig, DrafterObjective, draw_anchors, draw_prefixes
+from d2sd.train.loop import LoopConfig, train
+from d2sd.train.regenerate import RegenerateConfig, regenerate
+from d2sd.train.target import NextToken, TargetShape, held_out_loss, new_target
+
+SHARD = "9MB"
+
+
+def train_target(
+    documents: Sequence[str], held_out: Sequence[str], out: Path, shape: TargetShape, config: LoopConfig, row_length: int
+) -> None:
+    """Tokenizer and target from documents, saved as a transformers folder in bfloat16.
+
+    documents are read as one stream cut into rows of ``row_length`` tokens; held_out gives the held-out loss.
+    """
+    if (out / "tokenizer.json").exists():
+        tokenizer = AutoTokenizer.from_pretrained(out)
+    else:
+        tokenizer = train_tokenizer(documents, shape.vocab_size, shape.max_positions)
+        tokenizer.save_pretrained(out)
+    end = tokenizer.eos_token_id
+    rows, held_rows = pack(tokenizer, documents, row_length, end), pack(tokenizer, held_out, row_length, end)
+    model = new_target(shape, tokenizer, config.seed)
+
+    def sample(index: Tensor, _: torch.Generator) -> dict[str, Tensor]:
+        return {"ids": rows[index].long()}
+
+    def evaluate() -> dict[str, float]:
+        return {"held_out_loss": held_out_loss(model, held_rows[:96])}
+
+    train(NextToken(model), len(rows), sample, out, config, evaluate, "target")
+    model.bfloat16().save_pretrained(out, max_shard_size=SHARD)
+    draw_curves(out / "metrics.jsonl", out / "curves.svg")
+
+
+def load_frozen(source: str | Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """Target and tokenizer from a folder or hub id, float32, on the GPU when there is one."""
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(source)
+        model = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32)
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot load the target {source}: {str(error).splitlines()[0]}") from error
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    return model.to(device).eval().requires_grad_(False), tokenizer
+
+
+def regenerate_responses(target: str | Path, prompts: Sequence[str], out: Path, config: RegenerateConfig) -> None:
+    """Let the target continue these prompts; see ``d2sd.train.regenerate``."""
+    model, tokenizer = load_frozen(target)
+    room = model.config.max_position_embeddings - config.max_new_tokens
+    ids = [tokenizer(p)["input_ids"][-room:] for p in prompts if p]
+    regenerate(model, ids, tokenizer.eos_token_id, out, config)
+
+
+def train_drafter(
+    target: str | Path,
+    responses: Path,
+    out: Path,
+    *,
+    objective: DrafterConfig,
+    config: LoopConfig,
+    layers: int = 3,
+    block_size: int = 16,
+    target_layer_ids: list[int] | None = None,
+    mask_token: str | None = None,
+    start: Path | None = None,
+    max_length: int = 1024,
+) -> None:
+    """A drafter for ``target`` from its own responses, saved as a ``DFlashDraftModel`` folder in bfloat16.
+
+    start: a drafter folder to begin from; default: copies of the target's last layers.
+    """
+    model, tokenizer = load_frozen(target)
+    mask_id = tokenizer.mask_token_id if mask_token is None else tokenizer.convert_tokens_to_ids(mask_token)
+    if mask_id is None or mask_id >= model.config.vocab_size:
+        raise InputError("this tokenizer has no mask token; name an unused token of it with --mask-token")
+    torch.manual_seed(config.seed)
+    drafter = DFlashDraftModel(
+        drafter_config(
+            model.config, layers=layers, block_size=block_size, mask_token_id=mask_id, target_layer_ids=target_layer_ids
+        )
+    ).to(model.device)
+    if start is not None:
+        drafter.load_state_dict(DFlashDraftModel.from_pretrained(start).state_dict())
+    elif layers <= model.config.num_hidden_layers:
+        start_from_target(drafter, model.model)
+    data = read_responses(responses, max_length, tokenizer.eos_token_id)
+
+    def sample(index: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
+        lengths = data.lengths[index]
+        anchors = draw_anchors(data.prompt_lengths[index], lengths, objective.anchors, generator)
+        shape = (len(index), objective.anchors)
+        prefixes = torch.zeros(shape, dtype=torch.long)
+        if objective.variable_prefix:
+            prefixes = draw_prefixes(shape, block_size, objective.beta, generator)
+        ids = data.ids[index, : int(lengths.max())].long()
+        return {"ids": ids, "lengths": lengths, "anchors": anchors, "prefixes": prefixes}
+
+    note = "vp" if objective.variable_prefix else "dflash"
+    train(DrafterObjective(drafter, model, objective), len(data.ids), sample, out, config, note=note)
+    drafter.bfloat16().save_pretrained(out, max_shard_size=SHARD)
+    draw_curves(out / "metrics.jsonl", out / "curves.svg")
