@@ -38,12 +38,8 @@ class DecodeConfig:
             if not ok:
                 raise InputError(sentence)
 
-        check(
-            self.method in METHODS, f"unknown method {self.method!r}; choose one of: {', '.join(METHODS)}"
-        )
-        check(
-            self.backend in BACKENDS, f"unknown backend {self.backend!r}; choose one of: {', '.join(BACKENDS)}"
-        )
+        check(self.method in METHODS, f"unknown method {self.method!r}; choose one of: {', '.join(METHODS)}")
+        check(self.backend in BACKENDS, f"unknown backend {self.backend!r}; choose one of: {', '.join(BACKENDS)}")
         for name in ("max_new_tokens", "num_branches", "top_k", "seed"):
             value = getattr(self, name)
             check(isinstance(value, int) and not isinstance(value, bool), f"{name} must be a whole number")

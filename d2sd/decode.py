@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Literal
 
@@ -68,7 +68,9 @@ class Engine:
         if not method.first_drafter:
             return config
         if self.first is None:
-            raise InputError(f"method {method.id!r} needs a drafter, and {self.name} has none; give one or use autoregressive")
+            raise InputError(
+                f"method {method.id!r} needs a drafter, and {self.name} has none; give one or use autoregressive"
+            )
         sizes = [self.first.block_size]
         if method.second_drafter == "vp":
             if self.second is None:
@@ -95,21 +97,26 @@ class Engine:
             )
         return ids
 
-    def stream(self, prompt: str | Sequence[int], config: DecodeConfig) -> Iterator[Event]:
+    def stream(
+        self, prompt: str | Sequence[int], config: DecodeConfig, stop: Callable[[], bool] = lambda: False
+    ) -> Iterator[Event]:
         """Generate; yields ``PrefillDone``, a ``StepDone`` per cycle, ``Finished``.
 
-        Input is checked at the call, before the first event is asked for. Closing the iterator stops the run
-        and frees its caches.
+        Input is checked at the call, before the first event is asked for. ``stop`` is asked before every cycle;
+        closing the iterator also ends the run. Either way its caches are freed.
         """
         config = self.resolve(config)
-        return self._run(self.encode(prompt, config), config)
+        return self._run(self.encode(prompt, config), config, stop)
 
-    def _run(self, ids: list[int], config: DecodeConfig) -> Iterator[Event]:
+    def _run(self, ids: list[int], config: DecodeConfig, stop: Callable[[], bool]) -> Iterator[Event]:
         run = _Run(self, ids, config)
         with self._lock:
             seconds = run.prefill()
         yield PrefillDone(tuple(ids), run.prompt_texts, seconds)
         while run.stop_reason is None:
+            if stop():
+                run.stop_reason = "stopped"
+                break
             with self._lock:
                 event = run.step()
             yield event

@@ -88,6 +88,12 @@ class DraftSession:
 
 
 def _attend(
-    backend: Backend, scale: float, query: Tensor, context_key: Tensor, context_value: Tensor, key: Tensor, value: Tensor
+    backend: Backend,
+    scale: float,
+    query: Tensor,
+    context_key: Tensor,
+    context_value: Tensor,
+    key: Tensor,
+    value: Tensor,
 ) -> Tensor:
     return backend(query, (context_key, context_value), (key, value), None, scale, None)

@@ -59,7 +59,9 @@ def describe_draft(drafter: Literal["first", "second"], block: Block, texts: Tok
 def describe_choices(seen: Inspection, outcome: Walk, texts: TokenTexts) -> tuple[Choice, ...]:
     """The target's choices at the visited nodes."""
     return tuple(
-        Choice(n, seen.chosen[n], texts[seen.chosen[n]], seen.choice_probability[n] if seen.choice_probability else None)
+        Choice(
+            n, seen.chosen[n], texts[seen.chosen[n]], seen.choice_probability[n] if seen.choice_probability else None
+        )
         for n in outcome.visited
     )
 

@@ -27,11 +27,11 @@ def tokenizer() -> PreTrainedTokenizerFast:
 def make_target(tokenizer, kind: str = "qwen3", vocabulary: int = VOCABULARY, seed: int = 0) -> Target:
     """A random target whose logits are spread enough that its text is not one repeated token."""
     torch.manual_seed(seed)
-    shape = dict(
-        vocab_size=vocabulary, hidden_size=64, intermediate_size=96, num_hidden_layers=3, num_attention_heads=4,
-        num_key_value_heads=2, head_dim=16, max_position_embeddings=512, tie_word_embeddings=False,
-        initializer_range=0.2, bos_token_id=None, eos_token_id=0, pad_token_id=None,
-    )  # fmt: skip
+    shape = {
+        "vocab_size": vocabulary, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 3, "num_attention_heads": 4,
+        "num_key_value_heads": 2, "head_dim": 16, "max_position_embeddings": 512, "tie_word_embeddings": False,
+        "initializer_range": 0.2, "bos_token_id": None, "eos_token_id": 0, "pad_token_id": None,
+    }  # fmt: skip
     model = Qwen3ForCausalLM(Qwen3Config(**shape)) if kind == "qwen3" else LlamaForCausalLM(LlamaConfig(**shape))
     return Target(model, tokenizer, f"random-{kind}")
 

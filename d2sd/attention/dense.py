@@ -19,9 +19,7 @@ def attend(
     batch, _, rows, _ = query.shape
     context = prefix[0].shape[2]
     if joined is None:
-        joined = tuple(
-            torch.cat([p.expand(batch, -1, -1, -1), b], dim=2) for p, b in zip(prefix, block, strict=True)
-        )
+        joined = tuple(torch.cat([p.expand(batch, -1, -1, -1), b], dim=2) for p, b in zip(prefix, block, strict=True))
     mask = None
     if block_mask is not None:
         mask = torch.cat([block_mask.new_ones(rows, context), block_mask], dim=1)

@@ -20,7 +20,9 @@ HELP = "compare methods on a prompt file"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of ``bench``."""
-    parser.add_argument("--methods", default="autoregressive,dflash,d2sd", metavar="A,B,…", help=f"of {', '.join(METHODS)}, or all")
+    parser.add_argument(
+        "--methods", default="autoregressive,dflash,d2sd", metavar="A,B,…", help=f"of {', '.join(METHODS)}, or all"
+    )
     parser.add_argument("--prompts", default="heldout", metavar="NAME|FILE.jsonl", help="lines with prompt or turns")
     parser.add_argument("--limit", type=int, metavar="N", help="use only N prompts, taken from every domain in turn")
     parser.add_argument("--by-domain", action="store_true", help="also one row per method and domain")
@@ -56,7 +58,18 @@ def run(arguments: argparse.Namespace) -> None:
 
 def table(rows: list[dict[str, Any]]) -> str:
     """The rows as a Markdown table."""
-    head = ["method", "α", "95%", "tokens/s", "speedup", "nodes/step", "hit rate", "ECE", "ms/step draft 1 · draft 2 · tree · verify · commit", "identical"]
+    head = [
+        "method",
+        "α",
+        "95%",
+        "tokens/s",
+        "speedup",
+        "nodes/step",
+        "hit rate",
+        "ECE",
+        "ms/step draft 1 · draft 2 · tree · verify · commit",
+        "identical",
+    ]
     lines = [head, ["---"] * len(head)]
     for row in rows:
         low, high = row["mean_acceptance_length_interval"]
@@ -72,5 +85,3 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 def _text(value: float | None, form: str) -> str:
     return "–" if value is None else form.format(value)
-
-

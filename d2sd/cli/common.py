@@ -15,7 +15,9 @@ MAX_PROMPT_BYTES = 1 << 20
 
 def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     """Which models, in which type."""
-    parser.add_argument("--model", default="tiny", metavar="NAME|FOLDER", help="bundled preset, or a folder with target/, dflash/, vp/")
+    parser.add_argument(
+        "--model", default="tiny", metavar="NAME|FOLDER", help="bundled preset, or a folder with target/, dflash/, vp/"
+    )
     parser.add_argument("--target", metavar="FOLDER|HUB-ID", help="target instead of the model's own")
     parser.add_argument("--drafter", metavar="FOLDER|HUB-ID", help="first drafter instead of the model's own")
     parser.add_argument("--second-drafter", metavar="FOLDER|HUB-ID", help="VP-Drafter instead of the model's own")
@@ -26,7 +28,9 @@ def add_decode_arguments(parser: argparse.ArgumentParser) -> None:
     """Settings of ``DecodeConfig``."""
     parser.add_argument("--max-new-tokens", type=int, default=128, metavar="N")
     parser.add_argument("--block-size", type=int, metavar="G", help="γ, anchor included (default: as trained)")
-    parser.add_argument("--num-branches", type=int, default=4, metavar="K", help="prefixes to re-draft from (default 4)")
+    parser.add_argument(
+        "--num-branches", type=int, default=4, metavar="K", help="prefixes to re-draft from (default 4)"
+    )
     parser.add_argument("--temperature", type=float, default=0.0, metavar="T", help="0 = greedy (default)")
     parser.add_argument("--top-p", type=float, default=1.0, metavar="P")
     parser.add_argument("--top-k", type=int, default=0, metavar="N", help="0 = off (default)")

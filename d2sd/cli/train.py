@@ -14,7 +14,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of ``train`` and its stages."""
     stages = parser.add_subparsers(dest="stage", required=True, metavar="target|regenerate|dflash|vp|recipe")
     target = stages.add_parser("target", help="small Qwen3-type model from text")
-    target.add_argument("--data", nargs="+", required=True, metavar="FILE", help=".txt, .jsonl (field text) or hub data set")
+    target.add_argument(
+        "--data", nargs="+", required=True, metavar="FILE", help=".txt, .jsonl (field text) or hub data set"
+    )
     target.add_argument("--held-out", nargs="+", required=True, metavar="FILE", help="text for the held-out loss")
     target.add_argument("--row-length", type=int, default=384)
     for name, default in (("vocab-size", 4096), ("hidden-size", 256), ("layers", 6), ("heads", 4), ("kv-heads", 2),
@@ -34,11 +36,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         drafter = stages.add_parser(name, help=f"{name} drafter from the target's responses")
         drafter.add_argument("--target", required=True, metavar="FOLDER|HUB-ID")
         drafter.add_argument("--responses", type=Path, required=True, metavar="FILE.jsonl")
-        drafter.add_argument("--start", type=Path, metavar="FOLDER", help="drafter to begin from (default: target's last layers)")
+        drafter.add_argument(
+            "--start", type=Path, metavar="FOLDER", help="drafter to begin from (default: target's last layers)"
+        )
         drafter.add_argument("--layers", type=int, default=3)
         drafter.add_argument("--block-size", type=int, default=16, metavar="G")
-        drafter.add_argument("--target-layers", type=int, nargs="+", metavar="N", help="tapped layers (default: evenly spaced)")
-        drafter.add_argument("--mask-token", metavar="TEXT", help="an unused token (default: the tokenizer's mask token)")
+        drafter.add_argument(
+            "--target-layers", type=int, nargs="+", metavar="N", help="tapped layers (default: evenly spaced)"
+        )
+        drafter.add_argument(
+            "--mask-token", metavar="TEXT", help="an unused token (default: the tokenizer's mask token)"
+        )
         drafter.add_argument("--anchors", type=int, default=20, help="blocks per sequence and step")
         drafter.add_argument("--objective", default="cross_entropy", help="cross_entropy, survival or streak")
         drafter.add_argument("--soft-targets", type=float, default=0.0, metavar="SHARE")
@@ -89,7 +97,9 @@ def run(arguments: argparse.Namespace) -> None:
     )  # fmt: skip
     if a.stage == "target":
         documents, held = ([d for f in files for d in read_documents(f)] for files in (a.data, a.held_out))
-        shape = TargetShape(a.vocab_size, a.hidden_size, a.layers, a.heads, a.kv_heads, a.head_dim, a.intermediate_size, a.max_positions)
+        shape = TargetShape(
+            a.vocab_size, a.hidden_size, a.layers, a.heads, a.kv_heads, a.head_dim, a.intermediate_size, a.max_positions
+        )
         return stages.train_target(documents, held, a.out, shape, loop, a.row_length)
     if not a.responses.is_file():
         raise InputError(f"there is no response file {a.responses}; write one with `python -m d2sd train regenerate`")

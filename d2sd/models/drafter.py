@@ -86,7 +86,6 @@ class DFlashDraftModel(PreTrainedModel):
     config: Qwen3Config
     base_model_prefix = ""
     _supports_sdpa = True
-    _no_split_modules = ["DraftLayer"]
 
     def __init__(self, config: Qwen3Config):
         super().__init__(config)
@@ -131,9 +130,7 @@ class DFlashDraftModel(PreTrainedModel):
         cos, sin = self.rotary_emb(context, position_ids)
         return [layer.self_attn.keys_values(context, cos, sin) for layer in self.layers]
 
-    def forward(
-        self, block: Tensor, position_ids: Tensor, context: list[KeyValue], attend: Attend, **_: Any
-    ) -> Tensor:
+    def forward(self, block: Tensor, position_ids: Tensor, context: list[KeyValue], attend: Attend, **_: Any) -> Tensor:
         """Hidden states of every block row, ready for the target's LM head.
 
         block: (B, R, hidden) embedded with the target's table; position_ids: (B or 1, R) absolute positions;

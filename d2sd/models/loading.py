@@ -137,5 +137,3 @@ class _quiet:
     def __exit__(self, *_: Any) -> None:
         transformers_logging.set_verbosity(self.level)
         transformers_logging.enable_progress_bar()
-
-

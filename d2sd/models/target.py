@@ -38,9 +38,7 @@ def _tree_attention(
     context = key.shape[2] - rows
     scale = scaling if scaling is not None else query.shape[-1] ** -0.5
     if backend is None or tree_mask is None:  # one row, or a prompt read from an empty cache
-        out = F.scaled_dot_product_attention(
-            query, key, value, is_causal=rows > 1, scale=scale, enable_gqa=True
-        )
+        out = F.scaled_dot_product_attention(query, key, value, is_causal=rows > 1, scale=scale, enable_gqa=True)
     else:
         prefix = key[:, :, :context], value[:, :, :context]
         block = key[:, :, context:], value[:, :, context:]
@@ -57,7 +55,9 @@ class Target:
     def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, name: str):
         config = model.config
         if config.model_type not in SUPPORTED:
-            raise InputError(f"targets of type {config.model_type!r} are not supported; choose {' or '.join(SUPPORTED)}")
+            raise InputError(
+                f"targets of type {config.model_type!r} are not supported; choose {' or '.join(SUPPORTED)}"
+            )
         if any(kind != "full_attention" for kind in getattr(config, "layer_types", None) or ()):
             raise InputError(f"{name} uses sliding-window layers, which tree verification does not support")
         model.set_attn_implementation(ATTENTION)
@@ -103,9 +103,7 @@ class Target:
         """An empty cache with room for ``capacity`` tokens."""
         c = self.config
         head_dim = getattr(c, "head_dim", None) or c.hidden_size // c.num_attention_heads
-        return KeyValueCache(
-            c.num_hidden_layers, c.num_key_value_heads, head_dim, capacity, self.dtype, self.device
-        )
+        return KeyValueCache(c.num_hidden_layers, c.num_key_value_heads, head_dim, capacity, self.dtype, self.device)
 
     def forward(
         self, ids: Tensor, positions: Tensor, cache: KeyValueCache, tree_mask: Tensor | None, backend: Backend | None

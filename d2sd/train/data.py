@@ -17,7 +17,7 @@ from transformers import PreTrainedTokenizerFast
 from d2sd.errors import InputError
 
 END, MASK = "<|endoftext|>", "<|mask|>"
-PLAIN = str.maketrans({"“": '"', "”": '"', "‘": "'", "’": "'", "–": "-", "—": "-", "…": "...", "\u00a0": " "})  # noqa: RUF001
+PLAIN = str.maketrans({"“": '"', "”": '"', "‘": "'", "’": "'", "–": "-", "—": "-", "…": "...", "\u00a0": " "})
 MAX_LINE = 4_000_000
 
 
@@ -125,9 +125,7 @@ def read_responses(path: Path, max_length: int, pad_id: int) -> Responses:
     ids = torch.full((len(rows), width), pad_id, dtype=torch.int32)
     for i, (_, row) in enumerate(rows):
         ids[i, : len(row)] = torch.tensor(row, dtype=torch.int32)
-    return Responses(
-        ids, torch.tensor([len(p) for p, _ in rows]), torch.tensor([len(row) for _, row in rows])
-    )
+    return Responses(ids, torch.tensor([len(p) for p, _ in rows]), torch.tensor([len(row) for _, row in rows]))
 
 
 def normalise(text: str) -> str:

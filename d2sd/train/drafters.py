@@ -95,14 +95,12 @@ class DrafterObjective(nn.Module):
         self._taps = LayerTaps(target.model.layers)
         self._taps.add(drafter.target_layer_ids)
 
-    def forward(
-        self, ids: Tensor, lengths: Tensor, anchors: Tensor, prefixes: Tensor
-    ) -> tuple[Tensor, dict[str, Any]]:
+    def forward(self, ids: Tensor, lengths: Tensor, anchors: Tensor, prefixes: Tensor) -> tuple[Tensor, dict[str, Any]]:
         """ids: (B, S) right-padded; anchors, prefixes: (B, A). Returns (loss, metrics).
 
         ``draft_length``: mean number of leading right tokens after the visible prefix, plus 1, as at T = 0.
         """
-        (target,), config, gamma = self._target, self.config, self.drafter.block_size
+        (target,), gamma = self._target, self.drafter.block_size
         context = int(anchors.max()) + 1
         with torch.no_grad():
             target.model(input_ids=ids[:, :context], use_cache=False)
@@ -155,7 +153,9 @@ class DrafterObjective(nn.Module):
         """Cross-entropy against the target's own distribution at the scored positions, (B, A, γ)."""
         with torch.no_grad():
             hidden = target.model(input_ids=ids, use_cache=False).last_hidden_state
-            rows = hidden.gather(1, (places - 1).clamp(0, ids.shape[1] - 1).flatten(1)[..., None].expand(-1, -1, hidden.shape[-1]))
+            rows = hidden.gather(
+                1, (places - 1).clamp(0, ids.shape[1] - 1).flatten(1)[..., None].expand(-1, -1, hidden.shape[-1])
+            )
             wanted = target.lm_head(rows[scored.flatten(1)]).float().softmax(-1)
         soft = -(wanted * logits.log_softmax(-1)).sum(-1)
         return torch.zeros_like(places, dtype=torch.float32).masked_scatter(scored, soft)

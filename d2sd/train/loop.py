@@ -119,7 +119,7 @@ def train(
             batch = sample(rows_at(count, index, config.batch_size, config.seed), generator)
             batch = {k: v.to(accelerator.device) for k, v in batch.items()}
             last = micro + 1 == config.accumulate
-            with accelerator.autocast(), (nullcontext() if last else accelerator.no_sync(wrapped)):
+            with accelerator.autocast(), nullcontext() if last else accelerator.no_sync(wrapped):
                 loss, metrics = wrapped(**batch)
                 accelerator.backward(loss / config.accumulate * accelerator.gradient_accumulation_steps)
             for key, value in {"loss": loss.detach(), **metrics}.items():

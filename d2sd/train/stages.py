@@ -22,7 +22,12 @@ SHARD = "9MB"
 
 
 def train_target(
-    documents: Sequence[str], held_out: Sequence[str], out: Path, shape: TargetShape, config: LoopConfig, row_length: int
+    documents: Sequence[str],
+    held_out: Sequence[str],
+    out: Path,
+    shape: TargetShape,
+    config: LoopConfig,
+    row_length: int,
 ) -> None:
     """Tokenizer and target from documents, saved as a transformers folder in bfloat16.
 

@@ -52,7 +52,8 @@ def prompt_of(document: str) -> str:
         return head + "Answer:"
     if document.startswith("# Task:"):
         match = _DEF_LINE.search(document)
-        return document[: match.end()] if match else document
+        # without the line break: tokenizers join it with the indentation that follows
+        return document[: match.end()].rstrip("\n") if match else document
     ends = [match.end() for match in _SENTENCE_END.finditer(document)]
     if not ends:
         return document

@@ -14,7 +14,21 @@ _LISTS = {
     "weights": "weight", "points": "point", "sizes": "size", "marks": "mark", "steps": "step",
     "heights": "height", "data": "entry", "costs": "cost", "days": "day", "levels": "level", "bids": "bid",
 }  # fmt: skip
-_TEXTS = "text word name line title label phrase message sentence key code note city".split()
+_TEXTS = [
+    "text",
+    "word",
+    "name",
+    "line",
+    "title",
+    "label",
+    "phrase",
+    "message",
+    "sentence",
+    "key",
+    "code",
+    "note",
+    "city",
+]
 _SAMPLES = (
     "red apple", "Hello World", "a small test", "level", "green tea", "One Two Three", "blue sky", "sun",
     "open the door", "noon", "Little Bird", " old map ", "banana split", "tree house", "radar", "My Name",
@@ -94,7 +108,9 @@ def _list_function(rng: random.Random) -> Draft:
         guard_words += " if the list is empty"
 
     says.append(end_words)
-    draft = Draft([parameter], ["list"], says, body, [*parts, ending.name], "with loops" if looped else "with comprehensions")
+    draft = Draft(
+        [parameter], ["list"], says, body, [*parts, ending.name], "with loops" if looped else "with comprehensions"
+    )
     draft.has_style = any(line.startswith("for ") if looped else " for " in line for line in body)
     draft.guard = guard_words
     draft.arguments = [[rng.randint(-9 if rng.random() < 0.3 else 1, 40) for _ in range(rng.randint(3, 6))]]
@@ -126,7 +142,10 @@ def _text_function(rng: random.Random) -> Draft:
     letter = "letter" if "split" not in ending.value else "part"
     if looped:
         result = ending.name if not ending.name.startswith("count_") else "count"
-        body += [*loop(result, ending.start, letter, current, ending.update.format(t=result, x=letter)), f"return {result}"]
+        body += [
+            *loop(result, ending.start, letter, current, ending.update.format(t=result, x=letter)),
+            f"return {result}",
+        ]
     else:
         body.append(f"return {ending.value.format(v=current, x=letter)}")
     says.append(rng.choice(ending.words))

@@ -8,11 +8,48 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-THINGS = (
-    "apples,coins,stickers,marbles,shells,cards,pencils,books,buttons,stamps,cookies,grapes,pears,oranges,"
-    "eggs,plums,stones,beads,balloons,crayons,toy cars,flowers,cherries,nuts,muffins,ribbons,leaves,tickets,"
-    "candles,cupcakes,badges,blocks,keys,postcards,feathers,carrots,onions,potatoes,tulips,puzzles"
-).split(",")
+THINGS = [
+    "apples",
+    "coins",
+    "stickers",
+    "marbles",
+    "shells",
+    "cards",
+    "pencils",
+    "books",
+    "buttons",
+    "stamps",
+    "cookies",
+    "grapes",
+    "pears",
+    "oranges",
+    "eggs",
+    "plums",
+    "stones",
+    "beads",
+    "balloons",
+    "crayons",
+    "toy cars",
+    "flowers",
+    "cherries",
+    "nuts",
+    "muffins",
+    "ribbons",
+    "leaves",
+    "tickets",
+    "candles",
+    "cupcakes",
+    "badges",
+    "blocks",
+    "keys",
+    "postcards",
+    "feathers",
+    "carrots",
+    "onions",
+    "potatoes",
+    "tulips",
+    "puzzles",
+]
 
 
 class Problem(NamedTuple):

@@ -10,13 +10,13 @@ _PAIRS = (
     ("width", "height"), ("x", "y"), ("left", "right"), ("first", "second"), ("low", "high"),
     ("price", "tax"), ("start", "end"), ("base", "bonus"), ("speed", "time"), ("p", "q"), ("cost", "fee"),
 )  # fmt: skip
-_SINGLES = "n count number limit size amount total_days level score age".split()
+_SINGLES = ["n", "count", "number", "limit", "size", "amount", "total_days", "level", "score", "age"]
 _DICTS = {
     "stock": ("item", "amount"), "prices": ("name", "price"), "scores": ("player", "score"), "ages": ("name", "age"),
     "votes": ("party", "number"), "marks": ("pupil", "mark"), "sales": ("shop", "sold"), "table": ("key", "value"),
     "points": ("team", "point"), "pets": ("owner", "pet_count"), "orders": ("client", "size"), "rain": ("town", "level"),
 }  # fmt: skip
-_KEYS = "apple pear plum fig nut tea milk bread salt corn rice egg".split()
+_KEYS = ["apple", "pear", "plum", "fig", "nut", "tea", "milk", "bread", "salt", "corn", "rice", "egg"]
 
 
 def _combine(pair: tuple[str, str], rng: random.Random) -> Draft:
@@ -31,7 +31,7 @@ def _combine(pair: tuple[str, str], rng: random.Random) -> Draft:
     ])  # fmt: skip
     target, said = name_value(name, rng, set(pair))
     body, says = [f"{target} = {value}"], [words + said]
-    for index in range(rng.choice([0, 1, 1, 2])):
+    for _index in range(rng.choice([0, 1, 1, 2])):
         words, line, extra = rng.choice([
             (f"multiply the result by {k}", f"{target} *= {k}", f"times_{k}"), (f"add {c} to the result", f"{target} += {c}", f"plus_{c}"),
             (f"subtract {c} from the result", f"{target} -= {c}", f"minus_{c}"), (f"floor divide the result by {k}", f"{target} //= {k}", f"by_{k}"),
@@ -41,7 +41,9 @@ def _combine(pair: tuple[str, str], rng: random.Random) -> Draft:
             body.append(line)
             says.append(words)
             name = extra
-    first, second = rng.choice([("high", "low"), ("yes", "no"), ("big", "small"), ("stop", "go"), ("many", "few"), ("full", "free")])
+    first, second = rng.choice(
+        [("high", "low"), ("yes", "no"), ("big", "small"), ("stop", "go"), ("many", "few"), ("full", "free")]
+    )
     words, lines, ending = rng.choice([
         ("return it", [f"return {target}"], "value"),
         (f"return '{first}' if it is above {limit} and '{second}' if not", [f"if {target} > {limit}:", f'    return "{first}"', f'return "{second}"'], first),
@@ -78,7 +80,9 @@ def _repeat(n: str, rng: random.Random) -> Draft:
     body = [f"{target} = {begin}", f"for i in range(1, {n} + 1):", *inner, f"return {target}"]
     ending = rng.choice(["return the result", "return it", "give back the result"])
     parts = [part for part in (changed, tag, target) if part]
-    return Draft([n], ["number"], [words + named, ending], body, parts, "with a loop", True, arguments=[rng.randint(3, 12)])
+    return Draft(
+        [n], ["number"], [words + named, ending], body, parts, "with a loop", True, arguments=[rng.randint(3, 12)]
+    )
 
 
 def _while(n: str, rng: random.Random) -> Draft:
@@ -98,7 +102,13 @@ def _while(n: str, rng: random.Random) -> Draft:
     target, named = name_value(target, rng, {n})
     result = result.format(t=target, n=n)
     ending = f"return {target} and {n}" if "," in result else f"return {target}"
-    body = [f"{target} = {begin}", f"while {test}:", f"    {line.format(t=target, n=n)}", f"    {change}", f"return {result}"]
+    body = [
+        f"{target} = {begin}",
+        f"while {test}:",
+        f"    {line.format(t=target, n=n)}",
+        f"    {change}",
+        f"return {result}",
+    ]
     draft = Draft([n], ["number"], [words, said + named, ending], body, [tag, target], "with a while loop", True)
     draft.arguments = [rng.randint(1, 12) if tag in ("grown", "raised") else rng.randint(20, 99)]
     return draft
@@ -131,7 +141,12 @@ def dict_function(rng: random.Random) -> Draft:
     pick = rng.choice(["keep", "pick", "choose"])
     says = [f"{pick} the entries {said}{' and ' + raised if raised else ''}{named}"]
     if looped:
-        body = [f"{target} = {{}}", f"for {key}, {value} in {parameter}.items():", f"    if {test}:", f"        {target}[{key}] = {new}"]
+        body = [
+            f"{target} = {{}}",
+            f"for {key}, {value} in {parameter}.items():",
+            f"    if {test}:",
+            f"        {target}[{key}] = {new}",
+        ]
     else:
         body = [f"{target} = {{{key}: {new} for {key}, {value} in {parameter}.items() if {test}}}"]
     safe = [f"if not {target}:", "    return None"]

@@ -12,7 +12,20 @@ from .grammar import capital, fix_articles, spin
 
 _FEWEST_LINES, _MOST_LINES = 3, 9
 _HUGE = re.compile(r"\d{7}")
-_OTHER_NAMES = "result out kept found chosen temp new final answer current picked ready".split()
+_OTHER_NAMES = [
+    "result",
+    "out",
+    "kept",
+    "found",
+    "chosen",
+    "temp",
+    "new",
+    "final",
+    "answer",
+    "current",
+    "picked",
+    "ready",
+]
 _BUILTINS = {name: getattr(builtins, name) for name in (
     "abs", "all", "any", "dict", "int", "len", "list", "max", "min", "range", "reversed", "round", "set", "sorted",
     "str", "sum", "zip", "enumerate",
@@ -53,12 +66,16 @@ def loop(target: str, start: str, item: str, source: str, update: str, test: str
 
 def _introduce(draft: Draft, rng: random.Random) -> str:
     """Say what the function is given."""
-    things = [f"{kind} {name}" for kind, name in zip(draft.kinds, draft.parameters)]
+    things = [f"{kind} {name}" for kind, name in zip(draft.kinds, draft.parameters, strict=False)]
     if len(things) == 1:
         kind, name = draft.kinds[0], draft.parameters[0]
-        return spin(f"[Take a {kind} called {name}|Given a {kind} {name}|For the {kind} {name}|With a {kind} named {name}]", rng)
+        return spin(
+            f"[Take a {kind} called {name}|Given a {kind} {name}|For the {kind} {name}|With a {kind} named {name}]", rng
+        )
     names = " and ".join([", ".join(draft.parameters[:-1]), draft.parameters[-1]])
-    return spin(f"[Take {draft.kinds[0]}s {names}|Given the {draft.kinds[0]}s {names}|With {names}, all {draft.kinds[0]}s]", rng)
+    return spin(
+        f"[Take {draft.kinds[0]}s {names}|Given the {draft.kinds[0]}s {names}|With {names}, all {draft.kinds[0]}s]", rng
+    )
 
 
 def _task(draft: Draft, documented: bool, rng: random.Random) -> str:
@@ -68,7 +85,9 @@ def _task(draft: Draft, documented: bool, rng: random.Random) -> str:
     ask = f"{middle}{rng.choice([', then ', ' and then ', ', and '])}{says[-1]}" if middle else says[-1]
     text = f"{_introduce(draft, rng)}, {ask}"
     if draft.style and draft.has_style:
-        text = f"{text}, {draft.style}." if rng.random() < 0.5 else f"{capital(draft.style)}: {text[0].lower()}{text[1:]}."
+        text = (
+            f"{text}, {draft.style}." if rng.random() < 0.5 else f"{capital(draft.style)}: {text[0].lower()}{text[1:]}."
+        )
     else:
         text += "."
     if draft.guard:

@@ -120,7 +120,7 @@ def worded_sum(rng: random.Random) -> str:
     question = fill(problem.question, slots, rng)
 
     for suffix, operation, (left, right, result), why, fact in zip(
-        ("", "2"), operations, steps, problem.whys, problem.facts
+        ("", "2"), operations, steps, problem.whys, problem.facts, strict=False
     ):
         why, fact = fill(why, slots, rng), fill(fact, slots, rng)
         slots |= {

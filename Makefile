@@ -1,0 +1,50 @@
+# Everything that people and CI run. `make run` and `make test` set up all they need.
+VENV := .venv
+PYTHON := $(VENV)/bin/python
+HOST ?= 127.0.0.1
+PORT ?= 7860
+
+.PHONY: run test check bench e2e format browser clean
+
+run: $(VENV)/.run
+	GRADIO_SERVER_NAME=$(HOST) GRADIO_SERVER_PORT=$(PORT) $(PYTHON) app.py
+
+test: $(VENV)/.dev browser
+	$(PYTHON) -m pytest
+
+check: $(VENV)/.dev
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+
+e2e: $(VENV)/.dev browser
+	$(PYTHON) -m pytest -m e2e
+
+bench: $(VENV)/.run
+	$(PYTHON) -m d2sd bench --by-domain
+
+format: $(VENV)/.dev
+	$(VENV)/bin/ruff check --fix .
+	$(VENV)/bin/ruff format .
+
+$(VENV)/bin/python:
+	python3 -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed")'
+	python3 -m venv $(VENV) || { echo "python3 cannot make virtual environments; on Debian: apt install python3-venv"; exit 1; }
+
+$(VENV)/.run: requirements.txt $(VENV)/bin/python
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	touch $@
+
+$(VENV)/.dev: requirements-dev.txt $(VENV)/.run
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	touch $@
+
+# The page is tested in a real browser: Debian's Chromium, installed when none is there and we are root.
+browser:
+	@if command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core >/dev/null; \
+	else echo "The browser tests need Chromium: install it (on Debian: apt install chromium) and run make test again."; exit 1; fi
+
+clean:
+	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache

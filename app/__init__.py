@@ -1,0 +1,1 @@
+"""The page: layout, controller and views over ``d2sd``'s public names."""

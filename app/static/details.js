@@ -1,0 +1,88 @@
+// What is known of one node, or of the step as a whole when no node is selected.
+
+function meter(label, p, kind, note) {
+  return h(
+    "div",
+    { class: "meter" },
+    h("span", { class: "name" }, label),
+    h("span", { class: "rail" }, h("span", { class: `level ${kind}`, style: `width:${((p || 0) * 100).toFixed(1)}%` })),
+    h("span", { class: "value" }, probability(p, 3)),
+    note ? h("span", { class: "note" }, note) : null,
+  );
+}
+
+function nodeTitle(node, words) {
+  return h("div", { class: "title" }, h("bdi", { class: `chip ${node.proposer || "target"} ${node.state || "bonus"}` }, visible(node.text, 28)), h("span", {}, words));
+}
+
+/** Everything about a node: the tooltip and the details panel show the same card. */
+function nodeCard(step, id) {
+  if (id === BONUS) {
+    return h("div", { class: "card" }, nodeTitle({ text: step.bonus.text, proposer: "target" }, `position ${step.bonus.depth}`), h("p", {}, bonusSentence(step)), meter("target", step.bonus.p, "target"));
+  }
+  const node = step.nodes.get(id);
+  const card = h("div", { class: "card" }, nodeTitle(node, `position ${node.depth} · ${originWords(step, node)}`), h("p", { class: node.state }, nodeSentence(step, node)));
+  if (node.depth === 0) return card;
+  card.append(meter(PROPOSER_NAMES[node.proposer], node.drafterP, node.proposer), meter("target", node.targetP, "target", rankWords(node.rank)));
+  const others = alternativesOf(step, node);
+  if (others.length) {
+    card.append(
+      h("div", { class: "heading" }, "Drafter’s top choices here"),
+      h("ol", { class: "top" }, ...others.map((a) => alternativeRow(a, node.proposer))),
+    );
+  }
+  return card;
+}
+
+function alternativeRow(a, proposer) {
+  const mark = a.own ? (a.wanted ? "drafted = target" : "drafted") : a.wanted ? "target’s" : "";
+  return h(
+    "li",
+    { class: a.own ? "own" : null },
+    h("bdi", { class: "word" }, visible(a.text, 14)),
+    h("span", { class: "rail" }, h("span", { class: `level ${proposer}`, style: `width:${(a.p * 100).toFixed(1)}%` })),
+    h("span", { class: "value" }, probability(a.p, 3)),
+    h("span", { class: "mark" }, mark),
+  );
+}
+
+/** The cycle of a step, stage by stage, with its times. */
+function stepCard(step, total) {
+  const spent = Object.values(step.seconds).reduce((a, b) => a + b, 0);
+  const facts = {
+    first_draft: step.draft ? count(step.drafted, "token") + " at once" : "nothing drafted",
+    second_draft: step.branches.length ? (step.selected.length ? `from ${joined(step.selected.map(String))}` : count(step.branches.length, "candidate")) : "none",
+    tree: count(step.nodes.size, "node"),
+    verify: "one target pass",
+    commit: count(step.committed.length, "token"),
+  };
+  const rows = STAGES.map(([stage, name]) =>
+    h(
+      "tr",
+      { "data-stage": stage },
+      h("th", { scope: "row" }, name),
+      h("td", { class: "fact" }, facts[stage]),
+      h("td", { class: "time" }, h("span", { class: "rail" }, h("span", { class: `level ${stage}`, style: `width:${spent ? ((step.seconds[stage] / spent) * 100).toFixed(1) : 0}%` }))),
+      h("td", { class: "value" }, milliseconds(step.seconds[stage])),
+    ),
+  );
+  return h("div", { class: "card" }, h("div", { class: "title" }, h("b", {}, `Step ${step.index + 1}`), h("span", {}, `of ${total} · ${milliseconds(spent)}`)), h("table", { class: "stages" }, h("tbody", {}, ...rows)), h("p", { class: "hint" }, "Point at a node for its probabilities; click keeps it here."));
+}
+
+class DetailsView {
+  constructor(host, selection) {
+    Object.assign(this, { host, selection });
+    this.close = h("button", { class: "icon close", type: "button", "aria-label": "Release the node" }, "✕");
+    this.close.addEventListener("click", () => this.selection.pin(this.selection.pinned));
+    this.body = h("div", { class: "body" });
+    host.append(this.close, this.body);
+  }
+
+  show(step, total) {
+    const { node } = this.selection;
+    const known = step && node !== null && (node === BONUS ? step.bonus : step.nodes.has(node));
+    this.close.hidden = !known;
+    this.host.dataset.node = known ? (node === BONUS ? "bonus" : node) : "";
+    this.body.replaceChildren(step ? (known ? nodeCard(step, node) : stepCard(step, total)) : "");
+  }
+}

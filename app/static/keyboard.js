@@ -1,0 +1,60 @@
+// Keys work while the view is visible and nothing that takes typing has the focus.
+
+const TAKES_TYPING = "input, textarea, select, [contenteditable='true'], [role='textbox'], [role='combobox'], [role='listbox']";
+
+/** `act` maps a key name to what it does; true from it means the key was used. */
+function listenForKeys(element, act) {
+  const onKey = (event) => {
+    if (!element.isConnected) {
+      document.removeEventListener("keydown", onKey);
+      return;
+    }
+    const target = event.target instanceof Element ? event.target : document.body;
+    const ours = target === document.body || element.contains(target);
+    if (!ours || !element.offsetParent || event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (target.closest(TAKES_TYPING) || target.closest("dialog")) return;
+    if (event.key === " " && target.closest("button, a")) return;
+    const name = (event.shiftKey && event.key.startsWith("Arrow") ? "Shift" : "") + (event.key.length === 1 ? event.key.toLowerCase() : event.key);
+    if (act[name]) {
+      act[name]();
+      event.preventDefault();
+    }
+  };
+  document.addEventListener("keydown", onKey);
+}
+
+function keyActions({ store, selection, tree, viewport, search, help }) {
+  const toNode = (direction) => {
+    const step = selection.shown;
+    const node = tree.neighbour(selection.node, direction);
+    if (step === null || node === null) return;
+    selection.pin(step, node);
+    tree.reveal(node);
+  };
+  const jump = (step) => {
+    selection.pause();
+    selection.pin(step);
+  };
+  const zoom = (factor) => {
+    const box = viewport.host.getBoundingClientRect();
+    viewport.zoom(factor, box.left + box.width / 2, box.top + box.height / 2);
+  };
+  return {
+    ArrowLeft: () => selection.move(-1),
+    ArrowRight: () => selection.move(1),
+    ArrowUp: () => toNode("up"),
+    ArrowDown: () => toNode("down"),
+    ShiftArrowLeft: () => toNode("left"),
+    ShiftArrowRight: () => toNode("right"),
+    Home: () => jump(0),
+    End: () => jump(store.length - 1),
+    " ": () => selection.toggle(),
+    f: () => viewport.fit(),
+    "+": () => zoom(1.2),
+    "=": () => zoom(1.2),
+    "-": () => zoom(1 / 1.2),
+    "/": () => search.open(),
+    "?": () => help.toggle(),
+    Escape: () => selection.release(),
+  };
+}

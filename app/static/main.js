@@ -1,0 +1,161 @@
+// Builds the view and keeps its parts in step: the store says what there is, the selection what is looked at.
+
+function start(element, trigger, props, watch) {
+  const root = h("section", { class: "explorer", "aria-label": "Explore a run" });
+  const part = (id, label, attributes) => h("div", { id, "aria-label": label, ...attributes });
+  const notice = h("p", { class: "notice", role: "alert", hidden: true });
+  const numbers = h("dl", { id: "numbers", "aria-label": "Totals" });
+  const textBox = part("text", "Generated text", { role: "region", tabindex: 0 });
+  const textTools = h("div", { class: "tools" });
+  const details = part("details", "Details", { role: "region", "aria-live": "polite" });
+  const sentence = h("p", { id: "sentence", dir: "auto" });
+  const spoken = h("p", { class: "spoken", "aria-live": "polite" });
+  const followChip = h("button", { id: "follow", type: "button" });
+  const fitButton = h("button", { class: "icon", type: "button", title: "Fit the tree (F)", "aria-label": "Fit the tree" }, "⤢");
+  const playButton = h("button", { class: "icon", type: "button", title: "Play (space)" });
+  const helpButton = h("button", { class: "icon", type: "button", title: "Keys (?)", "aria-label": "Show the keys" }, "?");
+  const treeBox = part("tree", "Draft tree: up and down move between branches", { role: "group", tabindex: 0 });
+  const stripBox = part("strip", "Confidence and boundaries", { role: "group" });
+  const timelineBox = part("timeline", "Steps", { role: "slider", tabindex: 0, "aria-valuemin": 1 });
+  const empty = h("p", { class: "empty" }, "Nothing to show yet: run a prompt, and its draft trees appear here step by step.");
+  const views = h(
+    "div",
+    { class: "views", hidden: true },
+    numbers,
+    h("div", { class: "panel reading" }, h("div", { class: "head" }, h("h3", {}, "Text"), textTools), textBox),
+    h("div", { class: "panel facts" }, details),
+    h("div", { class: "panel drawing" }, h("div", { class: "head" }, sentence, h("div", { class: "tools" }, followChip, playButton, fitButton, helpButton)), treeBox, stripBox, legend()),
+    h("div", { class: "panel steps" }, glyphLegend(), timelineBox),
+  );
+  root.append(notice, empty, views, spoken);
+  element.replaceChildren(root);
+
+  const tooltip = new Tooltip(root);
+  const help = new HelpView(root);
+  const store = new Store((change) => onData(change));
+  const selection = new Selection(store, () => onSelect());
+  const viewport = new Viewport(treeBox, () => {
+    tree.place();
+    strip.place();
+  });
+  const tree = new TreeView(treeBox, selection, tooltip, viewport);
+  const strip = new StripView(stripBox, tree, viewport, tooltip);
+  const words = new TextView(textBox, store, selection);
+  const search = new SearchView(textTools, words, selection);
+  const timeline = new TimelineView(timelineBox, store, selection);
+  const totals = new NumbersView(numbers, store);
+  const panel = new DetailsView(details, selection);
+
+  let drawn = { step: null, raw: null, node: null };
+  const draw = oncePerFrame(() => {
+    if (element.isConnected) drawAll();
+  });
+
+  function drawAll() {
+    words.append();
+    const step = store.step(selection.shown);
+    if (step !== drawn.step) {
+      tree.show(step);
+      strip.show(step);
+      showSentence(step);
+    } else if (selection.node !== drawn.node) tree.mark();
+    words.show(selection.shown);
+    drawn = { step, node: selection.node };
+    panel.show(step, store.length);
+    totals.show(selection.shown);
+    timeline.follow();
+    showChip();
+    mirror();
+  }
+
+  function showSentence(step) {
+    const pieces = step ? stepSentence(step) : [];
+    sentence.replaceChildren(...(step ? [h("b", {}, `Step ${step.index + 1} `)] : []), ...pieces.map((p) => h("span", { class: p.kind || null }, p.text)));
+    const summary = step ? stepSummary(step, store.length) : "";
+    tree.svg.setAttribute("aria-label", summary || "Draft tree");
+    // Read out what was chosen, not every step of a running stream or of the pointer's way.
+    if (selection.previewed === null && !selection.following) spoken.textContent = summary;
+  }
+
+  function showChip() {
+    const { pinned, playing } = selection;
+    const at = pinned === null ? "" : `step ${pinned + 1}`;
+    const state = playing ? "playing" : pinned !== null ? "pinned" : store.live ? "live" : "resting";
+    const label = {
+      playing: `Playing: ${at} ✕`,
+      pinned: `Pinned: ${at} ✕`,
+      live: "Following live",
+      resting: store.failed ? "Stopped" : `${store.length} steps · not pinned`,
+    }[state];
+    followChip.dataset.state = state;
+    followChip.textContent = label;
+    followChip.title = pinned === null ? "Click a token, a bar or a node to pin its step" : store.live ? "Release and follow live (Esc)" : "Release (Esc)";
+    playButton.textContent = playing ? "❚❚" : "▶";
+    playButton.setAttribute("aria-label", playing ? "Pause" : "Play through the steps");
+  }
+
+  /** Code outside reads the selection from data attributes or the event; Python hears of pinned steps and nodes. */
+  let told = "";
+  function mirror() {
+    const node = selection.node === BONUS ? "bonus" : (selection.node ?? "");
+    const data = { run: store.run.slice(0, 200), steps: store.length, step: selection.shown ?? "", pinned: selection.pinned ?? "", node };
+    for (const [name, value] of Object.entries(data)) {
+      if (element.dataset[name] !== String(value)) element.dataset[name] = value;
+    }
+    const pin = JSON.stringify([data.run, data.pinned, data.node]);
+    if (pin === told) return;
+    told = pin;
+    const detail = { run: data.run, step: selection.pinned, node: data.node === "" ? null : data.node };
+    element.dispatchEvent(new CustomEvent("explorer:selected", { bubbles: true, detail }));
+    trigger("select", detail);
+  }
+
+  function onData({ reset }) {
+    if (reset) {
+      selection.reset();
+      words.reset();
+      search.find();
+      timeline.first = 0;
+    }
+    selection.advance();
+    empty.hidden = Boolean(store.head);
+    views.hidden = !store.head;
+    notice.hidden = store.failed === null;
+    notice.textContent = store.failed ?? "";
+    draw();
+  }
+
+  function onSelect() {
+    draw();
+  }
+
+  const redraw = () => {
+    drawn.step = null;
+    draw();
+  };
+  followChip.addEventListener("click", () => selection.follow());
+  playButton.addEventListener("click", () => selection.toggle());
+  fitButton.addEventListener("click", () => viewport.fit());
+  helpButton.addEventListener("click", () => help.toggle());
+  const observer = new ResizeObserver((entries) => {
+    for (const { target, contentRect } of entries) {
+      if (target === treeBox) viewport.resize(contentRect.width, contentRect.height);
+      else timeline.resize(contentRect.width, contentRect.height);
+    }
+    redraw();
+  });
+  observer.observe(treeBox);
+  observer.observe(timelineBox);
+  // The canvas has no style rules of its own: draw it again when the page turns dark or light.
+  new MutationObserver(() => timeline.draw()).observe(document.body, { attributes: true, attributeFilter: ["class"] });
+  /** Links, tours and tables select from outside: detail = {step, node}. */
+  element.addEventListener("explorer:select", (event) => {
+    const step = whole(event.detail && event.detail.step, 0, 1e9, null);
+    if (step === null) return;
+    selection.pause();
+    selection.pin(step, event.detail.node === "bonus" ? BONUS : whole(event.detail.node, 0, 1e9, null));
+  });
+  listenForKeys(element, keyActions({ store, selection, tree, viewport, search, help }));
+  watch("value", () => store.feed(props.value));
+  store.feed(props.value);
+}

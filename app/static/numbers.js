@@ -1,0 +1,58 @@
+// The row of totals, each with the shown step's own value.
+
+const CARDS = [
+  ["alpha", "Tokens per step α", "Mean acceptance length: committed tokens per step, the target’s own token included."],
+  ["speed", "Tokens per second", "Committed tokens over the time since the prompt was read."],
+  ["speedup", "Speedup", "Tokens per second over plain decoding with the same target, measured in the same process."],
+  ["nodes", "Nodes verified", "Tree nodes that the target checks in one pass, anchor included; mean over the steps."],
+  ["hits", "Boundary hit rate", "Of the steps whose first draft was partly rejected: how often the true boundary was among the predicted ones."],
+];
+
+class NumbersView {
+  constructor(host, store) {
+    Object.assign(this, { host, store, cells: {} });
+    for (const [id, name, title] of CARDS) {
+      const cell = { value: h("dd", { class: "value" }), note: h("dd", { class: "note" }) };
+      this.cells[id] = cell;
+      host.append(h("div", { class: "stat", "data-stat": id, title }, h("dt", {}, name), cell.value, cell.note));
+    }
+    this.segments = STAGES.map(([stage, name]) => [stage, name, h("span", { class: `segment ${stage}` })]);
+    this.bar = h("dd", { class: "stack", role: "img" }, ...this.segments.map(([, , segment]) => segment));
+    this.shares = h("dd", { class: "note" });
+    host.append(h("div", { class: "stat wide", "data-stat": "stages" }, h("dt", {}, "Time by stage"), this.bar, this.shares));
+  }
+
+  show(shown) {
+    const { store, cells } = this;
+    const { tokens, nodes, hits, judged } = store.sums;
+    const steps = store.length;
+    const last = steps ? store.summaries[steps - 1].elapsed : 0;
+    const speed = last > 0 ? tokens / last : null;
+    const here = shown === null ? null : store.summaries[shown];
+    const set = (id, value, note) => {
+      cells[id].value.textContent = value;
+      cells[id].note.textContent = note;
+    };
+    const decimals = (value, digits) => (value === null ? "—" : value.toFixed(digits));
+    set("alpha", steps ? decimals(tokens / steps, 2) : "—", here ? `this step ${here.total}` : "");
+    set("speed", decimals(speed, speed !== null && speed >= 100 ? 0 : 1), steps ? `${count(tokens, "token")} in ${last.toFixed(last < 10 ? 2 : 0)} s` : "");
+    const base = store.baseline;
+    set("speedup", speed !== null && base ? (speed / base).toFixed(2) + "×" : "—", base ? `plain ${base.toFixed(1)} tok/s` : "plain not measured");
+    set("nodes", steps ? decimals(nodes / steps, 1) : "—", here ? `this step ${here.nodes}` : "");
+    const verdicts = { hit: "this step hit", miss: "this step miss", all: "this step all accepted", none: "" };
+    set("hits", judged ? percent(hits / judged) : "—", here ? verdicts[here.verdict] || `${hits} of ${judged}` : "");
+    this.showStages();
+  }
+
+  showStages() {
+    const { seconds } = this.store.sums;
+    const all = Object.values(seconds).reduce((a, b) => a + b, 0);
+    const share = (stage) => (all ? seconds[stage] / all : 0);
+    for (const [stage, , segment] of this.segments) segment.style.flexGrow = share(stage).toFixed(4);
+    const words = this.segments.map(([stage, name]) => `${name} ${percent(share(stage))}`);
+    this.bar.setAttribute("aria-label", all ? words.join(", ") : "no times yet");
+    this.bar.title = all ? words.join("\n") : "";
+    const largest = this.segments.filter(([stage]) => share(stage) >= 0.1).sort((a, b) => share(b[0]) - share(a[0]));
+    this.shares.textContent = largest.slice(0, 3).map(([stage, name]) => `${name.toLowerCase()} ${percent(share(stage))}`).join(" · ");
+  }
+}

@@ -1,0 +1,117 @@
+// What is looked at: one step and one node, shared by all views.
+
+const PLAY_SLOWDOWN = 12;
+
+class Selection {
+  constructor(store, changed) {
+    this.store = store;
+    this.changed = changed;
+    this.timer = null;
+    this.reset();
+  }
+
+  reset() {
+    this.pause();
+    Object.assign(this, { pinned: null, previewed: null, resting: null, node: null });
+  }
+
+  get shown() {
+    return this.previewed ?? this.pinned ?? this.resting;
+  }
+
+  get following() {
+    return this.pinned === null && this.store.live;
+  }
+
+  /** New steps arrived: follow them, unless this is a recording or something is pinned. */
+  advance() {
+    const last = this.store.length - 1;
+    if (last < 0) return;
+    if (this.store.recorded) {
+      if (this.resting === null || !this.settled) this.resting = this.store.instructive();
+      this.settled = this.store.complete;
+    } else {
+      if (this.pinned === null && this.resting !== last) this.node = null;
+      this.resting = last;
+    }
+  }
+
+  pin(step, node = null) {
+    if (!this.store.length) return;
+    step = Math.min(this.store.length - 1, Math.max(0, step));
+    if (step === this.pinned && node === this.node && this.previewed === null) return;
+    Object.assign(this, { pinned: step, previewed: null, node });
+    this.changed();
+  }
+
+  /** Esc: first the node, then the step. */
+  release() {
+    this.pause();
+    if (this.node !== null && this.pinned !== null) this.node = null;
+    else {
+      // Without a stream to go back to, the step that was pinned stays in view.
+      if (!this.store.live && this.pinned !== null) this.resting = this.pinned;
+      Object.assign(this, { pinned: null, previewed: null, node: null });
+    }
+    this.changed();
+  }
+
+  follow() {
+    this.pause();
+    if (!this.store.live && this.pinned !== null) this.resting = this.pinned;
+    else this.resting = this.store.length - 1;
+    Object.assign(this, { pinned: null, previewed: null, node: null });
+    this.changed();
+  }
+
+  preview(step) {
+    if (step === this.previewed) return;
+    this.previewed = step;
+    this.changed();
+  }
+
+  move(by) {
+    this.pause();
+    if (this.shown !== null) this.pin((this.pinned ?? this.resting) + by);
+  }
+
+  get playing() {
+    return this.timer !== null;
+  }
+
+  pause() {
+    clearTimeout(this.timer);
+    this.timer = null;
+  }
+
+  toggle() {
+    if (this.playing) this.pause();
+    else if (this.store.length) {
+      const at = this.pinned ?? this.resting;
+      this.pin(at >= this.store.length - 1 ? 0 : at);
+      this.schedule();
+    }
+    this.changed();
+  }
+
+  /** The next step after its recorded time, slowed until an eye can follow. */
+  schedule() {
+    const at = this.pinned;
+    const next = this.store.summaries[at + 1];
+    if (!next) {
+      this.pause();
+      this.changed();
+      return;
+    }
+    const recorded = (next.elapsed - this.store.summaries[at].elapsed) * 1000 * PLAY_SLOWDOWN;
+    const wait = Math.min(1400, Math.max(350, recorded));
+    this.timer = setTimeout(() => {
+      this.schedulePin(at + 1);
+    }, wait);
+  }
+
+  schedulePin(step) {
+    this.pin(step);
+    this.schedule();
+  }
+}

@@ -1,0 +1,121 @@
+// One step as the views need it: the recorded event with every number bounded and every reference checked.
+
+const MOST_NODES = 4096;
+const MOST_DEPTH = 512;
+
+function readDraft(raw) {
+  if (!raw || typeof raw !== "object") return null;
+  return {
+    drafter: raw.drafter === "second" ? "second" : "first",
+    prefix: whole(raw.prefix, 0, MOST_DEPTH, 0),
+    texts: list(raw.texts).slice(0, MOST_DEPTH).map(text),
+    confidence: list(raw.confidence).slice(0, MOST_DEPTH).map((c) => number(c, 0, 1, 0)),
+    alternatives: list(raw.alternatives).slice(0, MOST_DEPTH).map((top) =>
+      list(top).slice(0, 5).map((a) => ({ id: a && a.id, text: text(a && a.text), p: number(a && a.probability, 0, 1, 0) })),
+    ),
+  };
+}
+
+function readNodes(raw) {
+  const nodes = new Map();
+  for (const n of list(raw).slice(0, MOST_NODES)) {
+    const id = whole(n && n.id, 0, 1e9, -1);
+    const parent = whole(n && n.parent, -1, 1e9, -1);
+    // A parent comes before its children, so a node without a known parent (or a second root) cannot be drawn.
+    if (id < 0 || nodes.has(id) || (nodes.size > 0 && !nodes.has(parent))) continue;
+    nodes.set(id, {
+      id,
+      parent: nodes.size ? parent : -1,
+      depth: nodes.size ? Math.min(MOST_DEPTH, nodes.get(parent).depth + 1) : 0,
+      token: n.token,
+      text: text(n.text),
+      candidates: list(n.candidates).map((c) => whole(c, 0, MOST_NODES, 0)),
+      proposer: PROPOSERS.includes(n.proposer) ? n.proposer : "first",
+      state: ["root", "accepted", "rejected", "unreached"].includes(n.state) ? n.state : "unreached",
+      drafterP: number(n.drafter_probability, 0, 1, null),
+      targetP: number(n.target_probability, 0, 1, null),
+      rank: whole(n.target_rank, 0, 1e9, null),
+    });
+  }
+  return nodes;
+}
+
+function readStep(raw, index) {
+  const nodes = readNodes(raw.nodes);
+  const choices = new Map();
+  for (const c of list(raw.choices)) {
+    if (c) choices.set(c.node, { token: c.token, text: text(c.text), p: number(c.probability, 0, 1, null) });
+  }
+  const accepted = list(raw.accepted).filter((id) => nodes.has(id) && nodes.get(id).depth > 0);
+  const committed = list(raw.committed).map(readCommitted);
+  const draft = readDraft(raw.first_draft);
+  const step = {
+    index,
+    anchorText: text(raw.anchor_text),
+    draft,
+    drafted: draft ? draft.confidence.length : 0,
+    branches: list(raw.branches).map(readDraft).filter(Boolean),
+    posterior: list(raw.boundary_posterior).slice(0, MOST_DEPTH).map((r) => number(r, 0, 1, 0)),
+    full: number(raw.full_acceptance, 0, 1, 0),
+    nodes,
+    choices,
+    accepted,
+    committed,
+    bonus: committed.find((c) => c.node === null) || null,
+    seconds: readSeconds(raw.seconds),
+    ...readBoundary(raw),
+  };
+  const last = accepted.length ? accepted[accepted.length - 1] : nodes.size ? nodes.keys().next().value : null;
+  if (step.bonus && last !== null) {
+    const choice = choices.get(last);
+    // What the bonus adds to the text can be empty inside a character; the choice has the token's own text.
+    step.bonus = { ...step.bonus, parent: last, depth: nodes.get(last).depth + 1, text: choice ? choice.text : step.bonus.text, p: choice ? choice.p : null };
+  }
+  let deepest = Math.max(step.drafted, step.bonus ? step.bonus.depth || 0 : 0);
+  for (const node of nodes.values()) deepest = Math.max(deepest, node.depth);
+  step.columns = deepest + 1;
+  return step;
+}
+
+function readCommitted(c) {
+  const proposer = c && PROPOSERS.includes(c.proposer) ? c.proposer : "target";
+  return { text: text(c && c.text), proposer, node: c && Number.isInteger(c.node) ? c.node : null };
+}
+
+function readSeconds(raw) {
+  const seconds = {};
+  for (const [stage] of STAGES) seconds[stage] = number(raw && raw[stage], 0, 1e6, 0);
+  return seconds;
+}
+
+/** Predicted prefixes, true boundary and the verdict: hit, miss, all (fully accepted) or none (no prediction, or not seen). */
+function readBoundary(raw) {
+  const selected = list(raw.selected_prefixes).slice(0, MOST_DEPTH).map((i) => whole(i, 0, MOST_DEPTH, 0));
+  const boundary = whole(raw.actual_boundary, 0, MOST_DEPTH, null);
+  const drafted = raw.first_draft ? list(raw.first_draft.confidence).length : 0;
+  const rank = boundary === null ? -1 : selected.indexOf(boundary);
+  let verdict = "none";
+  if (boundary !== null && drafted > 0) {
+    if (boundary >= drafted) verdict = "all";
+    else if (selected.length) verdict = rank >= 0 ? "hit" : "miss";
+  }
+  return { selected, boundary, rank: rank + 1, verdict };
+}
+
+/** What the timeline and the totals need of a step, without reading its tree. */
+function summarise(raw) {
+  const counts = { first: 0, second: 0, target: 0 };
+  for (const c of list(raw.committed)) counts[readCommitted(c).proposer] += 1;
+  const { verdict, rank, boundary } = readBoundary(raw);
+  return {
+    counts,
+    total: counts.first + counts.second + counts.target,
+    verdict,
+    rank,
+    boundary,
+    nodes: list(raw.nodes).length,
+    accepted: list(raw.accepted).length,
+    seconds: readSeconds(raw.seconds),
+    elapsed: number(raw.elapsed, 0, 1e9, 0),
+  };
+}

@@ -1,0 +1,165 @@
+// Under the tree, on its x axis: the drafter's confidence, the predicted boundaries and the true one.
+
+const BAND = { axis: 16, bars: [20, 60], points: [86, 112] };
+
+class StripView {
+  constructor(host, tree, viewport, tooltip) {
+    Object.assign(this, { host, tree, viewport, tooltip, step: null });
+    this.svg = s("svg", { role: "img", "aria-label": "Confidence and predicted boundaries", width: "100%", height: "100%" });
+    host.append(this.svg);
+    this.svg.addEventListener("pointermove", (event) => this.point(event));
+    this.svg.addEventListener("pointerleave", () => this.tooltip.hide());
+  }
+
+  show(step) {
+    this.step = step;
+    this.svg.setAttribute("aria-label", step ? this.summary() : "Confidence and predicted boundaries");
+    this.place();
+  }
+
+  summary() {
+    const { selected } = this.step;
+    const predicted = selected.length ? `Predicted boundaries, likeliest first: ${joined(selected.map(String))}. ` : "";
+    return `Confidence of the first draft. ${predicted}${boundaryWords(this.step).long}`;
+  }
+
+  x(depth) {
+    return this.viewport.x + this.viewport.k * this.tree.x(depth);
+  }
+
+  /** Redraws at the current zoom: text keeps its size, only positions follow the tree. */
+  place() {
+    const { step } = this;
+    if (!step) return this.svg.replaceChildren();
+    if (!step.draft) return this.svg.replaceChildren(s("text", { class: "none", x: "50%", y: 60 }, "No draft in this step, so no confidence to show."));
+    const parts = [this.drawAxis(), this.drawBars()];
+    if (step.posterior.length) parts.push(this.drawPosterior());
+    if (step.boundary !== null) parts.push(this.drawBoundary());
+    parts.push(this.drawTitles());
+    return this.svg.replaceChildren(...parts);
+  }
+
+  get width() {
+    return this.tree.column * this.viewport.k;
+  }
+
+  drawAxis() {
+    const axis = s("g", { class: "axis" });
+    const every = this.width < 22 ? 4 : 1;
+    const free = this.viewport.size.width < 500 ? 4 : 62; // the title stands to the left of this
+    for (let d = 0; d < this.step.columns; d += every) if (this.x(d) > free) axis.append(s("text", { x: this.x(d), y: 11 }, d));
+    return axis;
+  }
+
+  drawBars() {
+    const { step } = this;
+    const [top, bottom] = BAND.bars;
+    const w = Math.max(3, Math.min(46, this.width * 0.56));
+    const bars = s("g", { class: "bars" });
+    bars.append(s("line", { class: "base", x1: 0, x2: "100%", y1: bottom, y2: bottom }));
+    step.draft.confidence.forEach((c, j) => {
+      const k = j + 1;
+      const state = step.boundary === null || k > step.boundary + 1 ? "unseen" : k <= step.boundary ? "right" : "wrong";
+      const height = Math.max(1, c * (bottom - top - 11));
+      const x = this.x(k);
+      bars.append(
+        s("rect", { class: `bar ${state}`, "data-depth": k, x: x - w / 2, y: bottom - height, width: w, height, rx: 2 }),
+        this.width >= 26 ? s("text", { class: "value", x, y: bottom - height - 3 }, probability(c)) : "",
+      );
+      if (state === "wrong") bars.append(s("path", { class: "cross", d: `M${x - 3} ${bottom - 9}l6 6m0-6l-6 6` }));
+    });
+    return bars;
+  }
+
+  drawPosterior() {
+    const { step } = this;
+    const [top, bottom] = BAND.points;
+    const all = [...step.posterior, step.full];
+    const most = Math.max(...all, 1e-9);
+    const at = all.map((r, i) => [this.x(i + 0.5), bottom - (r / most) * (bottom - top)]);
+    const group = s("g", { class: "posterior" });
+    group.append(s("line", { class: "base", x1: 0, x2: "100%", y1: bottom, y2: bottom }));
+    group.append(s("polyline", { class: "line", points: at.slice(0, -1).map((p) => p.join(",")).join(" ") }));
+    all.forEach((r, i) => {
+      const [x, y] = at[i];
+      const last = i === step.posterior.length;
+      group.append(
+        s("line", { class: "stick", x1: x, x2: x, y1: bottom, y2: y }),
+        last ? s("rect", { class: "dot", x: x - 3, y: y - 3, width: 6, height: 6 }) : s("circle", { class: "dot", cx: x, cy: y, r: 2.6 }),
+      );
+    });
+    step.selected.forEach((i, n) => {
+      if (i >= at.length) return;
+      const [x, y] = at[i];
+      group.append(this.drawFlag(x, y, n + 1, i === step.boundary, all[i]));
+    });
+    return group;
+  }
+
+  /** A numbered flag: the rank of a predicted boundary. The one that came true is filled. */
+  drawFlag(x, y, rank, hit, r) {
+    return s(
+      "g",
+      { class: `flag${hit ? " hit" : ""}`, transform: `translate(${x.toFixed(1)},${y.toFixed(1)})` },
+      s("path", { d: "M0 0V-20H15L11.5-14.5L15-9H0" }),
+      s("text", { x: 5.6, y: -11 }, rank),
+      this.width >= 44 ? s("text", { class: "r", x: 17, y: -11 }, probability(r)) : "",
+    );
+  }
+
+  drawBoundary() {
+    const { step } = this;
+    const x = this.x(step.boundary + 0.5);
+    const words = boundaryWords(step).short;
+    const w = words.length * 6.1 + 16;
+    const left = Math.min(Math.max(x - w / 2, 2), this.viewport.size.width - w - 2);
+    return s(
+      "g",
+      { class: `truth ${step.verdict}`, "data-verdict": step.verdict },
+      s("line", { class: "boundary", x1: x, x2: x, y1: 0, y2: 120 }),
+      s("rect", { x: left, y: 118, width: w, height: 18, rx: 9 }),
+      s("text", { x: left + w / 2, y: 130.5 }, words),
+    );
+  }
+
+  drawTitles() {
+    const titles = [
+      ["position", 11],
+      ["confidence c", BAND.bars[0] + 11],
+      ["boundary r", BAND.points[0] - 1],
+    ];
+    const narrow = this.viewport.size.width < 500;
+    return s("g", { class: "titles" }, ...titles.slice(narrow ? 1 : 0).map(([words, y]) => s("text", { x: 4, y }, words)));
+  }
+
+  /** Exact values under the pointer: bars above, boundary points below. */
+  point(event) {
+    const { step } = this;
+    if (!step || !step.draft || event.pointerType === "touch") return;
+    const box = this.svg.getBoundingClientRect();
+    const depth = (event.clientX - box.left - this.viewport.x) / (this.viewport.k * this.tree.column);
+    const inBars = event.clientY - box.top < BAND.bars[1] + 2;
+    const at = inBars ? Math.round(depth) : Math.round(depth - 0.5);
+    const card = inBars ? this.barCard(at) : this.pointCard(at);
+    if (card) this.tooltip.show(card, event.clientX, event.clientY);
+    else this.tooltip.hide();
+  }
+
+  barCard(k) {
+    const { draft, boundary } = this.step;
+    if (k < 1 || k > draft.confidence.length) return null;
+    const fate = boundary === null || k > boundary + 1 ? "The target did not get this far." : k <= boundary ? "The target accepted it." : "The target rejected it.";
+    return h("div", {}, h("b", {}, `c(${k}) = ${probability(draft.confidence[k - 1], 4)}`), h("p", {}, `First drafter’s own probability of ${quoted(draft.texts[k - 1])} at position ${k}. ${fate}`));
+  }
+
+  pointCard(i) {
+    const { posterior, full, selected, boundary } = this.step;
+    if (i < 0 || i > posterior.length || !posterior.length) return null;
+    const last = i === posterior.length;
+    const rank = selected.indexOf(i);
+    const notes = [rank >= 0 ? `Predicted boundary number ${rank + 1}: a re-draft started here.` : "", i === boundary ? "This is what happened." : ""];
+    const title = last ? `all = ${probability(full, 4)}` : `r(${i}) = ${probability(posterior[i], 4)}`;
+    const meaning = last ? "Predicted chance that the whole first draft is accepted." : `Predicted chance that exactly ${count(i, "drafted token")} ${i === 1 ? "is" : "are"} accepted.`;
+    return h("div", {}, h("b", {}, title), h("p", {}, [meaning, ...notes].filter(Boolean).join(" ")));
+  }
+}

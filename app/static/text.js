@@ -1,0 +1,116 @@
+// The prompt and every committed token, coloured and underlined by proposer.
+
+const LONG_PROMPT = 280;
+
+class TextView {
+  constructor(host, store, selection) {
+    Object.assign(this, { host, store, selection, tokens: [], shown: null, sticky: true });
+    this.prompt = h("div", { class: "prompt", dir: "auto" });
+    this.output = h("div", { class: "output" });
+    host.append(this.prompt, this.output);
+    this.reset();
+    this.listen();
+  }
+
+  reset() {
+    this.tokens = [];
+    this.shown = null;
+    this.sticky = true;
+    this.line = null;
+    this.promptText = null;
+    this.prompt.replaceChildren();
+    this.output.replaceChildren();
+  }
+
+  /** Adds the steps that arrived; what is already there is left alone. */
+  append() {
+    if (this.store.prompt !== this.promptText) this.showPrompt();
+    for (let i = this.tokens.length; i < this.store.length; i += 1) {
+      const committed = list(this.store.raw[i].committed).map(readCommitted);
+      this.tokens.push(committed.map((c, at) => this.addToken(c, i, at)));
+    }
+    if (this.sticky && this.selection.following) this.host.scrollTop = this.host.scrollHeight;
+  }
+
+  showPrompt() {
+    this.promptText = this.store.prompt;
+    const all = this.promptText.replace(LONE, "\ufffd");
+    const words = document.createTextNode(all.length > LONG_PROMPT ? all.slice(0, LONG_PROMPT) + "…" : all);
+    this.prompt.replaceChildren(words);
+    if (all.length <= LONG_PROMPT) return;
+    const more = h("button", { class: "more", type: "button" }, "show all");
+    more.addEventListener("click", () => {
+      words.data = all;
+      more.remove();
+    });
+    this.prompt.append(" ", more);
+  }
+
+  /** A line of output is its own block, so that a long text is laid out line by line. */
+  addToken({ text: words, proposer }, step, at) {
+    if (!this.line) {
+      this.line = h("div", { class: "line" });
+      this.output.append(this.line);
+    }
+    const token = h("span", { class: `tok ${proposer}${at === 0 ? " border" : ""}${words ? "" : " empty"}`, dir: "auto", "data-step": step, "data-index": at });
+    words.replace(LONE, "\ufffd").split("\n").forEach((part, i) => {
+      if (i) token.append(h("i", { class: "newline", "aria-hidden": "true" }), "\n");
+      token.append(part);
+    });
+    this.line.append(token);
+    if (words.endsWith("\n")) this.line = null;
+    return token;
+  }
+
+  /** Marks the shown step and, unless the pointer is here, brings it into view. */
+  show(step) {
+    const pinned = this.selection.pinned;
+    for (const token of (this.shown !== null && this.tokens[this.shown]) || []) token.classList.remove("shown", "pinned");
+    this.shown = step;
+    const tokens = (step !== null && this.tokens[step]) || [];
+    for (const token of tokens) {
+      token.classList.add("shown");
+      token.classList.toggle("pinned", step === pinned);
+    }
+    if (tokens.length && !this.pointed && !this.selection.following) this.reveal(tokens[0]);
+  }
+
+  reveal(token) {
+    const [box, own] = [this.host.getBoundingClientRect(), token.getBoundingClientRect()];
+    if (own.top < box.top + 8 || own.bottom > box.bottom - 8) {
+      this.host.scrollTop += own.top - box.top - box.height / 3;
+    }
+  }
+
+  listen() {
+    const { host, selection } = this;
+    const stepOf = (event) => {
+      const token = event.target.closest && event.target.closest(".tok");
+      return token ? Number(token.dataset.step) : null;
+    };
+    host.addEventListener("pointerover", (event) => {
+      if (event.pointerType === "touch") return;
+      this.pointed = true;
+      clearTimeout(this.resting);
+      const step = stepOf(event);
+      // A short rest first, so that crossing the text on the way elsewhere changes nothing.
+      this.resting = setTimeout(() => selection.preview(step), 50);
+    });
+    host.addEventListener("pointerleave", () => {
+      this.pointed = false;
+      clearTimeout(this.resting);
+      selection.preview(null);
+    });
+    host.addEventListener("click", (event) => {
+      const step = stepOf(event);
+      // Selecting text to copy it must not pin anything.
+      if (step === null || String(getSelection()).length) return;
+      clearTimeout(this.resting);
+      selection.pause();
+      selection.pin(step);
+    });
+    host.addEventListener("scroll", () => {
+      this.sticky = host.scrollHeight - host.scrollTop - host.clientHeight < 40;
+    });
+  }
+}

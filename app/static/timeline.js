@@ -1,0 +1,207 @@
+// All steps as bars: height = committed tokens, stacked by proposer. Drawn on a canvas, visible bars only.
+
+const BAR = { least: 4, most: 40, top: 6, glyphs: 14, track: 5 };
+
+class TimelineView {
+  constructor(host, store, selection) {
+    Object.assign(this, { host, store, selection, first: 0, scrubbing: false, size: { width: 0, height: 0 } });
+    this.canvas = h("canvas", { "aria-hidden": "true" });
+    host.append(this.canvas);
+    this.draw = oncePerFrame(() => this.paint());
+    this.listen();
+  }
+
+  resize(width, height) {
+    this.size = { width, height };
+    this.follow();
+  }
+
+  get room() {
+    return Math.max(1, this.size.width);
+  }
+
+  /** Width of a bar, and how many fit. */
+  get pitch() {
+    return Math.min(BAR.most, Math.max(BAR.least, this.room / Math.max(1, this.store.length)));
+  }
+
+  get capacity() {
+    return Math.max(1, Math.floor(this.room / this.pitch));
+  }
+
+  scrollTo(first) {
+    this.first = Math.max(0, Math.min(Math.round(first), this.store.length - this.capacity));
+  }
+
+  /** Brings the shown step into the window when there are more steps than fit. */
+  follow() {
+    const at = this.selection.shown;
+    if (at === null) this.first = 0;
+    else if (at < this.first || at >= this.first + this.capacity) this.scrollTo(at - this.capacity / 2);
+    else this.scrollTo(this.first);
+    const live = this.selection.following;
+    if (live) this.scrollTo(this.store.length);
+    this.describe();
+    this.draw();
+  }
+
+  describe() {
+    const at = this.selection.shown;
+    const summary = at === null ? null : this.store.summaries[at];
+    const set = (name, value) => this.host.setAttribute(name, value);
+    set("aria-valuemax", Math.max(1, this.store.length));
+    set("aria-valuenow", at === null ? 1 : at + 1);
+    set("aria-valuetext", summary ? `Step ${at + 1} of ${this.store.length}, ${count(summary.total, "token")}` : "no steps yet");
+    this.host.dataset.step = at === null ? "" : at;
+    this.host.dataset.steps = this.store.length;
+    this.host.dataset.pinned = this.selection.pinned === null ? "" : this.selection.pinned;
+  }
+
+  colours() {
+    const style = getComputedStyle(this.host);
+    const names = ["first", "second", "target", "line", "ink", "muted", "reject", "sunken", "panel"];
+    return Object.fromEntries(names.map((name) => [name, style.getPropertyValue("--" + name).trim()]));
+  }
+
+  paint() {
+    const { width, height } = this.size;
+    if (!width || !height) return;
+    const dense = Math.min(2, devicePixelRatio || 1);
+    const { canvas } = this;
+    if (canvas.width !== Math.round(width * dense) || canvas.height !== Math.round(height * dense)) {
+      canvas.width = Math.round(width * dense);
+      canvas.height = Math.round(height * dense);
+    }
+    const pen = canvas.getContext("2d");
+    pen.setTransform(dense, 0, 0, dense, 0, 0);
+    pen.clearRect(0, 0, width, height);
+    const paint = { pen, pitch: this.pitch, colours: this.colours(), base: height - BAR.glyphs - BAR.track };
+    paint.fills = this.patterns(paint);
+    const end = Math.min(this.store.length, this.first + this.capacity + 1);
+    for (let i = this.first; i < end; i += 1) this.paintBar(paint, i);
+    if (this.store.length > this.capacity) this.paintTrack(paint, width, height);
+  }
+
+  /** Fills that differ by pattern as well as colour: plain, hatched, dotted. */
+  patterns({ pen, colours }) {
+    const tile = (draw, colour) => {
+      const small = document.createElement("canvas");
+      small.width = small.height = 6;
+      const p = small.getContext("2d");
+      p.fillStyle = colour;
+      p.fillRect(0, 0, 6, 6);
+      p.strokeStyle = p.fillStyle = colours.panel;
+      draw(p);
+      return pen.createPattern(small, "repeat");
+    };
+    const hatch = (p) => {
+      p.lineWidth = 1.1;
+      p.beginPath();
+      for (const d of [-6, 0, 6]) {
+        p.moveTo(d - 1, 7);
+        p.lineTo(d + 7, -1);
+      }
+      p.stroke();
+    };
+    const dots = (p) => {
+      p.fillRect(1, 1, 1.4, 1.4);
+      p.fillRect(4, 4, 1.4, 1.4);
+    };
+    return { first: colours.first, second: tile(hatch, colours.second), target: tile(dots, colours.target) };
+  }
+
+  paintBar({ pen, pitch, colours, base, fills }, i) {
+    const summary = this.store.summaries[i];
+    const x = (i - this.first) * pitch;
+    const gap = pitch > 6 ? 2 : pitch > 3 ? 1 : 0;
+    const unit = (base - BAR.top) / this.store.sums.most;
+    const shown = i === this.selection.shown;
+    if (shown || i === this.selection.pinned) {
+      pen.fillStyle = colours.line;
+      pen.fillRect(x - gap / 2, 0, pitch, base + BAR.glyphs);
+    }
+    let y = base;
+    for (const who of PROPOSERS) {
+      const tall = summary.counts[who] * unit;
+      if (!tall) continue;
+      y -= tall;
+      pen.fillStyle = fills[who];
+      pen.fillRect(x + gap / 2, y + (tall > 4 ? 0.75 : 0), pitch - gap, tall - (tall > 4 ? 0.75 : 0));
+    }
+    if (i === this.selection.pinned) {
+      pen.strokeStyle = colours.ink;
+      pen.lineWidth = 2;
+      pen.strokeRect(x + gap / 2 - 1, 1, Math.max(2, pitch - gap + 2), base + BAR.glyphs - 2);
+    }
+    this.paintVerdict(pen, colours, summary.verdict, x + pitch / 2, base + BAR.glyphs / 2 + 1, Math.min(3.4, pitch / 2 - 0.5));
+  }
+
+  /** ● a predicted boundary was right, ✕ it was not, ▲ the whole first draft was accepted. */
+  paintVerdict(pen, colours, verdict, x, y, r) {
+    if (verdict === "none") return;
+    pen.beginPath();
+    if (verdict === "miss") {
+      pen.strokeStyle = colours.reject;
+      pen.lineWidth = 1.4;
+      pen.moveTo(x - r, y - r);
+      pen.lineTo(x + r, y + r);
+      pen.moveTo(x + r, y - r);
+      pen.lineTo(x - r, y + r);
+      pen.stroke();
+      return;
+    }
+    pen.fillStyle = verdict === "hit" ? colours.target : colours.first;
+    if (verdict === "hit") pen.arc(x, y, r, 0, 7);
+    else {
+      pen.moveTo(x, y - r);
+      pen.lineTo(x + r, y + r);
+      pen.lineTo(x - r, y + r);
+    }
+    pen.fill();
+  }
+
+  paintTrack({ pen, colours }, width, height) {
+    const share = width / this.store.length;
+    pen.fillStyle = colours.sunken;
+    pen.fillRect(0, height - 4, width, 4);
+    pen.fillStyle = colours.muted;
+    pen.fillRect(this.first * share, height - 4, Math.max(8, this.capacity * share), 4);
+  }
+
+  stepAt(event) {
+    const x = event.clientX - this.host.getBoundingClientRect().left;
+    const at = this.first + Math.floor(x / this.pitch);
+    return at >= 0 && at < this.store.length ? at : null;
+  }
+
+  listen() {
+    const { host, selection } = this;
+    host.addEventListener("pointerdown", (event) => {
+      const at = this.stepAt(event);
+      if (event.button > 0 || at === null) return;
+      selection.pause();
+      this.scrubbing = true;
+      host.setPointerCapture(event.pointerId);
+      selection.pin(at);
+    });
+    host.addEventListener("pointermove", (event) => {
+      const at = this.stepAt(event);
+      if (this.scrubbing && at !== null) selection.pin(at);
+      else if (!this.scrubbing && event.pointerType !== "touch") selection.preview(at);
+    });
+    host.addEventListener("pointerleave", () => this.scrubbing || selection.preview(null));
+    const end = () => (this.scrubbing = false);
+    host.addEventListener("pointerup", end);
+    host.addEventListener("pointercancel", end);
+    host.addEventListener(
+      "wheel",
+      (event) => {
+        if (this.store.length <= this.capacity) return;
+        event.preventDefault();
+        this.scrollTo(this.first + (event.deltaX + event.deltaY) / this.pitch / 2);
+        this.draw();
+      },
+      { passive: false },
+    );
+  }
+}

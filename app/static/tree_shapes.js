@@ -1,0 +1,54 @@
+// The shapes of the tree. Who proposed a token is told by shape as well as colour:
+// first drafter = box, second drafter = capsule, target = hexagon.
+
+const PILL = 24;
+
+const measure = (() => {
+  const context = document.createElement("canvas").getContext("2d");
+  const widths = new Map();
+  return (words, font) => {
+    const key = font + words;
+    if (!widths.has(key)) {
+      if (widths.size > 20000) widths.clear();
+      context.font = font;
+      widths.set(key, context.measureText(words).width);
+    }
+    return widths.get(key);
+  };
+})();
+
+/** The longest beginning of a token that fits, and its width. */
+function fitLabel(value, room, font) {
+  let words = visible(value, 16);
+  let width = measure(words, font);
+  for (let most = 15; width > room && most > 2; most -= 1) {
+    words = visible(value, most);
+    width = measure(words, font);
+  }
+  return { words, width };
+}
+
+function nodeShape(kind, width) {
+  const [w, r] = [width / 2, PILL / 2];
+  if (kind === "target") {
+    const points = [[-w, 0], [-w + 8, -r], [w - 8, -r], [w, 0], [w - 8, r], [-w + 8, r]];
+    return s("polygon", { class: "shape", points: points.map((p) => p.join(",")).join(" ") });
+  }
+  return s("rect", { class: "shape", x: -w, y: -r, width, height: PILL, rx: kind === "second" ? r : 5 });
+}
+
+/** An edge: straight within a lane, otherwise a rounded elbow whose stem stands on the border between two positions. */
+function edgePath(x1, y1, x2, y2, border) {
+  if (y1 === y2) return `M${x1} ${y1}H${x2}`;
+  const turn = Math.min(7, Math.abs(y2 - y1) / 2, Math.max(1, border - x1), Math.max(1, x2 - border));
+  const down = y2 > y1 ? turn : -turn;
+  return (
+    `M${x1} ${y1}H${border - turn}Q${border} ${y1} ${border} ${y1 + down}` +
+    `V${y2 - down}Q${border} ${y2} ${border + turn} ${y2}H${x2}`
+  );
+}
+
+/** The ✕ on the corner of a rejected node. */
+function crossBadge(x, y) {
+  return s("g", { class: "badge", transform: `translate(${x},${y})` }, s("circle", { r: 6 }), s("path", { d: "M-2.4-2.4L2.4 2.4M2.4-2.4L-2.4 2.4" }));
+}

@@ -1,0 +1,127 @@
+// Zoom and pan of the tree. The strip below shares its horizontal part.
+
+const LEAST_FONT = 9;
+const NODE_FONT = 11.5;
+const ZOOM = [0.35, 3];
+const MARGIN = { left: 14, right: 14, top: 6, bottom: 6 };
+
+class Viewport {
+  /** `moved()` is called whenever scale or position changed. */
+  constructor(host, moved) {
+    this.host = host;
+    this.moved = moved;
+    this.content = null;
+    this.pointers = new Map();
+    this.dragged = false;
+    Object.assign(this, { k: 1, x: 0, y: 0, touched: false, size: { width: 0, height: 0 } });
+    this.listen();
+  }
+
+  /** `content`: left, right, top, bottom of what is drawn, the extent that matters most (`focus`) and the block size. */
+  set(content) {
+    const same = this.content && this.content.block === content.block;
+    this.content = content;
+    if (!same) this.touched = false;
+    if (!this.touched) this.fit();
+    else this.moved();
+  }
+
+  /** Size of the host, told by whoever observes it: measuring here would force a layout at every step. */
+  resize(width, height) {
+    this.size = { width, height };
+  }
+
+  /** Everything in view; when that would be too small to read, the accepted path at a readable scale. */
+  fit() {
+    const { width, height } = this.size;
+    const c = this.content;
+    if (!c || !width || !height) return;
+    const across = width - MARGIN.left - MARGIN.right;
+    const along = height - MARGIN.top - MARGIN.bottom;
+    const all = Math.min(1.15, across / (c.right - c.left), along / (c.bottom - c.top));
+    this.k = Math.max(all, LEAST_FONT / NODE_FONT);
+    this.touched = false;
+    this.x = this.settle(c.left, c.right, c.focus.left, c.focus.right, across) + MARGIN.left;
+    this.y = this.settle(c.top, c.bottom, c.focus.top, c.focus.bottom, along) + MARGIN.top;
+    this.moved();
+  }
+
+  /** Offset that centres the content, or, where it does not fit, brings the focus into view from its start. */
+  settle(from, to, focusFrom, focusTo, room) {
+    const k = this.k;
+    if ((to - from) * k <= room + 1) return (room - (to - from) * k) / 2 - from * k;
+    if ((focusTo - from) * k <= room) return -from * k;
+    const start = Math.min(focusFrom, to - room / k);
+    return -Math.max(from, Math.min(start, focusTo - room / k)) * k;
+  }
+
+  zoom(factor, clientX, clientY) {
+    const box = this.host.getBoundingClientRect();
+    const [px, py] = [clientX - box.left, clientY - box.top];
+    const k = Math.min(ZOOM[1], Math.max(ZOOM[0], this.k * factor));
+    this.x = px - ((px - this.x) * k) / this.k;
+    this.y = py - ((py - this.y) * k) / this.k;
+    this.k = k;
+    this.touched = true;
+    this.moved();
+  }
+
+  pan(dx, dy) {
+    this.x += dx;
+    this.y += dy;
+    this.touched = true;
+    this.moved();
+  }
+
+  /** Pans just enough to show a point of the content. */
+  reveal(x, y) {
+    const { width, height } = this.size;
+    const [px, py] = [this.x + x * this.k, this.y + y * this.k];
+    const dx = px < 60 ? 60 - px : px > width - 60 ? width - 60 - px : 0;
+    const dy = py < 30 ? 30 - py : py > height - 30 ? height - 30 - py : 0;
+    if (dx || dy) this.pan(dx, dy);
+  }
+
+  listen() {
+    const { host, pointers } = this;
+    host.addEventListener(
+      "wheel",
+      (event) => {
+        event.preventDefault();
+        if (Math.abs(event.deltaX) > Math.abs(event.deltaY)) this.pan(-event.deltaX, 0);
+        else this.zoom(Math.exp(-Math.max(-60, Math.min(60, event.deltaY)) * 0.004), event.clientX, event.clientY);
+      },
+      { passive: false },
+    );
+    host.addEventListener("pointerdown", (event) => {
+      if (event.button > 0) return;
+      pointers.set(event.pointerId, { x: event.clientX, y: event.clientY, far: 0 });
+      if (pointers.size === 1) this.dragged = false;
+    });
+    host.addEventListener("pointermove", (event) => {
+      const before = pointers.get(event.pointerId);
+      if (!before) return;
+      const now = { x: event.clientX, y: event.clientY };
+      now.far = before.far + Math.hypot(now.x - before.x, now.y - before.y);
+      if (pointers.size === 2) this.pinch(event.pointerId, before, now);
+      else if (now.far > 4) this.drag(event, before, now);
+      pointers.set(event.pointerId, now);
+    });
+    const end = (event) => pointers.delete(event.pointerId);
+    for (const name of ["pointerup", "pointercancel", "lostpointercapture"]) host.addEventListener(name, end);
+    host.addEventListener("pointerleave", (event) => event.buttons || end(event));
+  }
+
+  drag(event, before, now) {
+    if (!this.dragged) this.host.setPointerCapture(event.pointerId);
+    this.dragged = true;
+    this.pan(now.x - before.x, now.y - before.y);
+  }
+
+  pinch(id, before, now) {
+    const [other] = [...this.pointers].filter(([key]) => key !== id).map(([, at]) => at);
+    const spread = (a) => Math.max(20, Math.hypot(a.x - other.x, a.y - other.y));
+    this.dragged = true;
+    this.zoom(spread(now) / spread(before), (now.x + other.x) / 2, (now.y + other.y) / 2);
+  }
+}

@@ -1,0 +1,51 @@
+// How tokens, probabilities and times are written for a reader.
+
+const MARKS = { " ": "·", "\n": "↵", "\r": "␍", "\t": "⇥", "\u00a0": "⍽" };
+// Control, zero-width and direction characters would be invisible or reorder the page: show a stand-in.
+const HIDDEN = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u200b\u200c\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g;
+const LONE = /[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g;
+
+/** Token text with its whitespace made visible, cut after `most` characters. */
+function visible(value, most = 24) {
+  const head = text(value).slice(0, most * 4).replace(LONE, "\ufffd");
+  const shown = [...head.replace(HIDDEN, "◌")].map((c) => MARKS[c] || c);
+  if (!shown.length) return "∅";
+  return shown.length > most || text(value).length > most * 4 ? shown.slice(0, most - 1).join("") + "…" : shown.join("");
+}
+
+/** The same between quotation marks, for sentences: spaces stay spaces. */
+function quoted(value, most = 18) {
+  return "“" + visible(value, most).replace(/·/g, " ") + "”";
+}
+
+function probability(p, digits = 2) {
+  if (p === null || p === undefined) return "—";
+  const least = 10 ** -digits;
+  if (p > 0 && p < least / 2) return "<" + least.toFixed(digits).slice(1);
+  return p.toFixed(digits).replace(/^0/, "");
+}
+
+function milliseconds(seconds) {
+  const ms = seconds * 1000;
+  return (ms >= 100 ? ms.toFixed(0) : ms >= 10 ? ms.toFixed(1) : ms.toFixed(2)) + " ms";
+}
+
+const percent = (share) => Math.round(share * 100) + "%";
+const count = (n, noun) => n + " " + noun + (n === 1 ? "" : "s");
+
+const PROPOSERS = ["first", "second", "target"];
+const PROPOSER_NAMES = { first: "first drafter", second: "second drafter", target: "target" };
+const STAGES = [
+  ["first_draft", "First draft"],
+  ["second_draft", "Re-draft"],
+  ["tree", "Build tree"],
+  ["verify", "Verify"],
+  ["commit", "Commit"],
+];
+
+/** Sentences are lists of pieces, so that a proposer's words can carry its colour; this is their plain text. */
+const plain = (pieces) => pieces.map((piece) => piece.text).join("");
+
+function joined(values) {
+  return values.length < 2 ? values.join("") : values.slice(0, -1).join(", ") + " and " + values[values.length - 1];
+}

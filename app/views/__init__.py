@@ -1,0 +1,1 @@
+"""Views of the page: Gradio components with their own drawing code."""

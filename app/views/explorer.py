@@ -1,0 +1,146 @@
+"""The Explore view: a run, streamed step by step, as linked text, tree, confidence strip and timeline.
+
+The value is a trace as JSON lines (see ``d2sd.trace``) and only ever grows while a run streams; the page reads the
+appended lines. All drawing is in ``app/static``, and model text reaches the page through text nodes only.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import threading
+import zlib
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+
+STATIC = Path(__file__).parent.parent / "static"
+STYLES = ("colours.css", "explorer.css", "drawing.css")
+# In the order in which they need each other; main.js defines start().
+SCRIPTS = (
+    "dom.js",
+    "words.js",
+    "step.js",
+    "store.js",
+    "selection.js",
+    "explain.js",
+    "tooltip.js",
+    "viewport.js",
+    "tree_layout.js",
+    "tree_shapes.js",
+    "tree.js",
+    "strip.js",
+    "details.js",
+    "timeline.js",
+    "text.js",
+    "search.js",
+    "numbers.js",
+    "legend.js",
+    "help.js",
+    "keyboard.js",
+    "main.js",
+)
+
+
+def _joined(names: tuple[str, ...]) -> str:
+    return "\n".join((STATIC / name).read_text(encoding="utf-8") for name in names)
+
+
+@cache
+def explorer_script() -> str:
+    """The page code of the view: one function scope, started on the component's element.
+
+    The style sheet is added once from here: Gradio evaluates a ``css_template`` again on every change of the value,
+    which would restyle the whole page several times a second during a stream.
+    """
+    return f"""(() => {{
+"use strict";
+{_joined(SCRIPTS)}
+const sheet = document.getElementById("explorer-style") || document.head.appendChild(h("style", {{ id: "explorer-style" }}));
+sheet.textContent = {json.dumps(_joined(STYLES))};
+start(element, trigger, props, watch);
+}})();"""
+
+
+class _Packer:
+    """Packs the long lines of a trace for the page, each line once.
+
+    Gradio writes out and compares the whole value in the page on every change, so its length is what a stream costs
+    there: packed, a run of 100 steps takes a tenth of the time. The same line always packs to the same text, so a
+    growing value still only grows. Remembered by digest: every line comes again with each change of the value.
+    """
+
+    LONG = 2048
+    KEPT = 4096
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, str] = {}
+        self._lock = threading.Lock()
+
+    def pack(self, value: str) -> str:
+        """``value`` with every long step line as ``~`` and base64 of its raw deflate stream."""
+        # not splitlines(): JSON may hold U+2028 and the like unescaped
+        *lines, rest = value.split("\n")
+        return "\n".join([*(self._line(line) if self._packs(line) else line for line in lines), rest])
+
+    def _packs(self, line: str) -> bool:
+        return len(line) > self.LONG and '"StepDone"' in line[:40]
+
+    def _line(self, line: str) -> str:
+        raw = line.encode("utf-8", "replace")
+        digest = hashlib.blake2b(raw, digest_size=16).digest()
+        with self._lock:
+            if packed := self._known.get(digest):
+                return packed
+        deflate = zlib.compressobj(6, zlib.DEFLATED, -zlib.MAX_WBITS)
+        packed = f"~{base64.b64encode(deflate.compress(raw) + deflate.flush()).decode()}"
+        with self._lock:
+            self._known[digest] = packed
+            while len(self._known) > self.KEPT:
+                del self._known[next(iter(self._known))]
+        return packed
+
+
+def unpack(value: str) -> str:
+    """The trace lines that ``_Packer.pack`` was given."""
+
+    def line(text: str) -> str:
+        if not text.startswith("~"):
+            return text
+        return zlib.decompress(base64.b64decode(text[1:]), -zlib.MAX_WBITS).decode()
+
+    return "\n".join(map(line, value.split("\n")))
+
+
+_packer = _Packer()
+
+
+class ExplorerView(gr.HTML):
+    """Draws a growing trace. Pinning a step or node fires ``select`` with ``run``, ``step`` and ``node``."""
+
+    def __init__(self, value: str | None = None, *, elem_id: str = "explorer", **options: Any):
+        # The template is constant: Gradio would run ${...} and {{...}} in a template as code.
+        super().__init__(
+            value,
+            html_template="<div></div>",
+            css_template="",
+            js_on_load=explorer_script(),
+            apply_default_css=False,
+            elem_id=elem_id,
+            **options,
+        )
+
+    def postprocess(self, value: str | None) -> str | None:
+        """Trace lines → what the page gets. It is never read as HTML: Gradio's check for script tags does not apply."""
+        return None if value is None else _packer.pack(value)
+
+    def preprocess(self, payload: str | None) -> str | None:
+        """What the page holds → trace lines."""
+        return None if payload is None else unpack(payload)
+
+    def get_block_name(self) -> str:
+        """The page draws it as any ``gr.HTML``."""
+        return "html"

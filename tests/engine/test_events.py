@@ -1,0 +1,93 @@
+"""What a step reports is consistent with itself and with the text."""
+
+from __future__ import annotations
+
+import pytest
+
+from d2sd import METHODS, DecodeConfig, Finished, PrefillDone, StepDone, load
+from d2sd.boundary import boundary_posterior, select_prefixes
+
+
+@pytest.fixture(scope="module")
+def bundled():
+    return load("tiny")
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("temperature", [0.0, 0.9])
+def test_steps_are_consistent(bundled, method, temperature):
+    events = list(bundled.stream("Once upon a time, a frog", DecodeConfig(method, 60, temperature=temperature)))
+    assert isinstance(events[0], PrefillDone)
+    assert isinstance(events[-1], Finished)
+    steps = events[1:-1]
+    ids = list(events[0].prompt_token_ids)
+    for number, step in enumerate(steps):
+        assert isinstance(step, StepDone)
+        assert step.step == number
+        assert (step.anchor, step.anchor_position) == (ids[-1], len(ids) - 1)
+        nodes = step.nodes
+        for node in nodes[1:]:
+            parent = nodes[node.parent]
+            reached = parent.state in ("root", "accepted")
+            assert (node.state != "unreached") == reached
+            assert 0 <= node.target_probability <= 1 + 1e-6
+            assert 0 <= node.drafter_probability <= 1
+            if temperature == 0 and reached:
+                assert (node.state == "accepted") == (node.target_rank == 0)
+        for choice in step.choices:
+            children = {n.token: n for n in nodes if n.parent == choice.node}
+            if choice.token in children:
+                assert children[choice.token].state == "accepted"
+        assert [c.token for c in step.committed if c.node is not None] == [nodes[n].token for n in step.accepted]
+        assert all(c.proposer == "target" for c in step.committed if c.node is None)
+        ids += [c.token for c in step.committed]
+        if method == "d2sd":
+            posterior, full = boundary_posterior(step.first_draft.confidence)
+            assert step.boundary_posterior == posterior
+            assert step.full_acceptance == full
+            assert step.selected_prefixes == select_prefixes(posterior, 4)
+            for branch, prefix in zip(step.branches, step.selected_prefixes, strict=True):
+                assert branch.prefix == prefix
+                assert len(branch.ids) == 15 - prefix
+        if step.actual_boundary is not None:
+            drafted = step.first_draft.ids[: step.actual_boundary]
+            assert drafted == tuple(c.token for c in step.committed[: step.actual_boundary])
+    assert tuple(ids[len(events[0].prompt_token_ids) :]) == events[-1].token_ids
+    text = "".join(c.text for s in steps for c in s.committed)
+    assert text == events[-1].text
+
+
+def test_inspection_changes_no_token_and_records_less(bundled):
+    seen, blind = (bundled.generate("A boat", DecodeConfig("d2sd", 40, inspect=i)) for i in (True, False))
+    assert seen.token_ids == blind.token_ids
+    assert seen.steps[0].first_draft.alternatives
+    assert not blind.steps[0].first_draft.alternatives
+    assert blind.steps[0].nodes[1].target_probability is None
+
+
+def test_stop_ends_before_the_next_step(bundled):
+    steps = []
+    stream = bundled.stream("A boat", DecodeConfig("d2sd", 100), stop=lambda: len(steps) == 2)
+    for event in stream:
+        if isinstance(event, StepDone):
+            steps.append(event)
+        last = event
+    assert len(steps) == 2
+    assert last.stop_reason == "stopped"
+
+
+def test_two_interleaved_runs_do_not_disturb_each_other(bundled):
+    config = DecodeConfig("d2sd", 40)
+    prompts = ("A boat", "Question: Ann has 4 pens and 5 hats. How many things are there?\nAnswer:")
+    alone = [bundled.generate(p, config).token_ids for p in prompts]
+    streams = [bundled.stream(p, config) for p in prompts]
+    ids = [[], []]
+    live = [0, 1]
+    while live:
+        for i in list(live):
+            event = next(streams[i], None)
+            if event is None:
+                live.remove(i)
+            elif isinstance(event, StepDone):
+                ids[i] += [c.token for c in event.committed]
+    assert ids == alone

@@ -1,0 +1,93 @@
+"""At temperature 0 in float32 every method returns exactly what plain greedy decoding returns."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from d2sd import METHODS, DecodeConfig, load
+from d2sd.attention import BACKENDS
+from d2sd.bench.prompts import read_prompts
+
+DRAFTED = [m for m in METHODS if m != "autoregressive"]
+
+
+@pytest.fixture(scope="module")
+def bundled():
+    return load("tiny")
+
+
+@torch.inference_mode()
+def transformers_greedy(engine, ids, count):
+    """Plain greedy decoding by transformers' own attention, without a cache of ours."""
+    model = engine.target.model
+    model.set_attn_implementation("sdpa")
+    try:
+        out = model.generate(
+            torch.tensor([ids]), attention_mask=torch.ones(1, len(ids)), do_sample=False, max_new_tokens=count, pad_token_id=0
+        )
+    finally:
+        model.set_attn_implementation("d2sd_tree")
+    return out[0, len(ids) :].tolist()
+
+
+def test_hundred_prompts_equal_plain_greedy_and_transformers(bundled):
+    prompts = read_prompts("heldout", limit=100)
+    assert len(prompts) == 100
+    settings = [(2, 1), (5, 4), (9, 2), (16, 4), (16, 8), (None, 3)]
+    accepted = 0
+    for number, prompt in enumerate(prompts):
+        gamma, branches = settings[number % len(settings)]
+        backend = list(BACKENDS)[number // len(settings) % len(BACKENDS)]
+        plain = bundled.generate(prompt.text, DecodeConfig("autoregressive", 40))
+        expected = transformers_greedy(bundled, list(plain.prefill.prompt_token_ids), 40)
+        assert plain.token_ids == expected, prompt
+        for method in ("dflash", "d2sd"):
+            config = DecodeConfig(method, 40, block_size=gamma, num_branches=branches, backend=backend)
+            trace = bundled.generate(prompt.text, config)
+            assert trace.token_ids == expected, (prompt, config)
+            accepted += sum(len(s.accepted) for s in trace.steps)
+    assert accepted > 1000  # the drafts were really used
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("method", DRAFTED)
+@pytest.mark.parametrize(("gamma", "branches"), [(2, 1), (5, 4), (16, 8)])
+def test_random_models_equal_plain_greedy(engine, method, gamma, branches, backend):
+    for prompt in ("the cat", "a dog ran to", "x"):
+        plain = engine.generate(prompt, DecodeConfig("autoregressive", 30))
+        assert plain.token_ids == transformers_greedy(engine, list(plain.prefill.prompt_token_ids), 30)
+        config = DecodeConfig(method, 30, block_size=gamma, num_branches=branches, backend=backend)
+        assert engine.generate(prompt, config).token_ids == plain.token_ids
+
+
+@pytest.mark.parametrize("method", DRAFTED)
+def test_a_seed_gives_the_same_sampled_text_with_every_method(bundled, method):
+    for seed in range(3):
+        settings = {"max_new_tokens": 40, "temperature": 0.8, "top_p": 0.95, "top_k": 50, "seed": seed}
+        plain = bundled.generate("One day, a cat", DecodeConfig("autoregressive", **settings))
+        assert bundled.generate("One day, a cat", DecodeConfig(method, **settings)).token_ids == plain.token_ids
+
+
+def test_prompt_of_one_token_has_no_context(engine):
+    plain = engine.generate([5], DecodeConfig("autoregressive", 12))
+    assert plain.prefill.prompt_token_ids == (5,)
+    assert engine.generate([5], DecodeConfig("d2sd", 12)).token_ids == plain.token_ids
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 7, 16, 17])
+def test_never_one_token_more_than_asked_for(bundled, limit):
+    for method in METHODS:
+        trace = bundled.generate("Once upon a time", DecodeConfig(method, limit))
+        assert len(trace.token_ids) == limit
+        assert trace.finished.stop_reason == "max_new_tokens"
+
+
+def test_stops_with_the_end_token(bundled):
+    prompt = "Question: Tom has 5 red pens and 3 blue pens. How many pens does Tom have in all?\nAnswer:"
+    for method in METHODS:
+        trace = bundled.generate(prompt, DecodeConfig(method, 200))
+        assert trace.finished.stop_reason == "end_token"
+        assert trace.token_ids[-1] in bundled.target.end_ids
+        assert not set(trace.token_ids[:-1]) & bundled.target.end_ids
+        assert "<|endoftext|>" not in trace.finished.text

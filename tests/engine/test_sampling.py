@@ -1,0 +1,79 @@
+"""At temperature > 0 committed sequences follow the target's own distribution exactly."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+
+import pytest
+import torch
+from scipy.stats import chisquare
+
+from d2sd import DecodeConfig, Engine
+from d2sd.sampling import gumbel_noise, restrict
+from tests.conftest import make_drafter, make_target
+
+VOCABULARY, LENGTH, RUNS = 4, 3, 1200
+SETTINGS = [{"temperature": 1.0}, {"temperature": 1.6, "top_k": 3, "top_p": 0.85}]
+
+
+@pytest.fixture(scope="module")
+def tiny(tokenizer):
+    target = make_target(tokenizer, vocabulary=VOCABULARY, seed=3)
+    target.model.lm_head.weight.mul_(0.25)  # spread the distribution over all tokens
+    target.model.generation_config.eos_token_id = None
+    target.model.config.eos_token_id = VOCABULARY + 9  # never drawn: all sequences have the same length
+    return Engine(target, make_drafter(target, 4, seed=1), make_drafter(target, 4, seed=2))
+
+
+@torch.inference_mode()
+def enumerate_sequences(engine, prompt, temperature, top_k=0, top_p=1.0):
+    """Probability of every sequence of LENGTH tokens, from one plain batched pass."""
+    sequences = list(itertools.product(range(VOCABULARY), repeat=LENGTH))
+    ids = torch.tensor([[*prompt, *s] for s in sequences])
+    model = engine.target.model
+    model.set_attn_implementation("eager")
+    logits = model(input_ids=ids).logits.float()
+    model.set_attn_implementation("d2sd_tree")
+    out = torch.ones(len(sequences), dtype=torch.float64)
+    for place in range(LENGTH):
+        row = restrict(logits[:, len(prompt) - 1 + place] / temperature, top_k, top_p).double().softmax(-1)
+        out *= row.gather(1, ids[:, len(prompt) + place, None])[:, 0]
+    return dict(zip(sequences, out.tolist(), strict=True))
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=["plain", "top-k and top-p"])
+@pytest.mark.parametrize("method", ["autoregressive", "dflash", "d2sd"])
+def test_committed_sequences_match_exact_enumeration(tiny, method, settings):
+    prompt = [1, 2]
+    expected = enumerate_sequences(tiny, prompt, **settings)
+    assert sum(expected.values()) == pytest.approx(1)
+    branches = {"block_size": 4, "num_branches": 2}
+    seen = Counter(
+        tuple(tiny.generate(prompt, DecodeConfig(method, LENGTH, seed=seed, inspect=False, **branches, **settings)).token_ids)
+        for seed in range(RUNS)
+    )
+    assert all(expected[s] > 0 for s in seen)
+    # cells with fewer than five expected draws are pooled, as the chi-square test asks for
+    cells = [(seen[s], RUNS * p) for s, p in expected.items() if RUNS * p >= 5]
+    rest = RUNS - sum(c for c, _ in cells), RUNS - sum(e for _, e in cells)
+    if rest[1] > 1e-6:
+        cells.append(rest)
+    observed, wanted = zip(*cells, strict=True)
+    assert chisquare(observed, wanted).pvalue > 1e-3
+
+
+def test_top_p_keeps_the_smallest_sufficient_set():
+    logits = torch.tensor([[0.5, 0.3, 0.15, 0.05]]).log()
+    assert restrict(logits, 0, 0.8).isfinite().tolist() == [[True, True, False, False]]
+    assert restrict(logits, 0, 0.81).isfinite().tolist() == [[True, True, True, False]]
+    assert restrict(logits, 1, 1.0).isfinite().tolist() == [[True, False, False, False]]
+    assert restrict(logits, 0, 0.01).isfinite().tolist() == [[True, False, False, False]]
+
+
+def test_noise_depends_on_seed_and_position_only():
+    device = torch.device("cpu")
+    a, b = gumbel_noise(3, [7, 9], 50, device), gumbel_noise(3, [9], 50, device)
+    assert torch.equal(a[1:], b)
+    assert not torch.equal(a[0], a[1])
+    assert not torch.equal(gumbel_noise(4, [9], 50, device), b)

@@ -1,0 +1,153 @@
+"""Masks, weights and priors of the drafter objective, and runs that resume bit-exactly."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+import torch
+
+from d2sd import DecodeConfig, InputError, load
+from d2sd.models.taps import LayerTaps
+from d2sd.train.data import read_documents, read_responses
+from d2sd.train.drafters import DrafterConfig, block_mask, draw_anchors, draw_prefixes, position_weights
+from d2sd.train.loop import LoopConfig, rate_at, rows_at
+from d2sd.train.regenerate import RegenerateConfig
+from d2sd.train.stages import regenerate_responses, train_drafter, train_target
+from d2sd.train.synthetic import documents, prompt_of
+from d2sd.train.target import TargetShape
+
+LOOP = {"batch_size": 4, "warmup": 2, "save_every": 3, "log_every": 1}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A target trained for a moment, and its responses."""
+    out = tmp_path_factory.mktemp("nets")
+    texts = list(documents("sums", 200, 1))
+    train_target(texts, texts[:50], out / "target", TargetShape(512, 64, 3, 2, 1, 32, 96, 256), LoopConfig(6, **LOOP), 64)
+    regenerate_responses(out / "target", [prompt_of(t) for t in texts[:20]], out / "r.jsonl", RegenerateConfig(8, 20))
+    return out
+
+
+def drafter(folder, out, steps, **objective):
+    config = DrafterConfig(anchors=4, **objective)
+    train_drafter(
+        folder / "target", folder / "r.jsonl", out, objective=config, config=LoopConfig(steps, **LOOP), layers=2, block_size=6
+    )
+
+
+def test_blocks_see_context_before_their_anchor_and_themselves_only():
+    mask = block_mask(torch.tensor([[0, 3]]), context=5, block_size=2)[0, 0]
+    assert mask.int().tolist() == [
+        [0, 0, 0, 0, 0, 1, 1, 0, 0],
+        [0, 0, 0, 0, 0, 1, 1, 0, 0],
+        [1, 1, 1, 0, 0, 0, 0, 1, 1],
+        [1, 1, 1, 0, 0, 0, 0, 1, 1],
+    ]
+
+
+def test_weights_fall_from_the_first_masked_position():
+    weights = position_weights(torch.tensor([0, 2]), block_size=5, decay=2.0)
+    decay = torch.exp(-torch.arange(4) / 2.0)
+    assert weights[0].tolist() == pytest.approx([0, *decay.tolist()])
+    assert weights[1].tolist() == pytest.approx([0, 0, 0, *decay[:2].tolist()])
+
+
+def test_visible_prefixes_follow_their_prior_and_include_zero():
+    drawn = draw_prefixes((200, 200), 6, 0.9, torch.Generator().manual_seed(0)).flatten()
+    prior = 0.9 ** torch.arange(5)
+    share = torch.bincount(drawn, minlength=5) / len(drawn)
+    assert share.tolist() == pytest.approx((prior / prior.sum()).tolist(), abs=0.01)
+
+
+def test_anchors_reach_from_the_last_prompt_token_to_the_last_but_one():
+    anchors = draw_anchors(torch.tensor([3]), torch.tensor([8]), 500, torch.Generator().manual_seed(0))
+    assert set(anchors.flatten().tolist()) == {2, 3, 4, 5, 6}
+
+
+def test_training_sees_the_features_that_decoding_sees(engine):
+    layers = engine.first.target_layer_ids
+    ids = torch.arange(2, 12)
+    cache = engine.target.new_cache(16)
+    engine.target.forward(ids, torch.arange(10), cache, None, None)
+    decoding = engine.target.features(layers, slice(0, 10))
+    taps = LayerTaps(engine.target.base.layers)
+    taps.add(layers)
+    engine.target.base(input_ids=ids[None], use_cache=False)
+    torch.testing.assert_close(taps.features(layers, ids.device), decoding)
+
+
+def test_rows_are_read_in_whole_shuffled_epochs():
+    drawn = torch.cat([rows_at(10, i, 4, seed=1) for i in range(5)])
+    assert sorted(drawn[:10].tolist()) == sorted(drawn[10:].tolist()) == list(range(10))
+    assert drawn[:10].tolist() != drawn[10:].tolist()
+
+
+def test_rate_warms_up_and_falls_to_its_floor():
+    config = LoopConfig(100, learning_rate=1.0, min_rate=0.1, warmup=10)
+    rates = [rate_at(config, s) for s in range(100)]
+    assert rates[0] == pytest.approx(0.1)
+    assert max(rates) == rates[9] == 1
+    assert rates[10:] == sorted(rates[10:], reverse=True)
+    assert rates[-1] == pytest.approx(0.1, abs=0.01)
+
+
+@pytest.mark.parametrize("objective", [{"variable_prefix": True}, {"objective": "survival"}, {"objective": "streak"}, {"soft_targets": 0.5}])
+def test_a_killed_run_resumes_bit_exactly(folder, tmp_path, objective):
+    drafter(folder, tmp_path / "whole", 6, **objective)
+    # a run killed after its third step leaves that checkpoint and perhaps later metrics
+    interrupted = tmp_path / "interrupted"
+    with pytest.MonkeyPatch.context() as patch:
+        import d2sd.train.loop as loop
+
+        save = loop._save
+
+        def save_then_die(out, parameters, optimizers, config, step):
+            save(out, parameters, optimizers, config, step)
+            raise KeyboardInterrupt
+
+        patch.setattr(loop, "_save", save_then_die)
+        with pytest.raises(KeyboardInterrupt):
+            drafter(folder, interrupted, 6, **objective)
+    drafter(folder, interrupted, 6, **objective)
+    assert (interrupted / "model.safetensors").read_bytes() == (tmp_path / "whole" / "model.safetensors").read_bytes()
+    steps = [json.loads(line)["step"] for line in (interrupted / "metrics.jsonl").read_text().splitlines()]
+    assert steps == [1, 2, 3, 4, 5, 6]
+
+
+def test_other_settings_do_not_resume(folder, tmp_path):
+    drafter(folder, tmp_path / "a", 3)
+    with pytest.raises(InputError, match=r"made with other settings \(steps\)"):
+        drafter(folder, tmp_path / "a", 4)
+
+
+def test_regeneration_resumes_where_its_file_ends(folder, tmp_path):
+    whole = (folder / "r.jsonl").read_bytes()
+    cut = tmp_path / "r.jsonl"
+    lines = whole.split(b"\n")
+    cut.write_bytes(b"\n".join(lines[:8]) + b"\n" + lines[8][:20])
+    texts = list(documents("sums", 200, 1))
+    regenerate_responses(folder / "target", [prompt_of(t) for t in texts[:20]], cut, RegenerateConfig(8, 20))
+    assert cut.read_bytes() == whole
+
+
+def test_greedy_responses_are_what_the_engine_generates(folder):
+    data = read_responses(folder / "r.jsonl", 256, 0)
+    engine = load("custom", target=str(folder / "target"))
+    prompt, length = int(data.prompt_lengths[0]), int(data.lengths[0])
+    ids = data.ids[0, :length].tolist()
+    assert engine.generate(ids[:prompt], DecodeConfig("autoregressive", 20)).token_ids == ids[prompt:]
+
+
+def test_trained_folders_load_and_draft(folder, tmp_path):
+    shutil.copytree(folder / "target", tmp_path / "target")
+    drafter(folder, tmp_path / "dflash", 3)
+    drafter(folder, tmp_path / "vp", 3, variable_prefix=True)
+    assert len(load(str(tmp_path)).generate("Question: Tom", DecodeConfig("d2sd", 8)).token_ids) == 8
+
+
+def test_text_that_is_missing_is_named(tmp_path):
+    with pytest.raises(InputError, match="not a .txt or .jsonl file that exists"):
+        list(read_documents(str(tmp_path / "no.txt")))

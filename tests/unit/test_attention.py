@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from d2sd.attention import BACKENDS
+from d2sd.tree import merge_candidates
+
+
+def inputs(batch, heads, kv_heads, rows, context, dim, seed=0):
+    g = torch.Generator().manual_seed(seed)
+
+    def make(*shape):
+        return torch.randn(*shape, generator=g)
+
+    prefix = tuple(make(1, kv_heads, context, dim) for _ in range(2))
+    block = tuple(make(batch, kv_heads, rows, dim) for _ in range(2))
+    return make(batch, heads, rows, dim), prefix, block
+
+
+def naive(query, prefix, block, mask, scale):
+    """Row by row, head by head, straight from the definition, in float64."""
+    batch, heads, rows, _ = query.shape
+    group = heads // block[0].shape[1]
+    out = torch.zeros(query.shape, dtype=torch.float64)
+    for b in range(batch):
+        for h in range(heads):
+            keys = torch.cat([prefix[0][0, h // group], block[0][b, h // group]]).double()
+            values = torch.cat([prefix[1][0, h // group], block[1][b, h // group]]).double()
+            for r in range(rows):
+                scores = keys @ query[b, h, r].double() * scale
+                if mask is not None:
+                    scores[prefix[0].shape[2] :][~mask[r]] = float("-inf")
+                out[b, h, r] = scores.softmax(0) @ values
+    return out
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(("heads", "kv_heads"), [(4, 4), (4, 2), (8, 1)])
+@pytest.mark.parametrize("context", [0, 1, 33])
+@pytest.mark.parametrize("batch", [1, 3])
+def test_backend_equals_the_definition(backend, heads, kv_heads, context, batch):
+    tree = merge_candidates(0, [[1, 2, 3], [1, 4], [5, 2, 3]])
+    mask = torch.from_numpy(tree.ancestor_mask())
+    query, prefix, block = inputs(batch, heads, kv_heads, len(tree), context, 16)
+    for shown in (mask, None):
+        out = BACKENDS[backend](query, prefix, block, shown, 0.25, None)
+        torch.testing.assert_close(out.double(), naive(query, prefix, block, shown, 0.25), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_cascade_agrees_with_dense_in_low_precision(dtype):
+    query, prefix, block = inputs(1, 8, 2, 20, 300, 64)
+    low = [tuple(x.to(dtype) for x in pair) for pair in (prefix, block)]
+    a, b = (BACKENDS[n](query.to(dtype), *low, None, 0.125, None) for n in ("dense", "cascade"))
+    torch.testing.assert_close(a.float(), b.float(), atol=2e-2, rtol=2e-2)
+
+
+def test_a_level_with_far_larger_scores_wins_without_overflow():
+    query, prefix, block = inputs(1, 2, 2, 3, 5, 16)
+    prefix = (prefix[0] * 1e3, prefix[1])
+    a, b = (BACKENDS[n](query, prefix, block, None, 0.25, None) for n in ("dense", "cascade"))
+    torch.testing.assert_close(a, b, atol=1e-4, rtol=1e-4)

@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from d2sd.boundary import boundary_posterior, select_prefixes
+
+CONFIDENCES = st.lists(st.floats(0, 1), min_size=1, max_size=31)
+
+
+def test_posterior_of_the_worked_example():
+    posterior, full = boundary_posterior([0.95, 0.84, 0.62, 0.70, 0.42])
+    assert [round(r, 3) for r in posterior] == [0.050, 0.152, 0.303, 0.148, 0.201]
+    assert select_prefixes(posterior, 4) == (2, 4, 1, 3)
+    assert math.isclose(full, 0.95 * 0.84 * 0.62 * 0.70 * 0.42)
+
+
+@given(CONFIDENCES)
+def test_posterior_and_full_acceptance_sum_to_one(confidence):
+    posterior, full = boundary_posterior(confidence)
+    assert len(posterior) == len(confidence)
+    assert math.isclose(sum(posterior) + full, 1, abs_tol=1e-9)
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=6))
+def test_posterior_equals_enumeration_of_independent_acceptances(confidence):
+    expected = [0.0] * (len(confidence) + 1)
+    for outcome in itertools.product([True, False], repeat=len(confidence)):
+        weight = math.prod(c if ok else 1 - c for c, ok in zip(confidence, outcome, strict=True))
+        expected[(*outcome, False).index(False)] += weight
+    posterior, full = boundary_posterior(confidence)
+    assert [*posterior, full] == pytest.approx(expected, abs=1e-9)
+
+
+@given(CONFIDENCES, st.integers(1, 31))
+def test_selected_prefixes_are_the_likeliest_and_ties_take_the_shorter(confidence, count):
+    posterior, _ = boundary_posterior(confidence)
+    selected = select_prefixes(posterior, count)
+    assert len(set(selected)) == len(selected) == min(count, len(posterior))
+    keys = [(-posterior[i], i) for i in selected]
+    assert keys == sorted(keys)
+    assert all((-posterior[i], i) > keys[-1] for i in range(len(posterior)) if i not in selected)
+
+
+def test_confidence_outside_zero_one_is_refused():
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        boundary_posterior([0.5, 1.2])

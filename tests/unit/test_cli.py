@@ -1,0 +1,86 @@
+"""The command line is a contract: JSON keys, exit codes, one clean sentence on bad input."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from d2sd.__main__ import main
+from d2sd.trace import load_trace
+
+KEYS = {
+    "method", "model", "text", "prompt_token_ids", "token_ids", "stop_reason", "steps", "mean_acceptance_length",
+    "nodes_per_step", "boundary_hit_rate", "tokens_per_second", "seconds", "stage_seconds", "config", "versions",
+}  # fmt: skip
+ROW_KEYS = {
+    "mean_acceptance_length", "tokens_per_second", "speedup", "nodes_per_step", "seconds_per_step", "identical",
+}  # fmt: skip
+
+
+def test_json_is_one_object_and_nothing_else(capfd):
+    assert main(["generate", "--prompt", "One day, a cat", "--max-new-tokens", "24", "--json"]) == 0
+    out = json.loads(capfd.readouterr().out)
+    assert set(out) == KEYS
+    assert len(out["token_ids"]) == 24
+    assert out["config"]["block_size"] == 16
+    assert sum(v for k, v in out["stage_seconds"].items() if k != "prefill") <= out["seconds"]
+
+
+def test_plain_output_is_the_text(capfd, tmp_path):
+    (tmp_path / "p.txt").write_text("One day, a cat")
+    assert main(["generate", "--prompt-file", str(tmp_path / "p.txt"), "--max-new-tokens", "24", "--trace", str(tmp_path / "t.jsonl")]) == 0
+    out = capfd.readouterr().out
+    assert out.rstrip("\n") == load_trace(tmp_path / "t.jsonl").finished.text.rstrip("\n")
+    assert "\033" not in out  # no colours into a pipe
+
+
+def test_bench_prints_a_row_per_method(capfd, tmp_path):
+    (tmp_path / "p.jsonl").write_text('{"prompt": "One day"}\n{"turns": ["A big dog", "more"]}\n')
+    arguments = ["--methods", "autoregressive,dflash,d2sd", "--prompts", str(tmp_path / "p.jsonl"), "--max-new-tokens", "16"]
+    assert main(["bench", *arguments, "--json"]) == 0
+    rows = json.loads(capfd.readouterr().out)["rows"]
+    assert [r["method"] for r in rows] == ["autoregressive", "dflash", "d2sd"]
+    assert all(set(r) >= ROW_KEYS and r["identical"] == 1 for r in rows)
+    assert rows[0]["speedup"] == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--prompt", ""], "the prompt is empty"),
+        (["--prompt", "a " * 3000], "the prompt has"),
+        (["--prompt-file", "/no/file"], "cannot read the prompt file"),
+        (["--prompt", "a", "--block-size", "1"], "block_size must be at least 2"),
+        (["--prompt", "a", "--block-size", "17"], "larger than the block"),
+        (["--prompt", "a", "--block-size", "4", "--num-branches", "4"], "more than the 3 prefixes"),
+        (["--prompt", "a", "--temperature", "-1"], "temperature must be"),
+        (["--prompt", "a", "--method", "magic"], "unknown method"),
+        (["--prompt", "a", "--model", "magic"], "unknown model"),
+        (["--prompt", "a", "--dtype", "int4"], "unknown dtype"),
+        (["--prompt", "a", "--trace", "/no/folder/t.jsonl"], "cannot write the trace"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_exit_code_2(capfd, arguments, sentence):
+    assert main(["generate", *arguments, "--json"]) == 2
+    captured = capfd.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+    assert sentence in captured.err
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [("", "holds no prompts"), ("{", "line 1: not JSON"), ('{"prompt": "a"}\n{"x": 1}', "line 2: needs a text")],
+)
+def test_a_broken_prompt_file_names_its_line(capfd, tmp_path, text, sentence):
+    (tmp_path / "p.jsonl").write_text(text)
+    assert main(["bench", "--prompts", str(tmp_path / "p.jsonl")]) == 2
+    assert sentence in capfd.readouterr().err
+
+
+def test_module_runs_as_a_program():
+    done = subprocess.run([sys.executable, "-m", "d2sd", "generate", "--help"], capture_output=True, text=True, check=True)
+    assert "re-drafts from the K likeliest rejection boundaries" in " ".join(done.stdout.split())

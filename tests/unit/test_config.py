@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import pytest
+
+from d2sd import DecodeConfig, InputError
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"method": "magic"}, "unknown method 'magic'; choose one of"),
+        ({"backend": "magic"}, "unknown backend"),
+        ({"block_size": 1}, "block_size must be at least 2"),
+        ({"num_branches": 0}, "num_branches must be at least 1"),
+        ({"temperature": -0.1}, "temperature must be between 0"),
+        ({"temperature": float("nan")}, "temperature must be between 0"),
+        ({"top_p": 0.0}, "top_p must be above 0"),
+        ({"top_k": -1}, "top_k must be 0"),
+        ({"max_new_tokens": 0}, "max_new_tokens must be between 1"),
+        ({"max_new_tokens": 2.5}, "max_new_tokens must be a whole number"),
+        ({"seed": -1}, "seed must be between"),
+    ],
+)
+def test_bad_settings_are_one_clear_sentence(settings, sentence):
+    with pytest.raises(InputError, match=sentence):
+        DecodeConfig(**settings)
+
+
+def test_settings_are_checked_against_the_drafter(engine):
+    with pytest.raises(InputError, match="larger than the block this drafter was trained with"):
+        engine.stream("a", DecodeConfig(block_size=17))
+    with pytest.raises(InputError, match="more than the 3 prefixes"):
+        engine.stream("a", DecodeConfig(block_size=4, num_branches=4))
+    engine.stream("a", DecodeConfig("dflash", block_size=4, num_branches=4))  # K means nothing to dflash
+
+
+@pytest.mark.parametrize("prompt", ["", "  \n"])
+def test_an_empty_prompt_is_refused(engine, prompt):
+    with pytest.raises(InputError, match="the prompt is empty"):
+        engine.stream(prompt, DecodeConfig())
+
+
+def test_an_over_long_prompt_is_refused_with_its_length(engine):
+    with pytest.raises(InputError, match=r"the prompt has \d+ tokens; with 400 new tokens at most 112 fit"):
+        engine.stream("the cat sat on the mat " * 100, DecodeConfig(max_new_tokens=400))

@@ -1,0 +1,105 @@
+"""Drafter folders in the published form load unchanged; what does not fit is refused with a reason."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from d2sd import DecodeConfig, InputError, load
+from d2sd.models.drafter import default_target_layers, drafter_config
+from d2sd.models.loading import check_fit, load_drafter
+from tests.conftest import make_drafter, make_target
+
+PUBLISHED_LAYER_KEYS = [
+    "input_layernorm.weight", "mlp.down_proj.weight", "mlp.gate_proj.weight", "mlp.up_proj.weight",
+    "post_attention_layernorm.weight", "self_attn.k_norm.weight", "self_attn.k_proj.weight", "self_attn.o_proj.weight",
+    "self_attn.q_norm.weight", "self_attn.q_proj.weight", "self_attn.v_proj.weight",
+]  # fmt: skip
+
+
+@pytest.fixture
+def folder(engine, tmp_path):
+    engine.target.model.save_pretrained(tmp_path / "target")
+    engine.target.tokenizer.save_pretrained(tmp_path / "target")
+    engine.first.save_pretrained(tmp_path / "dflash")
+    engine.second.save_pretrained(tmp_path / "vp")
+    return tmp_path
+
+
+def test_saved_folder_has_the_published_form(folder):
+    config = json.loads((folder / "dflash" / "config.json").read_text())
+    assert config["architectures"] == ["DFlashDraftModel"]
+    assert config["model_type"] == "qwen3"
+    assert config["block_size"] == 16
+    assert set(config["dflash_config"]) == {"mask_token_id", "target_layer_ids"}
+    keys = set(load_file(folder / "dflash" / "model.safetensors"))
+    layers = {f"layers.{n}.{k}" for n in range(2) for k in PUBLISHED_LAYER_KEYS}
+    assert keys == layers | {"fc.weight", "hidden_norm.weight", "norm.weight"}
+
+
+def test_a_folder_of_models_gives_the_same_ids(engine, folder):
+    config = DecodeConfig("d2sd", 20)
+    assert load(str(folder)).generate("the cat", config).token_ids == engine.generate("the cat", config).token_ids
+
+
+def test_a_published_style_folder_loads_with_its_remote_code_ignored(folder):
+    path = folder / "dflash" / "config.json"
+    config = json.loads(path.read_text())
+    config["auto_map"] = {"AutoModel": "dflash.DFlashDraftModel"}
+    path.write_text(json.dumps(config))
+    (folder / "dflash" / "dflash.py").write_text("raise SystemExit('remote code ran')")
+    assert load_drafter(str(folder / "dflash"), torch.float32, "cpu").block_size == 16
+
+
+def test_default_target_layers_are_evenly_spaced():
+    assert default_target_layers(36, 5) == [1, 9, 17, 25, 33]
+
+
+def test_without_a_vp_drafter_d2sd_says_what_to_use(folder):
+    shutil.rmtree(folder / "vp")
+    with pytest.raises(InputError, match="needs a VP-Drafter.*dflash_twice"):
+        load(str(folder)).stream("the cat", DecodeConfig("d2sd", 20))
+
+
+def test_a_missing_weight_is_refused(folder):
+    path = folder / "dflash" / "model.safetensors"
+    weights = load_file(path)
+    weights.pop("fc.weight")
+    save_file(weights, path, metadata={"format": "pt"})
+    with pytest.raises(InputError, match=r"cannot load the drafter.*missing keys.*fc\.weight"):
+        load(str(folder))
+
+
+@pytest.mark.parametrize("name", ["no-such-model", "/no/such/folder"])
+def test_an_unknown_model_is_refused(name):
+    with pytest.raises(InputError, match="unknown model"):
+        load(name)
+
+
+def test_a_folder_without_models_is_refused(tmp_path):
+    with pytest.raises(InputError, match="has no target/ folder"):
+        load(str(tmp_path))
+    (tmp_path / "target").mkdir()
+    with pytest.raises(InputError, match="cannot load the target"):
+        load(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"hidden_size": 32}, "hidden size 32, the target 64"),
+        ({"dflash_config": {"mask_token_id": 1, "target_layer_ids": [1, 7]}}, "reads target layer 7, the target has 3"),
+        ({"vocab_size": 99}, "vocabulary of 99"),
+    ],
+)
+def test_a_drafter_of_another_target_is_refused(tokenizer, change, sentence):
+    target = make_target(tokenizer)
+    drafter = make_drafter(target)
+    drafter.config = drafter_config(target.config, layers=2, block_size=16, mask_token_id=1)
+    drafter.config.update(change)
+    with pytest.raises(InputError, match=sentence):
+        check_fit(target, drafter)
