@@ -23,7 +23,7 @@ from d2sd.train.target import TargetShape
 TRAIN_SEED, HELD_OUT_SEED = 1, 2_000_003
 SYNTHETIC = {"stories": 12_000, "sums": 36_000, "code": 16_000}
 STORY_REPEATS = 4
-RESPONSES = {"stories": 4_000, "sums": 3_000, "code": 2_500}
+RESPONSES = {"stories": 2_600, "sums": 2_400, "code": 2_000}
 TARGET_LOOP = LoopConfig(steps=1300, batch_size=12, learning_rate=2.5e-3, warmup=60, compile=True, save_every=100)
 DRAFTER_LOOP = LoopConfig(steps=1200, batch_size=12, learning_rate=2e-3, warmup=60)
 HELD_OUT_SHARE = 40  # every 40th public story is held out
@@ -73,19 +73,22 @@ def write_jsonl(path: Path, rows: Iterator[dict[str, str]] | list[dict[str, str]
 
 
 def drafter_prompts(train: list[str]) -> list[str]:
-    """Prompts for the target's responses: document openings, and for stories cuts at a random sentence end."""
-    rng, prompts, quota = random.Random(TRAIN_SEED + 1), [], dict(RESPONSES)
+    """Prompts for the target's responses: document openings, and for stories cuts at a random sentence end.
+
+    Domain by domain, so that the responses of a batch end at about the same length.
+    """
+    rng = random.Random(TRAIN_SEED + 1)
+    prompts: dict[str, list[str]] = {domain: [] for domain in RESPONSES}
     for document in train:
         domain = "sums" if document.startswith("Question:") else "code" if document.startswith("# Task:") else "stories"
-        if not quota[domain]:
+        if len(prompts[domain]) == RESPONSES[domain]:
             continue
-        quota[domain] -= 1
         prompt = prompt_of(document)
         if domain == "stories":
             ends = [m.end() for m in re.finditer(r'[.!?]"?(?= )', document[: len(document) // 2])]
             prompt = document[: rng.choice(ends)] if ends else prompt
-        prompts.append(prompt)
-    return list(dict.fromkeys(prompts))
+        prompts[domain].append(prompt)
+    return [p for group in prompts.values() for p in dict.fromkeys(group)]
 
 
 def run(stories: Path, out: Path) -> None:
@@ -94,7 +97,7 @@ def run(stories: Path, out: Path) -> None:
     target = out / "target"
     train_target(train, held, target, TargetShape(), TARGET_LOOP, row_length=384)
     responses = out / "responses.jsonl"
-    regenerate_responses(target, drafter_prompts(train), responses, RegenerateConfig())
+    regenerate_responses(target, drafter_prompts(train), responses, RegenerateConfig(batch_size=200))
     rows = [row for domain in SYNTHETIC for row in held_out_prompts(domain, 40, train)]
     write_jsonl(out / "heldout.jsonl", rows)
     for name, variable in (("dflash", False), ("vp", True)):
