@@ -57,9 +57,9 @@ def build() -> gr.Blocks:
     return page
 
 
-def _settings() -> tuple[dict[str, gr.components.Component], gr.Button, gr.Button, gr.Textbox]:
+def _settings() -> tuple[dict[str, Any], gr.Button, gr.Button, gr.Textbox]:
     """The column of controls, in the order of ``controller.run``'s arguments."""
-    inputs: dict[str, gr.components.Component] = {}
+    inputs: dict[str, Any] = {}
     inputs["prompt"] = gr.Textbox(
         presets.EXAMPLES[0], label="Prompt", lines=3, max_lines=8, elem_id="prompt", submit_btn=False
     )

@@ -9,22 +9,29 @@ from torch import Tensor
 
 
 class KeyValueCache:
-    """Keys and values of all layers in two static buffers, (layers, 1, KV heads, capacity, head_dim) each.
+    """Keys and values of all layers in two static buffers, (layers, batch, KV heads, capacity, head_dim) each.
 
     The first ``length`` slots are committed. A forward pass writes its rows behind them (``update``, which also
     serves as the cache protocol of transformers); ``commit`` keeps some of these rows and forgets the rest.
     """
 
     def __init__(
-        self, layers: int, kv_heads: int, head_dim: int, capacity: int, dtype: torch.dtype, device: torch.device
+        self,
+        layers: int,
+        kv_heads: int,
+        head_dim: int,
+        capacity: int,
+        dtype: torch.dtype,
+        device: torch.device,
+        batch: int = 1,
     ):
-        shape = (layers, 1, kv_heads, capacity, head_dim)
+        shape = (layers, batch, kv_heads, capacity, head_dim)
         self.keys = torch.zeros(shape, dtype=dtype, device=device)
         self.values = torch.zeros(shape, dtype=dtype, device=device)
         self.length = 0
 
     def update(self, key: Tensor, value: Tensor, layer: int, *_: object, **__: object) -> tuple[Tensor, Tensor]:
-        """Write (1, KV heads, R, D) rows behind the committed slots; returns views of both parts together."""
+        """Write (batch, KV heads, R, D) rows behind the committed slots; returns views of both parts together."""
         end = self.length + key.shape[2]
         if end > self.keys.shape[3]:
             raise ValueError(f"{end} cache slots are needed, {self.keys.shape[3]} were allocated")
@@ -34,7 +41,7 @@ class KeyValueCache:
         return keys[:, :, :end], values[:, :, :end]
 
     def layer(self, index: int) -> tuple[Tensor, Tensor]:
-        """Views of one layer's committed keys and values, (1, KV heads, length, D)."""
+        """Views of one layer's committed keys and values, (batch, KV heads, length, D)."""
         return self.keys[index, :, :, : self.length], self.values[index, :, :, : self.length]
 
     def commit(self, rows: Sequence[int]) -> None:
@@ -45,6 +52,10 @@ class KeyValueCache:
             for buffer in (self.keys, self.values):
                 buffer[:, :, :, start : start + count] = buffer.index_select(3, index)
         self.length += count
+
+    def keep_sequences(self, index: Tensor) -> None:
+        """Drop all sequences of the batch but these."""
+        self.keys, self.values = self.keys[:, index], self.values[:, index]
 
     def get_seq_length(self, _: int = 0) -> int:
         """Committed slots (the name that transformers asks for)."""

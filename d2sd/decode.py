@@ -85,8 +85,9 @@ class Engine:
                 raise InputError("the prompt is empty; write a few words to continue from")
             if len(prompt) > MAX_PROMPT_CHARACTERS:
                 raise InputError(f"the prompt has {len(prompt)} characters; at most {MAX_PROMPT_CHARACTERS} are read")
-            prompt = self.target.tokenizer(prompt, add_special_tokens=True)["input_ids"]
-        ids = list(prompt)
+            ids: list[int] = list(self.target.tokenizer(prompt, add_special_tokens=True)["input_ids"])
+        else:
+            ids = list(prompt)
         room = self.target.max_positions - config.max_new_tokens
         if not ids:
             raise InputError("the prompt is empty; write a few words to continue from")

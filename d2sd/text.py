@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from transformers import PreTrainedTokenizerBase
+from typing import Any
 
 BROKEN = "\ufffd"
 WINDOW = 16
@@ -11,15 +11,15 @@ WINDOW = 16
 class TokenTexts:
     """Labels of single tokens, remembered."""
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase):
+    def __init__(self, tokenizer: Any):
         self.tokenizer = tokenizer
         self._known: dict[int, str] = {}
 
     def __getitem__(self, token: int) -> str:
         """Readable text of one token; a piece of a character is given in the tokenizer's own spelling."""
-        text = self._known.get(token)
+        text: str | None = self._known.get(token)
         if text is None:
-            text = self.tokenizer.decode([token], skip_special_tokens=False)
+            text = str(self.tokenizer.decode([token], skip_special_tokens=False))
             if BROKEN in text or not text:
                 text = str(self.tokenizer.convert_ids_to_tokens(token))
             self._known[token] = text
@@ -33,7 +33,7 @@ class Detokenizer:
     Only a window of recent tokens is decoded, so a step costs the same at any length.
     """
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase):
+    def __init__(self, tokenizer: Any):
         self.tokenizer = tokenizer
         self._window: list[int] = []
         self._shown = ""
@@ -41,7 +41,7 @@ class Detokenizer:
     def feed(self, token: int) -> str:
         """The text that this token adds."""
         self._window.append(token)
-        text = self.tokenizer.decode(self._window, skip_special_tokens=False)
+        text = str(self.tokenizer.decode(self._window, skip_special_tokens=False))
         if text.endswith(BROKEN) and len(self._window) < 2 * WINDOW:
             return ""
         piece = text[len(self._shown) :]

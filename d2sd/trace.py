@@ -181,7 +181,7 @@ def _build(kind: Any, value: Any, where: str) -> Any:
         if not isinstance(value, dict) or set(value) != set(hints):
             wrong = sorted(set(hints) ^ set(value)) if isinstance(value, dict) else ["not an object"]
             raise InputError(f"{where}: missing or unknown fields: {', '.join(map(str, wrong[:5]))}")
-        return kind(**{k: _build(hint, value[k], f"{where}, {k}") for k, hint in hints.items()})
+        return typing.cast(Any, kind)(**{k: _build(hint, value[k], f"{where}, {k}") for k, hint in hints.items()})
     if origin is tuple:
         if not isinstance(value, list):
             raise InputError(f"{where}: a list is needed")

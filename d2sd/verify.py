@@ -31,7 +31,8 @@ def walk(tree: TokenTree, chosen: Sequence[int], end_ids: Collection[int], limit
     token, or the accepted node that carried the end token or reached the limit.
     """
     children = tree.children()
-    visited, accepted = [0], []
+    visited: list[int] = [0]
+    accepted: list[int] = []
     while True:
         token = chosen[visited[-1]]
         child = children[visited[-1]].get(token)

@@ -59,7 +59,8 @@ class TreeView {
     const deepest = this.step.bonus ? this.step.bonus.depth : Math.max(0, ...this.step.accepted.map((id) => this.step.nodes.get(id).depth));
     return {
       left: -this.column / 2,
-      right: this.x(this.step.columns - 1) + this.column / 2,
+      // A bonus token in the last column has its name to the right of it.
+      right: this.x(this.step.columns - 1) + this.column / 2 + (this.step.bonus && deepest === this.step.columns - 1 ? 34 : 0),
       top: low * LANE - 27,
       bottom: high * LANE + 27,
       focus: { left: -this.column / 2, right: this.x(deepest + 0.6), top: Math.min(...ys) - 27, bottom: Math.max(...ys) + 27 },

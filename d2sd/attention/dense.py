@@ -19,8 +19,10 @@ def attend(
     batch, _, rows, _ = query.shape
     context = prefix[0].shape[2]
     if joined is None:
-        joined = tuple(torch.cat([p.expand(batch, -1, -1, -1), b], dim=2) for p, b in zip(prefix, block, strict=True))
+        key, value = (torch.cat([p.expand(batch, -1, -1, -1), b], dim=2) for p, b in zip(prefix, block, strict=True))
+    else:
+        key, value = joined
     mask = None
     if block_mask is not None:
         mask = torch.cat([block_mask.new_ones(rows, context), block_mask], dim=1)
-    return F.scaled_dot_product_attention(query, *joined, attn_mask=mask, scale=scale, enable_gqa=True)
+    return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scale, enable_gqa=True)

@@ -34,7 +34,7 @@ def default_target_layers(target_layers: int, count: int) -> list[int]:
 class DraftAttention(nn.Module):
     """Grouped-query attention whose keys and values come from the context and from the block."""
 
-    def __init__(self, config: Qwen3Config):
+    def __init__(self, config: Any):
         super().__init__()
         self.head_dim = config.head_dim
         queries, keys = config.num_attention_heads * self.head_dim, config.num_key_value_heads * self.head_dim
@@ -64,7 +64,7 @@ class DraftAttention(nn.Module):
 class DraftLayer(nn.Module):
     """Pre-norm attention and SwiGLU block."""
 
-    def __init__(self, config: Qwen3Config):
+    def __init__(self, config: Any):
         super().__init__()
         self.self_attn = DraftAttention(config)
         self.mlp = Qwen3MLP(config)
@@ -83,11 +83,12 @@ class DFlashDraftModel(PreTrainedModel):
     """
 
     config_class = Qwen3Config
-    config: Qwen3Config
+    config: Any
+    layers: Any
     base_model_prefix = ""
     _supports_sdpa = True
 
-    def __init__(self, config: Qwen3Config):
+    def __init__(self, config: Any):
         super().__init__(config)
         features = len(self.target_layer_ids) * config.hidden_size
         self.fc = nn.Linear(features, config.hidden_size, bias=False)
@@ -153,25 +154,26 @@ def drafter_config(
     """A drafter's config for a Qwen3- or Llama-type target config, in the published form."""
     head_dim = getattr(target, "head_dim", None) or target.hidden_size // target.num_attention_heads
     taps = target_layer_ids or default_target_layers(target.num_hidden_layers, layers)
-    return Qwen3Config(
-        vocab_size=target.vocab_size,
-        hidden_size=target.hidden_size,
-        intermediate_size=target.intermediate_size,
-        num_hidden_layers=layers,
-        num_attention_heads=target.num_attention_heads,
-        num_key_value_heads=target.num_key_value_heads,
-        head_dim=head_dim,
-        max_position_embeddings=target.max_position_embeddings,
-        rms_norm_eps=target.rms_norm_eps,
-        rope_parameters=dict(target.rope_parameters),
-        num_target_layers=target.num_hidden_layers,
-        block_size=block_size,
-        dflash_config={"mask_token_id": mask_token_id, "target_layer_ids": taps},
-        tie_word_embeddings=False,
-    )
+    settings: dict[str, Any] = {
+        "vocab_size": target.vocab_size,
+        "hidden_size": target.hidden_size,
+        "intermediate_size": target.intermediate_size,
+        "num_hidden_layers": layers,
+        "num_attention_heads": target.num_attention_heads,
+        "num_key_value_heads": target.num_key_value_heads,
+        "head_dim": head_dim,
+        "max_position_embeddings": target.max_position_embeddings,
+        "rms_norm_eps": target.rms_norm_eps,
+        "rope_parameters": dict(target.rope_parameters),
+        "num_target_layers": target.num_hidden_layers,
+        "block_size": block_size,
+        "dflash_config": {"mask_token_id": mask_token_id, "target_layer_ids": taps},
+        "tie_word_embeddings": False,
+    }
+    return Qwen3Config(**settings)
 
 
-def start_from_target(drafter: DFlashDraftModel, target: nn.Module) -> None:
+def start_from_target(drafter: DFlashDraftModel, target: Any) -> None:
     """Initialise a drafter from the target's last layers; ``fc`` starts as the identity on the last tap.
 
     Learns clearly faster than from noise (docs/training-log.md).

@@ -69,7 +69,8 @@ def load_target(source: str, dtype: torch.dtype, device: str) -> Target:
     try:
         tokenizer = AutoTokenizer.from_pretrained(source)
         with _quiet():
-            model, info = AutoModelForCausalLM.from_pretrained(source, dtype=dtype, output_loading_info=True)
+            loader: Any = AutoModelForCausalLM
+            model, info = loader.from_pretrained(source, dtype=dtype, output_loading_info=True)
             _check_complete(info)
     except Exception as error:
         raise InputError(f"cannot load the target {source}: {_first_line(error)}") from error
@@ -84,7 +85,8 @@ def load_drafter(source: str, dtype: torch.dtype, device: str) -> DFlashDraftMod
         if missing:
             raise InputError(f"its config.json has no {' and no '.join(missing)}")
         with _quiet():
-            model, info = DFlashDraftModel.from_pretrained(source, config=config, dtype=dtype, output_loading_info=True)
+            loader: Any = DFlashDraftModel
+            model, info = loader.from_pretrained(source, config=config, dtype=dtype, output_loading_info=True)
         _check_complete(info)
     except Exception as error:
         raise InputError(f"cannot load the drafter {source}: {_first_line(error)}") from error

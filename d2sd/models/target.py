@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from transformers import AttentionInterface, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import AttentionInterface, PreTrainedModel
 
 from d2sd.attention import Backend
 from d2sd.cache import KeyValueCache
@@ -52,7 +52,7 @@ AttentionInterface.register(ATTENTION, _tree_attention)
 class Target:
     """A frozen causal LM with its tokenizer; ``taps`` are the decoder layers whose outputs are kept."""
 
-    def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, name: str):
+    def __init__(self, model: PreTrainedModel, tokenizer: Any, name: str):
         config = model.config
         if config.model_type not in SUPPORTED:
             raise InputError(
@@ -61,10 +61,11 @@ class Target:
         if any(kind != "full_attention" for kind in getattr(config, "layer_types", None) or ()):
             raise InputError(f"{name} uses sliding-window layers, which tree verification does not support")
         model.set_attn_implementation(ATTENTION)
-        self.model, self.tokenizer, self.name = model.eval().requires_grad_(False), tokenizer, name
-        self.base = model.model
-        self.head = model.lm_head
-        self.embedding = model.get_input_embeddings()
+        self.model: Any = model.eval().requires_grad_(False)
+        self.tokenizer, self.name = tokenizer, name
+        self.base: Any = model.model
+        self.head: Any = model.lm_head
+        self.embedding: Any = model.get_input_embeddings()
         self._taps = LayerTaps(self.base.layers)
 
     @property
@@ -75,12 +76,13 @@ class Target:
     @property
     def device(self) -> torch.device:
         """Where the embedding table lies."""
-        return self.embedding.weight.device
+        return torch.device(self.embedding.weight.device)
 
     @property
     def dtype(self) -> torch.dtype:
         """Parameter type."""
-        return self.embedding.weight.dtype
+        dtype: torch.dtype = self.embedding.weight.dtype
+        return dtype
 
     @property
     def max_positions(self) -> int:
@@ -99,11 +101,13 @@ class Target:
         """Keep the outputs of these decoder layers from now on."""
         self._taps.add(layers)
 
-    def new_cache(self, capacity: int) -> KeyValueCache:
-        """An empty cache with room for ``capacity`` tokens."""
+    def new_cache(self, capacity: int, batch: int = 1) -> KeyValueCache:
+        """An empty cache with room for ``capacity`` tokens of each of ``batch`` sequences."""
         c = self.config
         head_dim = getattr(c, "head_dim", None) or c.hidden_size // c.num_attention_heads
-        return KeyValueCache(c.num_hidden_layers, c.num_key_value_heads, head_dim, capacity, self.dtype, self.device)
+        return KeyValueCache(
+            c.num_hidden_layers, c.num_key_value_heads, head_dim, capacity, self.dtype, self.device, batch
+        )
 
     def forward(
         self, ids: Tensor, positions: Tensor, cache: KeyValueCache, tree_mask: Tensor | None, backend: Backend | None

@@ -73,10 +73,7 @@ def write_jsonl(path: Path, rows: Iterator[dict[str, str]] | list[dict[str, str]
 
 
 def drafter_prompts(train: list[str]) -> list[str]:
-    """Prompts for the target's responses: document openings, and for stories cuts at a random sentence end.
-
-    Domain by domain, so that the responses of a batch end at about the same length.
-    """
+    """Prompts for the target's responses: document openings, and for stories cuts at a random sentence end."""
     rng = random.Random(TRAIN_SEED + 1)
     prompts: dict[str, list[str]] = {domain: [] for domain in RESPONSES}
     for document in train:
@@ -97,7 +94,7 @@ def run(stories: Path, out: Path) -> None:
     target = out / "target"
     train_target(train, held, target, TargetShape(), TARGET_LOOP, row_length=384)
     responses = out / "responses.jsonl"
-    regenerate_responses(target, drafter_prompts(train), responses, RegenerateConfig(batch_size=200))
+    regenerate_responses(target, drafter_prompts(train), responses, RegenerateConfig())
     rows = [row for domain in SYNTHETIC for row in held_out_prompts(domain, 40, train)]
     write_jsonl(out / "heldout.jsonl", rows)
     for name, variable in (("dflash", False), ("vp", True)):

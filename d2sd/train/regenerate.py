@@ -1,20 +1,18 @@
-"""The target writes the responses that its drafters learn from: batched, resumable by line count.
-
-Prompts are processed in their order, so a stopped run continues where its output file ends.
-"""
+"""The target writes the responses that its drafters learn from: batched, resumable."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
 import torch
 from tqdm.auto import tqdm
-from transformers import DynamicCache, PreTrainedModel
 
 from d2sd.errors import InputError
+from d2sd.models.target import Target
 from d2sd.sampling import gumbel_noise
 
 
@@ -33,54 +31,64 @@ class RegenerateConfig:
             raise InputError("greedy_share must be in [0, 1]; temperature, batch size and new tokens above 0")
 
 
-def regenerate(
-    model: PreTrainedModel, prompts: Sequence[Sequence[int]], end_id: int, out: Path, config: RegenerateConfig
-) -> None:
-    """Append lines with ``prompt_ids`` and ``response_ids`` (end token included) to ``out`` until all are done."""
+def batches(prompts: Sequence[Sequence[int]], size: int) -> list[list[list[int]]]:
+    """Prompts of the same length together, at most ``size`` a batch: no padding and no mask are needed."""
+    out: list[list[list[int]]] = []
+    for _, group in groupby(sorted(map(list, prompts), key=len), key=len):
+        same = list(group)
+        out += [same[i : i + size] for i in range(0, len(same), size)]
+    return out
+
+
+def regenerate(target: Target, prompts: Sequence[Sequence[int]], out: Path, config: RegenerateConfig) -> None:
+    """Append lines with ``prompt_ids`` and ``response_ids`` (end token included) to ``out`` until all are done.
+
+    A stopped run continues with the first batch that its file does not hold whole.
+    """
     out.parent.mkdir(parents=True, exist_ok=True)
-    written = out.read_bytes() if out.exists() else b""
-    complete = written[: written.rfind(b"\n") + 1]
-    done = complete.count(b"\n")
+    todo = batches(prompts, config.batch_size)
+    written = out.read_bytes().splitlines(keepends=True) if out.exists() else []
+    done = sum(line.endswith(b"\n") for line in written)
+    kept, first = 0, 0
+    while first < len(todo) and kept + len(todo[first]) <= done:
+        kept += len(todo[first])
+        first += 1
     with out.open("wb") as f:
-        f.write(complete)
-        starts = range(done, len(prompts), config.batch_size)
-        for start in tqdm(starts, desc="regenerate", mininterval=1):
-            batch = [list(p) for p in prompts[start : start + config.batch_size]]
-            for prompt, response in zip(batch, _respond(model, batch, end_id, config, start), strict=True):
+        f.writelines(written[:kept])
+        for number in tqdm(range(first, len(todo)), initial=first, total=len(todo), desc="regenerate", mininterval=1):
+            responses = _respond(target, todo[number], config, number)
+            for prompt, response in zip(todo[number], responses, strict=True):
                 f.write(json.dumps({"prompt_ids": prompt, "response_ids": response}).encode() + b"\n")
             f.flush()
 
 
 @torch.inference_mode()
-def _respond(
-    model: PreTrainedModel, prompts: list[list[int]], end_id: int, config: RegenerateConfig, start: int
-) -> list[list[int]]:
-    """Continuations of left-padded prompts; finished rows are dropped from the batch as they end."""
-    device = model.device
-    width = max(map(len, prompts))
-    ids = torch.tensor([[end_id] * (width - len(p)) + p for p in prompts], device=device)
-    mask = torch.tensor([[0] * (width - len(p)) + [1] * len(p) for p in prompts], device=device)
-    positions = (mask.cumsum(-1) - 1).clamp_min(0)
+def _respond(target: Target, prompts: list[list[int]], config: RegenerateConfig, number: int) -> list[list[int]]:
+    """Continuations of prompts of one length; finished sequences leave the batch."""
+    device, width, end = target.device, len(prompts[0]), target.end_ids
+    cache = target.new_cache(width + config.max_new_tokens, len(prompts))
+    ids = torch.tensor(prompts, device=device)
     greedy = torch.arange(len(prompts), device=device) < round(config.greedy_share * len(prompts))
     responses: list[list[int]] = [[] for _ in prompts]
-    alive = torch.arange(len(prompts), device=device)
-    cache = DynamicCache(config=model.config)
-    for _ in range(config.max_new_tokens):
-        hidden = model.model(
-            input_ids=ids, attention_mask=mask, position_ids=positions, past_key_values=cache, use_cache=True
-        ).last_hidden_state[:, -1]
-        logits = model.lm_head(hidden).float()
-        noise = gumbel_noise(config.seed * 7_919 + start, [int(positions[0, -1])], logits.numel(), device)
-        sampled = (logits / config.temperature + noise.view_as(logits)).argmax(-1)
-        tokens = torch.where(greedy[alive], logits.argmax(-1), sampled)
-        for row, token in zip(alive.tolist(), tokens.tolist(), strict=True):
+    alive = list(range(len(prompts)))
+    for position in range(width, width + config.max_new_tokens):
+        positions = torch.arange(position - ids.shape[1], position, device=device)[None]
+        hidden = target.base(input_ids=ids, position_ids=positions, past_key_values=cache, use_cache=True)
+        cache.commit(range(ids.shape[1]))
+        logits = target.head(hidden.last_hidden_state[:, -1]).float()
+        tokens = logits.argmax(-1)
+        if not bool(greedy.all()):
+            noise = gumbel_noise(config.seed * 7_919 + number, [position], logits.numel(), device).view_as(logits)
+            tokens = torch.where(greedy, tokens, (logits / config.temperature + noise).argmax(-1))
+        picked = tokens.tolist()
+        for row, token in zip(alive, picked, strict=True):
             responses[row].append(token)
-        keep = (tokens != end_id).nonzero()[:, 0]
-        if not len(keep):
+        keep = [i for i, token in enumerate(picked) if token not in end]
+        if not keep:
             break
         if len(keep) < len(alive):
-            cache.batch_select_indices(keep)
-            alive, tokens, mask, positions = alive[keep], tokens[keep], mask[keep], positions[keep]
-        ids, positions = tokens[:, None], positions[:, -1:] + 1
-        mask = torch.cat([mask, mask.new_ones(len(mask), 1)], dim=1)
+            index = torch.tensor(keep, device=device)
+            cache.keep_sequences(index)
+            alive, tokens, greedy = [alive[i] for i in keep], tokens[index], greedy[index]
+        ids = tokens[:, None]
     return responses

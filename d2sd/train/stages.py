@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from d2sd.errors import InputError
 from d2sd.models.drafter import DFlashDraftModel, drafter_config, start_from_target
+from d2sd.models.loading import load_target
 from d2sd.train.curves import draw_curves
 from d2sd.train.data import pack, read_responses, train_tokenizer
 from d2sd.train.drafters import DrafterConfig, DrafterObjective, draw_anchors, draw_prefixes
@@ -53,11 +55,11 @@ def train_target(
     draw_curves(out / "metrics.jsonl", out / "curves.svg")
 
 
-def load_frozen(source: str | Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+def load_frozen(source: str | Path) -> tuple[Any, Any]:
     """Target and tokenizer from a folder or hub id, float32, on the GPU when there is one."""
     try:
         tokenizer = AutoTokenizer.from_pretrained(source)
-        model = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32)
+        model: Any = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32)
     except (OSError, ValueError) as error:
         raise InputError(f"cannot load the target {source}: {str(error).splitlines()[0]}") from error
     device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -66,10 +68,10 @@ def load_frozen(source: str | Path) -> tuple[PreTrainedModel, PreTrainedTokenize
 
 def regenerate_responses(target: str | Path, prompts: Sequence[str], out: Path, config: RegenerateConfig) -> None:
     """Let the target continue these prompts; see ``d2sd.train.regenerate``."""
-    model, tokenizer = load_frozen(target)
-    room = model.config.max_position_embeddings - config.max_new_tokens
-    ids = [tokenizer(p)["input_ids"][-room:] for p in prompts if p]
-    regenerate(model, ids, tokenizer.eos_token_id, out, config)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    writer = load_target(str(target), torch.float32, device)
+    room = writer.max_positions - config.max_new_tokens
+    regenerate(writer, [writer.tokenizer(p)["input_ids"][-room:] for p in prompts if p], out, config)
 
 
 def train_drafter(
@@ -95,7 +97,7 @@ def train_drafter(
     if mask_id is None or mask_id >= model.config.vocab_size:
         raise InputError("this tokenizer has no mask token; name an unused token of it with --mask-token")
     torch.manual_seed(config.seed)
-    drafter = DFlashDraftModel(
+    drafter: Any = DFlashDraftModel(
         drafter_config(
             model.config, layers=layers, block_size=block_size, mask_token_id=mask_id, target_layer_ids=target_layer_ids
         )

@@ -24,7 +24,11 @@ def transformers_greedy(engine, ids, count):
     model.set_attn_implementation("sdpa")
     try:
         out = model.generate(
-            torch.tensor([ids]), attention_mask=torch.ones(1, len(ids)), do_sample=False, max_new_tokens=count, pad_token_id=0
+            torch.tensor([ids]),
+            attention_mask=torch.ones(1, len(ids)),
+            do_sample=False,
+            max_new_tokens=count,
+            pad_token_id=0,
         )
     finally:
         model.set_attn_implementation("d2sd_tree")

@@ -50,7 +50,11 @@ def test_committed_sequences_match_exact_enumeration(tiny, method, settings):
     assert sum(expected.values()) == pytest.approx(1)
     branches = {"block_size": 4, "num_branches": 2}
     seen = Counter(
-        tuple(tiny.generate(prompt, DecodeConfig(method, LENGTH, seed=seed, inspect=False, **branches, **settings)).token_ids)
+        tuple(
+            tiny.generate(
+                prompt, DecodeConfig(method, LENGTH, seed=seed, inspect=False, **branches, **settings)
+            ).token_ids
+        )
         for seed in range(RUNS)
     )
     assert all(expected[s] > 0 for s in seen)

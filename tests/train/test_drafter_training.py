@@ -26,7 +26,9 @@ def folder(tmp_path_factory):
     """A target trained for a moment, and its responses."""
     out = tmp_path_factory.mktemp("nets")
     texts = list(documents("sums", 200, 1))
-    train_target(texts, texts[:50], out / "target", TargetShape(512, 64, 3, 2, 1, 32, 96, 256), LoopConfig(6, **LOOP), 64)
+    train_target(
+        texts, texts[:50], out / "target", TargetShape(512, 64, 3, 2, 1, 32, 96, 256), LoopConfig(6, **LOOP), 64
+    )
     regenerate_responses(out / "target", [prompt_of(t) for t in texts[:20]], out / "r.jsonl", RegenerateConfig(8, 20))
     return out
 
@@ -34,7 +36,13 @@ def folder(tmp_path_factory):
 def drafter(folder, out, steps, **objective):
     config = DrafterConfig(anchors=4, **objective)
     train_drafter(
-        folder / "target", folder / "r.jsonl", out, objective=config, config=LoopConfig(steps, **LOOP), layers=2, block_size=6
+        folder / "target",
+        folder / "r.jsonl",
+        out,
+        objective=config,
+        config=LoopConfig(steps, **LOOP),
+        layers=2,
+        block_size=6,
     )
 
 
@@ -94,7 +102,9 @@ def test_rate_warms_up_and_falls_to_its_floor():
     assert rates[-1] == pytest.approx(0.1, abs=0.01)
 
 
-@pytest.mark.parametrize("objective", [{"variable_prefix": True}, {"objective": "survival"}, {"objective": "streak"}, {"soft_targets": 0.5}])
+@pytest.mark.parametrize(
+    "objective", [{"variable_prefix": True}, {"objective": "survival"}, {"objective": "streak"}, {"soft_targets": 0.5}]
+)
 def test_a_killed_run_resumes_bit_exactly(folder, tmp_path, objective):
     drafter(folder, tmp_path / "whole", 6, **objective)
     # a run killed after its third step leaves that checkpoint and perhaps later metrics
@@ -149,5 +159,5 @@ def test_trained_folders_load_and_draft(folder, tmp_path):
 
 
 def test_text_that_is_missing_is_named(tmp_path):
-    with pytest.raises(InputError, match="not a .txt or .jsonl file that exists"):
+    with pytest.raises(InputError, match=r"not a \.txt or \.jsonl file that exists"):
         list(read_documents(str(tmp_path / "no.txt")))

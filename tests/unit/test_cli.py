@@ -31,7 +31,20 @@ def test_json_is_one_object_and_nothing_else(capfd):
 
 def test_plain_output_is_the_text(capfd, tmp_path):
     (tmp_path / "p.txt").write_text("One day, a cat")
-    assert main(["generate", "--prompt-file", str(tmp_path / "p.txt"), "--max-new-tokens", "24", "--trace", str(tmp_path / "t.jsonl")]) == 0
+    assert (
+        main(
+            [
+                "generate",
+                "--prompt-file",
+                str(tmp_path / "p.txt"),
+                "--max-new-tokens",
+                "24",
+                "--trace",
+                str(tmp_path / "t.jsonl"),
+            ]
+        )
+        == 0
+    )
     out = capfd.readouterr().out
     assert out.rstrip("\n") == load_trace(tmp_path / "t.jsonl").finished.text.rstrip("\n")
     assert "\033" not in out  # no colours into a pipe
@@ -39,7 +52,14 @@ def test_plain_output_is_the_text(capfd, tmp_path):
 
 def test_bench_prints_a_row_per_method(capfd, tmp_path):
     (tmp_path / "p.jsonl").write_text('{"prompt": "One day"}\n{"turns": ["A big dog", "more"]}\n')
-    arguments = ["--methods", "autoregressive,dflash,d2sd", "--prompts", str(tmp_path / "p.jsonl"), "--max-new-tokens", "16"]
+    arguments = [
+        "--methods",
+        "autoregressive,dflash,d2sd",
+        "--prompts",
+        str(tmp_path / "p.jsonl"),
+        "--max-new-tokens",
+        "16",
+    ]
     assert main(["bench", *arguments, "--json"]) == 0
     rows = json.loads(capfd.readouterr().out)["rows"]
     assert [r["method"] for r in rows] == ["autoregressive", "dflash", "d2sd"]
@@ -82,5 +102,7 @@ def test_a_broken_prompt_file_names_its_line(capfd, tmp_path, text, sentence):
 
 
 def test_module_runs_as_a_program():
-    done = subprocess.run([sys.executable, "-m", "d2sd", "generate", "--help"], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "d2sd", "generate", "--help"], capture_output=True, text=True, check=True
+    )
     assert "re-drafts from the K likeliest rejection boundaries" in " ".join(done.stdout.split())

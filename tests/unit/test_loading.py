@@ -61,7 +61,7 @@ def test_default_target_layers_are_evenly_spaced():
 
 def test_without_a_vp_drafter_d2sd_says_what_to_use(folder):
     shutil.rmtree(folder / "vp")
-    with pytest.raises(InputError, match="needs a VP-Drafter.*dflash_twice"):
+    with pytest.raises(InputError, match=r"needs a VP-Drafter.*dflash_twice"):
         load(str(folder)).stream("the cat", DecodeConfig("d2sd", 20))
 
 

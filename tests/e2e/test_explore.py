@@ -1,0 +1,168 @@
+"""Explore as a person uses it, in a real browser."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import Page, expect
+
+import d2sd
+from app import presets
+
+pytestmark = pytest.mark.e2e
+
+HOSTILE = '<script>window.pwned=1</script> <img src=x onerror="window.pwned=1"> ${window.pwned=1} {{window.pwned=1}} ${value} \u202eabc\u202c שלום 🙂'
+
+
+def view(page: Page):
+    return page.locator("#explorer [data-run], #explorer[data-run]").first
+
+
+def start(page: Page, prompt: str, tokens: int | None = None) -> str:
+    """Fill in the prompt, run, wait until the new run's first step is shown; returns the run id."""
+    old = view(page).get_attribute("data-run")
+    page.locator("#prompt textarea").fill(prompt)
+    if tokens:
+        field = page.locator("#max-tokens input[type=number]")
+        field.fill(str(tokens))
+        field.blur()
+    page.locator("#run").click()
+    expect(view(page)).not_to_have_attribute("data-run", old or "", timeout=30_000)
+    expect(view(page)).to_have_attribute("data-steps", re.compile(r"[1-9]"), timeout=30_000)
+    return view(page).get_attribute("data-run") or ""
+
+
+def output_text(page: Page) -> str:
+    return "".join(page.locator("#text .tok").all_text_contents())
+
+
+def finished(page: Page) -> None:
+    """Wait for the measured speedup, the last thing that a run shows."""
+    expect(page.locator("#numbers")).to_contain_text(re.compile(r"×"), timeout=60_000)
+
+
+def test_opens_with_a_recorded_tree_and_no_model_loaded(page: Page):
+    expect(page.locator("#tree g.node").first).to_be_visible(timeout=10_000)
+    assert page.locator("#tree g.node").count() > 8
+    assert page.locator("#text .tok").count() > 20
+
+
+def test_models_load_with_the_first_run_only():
+    presets.engine.cache_clear()
+    from app.layout import build
+
+    build()
+    assert presets.engine.cache_info().currsize == 0
+
+
+def test_a_run_streams_and_shows_what_the_engine_generates(page: Page):
+    prompt = "One day, a small dog named Max found a shiny key."
+    start(page, prompt, 64)
+    finished(page)
+    expected = presets.engine("tiny").generate(prompt, d2sd.DecodeConfig("d2sd", 64))
+    assert output_text(page) == expected.finished.text
+    assert int(view(page).get_attribute("data-steps") or 0) == len(expected.steps)
+    assert page.locator("#text .tok.first").count() + page.locator("#text .tok.second").count() > 5
+
+
+def test_a_token_pins_its_step_in_every_view(page: Page):
+    token = page.locator("#text .tok[data-step='3']").first
+    token.click()
+    expect(view(page)).to_have_attribute("data-step", "3")
+    expect(page.locator("#timeline")).to_have_attribute("aria-valuenow", re.compile(r"^[34]$"))
+    anchor = page.locator("#tree g.node[data-node='0']")
+    before = "".join(page.locator("#text .tok[data-step='2']").all_text_contents())
+    assert before.endswith((anchor.text_content() or "").replace("·", " ").strip()) or "↵" in (
+        anchor.text_content() or ""
+    )
+    expect(page.locator("#follow")).to_contain_text("step 4")
+    page.keyboard.press("Escape")
+    expect(page.locator("#follow")).not_to_contain_text("Pinned")
+
+
+def test_a_bar_of_the_timeline_pins_too(page: Page):
+    page.locator("#text .tok[data-step='0']").first.click()
+    box = page.locator("#timeline").bounding_box()
+    assert box
+    page.mouse.click(box["x"] + box["width"] * 0.3, box["y"] + box["height"] * 0.6)
+    expect(view(page)).not_to_have_attribute("data-step", "0")
+
+
+def test_a_node_tells_why_it_was_rejected(page: Page):
+    steps = int(view(page).get_attribute("data-steps") or 0)
+    for step in range(steps):
+        page.locator(f"#text .tok[data-step='{step}']").first.click()
+        node = page.locator("#tree g.node[data-state='rejected']").first
+        if node.count():
+            node.click(force=True)
+            expect(page.locator("#details")).to_contain_text(re.compile("rejected", re.I))
+            expect(page.locator("#details")).to_contain_text(re.compile("target", re.I))
+            return
+    raise AssertionError("no rejected node in the recorded run")
+
+
+def test_keys_walk_through_the_steps(page: Page):
+    page.locator("#text .tok[data-step='1']").first.click()
+    page.keyboard.press("ArrowRight")
+    expect(view(page)).to_have_attribute("data-step", "2")
+    page.keyboard.press("Home")
+    expect(view(page)).to_have_attribute("data-step", "0")
+    page.keyboard.press("End")
+    expect(view(page)).to_have_attribute("data-step", str(int(view(page).get_attribute("data-steps") or 0) - 1))
+
+
+def test_stop_stops_within_a_step_and_keeps_what_is_there(page: Page):
+    page.locator("#method input").click()
+    page.get_by_role("option", name="autoregressive").click()
+    start(page, "Once upon a time, there was a", 512)
+    page.locator("#stop").click()
+    page.wait_for_timeout(1500)
+    steps = view(page).get_attribute("data-steps")
+    assert 0 < int(steps or 0) < 400
+    page.wait_for_timeout(700)
+    assert view(page).get_attribute("data-steps") == steps
+    assert page.locator("#text .tok").count() == int(steps or 0)
+
+
+def test_hostile_text_is_shown_as_text(page: Page):
+    start(page, HOSTILE, 16)
+    expect(page.locator("#text .prompt")).to_contain_text("<script>window.pwned=1</script>")
+    expect(page.locator("#text .prompt")).to_contain_text("${window.pwned=1} {{window.pwned=1}} ${value}")
+    finished(page)
+    assert page.evaluate("window.pwned") is None
+    assert page.locator("#explorer img, #explorer script").count() == 0
+
+
+def test_bad_input_is_a_sentence_and_loses_nothing(page: Page):
+    run, text = view(page).get_attribute("data-run"), output_text(page)
+    page.locator("#prompt textarea").fill("   ")
+    page.locator("#run").click()
+    expect(page.locator("#notice textarea")).to_have_value(re.compile("the prompt is empty"), timeout=20_000)
+    assert (view(page).get_attribute("data-run"), output_text(page)) == (run, text)
+    start(page, "A cat", 16)
+    expect(page.locator("#notice textarea")).to_be_hidden()
+
+
+def test_two_windows_never_see_each_others_runs(page: Page, browser, address):
+    other = browser.new_context().new_page()
+    other.goto(address)
+    expect(other.locator("#tree g.node").first).to_be_visible(timeout=10_000)
+    recorded = view(other).get_attribute("data-run")
+    run = start(page, "The red boat", 32)
+    assert view(other).get_attribute("data-run") == recorded
+    second = start(other, "A green frog", 32)
+    finished(page)
+    finished(other)
+    assert (view(page).get_attribute("data-run"), view(other).get_attribute("data-run")) == (run, second)
+    assert output_text(page) != output_text(other)
+    other.context.close()
+
+
+def test_one_column_on_a_phone(browser, address):
+    context = browser.new_context(viewport={"width": 390, "height": 844})
+    page = context.new_page()
+    page.goto(address)
+    expect(page.locator("#tree g.node").first).to_be_visible(timeout=10_000)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 392
+    context.close()
