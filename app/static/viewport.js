@@ -1,6 +1,6 @@
 // Zoom and pan of the tree. The strip below shares its horizontal part.
 
-const LEAST_FONT = 9;
+const LEAST_FONT = 9.5;
 const NODE_FONT = 11.5;
 const ZOOM = [0.35, 3];
 const MARGIN = { left: 14, right: 14, top: 6, bottom: 6 };

@@ -87,8 +87,10 @@ def train(
     config: LoopConfig,
     evaluate: Callable[[], dict[str, float]] | None = None,
     note: str = "train",
-) -> None:
+) -> bool:
     """Train ``objective`` in place; it maps a sampled batch to ``(loss, metrics)``.
+
+    Returns whether this is the main process, the one that should save the result.
 
     ``sample(rows, generator)`` makes the batch of those row numbers. Writes ``metrics.jsonl`` and
     ``checkpoint/`` under ``out`` and continues from the checkpoint found there.
@@ -143,6 +145,7 @@ def train(
         if done % config.save_every == 0:
             accelerator.wait_for_everyone()
     accelerator.wait_for_everyone()
+    return bool(accelerator.is_main_process)
 
 
 def make_optimizers(parameters: dict[str, nn.Parameter], config: LoopConfig) -> list[torch.optim.Optimizer]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from accelerate import PartialState
 from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -35,11 +36,10 @@ def train_target(
 
     documents are read as one stream cut into rows of ``row_length`` tokens; held_out gives the held-out loss.
     """
-    if (out / "tokenizer.json").exists():
+    with PartialState().main_process_first():  # the others read what the first one made
+        if not (out / "tokenizer.json").exists():
+            train_tokenizer(documents, shape.vocab_size, shape.max_positions).save_pretrained(out)
         tokenizer = AutoTokenizer.from_pretrained(out)
-    else:
-        tokenizer = train_tokenizer(documents, shape.vocab_size, shape.max_positions)
-        tokenizer.save_pretrained(out)
     end = tokenizer.eos_token_id
     rows, held_rows = pack(tokenizer, documents, row_length, end), pack(tokenizer, held_out, row_length, end)
     model = new_target(shape, tokenizer, config.seed)
@@ -50,9 +50,8 @@ def train_target(
     def evaluate() -> dict[str, float]:
         return {"held_out_loss": held_out_loss(model, held_rows[:96])}
 
-    train(NextToken(model), len(rows), sample, out, config, evaluate, "target")
-    model.bfloat16().save_pretrained(out, max_shard_size=SHARD)
-    draw_curves(out / "metrics.jsonl", out / "curves.svg")
+    if train(NextToken(model), len(rows), sample, out, config, evaluate, "target"):
+        _save(model, out)
 
 
 def load_frozen(source: str | Path) -> tuple[Any, Any]:
@@ -119,6 +118,11 @@ def train_drafter(
         return {"ids": ids, "lengths": lengths, "anchors": anchors, "prefixes": prefixes}
 
     note = "vp" if objective.variable_prefix else "dflash"
-    train(DrafterObjective(drafter, model, objective), len(data.ids), sample, out, config, note=note)
-    drafter.bfloat16().save_pretrained(out, max_shard_size=SHARD)
+    if train(DrafterObjective(drafter, model, objective), len(data.ids), sample, out, config, note=note):
+        _save(drafter, out)
+
+
+def _save(model: Any, out: Path) -> None:
+    """Weights in bfloat16, in shards that a Space takes without large-file storage, and the curves."""
+    model.bfloat16().save_pretrained(out, max_shard_size=SHARD)
     draw_curves(out / "metrics.jsonl", out / "curves.svg")

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
+from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from transformers import Qwen3Config
 
 from d2sd import DecodeConfig, InputError, load
-from d2sd.models.drafter import default_target_layers, drafter_config
+from d2sd.models.drafter import DFlashDraftModel, default_target_layers, drafter_config
 from d2sd.models.loading import check_fit, load_drafter
 from tests.conftest import make_drafter, make_target
 
@@ -103,3 +106,15 @@ def test_a_drafter_of_another_target_is_refused(tokenizer, change, sentence):
     drafter.config.update(change)
     with pytest.raises(InputError, match=sentence):
         check_fit(target, drafter)
+
+
+def test_the_documented_mapping_is_the_drafter_of_qwen3_8b():
+    shape = {"vocab_size": 151936, "hidden_size": 4096, "intermediate_size": 12288, "num_hidden_layers": 36,
+             "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128}  # fmt: skip
+    config = drafter_config(Qwen3Config(**shape), layers=5, block_size=16, mask_token_id=151669)
+    with torch.device("meta"):
+        parameters = DFlashDraftModel(config).state_dict()
+    documented = Path("docs/drafter-format.md").read_text()
+    for name, value in parameters.items():
+        row = f"| `{re.sub(r'layers[.][0-9]+', 'layers.N', name)}` | {tuple(value.shape)} |"
+        assert row in documented
