@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 
-from d2sd.cli import bench, generate, train
+from d2sd.cli import bench, calibrate, generate, train
 from d2sd.errors import InputError
 
-COMMANDS = {"generate": generate, "bench": bench, "train": train}
+COMMANDS = {"generate": generate, "bench": bench, "calibrate": calibrate, "train": train}
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from d2sd.bench.prompts import Prompt
+from d2sd.calibration import expected_calibration_error, scored_positions, uniform_edges
 from d2sd.config import DecodeConfig
 from d2sd.decode import Engine
 from d2sd.metrics import Totals, boundary_hit
@@ -42,29 +43,10 @@ def run_bench(
         for config in configs:
             trace = engine.generate(prompt.text, config)
             hits = tuple(h for s in trace.steps if (h := boundary_hit(s)) is not None)
-            scored = tuple(pair for s in trace.steps for pair in scored_confidences(s))
+            scored = tuple(pair for s in trace.steps for pair in scored_positions(s))
             runs.append(Run(config.method, prompt.domain, trace.totals, tuple(trace.token_ids), hits, scored))
         progress(number + 1)
     return runs
-
-
-def scored_confidences(step: Any) -> list[tuple[float, bool]]:
-    """(c_k, accepted) of the first draft up to its first rejection; later positions were never observed."""
-    if step.first_draft is None or step.actual_boundary is None:
-        return []
-    boundary = step.actual_boundary
-    confidence = step.first_draft.confidence
-    return [(c, k < boundary) for k, c in enumerate(confidence[: boundary + 1])]
-
-
-def expected_calibration_error(scored: Sequence[tuple[float, bool]], bins: int = 10) -> float | None:
-    """ECE over uniform bins: Σ share of the bin · |accepted share − mean confidence|."""
-    if not scored:
-        return None
-    confidence, accepted = np.array([c for c, _ in scored]), np.array([a for _, a in scored], dtype=float)
-    index = np.minimum((confidence * bins).astype(int), bins - 1)
-    gaps = [abs(accepted[index == b].sum() - confidence[index == b].sum()) for b in range(bins)]
-    return float(sum(gaps) / len(scored))
 
 
 def summarise(runs: Sequence[Run], methods: Sequence[str], seed: int = 0) -> list[dict[str, Any]]:
@@ -87,7 +69,7 @@ def summarise(runs: Sequence[Run], methods: Sequence[str], seed: int = 0) -> lis
             "speedup_interval": None,
             "nodes_per_step": sum(r.totals.nodes_per_step * r.totals.steps for r in mine) / steps.sum(),
             "boundary_hit_rate": sum(hits) / len(hits) if hits else None,
-            "expected_calibration_error": expected_calibration_error([p for r in mine for p in r.scored]),
+            "expected_calibration_error": _calibration_error([p for r in mine for p in r.scored]),
             "seconds_per_step": {
                 stage: sum(r.totals.stage_seconds[stage] for r in mine) / steps.sum()
                 for stage in mine[0].totals.stage_seconds
@@ -102,6 +84,11 @@ def summarise(runs: Sequence[Run], methods: Sequence[str], seed: int = 0) -> lis
             row["identical"] = sum(a.token_ids == b.token_ids for a, b in zip(mine, plain, strict=True)) / len(mine)
         rows.append(row)
     return rows
+
+
+def _calibration_error(scored: list[tuple[float, bool]]) -> float | None:
+    confidence, accepted = np.array(scored, dtype=float).reshape(-1, 2).T
+    return expected_calibration_error(confidence, accepted, uniform_edges()) if scored else None
 
 
 def _interval(numerator: np.ndarray, denominator: np.ndarray, seed: int) -> list[float]:

@@ -128,9 +128,11 @@ def hostile_steps() -> list[list[str]]:
 @pytest.fixture(scope="module")
 def page() -> Iterator[Any]:
     """The view alone, with buttons that stream traces into it."""
-    plain, nasty = trace("plain", [WORDS] * 6), trace("nasty", hostile_steps(), prompt=HOSTILE[0])
+    nasty = trace("nasty", hostile_steps(), prompt=HOSTILE[0])
+    runs = itertools.count(1)
 
     def grow() -> Iterator[str]:
+        plain = trace(f"plain-{next(runs)}", [WORDS] * 6)
         for end in (3, 5, len(plain)):
             yield "".join(plain[:end])
 
@@ -162,10 +164,13 @@ def page() -> Iterator[Any]:
 
 @pytest.fixture
 def plain(page: Any) -> Any:
-    """The page with the plain trace, nothing pinned, pointer out of the way."""
+    """The page with a fresh plain trace, nothing pinned, pointer out of the way."""
     page.mouse.move(1, 1)
+    page.grown = getattr(page, "grown", 0) + 1
     page.click("#grow")
-    page.wait_for_selector("#explorer [data-run=plain][data-steps='6']", state="attached")
+    page.wait_for_selector(f"#explorer [data-run=plain-{page.grown}][data-steps='6']", state="attached")
+    # the totals know the end of the trace: nothing is still on its way
+    page.wait_for_function("document.querySelector('#numbers [data-stat=speedup] .value').textContent !== '—'")
     page.evaluate("document.activeElement.blur()")
     for _ in range(2):
         page.keyboard.press("Escape")
@@ -303,7 +308,7 @@ def test_selection_from_outside_and_back(plain: Any) -> None:
         view.dispatchEvent(new CustomEvent('explorer:select', {detail: {step: 3, node: 4}}));
     }""")
     wait_root(plain, "node", "4")
-    assert plain.evaluate("window.__selected") == {"run": "plain", "step": 3, "node": 4}
+    assert plain.evaluate("window.__selected") == {"run": f"plain-{plain.grown}", "step": 3, "node": 4}
 
 
 def test_model_text_is_never_markup(page: Any) -> None:
