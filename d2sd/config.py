@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import isfinite
 
+from d2sd.attention import BACKENDS
 from d2sd.errors import InputError
+from d2sd.methods import METHODS
 
 MAX_NEW_TOKENS = 4096
 
@@ -31,9 +33,6 @@ class DecodeConfig:
     inspect: bool = True
 
     def __post_init__(self) -> None:
-        from d2sd.attention import BACKENDS
-        from d2sd.methods import METHODS
-
         def check(ok: bool, sentence: str) -> None:
             if not ok:
                 raise InputError(sentence)

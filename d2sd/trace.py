@@ -40,7 +40,7 @@ def make_header(models: dict[str, Any], config: DecodeConfig, prompt: str | None
         "method": config.method,
         "config": asdict(config),
         "models": models,
-        "versions": {"python": platform.python_version(), **{p: version(p) for p in PACKAGES}},
+        "versions": _versions(),
         "hardware": {
             "device": torch.cuda.get_device_name(target.device) if target.device.type == "cuda" else "cpu",
             "machine": platform.machine(),
@@ -49,6 +49,11 @@ def make_header(models: dict[str, Any], config: DecodeConfig, prompt: str | None
         },
         "prompt": prompt,
     }
+
+
+@cache
+def _versions() -> dict[str, str]:
+    return {"python": platform.python_version(), **{p: version(p) for p in PACKAGES}}
 
 
 def to_line(event: Event | dict[str, Any]) -> str:
