@@ -28,7 +28,7 @@ def launch_options() -> dict[str, Any]:
 
 def build() -> gr.Blocks:
     """The page. Models are loaded at the first run, not here."""
-    with gr.Blocks(title="D²SD Explorer", analytics_enabled=False) as page:
+    with gr.Blocks(title="D²SD Explorer", analytics_enabled=False, fill_width=True) as page:
         session = gr.State(Session())
         gr.Markdown(TITLE, elem_id="title")
         with gr.Tabs(), gr.Tab("Explore", id="explore"), gr.Row(elem_id="main-row"):
@@ -58,46 +58,57 @@ def build() -> gr.Blocks:
 
 
 def _settings() -> tuple[dict[str, Any], gr.Button, gr.Button, gr.Textbox]:
-    """The column of controls, in the order of ``controller.run``'s arguments."""
-    inputs: dict[str, Any] = {}
+    """The column of controls; ``inputs`` is in the order of ``controller.run``'s arguments."""
+    names, inputs = d2sd.presets(), dict[str, Any]()
     inputs["prompt"] = gr.Textbox(
-        presets.EXAMPLES[0], label="Prompt", lines=3, max_lines=8, elem_id="prompt", submit_btn=False
+        next(iter(presets.EXAMPLES.values())), label="Prompt", lines=4, max_lines=8, elem_id="prompt"
     )
-    with gr.Row():
+    with gr.Row(elem_id="buttons"):
         run = gr.Button("Run", variant="primary", elem_id="run", min_width=80)
         stop = gr.Button("Stop", elem_id="stop", min_width=80)
     notice = gr.Textbox(label="Please check", visible=False, interactive=False, elem_id="notice", lines=2, max_lines=6)
     gr.Examples(
-        [[e] for e in presets.EXAMPLES],
+        [[e] for e in presets.EXAMPLES.values()],
         [inputs["prompt"]],
         label="Examples",
-        example_labels=[e if len(e) < 48 else e[:45] + "…" for e in presets.EXAMPLES],
+        elem_id="examples",
+        example_labels=list(presets.EXAMPLES),
     )
-    names = d2sd.presets()
     inputs["model"] = gr.Dropdown(
-        names, value=names[0] if names else None, label="Models", elem_id="model",
-        allow_custom_value=not presets.on_space(), info=None if presets.on_space() else "bundled name, or a folder with target/, dflash/, vp/",
-    )  # fmt: skip
+        names,
+        value=names[0] if names else None,
+        label="Models" if presets.on_space() else "Models (bundled name or a folder)",
+        elem_id="model",
+        allow_custom_value=not presets.on_space(),
+    )
     inputs["method"] = gr.Dropdown(list(d2sd.METHODS), value="d2sd", label="Method", elem_id="method")
-    info = gr.Markdown(d2sd.METHODS["d2sd"].sentence, elem_id="method-info")
-    inputs["block_size"] = gr.Slider(2, 16, 16, step=1, label="Block size γ (anchor included)", elem_id="gamma")
-    inputs["num_branches"] = gr.Slider(1, 15, 4, step=1, label="Branches K", elem_id="branches")
-    inputs["temperature"] = gr.Slider(0, 2, 0, step=0.05, label="Temperature (0 = greedy)", elem_id="temperature")
-    with gr.Accordion("More", open=False):
-        inputs["top_p"] = gr.Slider(0.05, 1, 1, step=0.05, label="Top-p", elem_id="top-p")
-        inputs["seed"] = gr.Number(0, label="Seed", precision=0, elem_id="seed")
-    inputs["max_new_tokens"] = gr.Slider(8, 512, 128, step=8, label="Max new tokens", elem_id="max-tokens")
-    inputs["compare"] = gr.Checkbox(True, label="Measure plain decoding afterwards", elem_id="compare")
+    info = gr.Markdown(_explained("d2sd"), elem_id="method-info")
+    with gr.Row():
+        inputs["block_size"] = gr.Number(16, label="Block size γ", precision=0, step=1, min_width=90, elem_id="gamma")
+        inputs["num_branches"] = gr.Number(4, label="Branches K", precision=0, step=1, min_width=90, elem_id="branches")
+    with gr.Row():
+        inputs["temperature"] = gr.Number(0, label="Temperature", step=0.1, min_width=90, elem_id="temperature")
+        inputs["top_p"] = gr.Number(1, label="Top-p", step=0.05, min_width=90, elem_id="top-p")
+    with gr.Row():
+        inputs["seed"] = gr.Number(0, label="Seed", precision=0, step=1, min_width=90, elem_id="seed")
+        inputs["max_new_tokens"] = gr.Number(
+            128, label="Max tokens", precision=0, step=16, min_width=90, elem_id="max-tokens"
+        )
+    inputs["compare"] = gr.Checkbox(True, label="Then measure plain decoding", elem_id="compare")
 
     def explain(method: str) -> tuple[Any, Any, Any]:
         chosen = d2sd.METHODS[method]
         return (
-            f"{chosen.sentence} ({chosen.source})",
-            gr.Slider(interactive=chosen.first_drafter),
-            gr.Slider(interactive=chosen.second_drafter != "none"),
+            _explained(method),
+            gr.Number(interactive=chosen.first_drafter),
+            gr.Number(interactive=chosen.second_drafter != "none"),
         )
 
-    inputs["method"].change(
-        explain, inputs["method"], [info, inputs["block_size"], inputs["num_branches"]], show_progress="hidden"
-    )
+    controls = [info, inputs["block_size"], inputs["num_branches"]]
+    inputs["method"].change(explain, inputs["method"], controls, show_progress="hidden", queue=False)
     return inputs, run, stop, notice
+
+
+def _explained(method: str) -> str:
+    chosen = d2sd.METHODS[method]
+    return f"{chosen.sentence} ({chosen.source})"

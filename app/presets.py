@@ -11,15 +11,19 @@ import d2sd
 
 ASSETS = Path(__file__).resolve().parent.parent / "assets"
 OPENING_TRACE = ASSETS / "traces" / "opening.jsonl.gz"
-MAX_EXAMPLE = 90
-
-EXAMPLES = [
-    "Once upon a time, there was a little girl named Lily. She had a red kite.",
-    "One day, a small dog named Max found a shiny key in the garden.",
-    "Question: Mia has 24 shells. She gives 9 to Tom and then finds 6 more. How many shells does Mia have now?\nAnswer:",
-    "Question: A baker puts 7 rolls in each bag and fills 8 bags. How many rolls is that?\nAnswer:",
-    "# Task: With a loop: take a list called prices, keep the numbers above 12 and then return their sum.\ndef prices_above_sum(prices):",
-]
+EXAMPLES = {
+    "Story: a lost kite": "There was a girl called Lily who had a red kite. One day, Lily took the kite to the park.",
+    "Story: a new friend": "A little rabbit named Pip lived near the river. Pip wanted a friend.",
+    "Sum: shells": (
+        "Question: Mia has 24 shells. She gives 9 to Tom and then finds 6 more. How many shells does Mia have now?\n"
+        "Answer:"
+    ),
+    "Sum: rolls": "Question: A baker puts 7 rolls in each bag and fills 8 bags. How many rolls is that?\nAnswer:",
+    "Code: prices": (
+        "# Task: With a loop: take a list called prices, keep the numbers above 12 and then return their sum.\n"
+        "def prices_large_total(prices):"
+    ),
+}
 
 
 def on_space() -> bool:

@@ -12,7 +12,7 @@ function listenForKeys(element, act) {
     const target = event.target instanceof Element ? event.target : document.body;
     const ours = target === document.body || element.contains(target);
     if (!ours || !element.offsetParent || event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
-    if (target.closest(TAKES_TYPING) || target.closest("dialog")) return;
+    if (target.closest(TAKES_TYPING) || target.closest("dialog[open]")) return;
     if (event.key === " " && target.closest("button, a")) return;
     const name = (event.shiftKey && event.key.startsWith("Arrow") ? "Shift" : "") + (event.key.length === 1 ? event.key.toLowerCase() : event.key);
     if (act[name]) {

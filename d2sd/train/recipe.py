@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import random
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,7 +26,7 @@ SYNTHETIC = {"stories": 12_000, "sums": 36_000, "code": 16_000}
 STORY_REPEATS = 4
 RESPONSES = {"stories": 2_600, "sums": 2_400, "code": 2_000}
 TARGET_LOOP = LoopConfig(steps=1300, batch_size=12, learning_rate=2.5e-3, warmup=60, compile=True, save_every=100)
-DRAFTER_LOOP = LoopConfig(steps=1200, batch_size=12, learning_rate=2e-3, warmup=60)
+DRAFTER_LOOP = LoopConfig(steps=1000, batch_size=12, learning_rate=2e-3, warmup=60)
 HELD_OUT_SHARE = 40  # every 40th public story is held out
 
 
@@ -89,7 +90,7 @@ def drafter_prompts(train: list[str]) -> list[str]:
 
 
 def run(stories: Path, out: Path) -> None:
-    """All stages into ``out``: target/, responses.jsonl, dflash/, vp/, heldout.jsonl."""
+    """All stages into ``out``: target/, responses.jsonl, dflash/, vp/, heldout.jsonl, and what to keep in bundle/."""
     train, held = corpus(stories)
     target = out / "target"
     train_target(train, held, target, TargetShape(), TARGET_LOOP, row_length=384)
@@ -106,3 +107,6 @@ def run(stories: Path, out: Path) -> None:
             config=DRAFTER_LOOP,
             target_layer_ids=[1, 3, 5],
         )
+    for part in ("target", "dflash", "vp"):
+        ignored = shutil.ignore_patterns("checkpoint*", "metrics.jsonl")
+        shutil.copytree(out / part, out / "bundle" / part, ignore=ignored, dirs_exist_ok=True)
