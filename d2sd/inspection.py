@@ -16,6 +16,13 @@ from d2sd.tree import TokenTree
 from d2sd.verify import Walk
 
 
+DIGITS = 6  # of probabilities that are only shown: shorter traces
+
+
+def _rounded(values: list[float]) -> list[float]:
+    return [round(v, DIGITS) for v in values]
+
+
 @dataclass(frozen=True, slots=True)
 class Inspection:
     """Per node: the target's choice there and, if inspected, its probability, and this node's own probability
@@ -42,7 +49,9 @@ class Inspection:
             (scores[parents] > own[:, None]).sum(-1),
         ]
         picked, choice_probability, probability, rank = torch.stack([c.double() for c in columns]).tolist()
-        return cls([int(c) for c in picked], choice_probability, probability, [int(r) for r in rank])
+        return cls(
+            [int(c) for c in picked], _rounded(choice_probability), _rounded(probability), [int(r) for r in rank]
+        )
 
 
 def proposer(tree: TokenTree, node: int, second: Literal["first", "second"]) -> Proposer:
@@ -52,7 +61,9 @@ def proposer(tree: TokenTree, node: int, second: Literal["first", "second"]) -> 
 
 def describe_draft(drafter: Literal["first", "second"], block: Block, texts: TokenTexts) -> Draft:
     """A drafted block as event data."""
-    alternatives = tuple(tuple(Alternative(i, texts[i], p) for i, p in entry) for entry in block.alternatives)
+    alternatives = tuple(
+        tuple(Alternative(i, texts[i], round(p, DIGITS)) for i, p in entry) for entry in block.alternatives
+    )
     return Draft(drafter, block.prefix, block.ids, tuple(texts[i] for i in block.ids), block.confidence, alternatives)
 
 

@@ -44,5 +44,3 @@ function oncePerFrame(draw) {
     });
   };
 }
-
-const calm = () => matchMedia("(prefers-reduced-motion: reduce)").matches;

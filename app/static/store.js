@@ -18,7 +18,7 @@ async function openLine(line) {
 }
 
 class Store {
-  /** `changed({reset, from})` is called after every slice that was read. */
+  /** `changed({reset})` is called after every slice that was read, and when another run begins. */
   constructor(changed) {
     this.changed = changed;
     this.round = 0;
@@ -60,7 +60,7 @@ class Store {
     if (!grew) {
       this.clear(head);
       this.recorded = /\n\{"event":\s*"(Finished|Failed)"/.test(value);
-      this.changed({ reset: true, from: 0 });
+      this.changed({ reset: true });
     }
     this.value = value;
     this.pump();
@@ -81,12 +81,11 @@ class Store {
       if (!lines.length) break;
       const opened = await Promise.all(lines.map(openLine));
       if (round !== this.round) return;
-      const from = this.raw.length;
       const began = performance.now();
       for (const line of opened) this.take(line);
       this.offset = end;
       this.complete = this.value.indexOf("\n", end) < 0;
-      this.changed({ reset: false, from });
+      this.changed({ reset: false });
       await new Promise((go) => setTimeout(go, performance.now() - began > SLICE_MS ? 8 : 0));
       if (round !== this.round) return;
     }
