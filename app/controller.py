@@ -11,6 +11,7 @@ import torch
 from app import presets
 from app.session import Session
 from d2sd import DecodeConfig, Finished, InputError, StepDone
+from d2sd.metrics import totals
 from d2sd.trace import to_line
 
 SECONDS_BETWEEN_YIELDS = 1 / 15
@@ -26,6 +27,7 @@ def whole(value: float | None, name: str) -> int:
 
 def run(
     session: Session,
+    number: int,
     prompt: str,
     model: str,
     method: str,
@@ -37,8 +39,16 @@ def run(
     max_new_tokens: float,
     compare: bool,
 ) -> Iterator[tuple[str | None, str]]:
-    """Run and yield (growing trace lines, notice). On bad input only the notice changes: lines are None."""
-    number = session.begin()
+    """Run and yield (growing trace lines, notice). On bad input only the notice changes: lines are None.
+
+    ``number`` is what ``session.request()`` gave for this run; it stops once that is not the newest any more.
+    """
+
+    def stale() -> bool:
+        return session.newest != number
+
+    if stale():
+        return
     try:
         if len(prompt) > MAX_PROMPT:
             raise InputError(f"the prompt has {len(prompt)} characters; the page reads at most {MAX_PROMPT}")
@@ -53,7 +63,7 @@ def run(
         )
         engine = presets.engine(model or "")
         header = engine.header(prompt, config)
-        stream = engine.stream(prompt, config, stop=lambda: session.run != number)
+        stream = engine.stream(prompt, config, stop=stale)
     except InputError as error:
         yield None, f"{error}"
         return
@@ -70,10 +80,12 @@ def run(
             yield shown, ""
             last = time.monotonic()
         if compare and finished and finished.stop_reason != "stopped" and method != "autoregressive":
-            plain = replace(config, method="autoregressive", inspect=False, max_new_tokens=len(finished.token_ids))
-            baseline = engine.generate(prompt, plain)
-            shown += to_line({"event": "Baseline", "tokens_per_second": baseline.totals.tokens_per_second})
-            yield shown, ""
+            plain = replace(config, method="autoregressive", max_new_tokens=len(finished.token_ids))
+            events = list(engine.stream(prompt, plain, stop=stale))
+            if not stale():
+                measured = totals([e for e in events if isinstance(e, StepDone)])
+                shown += to_line({"event": "Baseline", "tokens_per_second": measured.tokens_per_second})
+                yield shown, ""
     except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
         sentence = failure_sentence(error)
         yield shown + "".join(waiting) + to_line({"event": "Failed", "sentence": sentence}), sentence

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -37,17 +38,14 @@ def build() -> gr.Blocks:
             with gr.Column(scale=1, min_width=320):
                 view = ExplorerView(presets.opening_trace() or None)
 
-        def start(session: Session, *values: Any) -> Any:
-            for lines, sentence in controller.run(session, *values):
-                shown = gr.Textbox(sentence, visible=bool(sentence))
-                yield (gr.skip() if lines is None else lines), shown
-
-        outputs = [view, notice]
+        # A request is counted at once, outside the queue, so that Stop and a second Run also reach runs that wait.
+        number = gr.State(0)
         for trigger in (run.click, inputs["prompt"].submit):
-            trigger(
-                start,
-                [session, *inputs.values()],
-                outputs,
+            requested = trigger(Session.request, session, number, show_progress="hidden", queue=False)
+            requested.then(
+                _run,
+                [session, number, *inputs.values()],
+                [view, notice],
                 show_progress="hidden",
                 concurrency_id="model",
                 concurrency_limit=1,
@@ -55,6 +53,11 @@ def build() -> gr.Blocks:
             )
         stop.click(Session.stop, session, None, show_progress="hidden", queue=False)
     return page
+
+
+def _run(session: Session, number: int, *values: Any) -> Iterator[tuple[Any, gr.Textbox]]:
+    for lines, sentence in controller.run(session, number, *values):
+        yield gr.skip() if lines is None else lines, gr.Textbox(sentence, visible=bool(sentence))
 
 
 def _settings() -> tuple[dict[str, Any], gr.Button, gr.Button, gr.Textbox]:

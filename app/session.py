@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class Session:
-    """The number of the newest run of this window; a run whose number is no longer the newest stops."""
+    """The number of the newest run asked for in this window; any other run of it is to stop."""
 
-    run: int = 0
+    newest: int = 0
 
-    def begin(self) -> int:
-        """Start a run: earlier ones of this window stop at their next step."""
-        self.run += 1
-        return self.run
+    def request(self) -> int:
+        """Ask for a run: its number. Earlier ones, running or waiting, stop."""
+        self.newest += 1
+        return self.newest
 
     def stop(self) -> None:
-        """Stop whatever runs in this window."""
-        self.run += 1
+        """Stop whatever runs or waits in this window."""
+        self.newest += 1

@@ -6,6 +6,7 @@ import argparse
 import sys
 
 from d2sd.cli import bench, calibrate, generate, train
+from d2sd.cli.common import printable
 from d2sd.errors import InputError
 
 COMMANDS = {"generate": generate, "bench": bench, "calibrate": calibrate, "train": train}
@@ -21,7 +22,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         return int(COMMANDS[arguments.command].run(arguments) or 0)
     except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(printable(f"error: {error}").replace("\n", " "), file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)

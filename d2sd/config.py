@@ -17,6 +17,7 @@ class DecodeConfig:
     """How to generate. Checked on construction; an ``InputError`` says what to change.
 
     block_size: γ, anchor included (None: the drafter's trained block). num_branches: K.
+    backend: an attention backend, or "auto" for the fastest one on the device (d2sd.attention).
     top_p and top_k restrict the target's distribution at temperature > 0. ``inspect`` records alternatives,
     target probabilities and ranks for the page (≤ 5% of the time); the tokens do not depend on it.
     """
@@ -29,7 +30,7 @@ class DecodeConfig:
     top_p: float = 1.0
     top_k: int = 0
     seed: int = 0
-    backend: str = "cascade"
+    backend: str = "auto"
     inspect: bool = True
 
     def __post_init__(self) -> None:
@@ -38,7 +39,10 @@ class DecodeConfig:
                 raise InputError(sentence)
 
         check(self.method in METHODS, f"unknown method {self.method!r}; choose one of: {', '.join(METHODS)}")
-        check(self.backend in BACKENDS, f"unknown backend {self.backend!r}; choose one of: {', '.join(BACKENDS)}")
+        check(
+            self.backend in ("auto", *BACKENDS),
+            f"unknown backend {self.backend!r}; choose one of: auto, {', '.join(BACKENDS)}",
+        )
         for name in ("max_new_tokens", "num_branches", "top_k", "seed"):
             value = getattr(self, name)
             check(isinstance(value, int) and not isinstance(value, bool), f"{name} must be a whole number")

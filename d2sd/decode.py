@@ -6,6 +6,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Literal
 
@@ -63,8 +64,10 @@ class Engine:
         return make_header(models, self.resolve(config), prompt if isinstance(prompt, str) else None, self.target)
 
     def resolve(self, config: DecodeConfig) -> DecodeConfig:
-        """The settings with γ filled in; raises ``InputError`` where these models cannot run them."""
+        """The settings with γ and the backend filled in; raises ``InputError`` where these models cannot run them."""
         method = METHODS[config.method]
+        if config.backend == "auto":
+            config = replace(config, backend="dense" if self.target.device.type == "cpu" else "cascade")
         if not method.first_drafter:
             return config
         if self.first is None:
@@ -85,6 +88,7 @@ class Engine:
                 raise InputError("the prompt is empty; write a few words to continue from")
             if len(prompt) > MAX_PROMPT_CHARACTERS:
                 raise InputError(f"the prompt has {len(prompt)} characters; at most {MAX_PROMPT_CHARACTERS} are read")
+            prompt = prompt.encode("utf-8", "replace").decode()  # lone surrogates have no tokens
             ids: list[int] = list(self.target.tokenizer(prompt, add_special_tokens=True)["input_ids"])
         else:
             ids = list(prompt)
@@ -136,15 +140,15 @@ class _Run:
         self.output: list[int] = []
         self.stop_reason: StopReason | None = None
         self.block_size = config.block_size if self.method.first_drafter and config.block_size else 1
-        rows = 1 + (self.block_size - 1) * (1 + config.num_branches)
-        capacity = len(ids) + config.max_new_tokens + rows
+        branches = config.num_branches if self.method.second_drafter != "none" else 0
+        room = len(ids) + config.max_new_tokens
         self.backend = BACKENDS[config.backend]
-        self.cache = self.target.new_cache(capacity)
+        self.cache = self.target.new_cache(room + 1 + (self.block_size - 1) * (1 + branches))
         models = {"none": None, "vp": engine.second, "first": engine.first}
         first = engine.first if self.method.first_drafter else None
         second = models[self.method.second_drafter]
         sessions = {
-            id(m): DraftSession(m, self.target, capacity, self.backend, config.inspect)
+            id(m): DraftSession(m, self.target, room, self.backend, config.inspect)
             for m in (first, second)
             if m is not None
         }
@@ -170,6 +174,7 @@ class _Run:
             self.cache.commit(range(count))
             for session in self.sessions:
                 session.extend(slice(0, count), positions)
+        self._wait()
         return time.perf_counter() - began
 
     @torch.inference_mode()
@@ -212,6 +217,7 @@ class _Run:
             self.stop_reason = "max_new_tokens"
         else:
             self._commit([0, *outcome.accepted], start)
+        self._wait()
         self.clock["commit"] = time.perf_counter() - verified
         first = proposal.first
         event = partial(
@@ -234,6 +240,11 @@ class _Run:
         )
         self.elapsed += time.perf_counter() - began
         return event(elapsed=self.elapsed)
+
+    def _wait(self) -> None:
+        """Let queued GPU work end, so that it is charged to the stage that caused it."""
+        if self.target.device.type == "cuda":
+            torch.cuda.synchronize(self.target.device)
 
     def _commit(self, rows: list[int], start: int) -> None:
         """Keep the anchor and the accepted path in the target's cache and in every drafter's context."""

@@ -15,7 +15,6 @@ from d2sd.text import TokenTexts
 from d2sd.tree import TokenTree
 from d2sd.verify import Walk
 
-
 DIGITS = 6  # of probabilities that are only shown: shorter traces
 
 

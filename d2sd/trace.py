@@ -10,6 +10,7 @@ import platform
 import types
 import typing
 import uuid
+import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, fields, is_dataclass
 from functools import cache
@@ -130,11 +131,12 @@ class Trace:
 def load_trace(path: str | Path) -> Trace:
     """Read a trace file (plain or gzip); ``InputError`` names the line and field at fault."""
     try:
-        raw = Path(path).read_bytes()
+        with open(path, "rb") as f:
+            raw = f.read(MAX_BYTES + 1)
         if raw[:2] == b"\x1f\x8b":
             with gzip.open(path) as f:
                 raw = f.read(MAX_BYTES + 1)
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"cannot read the trace {path}: {error}") from None
     if len(raw) > MAX_BYTES:
         raise InputError(f"the trace {path} is larger than {MAX_BYTES // 2**20} MiB")
@@ -185,7 +187,7 @@ def _build(kind: Any, value: Any, where: str) -> Any:
         hints = _types(typing.cast(type, kind))
         if not isinstance(value, dict) or set(value) != set(hints):
             wrong = sorted(set(hints) ^ set(value)) if isinstance(value, dict) else ["not an object"]
-            raise InputError(f"{where}: missing or unknown fields: {', '.join(map(str, wrong[:5]))}")
+            raise InputError(f"{where}: missing or unknown fields: {', '.join(str(w)[:40] for w in wrong[:5])}")
         return typing.cast(Any, kind)(**{k: _build(hint, value[k], f"{where}, {k}") for k, hint in hints.items()})
     if origin is tuple:
         if not isinstance(value, list):

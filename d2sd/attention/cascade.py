@@ -38,11 +38,11 @@ def attend(
 
 def _level(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
     """Attention over one level and its log-sum-exp: (…, R, D) and (…, R, 1), in float32."""
-    scores = (query @ key.transpose(-1, -2)).float()
+    scores = query.float() @ key.float().transpose(-1, -2)
     if mask is not None:
         scores = scores.masked_fill(~mask, float("-inf"))
     lse = scores.logsumexp(-1, keepdim=True)
-    return (scores - lse).exp().to(value.dtype) @ value, lse
+    return (scores - lse).exp() @ value.float(), lse
 
 
 def merge(a: Tensor, a_lse: Tensor, b: Tensor, b_lse: Tensor) -> Tensor:

@@ -56,30 +56,31 @@ def summarise(runs: Sequence[Run], methods: Sequence[str], seed: int = 0) -> lis
     plain = by_method.get("autoregressive")
     for method in methods:
         mine = by_method[method]
-        tokens, steps = (np.array([getattr(r.totals, f) for r in mine], dtype=float) for f in ("tokens", "steps"))
-        seconds = np.array([r.totals.seconds for r in mine])
+        tokens, steps, seconds = (
+            np.array([getattr(r.totals, f) for r in mine], dtype=float) for f in ("tokens", "steps", "seconds")
+        )
+        all_tokens, all_steps, all_seconds = float(tokens.sum()), float(steps.sum()), float(seconds.sum())
         hits = [h for r in mine for h in r.boundary_hits]
         row: dict[str, Any] = {
             "method": method,
             "prompts": len(mine),
-            "mean_acceptance_length": tokens.sum() / steps.sum(),
+            "mean_acceptance_length": all_tokens / all_steps,
             "mean_acceptance_length_interval": _interval(tokens, steps, seed),
-            "tokens_per_second": tokens.sum() / seconds.sum(),
+            "tokens_per_second": all_tokens / all_seconds,
             "speedup": None,
             "speedup_interval": None,
-            "nodes_per_step": sum(r.totals.nodes_per_step * r.totals.steps for r in mine) / steps.sum(),
+            "nodes_per_step": sum(r.totals.nodes_per_step * r.totals.steps for r in mine) / all_steps,
             "boundary_hit_rate": sum(hits) / len(hits) if hits else None,
             "expected_calibration_error": _calibration_error([p for r in mine for p in r.scored]),
             "seconds_per_step": {
-                stage: sum(r.totals.stage_seconds[stage] for r in mine) / steps.sum()
+                stage: sum(r.totals.stage_seconds[stage] for r in mine) / all_steps
                 for stage in mine[0].totals.stage_seconds
             },
             "identical": None,
         }
         if plain:
-            base = np.array([r.totals.seconds / r.totals.tokens for r in plain])
-            own = seconds / tokens
-            row["speedup"] = base.sum() / own.sum()
+            base, own = (np.array([r.totals.seconds / r.totals.tokens for r in rs]) for rs in (plain, mine))
+            row["speedup"] = float(base.sum() / own.sum())
             row["speedup_interval"] = _interval(base, own, seed)
             row["identical"] = sum(a.token_ids == b.token_ids for a, b in zip(mine, plain, strict=True)) / len(mine)
         rows.append(row)

@@ -11,7 +11,7 @@ from tqdm.auto import tqdm
 
 from d2sd.bench.prompts import read_prompts
 from d2sd.bench.runner import run_bench, summarise
-from d2sd.cli.common import add_decode_arguments, add_model_arguments, decode_config, load_engine
+from d2sd.cli.common import add_decode_arguments, add_model_arguments, decode_config, load_engine, printable
 from d2sd.errors import InputError
 from d2sd.methods import METHODS
 
@@ -35,8 +35,12 @@ def run(arguments: argparse.Namespace) -> None:
     """Run and print one row per method."""
     if arguments.limit is not None and arguments.limit < 1:
         raise InputError(f"limit must be at least 1, not {arguments.limit}")
-    methods = list(METHODS) if arguments.methods == "all" else arguments.methods.split(",")
-    configs = [decode_config(arguments, m) for m in methods]
+    methods = (
+        list(METHODS)
+        if arguments.methods == "all"
+        else list(dict.fromkeys(m.strip() for m in arguments.methods.split(",")))
+    )
+    configs = [decode_config(arguments, m, inspect=False) for m in methods]
     prompts = read_prompts(arguments.prompts, arguments.limit)
     engine = load_engine(arguments)
     configs = [engine.resolve(c) for c in configs]
@@ -53,7 +57,7 @@ def run(arguments: argparse.Namespace) -> None:
         return
     print(table(result["rows"]))
     for domain, rows in result.get("by_domain", {}).items():
-        print(f"\n{domain}\n{table(rows)}")
+        print(printable(f"\n{domain}\n{table(rows)}"))
 
 
 def table(rows: list[dict[str, Any]]) -> str:

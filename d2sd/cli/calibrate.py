@@ -12,7 +12,8 @@ from tqdm.auto import tqdm
 
 from d2sd import calibration
 from d2sd.bench.prompts import read_prompts
-from d2sd.cli.common import add_decode_arguments, add_model_arguments, decode_config, load_engine
+from d2sd.cli.common import add_decode_arguments, add_model_arguments, decode_config, load_engine, printable
+from d2sd.errors import InputError
 from d2sd.events import StepDone
 from d2sd.trace import load_trace
 
@@ -32,13 +33,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Run or read, then print the figures."""
+    if arguments.limit is not None and arguments.limit < 1:
+        raise InputError(f"limit must be at least 1, not {arguments.limit}")
     if arguments.traces:
         groups = {"all": [load_trace(path).steps for path in arguments.traces]}
     else:
-        config = decode_config(arguments, arguments.method)
+        config = decode_config(arguments, arguments.method, inspect=False)
         prompts = read_prompts(arguments.prompts, arguments.limit)
         engine = load_engine(arguments)
-        engine.resolve(config)
+        for prompt in prompts:
+            engine.encode(prompt.text, engine.resolve(config))
         groups = {"all": []}
         for prompt in tqdm(prompts, desc="calibrate", unit="prompt", file=sys.stderr):
             steps = engine.generate(prompt.text, config).steps
@@ -50,7 +54,7 @@ def run(arguments: argparse.Namespace) -> None:
         sys.stdout.write(orjson.dumps(result).decode() + "\n")
         return
     for name, row in result.items():
-        print(_text(name, row))
+        print(printable(_text(name, row)))
 
 
 def figures(runs: list[tuple[StepDone, ...]]) -> dict[str, Any]:

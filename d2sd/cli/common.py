@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
+import unicodedata
 
 from d2sd.config import DecodeConfig
 from d2sd.decode import Engine
@@ -35,7 +35,7 @@ def add_decode_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--top-p", type=float, default=1.0, metavar="P")
     parser.add_argument("--top-k", type=int, default=0, metavar="N", help="0 = off (default)")
     parser.add_argument("--seed", type=int, default=0, metavar="S")
-    parser.add_argument("--backend", default="cascade", metavar="NAME", help="attention: cascade (default) or dense")
+    parser.add_argument("--backend", default="auto", metavar="NAME", help="attention: auto (default), cascade or dense")
 
 
 def load_engine(arguments: argparse.Namespace) -> Engine:
@@ -68,9 +68,15 @@ def decode_config(arguments: argparse.Namespace, method: str, inspect: bool = Tr
 def read_text(path: str) -> str:
     """A prompt file, at most 1 MiB of UTF-8."""
     try:
-        raw = Path(path).read_bytes()
+        with open(path, "rb") as f:
+            raw = f.read(MAX_PROMPT_BYTES + 1)
     except OSError as error:
         raise InputError(f"cannot read the prompt file {path}: {error.strerror}") from None
     if len(raw) > MAX_PROMPT_BYTES:
         raise InputError(f"the prompt file {path} is larger than 1 MiB")
     return raw.decode("utf-8", "replace")
+
+
+def printable(text: str) -> str:
+    """Text without the control characters that could drive a terminal."""
+    return "".join(c for c in text if c in "\n\t" or unicodedata.category(c) != "Cc")

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 
 import orjson
 
-from d2sd.cli.common import add_decode_arguments, add_model_arguments, decode_config, load_engine, read_text
+from d2sd.cli.common import add_decode_arguments, add_model_arguments, decode_config, load_engine, printable, read_text
 from d2sd.decode import Engine
 from d2sd.errors import InputError
 from d2sd.events import Event, Finished, StepDone
@@ -68,7 +68,7 @@ def run(arguments: argparse.Namespace) -> None:
 def _show(event: StepDone) -> None:
     colour = sys.stdout.isatty()
     for token in event.committed:
-        text = "".join(c for c in token.text if c >= " " or c in "\n\t")  # no terminal control codes from a model
+        text = printable(token.text)
         sys.stdout.write(f"{COLOURS[token.proposer]}{text}{RESET}" if colour else text)
     sys.stdout.flush()
 

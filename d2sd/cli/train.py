@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from d2sd.errors import InputError
+from d2sd.train.loop import DEFAULT_OPTIMIZER
 
 HELP = "train a target, its responses, a DFlash drafter, a VP-Drafter, or the bundled recipe"
 
@@ -32,6 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     again.add_argument("--max-new-tokens", type=int, default=160)
     again.add_argument("--greedy-share", type=float, default=0.75)
     again.add_argument("--temperature", type=float, default=0.7)
+    again.add_argument("--dtype", default="float32", choices=["float32", "bfloat16", "float16"])
     for name in ("dflash", "vp"):
         drafter = stages.add_parser(name, help=f"{name} drafter from the target's responses")
         drafter.add_argument("--target", required=True, metavar="FOLDER|HUB-ID")
@@ -47,6 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         drafter.add_argument(
             "--mask-token", metavar="TEXT", help="an unused token (default: the tokenizer's mask token)"
         )
+        drafter.add_argument("--max-length", type=int, default=1024, metavar="N", help="cut sequences to N tokens")
         drafter.add_argument("--anchors", type=int, default=20, help="blocks per sequence and step")
         drafter.add_argument("--objective", default="cross_entropy", help="cross_entropy, survival or streak")
         drafter.add_argument("--soft-targets", type=float, default=0.0, metavar="SHARE")
@@ -66,7 +69,7 @@ def _add_loop(parser: argparse.ArgumentParser, steps: int, batch_size: int) -> N
     parser.add_argument("--accumulate", type=int, default=1)
     parser.add_argument("--learning-rate", type=float, default=2e-3)
     parser.add_argument("--warmup", type=int, default=60)
-    parser.add_argument("--optimizer", default="muon", help="muon (torch 2.9 or newer) or adamw")
+    parser.add_argument("--optimizer", default=DEFAULT_OPTIMIZER, help="muon (torch 2.9 or newer) or adamw")
     parser.add_argument("--precision", default="bfloat16", help="autocast: bfloat16 or float32")
     parser.add_argument("--save-every", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
@@ -74,7 +77,7 @@ def _add_loop(parser: argparse.ArgumentParser, steps: int, batch_size: int) -> N
 
 def run(arguments: argparse.Namespace) -> None:
     """Run one stage."""
-    from d2sd.train import recipe, stages
+    from d2sd.train import stages
     from d2sd.train.data import read_documents, read_jsonl
     from d2sd.train.drafters import DrafterConfig
     from d2sd.train.loop import LoopConfig
@@ -83,13 +86,15 @@ def run(arguments: argparse.Namespace) -> None:
 
     a = arguments
     if a.stage == "recipe":
+        from d2sd.train import recipe
+
         return recipe.run(a.stories, a.out)
     if a.stage == "regenerate":
         config = RegenerateConfig(a.batch_size, a.max_new_tokens, a.greedy_share, a.temperature)
         if not Path(a.prompts).is_file():
             raise InputError(f"there is no prompt file {a.prompts}")
         prompts = [row["prompt"] for row in read_jsonl(Path(a.prompts), "prompt")]
-        return stages.regenerate_responses(a.target, prompts, a.out, config)
+        return stages.regenerate_responses(a.target, prompts, a.out, config, a.dtype)
     loop = LoopConfig(
         steps=a.steps, batch_size=a.batch_size, accumulate=a.accumulate, learning_rate=a.learning_rate, warmup=a.warmup,
         optimizer=a.optimizer, precision=a.precision, save_every=a.save_every, seed=a.seed,
@@ -106,5 +111,5 @@ def run(arguments: argparse.Namespace) -> None:
     objective = DrafterConfig(a.stage == "vp", a.anchors, a.beta, a.decay, a.objective, a.soft_targets)
     return stages.train_drafter(
         a.target, a.responses, a.out, objective=objective, config=loop, layers=a.layers, block_size=a.block_size,
-        target_layer_ids=a.target_layers, mask_token=a.mask_token, start=a.start,
+        target_layer_ids=a.target_layers, mask_token=a.mask_token, start=a.start, max_length=a.max_length,
     )  # fmt: skip

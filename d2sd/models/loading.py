@@ -44,6 +44,7 @@ def load(
     if dtype not in DTYPES:
         raise InputError(f"unknown dtype {dtype!r}; choose one of: {', '.join(DTYPES)}")
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    label = _short(target) if target is not None else name if name in presets() else _short(name)
     if target is None:
         folder = BUNDLED / name if name in presets() else Path(name)
         if not folder.is_dir():
@@ -57,7 +58,7 @@ def load(
         second_drafter = second_drafter or _part(folder, "vp")
     loaded = load_target(target, DTYPES[dtype], device)
     first, second = (None if d is None else load_drafter(d, DTYPES[dtype], device) for d in (drafter, second_drafter))
-    return Engine(loaded, first, second, name)
+    return Engine(loaded, first, second, label)
 
 
 def _part(folder: Path, part: str) -> str | None:

@@ -44,9 +44,9 @@ def _hub_documents(name: str) -> Iterator[str]:
         yield row["text"]
 
 
-def read_jsonl(path: Path, field: str) -> Iterator[dict[str, Any]]:
-    """Rows of a JSONL file that all hold the text field ``field``; says the line at fault otherwise."""
-    with path.open(encoding="utf-8") as lines:
+def read_jsonl(path: Path, *wanted: str) -> Iterator[dict[str, Any]]:
+    """Rows of a JSONL file that all hold the fields ``wanted``; says the line at fault otherwise."""
+    with path.open(encoding="utf-8", errors="replace") as lines:
         for number, line in enumerate(lines, 1):
             if not line.strip():
                 continue
@@ -56,8 +56,9 @@ def read_jsonl(path: Path, field: str) -> Iterator[dict[str, Any]]:
                 row = json.loads(line)
             except json.JSONDecodeError as error:
                 raise InputError(f"{path}, line {number}: not JSON ({error.msg})") from None
-            if not isinstance(row, dict) or field not in row:
-                raise InputError(f"{path}, line {number}: has no field {field!r}")
+            missing = [f for f in wanted if not isinstance(row, dict) or f not in row]
+            if missing:
+                raise InputError(f"{path}, line {number}: has no field {missing[0]!r}")
             yield row
 
 
@@ -116,7 +117,7 @@ def read_responses(path: Path, max_length: int, pad_id: int) -> Responses:
     """Read a file written by ``regenerate``: lines with ``prompt_ids`` and ``response_ids``."""
     rows = [
         (row["prompt_ids"], (row["prompt_ids"] + row["response_ids"])[:max_length])
-        for row in read_jsonl(path, "response_ids")
+        for row in read_jsonl(path, "prompt_ids", "response_ids")
     ]
     rows = [(p, ids) for p, ids in rows if len(ids) >= len(p) + 2]
     if not rows:

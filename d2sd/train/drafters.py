@@ -43,6 +43,8 @@ class DrafterConfig:
     def __post_init__(self) -> None:
         if self.objective not in OBJECTIVES:
             raise InputError(f"unknown objective {self.objective!r}; choose one of: {', '.join(OBJECTIVES)}")
+        if self.objective == "streak" and self.soft_targets:
+            raise InputError("soft targets go with cross_entropy and survival, not with streak")
         if not 0 < self.beta <= 1 or self.decay <= 0 or self.anchors < 1 or not 0 <= self.soft_targets <= 1:
             raise InputError("beta must be in (0, 1], decay and anchors above 0, soft_targets in [0, 1]")
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import math
-import shutil
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -19,14 +18,16 @@ from typing import Any
 
 import torch
 from accelerate import Accelerator
-from safetensors import safe_open
-from safetensors.torch import save_file
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 from d2sd.errors import InputError
+from d2sd.train.checkpoint import keep_metrics_before, load_checkpoint, save_checkpoint
 
 Sample = Callable[[Tensor, torch.Generator], dict[str, Tensor]]
+
+
+DEFAULT_OPTIMIZER = "muon" if hasattr(torch.optim, "Muon") else "adamw"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ class LoopConfig:
     clip: float = 1.0
     seed: int = 0
     precision: str = "bfloat16"
-    optimizer: str = "muon"
+    optimizer: str = DEFAULT_OPTIMIZER
     compile: bool = False
     save_every: int = 200
     log_every: int = 10
@@ -57,6 +58,12 @@ class LoopConfig:
             raise InputError(f"optimizer must be muon or adamw, not {self.optimizer!r}")
         if self.optimizer == "muon" and not hasattr(torch.optim, "Muon"):
             raise InputError("the muon optimizer needs torch 2.9 or newer; choose --optimizer adamw")
+
+
+def settings(config: LoopConfig) -> dict[str, Any]:
+    """The settings that must be the same to resume a run."""
+    free = ("save_every", "log_every", "compile")
+    return {k: v for k, v in asdict(config).items() if k not in free}
 
 
 def rate_at(config: LoopConfig, step: int) -> float:
@@ -87,13 +94,15 @@ def train(
     config: LoopConfig,
     evaluate: Callable[[], dict[str, float]] | None = None,
     note: str = "train",
+    identity: dict[str, Any] | None = None,
 ) -> bool:
     """Train ``objective`` in place; it maps a sampled batch to ``(loss, metrics)``.
 
     Returns whether this is the main process, the one that should save the result.
 
     ``sample(rows, generator)`` makes the batch of those row numbers. Writes ``metrics.jsonl`` and
-    ``checkpoint/`` under ``out`` and continues from the checkpoint found there.
+    ``checkpoint/`` under ``out`` and continues from the checkpoint found there; ``identity`` is whatever else
+    (objective, data) must be the same for that.
     """
     accelerator = Accelerator(
         mixed_precision="bf16" if config.precision == "bfloat16" else "no",
@@ -102,12 +111,13 @@ def train(
     parameters = {n: p for n, p in objective.named_parameters() if p.requires_grad}
     optimizers = make_optimizers(parameters, config)
     out.mkdir(parents=True, exist_ok=True)
-    start = _load(out, parameters, optimizers, config)
+    identity = {**settings(config), "processes": accelerator.num_processes, "rows": count, **(identity or {})}
+    start = load_checkpoint(out, parameters, optimizers, identity)
     module = torch.compile(objective) if config.compile else objective
     wrapped, *prepared = accelerator.prepare(module, *optimizers)
     metrics_file = out / "metrics.jsonl"
     if accelerator.is_main_process:
-        _keep_metrics_before(metrics_file, start)
+        keep_metrics_before(metrics_file, start)
     bar = tqdm(range(start, config.steps), initial=start, total=config.steps, desc=note, mininterval=1,
                disable=not accelerator.is_main_process)  # fmt: skip
     world, began, seen = accelerator.num_processes, time.monotonic(), 0
@@ -132,17 +142,17 @@ def train(
             optimizer.step()
             optimizer.zero_grad()
         done = step + 1
-        if accelerator.is_main_process and (done % config.log_every == 0 or done == config.steps):
+        saves = done % config.save_every == 0 or done == config.steps
+        if accelerator.is_main_process and (saves or done % config.log_every == 0):
             row = {"step": done, "rate": rate_at(config, step), "grad_norm": float(norm), **logged,
                    "tokens_per_second": seen * world / (time.monotonic() - began)}  # fmt: skip
-            if evaluate and (done % config.save_every == 0 or done == config.steps):
-                row.update(evaluate())
+            row.update(evaluate() if evaluate and saves else {})
             with metrics_file.open("a") as f:
                 f.write(json.dumps({k: round(v, 6) for k, v in row.items()}) + "\n")
             bar.set_postfix({k: f"{v:.3g}" for k, v in logged.items()})
-        if accelerator.is_main_process and (done % config.save_every == 0 or done == config.steps):
-            _save(out, parameters, optimizers, config, done)
-        if done % config.save_every == 0:
+        if saves:
+            if accelerator.is_main_process:
+                save_checkpoint(out, parameters, optimizers, identity, done)
             accelerator.wait_for_everyone()
     accelerator.wait_for_everyone()
     return bool(accelerator.is_main_process)
@@ -171,64 +181,3 @@ def make_optimizers(parameters: dict[str, nn.Parameter], config: LoopConfig) -> 
             )
         )
     return optimizers
-
-
-def _keep_metrics_before(path: Path, step: int) -> None:
-    if path.exists():
-        kept = [line for line in path.read_text().splitlines() if line and json.loads(line)["step"] <= step]
-        path.write_text("".join(line + "\n" for line in kept))
-
-
-def _save(out: Path, parameters: dict[str, nn.Parameter], optimizers: list[Any], config: LoopConfig, step: int) -> None:
-    """Write weights and optimizer moments as safetensors; the folder appears whole or not at all."""
-    fresh, final, old = out / "checkpoint.new", out / "checkpoint", out / "checkpoint.old"
-    shutil.rmtree(fresh, ignore_errors=True)
-    fresh.mkdir()
-    state = {}
-    for name, parameter in parameters.items():
-        for key, value in _state_of(optimizers, parameter).items():
-            state[f"{name}|{key}"] = torch.as_tensor(value).detach().clone().contiguous()
-    save_file({n: p.detach().clone().contiguous() for n, p in parameters.items()}, fresh / "weights.safetensors")
-    save_file(state, fresh / "optimizer.safetensors")
-    (fresh / "state.json").write_text(json.dumps({"step": step, "config": asdict(config)}))
-    shutil.rmtree(old, ignore_errors=True)
-    if final.exists():
-        final.rename(old)
-    fresh.rename(final)
-    shutil.rmtree(old, ignore_errors=True)
-
-
-def _state_of(optimizers: list[Any], parameter: nn.Parameter) -> dict[str, Any]:
-    """The (still empty before the first step) state that some optimizer keeps for this parameter."""
-    for optimizer in optimizers:
-        if any(parameter is p for g in optimizer.param_groups for p in g["params"]):
-            return optimizer.state[parameter]
-    raise KeyError("a parameter has no optimizer")
-
-
-def _load(out: Path, parameters: dict[str, nn.Parameter], optimizers: list[Any], config: LoopConfig) -> int:
-    """Restore the newest whole checkpoint under ``out``; returns the step to continue at (0 when there is none)."""
-    folder = out / "checkpoint"
-    if not folder.exists() and (out / "checkpoint.old").exists():
-        (out / "checkpoint.old").rename(folder)
-    if not folder.exists():
-        return 0
-    state = json.loads((folder / "state.json").read_text())
-    changed = {k for k, v in asdict(config).items() if state["config"].get(k) != v} - {"save_every", "log_every"}
-    if changed:
-        raise InputError(
-            f"{folder} was made with other settings ({', '.join(sorted(changed))}); "
-            "give the same ones to resume, or another output folder to start again"
-        )
-    with torch.no_grad(), safe_open(folder / "weights.safetensors", "pt") as f:
-        if set(f.keys()) != set(parameters):
-            raise InputError(f"{folder} belongs to a network of another shape; choose another output folder")
-        for name, parameter in parameters.items():
-            parameter.copy_(f.get_tensor(name))
-    with safe_open(folder / "optimizer.safetensors", "pt") as f:
-        for key in f.keys():  # noqa: SIM118 (not a dict)
-            name, field = key.rsplit("|", 1)
-            value = f.get_tensor(key)
-            value = value if field == "step" else value.to(parameters[name].device)
-            _state_of(optimizers, parameters[name])[field] = value
-    return int(state["step"])

@@ -25,7 +25,9 @@ TRAIN_SEED, HELD_OUT_SEED = 1, 2_000_003
 SYNTHETIC = {"stories": 12_000, "sums": 36_000, "code": 16_000}
 STORY_REPEATS = 4
 RESPONSES = {"stories": 2_600, "sums": 2_400, "code": 2_000}
-TARGET_LOOP = LoopConfig(steps=1300, batch_size=12, learning_rate=2.5e-3, warmup=60, compile=True, save_every=100)
+TARGET_LOOP = LoopConfig(
+    steps=1300, batch_size=12, learning_rate=2.5e-3, warmup=60, compile=shutil.which("c++") is not None, save_every=100
+)
 DRAFTER_LOOP = LoopConfig(steps=1000, batch_size=12, learning_rate=2e-3, warmup=60)
 HELD_OUT_SHARE = 40  # every 40th public story is held out
 
@@ -34,9 +36,10 @@ def public_stories(folder: Path) -> list[str]:
     """TinyStories found under ``folder`` (``tinystories*.txt``), one string a story."""
     stories = []
     for path in sorted(folder.glob("tinystories*.txt")):
-        for document in read_documents(str(path)):
-            parts = [document] if "<|endoftext|>" in path.read_text() else re.split(r"(?<!\n)\n(?!\n)", document)
-            stories += [p.strip() for p in parts if len(p) > 200]
+        documents_ = list(read_documents(str(path)))
+        if len(documents_) == 1:  # one story a paragraph group: single line breaks part them, blank lines do not
+            documents_ = re.split(r"(?<!\n)\n(?!\n)", documents_[0])
+        stories += [d.strip() for d in documents_ if len(d) > 200]
     if not stories:
         raise InputError(f"no tinystories*.txt in {folder}: give the folder that holds them with --stories")
     return stories

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import groupby
 from pathlib import Path
 
@@ -34,7 +36,9 @@ class RegenerateConfig:
 def batches(prompts: Sequence[Sequence[int]], size: int) -> list[list[list[int]]]:
     """Prompts of the same length together, at most ``size`` a batch: no padding and no mask are needed."""
     out: list[list[list[int]]] = []
-    for _, group in groupby(sorted(map(list, prompts), key=len), key=len):
+    # shuffled first, so that the greedy share of a batch does not go to whatever came first
+    mixed = random.Random(0).sample(list(map(list, prompts)), len(prompts))
+    for _, group in groupby(sorted(mixed, key=len), key=len):
         same = list(group)
         out += [same[i : i + size] for i in range(0, len(same), size)]
     return out
@@ -47,14 +51,21 @@ def regenerate(target: Target, prompts: Sequence[Sequence[int]], out: Path, conf
     """
     out.parent.mkdir(parents=True, exist_ok=True)
     todo = batches(prompts, config.batch_size)
+    settings = out.with_name(out.name + ".settings.json")
+    identity = json.loads(json.dumps({**asdict(config), "target": _fingerprint(target)}))
     written = out.read_bytes().splitlines(keepends=True) if out.exists() else []
-    done = sum(line.endswith(b"\n") for line in written)
+    if written and (not settings.exists() or json.loads(settings.read_text()) != identity):
+        raise InputError(f"{out} was written with other settings or by another target; choose another file")
+    done = [json.loads(line)["prompt_ids"] for line in written if line.endswith(b"\n")]
     kept, first = 0, 0
-    while first < len(todo) and kept + len(todo[first]) <= done:
+    while first < len(todo) and done[kept : kept + len(todo[first])] == todo[first]:
         kept += len(todo[first])
         first += 1
-    with out.open("wb") as f:
-        f.writelines(written[:kept])
+    if kept + max(map(len, todo)) < len(done):
+        raise InputError(f"{out} holds responses to other prompts; choose another file")
+    settings.write_text(json.dumps(identity))
+    with out.open("ab") as f:
+        f.truncate(sum(map(len, written[:kept])))
         for number in tqdm(range(first, len(todo)), initial=first, total=len(todo), desc="regenerate", mininterval=1):
             responses = _respond(target, todo[number], config, number)
             for prompt, response in zip(todo[number], responses, strict=True):
@@ -80,15 +91,20 @@ def _respond(target: Target, prompts: list[list[int]], config: RegenerateConfig,
         if not bool(greedy.all()):
             noise = gumbel_noise(config.seed * 7_919 + number, [position], logits.numel(), device).view_as(logits)
             tokens = torch.where(greedy, tokens, (logits / config.temperature + noise).argmax(-1))
-        picked = tokens.tolist()
-        for row, token in zip(alive, picked, strict=True):
-            responses[row].append(token)
-        keep = [i for i, token in enumerate(picked) if token not in end]
+        for row, token in zip(alive, tokens.tolist(), strict=True):
+            if not responses[row] or responses[row][-1] not in end:
+                responses[row].append(token)
+        keep = [i for i, row in enumerate(alive) if responses[row][-1] not in end]
         if not keep:
             break
-        if len(keep) < len(alive):
+        if len(keep) <= len(alive) // 2:  # rarely, since it copies the cache; ended sequences idle until then
             index = torch.tensor(keep, device=device)
             cache.keep_sequences(index)
             alive, tokens, greedy = [alive[i] for i in keep], tokens[index], greedy[index]
         ids = tokens[:, None]
     return responses
+
+
+def _fingerprint(target: Target) -> str:
+    """Identifies a target by its embedding table."""
+    return hashlib.sha256(target.embedding.weight.float().cpu().numpy().tobytes()).hexdigest()[:16]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from d2sd.errors import InputError
 from d2sd.models.drafter import DFlashDraftModel, drafter_config, start_from_target
-from d2sd.models.loading import load_target
+from d2sd.models.loading import DTYPES, load_drafter, load_target
 from d2sd.train.curves import draw_curves
 from d2sd.train.data import pack, read_responses, train_tokenizer
 from d2sd.train.drafters import DrafterConfig, DrafterObjective, draw_anchors, draw_prefixes
@@ -48,28 +50,36 @@ def train_target(
         return {"ids": rows[index].long()}
 
     def evaluate() -> dict[str, float]:
-        return {"held_out_loss": held_out_loss(model, held_rows[:96])}
+        # spread over the whole text, which may be sorted by domain
+        return {"held_out_loss": held_out_loss(model, held_rows[:: max(1, len(held_rows) // 96)][:96])}
 
-    if train(NextToken(model), len(rows), sample, out, config, evaluate, "target"):
+    identity = {"shape": asdict(shape), "row_length": row_length, "data": digest(rows)}
+    if train(NextToken(model), len(rows), sample, out, config, evaluate, "target", identity):
         _save(model, out)
 
 
 def load_frozen(source: str | Path) -> tuple[Any, Any]:
-    """Target and tokenizer from a folder or hub id, float32, on the GPU when there is one."""
+    """Target and tokenizer from a folder or hub id, float32, on this process's device."""
     try:
         tokenizer = AutoTokenizer.from_pretrained(source)
         model: Any = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32)
     except (OSError, ValueError) as error:
         raise InputError(f"cannot load the target {source}: {str(error).splitlines()[0]}") from error
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    return model.to(device).eval().requires_grad_(False), tokenizer
+    return model.to(PartialState().device).eval().requires_grad_(False), tokenizer
 
 
-def regenerate_responses(target: str | Path, prompts: Sequence[str], out: Path, config: RegenerateConfig) -> None:
+def regenerate_responses(
+    target: str | Path, prompts: Sequence[str], out: Path, config: RegenerateConfig, dtype: str = "float32"
+) -> None:
     """Let the target continue these prompts; see ``d2sd.train.regenerate``."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    writer = load_target(str(target), torch.float32, device)
+    writer = load_target(str(target), DTYPES[dtype], device)
     room = writer.max_positions - config.max_new_tokens
+    if room < 1:
+        raise InputError(
+            f"{config.max_new_tokens} new tokens leave no room for a prompt in this target's {writer.max_positions} "
+            "positions; ask for fewer"
+        )
     regenerate(writer, [writer.tokenizer(p)["input_ids"][-room:] for p in prompts if p], out, config)
 
 
@@ -89,22 +99,24 @@ def train_drafter(
 ) -> None:
     """A drafter for ``target`` from its own responses, saved as a ``DFlashDraftModel`` folder in bfloat16.
 
-    start: a drafter folder to begin from; default: copies of the target's last layers.
+    start: a drafter folder to begin from, which then also gives layers, γ, taps and mask token; default: copies of
+    the target's last layers.
     """
     model, tokenizer = load_frozen(target)
-    mask_id = tokenizer.mask_token_id if mask_token is None else tokenizer.convert_tokens_to_ids(mask_token)
-    if mask_id is None or mask_id >= model.config.vocab_size:
-        raise InputError("this tokenizer has no mask token; name an unused token of it with --mask-token")
     torch.manual_seed(config.seed)
-    drafter: Any = DFlashDraftModel(
-        drafter_config(
+    if start is not None:
+        drafter: Any = load_drafter(str(start), torch.float32, str(model.device)).train().requires_grad_(True)
+    else:
+        mask_id = tokenizer.mask_token_id if mask_token is None else tokenizer.convert_tokens_to_ids(mask_token)
+        if mask_id is None or mask_id >= model.config.vocab_size:
+            raise InputError("this tokenizer has no mask token; name an unused token of it with --mask-token")
+        shape = drafter_config(
             model.config, layers=layers, block_size=block_size, mask_token_id=mask_id, target_layer_ids=target_layer_ids
         )
-    ).to(model.device)
-    if start is not None:
-        drafter.load_state_dict(DFlashDraftModel.from_pretrained(start).state_dict())
-    elif layers <= model.config.num_hidden_layers:
-        start_from_target(drafter, model.model)
+        drafter = DFlashDraftModel(shape).to(model.device)
+        if layers <= model.config.num_hidden_layers:
+            start_from_target(drafter, model.model)
+    gamma = drafter.block_size
     data = read_responses(responses, max_length, tokenizer.eos_token_id)
 
     def sample(index: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
@@ -113,13 +125,25 @@ def train_drafter(
         shape = (len(index), objective.anchors)
         prefixes = torch.zeros(shape, dtype=torch.long)
         if objective.variable_prefix:
-            prefixes = draw_prefixes(shape, block_size, objective.beta, generator)
+            prefixes = draw_prefixes(shape, gamma, objective.beta, generator)
         ids = data.ids[index, : int(lengths.max())].long()
         return {"ids": ids, "lengths": lengths, "anchors": anchors, "prefixes": prefixes}
 
     note = "vp" if objective.variable_prefix else "dflash"
-    if train(DrafterObjective(drafter, model, objective), len(data.ids), sample, out, config, note=note):
+    identity = {
+        "objective": asdict(objective),
+        "block_size": gamma,
+        "target_layer_ids": drafter.target_layer_ids,
+        "layers": len(drafter.layers),
+        "data": digest(data.ids),
+    }
+    if train(DrafterObjective(drafter, model, objective), len(data.ids), sample, out, config, None, note, identity):
         _save(drafter, out)
+
+
+def digest(rows: Tensor) -> str:
+    """A short fingerprint of token rows: a run resumes on the same data only."""
+    return hashlib.sha256(rows.numpy().tobytes()).hexdigest()[:16]
 
 
 def _save(model: Any, out: Path) -> None:

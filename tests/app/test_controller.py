@@ -17,7 +17,8 @@ GOOD = {
 
 
 def outcome(session=None, **changes):
-    return list(controller.run(session or Session(), **{**GOOD, **changes}))
+    session = session or Session()
+    return list(controller.run(session, session.request(), **{**GOOD, **changes}))
 
 
 def events(yields):
@@ -59,15 +60,22 @@ def test_bad_input_is_one_sentence_and_changes_nothing(changes, sentence):
 
 def test_a_new_run_of_the_same_window_stops_the_old_one():
     session = Session()
-    old = controller.run(session, **{**GOOD, "max_new_tokens": 400})
+    old = controller.run(session, session.request(), **{**GOOD, "max_new_tokens": 400})
     next(old)
-    session.begin()
+    session.request()
     assert events(list(old))[-1]["stop_reason"] == "stopped"
+
+
+def test_a_run_stopped_while_it_waited_never_starts():
+    session = Session()
+    waiting = controller.run(session, session.request(), **GOOD)
+    session.stop()
+    assert list(waiting) == []
 
 
 def test_windows_do_not_stop_each_other():
     one, other = Session(), Session()
-    run = controller.run(one, **GOOD)
+    run = controller.run(one, one.request(), **GOOD)
     next(run)
     other.stop()
     assert events(list(run))[-2]["stop_reason"] != "stopped"
