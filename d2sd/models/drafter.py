@@ -113,14 +113,6 @@ class DFlashDraftModel(PreTrainedModel):
         """Decoder layers of the target whose outputs condition this drafter."""
         return list(self.config.dflash_config["target_layer_ids"])
 
-    def _init_weights(self, module: nn.Module) -> None:
-        if isinstance(module, nn.Linear):
-            nn.init.normal_(module.weight, std=self.config.initializer_range)
-            if module.bias is not None:
-                nn.init.zeros_(module.bias)
-        elif isinstance(module, nn.RMSNorm):
-            nn.init.ones_(module.weight)
-
     def project_context(self, features: Tensor, position_ids: Tensor) -> list[KeyValue]:
         """Keys and values of context tokens, once per committed token.
 
