@@ -86,17 +86,16 @@ def _settings() -> tuple[dict[str, Any], gr.Button, gr.Button, gr.Textbox]:
     )
     inputs["method"] = gr.Dropdown(list(d2sd.METHODS), value="d2sd", label="Method", elem_id="method")
     info = gr.Markdown(_explained("d2sd"), elem_id="method-info")
-    with gr.Row():
-        inputs["block_size"] = gr.Number(16, label="Block size γ", precision=0, step=1, min_width=90, elem_id="gamma")
-        inputs["num_branches"] = gr.Number(4, label="Branches K", precision=0, step=1, min_width=90, elem_id="branches")
-    with gr.Row():
-        inputs["temperature"] = gr.Number(0, label="Temperature", step=0.1, min_width=90, elem_id="temperature")
-        inputs["top_p"] = gr.Number(1, label="Top-p", step=0.05, min_width=90, elem_id="top-p")
-    with gr.Row():
-        inputs["seed"] = gr.Number(0, label="Seed", precision=0, step=1, min_width=90, elem_id="seed")
-        inputs["max_new_tokens"] = gr.Number(
-            128, label="Max tokens", precision=0, step=16, min_width=90, elem_id="max-tokens"
-        )
+    with gr.Group(elem_id="numbers-in"):
+        with gr.Row():
+            inputs["block_size"] = _number(16, "Block size γ", "gamma", precision=0)
+            inputs["num_branches"] = _number(4, "Branches K", "branches", precision=0)
+        with gr.Row():
+            inputs["temperature"] = _number(0, "Temperature", "temperature", step=0.1)
+            inputs["top_p"] = _number(1, "Top-p", "top-p", step=0.05)
+        with gr.Row():
+            inputs["seed"] = _number(0, "Seed", "seed", precision=0)
+            inputs["max_new_tokens"] = _number(128, "Max tokens", "max-tokens", precision=0, step=16)
     inputs["compare"] = gr.Checkbox(True, label="Then measure plain decoding", elem_id="compare")
 
     def explain(method: str) -> tuple[Any, Any, Any]:
@@ -110,6 +109,10 @@ def _settings() -> tuple[dict[str, Any], gr.Button, gr.Button, gr.Textbox]:
     controls = [info, inputs["block_size"], inputs["num_branches"]]
     inputs["method"].change(explain, inputs["method"], controls, show_progress="hidden", queue=False)
     return inputs, run, stop, notice
+
+
+def _number(value: float, label: str, elem_id: str, **options: Any) -> gr.Number:
+    return gr.Number(value, label=label, elem_id=elem_id, min_width=90, **options)
 
 
 def _explained(method: str) -> str:
