@@ -47,7 +47,7 @@ def load(
     label = _short(target) if target is not None else name if name in presets() else _short(name)
     if target is None:
         folder = BUNDLED / name if name in presets() else Path(name)
-        if not folder.is_dir():
+        if not name.strip() or not folder.is_dir():
             raise InputError(
                 f"unknown model {name!r}; choose a bundled one ({', '.join(presets()) or 'none here'}) or give a folder"
             )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 
 import pytest
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import expect, sync_playwright
 
 from app.layout import build, launch_options
 
@@ -41,6 +42,8 @@ def page(browser, address):
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.on("dialog", lambda dialog: errors.append(f"dialog: {dialog.message}"))
     page.goto(address)
+    expect(page.locator("#explorer [data-run]")).to_have_attribute("data-run", re.compile("."), timeout=20_000)
+    expect(page.locator("#tree g.node").first).to_be_visible()
     yield page
     context.close()
     assert errors == []
