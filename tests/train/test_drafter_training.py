@@ -112,13 +112,13 @@ def test_a_killed_run_resumes_bit_exactly(folder, tmp_path, objective):
     with pytest.MonkeyPatch.context() as patch:
         import d2sd.train.loop as loop
 
-        save = loop._save
+        save = loop.save_checkpoint
 
-        def save_then_die(out, parameters, optimizers, config, step):
-            save(out, parameters, optimizers, config, step)
+        def save_then_die(*arguments):
+            save(*arguments)
             raise KeyboardInterrupt
 
-        patch.setattr(loop, "_save", save_then_die)
+        patch.setattr(loop, "save_checkpoint", save_then_die)
         with pytest.raises(KeyboardInterrupt):
             drafter(folder, interrupted, 6, **objective)
     drafter(folder, interrupted, 6, **objective)
@@ -131,6 +131,12 @@ def test_other_settings_do_not_resume(folder, tmp_path):
     drafter(folder, tmp_path / "a", 3)
     with pytest.raises(InputError, match=r"made with other settings \(steps\)"):
         drafter(folder, tmp_path / "a", 4)
+    with pytest.raises(InputError, match=r"made with other settings \(objective\)"):
+        drafter(folder, tmp_path / "a", 3, variable_prefix=True)
+    texts = list(documents("sums", 200, 1))[:20]
+    with pytest.raises(InputError, match="written with other settings or by another target"):
+        config = RegenerateConfig(8, 20, temperature=0.5)
+        regenerate_responses(folder / "target", [prompt_of(t) for t in texts], folder / "r.jsonl", config)
 
 
 def test_regeneration_resumes_where_its_file_ends(folder, tmp_path):
@@ -138,6 +144,7 @@ def test_regeneration_resumes_where_its_file_ends(folder, tmp_path):
     cut = tmp_path / "r.jsonl"
     lines = whole.split(b"\n")
     cut.write_bytes(b"\n".join(lines[:8]) + b"\n" + lines[8][:20])
+    shutil.copy(folder / "r.jsonl.settings.json", tmp_path)
     texts = list(documents("sums", 200, 1))
     regenerate_responses(folder / "target", [prompt_of(t) for t in texts[:20]], cut, RegenerateConfig(8, 20))
     assert cut.read_bytes() == whole
