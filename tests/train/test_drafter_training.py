@@ -133,10 +133,9 @@ def test_other_settings_do_not_resume(folder, tmp_path):
         drafter(folder, tmp_path / "a", 4)
     with pytest.raises(InputError, match=r"made with other settings \(objective\)"):
         drafter(folder, tmp_path / "a", 3, variable_prefix=True)
-    texts = list(documents("sums", 200, 1))[:20]
+    prompts = [prompt_of(t) for t in list(documents("sums", 200, 1))[:20]]
     with pytest.raises(InputError, match="written with other settings or by another target"):
-        config = RegenerateConfig(8, 20, temperature=0.5)
-        regenerate_responses(folder / "target", [prompt_of(t) for t in texts], folder / "r.jsonl", config)
+        regenerate_responses(folder / "target", prompts, folder / "r.jsonl", RegenerateConfig(8, 20, temperature=0.5))
 
 
 def test_regeneration_resumes_where_its_file_ends(folder, tmp_path):
