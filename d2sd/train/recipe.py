@@ -28,7 +28,11 @@ RESPONSES = {"stories": 2_600, "sums": 2_400, "code": 2_000}
 TARGET_LOOP = LoopConfig(
     steps=1300, batch_size=12, learning_rate=2.5e-3, warmup=60, compile=shutil.which("c++") is not None, save_every=100
 )
-DRAFTER_LOOP = LoopConfig(steps=1000, batch_size=12, learning_rate=2e-3, warmup=60)
+# two rounds, the second from the weights of the first; both drafters get the same steps
+DRAFTER_ROUNDS = (
+    LoopConfig(steps=1000, batch_size=12, learning_rate=2e-3, warmup=60, seed=0),
+    LoopConfig(steps=800, batch_size=12, learning_rate=1.5e-3, warmup=60, seed=1),
+)
 HELD_OUT_SHARE = 40  # every 40th public story is held out
 
 
@@ -93,7 +97,7 @@ def drafter_prompts(train: list[str]) -> list[str]:
 
 
 def run(stories: Path, out: Path) -> None:
-    """All stages into ``out``: target/, responses.jsonl, dflash/, vp/, heldout.jsonl, and what to keep in bundle/."""
+    """All stages into ``out``, one folder each; ``out/bundle`` is what to keep, ``out/heldout.jsonl`` what to test on."""
     train, held = corpus(stories)
     target = out / "target"
     train_target(train, held, target, TargetShape(), TARGET_LOOP, row_length=384)
@@ -101,15 +105,19 @@ def run(stories: Path, out: Path) -> None:
     regenerate_responses(target, drafter_prompts(train), responses, RegenerateConfig())
     rows = [row for domain in SYNTHETIC for row in held_out_prompts(domain, 40, train)]
     write_jsonl(out / "heldout.jsonl", rows)
+    parts = {"target": target}
     for name, variable in (("dflash", False), ("vp", True)):
-        train_drafter(
-            target,
-            responses,
-            out / name,
-            objective=DrafterConfig(variable_prefix=variable, anchors=20, objective="survival"),
-            config=DRAFTER_LOOP,
-            target_layer_ids=[1, 3, 5],
-        )
-    for part in ("target", "dflash", "vp"):
+        for number, loop in enumerate(DRAFTER_ROUNDS, 1):
+            start, parts[name] = parts.get(name), out / f"{name}-{number}"
+            train_drafter(
+                target,
+                responses,
+                parts[name],
+                objective=DrafterConfig(variable_prefix=variable, anchors=20, objective="survival"),
+                config=loop,
+                target_layer_ids=[1, 3, 5],
+                start=start,
+            )
+    for name, folder in parts.items():
         ignored = shutil.ignore_patterns("checkpoint*", "metrics.jsonl")
-        shutil.copytree(out / part, out / "bundle" / part, ignore=ignored, dirs_exist_ok=True)
+        shutil.copytree(folder, out / "bundle" / name, ignore=ignored, dirs_exist_ok=True)
