@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -20,7 +21,7 @@ MAX_PROMPT = 20_000
 
 def whole(value: float | None, name: str) -> int:
     """A whole number from a number field, or an ``InputError``."""
-    if value is None or value != int(value):
+    if value is None or not math.isfinite(value) or value != int(value):
         raise InputError(f"{name} must be a whole number")
     return int(value)
 
@@ -47,9 +48,10 @@ def run(
     def stale() -> bool:
         return session.newest != number
 
-    if stale():
+    if not session.claim(number):
         return
     try:
+        prompt = prompt or ""
         if len(prompt) > MAX_PROMPT:
             raise InputError(f"the prompt has {len(prompt)} characters; the page reads at most {MAX_PROMPT}")
         config = DecodeConfig(

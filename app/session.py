@@ -10,11 +10,19 @@ class Session:
     """The number of the newest run asked for in this window; any other run of it is to stop."""
 
     newest: int = 0
+    claimed: int = 0
 
     def request(self) -> int:
         """Ask for a run: its number. Earlier ones, running or waiting, stop."""
         self.newest += 1
         return self.newest
+
+    def claim(self, number: int) -> bool:
+        """Whether the run of this number may start: it is the newest and was not started before."""
+        if number != self.newest or number == self.claimed:
+            return False
+        self.claimed = number
+        return True
 
     def stop(self) -> None:
         """Stop whatever runs or waits in this window."""

@@ -46,6 +46,8 @@ def test_a_run_is_a_growing_trace_with_a_measured_baseline():
         ({"temperature": -1}, "temperature must be"),
         ({"seed": None}, "seed must be a whole number"),
         ({"seed": 0.5}, "seed must be a whole number"),
+        ({"seed": float("inf")}, "seed must be a whole number"),
+        ({"prompt": None}, "the prompt is empty"),
         ({"method": "magic"}, "unknown method"),
         ({"model": "magic"}, "unknown model"),
         ({"model": None}, "unknown model"),
@@ -71,6 +73,14 @@ def test_a_run_stopped_while_it_waited_never_starts():
     waiting = controller.run(session, session.request(), **GOOD)
     session.stop()
     assert list(waiting) == []
+
+
+def test_a_double_click_runs_once():
+    session = Session()
+    session.request()
+    number = session.request()
+    assert session.claim(number)
+    assert list(controller.run(session, number, **GOOD)) == []
 
 
 def test_windows_do_not_stop_each_other():
