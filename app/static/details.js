@@ -50,7 +50,7 @@ function alternativeRow(a, proposer) {
 function stepCard(step, total) {
   const spent = Object.values(step.seconds).reduce((a, b) => a + b, 0);
   const facts = {
-    first_draft: step.draft ? count(step.drafted, "token") + " at once" : "nothing drafted",
+    first_draft: step.draft ? count(step.drafted, "token") : "nothing drafted",
     second_draft: step.branches.length ? (step.selected.length ? `from ${joined(step.selected.map(String))}` : count(step.branches.length, "candidate")) : "none",
     tree: count(step.nodes.size, "node"),
     verify: "one target pass",
