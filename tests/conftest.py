@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 import torch
+from playwright.sync_api import sync_playwright
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from d2sd import Engine
@@ -44,3 +47,17 @@ def make_drafter(target: Target, block_size: int = 16, layers: int = 2, seed: in
 def engine(request, tokenizer) -> Engine:
     target = make_target(tokenizer, request.param)
     return Engine(target, make_drafter(target, seed=1), make_drafter(target, seed=2), name="random")
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """One real browser for all tests of the page."""
+    path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if path is None:
+        pytest.skip("no Chromium on this machine (on Debian: apt install chromium)")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        try:
+            yield browser
+        finally:
+            browser.close()

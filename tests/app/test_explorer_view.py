@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import itertools
 import json
-import shutil
 from collections.abc import Iterator
 from typing import Any
 
+import gradio as gr
 import pytest
 
-gr = pytest.importorskip("gradio")
-sync_api = pytest.importorskip("playwright.sync_api")
-
-from app.views.explorer import ExplorerView, _packer, unpack  # noqa: E402
-
-CHROMIUM = shutil.which("chromium")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
+from app.views.explorer import ExplorerView, _packer, unpack
 
 HOSTILE = [
     "<script>window.__pwned=1</script>",
@@ -126,7 +120,7 @@ def hostile_steps() -> list[list[str]]:
 
 
 @pytest.fixture(scope="module")
-def page() -> Iterator[Any]:
+def page(browser: Any) -> Iterator[Any]:
     """The view alone, with buttons that stream traces into it."""
     nasty = trace("nasty", hostile_steps(), prompt=HOSTILE[0])
     runs = itertools.count(1)
@@ -148,17 +142,15 @@ def page() -> Iterator[Any]:
         for name, fn in {"grow": grow, "nasty": lambda: "".join(nasty), "fail": fail}.items():
             gr.Button(name, elem_id=name).click(fn, None, view, show_progress="hidden")
     _, url, _ = demo.launch(prevent_thread_lock=True, quiet=True)
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        page = browser.new_page(viewport={"width": 1100, "height": 900})
-        page.set_default_timeout(8000)
-        page.dialogs, page.errors = [], []
-        page.on("dialog", lambda d: (page.dialogs.append(d.message), d.dismiss()))
-        page.on("pageerror", lambda e: page.errors.append(str(e)))
-        page.goto(url)
-        page.wait_for_selector("#explorer .empty")
-        yield page
-        browser.close()
+    page = browser.new_page(viewport={"width": 1100, "height": 900})
+    page.set_default_timeout(8000)
+    page.dialogs, page.errors = [], []
+    page.on("dialog", lambda d: (page.dialogs.append(d.message), d.dismiss()))
+    page.on("pageerror", lambda e: page.errors.append(str(e)))
+    page.goto(url)
+    page.wait_for_selector("#explorer .empty")
+    yield page
+    page.close()
     demo.close()
 
 

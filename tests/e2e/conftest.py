@@ -1,12 +1,11 @@
-"""The page, started once, and a real browser to drive it."""
+"""The page, started once."""
 
 from __future__ import annotations
 
 import re
-import shutil
 
 import pytest
-from playwright.sync_api import expect, sync_playwright
+from playwright.sync_api import expect
 
 from app.layout import build, launch_options
 
@@ -19,19 +18,6 @@ def address():
         yield url
     finally:
         page.close(verbose=False)
-
-
-@pytest.fixture(scope="session")
-def browser():
-    path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if path is None:
-        pytest.skip("no Chromium on this machine (on Debian: apt install chromium)")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        try:
-            yield browser
-        finally:
-            browser.close()
 
 
 @pytest.fixture
