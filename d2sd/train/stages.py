@@ -33,18 +33,24 @@ def train_target(
     shape: TargetShape,
     config: LoopConfig,
     row_length: int,
+    start: Path | None = None,
 ) -> None:
     """Tokenizer and target from documents, saved as a transformers folder in bfloat16.
 
     documents are read as one stream cut into rows of ``row_length`` tokens; held_out gives the held-out loss.
+    start: a target folder to go on from, which then gives tokenizer and weights (``shape`` is not used).
     """
     with PartialState().main_process_first():  # the others read what the first one made
-        if not (out / "tokenizer.json").exists():
+        if start is not None:
+            AutoTokenizer.from_pretrained(start).save_pretrained(out)
+        elif not (out / "tokenizer.json").exists():
             train_tokenizer(documents, shape.vocab_size, shape.max_positions).save_pretrained(out)
         tokenizer = AutoTokenizer.from_pretrained(out)
     end = tokenizer.eos_token_id
     rows, held_rows = pack(tokenizer, documents, row_length, end), pack(tokenizer, held_out, row_length, end)
-    model = new_target(shape, tokenizer, config.seed)
+    model: Any = new_target(shape, tokenizer, config.seed)
+    if start is not None:
+        model = AutoModelForCausalLM.from_pretrained(start, dtype=torch.float32).train()
 
     def sample(index: Tensor, _: torch.Generator) -> dict[str, Tensor]:
         return {"ids": rows[index].long()}

@@ -18,7 +18,7 @@ _ONE_FORMS = (
     "{eq}, so {fact}.",
     "[We|You] {verb}: {eq}. [So|This means that] {fact}.",
     "{Why}. {eq}, so {fact}.",
-    "{Fact}, because {eq}.",
+    "{eq}. That means {fact}.",
     "To [solve|answer] this, {verb}. {eq}, so {fact}.",
 )
 _TWO_FORMS = (
@@ -100,6 +100,16 @@ def _verbs(operation: str, left: int, right: int) -> str:
     }[operation]
 
 
+def _equation(operation: str, left: int, right: int, result: int) -> str:
+    """Write an operation with its result; two-digit additions and subtractions go over the tens."""
+    sign = _SIGNS[operation]
+    tens, ones = right - right % 10, right % 10
+    if operation in ("mul", "div") or not tens or not ones:
+        return f"{left} {sign} {right} = {result}"
+    between = left + tens if operation == "add" else left - tens
+    return f"{left} {sign} {right} = {left} {sign} {tens} {sign} {ones} = {between} {sign} {ones} = {result}"
+
+
 def worded_sum(rng: random.Random) -> str:
     """Write a question, a worked answer, and the number it comes to."""
     two = rng.random() < _TWO_STEP_SHARE
@@ -124,7 +134,7 @@ def worded_sum(rng: random.Random) -> str:
     ):
         why, fact = fill(why, slots, rng), fill(fact, slots, rng)
         slots |= {
-            f"eq{suffix}": f"{left} {_SIGNS[operation]} {right} = {result}",
+            f"eq{suffix}": _equation(operation, left, right, result),
             f"why{suffix}": why, f"Why{suffix}": capital(why), f"fact{suffix}": fact, f"Fact{suffix}": capital(fact),
             f"verb{suffix}": _verbs(operation, left, right),
         }  # fmt: skip
