@@ -27,8 +27,8 @@ class Alternative:
 class Draft:
     """A drafted block. Entry j stands at depth ``prefix + 1 + j`` below the anchor.
 
-    ``prefix`` tokens of the first draft are kept in front (0 for the first draft itself).
-    ``confidence[j]`` is the drafter's own probability of ``ids[j]`` (c_k in D²SD, arXiv 2606.04446).
+    ``prefix`` drafted tokens of candidate ``base`` (0 = first draft, j = branch j−1) are kept in front; 0 for a
+    draft that begins at the anchor. ``confidence[j]`` is the drafter's own probability of ``ids[j]`` (c_k in D²SD, arXiv 2606.04446).
     """
 
     drafter: Literal["first", "second"]
@@ -37,13 +37,16 @@ class Draft:
     texts: tuple[str, ...]
     confidence: tuple[float, ...]
     alternatives: tuple[tuple[Alternative, ...], ...]
+    base: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
     """A node of the verified token tree; node 0 is the anchor.
 
-    ``candidates`` are the numbers of the candidates that run through it (0 = first draft, j = branch j−1).
+    ``candidates`` are the numbers of the drafts whose most likely (or sampled) tokens run through it (0 = first draft,
+    j = branch j−1); none where only a drafter's lower-ranked choices led here. ``drafter_probability`` is the
+    probability that its proposer gave this token.
     ``target_probability`` and ``target_rank`` (0 = the target's favourite) are those of this token given its
     parent path; both are None for the anchor.
     """
@@ -103,7 +106,7 @@ class PrefillDone:
 
 @dataclass(frozen=True, slots=True)
 class StepDone:
-    """One draft → re-draft → verify → commit cycle.
+    """One draft → re-draft → verify → commit cycle. ``anchor_position`` tokens stand before the anchor.
 
     ``boundary_posterior[i]`` = r(i), i = 0 … γ−2; ``full_acceptance`` = the remaining mass ∏ c_k.
     ``actual_boundary`` = number of leading first-draft tokens that the target accepted, None where generation

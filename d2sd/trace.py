@@ -12,7 +12,7 @@ import typing
 import uuid
 import zlib
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, fields, is_dataclass
+from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -26,7 +26,7 @@ from d2sd.errors import InputError
 from d2sd.events import Event, Finished, PrefillDone, StepDone
 from d2sd.metrics import Totals, totals
 
-SCHEMA = 1
+SCHEMA = 2
 MAX_BYTES = 512 * 2**20
 KINDS: dict[str, type] = {c.__name__: c for c in (PrefillDone, StepDone, Finished)}
 PACKAGES = ("torch", "transformers")
@@ -175,20 +175,21 @@ def parse_trace(raw: bytes) -> Trace:
 
 
 @cache
-def _types(cls: type) -> dict[str, Any]:
+def _types(cls: type) -> tuple[dict[str, Any], set[str]]:
+    """Field types, and the fields that older schemas may lack because they have a default."""
     hints = typing.get_type_hints(cls)
-    return {f.name: hints[f.name] for f in fields(cls)}
+    return {f.name: hints[f.name] for f in fields(cls)}, {f.name for f in fields(cls) if f.default is not MISSING}
 
 
 def _build(kind: Any, value: Any, where: str) -> Any:
     """``value`` as an instance of the annotated type ``kind``, or an ``InputError`` at ``where``."""
     origin = typing.get_origin(kind)
     if is_dataclass(kind):
-        hints = _types(typing.cast(type, kind))
-        if not isinstance(value, dict) or set(value) != set(hints):
+        hints, optional = _types(typing.cast(type, kind))
+        if not isinstance(value, dict) or not set(hints) - optional <= set(value) <= set(hints):
             wrong = sorted(set(hints) ^ set(value)) if isinstance(value, dict) else ["not an object"]
             raise InputError(f"{where}: missing or unknown fields: {', '.join(str(w)[:40] for w in wrong[:5])}")
-        return typing.cast(Any, kind)(**{k: _build(hint, value[k], f"{where}, {k}") for k, hint in hints.items()})
+        return typing.cast(Any, kind)(**{k: _build(hints[k], v, f"{where}, {k}") for k, v in value.items()})
     if origin is tuple:
         if not isinstance(value, list):
             raise InputError(f"{where}: a list is needed")

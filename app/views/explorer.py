@@ -1,68 +1,20 @@
 """The Explore view: a run, streamed step by step, as linked text, tree, confidence strip and timeline.
 
 The value is a trace as JSON lines (see ``d2sd.trace``) and only ever grows while a run streams; the page reads the
-appended lines. All drawing is in ``app/static``, and model text reaches the page through text nodes only.
+appended lines; ``d2sd.viewer`` draws them.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import threading
 import zlib
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import gradio as gr
 
-STATIC = Path(__file__).parent.parent / "static"
-STYLES = ("colours.css", "explorer.css", "drawing.css")
-# In the order in which they need each other; main.js defines start().
-SCRIPTS = (
-    "dom.js",
-    "words.js",
-    "step.js",
-    "store.js",
-    "selection.js",
-    "explain.js",
-    "tooltip.js",
-    "viewport.js",
-    "tree_layout.js",
-    "tree_shapes.js",
-    "tree.js",
-    "strip.js",
-    "details.js",
-    "timeline.js",
-    "text.js",
-    "search.js",
-    "numbers.js",
-    "legend.js",
-    "help.js",
-    "keyboard.js",
-    "main.js",
-)
-
-
-def _joined(names: tuple[str, ...]) -> str:
-    return "\n".join((STATIC / name).read_text(encoding="utf-8") for name in names)
-
-
-@cache
-def explorer_script() -> str:
-    """The page code of the view: one function scope, started on the component's element.
-
-    The style sheet is added once from here: Gradio evaluates a ``css_template`` again on every change of the value,
-    which would restyle the whole page several times a second during a stream.
-    """
-    return f"""(() => {{
-"use strict";
-{_joined(SCRIPTS)}
-const sheet = document.getElementById("explorer-style") || document.head.appendChild(h("style", {{ id: "explorer-style" }}));
-sheet.textContent = {json.dumps(_joined(STYLES))};
-start(element, trigger, props, watch);
-}})();"""
+from d2sd.viewer import viewer_script
 
 
 class _Packer:
@@ -127,7 +79,7 @@ class ExplorerView(gr.HTML):
             value,
             html_template="<div></div>",
             css_template="",
-            js_on_load=explorer_script(),
+            js_on_load=viewer_script(),
             apply_default_css=False,
             elem_id=elem_id,
             **options,
