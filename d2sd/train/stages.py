@@ -153,7 +153,7 @@ def response_texts(target: Path, responses: Path) -> list[str]:
     """Prompts with the target's responses as text: what an autoregressive draft model learns from."""
     tokenizer = AutoTokenizer.from_pretrained(target)
     rows = read_jsonl(responses, "prompt_ids", "response_ids")
-    return [tokenizer.decode(r["prompt_ids"] + r["response_ids"], skip_special_tokens=True) for r in rows]
+    return [str(tokenizer.decode(r["prompt_ids"] + r["response_ids"], skip_special_tokens=True)) for r in rows]
 
 
 def digest(rows: Tensor) -> str:
