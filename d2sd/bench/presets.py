@@ -37,8 +37,12 @@ PRESETS: dict[str, Preset] = {
     "table6": _table("D²SD against the first drafter used twice", "dflash", "dflash_twice", "d2sd"),
     "table7": _table("D²SD against a third level of drafts", "dflash", "d2sd", "d2sd_three_level"),
     "ddtree-budget": Preset(
-        "node budgets B for ddtree, d2sd_tree and d2sd cut to B nodes",
-        ("autoregressive", "dflash", *(f"{m}:B={b}" for b in BUDGETS for m in ("ddtree", "d2sd", "d2sd_tree"))),
+        "node budgets B: ddtree, d2sd_tree, and d2sd cut to B nodes (with K = 4, and with K = 15 so that it reaches B)",
+        (
+            "autoregressive",
+            "dflash",
+            *(f"{m}:B={b}" for b in BUDGETS for m in ("ddtree", "d2sd:K=4", "d2sd:K=15", "d2sd_tree")),
+        ),
         None,
     ),
 }

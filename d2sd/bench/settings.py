@@ -7,12 +7,13 @@ from dataclasses import dataclass, fields, replace
 from itertools import product
 
 from d2sd.config import DecodeConfig
+from d2sd.decode import Engine
 from d2sd.errors import InputError
 from d2sd.methods import METHODS
 
-SYMBOLS = {"gamma": "block_size", "K": "num_branches"}
+SYMBOLS = {"gamma": "block_size", "gamma2": "second_block_size", "K": "num_branches", "B": "node_budget"}
 NAMES = {field: symbol for symbol, field in SYMBOLS.items()}
-FIELDS = ("block_size", "num_branches", "backend")
+FIELDS = (*SYMBOLS.values(), "cost_aware", "backend")
 SYNTAX = (
     "a method, or a method with fields of its own: d2sd:K=8:gamma=8. Fields: "
     + ", ".join(f"{NAMES[f]} ({f})" if f in NAMES else f for f in FIELDS)
@@ -29,10 +30,9 @@ class Setting:
 
 
 def uses(method: str) -> frozenset[str]:
-    """The fields of ``FIELDS`` that change what this method does."""
-    m = METHODS[method]
-    used = {"block_size": m.first_drafter, "num_branches": m.second_drafter != "none", "backend": m.first_drafter}
-    return frozenset(f for f, yes in used.items() if yes)
+    """The fields of ``FIELDS`` that change what this method does; attention backends differ where trees are verified."""
+    settings = METHODS[method].settings
+    return settings | {"backend"} if settings else settings
 
 
 def parse_settings(methods: str, sweeps: Sequence[str], base: DecodeConfig) -> list[Setting]:
@@ -58,8 +58,8 @@ def parse_settings(methods: str, sweeps: Sequence[str], base: DecodeConfig) -> l
                 raise InputError(f"method {method!r} does not use {name}; leave it out of {entry!r}")
             own[field] = value
         free = {f: v for f, v in swept.items() if f in uses(method) and f not in own}
-        for values in product(*free.values()):
-            overrides = {**own, **dict(zip(free, values, strict=True))}
+        for chosen in product(*free.values()):
+            overrides = {**own, **dict(zip(free, chosen, strict=True))}
             setting = make_setting(config, {f: _value(f, v) for f, v in overrides.items()})
             settings.setdefault(setting.label, setting)
     return list(settings.values())
@@ -96,3 +96,21 @@ def _value(field: str, text: str) -> object:
 
 def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def runnable(engine: Engine, settings: Sequence[Setting], lenient: bool) -> tuple[list[Setting], dict[str, str]]:
+    """The settings as these models run them, γ and the like filled in, and why others are left out.
+
+    Unless ``lenient`` a setting that cannot run raises ``InputError``; so does it if none can.
+    """
+    kept, left_out = [], {}
+    for setting in settings:
+        try:
+            kept.append(replace(setting, config=engine.resolve(setting.config)))
+        except InputError as error:
+            if not lenient:
+                raise
+            left_out[setting.label] = str(error)
+    if not kept:
+        raise InputError(next(iter(left_out.values())))
+    return kept, left_out

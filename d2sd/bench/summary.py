@@ -77,8 +77,13 @@ def _calibration_error(scored: list[tuple[float, bool]]) -> float | None:
     return expected_calibration_error(confidence, accepted, uniform_edges()) if scored else None
 
 
-def interval(numerator: np.ndarray, denominator: np.ndarray, seed: int) -> list[float]:
-    """95% percentile interval of Σnumerator/Σdenominator when prompts are drawn again with replacement."""
+def interval(numerator: np.ndarray, denominator: np.ndarray, seed: int) -> list[float] | None:
+    """95% percentile interval of Σnumerator/Σdenominator when prompts are drawn again with replacement.
+
+    None for a single prompt, which says nothing about others.
+    """
+    if len(numerator) < 2:
+        return None
     index = np.random.default_rng(seed).integers(0, len(numerator), (RESAMPLES, len(numerator)))
     ratios = numerator[index].sum(1) / denominator[index].sum(1)
     return [float(x) for x in np.percentile(ratios, [2.5, 97.5])]
