@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+import torch
 from accelerate import PartialState
 from accelerate.utils import gather_object
 from tqdm.auto import tqdm
@@ -29,7 +30,7 @@ class Processes:
         """The processes that ``accelerate launch`` started, or just this one."""
         if int(os.environ.get("WORLD_SIZE", "1")) < 2:
             return cls()
-        state = PartialState()
+        state = PartialState(cpu=not torch.cuda.is_available())  # gloo where there is no GPU
         return cls(state.process_index, state.num_processes, str(state.device))
 
     @property
