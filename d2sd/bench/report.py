@@ -22,10 +22,15 @@ NOTES = (
 
 
 def markdown_table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    """A Markdown table; bars inside cells are written so that they do not end the cell."""
+    """A Markdown table of one-line texts."""
     head = list(head)
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(c.replace("|", "\\|") for c in line) + " |" for line in lines)
+    lines = [map(plain_text, line) for line in (head, ["---"] * len(head), *rows)]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def plain_text(text: str) -> str:
+    """The text on one line, so that Markdown sees neither a new cell nor markup in it."""
+    return " ".join(text.split()).replace("|", "\\|").replace("<", "\\<")
 
 
 def table(rows: list[dict[str, Any]]) -> str:
@@ -61,7 +66,7 @@ def body(result: dict[str, Any], by_domain: bool, published: PublishedTable | No
     """What is printed: the tables and what is left out of them."""
     parts = [table(result["rows"])]
     if by_domain:
-        parts += [f"{name}\n\n{table(rows)}" for name, rows in result["by_domain"].items()]
+        parts += [f"{plain_text(name)}\n\n{table(rows)}" for name, rows in result["by_domain"].items()]
     if result["preset"]:
         parts.append(
             f"Measured here, speedup / α ({result['preset']}: {result['preset_sentence']})\n\n{layout(result)}"

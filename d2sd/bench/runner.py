@@ -17,7 +17,7 @@ from d2sd.metrics import boundary_hit
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One contestant on one prompt. ``steps`` are target passes after the prompt was read.
+    """One contestant on one prompt. ``steps`` are the target passes that commit tokens.
 
     ``seconds`` count from the end of prefill, ``wall_seconds`` from the call to the whole text; both are medians where
     a prompt was run several times. ``nodes`` (verified in all) is None and ``stage_seconds`` empty where not measured.

@@ -20,7 +20,7 @@ def summarise(runs: Sequence[Run], contestants: Sequence[Contestant], seed: int 
 
     Pooled figures are ratios of sums (all tokens / all steps, all tokens / all seconds), medians those of the ratios
     of single prompts. Speedup and ``identical`` hold a contestant against plain decoding on the same prompts; they
-    are None where plain decoding was not run. Nothing is divided by the time of the prefill except in ``wall_…``.
+    are None where plain decoding was not run. Times leave out the prefill, except in ``wall_…``.
     """
     by_label: dict[str, list[Run]] = {c.label: [] for c in contestants}
     for run in sorted(runs, key=lambda r: r.prompt):
