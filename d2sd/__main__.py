@@ -18,7 +18,8 @@ def main(argv: list[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True, metavar="|".join(COMMANDS))
     for name, module in COMMANDS.items():
         module.add_arguments(commands.add_parser(name, help=module.HELP, description=module.__doc__))
-    arguments = parser.parse_args(argv)
+    argv = sys.argv[1:] if argv is None else argv
+    arguments = parser.parse_args(argv, argparse.Namespace(argv=argv))
     try:
         return int(COMMANDS[arguments.command].run(arguments) or 0)
     except InputError as error:

@@ -26,11 +26,17 @@ def names() -> list[str]:
     return sorted(p.stem for p in FOLDER.glob("*.jsonl"))
 
 
-def read_prompts(source: str, limit: int | None = None) -> list[Prompt]:
-    """Prompts of a bundled set or a JSONL file; the line at fault is named."""
+def prompt_file(source: str) -> Path:
+    """Where a bundled set or a JSONL file lies."""
     path = FOLDER / f"{source}.jsonl" if source in names() else Path(source)
     if not path.is_file():
         raise InputError(f"there is no prompt file {source}; give a .jsonl file or one of: {', '.join(names())}")
+    return path
+
+
+def read_prompts(source: str, limit: int | None = None) -> list[Prompt]:
+    """Prompts of a bundled set or a JSONL file; the line at fault is named."""
+    path = prompt_file(source)
     prompts = []
     with path.open(encoding="utf-8", errors="replace") as lines:
         for number, line in enumerate(lines, 1):

@@ -1,99 +1,113 @@
-"""Run methods over prompts, interleaved prompt by prompt, and summarise them with intervals over prompts."""
+"""Run contestants over prompts, interleaved run by run, so that drifts of the machine meet all of them alike."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from statistics import median
 
 from d2sd.bench.prompts import Prompt
-from d2sd.calibration import expected_calibration_error, scored_positions, uniform_edges
+from d2sd.bench.settings import Setting
+from d2sd.calibration import scored_positions
 from d2sd.config import DecodeConfig
 from d2sd.decode import Engine
-from d2sd.metrics import Totals, boundary_hit
-
-RESAMPLES = 2000
+from d2sd.metrics import boundary_hit
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One method on one prompt."""
+    """One contestant on one prompt. ``steps`` are the target passes that commit tokens.
 
-    method: str
-    domain: str
-    totals: Totals
+    ``seconds`` count from the end of prefill, ``wall_seconds`` from the call to the whole text; both are medians where
+    a prompt was run several times. ``nodes`` (verified in all) is None and ``stage_seconds`` empty where not measured.
+    """
+
     token_ids: tuple[int, ...]
-    boundary_hits: tuple[bool, ...]
-    scored: tuple[tuple[float, bool], ...]
+    steps: int
+    seconds: float
+    wall_seconds: float
+    nodes: int | None = None
+    stage_seconds: tuple[tuple[str, float], ...] = ()
+    boundary_hits: tuple[bool, ...] = ()
+    scored: tuple[tuple[float, bool], ...] = ()
+    label: str = ""
+    prompt: int = 0
+    domain: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Contestant:
+    """Something that continues a prompt. ``run`` maps prompt ids to a measured ``Run``; ``config`` is None for peers."""
+
+    label: str
+    method: str
+    run: Callable[[Sequence[int]], Run]
+    config: DecodeConfig | None = None
+
+
+def contestant(engine: Engine, setting: Setting) -> Contestant:
+    """A setting of ours as a contestant."""
+    config = setting.config
+
+    def run(ids: Sequence[int]) -> Run:
+        began = time.perf_counter()
+        trace = engine.generate(ids, config)
+        wall = time.perf_counter() - began
+        totals = trace.totals
+        return Run(
+            tuple(trace.token_ids),
+            totals.steps,
+            totals.seconds,
+            wall,
+            sum(len(s.nodes) for s in trace.steps),
+            tuple(totals.stage_seconds.items()),
+            tuple(h for s in trace.steps if (h := boundary_hit(s)) is not None),
+            tuple(pair for s in trace.steps for pair in scored_positions(s)),
+        )
+
+    return Contestant(setting.label, config.method, run, config)
 
 
 def run_bench(
-    engine: Engine,
-    configs: Sequence[DecodeConfig],
-    prompts: Sequence[Prompt],
-    progress: Callable[[int], None] = lambda _: None,
-) -> list[Run]:
-    """All methods on every prompt in turn (so that drifts of the machine meet all of them), after one warm-up each."""
-    for config in configs:
-        engine.generate(prompts[0].text, config)
-    runs = []
-    for number, prompt in enumerate(prompts):
-        for config in configs:
-            trace = engine.generate(prompt.text, config)
-            hits = tuple(h for s in trace.steps if (h := boundary_hit(s)) is not None)
-            scored = tuple(pair for s in trace.steps for pair in scored_positions(s))
-            runs.append(Run(config.method, prompt.domain, trace.totals, tuple(trace.token_ids), hits, scored))
-        progress(number + 1)
-    return runs
+    contestants: Sequence[Contestant],
+    prompts: Sequence[tuple[int, Prompt, Sequence[int]]],
+    repeats: int = 1,
+    progress: Callable[[], object] = lambda: None,
+) -> Iterator[list[Run]]:
+    """Every contestant once for warm-up; then yields, prompt by prompt, one run per contestant.
+
+    ``prompts`` are (number, prompt, token ids). The order of the contestants moves on by one with every pass, so that
+    none always follows the same one. ``progress`` is called after every run, ``run_count`` times in all.
+    """
+    for c in contestants if prompts else ():
+        c.run(prompts[0][2])
+        progress()
+    turn = 0
+    for number, prompt, ids in prompts:
+        measured: dict[str, list[Run]] = {c.label: [] for c in contestants}
+        for _ in range(repeats):
+            shift = turn % len(contestants)
+            turn += 1
+            for c in (*contestants[shift:], *contestants[:shift]):
+                measured[c.label].append(c.run(ids))
+                progress()
+        yield [
+            replace(_median(runs), label=label, prompt=number, domain=prompt.domain) for label, runs in measured.items()
+        ]
 
 
-def summarise(runs: Sequence[Run], methods: Sequence[str], seed: int = 0) -> list[dict[str, Any]]:
-    """One row per method: pooled figures, and 95% bootstrap intervals over prompts where a prompt is the unit."""
-    rows = []
-    by_method = {m: [r for r in runs if r.method == m] for m in methods}
-    plain = by_method.get("autoregressive")
-    for method in methods:
-        mine = by_method[method]
-        tokens, steps, seconds = (
-            np.array([getattr(r.totals, f) for r in mine], dtype=float) for f in ("tokens", "steps", "seconds")
-        )
-        all_tokens, all_steps, all_seconds = float(tokens.sum()), float(steps.sum()), float(seconds.sum())
-        hits = [h for r in mine for h in r.boundary_hits]
-        row: dict[str, Any] = {
-            "method": method,
-            "prompts": len(mine),
-            "mean_acceptance_length": all_tokens / all_steps,
-            "mean_acceptance_length_interval": _interval(tokens, steps, seed),
-            "tokens_per_second": all_tokens / all_seconds,
-            "speedup": None,
-            "speedup_interval": None,
-            "nodes_per_step": sum(r.totals.nodes_per_step * r.totals.steps for r in mine) / all_steps,
-            "boundary_hit_rate": sum(hits) / len(hits) if hits else None,
-            "expected_calibration_error": _calibration_error([p for r in mine for p in r.scored]),
-            "seconds_per_step": {
-                stage: sum(r.totals.stage_seconds[stage] for r in mine) / all_steps
-                for stage in mine[0].totals.stage_seconds
-            },
-            "identical": None,
-        }
-        if plain:
-            base, own = (np.array([r.totals.seconds / r.totals.tokens for r in rs]) for rs in (plain, mine))
-            row["speedup"] = float(base.sum() / own.sum())
-            row["speedup_interval"] = _interval(base, own, seed)
-            row["identical"] = sum(a.token_ids == b.token_ids for a, b in zip(mine, plain, strict=True)) / len(mine)
-        rows.append(row)
-    return rows
+def run_count(contestants: int, prompts: int, repeats: int) -> int:
+    """How often ``run_bench`` calls ``progress``: warm-up and measured runs."""
+    return contestants * (1 + prompts * repeats) if prompts else 0
 
 
-def _calibration_error(scored: list[tuple[float, bool]]) -> float | None:
-    confidence, accepted = np.array(scored, dtype=float).reshape(-1, 2).T
-    return expected_calibration_error(confidence, accepted, uniform_edges()) if scored else None
-
-
-def _interval(numerator: np.ndarray, denominator: np.ndarray, seed: int) -> list[float]:
-    """95% percentile interval of Σnumerator/Σdenominator when prompts are drawn again with replacement."""
-    index = np.random.default_rng(seed).integers(0, len(numerator), (RESAMPLES, len(numerator)))
-    ratios = numerator[index].sum(1) / denominator[index].sum(1)
-    return [float(x) for x in np.percentile(ratios, [2.5, 97.5])]
+def _median(runs: list[Run]) -> Run:
+    """The first run with the median of every time; the text of a contestant is the same in all its runs."""
+    stages = zip(*(r.stage_seconds for r in runs), strict=True)
+    return replace(
+        runs[0],
+        seconds=median(r.seconds for r in runs),
+        wall_seconds=median(r.wall_seconds for r in runs),
+        stage_seconds=tuple((same[0][0], median(s for _, s in same)) for same in stages),
+    )

@@ -1,91 +1,117 @@
-"""Compare methods on a prompt file: acceptance, speed, nodes, stage times, and whether the text is the same."""
+"""Compare settings on a prompt file: acceptance, speed, nodes, stage times, and whether the text is the same.
+
+All settings take turns on every prompt. Ctrl-C reports the prompts done so far. Under ``accelerate launch -m d2sd
+bench …`` the prompts are shared among the processes. With --check-lossless, every method is held against plain greedy
+decoding instead (float32: id for id; bfloat16: within a margin), and the exit code is 1 where one fails.
+"""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from typing import Any
+from pathlib import Path
 
 import orjson
-from tqdm.auto import tqdm
+import transformers
 
-from d2sd.bench.prompts import read_prompts
-from d2sd.bench.runner import run_bench, summarise
-from d2sd.cli.common import add_decode_arguments, add_model_arguments, decode_config, load_engine, printable
+from d2sd.bench.peers import PEERS, make_peers, stock_twin
+from d2sd.bench.presets import PRESETS
+from d2sd.bench.processes import Processes
+from d2sd.bench.provenance import provenance
+from d2sd.bench.report import body, write_files, write_report
+from d2sd.bench.runner import contestant, run_bench, run_count
+from d2sd.bench.settings import SYNTAX, parse_settings, runnable
+from d2sd.bench.summary import RESAMPLES, summarise
+from d2sd.cli import lossless
+from d2sd.cli.common import add_run_arguments, decode_config, prepare, printable
 from d2sd.errors import InputError
 from d2sd.methods import METHODS
 
-HELP = "compare methods on a prompt file"
+HELP = "compare methods on a prompt file, or check that they are lossless"
+BOOTSTRAP_SEED = 0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of ``bench``."""
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument(
+        "--methods", default="autoregressive,dflash,d2sd", metavar="A,B,…", help=f"all, or a list. Each entry: {SYNTAX} "
+        f"Methods: {', '.join(METHODS)}"
+    )  # fmt: skip
+    which.add_argument(
+        "--preset", choices=PRESETS, help="a table of a paper, beside its published figures: "
+        + "; ".join(f"{name}: {p.sentence}" for name, p in PRESETS.items())
+    )  # fmt: skip
     parser.add_argument(
-        "--methods", default="autoregressive,dflash,d2sd", metavar="A,B,…", help=f"of {', '.join(METHODS)}, or all"
-    )
-    parser.add_argument("--prompts", default="heldout", metavar="NAME|FILE.jsonl", help="lines with prompt or turns")
-    parser.add_argument("--limit", type=int, metavar="N", help="use only N prompts, taken from every domain in turn")
+        "--sweep", action="append", default=[], metavar="FIELD=A,B,…",
+        help="run every method that uses the field with each of the values, such as K=1,2,4,8; may be repeated",
+    )  # fmt: skip
+    parser.add_argument(
+        "--peers", default="", metavar="A,B,…",
+        help="all, or some of: " + "; ".join(f"{name}: {sentence}" for name, sentence in PEERS.items()),
+    )  # fmt: skip
+    parser.add_argument("--repeats", type=int, default=1, metavar="N", help="runs per prompt; times are their medians")
     parser.add_argument("--by-domain", action="store_true", help="also one row per method and domain")
-    add_model_arguments(parser)
-    add_decode_arguments(parser)
-    parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+    parser.add_argument("--out", type=Path, metavar="FOLDER", help="write results.json, report.md and pictures there")
+    lossless.add_arguments(parser)
+    add_run_arguments(parser)
 
 
-def run(arguments: argparse.Namespace) -> None:
-    """Run and print one row per method."""
-    if arguments.limit is not None and arguments.limit < 1:
-        raise InputError(f"limit must be at least 1, not {arguments.limit}")
-    methods = (
-        list(METHODS)
-        if arguments.methods == "all"
-        else list(dict.fromkeys(m.strip() for m in arguments.methods.split(",")))
+def run(arguments: argparse.Namespace) -> int:
+    """Run and print one row per setting."""
+    transformers.logging.set_verbosity_error()
+    processes = Processes.launched()
+    if arguments.out and processes.main:
+        write_files(arguments.out, {})
+    if arguments.check_lossless:
+        return lossless.run(arguments, processes)
+    if arguments.repeats < 1:
+        raise InputError(f"repeats must be at least 1, not {arguments.repeats}")
+    base = decode_config(arguments, "autoregressive", inspect=False)
+    preset = PRESETS.get(arguments.preset)
+    methods = ",".join(preset.methods) if preset else arguments.methods
+    settings = parse_settings(methods, arguments.sweep, base)
+    if arguments.peers and base.temperature > 0:
+        raise InputError("the peers decode greedily; leave out --peers or set the temperature to 0")
+    engine, prompts = prepare(arguments, base, processes.device)
+    settings, left_out = runnable(engine, settings, lenient=preset is not None or methods == "all")
+    contestants = [contestant(engine, s) for s in settings]
+    if arguments.peers:
+        names = list(PEERS) if arguments.peers == "all" else [p.strip() for p in arguments.peers.split(",")]
+        peers, without = make_peers(engine, stock_twin(engine.target), names, base.max_new_tokens)
+        contestants, left_out = contestants + peers, left_out | without
+    seeds = {"decoding": base.seed, "bootstrap": BOOTSTRAP_SEED}
+    origin = provenance(engine, arguments.argv, arguments.prompts, seeds, processes.count)
+    mine = processes.share([(number, prompt, ids) for number, (prompt, ids) in enumerate(prompts)])
+    runs, stopped = processes.collect(
+        lambda progress: run_bench(contestants, mine, arguments.repeats, progress),
+        run_count(len(contestants), len(mine), arguments.repeats),
+        "bench",
     )
-    configs = [decode_config(arguments, m, inspect=False) for m in methods]
-    prompts = read_prompts(arguments.prompts, arguments.limit)
-    engine = load_engine(arguments)
-    configs = [engine.resolve(c) for c in configs]
-    for prompt in prompts:
-        engine.encode(prompt.text, configs[0])
-    with tqdm(total=len(prompts), desc="bench", unit="prompt", file=sys.stderr) as bar:
-        runs = run_bench(engine, configs, prompts, lambda done: bar.update(done - bar.n))
-    result: dict[str, Any] = {"model": engine.name, "prompts": arguments.prompts, "rows": summarise(runs, methods)}
+    if not processes.main:
+        return 130 if stopped else 0
+    if not runs:
+        raise KeyboardInterrupt
+    done = {r.prompt for r in runs}
     domains = sorted({r.domain for r in runs})
-    if arguments.by_domain:
-        result["by_domain"] = {d: summarise([r for r in runs if r.domain == d], methods) for d in domains}
+    result = {
+        "model": engine.name,
+        "prompts": arguments.prompts,
+        "prompts_asked": len(prompts),
+        "prompts_done": len(done),
+        "stopped": stopped,
+        "preset": arguments.preset,
+        "preset_sentence": preset.sentence if preset else None,
+        "left_out": left_out,
+        "rows": summarise(runs, contestants, BOOTSTRAP_SEED),
+        "by_domain": {d: summarise([r for r in runs if r.domain == d], contestants, BOOTSTRAP_SEED) for d in domains},
+        "provenance": {**origin, "bootstrap_resamples": RESAMPLES, "repeats": arguments.repeats},
+    }
+    published = preset.published if preset else None
+    if arguments.out:
+        write_report(arguments.out, result, runs, published)
     if arguments.json:
         sys.stdout.write(orjson.dumps(result).decode() + "\n")
-        return
-    print(table(result["rows"]))
-    for domain, rows in result.get("by_domain", {}).items():
-        print(printable(f"\n{domain}\n{table(rows)}"))
-
-
-def table(rows: list[dict[str, Any]]) -> str:
-    """The rows as a Markdown table."""
-    head = [
-        "method",
-        "α",
-        "95%",
-        "tokens/s",
-        "speedup",
-        "nodes/step",
-        "hit rate",
-        "ECE",
-        "ms/step draft 1 · draft 2 · tree · verify · commit",
-        "identical",
-    ]
-    lines = [head, ["---"] * len(head)]
-    for row in rows:
-        low, high = row["mean_acceptance_length_interval"]
-        stages = " · ".join(f"{1e3 * s:.2f}" for s in row["seconds_per_step"].values())
-        lines.append([
-            row["method"], f"{row['mean_acceptance_length']:.2f}", f"{low:.2f}–{high:.2f}",
-            f"{row['tokens_per_second']:.0f}", _text(row["speedup"], "{:.2f}"), f"{row['nodes_per_step']:.1f}",
-            _text(row["boundary_hit_rate"], "{:.0%}"), _text(row["expected_calibration_error"], "{:.3f}"), stages,
-            _text(row["identical"], "{:.0%}"),
-        ])  # fmt: skip
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
-
-
-def _text(value: float | None, form: str) -> str:
-    return "–" if value is None else form.format(value)
+    else:
+        print(printable(body(result, arguments.by_domain, published)))
+    return 130 if stopped else 0

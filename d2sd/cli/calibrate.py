@@ -11,9 +11,7 @@ import orjson
 from tqdm.auto import tqdm
 
 from d2sd import calibration
-from d2sd.bench.prompts import read_prompts
-from d2sd.cli.common import add_decode_arguments, add_model_arguments, decode_config, load_engine, printable
-from d2sd.errors import InputError
+from d2sd.cli.common import add_run_arguments, decode_config, prepare, printable
 from d2sd.events import StepDone
 from d2sd.trace import load_trace
 
@@ -22,30 +20,22 @@ HELP = "reliability of the first drafter's confidence"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of ``calibrate``."""
-    parser.add_argument("--prompts", default="heldout", metavar="NAME|FILE.jsonl", help="lines with prompt or turns")
     parser.add_argument("--traces", nargs="+", metavar="TRACE", help="read recorded runs instead of running")
     parser.add_argument("--method", default="d2sd", metavar="ID")
-    parser.add_argument("--limit", type=int, metavar="N", help="use only N prompts")
-    add_model_arguments(parser)
-    add_decode_arguments(parser)
-    parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+    add_run_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Run or read, then print the figures."""
-    if arguments.limit is not None and arguments.limit < 1:
-        raise InputError(f"limit must be at least 1, not {arguments.limit}")
     if arguments.traces:
         groups = {"all": [load_trace(path).steps for path in arguments.traces]}
     else:
         config = decode_config(arguments, arguments.method, inspect=False)
-        prompts = read_prompts(arguments.prompts, arguments.limit)
-        engine = load_engine(arguments)
-        for prompt in prompts:
-            engine.encode(prompt.text, engine.resolve(config))
+        engine, prompts = prepare(arguments, config)
+        config = engine.resolve(config)
         groups = {"all": []}
-        for prompt in tqdm(prompts, desc="calibrate", unit="prompt", file=sys.stderr):
-            steps = engine.generate(prompt.text, config).steps
+        for prompt, ids in tqdm(prompts, desc="calibrate", unit="prompt", file=sys.stderr):
+            steps = engine.generate(ids, config).steps
             groups["all"].append(steps)
             if prompt.domain != "all":
                 groups.setdefault(prompt.domain, []).append(steps)

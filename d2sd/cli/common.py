@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import unicodedata
 
+from d2sd.bench.prompts import Prompt, read_prompts
 from d2sd.config import DecodeConfig
 from d2sd.decode import Engine
 from d2sd.errors import InputError
@@ -46,8 +47,28 @@ def add_decode_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--backend", default="auto", metavar="NAME", help="attention: auto (default), cascade or dense")
 
 
-def load_engine(arguments: argparse.Namespace) -> Engine:
-    """The engine that the model arguments name."""
+def add_run_arguments(parser: argparse.ArgumentParser) -> None:
+    """What commands that run over a prompt set have in common: prompts, models, settings, form of the output."""
+    parser.add_argument("--prompts", default="heldout", metavar="NAME|FILE.jsonl", help="lines with prompt or turns")
+    parser.add_argument("--limit", type=int, metavar="N", help="use only N prompts, taken from every domain in turn")
+    add_model_arguments(parser)
+    add_decode_arguments(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+
+
+def prepare(
+    arguments: argparse.Namespace, config: DecodeConfig, device: str | None = None
+) -> tuple[Engine, list[tuple[Prompt, list[int]]]]:
+    """The engine, and the prompts with their token ids, all of them checked to fit with ``config`` before any runs."""
+    if arguments.limit is not None and arguments.limit < 1:
+        raise InputError(f"limit must be at least 1, not {arguments.limit}")
+    prompts = read_prompts(arguments.prompts, arguments.limit)
+    engine = load_engine(arguments, device)
+    return engine, [(prompt, engine.encode(prompt.text, config)) for prompt in prompts]
+
+
+def load_engine(arguments: argparse.Namespace, device: str | None = None) -> Engine:
+    """The engine that the model arguments name, on this device or on the default one."""
     return load(
         arguments.model,
         target=arguments.target,
@@ -55,6 +76,7 @@ def load_engine(arguments: argparse.Namespace) -> Engine:
         second_drafter=arguments.second_drafter,
         draft_model=arguments.draft_model,
         dtype=arguments.dtype,
+        device=device,
     )
 
 

@@ -1,0 +1,85 @@
+"""Every method under many settings on every prompt against plain greedy decoding, counted setting by setting."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import product
+from typing import Any
+
+from d2sd.attention import BACKENDS
+from d2sd.bench.lossless import Divergence, divergence, shortfalls, teacher_forced
+from d2sd.bench.runner import Contestant
+from d2sd.bench.settings import Setting, make_setting, uses
+from d2sd.config import DecodeConfig
+
+GAMMAS, BRANCHES = (2, 5, 16), (1, 4, 8)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One text: its label, prompt number, length, first divergence, and, where measured, its largest shortfall."""
+
+    label: str
+    prompt: int
+    tokens: int
+    divergence: Divergence | None
+    shortfall: float | None
+
+
+def grid(methods: Sequence[str], gammas: Sequence[int], branches: Sequence[int], base: DecodeConfig) -> list[Setting]:
+    """Method × γ × K × backend, each only where the method uses it; K is at most γ−1."""
+    settings: dict[str, Setting] = {}
+    for method, gamma, backend in product(methods, gammas, BACKENDS):
+        used = {f: v for f, v in {"block_size": gamma, "backend": backend}.items() if f in uses(method)}
+        branched = "num_branches" in uses(method)
+        for k in [k for k in branches if k < gamma] if branched else [None]:
+            overrides = {**used, "num_branches": k} if branched else used
+            setting = make_setting(replace(base, method=method), overrides)
+            settings.setdefault(setting.label, setting)
+    return list(settings.values())
+
+
+def run_check(
+    plain: Contestant,
+    contestants: Sequence[Contestant],
+    prompts: Sequence[tuple[int, Sequence[int]]],
+    twin: Any,
+    exact: bool,
+    progress: Callable[[], object] = lambda: None,
+) -> Iterator[list[Result]]:
+    """Yields, for every (number, ids) of ``prompts``, one result per contestant, held against ``plain``.
+
+    ``twin`` is the stock model that reads texts again; unless ``exact`` it reads all of them.
+    """
+    for number, ids in prompts:
+        expected = plain.run(ids).token_ids
+        results = []
+        for c in contestants:
+            got = expected if c.label == plain.label else c.run(ids).token_ids
+            far = None if exact else float(shortfalls(teacher_forced(twin, ids, got), got).max())
+            results.append(Result(c.label, number, len(got), divergence(twin, number, ids, expected, got), far))
+            progress()
+        yield results
+
+
+def tally(results: Sequence[Result], labels: Sequence[str], margin: float | None) -> list[dict[str, Any]]:
+    """One row per setting: how many texts are identical, the first divergence, and whether all is well.
+
+    ``passed`` asks for identical texts, or, where a margin is given, for no shortfall above it.
+    """
+    rows = []
+    for label in labels:
+        mine = sorted((r for r in results if r.label == label), key=lambda r: r.prompt)
+        apart = [r.divergence for r in mine if r.divergence is not None]
+        far = max((r.shortfall for r in mine if r.shortfall is not None), default=None)
+        rows.append({
+            "label": label,
+            "texts": len(mine),
+            "tokens": sum(r.tokens for r in mine),
+            "identical": len(mine) - len(apart),
+            "largest_shortfall": far,
+            "first_divergence": asdict(apart[0]) if apart else None,
+            "passed": not apart if margin is None else far is not None and far <= margin,
+        })  # fmt: skip
+    return rows

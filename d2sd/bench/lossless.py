@@ -1,0 +1,73 @@
+"""Is a text what plain greedy decoding gives? Exactly, or within the rounding of a short number format.
+
+In float32 texts are held against plain decoding id for id. In bfloat16 passes of different shape round differently,
+which may turn near-ties, and everything after them; there each text is read once more by the target itself
+(teacher forcing), and every token of it must have been the favourite or a near-tie of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+DEFAULT_MARGIN = 0.25
+MARGIN_REASON = (
+    "the margin counts in standard deviations of the logits at that position: rounding disturbs the last hidden state "
+    "by a few per cent of its length, which moves every logit by that share of the spread of the logits"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Divergence:
+    """Where a text leaves plain decoding: ``position`` counts output tokens from 0.
+
+    ``expected`` and ``got`` are ids (None: that text has ended); gap = logit of expected − logit of got after the
+    common part, read by teacher forcing; None where one text has ended.
+    """
+
+    prompt: int
+    position: int
+    expected: int | None
+    got: int | None
+    gap: float | None
+
+
+def first_difference(expected: Sequence[int], got: Sequence[int]) -> int | None:
+    """Index of the first token that differs or that only one text has; None for equal texts."""
+    for index, (a, b) in enumerate(zip(expected, got, strict=False)):
+        if a != b:
+            return index
+    return None if len(expected) == len(got) else min(len(expected), len(got))
+
+
+@torch.inference_mode()
+def teacher_forced(model: Any, prompt: Sequence[int], output: Sequence[int]) -> Tensor:
+    """Logits of ``model`` before each output token, (len(output), V) float32, from one pass over prompt and output."""
+    ids = torch.tensor([[*prompt, *output[:-1]]], device=model.device)
+    logits: Tensor = model(input_ids=ids, attention_mask=torch.ones_like(ids), use_cache=False).logits
+    return logits[0, len(prompt) - 1 :].float()
+
+
+def shortfalls(logits: Tensor, ids: Sequence[int]) -> Tensor:
+    """By how much each token misses the row's largest logit, in standard deviations of the row, (T,); 0 = favourite."""
+    chosen = logits.gather(1, torch.tensor(ids, device=logits.device)[:, None])[:, 0]
+    return (logits.amax(1) - chosen) / logits.std(1)
+
+
+def divergence(
+    model: Any, number: int, prompt: Sequence[int], expected: Sequence[int], got: Sequence[int]
+) -> Divergence | None:
+    """The first divergence of two continuations of a prompt with its logit gap; None if there is none."""
+    at = first_difference(expected, got)
+    if at is None:
+        return None
+    pair = [text[at] if at < len(text) else None for text in (expected, got)]
+    gap = None
+    if pair[0] is not None and pair[1] is not None:
+        row = teacher_forced(model, prompt, expected[: at + 1])[-1]
+        gap = float(row[pair[0]] - row[pair[1]])
+    return Divergence(number, at, pair[0], pair[1], gap)

@@ -1,0 +1,154 @@
+"""Other people's decoding of the same target, as contestants: transformers' own ``generate``.
+
+It runs plain, with a draft model (``assistant_model``), and with its DFlash speculation. All use a twin of the target:
+the same weight tensors in a fresh model with the stock attention and none of our hooks. Where their clock starts at
+the end of the first target pass, the tokens of that pass are counted too: that is in the peers' favour.
+"""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import transformers
+from accelerate import init_empty_weights
+from transformers import GenerationConfig
+
+from d2sd.bench.runner import Contestant, Run
+from d2sd.decode import Engine
+from d2sd.errors import InputError
+from d2sd.models.drafter import DFlashDraftModel
+from d2sd.models.target import Target
+
+PEERS = {
+    "generate": "transformers' generate, plain greedy decoding",
+    "assistant": "transformers' generate with assistant_model: the draft model, with transformers' default settings",
+    "dflash": "transformers' DFlash speculation with the first drafter's weights",
+}
+ATTENTION = "sdpa"
+
+
+def stock_twin(target: Target) -> Any:
+    """The target's weights, shared, in a fresh transformers model with stock attention and without hooks."""
+    config = copy.deepcopy(target.config)
+    # drafters read decoder layers as they are; without this, transformers hands the last one over normalised
+    config.tie_last_hidden_states = False
+    with init_empty_weights():
+        twin = type(target.model)._from_config(config, attn_implementation=ATTENTION)
+    twin.load_state_dict(target.model.state_dict(), assign=True)
+    twin.tie_weights()
+    return twin.to(target.device).eval().requires_grad_(False)
+
+
+def make_peers(
+    engine: Engine, twin: Any, names: Sequence[str], max_new_tokens: int
+) -> tuple[list[Contestant], dict[str, str]]:
+    """The peers that these models allow, greedy, on a ``stock_twin``, and why others are left out."""
+    unknown = [n for n in names if n not in PEERS]
+    if unknown:
+        raise InputError(f"unknown peer {unknown[0]!r}; choose of: {', '.join(PEERS)}, or all")
+    made, left_out = [], {}
+    for name in names:
+        label, options = f"transformers {name}", {}
+        try:
+            if name == "assistant":
+                options = {"assistant_model": _draft_model(engine)}
+            elif name == "dflash":
+                options = {"assistant_model": _stock_drafter(engine.first), "speculation_type": "dflash"}
+        except InputError as error:
+            left_out[label] = str(error)
+            continue
+        made.append(Contestant(label, label, Generate(engine.target, twin, max_new_tokens, options)))
+    return made, left_out
+
+
+class Generate:
+    """Continues prompts by ``twin.generate`` with these options."""
+
+    def __init__(self, target: Target, twin: Any, max_new_tokens: int, options: dict[str, Any]):
+        self.target, self.twin = target, twin
+        speculation = {k: v for k, v in options.items() if k == "speculation_type"}
+        self.models = {k: v for k, v in options.items() if k not in speculation}
+        ends = sorted(target.end_ids)
+        self.config = GenerationConfig(
+            do_sample=False,
+            max_new_tokens=max_new_tokens,
+            eos_token_id=ends or None,
+            pad_token_id=ends[0] if ends else 0,
+            **speculation,
+        )
+
+    @torch.inference_mode()
+    def __call__(self, ids: Sequence[int]) -> Run:
+        """One prompt. Steps are all passes of the target, the one over the prompt included: it commits tokens too."""
+        prompt = torch.tensor([list(ids)], device=self.target.device)
+        passes: list[float] = []
+
+        def count(*_: Any) -> None:
+            if not passes and prompt.is_cuda:
+                torch.cuda.synchronize(prompt.device)
+            passes.append(time.perf_counter())
+
+        self.twin.generation_config = self.config
+        handle = self.twin.register_forward_hook(count)
+        try:
+            began = time.perf_counter()
+            out = self.twin.generate(
+                prompt, attention_mask=torch.ones_like(prompt), generation_config=copy.copy(self.config), **self.models
+            )
+            output = out[0, len(ids) :].tolist()
+            ended = time.perf_counter()
+        finally:
+            handle.remove()
+        # one pass gives a text of one token: then there is no time after it
+        seconds = ended - passes[0] if len(passes) > 1 else ended - began
+        return Run(tuple(output), len(passes), seconds, ended - began)
+
+
+def _draft_model(engine: Engine) -> Any:
+    if engine.draft_model is None:
+        raise InputError(f"{engine.name} has no draft model; give one with --draft-model")
+    return stock_twin(engine.draft_model)
+
+
+def _stock_drafter(drafter: DFlashDraftModel | None) -> Any:
+    """The drafter's weights, shared, in transformers' own DFlash network.
+
+    transformers does not read ``DFlashDraftModel`` folders, but its loop runs any drafter of this form, and the one
+    that it ships differs from ours in two parameter names only.
+    """
+    if drafter is None:
+        raise InputError("there is no first drafter")
+    try:
+        from transformers.generation import DFlashTokenCandidateGenerator  # noqa: F401
+        from transformers.models.muse_glimmer_assistant import MuseGlimmerAssistantConfig, MuseGlimmerAssistantModel
+    except ImportError:
+        raise InputError(f"transformers {transformers.__version__} has no DFlash speculation (5.23 has)") from None
+    ours = drafter.config
+    if ours.attention_bias:
+        raise InputError("transformers' DFlash network has no attention biases, and this drafter has")
+    shared = (
+        "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads",
+        "head_dim", "rms_norm_eps", "rope_parameters", "max_position_embeddings", "hidden_act", "block_size",
+    )  # fmt: skip
+    config: Any = MuseGlimmerAssistantConfig(
+        **{name: getattr(ours, name) for name in shared},
+        layer_types=["full_attention"] * ours.num_hidden_layers,
+        mask_token_id=drafter.mask_token_id,
+        target_layer_ids=drafter.target_layer_ids,
+        bos_token_id=None,
+        eos_token_id=None,
+        pad_token_id=None,
+    )
+    with init_empty_weights():
+        model = MuseGlimmerAssistantModel._from_config(config, attn_implementation=ATTENTION)
+    renamed = {"fc.": "encoder.fc.", "hidden_norm.": "encoder.output_norm_enc."}
+    weights = {
+        next((new + key[len(old) :] for old, new in renamed.items() if key.startswith(old)), key): tensor
+        for key, tensor in drafter.state_dict().items()
+    }
+    model.load_state_dict(weights, assign=True)
+    return model.to(drafter.device).eval().requires_grad_(False)

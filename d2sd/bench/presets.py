@@ -1,0 +1,48 @@
+"""The tables of the papers, as lists of settings with the figures that were published for them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from d2sd.bench.published import BLOCK_SIZES, PublishedTable, by_block_size, by_method
+
+BUDGETS = (16, 32, 64, 128)
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """``methods`` in the syntax of ``d2sd.bench.settings``; ``published`` is None where no figures are printed."""
+
+    sentence: str
+    methods: tuple[str, ...]
+    published: PublishedTable | None
+
+
+def _table(sentence: str, *columns: str) -> Preset:
+    ours = tuple(c for c in columns if c != "eagle3")
+    return Preset(sentence, ("autoregressive", *ours), by_method(columns))
+
+
+RESAMPLED = _table("D²SD against the first draft with K resampled chains", "dflash", "dflash_resample", "d2sd")
+
+PRESETS: dict[str, Preset] = {
+    "table1": Preset(
+        "DFlash by block size γ, up to the trained one",
+        ("autoregressive", *(f"dflash:gamma={g}" for g in (2, 4, *BLOCK_SIZES))),
+        by_block_size(),
+    ),
+    "table2": RESAMPLED,
+    "table3": _table("main comparison: plain decoding, DFlash, D²SD", "dflash", "eagle3", "d2sd"),
+    "table5": RESAMPLED,
+    "table6": _table("D²SD against the first drafter used twice", "dflash", "dflash_twice", "d2sd"),
+    "table7": _table("D²SD against a third level of drafts", "dflash", "d2sd", "d2sd_three_level"),
+    "ddtree-budget": Preset(
+        "node budgets B: ddtree, d2sd_tree, and d2sd cut to B nodes (with K = 4, and with K = 15 so that it reaches B)",
+        (
+            "autoregressive",
+            "dflash",
+            *(f"{m}:B={b}" for b in BUDGETS for m in ("ddtree", "d2sd:K=4", "d2sd:K=15", "d2sd_tree")),
+        ),
+        None,
+    ),
+}

@@ -1,0 +1,68 @@
+"""Work shared among the processes of ``accelerate launch``: who does what, and bringing the results together."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import torch
+from accelerate import PartialState
+from accelerate.utils import gather_object
+from tqdm.auto import tqdm
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Processes:
+    """This process among ``count``; ``device`` is the one it is to use, None where there is no choice to make."""
+
+    index: int = 0
+    count: int = 1
+    device: str | None = None
+
+    @classmethod
+    def launched(cls) -> Processes:
+        """The processes that ``accelerate launch`` started, or just this one."""
+        if int(os.environ.get("WORLD_SIZE", "1")) < 2:
+            return cls()
+        state = PartialState(cpu=not torch.cuda.is_available())  # gloo where there is no GPU
+        return cls(state.process_index, state.num_processes, str(state.device))
+
+    @property
+    def main(self) -> bool:
+        """Whether this process prints and writes."""
+        return self.index == 0
+
+    def share(self, items: Sequence[T]) -> list[T]:
+        """Every ``count``-th item, so that groups that follow each other are spread over all processes."""
+        return list(items[self.index :: self.count])
+
+    def collect(
+        self, batches: Callable[[Callable[[], object]], Iterator[list[T]]], total: int, name: str
+    ) -> tuple[list[T], bool]:
+        """The items of all batches of all processes, and whether Ctrl-C ended them early; whole batches are kept.
+
+        ``batches`` is given a function to call ``total`` times in all; it moves the progress bar of the main process.
+        """
+        items: list[T] = []
+        stopped = False
+        with tqdm(total=total, desc=name, unit="run", file=sys.stderr, disable=not self.main) as bar:
+            try:
+                for batch in batches(bar.update):
+                    items += batch
+            except KeyboardInterrupt:
+                stopped = True
+        return self._merge(items), any(self._merge([stopped]))
+
+    def _merge(self, items: list[Any]) -> list[Any]:
+        if self.count == 1:
+            return items
+        # the launcher passes Ctrl-C on to processes that may have had it from the terminal already
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        merged: list[Any] = gather_object(items)
+        return merged

@@ -1,0 +1,93 @@
+"""Where figures come from: versions, hardware, commit, command line, seeds, data."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import subprocess
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from d2sd.bench.prompts import prompt_file
+from d2sd.config import DecodeConfig
+from d2sd.decode import Engine
+
+PACKAGES = ("torch", "transformers", "tokenizers", "accelerate", "safetensors", "numpy", "flashinfer-python")
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def provenance(engine: Engine, argv: list[str], prompts: str, seeds: dict[str, int], processes: int) -> dict[str, Any]:
+    """Everything that another person needs to repeat a measurement and to judge it; call it when the run begins."""
+    target = engine.target
+    return {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "argv": argv,
+        "commit": _commit(),
+        "seeds": seeds,
+        "prompts": {"source": prompts, "sha256": hashlib.sha256(prompt_file(prompts).read_bytes()).hexdigest()},
+        "models": engine.header([], DecodeConfig("autoregressive"))["models"],
+        "versions": {"python": platform.python_version(), **_versions()},
+        "hardware": {
+            "device": torch.cuda.get_device_name(target.device) if target.device.type == "cuda" else "cpu",
+            "cpu": _cpu(),
+            "cores": os.cpu_count(),
+            "threads": torch.get_num_threads(),
+            "processes": processes,
+            "load_average": [round(x, 2) for x in os.getloadavg()] if hasattr(os, "getloadavg") else None,
+            "system": platform.platform(),
+            "dtype": str(target.dtype).removeprefix("torch."),
+        },
+    }
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def _commit() -> str | None:
+    """Commit of the checkout, marked where files differ from it; None outside a checkout."""
+
+    def git(*arguments: str) -> str:
+        return subprocess.run(
+            ["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=True, timeout=10
+        ).stdout.strip()
+
+    try:
+        return git("rev-parse", "HEAD") + (" with changes" if git("status", "--porcelain", "-uno") else "")
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def _cpu() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
+
+
+def as_markdown(origin: dict[str, Any]) -> str:
+    """The same as a list for people."""
+    hardware = origin["hardware"]
+    lines = [
+        f"`python -m d2sd {' '.join(origin['argv'])}`, {origin['date']}, commit {origin['commit'] or 'unknown'}",
+        f"{hardware['device']} in {hardware['dtype']}; CPU {hardware['cpu']}, {hardware['cores']} cores, "
+        f"{hardware['threads']} threads in each of {hardware['processes']} process(es); load average at the start "
+        f"{hardware['load_average']}; {hardware['system']}",
+        ", ".join(f"{name} {number}" for name, number in origin["versions"].items()),
+        "models: " + ", ".join(f"{part} {name}" for part, name in origin["models"].items() if name),
+        f"prompts: {origin['prompts']['source']}, sha256 {origin['prompts']['sha256']}",
+        "seeds: " + ", ".join(f"{what} {seed}" for what, seed in origin["seeds"].items()),
+    ]
+    return "## Provenance\n\n" + "\n".join(f"* {line}" for line in lines)

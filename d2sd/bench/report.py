@@ -1,0 +1,157 @@
+"""A comparison as Markdown, JSON and pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from d2sd.bench.charts import Point, interval_chart, stacked_chart
+from d2sd.bench.provenance import as_markdown
+from d2sd.bench.published import PublishedTable
+from d2sd.bench.runner import Run
+from d2sd.errors import InputError
+
+NOTES = (
+    "α: committed tokens per target pass. Brackets: 95% bootstrap interval over prompts. tokens/s and speedup count "
+    "from the end of prefill (for transformers: from the end of its first pass, whose tokens are counted too); "
+    "“from the call” counts everything. Speedup and identical hold a row against plain decoding of the same run."
+)
+
+
+def markdown_table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """A Markdown table of one-line texts."""
+    head = list(head)
+    lines = [map(plain_text, line) for line in (head, ["---"] * len(head), *rows)]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def plain_text(text: str) -> str:
+    """The text on one line, so that Markdown sees neither a new cell nor markup in it."""
+    return " ".join(text.split()).replace("|", "\\|").replace("<", "\\<")
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """All figures, one row per contestant."""
+    stages: dict[str, float] = next((r["seconds_per_step"] for r in rows if r["seconds_per_step"]), {})
+    head = [
+        "method", "α", "median α", "tokens/s", "speedup", "tokens/s from the call", "nodes/step", "hit rate", "ECE",
+        "ms/step " + " · ".join(s.replace("_", " ") for s in stages), "identical",
+    ]  # fmt: skip
+    return markdown_table(head, ([
+        r["label"], _span(r, "mean_acceptance_length", "{:.2f}"), _text(r["mean_acceptance_length_median"], "{:.2f}"),
+        _span(r, "tokens_per_second", "{:.0f}"), _span(r, "speedup", "{:.2f}"),
+        _text(r["wall_tokens_per_second"], "{:.0f}"), _text(r["nodes_per_step"], "{:.1f}"),
+        _text(r["boundary_hit_rate"], "{:.0%}"), _text(r["expected_calibration_error"], "{:.3f}"),
+        " · ".join(f"{1e3 * s:.2f}" for s in r["seconds_per_step"].values()) or "–", _text(r["identical"], "{:.0%}"),
+    ] for r in rows))  # fmt: skip
+
+
+def layout(result: dict[str, Any]) -> str:
+    """Speedup / α by domain, as papers print it."""
+    groups = {**result["by_domain"], "all": result["rows"]}
+    cells = {
+        (name, r["label"]): f"{_text(r['speedup'], '{:.2f}')} / {r['mean_acceptance_length']:.2f}"
+        for name, rows in groups.items()
+        for r in rows
+    }
+    return markdown_table(
+        ("method", *groups), ([r["label"], *(cells[g, r["label"]] for g in groups)] for r in result["rows"])
+    )
+
+
+def body(result: dict[str, Any], by_domain: bool, published: PublishedTable | None) -> str:
+    """What is printed: the tables and what is left out of them."""
+    parts = [table(result["rows"])]
+    if by_domain:
+        parts += [f"{plain_text(name)}\n\n{table(rows)}" for name, rows in result["by_domain"].items()]
+    if result["preset"]:
+        parts.append(
+            f"Measured here, speedup / α ({result['preset']}: {result['preset_sentence']})\n\n{layout(result)}"
+        )
+        if published is None:
+            parts.append("No published figures are quoted for this table.")
+        else:
+            parts.append(
+                f"Published, speedup / α. Source: {published.source}\n\n{markdown_table(published.head, published.rows)}"
+            )
+    return "\n\n".join([*parts, *remarks(result), NOTES])
+
+
+def remarks(result: dict[str, Any]) -> list[str]:
+    """What is missing from a result, in sentences."""
+    reasons: dict[str, list[str]] = {}
+    for label, reason in result["left_out"].items():
+        reasons.setdefault(reason, []).append(label)
+    parts = [f"Left out: {', '.join(labels)}: {reason}." for reason, labels in reasons.items()]
+    if result["stopped"]:
+        parts.append(f"Stopped: only {result['prompts_done']} of {result['prompts_asked']} prompts are counted.")
+    return parts
+
+
+def charts(result: dict[str, Any]) -> dict[str, str]:
+    """SVG pictures by file name."""
+
+    def points(name: str) -> list[Point]:
+        return [Point(r["label"], r[name], *(r[f"{name}_interval"] or [r[name]] * 2)) for r in result["rows"]]
+
+    pictures = {
+        "acceptance.svg": interval_chart("Mean acceptance length α", "tokens", points("mean_acceptance_length")),
+        "speed.svg": interval_chart("Decoding speed", "tokens/s", points("tokens_per_second")),
+    }
+    stages = [
+        (r["label"], {s.replace("_", " "): 1e3 * seconds for s, seconds in r["seconds_per_step"].items()})
+        for r in result["rows"]
+        if r["seconds_per_step"]
+    ]
+    if stages:
+        pictures["stages.svg"] = stacked_chart("Where a step's time goes", "ms per step", stages)
+    return pictures
+
+
+def write_report(folder: Path, result: dict[str, Any], runs: Sequence[Run], published: PublishedTable | None) -> None:
+    """``results.json`` (with every run), ``report.md`` and the pictures; older ones in this folder are replaced."""
+    pictures = charts(result)
+    lines = [
+        f"# {result['model']}: {result['prompts_done']} prompts of {result['prompts']}",
+        body(result, True, published),
+        "\n\n".join(f"![{name.removesuffix('.svg')}]({name})" for name in pictures),
+        as_markdown(result["provenance"]),
+    ]
+    data = {**result, "runs": [_plain(r) for r in sorted(runs, key=lambda r: r.prompt)]}
+    text = "\n\n".join(lines) + "\n"
+    write_files(folder, {**pictures, "report.md": text, "results.json": to_json(data)})
+
+
+def _plain(run: Run) -> dict[str, Any]:
+    """A run for the JSON file: figures, no texts."""
+    kept = ("label", "prompt", "domain", "steps", "seconds", "wall_seconds", "nodes")
+    return {**{k: getattr(run, k) for k in kept}, "tokens": len(run.token_ids), "stages": dict(run.stage_seconds)}
+
+
+def to_json(data: dict[str, Any]) -> str:
+    """Indented JSON that ends with a line break."""
+    return orjson.dumps(data, option=orjson.OPT_INDENT_2).decode() + "\n"
+
+
+def write_files(folder: Path, files: dict[str, str]) -> None:
+    """Write texts under a folder, which is made if need be."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in files.items():
+            (folder / name).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"cannot write into the folder {folder}: {error.strerror}") from None
+
+
+def _span(row: dict[str, Any], name: str, form: str) -> str:
+    if row[name] is None:
+        return "–"
+    ends = row[f"{name}_interval"]
+    return form.format(row[name]) + (f" [{form.format(ends[0])}–{form.format(ends[1])}]" if ends else "")
+
+
+def _text(value: float | None, form: str) -> str:
+    return "–" if value is None else form.format(value)

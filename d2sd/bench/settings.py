@@ -1,0 +1,116 @@
+"""Settings to compare: methods with their overrides, written ``d2sd:K=8:gamma=8``, and sweeps over a field."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from itertools import product
+
+from d2sd.config import DecodeConfig
+from d2sd.decode import Engine
+from d2sd.errors import InputError
+from d2sd.methods import METHODS
+
+SYMBOLS = {"gamma": "block_size", "gamma2": "second_block_size", "K": "num_branches", "B": "node_budget"}
+NAMES = {field: symbol for symbol, field in SYMBOLS.items()}
+FIELDS = (*SYMBOLS.values(), "cost_aware", "backend")
+SYNTAX = (
+    "a method, or a method with fields of its own: d2sd:K=8:gamma=8. Fields: "
+    + ", ".join(f"{NAMES[f]} ({f})" if f in NAMES else f for f in FIELDS)
+    + "."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A method with its settings; ``label`` is how to write it on the command line, overrides included."""
+
+    label: str
+    config: DecodeConfig
+
+
+def uses(method: str) -> frozenset[str]:
+    """The fields of ``FIELDS`` that change what this method does; attention backends differ where trees are verified."""
+    settings = METHODS[method].settings
+    return settings | {"backend"} if settings else settings
+
+
+def parse_settings(methods: str, sweeps: Sequence[str], base: DecodeConfig) -> list[Setting]:
+    """All settings that ``methods`` ("all", or a comma-separated list in ``SYNTAX``) and the sweeps spell out.
+
+    Every sweep is ``field=value,value,…`` and multiplies each method that uses the field and does not set it itself.
+    Settings that come out the same are listed once. Raises ``InputError`` on anything that cannot be read.
+    """
+    entries = list(METHODS) if methods == "all" else [m.strip() for m in methods.split(",")]
+    swept: dict[str, list[str]] = {}
+    for sweep in sweeps:
+        name, _, values = sweep.partition("=")
+        swept[_field(name, sweep)] = [v.strip() for v in values.split(",")]
+    settings: dict[str, Setting] = {}
+    for entry in entries:
+        method, *pairs = entry.split(":")
+        config = replace(base, method=method)
+        own: dict[str, str] = {}
+        for pair in pairs:
+            name, _, value = pair.partition("=")
+            field = _field(name, entry)
+            if field not in uses(method):
+                raise InputError(f"method {method!r} does not use {name}; leave it out of {entry!r}")
+            own[field] = value
+        free = {f: v for f, v in swept.items() if f in uses(method) and f not in own}
+        for chosen in product(*free.values()):
+            overrides = {**own, **dict(zip(free, chosen, strict=True))}
+            setting = make_setting(config, {f: _value(f, v) for f, v in overrides.items()})
+            settings.setdefault(setting.label, setting)
+    return list(settings.values())
+
+
+def make_setting(base: DecodeConfig, overrides: dict[str, object]) -> Setting:
+    """The base settings with these fields replaced; the label names the method and every override."""
+    ordered = [f for f in FIELDS if f in overrides]
+    parts = [base.method, *(f"{NAMES.get(f, f)}={_text(overrides[f])}" for f in ordered)]
+    return Setting(":".join(parts), replace(base, **overrides))  # type: ignore[arg-type]
+
+
+def _field(name: str, where: str) -> str:
+    field = SYMBOLS.get(name.strip(), name.strip())
+    if field not in FIELDS:
+        raise InputError(f"cannot read {where!r}: {name.strip()!r} is none of {', '.join((*SYMBOLS, *FIELDS))}")
+    return field
+
+
+def _value(field: str, text: str) -> object:
+    kind = next(f.type for f in fields(DecodeConfig) if f.name == field)
+    if kind == "str":
+        return text
+    if kind == "bool" and text in ("true", "false"):
+        return text == "true"
+    try:
+        if kind == "bool":
+            raise ValueError
+        return int(text)
+    except ValueError:
+        form = "true or false" if kind == "bool" else "a whole number"
+        raise InputError(f"{NAMES.get(field, field)} must be {form}, not {text!r}") from None
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def runnable(engine: Engine, settings: Sequence[Setting], lenient: bool) -> tuple[list[Setting], dict[str, str]]:
+    """The settings as these models run them, γ and the like filled in, and why others are left out.
+
+    Unless ``lenient`` a setting that cannot run raises ``InputError``; so does it if none can.
+    """
+    kept, left_out = [], {}
+    for setting in settings:
+        try:
+            kept.append(replace(setting, config=engine.resolve(setting.config)))
+        except InputError as error:
+            if not lenient:
+                raise
+            left_out[setting.label] = str(error)
+    if not kept:
+        raise InputError(next(iter(left_out.values())))
+    return kept, left_out

@@ -1,0 +1,89 @@
+"""Runs → one row per contestant: pooled figures, medians over prompts, 95% bootstrap intervals over prompts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from d2sd.bench.runner import Contestant, Run
+from d2sd.calibration import expected_calibration_error, uniform_edges
+
+RESAMPLES = 2000
+PLAIN = "autoregressive"
+
+
+def summarise(runs: Sequence[Run], contestants: Sequence[Contestant], seed: int = 0) -> list[dict[str, Any]]:
+    """One row per contestant. The prompt is the unit that intervals draw again, with replacement.
+
+    Pooled figures are ratios of sums (all tokens / all steps, all tokens / all seconds), medians those of the ratios
+    of single prompts. Speedup and ``identical`` hold a contestant against plain decoding on the same prompts; they
+    are None where plain decoding was not run. Times leave out the prefill, except in ``wall_…``.
+    """
+    by_label: dict[str, list[Run]] = {c.label: [] for c in contestants}
+    for run in sorted(runs, key=lambda r: r.prompt):
+        by_label[run.label].append(run)
+    plain = by_label.get(PLAIN)
+    return [_row(c, by_label[c.label], plain, seed) for c in contestants]
+
+
+def _row(contestant: Contestant, runs: list[Run], plain: list[Run] | None, seed: int) -> dict[str, Any]:
+    tokens = np.array([len(r.token_ids) for r in runs], dtype=float)
+    steps, seconds, wall = (np.array([getattr(r, f) for r in runs]) for f in ("steps", "seconds", "wall_seconds"))
+    hits = [h for r in runs for h in r.boundary_hits]
+    nodes = [r.nodes for r in runs if r.nodes is not None]
+    all_steps = float(steps.sum())
+    row: dict[str, Any] = {
+        "label": contestant.label,
+        "method": contestant.method,
+        "config": None if contestant.config is None else asdict(contestant.config),
+        "prompts": len(runs),
+        "tokens": int(tokens.sum()),
+        **_ratio("mean_acceptance_length", tokens, steps, seed),
+        **_ratio("tokens_per_second", tokens, seconds, seed),
+        **_ratio("wall_tokens_per_second", tokens, wall, seed),
+        **_ratio("speedup", None, None, seed),
+        **_ratio("wall_speedup", None, None, seed),
+        "nodes_per_step": sum(nodes) / all_steps if nodes else None,
+        "boundary_hit_rate": sum(hits) / len(hits) if hits else None,
+        "expected_calibration_error": _calibration_error([p for r in runs for p in r.scored]),
+        "seconds_per_step": {
+            stage: sum(dict(r.stage_seconds)[stage] for r in runs) / all_steps for stage, _ in runs[0].stage_seconds
+        },
+        "identical": None,
+    }
+    if plain:
+        own, base = (np.array([r.seconds / len(r.token_ids) for r in rs]) for rs in (runs, plain))
+        row |= _ratio("speedup", base, own, seed)
+        own, base = (np.array([r.wall_seconds / len(r.token_ids) for r in rs]) for rs in (runs, plain))
+        row |= _ratio("wall_speedup", base, own, seed)
+        row["identical"] = sum(a.token_ids == b.token_ids for a, b in zip(runs, plain, strict=True)) / len(runs)
+    return row
+
+
+def _ratio(name: str, above: np.ndarray | None, below: np.ndarray | None, seed: int) -> dict[str, Any]:
+    """Σabove/Σbelow, its interval, and the median of above/below, under three names."""
+    keys = name, f"{name}_interval", f"{name}_median"
+    if above is None or below is None:
+        return dict.fromkeys(keys)
+    values = float(above.sum() / below.sum()), interval(above, below, seed), float(np.median(above / below))
+    return dict(zip(keys, values, strict=True))
+
+
+def _calibration_error(scored: list[tuple[float, bool]]) -> float | None:
+    confidence, accepted = np.array(scored, dtype=float).reshape(-1, 2).T
+    return expected_calibration_error(confidence, accepted, uniform_edges()) if scored else None
+
+
+def interval(numerator: np.ndarray, denominator: np.ndarray, seed: int) -> list[float] | None:
+    """95% percentile interval of Σnumerator/Σdenominator when prompts are drawn again with replacement.
+
+    None for a single prompt, which says nothing about others.
+    """
+    if len(numerator) < 2:
+        return None
+    index = np.random.default_rng(seed).integers(0, len(numerator), (RESAMPLES, len(numerator)))
+    ratios = numerator[index].sum(1) / denominator[index].sum(1)
+    return [float(x) for x in np.percentile(ratios, [2.5, 97.5])]

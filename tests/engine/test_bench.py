@@ -1,0 +1,159 @@
+"""Benchmark contestants on real tiny models: transformers as a peer on the same weights, and the lossless check."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from d2sd import METHODS, DecodeConfig, Engine, InputError, load
+from d2sd.bench.check import grid, run_check, tally
+from d2sd.bench.lossless import DEFAULT_MARGIN, divergence, first_difference, shortfalls, teacher_forced
+from d2sd.bench.peers import PEERS, make_peers, stock_twin
+from d2sd.bench.runner import contestant
+from d2sd.bench.settings import make_setting, runnable
+
+BASE = DecodeConfig("autoregressive", 24, inspect=False)
+
+
+@pytest.fixture(scope="module")
+def twin(engine):
+    return stock_twin(engine.target)
+
+
+@pytest.fixture(scope="module")
+def prompts(engine):
+    return [(n, engine.encode(text, BASE)) for n, text in enumerate(("the cat", "a dog ran to"))]
+
+
+def plain(engine):
+    return contestant(engine, make_setting(engine.resolve(BASE), {}))
+
+
+def test_the_twin_shares_the_weights_and_leaves_the_target_as_it_is(engine, twin):
+    ours, theirs = engine.target.model.state_dict(), twin.state_dict()
+    assert ours.keys() == theirs.keys()
+    assert all(ours[k].data_ptr() == theirs[k].data_ptr() for k in ours)
+    assert twin.config._attn_implementation == "sdpa"
+    assert engine.target.model.config._attn_implementation == "d2sd_tree"
+    assert not any(layer._forward_hooks for layer in twin.model.layers)
+
+
+def test_every_peer_writes_the_same_text_on_the_same_weights(engine, twin, prompts):
+    peers, left_out = make_peers(engine, twin, list(PEERS), BASE.max_new_tokens)
+    assert [p.label for p in peers] == [f"transformers {name}" for name in PEERS]
+    assert not left_out
+    for _, ids in prompts:
+        expected = plain(engine).run(ids)
+        for peer in peers:
+            run = peer.run(ids)
+            assert run.token_ids == expected.token_ids
+            assert 0 < run.seconds < run.wall_seconds
+            assert run.steps <= len(run.token_ids)
+            if peer.label == "transformers generate":
+                assert run.steps == len(run.token_ids)
+
+
+def test_transformers_dflash_speculation_accepts_what_ours_accepts():
+    engine = load("tiny")
+    (peer,), _ = make_peers(engine, stock_twin(engine.target), ["dflash"], 48)
+    config = engine.resolve(DecodeConfig("dflash", 48))
+    ours = theirs = 0
+    for text in ("Once upon a time, a small dog found a key.", "One day, a cat"):
+        ids = engine.encode(text, config)
+        ours += engine.generate(ids, config).totals.steps
+        theirs += peer.run(ids).steps
+    assert ours <= theirs <= ours + 6  # its prompt pass commits one token, which shifts all later blocks
+
+
+def test_peers_that_cannot_run_say_why(engine, twin):
+    bare = Engine(engine.target, name="bare")
+    peers, left_out = make_peers(bare, twin, list(PEERS), 8)
+    assert [p.label for p in peers] == ["transformers generate"]
+    assert left_out == {
+        "transformers assistant": "bare has no draft model; give one with --draft-model",
+        "transformers dflash": "there is no first drafter",
+    }
+    with pytest.raises(InputError, match="unknown peer 'magic'"):
+        make_peers(bare, twin, ["magic"], 8)
+
+
+def test_settings_that_models_cannot_run_are_refused_or_left_out(engine):
+    settings = [make_setting(replace(BASE, method="d2sd"), {"num_branches": k}) for k in (4, 40)]
+    kept, left_out = runnable(engine, settings, lenient=True)
+    assert [s.label for s in kept] == ["d2sd:K=4"]
+    assert kept[0].config.block_size == 16
+    assert "more than the 15 prefixes" in left_out["d2sd:K=40"]
+    for wanted, lenient in ((settings, False), (settings[1:], True)):
+        with pytest.raises(InputError, match="more than the 15 prefixes"):
+            runnable(engine, wanted, lenient)
+
+
+def test_every_method_passes_the_lossless_check(engine, twin, prompts):
+    settings, left_out = runnable(engine, grid(list(METHODS), (2, 6), (1, 4), BASE), lenient=True)
+    assert not left_out
+    field = [contestant(engine, s) for s in settings]
+    results = [r for batch in run_check(plain(engine), field, prompts[:1], twin, exact=True) for r in batch]
+    rows = tally(results, [c.label for c in field], margin=None)
+    assert len(rows) == len(settings)
+    assert all(row["passed"] and row["identical"] == row["texts"] == 1 for row in rows)
+    assert {s.config.method for s in settings} == set(METHODS)
+
+
+def test_a_wrong_token_is_found_where_it_is(engine, twin, prompts):
+    honest = plain(engine)
+
+    def spoil(ids):
+        run = honest.run(ids)
+        worst = teacher_forced(twin, ids, run.token_ids)[5].argmin()
+        return replace(run, token_ids=(*run.token_ids[:5], int(worst), *run.token_ids[6:]))
+
+    field = [honest, replace(honest, label="spoilt", run=spoil)]
+    for exact in (True, False):
+        results = [r for batch in run_check(honest, field, prompts, twin, exact) for r in batch]
+        good, bad = tally(results, ["autoregressive", "spoilt"], None if exact else DEFAULT_MARGIN)
+        assert good["passed"]
+        assert good["identical"] == 2
+        assert not bad["passed"]
+        assert bad["identical"] == 0
+        where = bad["first_divergence"]
+        assert (where["prompt"], where["position"]) == (0, 5)
+        assert where["gap"] > 0
+        assert (bad["largest_shortfall"] is None) == exact
+
+
+def test_bfloat16_texts_stay_within_the_margin():
+    engine = load("tiny", dtype="bfloat16")
+    settings, _ = runnable(
+        engine, grid(["dflash", "d2sd"], (16,), (4,), replace(BASE, max_new_tokens=40)), lenient=True
+    )
+    field = [contestant(engine, s) for s in settings]
+    reader = stock_twin(engine.target)
+    ids = [(n, engine.encode(t, BASE)) for n, t in enumerate(("Once upon a time", "def add(a, b):"))]
+    results = [r for batch in run_check(plain(engine), field, ids, reader, exact=False) for r in batch]
+    assert all(row["passed"] for row in tally(results, [c.label for c in field], DEFAULT_MARGIN))
+
+
+def test_teacher_forcing_reads_what_decoding_read(engine, twin, prompts):
+    _, ids = prompts[1]
+    output = plain(engine).run(ids).token_ids
+    logits = teacher_forced(twin, ids, output)
+    assert logits.argmax(1).tolist() == list(output)
+    assert shortfalls(logits, output).max() == 0
+    second = logits.topk(2).indices[:, 1].tolist()
+    assert shortfalls(logits, second).min() > 0
+
+
+def test_shortfalls_count_in_spreads_of_the_row():
+    logits = torch.tensor([[0.0, 3.0, 6.0], [0.0, 30.0, 60.0]])
+    assert shortfalls(logits, [1, 1]).tolist() == pytest.approx([1.0, 1.0])
+    assert shortfalls(logits, [2, 0]).tolist() == pytest.approx([0.0, 2.0])
+
+
+def test_the_first_difference_may_be_an_end(engine, twin, prompts):
+    assert first_difference([1, 2], [1, 2]) is None
+    assert first_difference([1, 2], [1, 3]) == 1
+    assert first_difference([1, 2], [1, 2, 3]) == 2
+    found = divergence(twin, 7, prompts[0][1], [1, 2], [1])
+    assert (found.prompt, found.position, found.expected, found.got, found.gap) == (7, 1, 2, None, None)

@@ -1,0 +1,147 @@
+"""The bench command as a program: reports on disk, exit codes, Ctrl-C, several processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from xml.etree import ElementTree
+
+import pytest
+
+from d2sd.__main__ import main
+
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.getcwd()}
+LAUNCH = [
+    "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2", "--num_machines", "1", "--mixed_precision", "no",
+    "--dynamo_backend", "no", "--main_process_port", "0", "-m",
+]  # fmt: skip
+
+
+def bench(capfd, *arguments):
+    code = main(["bench", *arguments])
+    captured = capfd.readouterr()
+    return code, captured.out, captured.err
+
+
+def test_a_report_has_tables_pictures_and_provenance(capfd, tmp_path):
+    code, out, _ = bench(
+        capfd, "--preset", "table6", "--peers", "all", "--limit", "3", "--max-new-tokens", "12", "--out", str(tmp_path)
+    )
+    assert code == 0
+    result = json.loads((tmp_path / "results.json").read_text())
+    labels = [r["label"] for r in result["rows"]]
+    assert labels[:4] == ["autoregressive", "dflash", "dflash_twice", "d2sd"]
+    assert {"transformers generate", "transformers dflash"} <= set(labels)
+    assert all(r["identical"] == 1 for r in result["rows"])
+    assert set(result["by_domain"]) == {r["domain"] for r in result["runs"]}
+    assert len(result["runs"]) == 3 * len(labels)
+    origin = result["provenance"]
+    assert origin["argv"][:3] == ["bench", "--preset", "table6"]
+    assert re.fullmatch("[0-9a-f]{64}", origin["prompts"]["sha256"])
+    assert {"torch", "transformers", "python"} <= set(origin["versions"])
+    assert {"cpu", "cores", "threads", "device"} <= set(origin["hardware"])
+    text = (tmp_path / "report.md").read_text()
+    assert "Published, speedup / α. Source: D²SD, arXiv 2606.04446" in text
+    assert "Measured here, speedup / α" in out
+    for name in ("acceptance", "speed", "stages"):
+        assert f"({name}.svg)" in text
+        assert labels[3] in "".join(ElementTree.parse(tmp_path / f"{name}.svg").getroot().itertext())
+
+
+def test_the_lossless_check_passes_and_says_so(capfd, tmp_path):
+    arguments = ["--check-lossless", "--methods", "d2sd", "--limit", "2", "--max-new-tokens", "12", "--branches", "4"]
+    code, out, _ = bench(capfd, *arguments, "--gamma", "5,16", "--out", str(tmp_path))
+    assert code == 0
+    assert "5 of 5 settings pass on 2 prompts" in out
+    assert json.loads((tmp_path / "lossless.json").read_text())["passed"] is True
+
+
+def test_the_lossless_check_fails_with_exit_code_1(capfd):
+    arguments = ["--check-lossless", "--methods", "dflash", "--limit", "1", "--max-new-tokens", "8", "--gamma", "5"]
+    code, out, _ = bench(capfd, *arguments, "--dtype", "bfloat16", "--margin", "-1")
+    assert code == 1
+    assert "> margin" in out
+    assert "0 of 4 settings pass" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--methods", "d2sd:K=99"], "num_branches must be between"),
+        (["--methods", "dflash:gamma=17"], "larger than the block"),
+        (["--limit", "0"], "limit must be at least 1"),
+        (["--repeats", "0"], "repeats must be at least 1"),
+        (["--peers", "magic"], "unknown peer"),
+        (["--peers", "all", "--temperature", "1"], "the peers decode greedily"),
+        (["--check-lossless", "--temperature", "1"], "compares greedy texts"),
+        (["--check-lossless", "--sweep", "K=1,2"], "lays out its own settings"),
+        (["--check-lossless", "--methods", "d2sd", "--gamma", "2", "--branches", "4"], "below a γ"),
+        (["--check-lossless", "--methods", "d2sd", "--gamma", "17"], "larger than the block"),
+        (["--out", "/proc/none"], "cannot write into the folder"),
+    ],
+)
+def test_bad_input_is_one_sentence(capfd, arguments, sentence):
+    code, out, err = bench(capfd, *arguments)
+    assert code == 2
+    assert out == ""
+    assert err.count("\n") == 1
+    assert sentence in err
+
+
+def test_interruption_reports_the_prompts_that_are_done(tmp_path):
+    command = [
+        "bench",
+        "--methods",
+        "autoregressive,dflash",
+        "--max-new-tokens",
+        "16",
+        "--json",
+        "--out",
+        str(tmp_path),
+    ]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "d2sd", *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENVIRONMENT
+    )
+    seen = b""
+    while not re.search(rb" 1\d/\d+ \[", seen):  # two warm-ups and three whole prompts, at least
+        more = process.stderr.read1()
+        assert more, seen
+        seen += more
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 130
+    result = json.loads(out)
+    assert result["stopped"]
+    assert 3 <= result["prompts_done"] < result["prompts_asked"]
+    assert all(r["prompts"] == result["prompts_done"] for r in result["rows"])
+    assert "Stopped: only" in (tmp_path / "report.md").read_text()
+
+
+def test_two_processes_share_the_prompts_and_merge_the_rows(tmp_path):
+    command = ["d2sd", "bench", "--methods", "autoregressive,d2sd", "--limit", "5", "--max-new-tokens", "12", "--json"]
+    done = subprocess.run(
+        [sys.executable, "-m", *LAUNCH, *command],
+        capture_output=True,
+        text=True,
+        env=ENVIRONMENT,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    result = json.loads(done.stdout)  # one process prints
+    assert result["provenance"]["hardware"]["processes"] == 2
+    assert result["prompts_done"] == 5
+    assert [(r["label"], r["prompts"], r["identical"]) for r in result["rows"]] == [
+        ("autoregressive", 5, 1),
+        ("d2sd", 5, 1),
+    ]
+    alone = subprocess.run(
+        [sys.executable, "-m", *command], capture_output=True, text=True, env=ENVIRONMENT, check=True, timeout=120
+    )
+    for ours, theirs in zip(result["rows"], json.loads(alone.stdout)["rows"], strict=True):
+        assert ours["mean_acceptance_length"] == theirs["mean_acceptance_length"]
+        assert ours["mean_acceptance_length_interval"] == theirs["mean_acceptance_length_interval"]

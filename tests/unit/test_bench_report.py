@@ -1,0 +1,108 @@
+"""Runs become rows, tables and pictures."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from d2sd.bench.charts import Point, interval_chart, stacked_chart
+from d2sd.bench.prompts import Prompt
+from d2sd.bench.report import charts, markdown_table, remarks, table
+from d2sd.bench.runner import Contestant, Run, run_bench, run_count
+from d2sd.bench.summary import interval, summarise
+
+
+def timed(label, method, tokens, steps, seconds, calls):
+    """A contestant whose times are known: ``seconds`` per call, in turn."""
+    times = iter(seconds)
+
+    def run(_):
+        calls.append(label)
+        now = next(times)
+        return Run(tuple(range(tokens)), steps, now, now + 1, 2 * steps, (("verify", now),))
+
+    return Contestant(label, method, run)
+
+
+def measure(repeats, seconds=(9.0, 1.0, 3.0, 2.0, 4.0, 6.0, 5.0)):
+    calls, count = [], []
+    field = [
+        timed("autoregressive", "autoregressive", 12, 12, seconds, calls),
+        timed("d2sd:K=2", "d2sd", 12, 4, [s / 2 for s in seconds], calls),
+    ]
+    prompts = [(0, Prompt("a", "x"), [1]), (1, Prompt("b", "y"), [2])]
+    runs = [r for batch in run_bench(field, prompts, repeats, lambda: count.append(1)) for r in batch]
+    assert len(count) == run_count(2, 2, repeats)
+    return field, runs, calls
+
+
+def test_runs_take_turns_after_a_warm_up():
+    _, _, calls = measure(2)
+    plain, ours = "autoregressive", "d2sd:K=2"
+    assert calls == [plain, ours, plain, ours, ours, plain, plain, ours, ours, plain]
+
+
+def test_times_are_medians_of_repeats_and_the_warm_up_is_not_counted():
+    _, runs, _ = measure(3)
+    assert [r.seconds for r in runs if r.label == "autoregressive"] == [2.0, 5.0]
+    assert [dict(r.stage_seconds)["verify"] for r in runs if r.label == "d2sd:K=2"] == [1.0, 2.5]
+
+
+def test_rows_pool_tokens_and_hold_them_against_plain_decoding():
+    field, runs, _ = measure(3)
+    plain, ours = summarise(runs, field)
+    assert (plain["label"], ours["label"], ours["method"]) == ("autoregressive", "d2sd:K=2", "d2sd")
+    assert ours["mean_acceptance_length"] == ours["mean_acceptance_length_median"] == 3
+    assert ours["tokens_per_second"] == pytest.approx(24 / 3.5)
+    assert ours["wall_tokens_per_second"] == pytest.approx(24 / 5.5)
+    assert (plain["speedup"], ours["speedup"], ours["speedup_median"]) == (1, 2, 2)
+    assert ours["speedup_interval"] == [2, 2]
+    assert ours["identical"] == 1
+    assert ours["nodes_per_step"] == 2
+    assert ours["seconds_per_step"] == {"verify": pytest.approx(3.5 / 8)}
+
+
+def test_intervals_cover_the_mean_and_need_two_prompts():
+    values = np.random.default_rng(0).normal(3, 1, 60)
+    low, high = interval(values, np.ones(60), 0)
+    assert low < values.mean() < high
+    assert high - low == pytest.approx(2 * 1.96 * values.std() / 60**0.5, rel=0.15)
+    assert interval(values[:1], np.ones(1), 0) is None
+
+
+def test_a_row_without_plain_decoding_or_with_one_prompt_still_prints():
+    field, runs, _ = measure(1)
+    rows = summarise([r for r in runs if r.label == "d2sd:K=2" and r.prompt == 0], field[1:])
+    assert rows[0]["speedup"] is rows[0]["identical"] is rows[0]["tokens_per_second_interval"] is None
+    assert "| d2sd:K=2 | 3.00 | 3.00 |" in table(rows)
+    for picture in charts({"rows": rows}).values():
+        ElementTree.fromstring(picture)
+
+
+def test_what_is_missing_is_said_once():
+    result = {"left_out": {"a": "no net", "b": "no net"}, "stopped": True, "prompts_done": 1, "prompts_asked": 9}
+    assert remarks(result) == ["Left out: a, b: no net.", "Stopped: only 1 of 9 prompts are counted."]
+
+
+def test_tables_and_pictures_keep_labels_as_text():
+    assert markdown_table(["a"], [["c|d\n<b>"]]).splitlines()[2] == "| c\\|d \\<b> |"
+    hostile = "<script>&" * 9
+    for picture in (
+        interval_chart(hostile, "tokens", [Point(hostile, 3, 2, 4), Point("zero", 0, 0, 0)]),
+        stacked_chart(hostile, "ms", [(hostile, {hostile: 1.0, "b": 0.0})]),
+    ):
+        assert "<script" not in picture
+        ElementTree.fromstring(picture)
+
+
+def test_the_axis_of_a_picture_holds_every_value():
+    for largest in (0.003, 0.97, 1.0, 7.3, 512.0):
+        root = ElementTree.fromstring(interval_chart("t", "u", [Point("a", largest / 2, 0, largest)]))
+        ticks = [
+            float(e.text) for e in root.iter("{http://www.w3.org/2000/svg}text") if e.get("text-anchor") == "middle"
+        ]
+        assert ticks[0] == 0
+        assert ticks[-1] >= largest
+        assert 4 <= len(ticks) <= 7
