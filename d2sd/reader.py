@@ -51,20 +51,22 @@ class RecordedSteps(Sequence[StepDone]):
 
 
 class Reader:
-    """Takes the lines of a trace one by one and checks each against those before it."""
+    """Takes the lines of a trace one by one and checks each against those before it. ``lines`` are all
+    that were taken, those of an unknown kind included."""
 
     def __init__(self) -> None:
         self.header: dict[str, Any] | None = None
         self.prefill: PrefillDone | None = None
         self.finished: Finished | None = None
-        self._lines: list[Line] = []
+        self.lines: list[Line] = []
+        self._steps: list[Line] = []
         self._last: Any = None
         self._tokens: list[int] = []
 
     @property
     def steps(self) -> RecordedSteps:
         """The steps read so far."""
-        return RecordedSteps(self._lines)
+        return RecordedSteps(self._steps)
 
     def read(self, lines: Iterable[Line]) -> None:
         """All lines, newlines included; ``InputError`` names the line at fault. A last line cut off is dropped."""
@@ -105,19 +107,20 @@ class Reader:
             raise InputError("a second header; a trace holds one run")
         else:
             check_other(line)
+        self.lines.append(line)
 
     def _take_step(self, line: Line) -> None:
         if self.finished:
             raise InputError("a step after Finished")
         step = check_event("StepDone", line)
         check_step(step)
-        check_order(step, self._last, self.prefill, len(self._lines))
+        check_order(step, self._last, self.prefill, len(self._steps))
         self._tokens += [c.token for c in step.committed]
-        self._lines.append(line)
+        self._steps.append(line)
         self._last = step
 
     def _take_prefill(self, line: Line) -> None:
-        if self.prefill or self._lines or self.finished:
+        if self.prefill or self._steps or self.finished:
             raise InputError("PrefillDone comes once, before the steps")
         checked = check_event("PrefillDone", line)
         if len(checked.texts) != len(checked.prompt_token_ids):
@@ -128,8 +131,8 @@ class Reader:
         if self.finished:
             raise InputError("a second Finished")
         checked = check_event("Finished", line)
-        if checked.steps != len(self._lines):
-            raise InputError(f"steps: the trace holds {len(self._lines)}")
+        if checked.steps != len(self._steps):
+            raise InputError(f"steps: the trace holds {len(self._steps)}")
         if checked.token_ids != self._tokens:
             raise InputError("token_ids: they must be the tokens that the steps committed")
         self.finished = read_event("Finished", line)
