@@ -22,7 +22,8 @@ def describe_run(trace: Trace) -> Iterator[str]:
     header, totals = trace.header, trace.totals
     models = ", ".join(escaped(f"{k} {v}") for k, v in header["models"].items() if v)[:WIDTH]
     yield f"{escaped(header['method'])}, {totals.steps} steps, {totals.tokens} tokens, mean acceptance length {totals.mean_acceptance_length:.2f}"
-    yield f"models   {models}"
+    if models:
+        yield f"models   {models}"
     prompt = header["prompt"] or ("".join(trace.prefill.texts) if trace.prefill else "")
     yield f"prompt   {escaped(prompt[:WIDTH])}"
     yield ""
@@ -108,7 +109,7 @@ def draw_tree(step: StepDone) -> Iterator[str]:
         while item.state == "unreached" and len(children[chain[-1].id]) == 1:
             chain += children[chain[-1].id]
         choice = wanted.get(item.parent)
-        yield _cut(f"{before}{MARKS[item.state]} {_words(chain, choice.text if choice else None)}")
+        yield f"{before}{MARKS[item.state]} {_words(chain, choice.text if choice else None)}"
         tip = chain[-1].id
         order = sorted(children[tip], key=lambda n: (n.state != "accepted", n.id))
         below_tip: list[Node | None] = [*order, None] if tip == end and last.node is None else [*order]
@@ -125,7 +126,7 @@ def _words(chain: list[Node], wanted: str | None) -> str:
     node = chain[0]
     if len(chain) > 1:
         who = " and ".join(dict.fromkeys(n.proposer for n in chain))
-        return f"{' '.join(visible(n.text) for n in chain)}  ({len(chain)}, {who} drafter)"
+        return f"{_cut(' '.join(visible(n.text) for n in chain))}  ({len(chain)}, {who} drafter)"
     words = visible(node.text)
     if node.state == "root":
         return words
@@ -140,4 +141,4 @@ def _chance(name: str, probability: float | None) -> str:
 
 
 def _cut(line: str) -> str:
-    return line if len(line) <= WIDTH + 40 else f"{line[: WIDTH + 39]}…"
+    return line if len(line) <= WIDTH else f"{line[: WIDTH - 1]}…"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -123,7 +125,8 @@ def _to_graphml(arguments: argparse.Namespace) -> None:
 
     trace = load_trace(arguments.file)
     graph = forest(trace.steps) if arguments.step is None else trace.steps[_number(trace, arguments.step)].graph()
-    _write(arguments.output, "\n".join(networkx.generate_graphml(graph)) + "\n")
+    with _writing(arguments.output):
+        networkx.write_graphml_xml(graph, arguments.output)
     print(f"{arguments.output}: {graph.number_of_nodes()} nodes, {graph.number_of_edges()} edges")
 
 
@@ -134,13 +137,15 @@ def _to_html(arguments: argparse.Namespace) -> None:
     assert reader.header is not None
     title = f"{Path(arguments.file).name}: {reader.header['method']}, {len(reader.steps)} steps"
     lines = "".join(bytes(line).decode("utf-8", "replace") for line in reader.lines)
-    _write(arguments.output, standalone_page(lines, title))
+    with _writing(arguments.output):
+        Path(arguments.output).write_text(standalone_page(lines, title), encoding="utf-8")
     print(f"{arguments.output}: {len(reader.steps)} steps")
 
 
-def _write(path: str, text: str) -> None:
+@contextmanager
+def _writing(path: str) -> Iterator[None]:
     try:
-        Path(path).write_text(text, encoding="utf-8")
+        yield
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror}") from None
 
