@@ -14,7 +14,7 @@ from typing import Any
 
 import gradio as gr
 
-from d2sd.viewer import viewer_script
+from d2sd.viewer import pack_line, viewer_script
 
 
 class _Packer:
@@ -47,8 +47,7 @@ class _Packer:
         with self._lock:
             if packed := self._known.get(digest):
                 return packed
-        deflate = zlib.compressobj(6, zlib.DEFLATED, -zlib.MAX_WBITS)
-        packed = f"~{base64.b64encode(deflate.compress(raw) + deflate.flush()).decode()}"
+        packed = pack_line(line)
         with self._lock:
             self._known[digest] = packed
             while len(self._known) > self.KEPT:

@@ -20,7 +20,9 @@ HELP = "ask a recorded greedy run what other settings would have committed"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of ``whatif``."""
     parser.add_argument("trace", metavar="TRACE", help="a trace recorded at temperature 0 with the model named below")
-    parser.add_argument("--methods", metavar="A,B,…", help=f"all, or a list (default: the recorded one). Each: {SYNTAX}")
+    parser.add_argument(
+        "--methods", metavar="A,B,…", help=f"all, or a list (default: the recorded one). Each: {SYNTAX}"
+    )
     parser.add_argument(
         "--sweep",
         action="append",
@@ -43,7 +45,9 @@ def run(arguments: argparse.Namespace) -> None:
     settings, left_out = runnable(engine, settings, lenient=methods == "all")
     outcomes = Replay(engine, trace).run([s.config for s in settings])
     rows = []
-    for setting, outcome in zip(settings, tqdm(outcomes, total=len(settings), unit="setting", leave=False), strict=True):
+    for setting, outcome in zip(
+        settings, tqdm(outcomes, total=len(settings), unit="setting", leave=False), strict=True
+    ):
         row = {
             "setting": setting.label,
             "mean_acceptance_length": outcome.mean_acceptance_length,
