@@ -39,12 +39,12 @@ class Inspection:
             return cls(chosen.tolist())
         parents = torch.tensor((0, *tree.parents[1:]), device=scores.device)
         tokens = torch.tensor(tree.tokens, device=scores.device)
-        mass = scores.logsumexp(-1)
+        probabilities = scores.softmax(-1)
         own = scores[parents, tokens]
         columns = [
             chosen,
-            (scores.gather(1, chosen[:, None])[:, 0] - mass).exp(),
-            (own - mass[parents]).exp(),
+            probabilities.gather(1, chosen[:, None])[:, 0],
+            probabilities[parents, tokens],
             (scores[parents] > own[:, None]).sum(-1),
         ]
         picked, choice_probability, probability, rank = torch.stack([c.double() for c in columns]).tolist()
