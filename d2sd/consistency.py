@@ -74,9 +74,12 @@ def _check_path(step: Any, parents: list[int]) -> list[int]:
     states, accepted = [n.state for n in step.nodes], list(step.accepted)
     path = [0, *accepted]
     for at, node in enumerate(accepted):
-        _need(node < len(parents), f"accepted[{at}]", f"there is no node {node}")
-        _need(parents[node] == path[at], f"accepted[{at}]", f"node {node} is not a child of node {path[at]}")
-        _need(states[node] == "accepted", f"nodes[{node}].state", 'it is in accepted, so its state is "accepted"')
+        if node >= len(parents):
+            raise InputError(f"accepted[{at}]: there is no node {node}")
+        if parents[node] != path[at]:
+            raise InputError(f"accepted[{at}]: node {node} is not a child of node {path[at]}")
+        if states[node] != "accepted":
+            raise InputError(f'nodes[{node}].state: it is in accepted, so its state is "accepted"')
     _need(states.count("accepted") == len(accepted), "accepted", "it must list every node whose state is accepted")
     _need(states.count("root") == 1, "nodes", 'only node 0 has the state "root"')
     reached = set(path)
@@ -95,11 +98,13 @@ def _check_committed(step: Any, path: list[int]) -> None:
     bonus = len(committed) - len(drafted)
     _need(bonus <= 1 and (not bonus or committed[-1].node is None), "committed", "only the last token has no node")
     for at, c in enumerate(drafted):
-        _need(c.token == step.nodes[c.node].token, f"committed[{at}].token", f"it must be that of node {c.node}")
+        if c.token != step.nodes[c.node].token:
+            raise InputError(f"committed[{at}].token: it must be that of node {c.node}")
     choices = step.choices
     _need([c.node for c in choices] == path[: len(choices)], "choices", "one for each node of the path, anchor first")
     for at, (choice, token) in enumerate(zip(choices, committed, strict=False)):
-        _need(choice.token == token.token, f"choices[{at}].token", "it must be the token that was committed there")
+        if choice.token != token.token:
+            raise InputError(f"choices[{at}].token: it must be the token that was committed there")
     _need(len(choices) <= len(committed), "choices", "there are more than committed tokens")
 
 
@@ -135,9 +140,12 @@ def _check_drafts(step: Any) -> None:
 
 def _check_draft(draft: Any, field: str) -> None:
     count = len(draft.ids)
-    _need(len(draft.texts) == count, f"{field}.texts", f"one for each of the {count} ids")
-    for name in ("confidence", "alternatives"):
-        _need(len(getattr(draft, name)) in (0, count), f"{field}.{name}", f"empty, or one for each of the {count} ids")
+    lengths = {"texts": len(draft.texts), "confidence": len(draft.confidence), "alternatives": len(draft.alternatives)}
+    if {0, count}.issuperset(lengths.values()) and lengths["texts"] == count:
+        return
+    wrong = next(name for name, n in lengths.items() if n != count and (n or name == "texts"))
+    allowed = "one" if wrong == "texts" else "empty, or one"
+    raise InputError(f"{field}.{wrong}: {allowed} for each of the {count} ids")
 
 
 def _first(wrong: Any) -> int:

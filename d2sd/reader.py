@@ -46,6 +46,9 @@ class RecordedSteps(Sequence[StepDone]):
 
     __hash__ = None  # type: ignore[assignment]
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return RecordedSteps, (list(map(bytes, self._lines)),)
+
     def __repr__(self) -> str:
         return f"<{len(self)} recorded steps>"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gzip
 import json
 import time
@@ -62,6 +63,7 @@ def test_steps_behave_like_a_tuple(trace):
     assert list(steps) == list(trace.steps)
     assert steps != trace.steps[:-1]
     assert steps[0] is steps[0]
+    assert copy.deepcopy(steps) == steps
     with pytest.raises(IndexError):
         steps[len(trace.steps)]
 
