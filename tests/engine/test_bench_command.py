@@ -56,7 +56,7 @@ def test_the_lossless_check_passes_and_says_so(capfd, tmp_path):
     arguments = ["--check-lossless", "--methods", "d2sd", "--limit", "2", "--max-new-tokens", "12", "--branches", "4"]
     code, out, _ = bench(capfd, *arguments, "--gamma", "5,16", "--out", str(tmp_path))
     assert code == 0
-    assert "5 of 5 settings pass on 2 prompts" in out
+    assert "5 of 5 settings pass on 2 of 2 prompts" in out
     assert json.loads((tmp_path / "lossless.json").read_text())["passed"] is True
 
 
