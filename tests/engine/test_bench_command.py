@@ -121,7 +121,7 @@ def test_interruption_reports_the_prompts_that_are_done(tmp_path):
     assert "Stopped: only" in (tmp_path / "report.md").read_text()
 
 
-def test_two_processes_share_the_prompts_and_merge_the_rows(tmp_path):
+def test_two_processes_share_the_prompts_and_merge_the_rows(capfd):
     command = ["d2sd", "bench", "--methods", "autoregressive,d2sd", "--limit", "5", "--max-new-tokens", "12", "--json"]
     done = subprocess.run(
         [sys.executable, "-m", *LAUNCH, *command],
@@ -139,9 +139,7 @@ def test_two_processes_share_the_prompts_and_merge_the_rows(tmp_path):
         ("autoregressive", 5, 1),
         ("d2sd", 5, 1),
     ]
-    alone = subprocess.run(
-        [sys.executable, "-m", *command], capture_output=True, text=True, env=ENVIRONMENT, check=True, timeout=120
-    )
-    for ours, theirs in zip(result["rows"], json.loads(alone.stdout)["rows"], strict=True):
+    _, alone, _ = bench(capfd, *command[2:])
+    for ours, theirs in zip(result["rows"], json.loads(alone)["rows"], strict=True):
         assert ours["mean_acceptance_length"] == theirs["mean_acceptance_length"]
         assert ours["mean_acceptance_length_interval"] == theirs["mean_acceptance_length_interval"]
