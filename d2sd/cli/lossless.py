@@ -56,7 +56,7 @@ def run(arguments: argparse.Namespace, processes: Processes) -> int:
         if method not in {s.config.method for s in settings}:
             reasons = [reason for label, reason in left_out.items() if label.split(":")[0] == method]
             raise InputError(reasons[0] if reasons else f"no K of --branches is below a γ of --gamma for {method}")
-    origin = provenance(engine, arguments.argv, arguments.prompts, {}, processes.count)
+    origin = provenance(engine, arguments.argv, arguments.prompts, {"decoding": base.seed}, processes.count)
     plain, *others = [contestant(engine, s) for s in settings]
     twin = stock_twin(engine.target)
     (stock,), _ = make_peers(engine, twin, ["generate"], base.max_new_tokens)
@@ -70,6 +70,8 @@ def run(arguments: argparse.Namespace, processes: Processes) -> int:
     )
     if not processes.main:
         return 130 if stopped else 0
+    if not results:
+        raise KeyboardInterrupt
     rows = tally(results, [c.label for c in contestants], None if exact else arguments.margin)
     passed = all(row["passed"] for row in rows)
     result = {
@@ -102,7 +104,9 @@ def body(result: dict[str, Any], texts: Any) -> str:
         if margin is None
         else f"every token must be at most {margin} below the favourite of one teacher-forced pass; {MARGIN_REASON}"
     )
-    verdict = f"{good} of {count} settings pass on {result['prompts_done']} prompts: {rule}."
+    verdict = (
+        f"{good} of {count} settings pass on {result['prompts_done']} of {result['prompts_asked']} prompts: {rule}."
+    )
     return "\n\n".join([markdown_table(head, lines), *remarks(result), verdict])
 
 

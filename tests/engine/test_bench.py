@@ -91,7 +91,7 @@ def test_settings_that_models_cannot_run_are_refused_or_left_out(engine):
 
 
 def test_every_method_passes_the_lossless_check(engine, twin, prompts):
-    settings, left_out = runnable(engine, grid(list(METHODS), (2, 6), (1, 4), BASE), lenient=True)
+    settings, left_out = runnable(engine, grid(list(METHODS), (6,), (1, 4), BASE), lenient=True)
     assert not left_out
     field = [contestant(engine, s) for s in settings]
     results = [r for batch in run_check(plain(engine), field, prompts[:1], twin, exact=True) for r in batch]
