@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from accelerate import Accelerator
+from accelerate import Accelerator, PartialState
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
@@ -86,6 +86,11 @@ def rows_at(count: int, index: int, size: int, seed: int) -> Tensor:
     return out
 
 
+def processes() -> PartialState:
+    """The processes of ``accelerate launch``, or just this one; on CPUs they speak gloo."""
+    return PartialState(cpu=not torch.cuda.is_available())
+
+
 def train(
     objective: nn.Module,
     count: int,
@@ -105,6 +110,7 @@ def train(
     (objective, data) must be the same for that.
     """
     accelerator = Accelerator(
+        cpu=not torch.cuda.is_available(),
         mixed_precision="bf16" if config.precision == "bfloat16" else "no",
         gradient_accumulation_steps=config.accumulate,
     )

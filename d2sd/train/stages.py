@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from accelerate import PartialState
 from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -19,7 +18,7 @@ from d2sd.models.loading import DTYPES, load_drafter, load_target
 from d2sd.train.curves import draw_curves
 from d2sd.train.data import pack, read_jsonl, read_responses, train_tokenizer
 from d2sd.train.drafters import DrafterConfig, DrafterObjective, draw_anchors, draw_prefixes
-from d2sd.train.loop import LoopConfig, train
+from d2sd.train.loop import LoopConfig, processes, train
 from d2sd.train.regenerate import RegenerateConfig, regenerate
 from d2sd.train.target import NextToken, TargetShape, held_out_loss, new_target
 
@@ -42,7 +41,7 @@ def train_target(
     start: a target folder to go on from, which then gives tokenizer and weights (``shape`` is not used);
     tokenizer_of: a folder whose tokenizer is taken, as a draft model takes its target's.
     """
-    with PartialState().main_process_first():  # the others read what the first one made
+    with processes().main_process_first():  # the others read what the first one made
         if start is not None or tokenizer_of is not None:
             AutoTokenizer.from_pretrained(start or tokenizer_of).save_pretrained(out)
         elif not (out / "tokenizer.json").exists():
@@ -73,7 +72,7 @@ def load_frozen(source: str | Path) -> tuple[Any, Any]:
         model: Any = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32)
     except (OSError, ValueError) as error:
         raise InputError(f"cannot load the target {source}: {str(error).splitlines()[0]}") from error
-    return model.to(PartialState().device).eval().requires_grad_(False), tokenizer
+    return model.to(processes().device).eval().requires_grad_(False), tokenizer
 
 
 def regenerate_responses(

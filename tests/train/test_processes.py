@@ -31,7 +31,7 @@ def folder(tmp_path):
 def test_two_processes_train_one_drafter(folder):
     launch = [
         "accelerate.commands.launch",
-        "--cpu",
+        "--multi_gpu",  # also where there is none: it is what makes the launcher start several processes
         "--num_processes",
         "2",
         "--num_machines",
@@ -40,6 +40,8 @@ def test_two_processes_train_one_drafter(folder):
         "no",
         "--dynamo_backend",
         "no",
+        "--main_process_port",
+        "0",
     ]
     command = [
         "-m", "d2sd", "train", "vp", "--target", str(folder / "target"), "--responses", str(folder / "r.jsonl"),
@@ -58,5 +60,7 @@ def test_two_processes_train_one_drafter(folder):
     assert done.returncode == 0, done.stderr[-3000:]
     last = json.loads((folder / "vp" / "metrics.jsonl").read_text().splitlines()[-1])
     assert last["step"] == 4
+    state = json.loads((folder / "vp" / "checkpoint" / "state.json").read_text())
+    assert state["identity"]["processes"] == 2
     (folder / "vp").rename(folder / "dflash")
     assert len(load(str(folder)).generate("Question", DecodeConfig("dflash", 8)).token_ids) == 8
