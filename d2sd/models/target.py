@@ -49,6 +49,17 @@ def _tree_attention(
 AttentionInterface.register(ATTENTION, _tree_attention)
 
 
+def _fuse_norms(model: nn.Module) -> None:
+    """Let torch's one-kernel RMSNorm take the place of the model's own, which is written out in seven operations."""
+    for parent in list(model.modules()):
+        for name, module in parent.named_children():
+            if type(module).__name__ in ("Qwen3RMSNorm", "LlamaRMSNorm"):
+                norm: Any = module
+                fused = nn.RMSNorm(norm.weight.shape[0], eps=norm.variance_epsilon, device="meta")
+                fused.weight = norm.weight
+                setattr(parent, name, fused)
+
+
 class Target:
     """A frozen causal LM with its tokenizer; ``taps`` are the decoder layers whose outputs are kept."""
 
@@ -61,6 +72,7 @@ class Target:
         if any(kind != "full_attention" for kind in getattr(config, "layer_types", None) or ()):
             raise InputError(f"{name} uses sliding-window layers, which tree verification does not support")
         model.set_attn_implementation(ATTENTION)
+        _fuse_norms(model)
         self.model: Any = model.eval().requires_grad_(False)
         self.tokenizer, self.name = tokenizer, name
         self.base: Any = model.model
