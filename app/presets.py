@@ -1,13 +1,11 @@
-"""What the page offers: models, example prompts, the recorded run that it opens with."""
+"""What the page opens with: example prompts and a recorded run."""
 
 from __future__ import annotations
 
 import gzip
-import os
-from functools import lru_cache
 from pathlib import Path
 
-import d2sd
+from app.recording import Recording
 
 ASSETS = Path(__file__).resolve().parent.parent / "assets"
 OPENING_TRACE = ASSETS / "traces" / "opening.jsonl.gz"
@@ -26,19 +24,8 @@ EXAMPLES = {
 }
 
 
-def on_space() -> bool:
-    """Whether this is a public Hugging Face Space, where visitors may not name folders of the machine."""
-    return "SPACE_ID" in os.environ
-
-
-def opening_trace() -> str:
-    """The recorded run that the page shows before anything is run, as JSON lines; empty if none is there."""
-    return gzip.decompress(OPENING_TRACE.read_bytes()).decode() if OPENING_TRACE.exists() else ""
-
-
-@lru_cache(maxsize=2)
-def engine(model: str) -> d2sd.Engine:
-    """The loaded models of a preset or folder; the two most recent stay loaded. Raises ``InputError``."""
-    if on_space() and model not in d2sd.presets():
-        raise d2sd.InputError(f"this public page offers only the bundled models: {', '.join(d2sd.presets())}")
-    return d2sd.load(model)
+def opening() -> Recording:
+    """The recorded run that the page shows before anything is run; an empty one if none is there."""
+    if not OPENING_TRACE.exists():
+        return Recording()
+    return Recording.of(gzip.decompress(OPENING_TRACE.read_bytes()).decode().split("\n"))

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from app.recording import Recording
 
 
 @dataclass(slots=True)
 class Session:
-    """The number of the newest run asked for in this window; any other run of it is to stop."""
+    """The number of the newest run asked for in this window (any other run of it is to stop), and the run shown."""
 
     newest: int = 0
     claimed: int = 0
+    shown: Recording = field(default_factory=Recording)
 
     def request(self) -> int:
         """Ask for a run: its number. Earlier ones, running or waiting, stop."""
