@@ -10,13 +10,18 @@ from d2sd.errors import InputError
 from d2sd.methods import METHODS
 
 MAX_NEW_TOKENS = 4096
+DEFAULT_BUDGET, MAX_NODES = 64, 512
+MAX_BRANCHES = 64
 
 
 @dataclass(frozen=True, slots=True)
 class DecodeConfig:
     """How to generate. Checked on construction; an ``InputError`` says what to change.
 
-    block_size: γ, anchor included (None: the drafter's trained block). num_branches: K.
+    block_size: γ, anchor included (None: the drafter's trained block). second_block_size: γ₂ ≥ γ of the re-drafts
+    (None: γ). num_branches: K. node_budget: B, the most tree nodes below the anchor that are verified (None: all;
+    methods that grow a tree then use 64). cost_aware: verify fewer nodes where the next one is expected to gain less
+    than it costs on this machine (d2sd.cost); the trees then depend on measured times, the text never does.
     backend: an attention backend, or "auto" for the fastest one on the device (d2sd.attention).
     top_p and top_k restrict the target's distribution at temperature > 0. ``inspect`` records alternatives,
     target probabilities and ranks for the page (≤ 5% of the time); the tokens do not depend on it.
@@ -25,7 +30,10 @@ class DecodeConfig:
     method: str = "d2sd"
     max_new_tokens: int = 128
     block_size: int | None = None
+    second_block_size: int | None = None
     num_branches: int = 4
+    node_budget: int | None = None
+    cost_aware: bool = False
     temperature: float = 0.0
     top_p: float = 1.0
     top_k: int = 0
@@ -50,12 +58,19 @@ class DecodeConfig:
             1 <= self.max_new_tokens <= MAX_NEW_TOKENS,
             f"max_new_tokens must be between 1 and {MAX_NEW_TOKENS}, not {self.max_new_tokens}",
         )
-        check(self.block_size is None or isinstance(self.block_size, int), "block_size must be a whole number")
+        for name, least in (("block_size", 2), ("second_block_size", 2), ("node_budget", 1)):
+            value = getattr(self, name)
+            whole = value is None or (isinstance(value, int) and not isinstance(value, bool))
+            check(whole, f"{name} must be a whole number")
+            check(value is None or value >= least, f"{name} must be at least {least}, not {value}")
         check(
-            self.block_size is None or self.block_size >= 2,
-            f"block_size must be at least 2 (the anchor and one drafted token), not {self.block_size}",
+            self.node_budget is None or self.node_budget <= MAX_NODES,
+            f"node_budget must be at most {MAX_NODES}, not {self.node_budget}",
         )
-        check(self.num_branches >= 1, f"num_branches must be at least 1, not {self.num_branches}")
+        check(
+            1 <= self.num_branches <= MAX_BRANCHES,
+            f"num_branches must be between 1 and {MAX_BRANCHES}, not {self.num_branches}",
+        )
         check(
             isfinite(self.temperature) and 0 <= self.temperature <= 5,
             f"temperature must be between 0 (greedy) and 5, not {self.temperature}",
@@ -64,20 +79,26 @@ class DecodeConfig:
         check(self.top_k >= 0, f"top_k must be 0 (off) or more, not {self.top_k}")
         check(0 <= self.seed < 2**63, f"seed must be between 0 and 2^63 - 1, not {self.seed}")
 
-    def for_drafter(self, trained_block_size: int, branches: bool) -> DecodeConfig:
-        """The same settings with γ filled in, checked against the block that the drafters were trained with.
+    def for_drafter(self, trained_block_size: int) -> DecodeConfig:
+        """The same settings with γ, γ₂ and the node budget of this method filled in.
 
-        ``branches``: whether the method re-drafts, so that K matters.
+        Raises ``InputError`` where they do not fit the block that the drafters were trained with.
         """
+        method = METHODS[self.method]
         gamma = self.block_size or trained_block_size
-        if gamma > trained_block_size:
-            raise InputError(
-                f"block_size {gamma} is larger than the block this drafter was trained with "
-                f"({trained_block_size}); choose 2 to {trained_block_size}"
-            )
-        if branches and self.num_branches > gamma - 1:
+        longer = gamma if self.second_block_size is None else self.second_block_size
+        for name, value in (("block_size", gamma), ("second_block_size", longer)):
+            if value > trained_block_size:
+                raise InputError(
+                    f"{name} {value} is larger than the block this drafter was trained with "
+                    f"({trained_block_size}); choose 2 to {trained_block_size}"
+                )
+        if "second_block_size" in method.settings and longer < gamma:
+            raise InputError(f"second_block_size {longer} is smaller than block_size {gamma}; choose {gamma} or more")
+        if method.second_drafter != "none" and self.num_branches > gamma - 1:
             raise InputError(
                 f"num_branches {self.num_branches} is more than the {gamma - 1} prefixes that a block of "
                 f"{gamma} has; choose 1 to {gamma - 1}"
             )
-        return replace(self, block_size=gamma)
+        budget = self.node_budget or (DEFAULT_BUDGET if method.needs_budget else None)
+        return replace(self, block_size=gamma, second_block_size=longer, node_budget=budget)

@@ -1,10 +1,11 @@
-"""One drafter during one generation: its context cache and its batched draft pass."""
+"""One block drafter during one generation: its context cache and its batched draft pass."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -14,34 +15,37 @@ from d2sd.cache import KeyValueCache
 from d2sd.models.drafter import DFlashDraftModel
 from d2sd.models.target import Target
 
-TOP = 5
+DrafterName = Literal["first", "second"]
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One drafted block below the anchor: ``prefix`` given tokens are not repeated in ``ids``.
+    """Drafted tokens below the anchor, behind ``prefix`` given ones of candidate ``base`` (see ``events.Draft``).
 
-    confidence[j] = drafter's probability of ids[j]; alternatives[j] = its most likely (id, probability) pairs.
+    confidence[j]: drafter's probability of ids[j]; tokens[j], probabilities[j]: its most likely tokens there, best
+    first, as many as were asked for.
     """
 
+    drafter: DrafterName
     prefix: int
     ids: tuple[int, ...]
     confidence: tuple[float, ...]
-    alternatives: tuple[tuple[tuple[int, float], ...], ...]
+    tokens: Sequence[Sequence[int]]
+    probabilities: Sequence[Sequence[float]]
+    base: int = 0
 
 
 class DraftSession:
     """Drafts from the growing context of one generation; only projected context is kept between steps."""
 
-    def __init__(self, model: DFlashDraftModel, target: Target, capacity: int, backend: Backend, inspect: bool):
-        self.model, self.target = model, target
-        self.backend, self.top = backend, TOP if inspect else 1
+    def __init__(self, name: DrafterName, model: DFlashDraftModel, target: Target, capacity: int, backend: Backend):
+        self.name, self.model, self.target, self.backend = name, model, target, backend
         config = model.config
         self.cache = KeyValueCache(
             config.num_hidden_layers, config.num_key_value_heads, config.head_dim, capacity, model.dtype, model.device
         )
         self.scale = config.head_dim**-0.5
-        self.mask_id = torch.tensor(model.mask_token_id, device=model.device)
+        self._first_rows: tuple[Tensor, Block] | None = None
 
     def extend(self, rows: Tensor | slice, positions: Tensor) -> None:
         """Add the tokens of these rows of the last target pass, at these (T,) positions, to the context."""
@@ -51,7 +55,7 @@ class DraftSession:
             self.cache.update(key, value, layer)
         self.cache.length += len(positions)
 
-    def draft(self, anchor: int, prefixes: Sequence[Sequence[int]], block_size: int) -> list[Block]:
+    def draft(self, anchor: int, prefixes: Sequence[Sequence[int]], block_size: int, top: int) -> list[Block]:
         """One batched pass: for every prefix the block anchor, prefix, masks; greedy tokens at the masks.
 
         The anchor stands right behind the context; all prefixes share the context's keys and values.
@@ -69,22 +73,29 @@ class DraftSession:
         if len(masked) < batch * block_size:
             hidden = hidden.flatten(0, 1)[torch.tensor(masked, device=device)]
         logits = self.target.head(hidden.to(self.target.dtype)).float()
-        top = logits.softmax(-1).topk(self.top, dim=-1)
-        probabilities, tokens = top.values.tolist(), top.indices.tolist()
+        best = logits.softmax(-1).topk(min(top, logits.shape[-1]), dim=-1)
+        probabilities, tokens = best.values.clamp_max_(1.0).tolist(), best.indices.tolist()
         blocks, at = [], 0
         for prefix in prefixes:
             end = at + block_size - 1 - len(prefix)
-            pairs = [tuple(zip(t, p, strict=True)) for t, p in zip(tokens[at:end], probabilities[at:end], strict=True)]
-            blocks.append(
-                Block(
-                    len(prefix),
-                    tuple(t[0] for t in tokens[at:end]),
-                    tuple(min(1.0, p[0]) for p in probabilities[at:end]),
-                    tuple(pairs) if self.top > 1 else (),
-                )
-            )
+            t, p = tokens[at:end], probabilities[at:end]
+            blocks.append(Block(self.name, len(prefix), tuple(x[0] for x in t), tuple(x[0] for x in p), t, p))
             at = end
+        if not prefixes[0]:
+            self._first_rows = logits[: block_size - 1], blocks[0]
         return blocks
+
+    def sample(self, count: int, seed: int) -> list[Block]:
+        """``count`` blocks drawn i.i.d. at temperature 1 from the distributions of the last unconditioned draft."""
+        assert self._first_rows is not None, "draft first"
+        logits, block = self._first_rows
+        probabilities = logits.softmax(-1)
+        generator = torch.Generator(logits.device).manual_seed(seed)
+        ids = torch.multinomial(probabilities, count, replacement=True, generator=generator)
+        confidence = probabilities.gather(1, ids).T.tolist()
+        return [
+            replace(block, ids=tuple(i), confidence=tuple(c)) for i, c in zip(ids.T.tolist(), confidence, strict=True)
+        ]
 
 
 def _attend(

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor
 
 from d2sd.drafting import Block
-from d2sd.events import Alternative, Choice, Draft, Node, Proposer, State
+from d2sd.events import Alternative, Choice, Draft, Node, State
 from d2sd.methods import Proposal
 from d2sd.text import TokenTexts
 from d2sd.tree import TokenTree
 from d2sd.verify import Walk
 
+TOP = 5  # alternatives a position
 DIGITS = 6  # of probabilities that are only shown: shorter traces
 
 
@@ -53,17 +53,16 @@ class Inspection:
         )
 
 
-def proposer(tree: TokenTree, node: int, second: Literal["first", "second"]) -> Proposer:
-    """Who drafted a node: the first drafter where the first candidate runs through it, else the re-drafter."""
-    return "first" if tree.candidates[node][0] == 0 else second
-
-
-def describe_draft(drafter: Literal["first", "second"], block: Block, texts: TokenTexts) -> Draft:
-    """A drafted block as event data."""
-    alternatives = tuple(
-        tuple(Alternative(i, texts[i], round(p, DIGITS)) for i, p in entry) for entry in block.alternatives
-    )
-    return Draft(drafter, block.prefix, block.ids, tuple(texts[i] for i in block.ids), block.confidence, alternatives)
+def describe_draft(block: Block, texts: TokenTexts, inspect: bool) -> Draft:
+    """A drafted block as event data, with its alternatives if inspected."""
+    alternatives = ()
+    if inspect:
+        alternatives = tuple(
+            tuple(Alternative(i, texts[i], round(p, DIGITS)) for i, p in zip(t[:TOP], q[:TOP], strict=True))
+            for t, q in zip(block.tokens, block.probabilities, strict=True)
+        )
+    pieces = tuple(texts[i] for i in block.ids)
+    return Draft(block.drafter, block.prefix, block.ids, pieces, block.confidence, alternatives, block.base)
 
 
 def describe_choices(seen: Inspection, outcome: Walk, texts: TokenTexts) -> tuple[Choice, ...]:
@@ -76,44 +75,30 @@ def describe_choices(seen: Inspection, outcome: Walk, texts: TokenTexts) -> tupl
     )
 
 
-def describe_nodes(
-    proposal: Proposal, second: Literal["first", "second"], seen: Inspection, outcome: Walk, texts: TokenTexts
-) -> tuple[Node, ...]:
+def describe_nodes(proposal: Proposal, seen: Inspection, outcome: Walk, texts: TokenTexts) -> tuple[Node, ...]:
     """All nodes of the tree with their state after the walk."""
     tree = proposal.tree
     accepted, visited = set(outcome.accepted), set(outcome.visited)
-    blocks = [] if proposal.first is None else [proposal.first, *proposal.branches]
-    nodes = []
-    for n, (token, parent, depth) in enumerate(zip(tree.tokens, tree.parents, tree.depths, strict=True)):
-        state: State = "unreached"
-        if n == 0:
-            state = "root"
-        elif n in accepted:
-            state = "accepted"
-        elif parent in visited:
-            state = "rejected"
+    drafters = [block.drafter for block in proposal.blocks]
+    nodes = [
+        Node(0, -1, 0, tree.tokens[0], texts[tree.tokens[0]], tree.candidates[0], "target", "root", None, None, None)
+    ]
+    for n in range(1, len(tree)):
+        parent = tree.parents[n]
+        state: State = "accepted" if n in accepted else "rejected" if parent in visited else "unreached"
         nodes.append(
             Node(
                 n,
                 parent,
-                depth,
-                token,
-                texts[token],
+                tree.depths[n],
+                tree.tokens[n],
+                texts[tree.tokens[n]],
                 tree.candidates[n],
-                proposer(tree, n, second) if n else "target",
+                drafters[tree.blocks[n]],
                 state,
-                _drafter_probability(blocks, tree.candidates[n], depth) if n else None,
-                seen.probability[n] if n and seen.probability else None,
-                seen.rank[n] if n and seen.rank else None,
+                tree.probabilities[n],
+                seen.probability[n] if seen.probability else None,
+                seen.rank[n] if seen.rank else None,
             )
         )
     return tuple(nodes)
-
-
-def _drafter_probability(blocks: list[Block], through: tuple[int, ...], depth: int) -> float | None:
-    """Confidence of the first candidate that drafted (rather than was given) the token at this depth."""
-    for number in through:
-        at = depth - 1 - blocks[number].prefix
-        if at >= 0:
-            return blocks[number].confidence[at]
-    return None

@@ -46,11 +46,14 @@ def walk(tree: TokenTree, chosen: Sequence[int], end_ids: Collection[int], limit
 
 def first_draft_boundary(tree: TokenTree, first: Sequence[int], chosen: Sequence[int], outcome: Walk) -> int | None:
     """Number of leading first-draft tokens that the target accepted; None if the walk ended before that was seen."""
-    children, node = tree.children(), 0
+    children, node, visited = tree.children(), 0, set(outcome.visited)
     for count, token in enumerate(first):
-        if node not in outcome.visited:
+        if node not in visited:
             return None
         if chosen[node] != token:
             return count
-        node = children[node][token]
+        child = children[node].get(token)
+        if child is None:  # the target chose it, but a node budget had cut it off
+            return None
+        node = child
     return len(first)

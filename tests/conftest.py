@@ -46,7 +46,8 @@ def make_drafter(target: Target, block_size: int = 16, layers: int = 2, seed: in
 @pytest.fixture(scope="session", params=["qwen3", "llama"])
 def engine(request, tokenizer) -> Engine:
     target = make_target(tokenizer, request.param)
-    return Engine(target, make_drafter(target, seed=1), make_drafter(target, seed=2), name="random")
+    small = make_target(tokenizer, seed=5)
+    return Engine(target, make_drafter(target, seed=1), make_drafter(target, seed=2), small, name="random")
 
 
 @pytest.fixture(scope="session")

@@ -21,6 +21,7 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--target", metavar="FOLDER|HUB-ID", help="target instead of the model's own")
     parser.add_argument("--drafter", metavar="FOLDER|HUB-ID", help="first drafter instead of the model's own")
     parser.add_argument("--second-drafter", metavar="FOLDER|HUB-ID", help="VP-Drafter instead of the model's own")
+    parser.add_argument("--draft-model", metavar="FOLDER|HUB-ID", help="draft model instead of the model's own")
     parser.add_argument("--dtype", default="float32", help="float32 (default) or bfloat16")
 
 
@@ -28,8 +29,15 @@ def add_decode_arguments(parser: argparse.ArgumentParser) -> None:
     """Settings of ``DecodeConfig``."""
     parser.add_argument("--max-new-tokens", type=int, default=128, metavar="N")
     parser.add_argument("--block-size", type=int, metavar="G", help="γ, anchor included (default: as trained)")
+    parser.add_argument("--second-block-size", type=int, metavar="G2", help="γ₂ ≥ γ of the re-drafts (default: γ)")
     parser.add_argument(
         "--num-branches", type=int, default=4, metavar="K", help="prefixes to re-draft from (default 4)"
+    )
+    parser.add_argument(
+        "--node-budget", type=int, metavar="B", help="most nodes verified a step (default: all; 64 for grown trees)"
+    )
+    parser.add_argument(
+        "--cost-aware", action="store_true", help="verify only nodes that are expected to gain more than they cost here"
     )
     parser.add_argument("--temperature", type=float, default=0.0, metavar="T", help="0 = greedy (default)")
     parser.add_argument("--top-p", type=float, default=1.0, metavar="P")
@@ -45,6 +53,7 @@ def load_engine(arguments: argparse.Namespace) -> Engine:
         target=arguments.target,
         drafter=arguments.drafter,
         second_drafter=arguments.second_drafter,
+        draft_model=arguments.draft_model,
         dtype=arguments.dtype,
     )
 
@@ -55,7 +64,10 @@ def decode_config(arguments: argparse.Namespace, method: str, inspect: bool = Tr
         method=method,
         max_new_tokens=arguments.max_new_tokens,
         block_size=arguments.block_size,
+        second_block_size=arguments.second_block_size,
         num_branches=arguments.num_branches,
+        node_budget=arguments.node_budget,
+        cost_aware=arguments.cost_aware,
         temperature=arguments.temperature,
         top_p=arguments.top_p,
         top_k=arguments.top_k,

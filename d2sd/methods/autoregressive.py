@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from d2sd.methods.base import Drafters, Method, Proposal
-from d2sd.tree import merge_candidates
+from d2sd.tree import merge_drafts
 
 
 def propose(drafters: Drafters) -> Proposal:
     """Nothing is drafted."""
-    return Proposal(merge_candidates(drafters.anchor, []))
+    return Proposal(merge_drafts(drafters.anchor, []))
 
 
 AUTOREGRESSIVE = Method(
@@ -16,5 +16,6 @@ AUTOREGRESSIVE = Method(
     "Plain decoding: the target writes one token per pass.",
     "baseline",
     propose,
+    frozenset(),
     first_drafter=False,
 )

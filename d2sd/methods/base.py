@@ -5,22 +5,37 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 from d2sd.drafting import Block
 from d2sd.tree import TokenTree
 
-Draft = Callable[[Sequence[Sequence[int]]], list[Block]]
+SETTINGS = frozenset({"block_size", "second_block_size", "num_branches", "node_budget", "cost_aware"})
+BRANCHED = SETTINGS - {"second_block_size"}
+
+
+class Draft(Protocol):
+    """Prefixes below the anchor → drafted blocks, with the ``top`` likeliest tokens of every position."""
+
+    def __call__(self, prefixes: Sequence[Sequence[int]], top: int = 1) -> list[Block]: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Drafters:
-    """The drafters at one step. ``first`` and ``second`` map prefixes below the anchor to drafted blocks."""
+    """The drafters at one step.
+
+    first: blocks of γ; second: blocks of γ₂; sample: blocks drawn from the distributions of the first draft;
+    model: a chain of the autoregressive draft model; longer: γ₂ − γ; budget: node budget B of tree methods.
+    """
 
     anchor: int
     first: Draft
     second: Draft
+    sample: Callable[[int], list[Block]]
+    model: Callable[[], Block]
     num_branches: int
+    longer: int
+    budget: int
     rng: random.Random
 
 
@@ -35,14 +50,25 @@ class Proposal:
     selected: tuple[int, ...] = ()
     branches: tuple[Block, ...] = ()
 
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """All drafts by their number."""
+        return () if self.first is None else (self.first, *self.branches)
+
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """A way to draft. ``second_drafter`` says which network re-drafts, if any."""
+    """A way to draft. ``second_drafter`` says which network re-drafts, if any.
+
+    settings: the fields of ``DecodeConfig`` that shape its trees; needs_budget: it cannot run without a node budget.
+    """
 
     id: str
     sentence: str
     source: str
     propose: Callable[[Drafters], Proposal]
+    settings: frozenset[str]
     first_drafter: bool = True
     second_drafter: Literal["none", "vp", "first"] = "none"
+    draft_model: bool = False
+    needs_budget: bool = False

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from d2sd.boundary import boundary_posterior
 from d2sd.methods.base import Drafters, Method, Proposal
-from d2sd.tree import merge_candidates
+from d2sd.tree import merge_drafts
 
 
 def propose(drafters: Drafters) -> Proposal:
     """One chain of γ−1 drafted tokens."""
     (first,) = drafters.first([()])
     posterior, full = boundary_posterior(first.confidence)
-    return Proposal(merge_candidates(drafters.anchor, [first.ids]), first, posterior, full)
+    return Proposal(merge_drafts(drafters.anchor, [first]), first, posterior, full)
 
 
 DFLASH = Method(
@@ -19,4 +19,5 @@ DFLASH = Method(
     "One diffusion drafter fills the whole block at once; the target checks it as a single chain.",
     "DFlash, arXiv 2602.06036",
     propose,
+    frozenset({"block_size", "node_budget", "cost_aware"}),
 )

@@ -31,12 +31,13 @@ def load(
     target: str | None = None,
     drafter: str | None = None,
     second_drafter: str | None = None,
+    draft_model: str | None = None,
     dtype: str = "float32",
     device: str | None = None,
 ) -> Engine:
-    """An ``Engine`` for a bundled preset or a folder that holds ``target/``, ``dflash/`` and, if trained, ``vp/``.
+    """An ``Engine`` for a bundled preset or a folder that holds ``target/``, ``dflash/`` and, if there, ``vp/``, ``draft/``.
 
-    ``target``, ``drafter`` and ``second_drafter`` replace single parts by a folder or a hub id. Raises
+    ``target``, ``drafter``, ``second_drafter`` and ``draft_model`` replace single parts by a folder or a hub id. Raises
     ``InputError`` when something is missing, broken or does not fit together.
     """
     from d2sd.decode import Engine
@@ -56,9 +57,11 @@ def load(
         target = str(folder / "target")
         drafter = drafter or _part(folder, "dflash")
         second_drafter = second_drafter or _part(folder, "vp")
+        draft_model = draft_model or _part(folder, "draft")
     loaded = load_target(target, DTYPES[dtype], device)
     first, second = (None if d is None else load_drafter(d, DTYPES[dtype], device) for d in (drafter, second_drafter))
-    return Engine(loaded, first, second, label)
+    small = None if draft_model is None else load_target(draft_model, DTYPES[dtype], device)
+    return Engine(loaded, first, second, small, label)
 
 
 def _part(folder: Path, part: str) -> str | None:
@@ -116,6 +119,17 @@ def check_fit(target: Target, drafter: DFlashDraftModel) -> None:
         raise InputError(
             f"drafter {name} was made for a vocabulary of {c.vocab_size} (mask token {drafter.mask_token_id}), "
             f"the target has {t.vocab_size}: they do not fit"
+        )
+
+
+def check_vocabulary(target: Target, model: Target) -> None:
+    """Raise ``InputError`` if a draft model does not speak the target's vocabulary."""
+    if (
+        model.config.vocab_size != target.config.vocab_size
+        or model.tokenizer.get_vocab() != target.tokenizer.get_vocab()
+    ):
+        raise InputError(
+            f"draft model {model.name} has another vocabulary than the target {target.name}: they do not fit"
         )
 
 

@@ -56,13 +56,26 @@ def test_hundred_prompts_equal_plain_greedy_and_transformers(bundled):
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("method", DRAFTED)
-@pytest.mark.parametrize(("gamma", "branches"), [(2, 1), (5, 4), (16, 8)])
-def test_random_models_equal_plain_greedy(engine, method, gamma, branches, backend):
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"block_size": 2, "num_branches": 1},
+        {"block_size": 5, "num_branches": 4},
+        {"block_size": 16, "num_branches": 8},
+        {"block_size": 6, "second_block_size": 11, "num_branches": 3},
+        {"block_size": 8, "num_branches": 4, "node_budget": 9},
+        {"num_branches": 2, "cost_aware": True},
+    ],
+    ids=lambda s: " ".join(f"{k}={v}" for k, v in s.items()),
+)
+def test_random_models_equal_plain_greedy(engine, method, settings, backend):
     for prompt in ("the cat", "a dog ran to", "x"):
-        plain = engine.generate(prompt, DecodeConfig("autoregressive", 30))
-        assert plain.token_ids == transformers_greedy(engine, list(plain.prefill.prompt_token_ids), 30)
-        config = DecodeConfig(method, 30, block_size=gamma, num_branches=branches, backend=backend)
-        assert engine.generate(prompt, config).token_ids == plain.token_ids
+        plain = engine.generate(prompt, DecodeConfig("autoregressive", 24))
+        assert plain.token_ids == transformers_greedy(engine, list(plain.prefill.prompt_token_ids), 24)
+        trace = engine.generate(prompt, DecodeConfig(method, 24, backend=backend, **settings))
+        assert trace.token_ids == plain.token_ids
+        if "node_budget" in settings:
+            assert max(len(s.nodes) for s in trace.steps) <= 10
 
 
 @pytest.mark.parametrize("method", DRAFTED)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from d2sd.attention import BACKENDS
-from d2sd.tree import merge_candidates
+from tests.unit.drafts import merge_candidates
 
 
 def inputs(batch, heads, kv_heads, rows, context, dim, seed=0):

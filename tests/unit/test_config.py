@@ -11,7 +11,7 @@ from d2sd import DecodeConfig, InputError
         ({"method": "magic"}, "unknown method 'magic'; choose one of"),
         ({"backend": "magic"}, "unknown backend"),
         ({"block_size": 1}, "block_size must be at least 2"),
-        ({"num_branches": 0}, "num_branches must be at least 1"),
+        ({"num_branches": 0}, "num_branches must be between 1"),
         ({"temperature": -0.1}, "temperature must be between 0"),
         ({"temperature": float("nan")}, "temperature must be between 0"),
         ({"top_p": 0.0}, "top_p must be above 0"),

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from d2sd.tree import merge_candidates
+from tests.unit.drafts import merge_candidates
 
 TOKENS = st.integers(0, 2)
 CANDIDATES = st.lists(st.lists(TOKENS, max_size=6), max_size=6)

@@ -3,8 +3,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from d2sd.tree import merge_candidates
 from d2sd.verify import first_draft_boundary, walk
+from tests.unit.drafts import merge_candidates
 
 TOKENS = st.integers(0, 2)
 CANDIDATES = st.lists(st.lists(TOKENS, min_size=1, max_size=6), min_size=1, max_size=6)

@@ -1,0 +1,24 @@
+"""DDTree: best-first tree over the per-position distributions of one block draft, under a node budget."""
+
+from __future__ import annotations
+
+from d2sd.boundary import boundary_posterior
+from d2sd.methods.base import Drafters, Method, Proposal
+from d2sd.methods.growth import grow
+
+
+def propose(drafters: Drafters) -> Proposal:
+    """The B likeliest paths if the block's positions were independent."""
+    (first,) = drafters.first([()], top=drafters.budget)
+    posterior, full = boundary_posterior(first.confidence)
+    return Proposal(grow(drafters.anchor, [first], drafters.budget), first, posterior, full)
+
+
+DDTREE = Method(
+    "ddtree",
+    "A tree of the B likeliest paths over the first drafter's per-position distributions, grown best first.",
+    "DDTree, arXiv 2604.12989",
+    propose,
+    frozenset({"block_size", "node_budget", "cost_aware"}),
+    needs_budget=True,
+)

@@ -1,0 +1,25 @@
+"""Classical speculative decoding: a small autoregressive model drafts a chain, one token per pass of its own."""
+
+from __future__ import annotations
+
+from d2sd.boundary import boundary_posterior
+from d2sd.methods.base import Drafters, Method, Proposal
+from d2sd.tree import merge_drafts
+
+
+def propose(drafters: Drafters) -> Proposal:
+    """One chain of γ−1 tokens."""
+    first = drafters.model()
+    posterior, full = boundary_posterior(first.confidence)
+    return Proposal(merge_drafts(drafters.anchor, [first]), first, posterior, full)
+
+
+DRAFT_MODEL = Method(
+    "draft_model",
+    "A small autoregressive model drafts a chain token by token; the target checks it in one pass.",
+    "speculative sampling, arXiv 2211.17192 and 2302.01318",
+    propose,
+    frozenset({"block_size", "node_budget", "cost_aware"}),
+    first_drafter=False,
+    draft_model=True,
+)

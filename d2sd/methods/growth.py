@@ -1,0 +1,53 @@
+"""Best-first growth of a token tree over the per-position distributions of one or several block drafts.
+
+DDTree, arXiv 2604.12989: pop the likeliest path from a heap, push its next sibling and its first child. Every path is
+pushed by one that is at least as likely, so paths are popped in order of probability. With several drafts, a path
+takes its next token from the draft that was given most of it.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+
+from d2sd.drafting import Block
+from d2sd.tree import TokenTree, TreeBuilder, chains
+
+
+def grow(anchor: int, blocks: Sequence[Block], budget: int) -> TokenTree:
+    """The ``budget`` likeliest paths below the anchor.
+
+    blocks: every draft with as many of its likeliest tokens a position as may be needed (``budget`` always suffice).
+    A later draft of the same prefix replaces an earlier one.
+    """
+    builder, whole = TreeBuilder(anchor), chains(blocks)
+    # the given prefixes as a trie: (trie node, token) → trie node, and the draft that goes on behind a trie node
+    trie: dict[tuple[int, int], int] = {}
+    source_at: dict[int, int] = {}
+    for number, block in enumerate(blocks):
+        at = 0
+        for token in whole[number][: block.prefix]:
+            at = trie.setdefault((at, token), len(trie) + 1)
+        source_at[at] = number
+    heap: list[tuple[float, int, float, int, int, int, int, int]] = []
+    pushed = 0
+
+    def push(above: float, parent: int, depth: int, rank: int, source: int, at: int) -> None:
+        """Offer the token of this rank at ``depth`` (0 = right below the anchor) below a path of probability above."""
+        nonlocal pushed
+        position = depth - blocks[source].prefix
+        if position < len(blocks[source].ids) and rank < len(blocks[source].tokens[position]):
+            pushed += 1
+            score = -above * blocks[source].probabilities[position][rank]
+            heapq.heappush(heap, (score, pushed, above, parent, depth, rank, source, at))
+
+    push(1.0, 0, 0, 0, source_at[0], 0)
+    while heap and len(builder.tokens) <= budget:
+        score, _, above, parent, depth, rank, source, at = heapq.heappop(heap)
+        position = depth - blocks[source].prefix
+        token = blocks[source].tokens[position][rank]
+        node = builder.add(parent, token, source, blocks[source].probabilities[position][rank])
+        push(above, parent, depth, rank + 1, source, at)
+        below = trie.get((at, token), -1)
+        push(-score, node, depth + 1, 0, source_at.get(below, source), below)
+    return builder.build(whole)

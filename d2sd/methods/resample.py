@@ -1,0 +1,38 @@
+"""Several drafts sampled from one pass of the first drafter: they cost no second drafter, and differ at random."""
+
+from __future__ import annotations
+
+from d2sd.boundary import boundary_posterior
+from d2sd.methods.base import BRANCHED, Drafters, Method, Proposal
+from d2sd.tree import merge_drafts
+
+
+def propose_resample(drafters: Drafters) -> Proposal:
+    """The greedy chain plus K chains sampled i.i.d. at temperature 1 from the same distributions."""
+    (first,) = drafters.first([()])
+    posterior, full = boundary_posterior(first.confidence)
+    branches = tuple(drafters.sample(drafters.num_branches))
+    return Proposal(merge_drafts(drafters.anchor, [first, *branches]), first, posterior, full, (), branches)
+
+
+def propose_select(drafters: Drafters) -> Proposal:
+    """K sampled drafts, verified jointly; the walk keeps the longest accepted one."""
+    drafters.first([()])
+    first, *others = drafters.sample(drafters.num_branches)
+    return Proposal(merge_drafts(drafters.anchor, [first, *others]), first, (), 0.0, (), tuple(others))
+
+
+DFLASH_RESAMPLE = Method(
+    "dflash_resample",
+    "The drafted chain plus K chains sampled from the same block: more candidates without a second drafter.",
+    "D²SD, arXiv 2606.04446, ablation 1",
+    propose_resample,
+    BRANCHED,
+)
+SPECDIFF2_SELECT = Method(
+    "specdiff2_select",
+    "K whole drafts sampled from the diffusion drafter are checked together; the longest accepted one is kept.",
+    "SpecDiff-2, arXiv 2511.00606",
+    propose_select,
+    BRANCHED,
+)

@@ -1,0 +1,19 @@
+"""Drafts made by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from d2sd.drafting import Block
+from d2sd.tree import TokenTree, merge_drafts
+
+
+def block(ids: Sequence[int], confidence: Sequence[float] | None = None, prefix: int = 0, base: int = 0) -> Block:
+    """A draft of these tokens; confidences of 1 unless given."""
+    confidence = tuple(confidence or [1.0] * len(ids))
+    return Block("first", prefix, tuple(ids), confidence, [[i] for i in ids], [[c] for c in confidence], base)
+
+
+def merge_candidates(anchor: int, candidates: Sequence[Sequence[int]]) -> TokenTree:
+    """The tree of whole candidates."""
+    return merge_drafts(anchor, [block(c) for c in candidates])

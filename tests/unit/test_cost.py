@@ -1,0 +1,29 @@
+"""How many nodes are worth their time."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from d2sd.attention import BACKENDS
+from d2sd.cost import VerifyCost, affordable, measure_verify_cost
+from tests.conftest import make_target
+
+
+@given(
+    st.lists(st.floats(0, 1), max_size=12).map(lambda p: sorted(p, reverse=True)),
+    st.floats(0.1, 10),
+    st.floats(0.01, 5),
+    st.floats(0, 10),
+)
+def test_the_count_is_the_best_of_all(reach, fixed, per_node, spent):
+    cost = VerifyCost(fixed, per_node)
+    rates = [(1 + sum(reach[:n])) / (spent + cost.seconds(1 + n)) for n in range(len(reach) + 1)]
+    assert rates[affordable(reach, cost, spent)] == pytest.approx(max(rates))
+
+
+def test_measured_costs_are_positive(tokenizer):
+    cost = measure_verify_cost(make_target(tokenizer), BACKENDS["dense"])
+    assert cost.per_node > 0
+    assert cost.seconds(64) > 0

@@ -1,0 +1,179 @@
+"""What trees the methods build, with hand-made drafts."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from d2sd.drafting import Block
+from d2sd.methods import METHODS, Drafters
+from d2sd.methods.growth import grow
+from d2sd.tree import TokenTree, chains, merge_drafts
+from tests.unit.drafts import block
+
+
+def distributions(rows: list[list[float]], prefix: int = 0, base: int = 0, drafter="first") -> Block:
+    """A draft whose token t has probability rows[position][t], tokens sorted by probability."""
+    order = [sorted(range(len(r)), key=lambda t, r=r: (-r[t], t)) for r in rows]
+    sizes = [[r[t] for t in o] for r, o in zip(rows, order, strict=True)]
+    ids, confidence = tuple(o[0] for o in order), tuple(s[0] for s in sizes)
+    return Block(drafter, prefix, ids, confidence, order, sizes, base)
+
+
+@st.composite
+def drafts(draw, positions=3, vocabulary=3):
+    weights = st.lists(st.integers(1, 40), min_size=vocabulary, max_size=vocabulary)
+    rows = [draw(weights) for _ in range(positions)]
+    return distributions([[w / sum(r) for w in r] for r in rows])
+
+
+def mass(tree: TokenTree) -> float:
+    return sum(tree.reach()[1:])
+
+
+def brute_force(draft: Block, budget: int) -> float:
+    """Largest total path probability of all trees with ``budget`` nodes: any prefix-closed set of paths."""
+    by_token = [dict(zip(t, p, strict=True)) for t, p in zip(draft.tokens, draft.probabilities, strict=True)]
+
+    def likelihood(path):
+        out = 1.0
+        for row, token in zip(by_token, path, strict=False):
+            out *= row[token]
+        return out
+
+    paths = [p for n in range(1, len(by_token) + 1) for p in itertools.product(*map(sorted, by_token[:n]))]
+    best = 0.0
+    for chosen in itertools.combinations(paths, budget):
+        if all(len(p) == 1 or p[:-1] in chosen for p in chosen):
+            best = max(best, sum(map(likelihood, chosen)))
+    return best
+
+
+@given(drafts(positions=2, vocabulary=3), st.integers(1, 6))
+@settings(max_examples=60, deadline=None)
+def test_best_first_tree_has_the_largest_mass_of_its_size(draft, budget):
+    tree = grow(9, [draft], budget)
+    assert len(tree) == budget + 1
+    assert mass(tree) == pytest.approx(brute_force(draft, budget))
+
+
+@given(drafts(positions=4, vocabulary=4))
+@settings(max_examples=40, deadline=None)
+def test_best_first_paths_come_in_order_of_probability(draft):
+    reach = grow(9, [draft], 30).reach()
+    assert all(a >= b - 1e-12 for a, b in itertools.pairwise(reach))
+
+
+def test_growth_takes_the_next_token_from_the_draft_that_was_given_most():
+    first = distributions([[0.9, 0.1], [0.9, 0.1], [0.9, 0.1]])
+    second = distributions([[0.2, 0.8], [0.3, 0.7]], prefix=1, drafter="second")
+    tree = grow(9, [first, second], 14)
+    children = tree.children()
+    trunk, off = children[0][0], children[0][1]
+    assert tree.blocks[trunk] == 0
+    assert {t: tree.probabilities[n] for t, n in children[trunk].items()} == {0: 0.2, 1: 0.8}
+    assert all(tree.blocks[n] == 1 for n in children[trunk].values())
+    # the path that left the given prefix goes on with the first draft
+    assert {t: tree.probabilities[n] for t, n in children[off].items()} == {0: 0.9, 1: 0.1}
+
+
+def test_growth_ends_with_the_drafts():
+    assert len(grow(9, [distributions([[1.0]])], 64)) == 2
+
+
+@given(st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=4), min_size=1, max_size=5), st.integers(1, 8))
+def test_what_a_budget_keeps_hangs_together_and_is_likeliest(candidates, budget):
+    rng = random.Random(len(candidates))
+    tree = merge_drafts(9, [block(c, [rng.random() for _ in c]) for c in candidates])
+    cut = tree.keep(budget)
+    assert len(cut) == min(len(tree), budget + 1)
+    assert all(0 <= p < n for n, p in enumerate(cut.parents) if n)
+    assert all(cut.depths[n] == cut.depths[p] + 1 for n, p in enumerate(cut.parents) if n)
+    assert sorted(cut.reach(), reverse=True) == pytest.approx(sorted(tree.reach(), reverse=True)[: len(cut)])
+
+
+def test_a_draft_may_go_on_from_another_one():
+    first, second = block([1, 2, 3]), block([7, 8], prefix=1)
+    third = block([9], prefix=2, base=1)
+    assert chains([first, second, third]) == [(1, 2, 3), (1, 7, 8), (1, 7, 9)]
+
+
+class Scripted:
+    """Drafters that answer from fixed tables and note what they were asked."""
+
+    def __init__(self, confidence, longer=0, branches=2, budget=0):
+        self.asked: list[tuple[tuple[int, ...], ...]] = []
+        self.first_block = block(range(10, 10 + len(confidence)), confidence)
+        self.length = len(confidence) + longer
+        self.drafters = Drafters(
+            1,
+            self.first,
+            self.second,
+            self.sample,
+            lambda: self.first_block,
+            branches,
+            longer,
+            budget,
+            random.Random(0),
+        )
+
+    def first(self, prefixes, top=1):
+        return [self.first_block]
+
+    def second(self, prefixes, top=1):
+        self.asked.append(tuple(map(tuple, prefixes)))
+        out = []
+        for p in prefixes:
+            ids = range(100 + 20 * len(p), 100 + 20 * len(p) + self.length - len(p))
+            out.append(Block("second", len(p), tuple(ids), (0.5,) * len(ids), [[i] for i in ids], [[0.5]] * len(ids)))
+        return out
+
+    def sample(self, count):
+        return [block([10, 50 + j], [0.9, 0.1]) for j in range(count)]
+
+
+def test_d2sd_redrafts_from_the_likeliest_boundaries():
+    script = Scripted((0.95, 0.84, 0.62, 0.70, 0.42))
+    proposal = METHODS["d2sd"].propose(script.drafters)
+    assert proposal.selected == (2, 4)
+    assert script.asked == [((10, 11), (10, 11, 12, 13))]
+    assert len(proposal.branches) == 2
+
+
+def test_longer_second_blocks_add_a_branch_behind_the_whole_first_block():
+    script = Scripted((0.9, 0.9), longer=2, branches=1)
+    proposal = METHODS["d2sd"].propose(script.drafters)
+    assert script.asked[0][-1] == (10, 11)
+    assert max(proposal.tree.depths) == 4
+    assert len(proposal.selected) == 1
+    assert len(proposal.branches) == 2
+
+
+def test_third_level_goes_on_from_the_branches():
+    script = Scripted((0.5, 0.5, 0.5), branches=2)
+    proposal = METHODS["d2sd_three_level"].propose(script.drafters)
+    assert len(script.asked) == 2
+    whole = chains(proposal.blocks)
+    for number, extra in enumerate(proposal.branches[2:], 3):
+        assert extra.base in (1, 2)
+        assert whole[number][: extra.prefix] == whole[extra.base][: extra.prefix]
+        assert extra.prefix > proposal.branches[extra.base - 1].prefix
+    assert len(proposal.branches) <= 4
+
+
+def test_resampling_keeps_the_greedy_chain_and_selection_does_not():
+    script = Scripted((0.9, 0.8), branches=3)
+    resampled = METHODS["dflash_resample"].propose(script.drafters)
+    assert [b.ids for b in resampled.blocks] == [(10, 11), (10, 50), (10, 51), (10, 52)]
+    selected = METHODS["specdiff2_select"].propose(script.drafters)
+    assert [b.ids for b in selected.blocks] == [(10, 50), (10, 51), (10, 52)]
+
+
+def test_every_method_says_what_it_does_and_where_it_is_from():
+    for method in METHODS.values():
+        assert method.sentence.endswith(".")
+        assert method.source
