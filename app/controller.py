@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,7 +12,8 @@ import torch
 
 from app import models, settings
 from app.gpu import ON_ZERO_GPU, on_gpu
-from app.recording import Recording
+from app.links import MAX_PROMPT
+from app.run_lines import RunLines
 from app.session import Session
 from d2sd import DecodeConfig, Finished, InputError, StepDone
 from d2sd.metrics import totals
@@ -20,7 +21,6 @@ from d2sd.trace import to_line
 
 log = logging.getLogger(__name__)
 SECONDS_BETWEEN_YIELDS = 1 / 15
-MAX_PROMPT = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +64,7 @@ def run(session: Session, number: int, asked: Asked) -> Iterator[Update]:
         return
     try:
         config = asked.config()
+        models.check(asked.model)
         if not models.loaded(asked.model, asked.vp):
             yield Update(news=f"Loading {asked.model} …")
         engine = models.engine(asked.model, asked.vp)
@@ -72,25 +73,27 @@ def run(session: Session, number: int, asked: Asked) -> Iterator[Update]:
     except InputError as error:
         yield Update(problem=f"{error}")
         return
-    recording = Recording.of([to_line(header)])
-    session.shown = recording
+    wanted = session.link.wanted if session.link.fits(header) else None
+    shown = session.shown = RunLines.of([to_line(header)])
     stop = never if ON_ZERO_GPU else stale  # a card lent to another process sees only what can be sent there
     lines = _lines(asked.model, asked.vp, asked.prompt, config, asked.compare, stop)
     sent, last = 0, 0.0
     try:
         for kind, line in lines:
-            recording.append([line])
+            shown.append([line])
+            if session.shown is not shown:
+                return  # the window shows something else by now
             if ON_ZERO_GPU and stale():
                 raise RuntimeError("stopped by you")
             if kind == "StepDone" and time.monotonic() - last < SECONDS_BETWEEN_YIELDS:
                 continue
-            yield Update(recording.segment(sent))
-            sent, last = len(recording), time.monotonic()
+            yield Update(shown.segment(sent, wanted=None if sent else wanted))
+            sent, last = len(shown), time.monotonic()
     except Exception as error:  # whatever breaks, the person is told and the page lives on
         log.warning("a run broke off", exc_info=error)
         sentence = failure_sentence(error)
-        recording.append([to_line({"event": "Failed", "sentence": sentence})])
-        yield Update(recording.segment(sent), problem=sentence)
+        shown.append([to_line({"event": "Failed", "sentence": sentence})])
+        yield Update(shown.segment(sent), problem=sentence)
     finally:
         lines.close()
 
@@ -103,7 +106,7 @@ def never() -> bool:
 @on_gpu
 def _lines(
     model: str, vp: str, prompt: str, config: DecodeConfig, compare: bool, stop: Callable[[], bool]
-) -> Iterator[tuple[str, str]]:
+) -> Generator[tuple[str, str], None, None]:
     """The lines of a run after its header, each with its kind; at the end plain decoding, measured, if asked for."""
     engine = models.engine(model, vp)
     finished = None

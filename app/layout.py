@@ -7,6 +7,7 @@ from typing import Any
 
 import gradio as gr
 
+from app import presets, uploads
 from app.session import Session
 from app.tabs.explore import build_explore
 from app.theme import theme
@@ -20,15 +21,21 @@ TITLE = (
 
 
 def launch_options() -> dict[str, Any]:
-    """Arguments for ``launch``: theme and style sheet."""
-    return {"theme": theme(), "css": (STATIC / "page.css").read_text(encoding="utf-8"), "footer_links": []}
+    """Arguments for ``launch``. Runs are not kept in the browser: Gradio would write every update of one to its storage."""
+    return {
+        "theme": theme(),
+        "css": (STATIC / "page.css").read_text(encoding="utf-8"),
+        "footer_links": [],
+        "run_history": False,
+        "max_file_size": f"{uploads.MAX_MEGABYTES}mb",
+    }
 
 
 def build() -> gr.Blocks:
     """The page. Models are loaded at the first run, not here."""
     with gr.Blocks(title="D²SD Explorer", analytics_enabled=False, fill_width=True) as page:
-        session = gr.State(Session())
+        session = gr.State(Session(shown=presets.opening()))
         gr.Markdown(TITLE, elem_id="title")
         with gr.Tabs(), gr.Tab("Explore", id="explore"):
-            build_explore(session)
+            build_explore(page, session)
     return page

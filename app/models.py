@@ -143,7 +143,7 @@ class _Shelf:
             return self.other[1]
 
     def loaded(self, model: str, vp: str) -> bool:
-        return model in self.bundled and not vp or (self.other is not None and self.other[0] == (model, vp))
+        return (model in self.bundled and not vp) or (self.other is not None and self.other[0] == (model, vp))
 
 
 _shelf = _Shelf()
@@ -173,5 +173,5 @@ def _load(model: str, vp: str) -> d2sd.Engine:
     else:
         found = d2sd.load(model, second_drafter=vp or None, dtype="bfloat16" if cuda else "float32")
     if found.second is None and found.first is not None:
-        return d2sd.Engine(found.target, found.first, found.first, found.name)
+        return d2sd.Engine(found.target, found.first, found.first, found.draft_model, found.name)
     return found

@@ -5,13 +5,13 @@ from __future__ import annotations
 import gzip
 from pathlib import Path
 
-from app.recording import Recording
+from app.run_lines import RunLines
 
 ASSETS = Path(__file__).resolve().parent.parent / "assets"
 OPENING_TRACE = ASSETS / "traces" / "opening.jsonl.gz"
 EXAMPLES = {
-    "Story: a lost kite": "There was a girl called Lily who had a red kite. One day, Lily took the kite to the park.",
-    "Story: a new friend": "A little rabbit named Pip lived near the river. Pip wanted a friend.",
+    "Story: kite": "There was a girl called Lily who had a red kite. One day, Lily took the kite to the park.",
+    "Story: friend": "A little rabbit named Pip lived near the river. Pip wanted a friend.",
     "Sum: shells": (
         "Question: Mia has 24 shells. She gives 9 to Tom and then finds 6 more. How many shells does Mia have now?\n"
         "Answer:"
@@ -24,8 +24,8 @@ EXAMPLES = {
 }
 
 
-def opening() -> Recording:
+def opening() -> RunLines:
     """The recorded run that the page shows before anything is run; an empty one if none is there."""
     if not OPENING_TRACE.exists():
-        return Recording()
-    return Recording.of(gzip.decompress(OPENING_TRACE.read_bytes()).decode().split("\n"))
+        return RunLines()
+    return RunLines.of(gzip.decompress(OPENING_TRACE.read_bytes()).decode().split("\n"))

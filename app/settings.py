@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from d2sd import METHODS, DecodeConfig, InputError
+from d2sd.methods.base import SETTINGS as OF_METHODS
 
 Value = float | int | bool | None
 
@@ -23,11 +24,11 @@ class Setting:
     step: float = 1
     optional: bool = False
 
-    def read(self, value: Any) -> Value:
+    def read(self, value: Any) -> Any:
         """The value as ``DecodeConfig`` wants it, from a control; raises ``InputError``."""
         if self.kind == "flag":
             return bool(value)
-        if value is None and self.optional:
+        if self.optional and not value:  # a number field that was never touched says 0
             return None
         number = value if isinstance(value, int | float) else math.nan
         if self.kind == "real":
@@ -37,31 +38,22 @@ class Setting:
         return int(number)
 
 
-SETTINGS = tuple(
-    setting
-    for setting in (
-        Setting("block_size", "block γ", "gamma", "whole", 16),
-        Setting("second_block_size", "block γ₂", "gamma-2", "whole", None, optional=True),
-        Setting("num_branches", "branches K", "branches", "whole", 4),
-        Setting("node_budget", "nodes B", "budget", "whole", None, optional=True),
-        Setting("temperature", "temperature", "temperature", "real", 0, step=0.1),
-        Setting("top_p", "top-p", "top-p", "real", 1, step=0.05),
-        Setting("seed", "seed", "seed", "whole", 0),
-        Setting("max_new_tokens", "max tokens", "max-tokens", "whole", 128, step=16),
-        Setting("cost_aware", "cost-aware", "cost-aware", "flag", False),
-    )
-    if setting.name in {f.name for f in fields(DecodeConfig)}
+SETTINGS = (
+    Setting("block_size", "block γ", "gamma", "whole", 16),
+    Setting("second_block_size", "block γ₂", "gamma-2", "whole", None, optional=True),
+    Setting("num_branches", "branches K", "branches", "whole", 4),
+    Setting("node_budget", "nodes B", "budget", "whole", None, optional=True),
+    Setting("temperature", "temperature", "temperature", "real", 0, step=0.1),
+    Setting("top_p", "top-p", "top-p", "real", 1, step=0.05),
+    Setting("seed", "seed", "seed", "whole", 0),
+    Setting("max_new_tokens", "max tokens", "max-tokens", "whole", 128, step=16),
+    Setting("cost_aware", "cost-aware", "cost-aware", "flag", False),
 )
-# What only some methods use; the other settings matter to every run.
-OF_METHODS = frozenset({"block_size", "second_block_size", "num_branches", "node_budget", "cost_aware"})
 
 
 def used_by(method: str) -> frozenset[str]:
-    """Names of the settings that have a meaning for this method."""
-    chosen = METHODS[method]
-    drafts = {"block_size"} if chosen.first_drafter else set()
-    branches = {"num_branches"} if chosen.second_drafter != "none" else set()
-    return frozenset({s.name for s in SETTINGS} - OF_METHODS | drafts | branches)
+    """Names of the settings that have a meaning for this method: those of every run, and those that shape its trees."""
+    return frozenset(s.name for s in SETTINGS) - OF_METHODS | METHODS[method].settings
 
 
 def config(method: str, values: dict[str, Any]) -> DecodeConfig:

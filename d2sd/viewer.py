@@ -33,6 +33,8 @@ SCRIPTS = (
     "legend.js",
     "help.js",
     "keyboard.js",
+    "picture.js",
+    "share.js",
     "main.js",
 )
 

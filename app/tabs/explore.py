@@ -7,97 +7,82 @@ from typing import Any
 
 import gradio as gr
 
-import d2sd
-from app import controller, presets
+from app import controller, links, share, uploads
 from app.session import Session
+from app.settings import SETTINGS
+from app.tabs.controls import Controls, build_controls
 from app.views.explorer import ExplorerView
+from d2sd import InputError
 
 
-def build_explore(session: gr.State) -> ExplorerView:
+def build_explore(page: gr.Blocks, session: gr.State) -> ExplorerView:
     """Lay out the tab and wire it; ``session`` holds the window's ``Session``. Returns the view of the run."""
     with gr.Row(elem_id="main-row"):
         with gr.Column(scale=0, min_width=290, elem_id="settings"):
-            inputs, run, stop, notice = _settings()
+            controls = build_controls()
         with gr.Column(scale=1, min_width=320):
-            view = ExplorerView(presets.opening_trace() or None)
+            shown = session.value.shown
+            view = ExplorerView(shown.segment() if len(shown) else None, linked=[s.name for s in SETTINGS])
+
+    _wire_runs(session, controls, view)
+    at_once: dict[str, Any] = {"show_progress": "hidden", "queue": False}
+    controls.upload.upload(open_trace, [session, controls.upload], [view, controls.notice], show_progress="minimal")
+    view.missed(send_again, session, view, **at_once)
+    view.export(share.export, session, [view, controls.notice], **at_once)
+
+    def restore(current: Session, request: gr.Request) -> list[Any]:
+        link = current.link = links.read(request.query_params)
+        step = gr.skip()
+        if link.wanted and len(current.shown) and link.fits(current.shown.header):
+            step = current.shown.segment(len(current.shown), wanted=link.wanted)
+        return [*controls.restored(link), step, notice(problem=link.sentence) if link.sentence else gr.skip()]
+
+    page.load(restore, session, [*controls.values, view, controls.notice], **at_once)
+    return view
+
+
+def _wire_runs(session: gr.State, controls: Controls, view: ExplorerView) -> None:
+    def run(current: Session, number: int, *values: Any) -> Iterator[tuple[Any, Any]]:
+        for update in controller.run(current, number, controls.asked(*values)):
+            segment = gr.skip() if update.segment is None else update.segment
+            yield segment, notice(update.problem, update.news)
 
     # A request is counted at once, outside the queue, so that Stop and a second Run also reach runs that wait.
     number = gr.State(0)
-    for trigger in (run.click, inputs["prompt"].submit):
+    for trigger in (controls.run.click, controls.inputs["prompt"].submit):
         requested = trigger(Session.request, session, number, show_progress="hidden", queue=False)
         requested.then(
-            _run,
-            [session, number, *inputs.values()],
-            [view, notice],
+            run,
+            [session, number, *controls.values],
+            [view, controls.notice],
             show_progress="hidden",
             concurrency_id="model",
             concurrency_limit=1,
             trigger_mode="multiple",
         )
-    stop.click(Session.stop, session, None, show_progress="hidden", queue=False)
-    return view
+    controls.stop.click(Session.stop, session, None, show_progress="hidden", queue=False)
 
 
-def _run(session: Session, number: int, *values: Any) -> Iterator[tuple[Any, gr.Textbox]]:
-    for lines, sentence in controller.run(session, number, *values):
-        yield gr.skip() if lines is None else lines, gr.Textbox(sentence, visible=bool(sentence))
-
-
-def _settings() -> tuple[dict[str, Any], gr.Button, gr.Button, gr.Textbox]:
-    """The column of controls; ``inputs`` is in the order of ``controller.run``'s arguments."""
-    names, inputs = d2sd.presets(), dict[str, Any]()
-    inputs["prompt"] = gr.Textbox(
-        next(iter(presets.EXAMPLES.values())), label="Prompt", lines=4, max_lines=8, elem_id="prompt"
+def notice(problem: str = "", news: str = "") -> gr.Textbox:
+    """The sentence under the buttons: something to check, or what is going on; hidden where there is neither."""
+    return gr.Textbox(
+        problem or news, label="Please check" if problem else "Please wait", visible=bool(problem or news)
     )
-    with gr.Row(elem_id="buttons"):
-        run = gr.Button("Run", variant="primary", elem_id="run", min_width=80)
-        stop = gr.Button("Stop", elem_id="stop", min_width=80)
-    notice = gr.Textbox(label="Please check", visible=False, interactive=False, elem_id="notice", lines=2, max_lines=6)
-    gr.Examples(
-        [[e] for e in presets.EXAMPLES.values()],
-        [inputs["prompt"]],
-        label="Examples",
-        elem_id="examples",
-        example_labels=list(presets.EXAMPLES),
-    )
-    inputs["model"] = gr.Dropdown(
-        names,
-        value=names[0] if names else None,
-        label="Models" if presets.on_space() else "Models (bundled name or a folder)",
-        elem_id="model",
-        allow_custom_value=not presets.on_space(),
-    )
-    inputs["method"] = gr.Dropdown(list(d2sd.METHODS), value="d2sd", label="Method", elem_id="method")
-    info = gr.Markdown(_explained("d2sd"), elem_id="method-info")
-    with gr.Group(elem_id="numbers-in"):
-        with gr.Row():
-            inputs["block_size"] = _number(16, "Block size γ", "gamma", precision=0)
-            inputs["num_branches"] = _number(4, "Branches K", "branches", precision=0)
-        with gr.Row():
-            inputs["temperature"] = _number(0, "Temperature", "temperature", step=0.1)
-            inputs["top_p"] = _number(1, "Top-p", "top-p", step=0.05)
-        with gr.Row():
-            inputs["seed"] = _number(0, "Seed", "seed", precision=0)
-            inputs["max_new_tokens"] = _number(128, "Max tokens", "max-tokens", precision=0, step=16)
-    inputs["compare"] = gr.Checkbox(True, label="Then measure plain decoding", elem_id="compare")
-
-    def explain(method: str) -> tuple[Any, Any, Any]:
-        chosen = d2sd.METHODS[method]
-        return (
-            _explained(method),
-            gr.Number(interactive=chosen.first_drafter),
-            gr.Number(interactive=chosen.second_drafter != "none"),
-        )
-
-    controls = [info, inputs["block_size"], inputs["num_branches"]]
-    inputs["method"].change(explain, inputs["method"], controls, show_progress="hidden", queue=False)
-    return inputs, run, stop, notice
 
 
-def _number(value: float, label: str, elem_id: str, **options: Any) -> gr.Number:
-    return gr.Number(value, label=label, elem_id=elem_id, min_width=90, **options)
+def open_trace(session: Session, path: str) -> tuple[Any, Any]:
+    """Show a trace file instead of the run; where it cannot be read, say why and leave the run alone."""
+    try:
+        run = uploads.read(path)
+    except InputError as error:
+        return gr.skip(), notice(problem=f"This trace was not opened: {error}.")
+    return session.show(run), notice()
 
 
-def _explained(method: str) -> str:
-    chosen = d2sd.METHODS[method]
-    return f"{chosen.sentence} ({chosen.source})"
+def send_again(session: Session, data: gr.EventData) -> Any:
+    """The lines that the page asks for."""
+    asked = data._data if isinstance(data._data, dict) else {}
+    start = asked.get("start")
+    if asked.get("key") != session.shown.key or not isinstance(start, int) or start < 0:
+        start = 0
+    return session.shown.segment(start) if len(session.shown) else gr.skip()

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import gradio as gr
 
 from d2sd.viewer import viewer_script
 
 
 class ExplorerView(gr.HTML):
-    """Draws a run. The value is a segment of an ``app.recording.Recording``: new lines and where they belong.
+    """Draws a run. The value is a segment of an ``app.run_lines.RunLines``: new lines and where they belong.
 
     Events: ``select`` when a step or node is pinned (``run``, ``step``, ``node``), ``missed`` when lines between those
-    that the page has and those that it got are lacking (``key``, ``start``).
+    that the page has and those that it got are lacking (``key``, ``start``), ``export`` when a file is wanted that the
+    server makes (``kind``, ``step``). ``linked``: names of the settings that a link carries; without them nothing that
+    needs a server is offered.
     """
 
-    def __init__(self, value: str | None = None, *, elem_id: str = "explorer"):
+    def __init__(
+        self, value: str | None = None, *, linked: list[str] | None = None, elem_id: str = "explorer", **options: Any
+    ):
         # The template is constant: Gradio would run ${...} and {{...}} in a template as code.
         super().__init__(
             value,
@@ -23,6 +29,8 @@ class ExplorerView(gr.HTML):
             js_on_load=viewer_script(),
             apply_default_css=False,
             elem_id=elem_id,
+            linked=linked,
+            **options,
         )
 
     def postprocess(self, value: str | None) -> str | None:

@@ -1,5 +1,8 @@
 // Builds the view and keeps its parts in step: the store says what there is, the selection what is looked at.
 
+/** A node as code outside names it. */
+const nodeNumber = (node) => (node === "bonus" ? BONUS : whole(node, 0, 1e9, null));
+
 function start(element, trigger, props, watch) {
   const root = h("section", { class: "explorer", "aria-label": "Explore a run" });
   const part = (id, label, attributes) => h("div", { id, "aria-label": label, ...attributes });
@@ -32,7 +35,10 @@ function start(element, trigger, props, watch) {
 
   const tooltip = new Tooltip(root);
   const help = new HelpView(root);
-  const store = new Store((change) => onData(change));
+  const store = new Store(
+    (change) => onData(change),
+    (key, start) => askAgain(key, start),
+  );
   const selection = new Selection(store, () => onSelect());
   const viewport = new Viewport(treeBox, () => {
     tree.place();
@@ -46,7 +52,16 @@ function start(element, trigger, props, watch) {
   const totals = new NumbersView(numbers, store);
   const panel = new DetailsView(details, selection);
 
-  let drawn = { step: null, raw: null, node: null };
+  const share = new ShareView({
+    store,
+    selection,
+    pictures: new PictureMaker({ tree, strip, viewport, selection, colours: root }),
+    names: props.linked || null,
+    ask: (kind, step) => trigger("export", { kind, step }),
+  });
+  textTools.append(share.box);
+
+  let drawn = { step: null, node: null };
   const draw = oncePerFrame(() => {
     if (element.isConnected) drawAll();
   });
@@ -110,19 +125,42 @@ function start(element, trigger, props, watch) {
     trigger("select", detail);
   }
 
-  function onData({ reset }) {
+  /** What a link asked for; it is selected once the run has got that far. */
+  let wanted = null;
+  function selectWanted() {
+    if (!wanted || store.length <= wanted.step) return;
+    selection.pin(wanted.step, wanted.node);
+    wanted = null;
+  }
+
+  function onData({ reset, wanted: more, file }) {
+    if (file) return download(text(file.name), text(file.type), [text(file.text)]);
+    if (more) wanted = { step: whole(more.step, 0, 1e9, 0), node: nodeNumber(more.node) };
     if (reset) {
+      wanted = null;
       selection.reset();
       words.reset();
       search.find();
       timeline.first = 0;
     }
     selection.advance();
-    empty.hidden = Boolean(store.head);
-    views.hidden = !store.head;
+    selectWanted();
+    empty.hidden = store.key !== null;
+    views.hidden = store.key === null;
     notice.hidden = store.failed === null;
     notice.textContent = store.failed ?? "";
     draw();
+  }
+
+  /** Asks for lines that did not arrive, again after a while: the answer may get lost as well. */
+  const patience = 2000;
+  let asked = -patience;
+  function askAgain(key, start) {
+    const now = performance.now();
+    if (now - asked < patience) return;
+    asked = now;
+    trigger("missed", { key, start });
+    setTimeout(() => store.key === key && store.early.size && askAgain(key, store.received), patience);
   }
 
   function onSelect() {
@@ -153,7 +191,7 @@ function start(element, trigger, props, watch) {
     const step = whole(event.detail && event.detail.step, 0, 1e9, null);
     if (step === null) return;
     selection.pause();
-    selection.pin(step, event.detail.node === "bonus" ? BONUS : whole(event.detail.node, 0, 1e9, null));
+    selection.pin(step, nodeNumber(event.detail.node));
   });
   listenForKeys(element, keyActions({ store, selection, tree, viewport, search, help }));
   watch("value", () => store.feed(props.value));

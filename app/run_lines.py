@@ -8,6 +8,7 @@ in the run; a page that missed some asks for them. Long lines travel packed (``~
 from __future__ import annotations
 
 import base64
+import json
 import uuid
 import zlib
 from collections.abc import Iterable
@@ -37,18 +38,18 @@ def unpack(line: str) -> str:
 
 
 @dataclass(slots=True)
-class Recording:
-    """Trace lines of one run, growing while it goes on. ``key`` tells it from every other recording."""
+class RunLines:
+    """Trace lines of one run, growing while it goes on. ``key`` tells it from every other run."""
 
     key: str = field(default_factory=lambda: uuid.uuid4().hex)
     _lines: list[str] = field(default_factory=list)
 
     @classmethod
-    def of(cls, lines: Iterable[str]) -> Recording:
-        """A recording of lines that are all there already."""
-        recording = cls()
-        recording.append(lines)
-        return recording
+    def of(cls, lines: Iterable[str]) -> RunLines:
+        """A run whose lines are all there already."""
+        run = cls()
+        run.append(lines)
+        return run
 
     def __len__(self) -> int:
         return len(self._lines)
@@ -62,6 +63,11 @@ class Recording:
         from ``start`` on."""
         head = {"event": "Segment", "key": self.key, "from": start, **notes}
         return "".join([to_line(head), *(line + "\n" for line in self._lines[start:])])
+
+    @property
+    def header(self) -> dict[str, Any]:
+        """The header of the run; empty where nothing is recorded."""
+        return json.loads(unpack(self._lines[0])) if self._lines else {}
 
     def lines(self) -> list[str]:
         """The trace lines, without their newlines."""
