@@ -39,4 +39,4 @@ class Session:
         """Show another run instead, whatever was going on: the segment for the view, with the given notes."""
         self.stop()
         self.shown = run
-        return run.segment(**notes)
+        return run.segment(recorded=True, **notes)

@@ -23,6 +23,7 @@ SCRIPTS = (
     "viewport.js",
     "tree_layout.js",
     "tree_shapes.js",
+    "tree_rows.js",
     "tree.js",
     "strip.js",
     "details.js",

@@ -16,18 +16,20 @@ function start(element, trigger, props, watch) {
   const followChip = h("button", { id: "follow", type: "button" });
   const fitButton = h("button", { class: "icon", type: "button", title: "Fit the tree (F)", "aria-label": "Fit the tree" }, "⤢");
   const playButton = h("button", { class: "icon", type: "button", title: "Play (space)" });
+  const unfoldButton = h("button", { id: "unfold", type: "button", hidden: true });
   const helpButton = h("button", { class: "icon", type: "button", title: "Keys (?)", "aria-label": "Show the keys" }, "?");
   const treeBox = part("tree", "Draft tree: up and down move between branches", { role: "group", tabindex: 0 });
   const stripBox = part("strip", "Confidence and boundaries", { role: "group" });
   const timelineBox = part("timeline", "Steps", { role: "slider", tabindex: 0, "aria-valuemin": 1 });
   const empty = h("p", { class: "empty" }, "Nothing to show yet: run a prompt, and its draft trees appear here step by step.");
+  const run = new RunView(root);
   const views = h(
     "div",
     { class: "views", hidden: true },
     numbers,
-    h("div", { class: "panel reading" }, h("div", { class: "head" }, h("h3", {}, "Text"), textTools), textBox),
+    h("div", { class: "panel reading" }, h("div", { class: "head" }, h("h3", {}, "Text"), run.label, textTools), textBox),
     h("div", { class: "panel facts" }, details),
-    h("div", { class: "panel drawing" }, h("div", { class: "head" }, sentence, h("div", { class: "tools" }, followChip, playButton, fitButton, helpButton)), treeBox, stripBox, legend()),
+    h("div", { class: "panel drawing" }, h("div", { class: "head" }, sentence, h("div", { class: "tools" }, unfoldButton, followChip, playButton, fitButton, helpButton)), treeBox, stripBox, legend()),
     h("div", { class: "panel steps" }, glyphLegend(), timelineBox),
   );
   root.append(notice, empty, views, spoken);
@@ -44,7 +46,7 @@ function start(element, trigger, props, watch) {
     tree.place();
     strip.place();
   });
-  const tree = new TreeView(treeBox, selection, tooltip, viewport);
+  const tree = new TreeView(treeBox, selection, tooltip, viewport, (hidden) => showFolding(hidden));
   const strip = new StripView(stripBox, tree, viewport, tooltip);
   const words = new TextView(textBox, store, selection);
   const search = new SearchView(textTools, words, selection);
@@ -78,6 +80,7 @@ function start(element, trigger, props, watch) {
     drawn = { step, node: selection.node };
     panel.show(step, store.length);
     totals.show(selection.shown);
+    run.show(store);
     timeline.follow();
     showChip();
     mirror();
@@ -107,6 +110,13 @@ function start(element, trigger, props, watch) {
     followChip.title = pinned === null ? "Click a token, a bar or a node to pin its step" : store.live ? "Release and follow live (Esc)" : "Release (Esc)";
     playButton.textContent = playing ? "❚❚" : "▶";
     playButton.setAttribute("aria-label", playing ? "Pause" : "Play through the steps");
+  }
+
+  function showFolding(hidden) {
+    unfoldButton.hidden = !hidden && !tree.unfolded;
+    unfoldButton.textContent = tree.unfolded ? "Fold" : `+${hidden}`;
+    unfoldButton.title = tree.unfolded ? "Fold the least likely nodes away again" : `Show the ${count(hidden, "node")} that are folded away: the drafters gave them the least probability`;
+    unfoldButton.setAttribute("aria-label", unfoldButton.title);
   }
 
   /** Code outside reads the selection from data attributes or the event; Python hears of pinned steps and nodes. */
@@ -174,6 +184,7 @@ function start(element, trigger, props, watch) {
   followChip.addEventListener("click", () => selection.follow());
   playButton.addEventListener("click", () => selection.toggle());
   fitButton.addEventListener("click", () => viewport.fit());
+  unfoldButton.addEventListener("click", () => tree.unfold(!tree.unfolded));
   helpButton.addEventListener("click", () => help.toggle());
   const observer = new ResizeObserver((entries) => {
     for (const { target, contentRect } of entries) {

@@ -31,7 +31,7 @@ function readSegment(value) {
     return { key: "", from: 0, lines };
   }
   if (!head || head.event !== "Segment") return { key: lines[0], from: 0, lines };
-  return { key: text(head.key), from: whole(head.from, 0, 1e9, 0), lines: lines.slice(1), wanted: head.wanted, file: head.file };
+  return { key: text(head.key), from: whole(head.from, 0, 1e9, 0), lines: lines.slice(1), wanted: head.wanted, file: head.file, recorded: head.recorded };
 }
 
 class Store {
@@ -58,6 +58,7 @@ class Store {
     this.committed = [];
     this.summaries = [];
     this.read = new Map();
+    this.seen = { draft: false, branches: false, second: false, selected: false }; // what kinds of things the steps have
     this.sums = { tokens: 0, nodes: 0, hits: 0, judged: 0, most: 1, seconds: readSeconds(null) };
     // Whether the run was already complete when it was first seen: a recording, not something to follow.
     this.recorded = false;
@@ -71,17 +72,22 @@ class Store {
     return text(this.header.run);
   }
 
+  /** What the proposers are called in this run. */
+  get names() {
+    return this.header.method === "draft_model" ? { ...PROPOSER_NAMES, first: "draft model" } : PROPOSER_NAMES;
+  }
+
   get live() {
-    return this.length > 0 && !this.finished && !this.failed;
+    return this.length > 0 && !this.recorded && !this.finished && !this.failed;
   }
 
   /** Takes what an update brings. Updates that the page did not get to see leave a gap, which is asked for. */
   feed(value) {
     if (!value) return;
-    const { key, from, lines, wanted, file } = readSegment(value);
+    const { key, from, lines, wanted, file, recorded } = readSegment(value);
     if (key !== this.key) {
       this.clear(key);
-      this.recorded = from === 0 && /^\{"event":\s*"(Finished|Failed|Baseline)"/.test(lines[lines.length - 1] || "");
+      this.recorded = recorded === true || (from === 0 && /^\{"event":\s*"(Finished|Failed|Baseline)"/.test(lines[lines.length - 1] || ""));
       this.changed({ reset: true });
     }
     if (wanted) this.changed({ wanted });
@@ -150,6 +156,10 @@ class Store {
     this.steps.push(this.lines.length - 1);
     this.committed.push(list(event.committed).map(readCommitted));
     this.summaries.push(summary);
+    this.seen.draft ||= Boolean(event.first_draft);
+    this.seen.branches ||= list(event.branches).length > 0;
+    this.seen.second ||= list(event.branches).some((draft) => draft && draft.drafter === "second");
+    this.seen.selected ||= list(event.selected_prefixes).length > 0;
     const sums = this.sums;
     sums.tokens += summary.total;
     sums.nodes += summary.nodes;
@@ -164,7 +174,7 @@ class Store {
     if (index === null || !(index >= 0 && index < this.length)) return null;
     let step = this.read.get(index);
     if (!step) {
-      step = readStep(JSON.parse(this.lines[this.steps[index]]), index);
+      step = readStep(JSON.parse(this.lines[this.steps[index]]), index, this.names);
       if (this.read.size >= KEPT_STEPS) this.read.delete(this.read.keys().next().value);
       this.read.set(index, step);
     }
