@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from d2sd.trace import Trace, parse_trace, to_line
+from d2sd.viewer import pack_line
 
 LONG = 2048
 PACKED = "~"
@@ -23,11 +24,7 @@ PACKED = "~"
 
 def pack(line: str) -> str:
     """A line as it travels; short ones as they are."""
-    if len(line) <= LONG:
-        return line
-    deflate = zlib.compressobj(6, zlib.DEFLATED, -zlib.MAX_WBITS)
-    raw = deflate.compress(line.encode("utf-8", "replace")) + deflate.flush()
-    return PACKED + base64.b64encode(raw).decode()
+    return line if len(line) <= LONG else pack_line(line)
 
 
 def unpack(line: str) -> str:

@@ -8,10 +8,12 @@ from __future__ import annotations
 from typing import Any
 
 import gradio as gr
+import networkx
 
 from app.run_lines import RunLines
 from app.session import Session
 from d2sd import METHODS, InputError
+from d2sd.viewer import standalone_page
 
 
 def export(session: Session, data: gr.EventData) -> tuple[Any, Any]:
@@ -31,7 +33,11 @@ def make_file(run: RunLines, kind: Any, step: Any) -> dict[str, str]:
     method = run.header.get("method")
     name = f"d2sd-{method if method in METHODS else 'run'}"
     if kind == "html":
-        return {"name": f"{name}.html", "type": "text/html", "text": standalone_page(run.lines(), "D²SD Explorer")}
+        return {
+            "name": f"{name}.html",
+            "type": "text/html",
+            "text": standalone_page("\n".join(run.lines()), "D²SD Explorer"),
+        }
     if kind == "graphml" and isinstance(step, int) and step >= 0:
         trace = run.trace()
         if step >= len(trace.steps):
@@ -39,6 +45,6 @@ def make_file(run: RunLines, kind: Any, step: Any) -> dict[str, str]:
         return {
             "name": f"{name}-step-{step + 1}.graphml",
             "type": "application/xml",
-            "text": graphml(trace.steps[step]),
+            "text": "\n".join(networkx.generate_graphml(trace.steps[step].graph())),
         }
     raise InputError("there is no such file")

@@ -1,15 +1,15 @@
-"""``python -m d2sd``: generate, bench, calibrate, train."""
+"""``python -m d2sd``: generate, bench, calibrate, train, trace."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 
-from d2sd.cli import bench, calibrate, generate, train
+from d2sd.cli import bench, calibrate, generate, trace, train
 from d2sd.cli.common import printable
 from d2sd.errors import InputError
 
-COMMANDS = {"generate": generate, "bench": bench, "calibrate": calibrate, "train": train}
+COMMANDS = {"generate": generate, "bench": bench, "calibrate": calibrate, "train": train, "trace": trace}
 
 
 def main(argv: list[str] | None = None) -> int:

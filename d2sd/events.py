@@ -1,14 +1,24 @@
 """What one generation emits: plain, frozen data without tensors. Screen, trace file and metrics read only these.
 
 Positions are absolute (0 = first prompt token). Probabilities are in [0, 1] and taken at temperature 1 for
-drafters and at the run's temperature for the target. Times are in seconds.
+drafters and at the run's temperature for the target. Times are in seconds. The annotated types are what a trace is
+checked against when it is read (``d2sd.schema``).
 """
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from msgspec import Meta
+
+if TYPE_CHECKING:
+    import networkx
+
+Count = Annotated[int, Meta(ge=0, le=2**53 - 1)]  # what JavaScript holds exactly
+Parent = Annotated[int, Meta(ge=-1, le=2**53 - 1)]
+Probability = Annotated[float, Meta(ge=0, le=1)]
+Seconds = Annotated[float, Meta(ge=0)]
 State = Literal["root", "accepted", "rejected", "unreached"]
 Proposer = Literal["first", "second", "target"]
 StopReason = Literal["end_token", "max_new_tokens", "stopped"]
@@ -18,9 +28,9 @@ StopReason = Literal["end_token", "max_new_tokens", "stopped"]
 class Alternative:
     """One entry of a drafter's top list at a position."""
 
-    id: int
+    id: Count
     text: str
-    probability: float
+    probability: Probability
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +42,12 @@ class Draft:
     """
 
     drafter: Literal["first", "second"]
-    prefix: int
-    ids: tuple[int, ...]
+    prefix: Count
+    ids: tuple[Count, ...]
     texts: tuple[str, ...]
-    confidence: tuple[float, ...]
+    confidence: tuple[Probability, ...]
     alternatives: tuple[tuple[Alternative, ...], ...]
-    base: int = 0
+    base: Count = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,57 +61,57 @@ class Node:
     parent path; both are None for the anchor.
     """
 
-    id: int
-    parent: int
-    depth: int
-    token: int
+    id: Count
+    parent: Parent
+    depth: Count
+    token: Count
     text: str
-    candidates: tuple[int, ...]
+    candidates: tuple[Count, ...]
     proposer: Proposer
     state: State
-    drafter_probability: float | None
-    target_probability: float | None
-    target_rank: int | None
+    drafter_probability: Probability | None
+    target_probability: Probability | None
+    target_rank: Count | None
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
     """The token that the target chose at a visited node."""
 
-    node: int
-    token: int
+    node: Count
+    token: Count
     text: str
-    probability: float | None
+    probability: Probability | None
 
 
 @dataclass(frozen=True, slots=True)
 class Committed:
     """One token of the output. ``text`` is what it adds to the decoded text (may be empty inside a character)."""
 
-    token: int
+    token: Count
     text: str
     proposer: Proposer
-    node: int | None
+    node: Count | None
 
 
 @dataclass(frozen=True, slots=True)
 class StageSeconds:
     """Measured wall-clock time of one step by stage."""
 
-    first_draft: float = 0.0
-    second_draft: float = 0.0
-    tree: float = 0.0
-    verify: float = 0.0
-    commit: float = 0.0
+    first_draft: Seconds = 0.0
+    second_draft: Seconds = 0.0
+    tree: Seconds = 0.0
+    verify: Seconds = 0.0
+    commit: Seconds = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class PrefillDone:
     """The prompt has been read. ``texts`` are the pieces of the prompt, one per token."""
 
-    prompt_token_ids: tuple[int, ...]
+    prompt_token_ids: tuple[Count, ...]
     texts: tuple[str, ...]
-    seconds: float
+    seconds: Seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,22 +123,28 @@ class StepDone:
     ended before that was decided or nothing was drafted. ``elapsed`` counts from the end of prefill.
     """
 
-    step: int
-    anchor: int
+    step: Count
+    anchor: Count
     anchor_text: str
-    anchor_position: int
+    anchor_position: Count
     first_draft: Draft | None
-    boundary_posterior: tuple[float, ...]
-    full_acceptance: float
-    selected_prefixes: tuple[int, ...]
+    boundary_posterior: tuple[Probability, ...]
+    full_acceptance: Probability
+    selected_prefixes: tuple[Count, ...]
     branches: tuple[Draft, ...]
     nodes: tuple[Node, ...]
     choices: tuple[Choice, ...]
-    accepted: tuple[int, ...]
+    accepted: tuple[Count, ...]
     committed: tuple[Committed, ...]
-    actual_boundary: int | None
+    actual_boundary: Count | None
     seconds: StageSeconds
-    elapsed: float
+    elapsed: Seconds
+
+    def graph(self) -> networkx.DiGraph:
+        """The token tree as a networkx graph; see ``d2sd.graph.step_graph``."""
+        from d2sd.graph import step_graph
+
+        return step_graph(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,10 +153,10 @@ class Finished:
 
     stop_reason: StopReason
     text: str
-    token_ids: tuple[int, ...]
-    steps: int
-    seconds: float
-    prefill_seconds: float
+    token_ids: tuple[Count, ...]
+    steps: Count
+    seconds: Seconds
+    prefill_seconds: Seconds
 
 
 Event = PrefillDone | StepDone | Finished

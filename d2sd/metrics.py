@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 
 from d2sd.events import StageSeconds, StepDone
@@ -25,22 +25,45 @@ class Totals:
     stage_seconds: dict[str, float]
 
 
-def totals(steps: Sequence[StepDone]) -> Totals:
-    """Totals of these steps of one run."""
-    count, tokens = len(steps), sum(len(s.committed) for s in steps)
-    seconds = steps[-1].elapsed if steps else 0.0
-    hits = [hit for s in steps if (hit := boundary_hit(s)) is not None]
-    stages = {f.name: sum(getattr(s.seconds, f.name) for s in steps) for f in fields(StageSeconds)}
+def totals(steps: Iterable[StepDone]) -> Totals:
+    """Totals of these steps of one run; they are gone through once."""
+    count, tokens, nodes, seconds = 0, 0, 0, 0.0
+    hits: list[bool] = []
+    stages = {f.name: 0.0 for f in fields(StageSeconds)}
+    for step in steps:
+        count += 1
+        tokens += len(step.committed)
+        nodes += len(step.nodes)
+        seconds = step.elapsed
+        for name in stages:
+            stages[name] += getattr(step.seconds, name)
+        if (hit := boundary_hit(step)) is not None:
+            hits.append(hit)
     return Totals(
         tokens,
         count,
         tokens / count if count else 0.0,
-        sum(len(s.nodes) for s in steps) / count if count else 0.0,
+        nodes / count if count else 0.0,
         sum(hits) / len(hits) if hits else None,
         tokens / seconds if seconds else 0.0,
         seconds,
         stages,
     )
+
+
+def acceptance_by_depth(steps: Iterable[StepDone]) -> list[tuple[int, int, float]]:
+    """(depth, steps that reached it, share accepted) in the token tree; depth 1 is the first token below the anchor.
+
+    A step reaches depth d when the target chose at the accepted node above (the anchor for d = 1) and the tree goes on
+    below that node.
+    """
+    reached: dict[int, list[bool]] = {}
+    for step in steps:
+        inner = {n.parent for n in step.nodes}
+        for depth, choice in enumerate(step.choices, 1):
+            if choice.node in inner:
+                reached.setdefault(depth, []).append(len(step.accepted) >= depth)
+    return [(depth, len(r), sum(r) / len(r)) for depth, r in sorted(reached.items())]
 
 
 def boundary_hit(step: StepDone) -> bool | None:

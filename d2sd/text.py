@@ -1,4 +1,4 @@
-"""Token texts: labels of single tokens and the pieces that a growing output adds to its decoded text."""
+"""Token texts: labels of single tokens, the pieces that a growing output adds to its decoded text, and safe spellings."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any
 
 BROKEN = "\ufffd"
 WINDOW = 16
+MARKS = {" ": "·", "\n": "↵", "\r": "␍", "\t": "⇥"}
 
 
 class TokenTexts:
@@ -50,3 +51,14 @@ class Detokenizer:
             self._window = self._window[-4:]
             self._shown = self.tokenizer.decode(self._window, skip_special_tokens=False)
         return piece
+
+
+def escaped(text: str) -> str:
+    """Text on one line in which everything invisible is spelled out (``\\x1b``, ``\\u202e``): safe for a terminal."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def visible(text: str, most: int = 24) -> str:
+    """A token with its whitespace marked, cut to ``most`` characters; also safe for a terminal."""
+    shown = "".join(MARKS.get(c) or escaped(c) for c in text[: most + 1]) or "∅"
+    return shown if len(shown) <= most else f"{shown[: most - 1]}…"

@@ -7,12 +7,9 @@ from __future__ import annotations
 
 import gzip
 import platform
-import types
-import typing
 import uuid
-import zlib
-from collections.abc import Iterable, Iterator
-from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -22,13 +19,11 @@ import orjson
 import torch
 
 from d2sd.config import DecodeConfig
-from d2sd.errors import InputError
 from d2sd.events import Event, Finished, PrefillDone, StepDone
 from d2sd.metrics import Totals, totals
+from d2sd.reader import Reader, lines_of, read_file
+from d2sd.schema import SCHEMA
 
-SCHEMA = 2
-MAX_BYTES = 512 * 2**20
-KINDS: dict[str, type] = {c.__name__: c for c in (PrefillDone, StepDone, Finished)}
 PACKAGES = ("torch", "transformers")
 
 
@@ -82,7 +77,7 @@ class Trace:
 
     header: dict[str, Any]
     prefill: PrefillDone | None
-    steps: tuple[StepDone, ...]
+    steps: Sequence[StepDone]
     finished: Finished | None
 
     @classmethod
@@ -129,80 +124,20 @@ class Trace:
 
 
 def load_trace(path: str | Path) -> Trace:
-    """Read a trace file (plain or gzip); ``InputError`` names the line and field at fault."""
-    try:
-        with open(path, "rb") as f:
-            raw = f.read(MAX_BYTES + 1)
-        if raw[:2] == b"\x1f\x8b":
-            with gzip.open(path) as f:
-                raw = f.read(MAX_BYTES + 1)
-    except (OSError, EOFError, zlib.error) as error:
-        raise InputError(f"cannot read the trace {path}: {error}") from None
-    if len(raw) > MAX_BYTES:
-        raise InputError(f"the trace {path} is larger than {MAX_BYTES // 2**20} MiB")
-    return parse_trace(raw)
+    """Read a trace file (plain or gzip); ``InputError`` names the line and field at fault.
+
+    Everything is checked at once; the steps are kept as text and decoded when they are asked for.
+    """
+    return _trace(read_file(path))
 
 
 def parse_trace(raw: bytes) -> Trace:
-    """Parse the lines of a trace. A last line cut off in the middle (a killed run) is dropped."""
-    lines = raw.split(b"\n")
-    complete, rest = lines[:-1], lines[-1]
-    if rest.strip():
-        try:
-            orjson.loads(rest)
-            complete.append(rest)
-        except orjson.JSONDecodeError:
-            pass
-    header: dict[str, Any] | None = None
-    events: list[Any] = []
-    for number, line in enumerate(complete, 1):
-        try:
-            data = orjson.loads(line)
-        except orjson.JSONDecodeError as error:
-            raise InputError(f"trace line {number}: not JSON ({error})") from None
-        kind = data.get("event") if isinstance(data, dict) else None
-        if number == 1:
-            if kind != "Header" or not isinstance(data.get("schema"), int):
-                raise InputError("trace line 1: not the header of a trace")
-            if data["schema"] > SCHEMA:
-                raise InputError(f"this trace has schema {data['schema']}; this version reads up to {SCHEMA}")
-            header = data
-        elif kind in KINDS:
-            events.append(_build(KINDS[kind], {k: v for k, v in data.items() if k != "event"}, f"trace line {number}"))
-    if header is None:
-        raise InputError("the trace is empty")
-    return Trace.of(header, events)
+    """Read the lines of a trace. A last line cut off in the middle (a killed run) is dropped."""
+    reader = Reader()
+    reader.read(lines_of(raw))
+    return _trace(reader)
 
 
-@cache
-def _types(cls: type) -> tuple[dict[str, Any], set[str]]:
-    """Field types, and the fields that older schemas may lack because they have a default."""
-    hints = typing.get_type_hints(cls)
-    return {f.name: hints[f.name] for f in fields(cls)}, {f.name for f in fields(cls) if f.default is not MISSING}
-
-
-def _build(kind: Any, value: Any, where: str) -> Any:
-    """``value`` as an instance of the annotated type ``kind``, or an ``InputError`` at ``where``."""
-    origin = typing.get_origin(kind)
-    if is_dataclass(kind):
-        hints, optional = _types(typing.cast(type, kind))
-        if not isinstance(value, dict) or not set(hints) - optional <= set(value) <= set(hints):
-            wrong = sorted(set(hints) ^ set(value)) if isinstance(value, dict) else ["not an object"]
-            raise InputError(f"{where}: missing or unknown fields: {', '.join(str(w)[:40] for w in wrong[:5])}")
-        return typing.cast(Any, kind)(**{k: _build(hints[k], v, f"{where}, {k}") for k, v in value.items()})
-    if origin is tuple:
-        if not isinstance(value, list):
-            raise InputError(f"{where}: a list is needed")
-        inner = typing.get_args(kind)[0]
-        return tuple(_build(inner, v, where) for v in value)
-    if origin is typing.Literal:
-        if value not in typing.get_args(kind):
-            raise InputError(f"{where}: {str(value)[:40]!r} is not one of {', '.join(typing.get_args(kind))}")
-        return value
-    if origin in (typing.Union, types.UnionType):
-        return None if value is None else _build(typing.get_args(kind)[0], value, where)
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if not isinstance(value, kind) or isinstance(value, bool):
-        raise InputError(f"{where}: {kind.__name__} is needed, not {type(value).__name__}")
-    return value
+def _trace(reader: Reader) -> Trace:
+    assert reader.header is not None
+    return Trace(reader.header, reader.prefill, reader.steps, reader.finished)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -57,7 +58,7 @@ def run(arguments: argparse.Namespace) -> None:
         print(printable(_text(name, row)))
 
 
-def figures(runs: list[tuple[StepDone, ...]]) -> dict[str, Any]:
+def figures(runs: Sequence[Sequence[StepDone]]) -> dict[str, Any]:
     """Calibration figures of runs, one run a prompt."""
     scores = calibration.collect(runs)
     steps = [s for r in runs for s in r]

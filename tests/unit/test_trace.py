@@ -1,11 +1,21 @@
+"""Trace files: written and read back equal, cut off anywhere, refused with line and field when they are not right."""
+
 from __future__ import annotations
 
+import gzip
 import json
+import time
+from dataclasses import fields, replace
+from pathlib import Path
 
+import orjson
 import pytest
 
-from d2sd import DecodeConfig, InputError, load_trace
-from d2sd.trace import parse_trace, to_line
+import d2sd
+from d2sd import METHODS, DecodeConfig, InputError, load_trace, reader
+from d2sd.trace import Trace, parse_trace, to_line
+
+OPENING = Path(d2sd.__file__).parent.parent / "assets" / "traces" / "opening.jsonl.gz"
 
 
 @pytest.fixture(scope="module")
@@ -13,40 +23,258 @@ def trace(engine):
     return engine.generate("the cat sat", DecodeConfig("d2sd", 12))
 
 
+@pytest.fixture(scope="module")
+def recorded():
+    lines = [json.loads(line) for line in gzip.decompress(OPENING.read_bytes()).splitlines()]
+    return [line for line in lines if line["event"] != "Baseline"]
+
+
+def written(lines) -> bytes:
+    return b"".join(orjson.dumps(line) + b"\n" for line in lines)
+
+
 @pytest.mark.parametrize("name", ["run.jsonl", "run.jsonl.gz"])
 def test_a_saved_trace_reads_back_equal(trace, tmp_path, name):
     trace.save(tmp_path / name)
-    assert load_trace(tmp_path / name) == trace
+    read = load_trace(tmp_path / name)
+    assert read == trace
+    assert read.totals == trace.totals
+    assert read.token_ids == trace.token_ids
 
 
-def test_a_killed_run_leaves_every_finished_step(trace):
+@pytest.mark.parametrize("method", METHODS)
+def test_what_every_method_writes_passes_the_strict_reading(engine, method):
+    for inspect in (True, False):
+        run = engine.generate("a dog ran", DecodeConfig(method, 8, num_branches=2, inspect=inspect))
+        assert parse_trace("".join(run.lines()).encode()) == run
+
+
+def test_a_trace_of_the_first_schema_is_read(recorded):
+    assert recorded[0]["schema"] == 1
+    assert "base" not in recorded[2]["first_draft"]
+    assert load_trace(OPENING).steps[0].branches[0].base == 0
+
+
+def test_steps_behave_like_a_tuple(trace):
+    steps = parse_trace("".join(trace.lines()).encode()).steps
+    assert steps[-1] == trace.steps[-1]
+    assert steps[1:3] == trace.steps[1:3]
+    assert list(steps) == list(trace.steps)
+    assert steps != trace.steps[:-1]
+    assert steps[0] is steps[0]
+    with pytest.raises(IndexError):
+        steps[len(trace.steps)]
+
+
+def test_a_run_killed_anywhere_leaves_every_finished_step(trace):
     raw = "".join(trace.lines()).encode()
-    steps = raw.split(b"\n")[2 : 2 + len(trace.steps)]
-    cut = raw[: raw.index(steps[-1]) + 40]
-    assert parse_trace(cut).steps == trace.steps[:-1]
+    ends = [at for at, byte in enumerate(raw) if byte == ord("\n")]
+    for cut in range(ends[2] + 1, ends[3], 19):
+        assert parse_trace(raw[:cut]).steps == trace.steps[:1]
+    assert parse_trace(raw[: ends[3]]).steps == trace.steps[:2]
 
 
-def test_the_line_and_field_at_fault_are_named(trace):
-    lines = list(trace.lines())
-    step = json.loads(lines[2])
-    step["nodes"][0]["depth"] = "deep"
-    with pytest.raises(InputError, match=r"line 3, nodes, depth: int is needed"):
-        parse_trace("".join([*lines[:2], json.dumps(step) + "\n"]).encode())
-    del step["anchor"]
-    with pytest.raises(InputError, match=r"line 3: missing or unknown fields: anchor"):
-        parse_trace("".join([*lines[:2], json.dumps(step) + "\n"]).encode())
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (lambda s: s["nodes"][0].update(depth="deep"), r"line 3: nodes\[0\]\.depth: expected int, got str"),
+        (lambda s: s.pop("anchor"), "line 3: object missing required field anchor"),
+        (lambda s: s["nodes"][2].update(colour="red"), r"nodes\[2\]: object contains unknown field colour"),
+        (lambda s: s["nodes"][1].update(state="maybe"), r"nodes\[1\]\.state: invalid enum value 'maybe'"),
+        (lambda s: s["nodes"][1].update(drafter_probability=1.5), r"drafter_probability: expected float <= 1"),
+        (lambda s: s["first_draft"]["confidence"].__setitem__(0, -0.1), r"confidence\[0\]: expected float >= 0"),
+        (lambda s: s["first_draft"]["ids"].__setitem__(0, 2**60), r"first_draft\.ids\[0\]: expected int <="),
+        (lambda s: s["nodes"].extend(s["nodes"][-1:] * 5000), "nodes: expected array of length <= 4096"),
+        (lambda s: s.update(nodes=[]), "nodes: the anchor, node 0, is missing"),
+        (lambda s: s["nodes"][3].update(id=9), r"nodes\[3\]\.id: the nodes are numbered from 0"),
+        (lambda s: s["nodes"][0].update(depth=1), r"nodes\[0\]: the anchor has parent -1"),
+        (lambda s: s["nodes"][0].update(token=7), r"nodes\[0\]\.token"),
+        (lambda s: s["nodes"][4].update(parent=4), r"nodes\[4\]\.parent: it must be a node that comes before"),
+        (lambda s: s["nodes"][4].update(parent=-1), r"nodes\[4\]\.parent"),
+        (lambda s: s["nodes"][4].update(depth=9), r"nodes\[4\]\.depth: below its parent it is 4"),
+        (lambda s: s["nodes"][4].update(candidates=[0, 5]), r"nodes\[4\]\.candidates: .* 0 to 4"),
+        (lambda s: s["nodes"][-1].update(state="root"), "nodes: only node 0 has the state"),
+        (lambda s: s["nodes"][-1].update(state="accepted"), "accepted: it must list every node"),
+        (lambda s: s.update(accepted=[999]), r"accepted\[0\]: there is no node 999"),
+        (lambda s: s["accepted"].reverse(), r"accepted\[0\]: node \d+ is not a child of node 0"),
+        (lambda s: s["accepted"].pop(), "accepted: it must list every node"),
+        (lambda s: s.update(committed=[]), "committed: a step commits at least one token"),
+        (lambda s: s["committed"][0].update(token=7), r"committed\[0\]\.token: it must be that of node"),
+        (lambda s: s["committed"].insert(0, s["committed"][-1]), "committed: only the last token has no node"),
+        (lambda s: s["choices"][0].update(token=7), r"choices\[0\]\.token"),
+        (lambda s: s["choices"].reverse(), "choices: one for each node of the path"),
+        (lambda s: s["first_draft"]["texts"].pop(), r"first_draft\.texts: one for each of the 15 ids"),
+        (lambda s: s["branches"][1]["confidence"].pop(), r"branches\[1\]\.confidence: empty, or one"),
+        (lambda s: s["branches"][0].update(base=1), r"branches\[0\]\.base: it must be a draft before"),
+        (lambda s: s["branches"][0].update(prefix=16), r"branches\[0\]\.prefix: draft 0 has 15 tokens"),
+        (lambda s: s["boundary_posterior"].pop(), "boundary_posterior: empty, or one value"),
+        (lambda s: s["selected_prefixes"].append(16), "selected_prefixes: 15 tokens were drafted"),
+        (lambda s: s.update(actual_boundary=16), "actual_boundary: 15 tokens were drafted"),
+        (lambda s: s.update(step=1), "step: the steps count up from 0"),
+        (lambda s: s.update(anchor_position=3), "anchor_position: the last token before is at position"),
+    ],
+)  # fmt: skip
+def test_the_line_and_field_at_fault_are_named(recorded, change, sentence):
+    step = json.loads(json.dumps(recorded[2]))
+    assert len(step["accepted"]) > 1
+    change(step)
+    with pytest.raises(InputError, match=sentence):
+        parse_trace(written([*recorded[:2], step]))
 
 
-@pytest.mark.parametrize("raw", [b"", b"[]\n", b"{}\n", b'{"event":"Header"}\n', b"\x00\xff\n", b"[" * 100_000 + b"\n"])
+@pytest.mark.parametrize(
+    ("build", "sentence"),
+    [
+        (lambda t: [t[0], t[1], t[2], t[4]], "line 4: step: the steps count up from 0"),
+        (lambda t: [t[0], t[1], t[2], {**t[3], "anchor": 7, "nodes": [{**t[3]["nodes"][0], "token": 7}, *t[3]["nodes"][1:]]}], "line 4: anchor: it must be the last token before"),
+        (lambda t: [t[0], t[1], t[2], {**t[3], "elapsed": 0}], "line 4: elapsed: time must not run backwards"),
+        (lambda t: [t[0], t[2], t[1]], "line 3: PrefillDone comes once"),
+        (lambda t: [t[0], {**t[1], "texts": []}], "line 2: texts: one for each prompt token"),
+        (lambda t: [t[0], t[1], t[-1]], "line 3: steps: the trace holds 0"),
+        (lambda t: [*t[:-1], {**t[-1], "token_ids": [1]}], "line 40: token_ids: they must be the tokens"),
+        (lambda t: [*t, t[-1]], "line 41: a second Finished"),
+        (lambda t: [*t, t[2]], "line 41: a step after Finished"),
+        (lambda t: [t[0], t[0]], "line 2: a second header"),
+        (lambda t: t[1:], "line 1: not the header"),
+        (lambda t: [{**t[0], "schema": 99}], "line 1: this trace has schema 99; this version reads up to 2"),
+        (lambda t: [{**t[0], "config": None}], "line 1: config: expected object, got null"),
+        (lambda t: [{**t[0], "extra": [[[[1]]]]}], "line 1: the header is nested more than 4 deep"),
+    ],
+)  # fmt: skip
+def test_lines_that_do_not_go_together_are_refused(recorded, build, sentence):
+    with pytest.raises(InputError, match=sentence):
+        parse_trace(written(build(recorded)))
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"", b"\n", b"[]\n", b"{}\n", b'{"event":"Header"}\n', b'{"event":"Header"', b"\x00\xff\n", b"[" * 100_000 + b"\n",
+        b'{"event":"Header","x":' + b'{"a":' * 100_000, b'{"event":"Header\xff"}\n', b"\xef\xbb\xbf{}\n",
+    ],
+)  # fmt: skip
 def test_what_is_no_trace_is_refused(raw):
     with pytest.raises(InputError):
         parse_trace(raw)
 
 
-def test_a_newer_schema_is_refused(trace):
-    with pytest.raises(InputError, match="schema 99"):
-        parse_trace(to_line({**trace.header, "schema": 99}).encode())
+@pytest.mark.parametrize("value", [b"NaN", b"Infinity", b"-Infinity", b"1e999", b"null", b'"0.5"', b"true"])
+def test_only_finite_numbers_are_probabilities(trace, value):
+    lines = [line.encode() for line in trace.lines()]
+    share = str(orjson.dumps(trace.steps[0].full_acceptance), "ascii").encode()
+    lines[2] = lines[2].replace(b'"full_acceptance":' + share, b'"full_acceptance":' + value)
+    with pytest.raises(InputError, match="line 3"):
+        parse_trace(b"".join(lines))
+
+
+def test_deep_nesting_is_refused_wherever_it_stands(trace):
+    lines = [line.encode() for line in trace.lines()]
+    deep = b"[" * 200_000 + b"]" * 200_000
+    for line in (
+        b'{"event":"Later","x":' + deep + b"}\n",
+        lines[2].replace(b'"alternatives":[', b'"alternatives":[' + deep, 1),
+    ):
+        with pytest.raises(InputError, match="line 3"):
+            parse_trace(b"".join([*lines[:2], line]))
+
+
+def test_lines_of_later_kinds_and_empty_lines_are_skipped(trace):
+    lines = list(trace.lines())
+    lines[2:2] = ['{"event":"Baseline","tokens_per_second":100.0}\n', "\n", "\r\n"]
+    assert parse_trace("".join(lines).encode()) == trace
+    with pytest.raises(InputError, match="line 3: not JSON"):
+        parse_trace("".join([*lines[:2], '{"event":"Later" oops}\n']).encode())
+
+
+def test_keys_may_stand_in_any_order_with_any_spaces(trace):
+    lines = [
+        json.dumps(dict(reversed(json.loads(line).items())), indent=None, separators=(" , ", " : "))
+        for line in trace.lines()
+    ]
+    assert parse_trace("\n".join(lines).encode()) == trace
+
+
+def test_sizes_are_limited(trace, tmp_path, monkeypatch):
+    trace.save(tmp_path / "run.jsonl.gz")
+    for limit, value, sentence in [
+        ("MAX_LINE_BYTES", 1 << 10, "longer than"),
+        ("MAX_BYTES", 1 << 12, "larger than"),
+        ("MAX_LINES", 3, "at most 3 lines"),
+    ]:
+        with monkeypatch.context() as patch:
+            patch.setattr(reader, limit, value)
+            for read in (
+                lambda: load_trace(tmp_path / "run.jsonl.gz"),
+                lambda: parse_trace("".join(trace.lines()).encode()),
+            ):
+                with pytest.raises(InputError, match=sentence):
+                    read()
+
+
+def test_a_small_file_cannot_unpack_to_a_large_one(trace, tmp_path):
+    import tracemalloc
+
+    block = gzip.compress(bytes(8 << 20), mtime=0)
+    bombs = {
+        "zeros": block * 40,
+        "spaces": gzip.compress(b" " * (8 << 20)) * 40,
+        "lines": gzip.compress(b"\n" * (1 << 20)) * 40,
+    }
+    for name, bomb in bombs.items():
+        path = tmp_path / f"{name}.jsonl.gz"
+        path.write_bytes(gzip.compress(to_line(trace.header).encode()) + bomb)
+        tracemalloc.start()
+        try:
+            with pytest.raises(InputError):
+                load_trace(path)
+            assert tracemalloc.get_traced_memory()[1] < 64 << 20
+        finally:
+            tracemalloc.stop()
+
+
+@pytest.mark.parametrize("name", ["", "no/such/file", "a-folder"])
+def test_a_file_that_cannot_be_read_is_named(tmp_path, name):
+    (tmp_path / "a-folder").mkdir()
+    with pytest.raises(InputError, match="cannot read the trace"):
+        load_trace(tmp_path / name)
+
+
+def test_a_broken_gzip_is_refused(trace, tmp_path):
+    trace.save(tmp_path / "run.jsonl.gz")
+    whole = (tmp_path / "run.jsonl.gz").read_bytes()
+    for broken in (whole[:-20], whole[:30] + b"\x00\x01\x02" + whole[33:]):
+        (tmp_path / "broken.jsonl.gz").write_bytes(broken)
+        with pytest.raises(InputError):
+            load_trace(tmp_path / "broken.jsonl.gz")
+
+
+def test_strict_reading_costs_little_more_than_parsing_the_json(tmp_path):
+    trace = load_trace(OPENING)
+    lines = [to_line(trace.header), to_line(trace.prefill)]
+    token, position = trace.prefill.prompt_token_ids[-1], len(trace.prefill.prompt_token_ids) - 1
+    for number in range(300):
+        step = trace.steps[number % (len(trace.steps) - 1)]
+        nodes = (replace(step.nodes[0], token=token), *step.nodes[1:])
+        here = {"step": number, "anchor": token, "anchor_position": position, "nodes": nodes, "elapsed": float(number)}
+        lines.append(to_line(replace(step, **here)))
+        token, position = step.committed[-1].token, position + len(step.committed)
+    raw = "".join(lines).encode()
+
+    def seconds(work):
+        began = time.process_time()
+        work()
+        return time.process_time() - began
+
+    parsing = min(seconds(lambda: [orjson.loads(line) and None for line in raw.splitlines()]) for _ in range(3))
+    assert min(seconds(lambda: parse_trace(raw)) for _ in range(3)) < 2.5 * parsing
 
 
 def test_text_that_no_encoding_holds_is_replaced():
     assert to_line({"event": "Header", "text": "a\ud800b"}) == '{"event":"Header","text":"a?b"}\n'
+
+
+def test_a_trace_is_what_notebooks_get():
+    trace = d2sd.load_trace(OPENING)
+    assert isinstance(trace, Trace)
+    assert {f.name for f in fields(trace)} == {"header", "prefill", "steps", "finished"}
+    assert trace.steps[3].graph().number_of_nodes() == len(trace.steps[3].nodes)

@@ -1,0 +1,153 @@
+"""Look into recorded traces, and write them in other forms."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from d2sd.cli.drawing import describe_run, describe_step
+from d2sd.errors import InputError
+from d2sd.metrics import acceptance_by_depth
+from d2sd.reader import read_file
+from d2sd.text import escaped
+from d2sd.trace import Trace, load_trace
+
+HELP = "check, show, sum up and convert recorded traces"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Arguments of ``trace`` and of what it can do."""
+    actions = parser.add_subparsers(dest="action", required=True, metavar="|".join(ACTIONS))
+
+    def action(name: str, sentence: str) -> argparse.ArgumentParser:
+        sub = actions.add_parser(name, help=sentence, description=sentence)
+        sub.add_argument("file", metavar="FILE", help="a trace, plain or gzip")
+        return sub
+
+    action("validate", "check every line and say in one line what the trace holds")
+    show = action("show", "the run step by step, or one step with its tree")
+    show.add_argument("--step", type=int, metavar="N", help="one step; the first is 0, -1 is the last")
+    stats = action("stats", "totals of the run")
+    stats.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+    graph = action("to-graphml", "the token trees as GraphML, for Gephi, yEd, networkx and others")
+    graph.add_argument("--step", type=int, metavar="N", help="one step (default: all, side by side)")
+    graph.add_argument("-o", "--output", required=True, metavar="OUT.graphml")
+    page = action("to-html", "one interactive HTML file that needs nothing else, not even a network")
+    page.add_argument("-o", "--output", required=True, metavar="OUT.html")
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Do what ``arguments.action`` says."""
+    ACTIONS[arguments.action](arguments)
+
+
+def _validate(arguments: argparse.Namespace) -> None:
+    trace = load_trace(arguments.file)
+    tokens = trace.totals.tokens
+    end = trace.finished.stop_reason if trace.finished else "cut off, no Finished line"
+    print(
+        f"valid: schema {trace.header['schema']}, method {escaped(trace.header['method'])}, {len(trace.steps)} steps, {tokens} tokens, {end}"
+    )
+
+
+def _show(arguments: argparse.Namespace) -> None:
+    trace = load_trace(arguments.file)
+    if arguments.step is None:
+        lines = describe_run(trace)
+    else:
+        lines = describe_step(trace.steps[_number(trace, arguments.step)], len(trace.steps))
+    for line in lines:
+        print(line)
+
+
+def _number(trace: Trace, step: int) -> int:
+    steps = len(trace.steps)
+    if not -steps <= step < steps:
+        raise InputError(f"there is no step {step}; this trace has " + (f"steps 0 to {steps - 1}" if steps else "none"))
+    return step % steps
+
+
+def _stats(arguments: argparse.Namespace) -> None:
+    figures = statistics(load_trace(arguments.file))
+    if arguments.json:
+        sys.stdout.write(orjson.dumps(figures).decode() + "\n")
+        return
+    hits = figures["boundary_hit_rate"]
+    spent = sum(figures["stage_seconds"].values())
+    print(f"method                   {escaped(figures['method'])}")
+    print(f"steps                    {figures['steps']}")
+    print(
+        f"tokens                   {figures['tokens']}  "
+        + ", ".join(f"{k} {v}" for k, v in figures["tokens_by_proposer"].items())
+    )
+    print(f"mean acceptance length   {figures['mean_acceptance_length']:.2f}")
+    print(f"tokens per second        {figures['tokens_per_second']:.1f}")
+    print(f"nodes per step           {figures['nodes_per_step']:.1f}  ({figures['nodes']} in all)")
+    print(f"boundary hit rate        {'–' if hits is None else f'{hits:.1%}'}")
+    for stage, seconds in figures["stage_seconds"].items():
+        print(f"{stage.replace('_', ' '):<24} {seconds:.3f} s  {seconds / spent if spent else 0:.0%}")
+    print(
+        "accepted by depth        "
+        + (
+            ", ".join(f"{d['depth']}: {d['accepted']:.0%} of {d['reached']}" for d in figures["acceptance_by_depth"])
+            or "–"
+        )
+    )
+
+
+def statistics(trace: Trace) -> dict[str, Any]:
+    """The figures of ``trace stats --json``."""
+    proposers = Counter(c.proposer for s in trace.steps for c in s.committed)
+    totals = asdict(trace.totals)
+    return {
+        "method": trace.header["method"],
+        **totals,
+        "nodes": round(totals["nodes_per_step"] * totals["steps"]),
+        "tokens_by_proposer": {p: proposers[p] for p in ("first", "second", "target")},
+        "acceptance_by_depth": [
+            {"depth": d, "reached": n, "accepted": share} for d, n, share in acceptance_by_depth(trace.steps)
+        ],
+    }
+
+
+def _to_graphml(arguments: argparse.Namespace) -> None:
+    import networkx
+
+    from d2sd.graph import forest
+
+    trace = load_trace(arguments.file)
+    graph = forest(trace.steps) if arguments.step is None else trace.steps[_number(trace, arguments.step)].graph()
+    with _writing(arguments.output):
+        networkx.write_graphml_xml(graph, arguments.output)
+    print(f"{arguments.output}: {graph.number_of_nodes()} nodes, {graph.number_of_edges()} edges")
+
+
+def _to_html(arguments: argparse.Namespace) -> None:
+    from d2sd.viewer import standalone_page
+
+    reader = read_file(arguments.file)  # every line as it stands: a measured baseline is no part of a Trace
+    assert reader.header is not None
+    title = f"{Path(arguments.file).name}: {reader.header['method']}, {len(reader.steps)} steps"
+    lines = "".join(bytes(line).decode("utf-8", "replace") for line in reader.lines)
+    with _writing(arguments.output):
+        Path(arguments.output).write_text(standalone_page(lines, title), encoding="utf-8")
+    print(f"{arguments.output}: {len(reader.steps)} steps")
+
+
+@contextmanager
+def _writing(path: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror}") from None
+
+
+ACTIONS = {"validate": _validate, "show": _show, "stats": _stats, "to-graphml": _to_graphml, "to-html": _to_html}

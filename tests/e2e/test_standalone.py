@@ -1,0 +1,144 @@
+"""A trace as one HTML file, opened from the disk in a real browser."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+import d2sd
+from d2sd.__main__ import main
+from d2sd.viewer import standalone_page
+
+pytestmark = pytest.mark.e2e
+
+OPENING = Path(d2sd.__file__).parent.parent / "assets" / "traces" / "opening.jsonl.gz"
+BREAKOUT = "</script><script>window.pwned=1</script><!--<script>--><img src=x onerror='window.pwned=1'>\u2028\u202e\x07"
+
+
+@pytest.fixture(scope="module")
+def opening(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("page") / "opening.html"
+    assert main(["trace", "to-html", str(OPENING), "-o", str(path)]) == 0
+    return path
+
+
+@pytest.fixture
+def show(browser):
+    """Opens a file; at the end there must have been no error, no message and no request but for the file itself."""
+    contexts, faults = [], []
+
+    def open_file(path: Path, **options) -> Page:
+        context = browser.new_context(**{"viewport": {"width": 1440, "height": 900}, **options})
+        contexts.append(context)
+        page = context.new_page()
+        page.on("pageerror", lambda error: faults.append(str(error)))
+        page.on("console", lambda message: faults.append(message.text))
+        page.on("request", lambda request: None if request.url == path.as_uri() else faults.append(request.url))
+        page.goto(path.as_uri())
+        expect(page.locator("#tree g.node").first).to_be_visible()
+        return page
+
+    yield open_file
+    for context in contexts:
+        context.close()
+    assert faults == []
+
+
+def view(page: Page):
+    return page.locator("#explorer[data-run]")
+
+
+def test_it_draws_the_run_and_keeps_what_was_measured(show, opening):
+    page = show(opening)
+    expect(page).to_have_title("opening.jsonl.gz: d2sd, 37 steps")
+    expect(view(page)).to_have_attribute("data-steps", "37")
+    finished = d2sd.load_trace(OPENING).finished
+    assert "".join(page.locator("#text .tok").all_text_contents()) == finished.text
+    expect(page.locator("#follow")).to_contain_text("37 steps")
+    expect(page.locator("[data-stat='speedup'] .value")).to_contain_text(re.compile(r"\d×"))
+
+
+def test_keys_and_pointer_work(show, opening):
+    page = show(opening)
+    page.keyboard.press("Home")
+    expect(view(page)).to_have_attribute("data-step", "0")
+    page.keyboard.press("ArrowRight")
+    expect(view(page)).to_have_attribute("data-step", "1")
+    page.keyboard.press("ArrowDown")
+    expect(view(page)).to_have_attribute("data-node", re.compile(r"\d"))
+    page.keyboard.press("Escape")
+    page.locator("#text .tok[data-step='3']").first.click()
+    expect(view(page)).to_have_attribute("data-step", "3")
+    page.locator("#tree g.node[data-state='rejected'] .shape").first.click(force=True)
+    expect(page.locator("#details")).to_contain_text("the target wanted")
+    page.keyboard.press("?")
+    expect(page.locator("dialog[open]")).to_be_visible()
+
+
+@pytest.mark.parametrize(("scheme", "dark"), [("light", False), ("dark", True)])
+def test_it_takes_the_colours_of_the_system(show, opening, scheme, dark):
+    page = show(opening, color_scheme=scheme)
+    lightness = "(e) => getComputedStyle(e).backgroundColor.match(/[0-9]+/g).map(Number).reduce((a, b) => a + b)"
+    for part in ("body", "#tree"):
+        assert (page.locator(part).evaluate(lightness) < 200) == dark
+    page.emulate_media(color_scheme="light" if dark else "dark")
+    assert (page.locator("#tree").evaluate(lightness) < 200) != dark
+
+
+def test_it_fits_a_phone(show, opening):
+    page = show(opening, viewport={"width": 390, "height": 844}, is_mobile=True, has_touch=True)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page.locator("#text .tok[data-step='5']").first.tap()
+    expect(view(page)).to_have_attribute("data-step", "5")
+
+
+def test_nothing_in_a_trace_breaks_out_of_its_data_block(show, tmp_path):
+    lines = [json.loads(line) for line in gzip.decompress(OPENING.read_bytes()).splitlines()]
+    lines[0].update(prompt=BREAKOUT, method=BREAKOUT, run=BREAKOUT)
+    lines[2]["anchor_text"] = BREAKOUT
+    for node in lines[2]["nodes"]:
+        node["text"] = BREAKOUT
+    for token in lines[2]["committed"]:
+        token["text"] = BREAKOUT
+    lines[-1]["sentence"] = BREAKOUT
+    path = tmp_path / "hostile.html"
+    path.write_text(
+        standalone_page("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines), BREAKOUT),
+        encoding="utf-8",
+    )
+    page = show(path)
+    expect(page.locator("#text .prompt")).to_contain_text("</script><script>window.pwned=1</script>")
+    expect(page.locator("h1")).to_contain_text("</script><script>")
+    page.keyboard.press("Home")
+    expect(page.locator("#text .tok.shown").first).to_contain_text("<img src=x")
+    assert page.evaluate("window.pwned") is None
+    assert page.locator("img").count() == 0
+    assert page.locator("script").count() == 2
+
+
+def test_its_policy_runs_no_other_script(browser, opening, tmp_path):
+    added = "</main><script>window.pwned=1</script><img src='https://example.org/x.png'>"
+    path = tmp_path / "tampered.html"
+    path.write_text(opening.read_text(encoding="utf-8").replace("</main>", added, 1), encoding="utf-8")
+    page = browser.new_page()
+    refused: list[str] = []
+    page.on("console", lambda message: refused.append(message.text))
+    page.goto(path.as_uri())
+    expect(page.locator("#tree g.node").first).to_be_visible()
+    assert page.evaluate("window.pwned") is None
+    assert len([r for r in refused if "Content Security Policy" in r]) == 2
+    page.close()
+
+
+def test_a_run_that_was_cut_off_says_so(show, tmp_path):
+    lines = gzip.decompress(OPENING.read_bytes()).decode().splitlines()[:9]
+    path = tmp_path / "cut.html"
+    path.write_text(standalone_page("\n".join(lines), "cut"), encoding="utf-8")
+    page = show(path)
+    expect(page.locator(".notice")).to_have_text("The recording ends here: the run was cut off.")
+    expect(view(page)).to_have_attribute("data-steps", "7")

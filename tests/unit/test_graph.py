@@ -1,0 +1,115 @@
+"""Token trees as networkx graphs and plotly figures."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import networkx
+import pytest
+
+import d2sd
+from d2sd import METHODS, DecodeConfig
+from d2sd.graph import forest, step_graph
+from d2sd.plot import plot_step, tree_lanes
+
+OPENING = Path(d2sd.__file__).parent.parent / "assets" / "traces" / "opening.jsonl.gz"
+
+
+@pytest.fixture(scope="module")
+def steps():
+    return d2sd.load_trace(OPENING).steps
+
+
+def test_the_graph_is_the_tree(steps):
+    step = steps[3]
+    graph = step.graph()
+    assert networkx.is_arborescence(graph)
+    assert set(graph.edges) == {(n.parent, n.id) for n in step.nodes if n.id}
+    assert networkx.shortest_path_length(graph, 0) == {n.id: n.depth for n in step.nodes}
+    node = step.nodes[5]
+    assert graph.nodes[5] == {
+        "token": node.token, "text": node.text, "depth": node.depth, "proposer": node.proposer, "state": node.state,
+        "drafter_probability": node.drafter_probability, "target_probability": node.target_probability,
+        "target_rank": node.target_rank,
+    }  # fmt: skip
+    assert set(graph.nodes[0]) == {"token", "text", "depth", "proposer", "state"}
+
+
+def test_the_forest_keeps_steps_apart(steps):
+    graph = forest(steps[:3])
+    assert graph.number_of_nodes() == sum(len(s.nodes) for s in steps[:3])
+    assert graph.nodes["2.7"]["token"] == steps[2].nodes[7].token
+
+
+@pytest.mark.parametrize(
+    "text", ["\x00", "\x1b[2J", "\x7f", "\ufffe", "\ud800", "]]>", "<&\"'", "\u2028", "\x85", "\n", ""]
+)
+def test_any_text_survives_graphml(steps, text, tmp_path):
+    step = replace(steps[0], nodes=tuple(replace(n, text=text) for n in steps[0].nodes))
+    networkx.write_graphml(step_graph(step), tmp_path / "o.graphml")
+    read = networkx.read_graphml(tmp_path / "o.graphml").nodes["1"]["text"]
+    assert len(read) == len(text)
+    assert read.strip("\n") == text.strip("\n") or not text.isprintable()
+
+
+def test_lanes_never_overlap_and_the_accepted_path_is_straight(steps):
+    for step in steps:
+        nodes = list(step.nodes)
+        lanes = tree_lanes(nodes)
+        assert max(Counter((lanes[n.id], n.depth) for n in nodes).values()) == 1
+        assert {lanes[n] for n in step.accepted} <= {0}
+
+
+def test_the_figure_shows_the_step(steps):
+    step = steps[3]
+    figure = plot_step(step)
+    traces = {t.name: t for t in figure.data if t.name}
+    drawn = [t for t in figure.data if t.type == "scatter" and t.mode == "markers+text" and t.yaxis == "y"]
+    bonus = step.committed[-1].node is None
+    assert sum(len(t.x) for t in drawn) == len(step.nodes) + bonus
+    assert list(traces["confidence c"].y) == list(step.first_draft.confidence)
+    assert list(traces["boundary posterior r(i)"].x)[:2] == [0.5, 1.5]
+    assert list(traces["selected prefixes, by rank"].x) == [i + 0.5 for i in step.selected_prefixes]
+    assert traces["true boundary 1: predicted"].x == (1.5, 1.5)
+    symbols = {t.name: t.marker.symbol for t in drawn}
+    assert symbols["first drafter, accepted"] == "square"
+    assert symbols["second drafter, rejected"] == "circle-x"
+    assert "the target wanted ," in "".join(traces["first drafter, rejected"].hovertext)
+    assert figure.layout.xaxis.matches == "x2"
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_step_of_every_method_can_be_drawn(engine, method):
+    run = engine.generate("the cat", DecodeConfig(method, 6, num_branches=2))
+    for step in run.steps:
+        assert plot_step(step).data
+        assert networkx.is_arborescence(step.graph())
+
+
+def test_token_text_is_no_markup_in_a_figure(steps):
+    text = '<a href="javascript:x">$\\href{y}{z}$</a>'
+    step = replace(steps[3], nodes=tuple(replace(n, text=text) for n in steps[3].nodes))
+    for trace in plot_step(step).data:
+        for words in [*(trace.text or ()), *(trace.hovertext or ())]:
+            assert "<a" not in words
+            assert "$" not in words
+
+
+def imported_at_once(path: Path) -> set[str]:
+    """First names of the modules that a file imports when it is imported."""
+    names = set()
+    for statement in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(statement, ast.Import):
+            names |= {a.name.split(".")[0] for a in statement.names}
+        elif isinstance(statement, ast.ImportFrom):
+            names.add((statement.module or "").split(".")[0])
+    return names
+
+
+def test_the_engine_imports_no_drawing_library():
+    for path in Path(d2sd.__file__).parent.rglob("*.py"):
+        assert not imported_at_once(path) & {"gradio", "networkx", "app"}, path
+        assert "plotly" not in imported_at_once(path) or path.name == "plot.py", path

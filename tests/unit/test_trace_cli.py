@@ -1,0 +1,185 @@
+"""``python -m d2sd trace``: every action, its exit codes, and hostile token text on a terminal and in XML."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import networkx
+import pytest
+
+import d2sd
+from d2sd.__main__ import main
+from d2sd.cli.drawing import MARKS, describe_step, draw_tree
+from d2sd.events import Finished
+from d2sd.viewer import standalone_page
+
+OPENING = Path(d2sd.__file__).parent.parent / "assets" / "traces" / "opening.jsonl.gz"
+HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m\r\u202e\u2066\x00\ufffe</data><x>&\ud7ff"
+
+
+@pytest.fixture(scope="module")
+def trace():
+    return d2sd.load_trace(OPENING)
+
+
+@pytest.fixture
+def hostile(trace, tmp_path) -> Path:
+    """The recorded run with every text replaced by one that attacks terminals and XML."""
+
+    def step(s):
+        return replace(
+            s,
+            anchor_text=HOSTILE,
+            first_draft=replace(s.first_draft, texts=(HOSTILE,) * len(s.first_draft.ids)),
+            branches=tuple(replace(b, texts=(HOSTILE,) * len(b.ids)) for b in s.branches),
+            nodes=tuple(replace(n, text=HOSTILE) for n in s.nodes),
+            choices=tuple(replace(c, text=HOSTILE) for c in s.choices),
+            committed=tuple(replace(c, text=HOSTILE) for c in s.committed),
+        )  # fmt: skip
+
+    header = {**trace.header, "method": HOSTILE, "prompt": HOSTILE, "models": {HOSTILE: HOSTILE}}
+    bad = replace(trace, header=header, steps=tuple(map(step, trace.steps)))
+    bad.save(tmp_path / "hostile.jsonl")
+    return tmp_path / "hostile.jsonl"
+
+
+def test_validate_says_in_one_line_what_a_trace_holds(capfd):
+    assert main(["trace", "validate", str(OPENING)]) == 0
+    assert capfd.readouterr().out == "valid: schema 1, method d2sd, 37 steps, 141 tokens, end_token\n"
+
+
+def test_validate_names_the_line_and_field_at_fault(capfd, trace, tmp_path):
+    lines = list(trace.lines())
+    lines[3] = lines[3].replace('"depth":1', '"depth":2', 1)
+    (tmp_path / "bad.jsonl").write_text("".join(lines), encoding="utf-8")
+    assert main(["trace", "validate", str(tmp_path / "bad.jsonl")]) == 2
+    captured = capfd.readouterr()
+    assert (captured.out, captured.err) == ("", "error: trace line 4: nodes[1].depth: below its parent it is 1\n")
+
+
+def test_show_lists_the_steps(capfd, trace):
+    assert main(["trace", "show", str(OPENING)]) == 0
+    out = capfd.readouterr().out.splitlines()
+    assert len([line for line in out if re.match(r" +\d+ ", line)]) == len(trace.steps)
+    assert "1 hit" in out[5]
+
+
+@pytest.mark.parametrize("step", [0, 20, 36])
+def test_show_draws_every_node_of_a_step_with_its_fate(trace, step):
+    step = trace.steps[step]
+    drawn = list(draw_tree(step))
+    for state, mark in MARKS.items():
+        lines = sum(f"{mark} " in line for line in drawn)
+        nodes = [n for n in step.nodes if n.state == state]
+        assert lines == len(nodes) if state != "unreached" else lines <= len(nodes)
+    grouped = sum(int(n) for line in drawn for n in re.findall(r"  \((\d+), [\w ]+ drafter\)", line))
+    alone = sum("○" in line and "drafter)" not in line for line in drawn)
+    assert grouped + alone == sum(n.state == "unreached" for n in step.nodes)
+
+
+def test_show_tells_what_the_target_wanted(capfd, trace):
+    assert main(["trace", "show", str(OPENING), "--step", "3"]) == 0
+    out = capfd.readouterr().out
+    assert "0.654 ██████████        0.3112  #2         ← rejected here" in out
+    assert "✗ ·the  first drafter 0.654, target 0.000 (rank 10); the target wanted ," in out
+    assert "◆ ,  target 1.000" in out
+    assert "draft 4: second drafter, after 4 of the first draft" in out
+
+
+def test_show_also_draws_a_step_without_a_draft(engine):
+    run = engine.generate("the cat", d2sd.DecodeConfig("autoregressive", 2))
+    assert "nothing was drafted" in list(describe_step(run.steps[0], 2))
+
+
+def test_a_very_deep_tree_is_drawn(trace):
+    step = trace.steps[0]
+    deep = [replace(step.nodes[1], id=i, parent=i - 1, depth=i, state="unreached") for i in range(1, 4096)]
+    assert len(list(draw_tree(replace(step, nodes=(step.nodes[0], *deep))))) >= 2
+    comb = [replace(n, parent=max(0, n.id - 1 - n.id % 2), depth=1) for n in deep]
+    assert max(map(len, draw_tree(replace(step, nodes=(step.nodes[0], *comb))))) < 400
+
+
+@pytest.mark.parametrize("arguments", [["show"], ["show", "--step", "3"], ["stats"], ["validate"]])
+def test_no_token_reaches_the_terminal_as_a_command(capfd, hostile, arguments):
+    assert main(["trace", *arguments, str(hostile)]) == 0
+    out = capfd.readouterr().out
+    assert not [c for c in out if not (c.isprintable() or c == "\n")]
+    assert "\\x1b]0;owned" in out
+    assert out.count("\n") < 60
+
+
+def test_a_hostile_field_name_is_no_command_either(capfd, trace, tmp_path):
+    lines = list(trace.lines())
+    lines[2] = lines[2].replace('"step":0', '"step":0,"\\u001b[2J\\n":1', 1)
+    (tmp_path / "bad.jsonl").write_text("".join(lines), encoding="utf-8")
+    assert main(["trace", "validate", str(tmp_path / "bad.jsonl")]) == 2
+    err = capfd.readouterr().err
+    assert "unknown field" in err
+    assert "\x1b" not in err
+    assert err.count("\n") == 1
+
+
+def test_stats_are_the_totals(capfd, trace):
+    assert main(["trace", "stats", str(OPENING), "--json"]) == 0
+    figures = json.loads(capfd.readouterr().out)
+    assert figures["mean_acceptance_length"] == trace.totals.mean_acceptance_length
+    assert figures["nodes"] == sum(len(s.nodes) for s in trace.steps)
+    assert sum(figures["tokens_by_proposer"].values()) == figures["tokens"] == len(trace.token_ids)
+    depths = figures["acceptance_by_depth"]
+    assert depths[0] == {"depth": 1, "reached": 37, "accepted": sum(bool(s.accepted) for s in trace.steps) / 37}
+    assert sum(round(d["reached"] * d["accepted"]) for d in depths) == sum(len(s.accepted) for s in trace.steps)
+    assert main(["trace", "stats", str(OPENING)]) == 0
+    assert "boundary hit rate        91.7%" in capfd.readouterr().out
+
+
+def test_graphml_of_a_step_and_of_the_run(capfd, trace, tmp_path):
+    out = tmp_path / "o.graphml"
+    assert main(["trace", "to-graphml", str(OPENING), "--step", "-1", "-o", str(out)]) == 0
+    graph = networkx.read_graphml(out, node_type=int)
+    assert {n: graph.nodes[n]["token"] for n in graph} == {n.id: n.token for n in trace.steps[-1].nodes}
+    assert main(["trace", "to-graphml", str(OPENING), "-o", str(out)]) == 0
+    forest = networkx.read_graphml(out)
+    assert networkx.is_forest(forest)
+    assert networkx.number_weakly_connected_components(forest) == len(trace.steps)
+    assert forest.nodes["3.1"]["step"] == 3
+
+
+def test_graphml_survives_hostile_text(hostile, tmp_path):
+    out = tmp_path / "o.graphml"
+    assert main(["trace", "to-graphml", str(hostile), "-o", str(out)]) == 0
+    text = networkx.read_graphml(out).nodes["0.1"]["text"]
+    assert text.startswith("␛]0;owned␇␛[2J")
+    assert text.endswith("␀\ufffd</data><x>&\ud7ff")
+
+
+@pytest.mark.parametrize("step", ["37", "-38", "99999999999999999999"])
+def test_a_step_that_is_not_there_is_a_sentence(capfd, step, tmp_path):
+    for action in (["show"], ["to-graphml", "-o", str(tmp_path / "o")]):
+        assert main(["trace", *action, str(OPENING), "--step", step]) == 2
+        assert f"there is no step {step}; this trace has steps 0 to 36" in capfd.readouterr().err
+
+
+def test_an_output_that_cannot_be_written_is_a_sentence(capfd):
+    for action in ("to-graphml", "to-html"):
+        assert main(["trace", action, str(OPENING), "-o", "/no/folder/o"]) == 2
+        assert "cannot write /no/folder/o" in capfd.readouterr().err
+
+
+def test_the_page_holds_all_lines_and_nothing_outside(trace, tmp_path):
+    out = tmp_path / "o.html"
+    assert main(["trace", "to-html", str(OPENING), "-o", str(out)]) == 0
+    page = out.read_text(encoding="utf-8")
+    assert not re.search(r"""(src|href)\s*=\s*["']?http|@import|url\((?!#)""", page)
+    assert page.count("</script>") == 2
+    assert "default-src 'none'" in page
+    assert '\\"tokens_per_second\\"' in page  # the measured baseline came along
+
+
+def test_a_cut_run_makes_a_page_that_says_so(trace):
+    lines = list(replace(trace, finished=None).lines())
+    assert "was cut off" in standalone_page("".join(lines), "cut")
+    assert isinstance(trace.finished, Finished)
+    assert "was cut off" not in standalone_page("".join(trace.lines()), "whole")

@@ -1,0 +1,80 @@
+"""The schema page is complete and its example is a trace; the converter of foreign logs writes valid traces."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+import d2sd
+from d2sd import calibration, events, load_trace
+from d2sd.cli.drawing import describe_run, describe_step
+from d2sd.plot import plot_step
+from d2sd.trace import parse_trace
+
+ROOT = Path(d2sd.__file__).parent.parent
+PAGE = (ROOT / "docs" / "trace-format.md").read_text(encoding="utf-8")
+CLASSES = ("PrefillDone", "StepDone", "Finished", "Draft", "Node", "Choice", "Committed", "Alternative", "StageSeconds")
+
+
+@pytest.fixture(scope="module")
+def converter():
+    spec = importlib.util.spec_from_file_location("convert_step_log", ROOT / "examples" / "convert_step_log.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def sample_log(module) -> list[str]:
+    return [line.strip() for line in module.__doc__.splitlines() if line.strip().startswith("{")]
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_the_schema_page_names_every_field(name):
+    missing = [f.name for f in fields(getattr(events, name)) if not re.search(rf"[`\"]{f.name}[`\"]", PAGE)]
+    assert missing == []
+
+
+def test_the_smallest_trace_of_the_schema_page_is_one():
+    (example,) = re.findall(r"```jsonl\n(.*?)```", PAGE, re.DOTALL)
+    trace = parse_trace(example.encode())
+    assert trace.token_ids == [31]
+    assert trace.finished is not None
+    assert "".join(trace.lines()).count("\n") == 4
+
+
+def test_a_log_of_another_engine_becomes_a_trace(converter, tmp_path):
+    log = sample_log(converter)
+    assert len(log) == 4
+    (tmp_path / "log.jsonl").write_text("\n".join(log), encoding="utf-8")
+    converter.main(str(tmp_path / "log.jsonl"), str(tmp_path / "run.jsonl"))
+    trace = load_trace(tmp_path / "run.jsonl")
+    assert trace.header["method"] == "vllm"
+    assert trace.token_ids == [21, 22, 31, 32, 27, 28]
+    assert [s.actual_boundary for s in trace.steps] == [2, 0, 2]
+    assert [[n.state[0] for n in s.nodes] for s in trace.steps] == [list("raar"), list("rruu"), list("raa")]
+    assert trace.steps[0].boundary_posterior == pytest.approx((0.1, 0.18, 0.432))
+    assert trace.totals.mean_acceptance_length == 2
+
+
+def test_a_converted_trace_can_be_shown_and_measured(converter):
+    trace = converter.convert(sample_log(converter), str)
+    assert parse_trace("".join(trace.lines()).encode()) == trace
+    assert list(describe_run(trace))
+    for step in trace.steps:
+        assert list(describe_step(step, 3))
+        assert plot_step(step).data
+        assert step.graph().number_of_nodes() == len(step.nodes)
+    assert calibration.collect([trace.steps]).confidence.tolist() == [0.9, 0.8, 0.4]
+
+
+def test_a_converted_text_may_end_inside_a_draft(converter):
+    request = sample_log(converter)[0]
+    rows = ['{"drafted": [], "accepted": 0, "bonus": 5}', '{"drafted": [6, 7, 8], "accepted": 1, "bonus": null}']
+    trace = converter.convert([request, *rows], str)
+    assert parse_trace("".join(trace.lines()).encode()) == trace
+    assert trace.steps[0].first_draft is None
+    assert trace.steps[1].actual_boundary is None
