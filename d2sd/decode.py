@@ -45,7 +45,7 @@ class Engine:
             check_vocabulary(target, draft_model)
         self.target, self.first, self.second, self.draft_model, self.name = target, first, second, draft_model, name
         self.texts = TokenTexts(target.tokenizer)
-        self._lock = threading.Lock()
+        self.lock = threading.Lock()
         self._costs: dict[str, VerifyCost] = {}
 
     def generate(self, prompt: str | Sequence[int], config: DecodeConfig) -> Trace:
@@ -91,7 +91,7 @@ class Engine:
     def verify_cost(self, backend: str) -> VerifyCost:
         """What verified nodes cost here; measured at the first call (a fraction of a second)."""
         if backend not in self._costs:
-            with self._lock:
+            with self.lock:
                 self._costs[backend] = measure_verify_cost(self.target, BACKENDS[backend])
         return self._costs[backend]
 
@@ -129,14 +129,14 @@ class Engine:
 
     def _run(self, ids: list[int], config: DecodeConfig, stop: Callable[[], bool]) -> Iterator[Event]:
         run = Generation(self, ids, config)
-        with self._lock:
+        with self.lock:
             seconds = run.prefill()
         yield PrefillDone(tuple(ids), run.prompt_texts, seconds)
         while run.stop_reason is None:
             if stop():
                 run.stop_reason = "stopped"
                 break
-            with self._lock:
+            with self.lock:
                 event = run.step()
             yield event
         out = run.output

@@ -47,10 +47,9 @@ class DraftSession:
         self.scale = config.head_dim**-0.5
         self._first_rows: tuple[Tensor, Block] | None = None
 
-    def extend(self, rows: Tensor | slice, positions: Tensor) -> None:
-        """Add the tokens of these rows of the last target pass, at these (T,) positions, to the context."""
-        features = self.target.features(self.model.target_layer_ids, rows).to(self.model.dtype)
-        keys_values = self.model.project_context(features, positions[None])
+    def extend(self, features: Tensor, positions: Tensor) -> None:
+        """Add committed tokens at these (T,) positions, by their (1, T, taps·hidden) target features, to the context."""
+        keys_values = self.model.project_context(features.to(self.model.dtype), positions[None])
         for layer, (key, value) in enumerate(keys_values):
             self.cache.update(key, value, layer)
         self.cache.length += len(positions)

@@ -55,7 +55,7 @@ class Inspection:
 
 def describe_draft(block: Block, texts: TokenTexts, inspect: bool) -> Draft:
     """A drafted block as event data, with its alternatives if inspected."""
-    alternatives = ()
+    alternatives: tuple[tuple[Alternative, ...], ...] = ()
     if inspect:
         alternatives = tuple(
             tuple(Alternative(i, texts[i], round(p, DIGITS)) for i, p in zip(t[:TOP], q[:TOP], strict=True))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from d2sd.boundary import boundary_posterior
 from d2sd.methods.base import Drafters, Method, Proposal
-from d2sd.methods.growth import grow
+from d2sd.methods.growth import grow, offers
 
 
 def propose(drafters: Drafters) -> Proposal:
     """The B likeliest paths if the block's positions were independent."""
     (first,) = drafters.first([()], top=drafters.budget)
     posterior, full = boundary_posterior(first.confidence)
-    return Proposal(grow(drafters.anchor, [first], drafters.budget), first, posterior, full)
+    return Proposal(grow(drafters.anchor, [first], [offers(first, 0)], drafters.budget), first, posterior, full)
 
 
 DDTREE = Method(

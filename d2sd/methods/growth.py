@@ -9,16 +9,31 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from d2sd.drafting import Block
 from d2sd.tree import TokenTree, TreeBuilder, chains
 
 
-def grow(anchor: int, blocks: Sequence[Block], budget: int) -> TokenTree:
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What may follow at one position, best first: tokens, their probabilities, and the draft each one is owed to."""
+
+    tokens: Sequence[int]
+    probabilities: Sequence[float]
+    owners: Sequence[int]
+
+
+def offers(block: Block, number: int) -> list[Offer]:
+    """A draft's own distributions, one offer per drafted position."""
+    return [Offer(t, p, [number] * len(t)) for t, p in zip(block.tokens, block.probabilities, strict=True)]
+
+
+def grow(anchor: int, blocks: Sequence[Block], offered: Sequence[Sequence[Offer]], budget: int) -> TokenTree:
     """The ``budget`` likeliest paths below the anchor.
 
-    blocks: every draft with as many of its likeliest tokens a position as may be needed (``budget`` always suffice).
-    A later draft of the same prefix replaces an earlier one.
+    blocks: the drafts; offered: for each of them what follows behind the tokens that it was given, by position. A later
+    draft with the same given tokens replaces an earlier one.
     """
     builder, whole = TreeBuilder(anchor), chains(blocks)
     # the given prefixes as a trie: (trie node, token) → trie node, and the draft that goes on behind a trie node
@@ -36,17 +51,17 @@ def grow(anchor: int, blocks: Sequence[Block], budget: int) -> TokenTree:
         """Offer the token of this rank at ``depth`` (0 = right below the anchor) below a path of probability above."""
         nonlocal pushed
         position = depth - blocks[source].prefix
-        if position < len(blocks[source].ids) and rank < len(blocks[source].tokens[position]):
+        if position < len(offered[source]) and rank < len(offered[source][position].tokens):
             pushed += 1
-            score = -above * blocks[source].probabilities[position][rank]
+            score = -above * offered[source][position].probabilities[rank]
             heapq.heappush(heap, (score, pushed, above, parent, depth, rank, source, at))
 
     push(1.0, 0, 0, 0, source_at[0], 0)
     while heap and len(builder.tokens) <= budget:
         score, _, above, parent, depth, rank, source, at = heapq.heappop(heap)
-        position = depth - blocks[source].prefix
-        token = blocks[source].tokens[position][rank]
-        node = builder.add(parent, token, source, blocks[source].probabilities[position][rank])
+        offer = offered[source][depth - blocks[source].prefix]
+        token = offer.tokens[rank]
+        node = builder.add(parent, token, offer.owners[rank], offer.probabilities[rank])
         push(above, parent, depth, rank + 1, source, at)
         below = trie.get((at, token), -1)
         push(-score, node, depth + 1, 0, source_at.get(below, source), below)

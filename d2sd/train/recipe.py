@@ -1,4 +1,4 @@
-"""The bundled nets from nothing: corpus → target → its own responses → DFlash drafter → VP-Drafter.
+"""The bundled nets from nothing: corpus → target → its own responses → DFlash drafter → VP-Drafter → draft model.
 
 Each stage writes into its own folder and is skipped or resumed when run again.
 """
@@ -18,7 +18,7 @@ from d2sd.train.data import normalise, read_documents
 from d2sd.train.drafters import DrafterConfig
 from d2sd.train.loop import LoopConfig
 from d2sd.train.regenerate import RegenerateConfig
-from d2sd.train.stages import regenerate_responses, train_drafter, train_target
+from d2sd.train.stages import regenerate_responses, response_texts, train_drafter, train_target
 from d2sd.train.synthetic import documents, prompt_of
 from d2sd.train.target import TargetShape
 
@@ -68,6 +68,10 @@ ROUNDS = (
         drafters=(LoopConfig(steps=1200, batch_size=12, learning_rate=1.8e-3, warmup=60, seed=2),),
     ),
 )
+
+
+DRAFT_SHAPE = TargetShape(hidden_size=128, layers=2, heads=2, kv_heads=1, intermediate_size=384)
+DRAFT_LOOP = LoopConfig(steps=1500, batch_size=12, learning_rate=4e-3, warmup=60, compile=COMPILE)
 
 
 def public_stories(folder: Path) -> list[str]:
@@ -155,6 +159,9 @@ def run(stories: Path, out: Path) -> None:
                     target_layer_ids=[1, 3, 5],
                     start=start,
                 )
+    texts = response_texts(parts["target"], responses)
+    train_target(texts, held, out / "draft", DRAFT_SHAPE, DRAFT_LOOP, row_length=384, tokenizer_of=parts["target"])
+    parts["draft"] = out / "draft"
     rows = [row for domain in DOMAINS for row in held_out_prompts(domain, HELD_OUT_PROMPTS, seen)]
     write_jsonl(out / "heldout.jsonl", rows)
     for name, folder in parts.items():

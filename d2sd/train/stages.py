@@ -17,7 +17,7 @@ from d2sd.errors import InputError
 from d2sd.models.drafter import DFlashDraftModel, drafter_config, start_from_target
 from d2sd.models.loading import DTYPES, load_drafter, load_target
 from d2sd.train.curves import draw_curves
-from d2sd.train.data import pack, read_responses, train_tokenizer
+from d2sd.train.data import pack, read_jsonl, read_responses, train_tokenizer
 from d2sd.train.drafters import DrafterConfig, DrafterObjective, draw_anchors, draw_prefixes
 from d2sd.train.loop import LoopConfig, train
 from d2sd.train.regenerate import RegenerateConfig, regenerate
@@ -34,15 +34,17 @@ def train_target(
     config: LoopConfig,
     row_length: int,
     start: Path | None = None,
+    tokenizer_of: Path | None = None,
 ) -> None:
     """Tokenizer and target from documents, saved as a transformers folder in bfloat16.
 
     documents are read as one stream cut into rows of ``row_length`` tokens; held_out gives the held-out loss.
-    start: a target folder to go on from, which then gives tokenizer and weights (``shape`` is not used).
+    start: a target folder to go on from, which then gives tokenizer and weights (``shape`` is not used);
+    tokenizer_of: a folder whose tokenizer is taken, as a draft model takes its target's.
     """
     with PartialState().main_process_first():  # the others read what the first one made
-        if start is not None:
-            AutoTokenizer.from_pretrained(start).save_pretrained(out)
+        if start is not None or tokenizer_of is not None:
+            AutoTokenizer.from_pretrained(start or tokenizer_of).save_pretrained(out)
         elif not (out / "tokenizer.json").exists():
             train_tokenizer(documents, shape.vocab_size, shape.max_positions).save_pretrained(out)
         tokenizer = AutoTokenizer.from_pretrained(out)
@@ -145,6 +147,13 @@ def train_drafter(
     }
     if train(DrafterObjective(drafter, model, objective), len(data.ids), sample, out, config, None, note, identity):
         _save(drafter, out)
+
+
+def response_texts(target: Path, responses: Path) -> list[str]:
+    """Prompts with the target's responses as text: what an autoregressive draft model learns from."""
+    tokenizer = AutoTokenizer.from_pretrained(target)
+    rows = read_jsonl(responses, "prompt_ids", "response_ids")
+    return [str(tokenizer.decode(r["prompt_ids"] + r["response_ids"], skip_special_tokens=True)) for r in rows]
 
 
 def digest(rows: Tensor) -> str:

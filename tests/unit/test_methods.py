@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from d2sd.drafting import Block
 from d2sd.methods import METHODS, Drafters
-from d2sd.methods.growth import grow
+from d2sd.methods.d2sd_tree import mixed
+from d2sd.methods.growth import grow, offers
 from d2sd.tree import TokenTree, chains, merge_drafts
 from tests.unit.drafts import block
 
@@ -56,7 +57,7 @@ def brute_force(draft: Block, budget: int) -> float:
 @given(drafts(positions=2, vocabulary=3), st.integers(1, 6))
 @settings(max_examples=60, deadline=None)
 def test_best_first_tree_has_the_largest_mass_of_its_size(draft, budget):
-    tree = grow(9, [draft], budget)
+    tree = grow(9, [draft], [offers(draft, 0)], budget)
     assert len(tree) == budget + 1
     assert mass(tree) == pytest.approx(brute_force(draft, budget))
 
@@ -64,14 +65,14 @@ def test_best_first_tree_has_the_largest_mass_of_its_size(draft, budget):
 @given(drafts(positions=4, vocabulary=4))
 @settings(max_examples=40, deadline=None)
 def test_best_first_paths_come_in_order_of_probability(draft):
-    reach = grow(9, [draft], 30).reach()
+    reach = grow(9, [draft], [offers(draft, 0)], 30).reach()
     assert all(a >= b - 1e-12 for a, b in itertools.pairwise(reach))
 
 
 def test_growth_takes_the_next_token_from_the_draft_that_was_given_most():
     first = distributions([[0.9, 0.1], [0.9, 0.1], [0.9, 0.1]])
     second = distributions([[0.2, 0.8], [0.3, 0.7]], prefix=1, drafter="second")
-    tree = grow(9, [first, second], 14)
+    tree = grow(9, [first, second], [offers(first, 0), offers(second, 1)], 14)
     children = tree.children()
     trunk, off = children[0][0], children[0][1]
     assert tree.blocks[trunk] == 0
@@ -82,7 +83,19 @@ def test_growth_takes_the_next_token_from_the_draft_that_was_given_most():
 
 
 def test_growth_ends_with_the_drafts():
-    assert len(grow(9, [distributions([[1.0]])], 64)) == 2
+    only = distributions([[1.0]])
+    assert len(grow(9, [only], [offers(only, 0)], 64)) == 2
+
+
+def test_both_drafters_share_the_say_behind_a_redrafted_prefix():
+    first = distributions([[0.9, 0.1], [0.7, 0.3]])
+    second = distributions([[0.2, 0.8], [0.6, 0.4]], prefix=1, drafter="second")
+    here, beyond = mixed(first, second, 1)
+    assert sum(here.probabilities) == pytest.approx(1)
+    shares = dict(zip(here.tokens, here.owners, strict=True))
+    assert shares == {0: 0, 1: 1}
+    assert beyond.tokens == [0, 1]
+    assert beyond.probabilities == [0.6, 0.4]
 
 
 @given(st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=4), min_size=1, max_size=5), st.integers(1, 8))

@@ -1,0 +1,119 @@
+"""What would other settings have committed? Answered from a recorded greedy run, without decoding again.
+
+At temperature 0 the text is the same for every method and setting. One target pass over the recorded text gives the
+features that drafters read at every position; from there a setting is replayed with the drafters alone, because
+what the target chooses along the accepted path is the recorded text itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from d2sd.config import DecodeConfig
+from d2sd.decode import Engine
+from d2sd.errors import InputError
+from d2sd.proposing import Proposing
+from d2sd.trace import Trace
+from d2sd.verify import first_draft_boundary, walk
+
+MARGIN = 1e-3  # logits: how far the recorded token may lie below the favourite before it is another model's
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a setting would have done over the recorded text: committed tokens and verified nodes of every step.
+
+    hits: whether the true boundary was a selected prefix, for the steps where that was decided.
+    """
+
+    config: DecodeConfig
+    committed: tuple[int, ...]
+    nodes: tuple[int, ...]
+    hits: tuple[bool, ...]
+
+    @property
+    def mean_acceptance_length(self) -> float:
+        """α: committed tokens per step, bonus included."""
+        return sum(self.committed) / len(self.committed)
+
+    @property
+    def nodes_per_step(self) -> float:
+        """Verified tree nodes per step, anchor included."""
+        return sum(self.nodes) / len(self.nodes)
+
+
+class Replay:
+    """A recorded run, ready for what-if questions. Raises ``InputError`` where it cannot answer them."""
+
+    def __init__(self, engine: Engine, trace: Trace):
+        if trace.header.get("config", {}).get("temperature") != 0:
+            raise InputError("what-if needs a run at temperature 0: only then is the text the same for every setting")
+        if trace.prefill is None or not trace.token_ids:
+            raise InputError("the trace holds no generated text; record a run of at least one step")
+        self.engine, self.prompt = engine, list(trace.prefill.prompt_token_ids)
+        self.output = trace.token_ids
+        drafters = [d for d in (engine.first, engine.second) if d is not None]
+        with engine.lock:
+            self._read([d.target_layer_ids for d in drafters])
+
+    @torch.inference_mode()
+    def _read(self, layers: list[list[int]]) -> None:
+        """One teacher-forced pass over the whole text, for the features of these layers."""
+        target, ids = self.engine.target, [*self.prompt, *self.output]
+        size = target.config.vocab_size
+        if max(ids) >= size or len(ids) > target.max_positions:
+            raise InputError(f"this trace is not of the model {self.engine.name}: its tokens or its length do not fit")
+        rows = torch.tensor(ids[:-1], device=target.device)
+        positions = torch.arange(len(rows), device=target.device)
+        hidden = target.forward(rows, positions, target.new_cache(len(rows)), None, None)
+        self.features = {tuple(taps): target.features(taps, slice(None)) for taps in layers}
+        scores = target.head(hidden[len(self.prompt) - 1 :]).float()
+        own = scores.gather(1, torch.tensor(self.output, device=target.device)[:, None])[:, 0]
+        gap = scores.max(-1).values - own
+        if float(gap.max()) > MARGIN:
+            at = int(gap.gt(MARGIN).int().argmax())
+            raise InputError(
+                f"this trace was not written greedily by the model {self.engine.name}: token {at + 1} of its output "
+                "is not the one that it would choose; give the model with --model"
+            )
+
+    def run(self, configs: Sequence[DecodeConfig]) -> Iterator[Outcome]:
+        """The outcome of every setting, one after the other."""
+        for config in configs:
+            yield self._replay(self.engine.resolve(config))
+
+    def _extend(self, proposing: Proposing, begin: int, end: int) -> None:
+        """Let the drafters read the recorded tokens from ``begin`` up to ``end``."""
+        positions = torch.arange(begin, end, device=self.engine.target.device)
+        proposing.extend(lambda layers: self.features[tuple(layers)][:, begin:end], positions)
+
+    @torch.inference_mode()
+    def _replay(self, config: DecodeConfig) -> Outcome:
+        ids = [*self.prompt, *self.output]
+        proposing = Proposing(self.engine, config, len(ids))
+        known = len(self.prompt) - 1  # tokens before the anchor
+        if known:
+            self._extend(proposing, 0, known)
+            proposing.read_prompt(ids[:known])
+        committed, nodes, hits = [], [], []
+        while known + 1 < len(ids):
+            proposal = proposing.propose(ids[: known + 1])
+            tree = proposal.tree
+            # off the accepted path nothing is read, so every node may be given the choice on it
+            chosen = [ids[min(known + d + 1, len(ids) - 1)] for d in tree.depths]
+            limit = len(ids) - known - 1
+            outcome = walk(tree, chosen, self.engine.target.end_ids, limit)
+            count = len(outcome.accepted) + (outcome.bonus is not None)
+            committed.append(count)
+            nodes.append(len(tree))
+            if proposal.first is not None and proposal.selected:
+                boundary = first_draft_boundary(tree, proposal.first.ids, chosen, outcome)
+                if boundary is not None and boundary < len(proposal.first.ids):
+                    hits.append(boundary in proposal.selected)
+            if known + count + 1 < len(ids):
+                self._extend(proposing, known, known + count)
+            known += count
+        return Outcome(config, tuple(committed), tuple(nodes), tuple(hits))

@@ -1,0 +1,35 @@
+"""Replaying a recorded run with other settings gives what those settings really do."""
+
+from __future__ import annotations
+
+import pytest
+
+from d2sd import METHODS, DecodeConfig, InputError
+from d2sd.whatif import Replay
+
+SETTINGS = [{}, {"num_branches": 1, "block_size": 7}, {"block_size": 6, "second_block_size": 12}, {"node_budget": 12}]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_replay_equals_real_runs(engine, method):
+    recorded = engine.generate("the cat sat", DecodeConfig("d2sd", 40))
+    configs = [DecodeConfig(method, 40, **settings) for settings in SETTINGS]
+    for config, outcome in zip(configs, Replay(engine, recorded).run(configs), strict=True):
+        real = engine.generate("the cat sat", config)
+        assert outcome.committed == tuple(len(s.committed) for s in real.steps)
+        assert outcome.nodes == tuple(len(s.nodes) for s in real.steps)
+        assert outcome.mean_acceptance_length == real.totals.mean_acceptance_length
+
+
+def test_only_greedy_runs_can_be_asked(engine):
+    sampled = engine.generate("the cat", DecodeConfig("d2sd", 8, temperature=0.7))
+    with pytest.raises(InputError, match="temperature 0"):
+        Replay(engine, sampled)
+
+
+def test_a_run_of_another_model_is_refused(engine):
+    run = engine.generate("the cat", DecodeConfig("d2sd", 8))
+    other = engine.generate("a dog", DecodeConfig("d2sd", 8))
+    mixed = type(run)(run.header, run.prefill, other.steps, other.finished)
+    with pytest.raises(InputError, match="was not written greedily by the model"):
+        Replay(engine, mixed)
