@@ -47,9 +47,10 @@ class Link:
         of_models = header.get("models")
         if not isinstance(config, Mapping) or not isinstance(of_models, Mapping) or not self.values:
             return False
-        run = {**config, "prompt": header.get("prompt"), "model": of_models.get("preset")}
+        defaults = {s.name: s.value for s in SETTINGS}  # runs recorded before there was a setting do not have it
+        run = {**defaults, **config, "prompt": header.get("prompt"), "model": of_models.get("preset")}
         method = self.values.get("method", DecodeConfig().method)
-        asked = {s.name: s.value for s in SETTINGS if s.name in used_by(method)} | {"method": method} | self.values
+        asked = {k: v for k, v in defaults.items() if k in used_by(method)} | {"method": method} | self.values
         # what the link leaves open was chosen by the engine
         return all(run.get(name) == value for name, value in asked.items() if value is not None)
 

@@ -2,9 +2,9 @@
 
 const KEPT_STYLES = [
   "fill", "stroke", "stroke-width", "stroke-dasharray", "stroke-linecap", "stroke-linejoin", "paint-order", "opacity", "font-family", "font-size", "font-weight",
-  "text-anchor", "vector-effect",
+  "text-anchor",
 ];
-const PLAIN_STYLES = { "stroke-dasharray": "none", "stroke-linecap": "butt", "stroke-linejoin": "miter", "paint-order": "normal", opacity: "1", "vector-effect": "none", "text-anchor": "start" };
+const PLAIN_STYLES = { "stroke-dasharray": "none", "stroke-linecap": "butt", "stroke-linejoin": "miter", "paint-order": "normal", opacity: "1", "text-anchor": "start" };
 const PICTURE = { pad: 12, title: 34, strip: 138 };
 
 /** Any CSS colour as #rrggbb (or none): other programs do not know the newer ways of writing one. */

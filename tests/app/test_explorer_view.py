@@ -162,7 +162,7 @@ def page(browser: Any) -> Iterator[Any]:
             gr.Button(name, elem_id=name).click(fn, None, view, show_progress="hidden")
     _, url, _ = demo.launch(prevent_thread_lock=True, quiet=True)
     page = browser.new_page(viewport={"width": 1100, "height": 900})
-    page.set_default_timeout(8000)
+    page.set_default_timeout(30_000)
     page.dialogs, page.errors = [], []
     page.on("dialog", lambda d: (page.dialogs.append(d.message), d.dismiss()))
     page.on("pageerror", lambda e: page.errors.append(str(e)))
