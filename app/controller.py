@@ -2,45 +2,57 @@
 
 from __future__ import annotations
 
-import math
+import logging
 import time
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 
-from app import presets
+from app import models, settings
+from app.gpu import ON_ZERO_GPU, on_gpu
+from app.links import MAX_PROMPT
+from app.run_lines import RunLines
 from app.session import Session
 from d2sd import DecodeConfig, Finished, InputError, StepDone
 from d2sd.metrics import totals
 from d2sd.trace import to_line
 
+log = logging.getLogger(__name__)
 SECONDS_BETWEEN_YIELDS = 1 / 15
-MAX_PROMPT = 20_000
 
 
-def whole(value: float | None, name: str) -> int:
-    """A whole number from a number field, or an ``InputError``."""
-    if value is None or not math.isfinite(value) or value != int(value):
-        raise InputError(f"{name} must be a whole number")
-    return int(value)
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a person asks for: the values of the controls. ``vp`` is a second drafter of one's own, or empty."""
+
+    prompt: str
+    model: str
+    vp: str
+    method: str
+    compare: bool
+    settings: dict[str, Any]
+
+    def config(self) -> DecodeConfig:
+        """The configuration; raises ``InputError``, also for a prompt that the page does not read."""
+        if len(self.prompt) > MAX_PROMPT:
+            raise InputError(f"the prompt has {len(self.prompt)} characters; the page reads at most {MAX_PROMPT}")
+        return settings.config(self.method, self.settings)
 
 
-def run(
-    session: Session,
-    number: int,
-    prompt: str,
-    model: str,
-    method: str,
-    block_size: float,
-    num_branches: float,
-    temperature: float,
-    top_p: float,
-    seed: float,
-    max_new_tokens: float,
-    compare: bool,
-) -> Iterator[tuple[str | None, str]]:
-    """Run and yield (growing trace lines, notice). On bad input only the notice changes: lines are None.
+@dataclass(frozen=True, slots=True)
+class Update:
+    """What changes on the page. ``segment``: new lines of the run, None where it stays; ``problem`` and ``news`` are
+    sentences, at most one of them not empty."""
+
+    segment: str | None = None
+    problem: str = ""
+    news: str = ""
+
+
+def run(session: Session, number: int, asked: Asked) -> Iterator[Update]:
+    """Run, record in the session and yield what is new. On bad input the run that is shown stays.
 
     ``number`` is what ``session.request()`` gave for this run; it stops once that is not the newest any more.
     """
@@ -51,50 +63,67 @@ def run(
     if not session.claim(number):
         return
     try:
-        prompt = prompt or ""
-        if len(prompt) > MAX_PROMPT:
-            raise InputError(f"the prompt has {len(prompt)} characters; the page reads at most {MAX_PROMPT}")
-        config = DecodeConfig(
-            method=method,
-            max_new_tokens=whole(max_new_tokens, "max new tokens"),
-            block_size=whole(block_size, "block size γ"),
-            num_branches=whole(num_branches, "branches K"),
-            temperature=float(temperature if temperature is not None else -1),
-            top_p=float(top_p if top_p is not None else -1),
-            seed=whole(seed, "seed"),
-        )
-        engine = presets.engine(model or "")
-        header = engine.header(prompt, config)
-        stream = engine.stream(prompt, config, stop=stale)
+        config = asked.config()
+        models.check(asked.model)
+        if not models.loaded(asked.model, asked.vp):
+            yield Update(news=f"Loading {asked.model} …")
+        engine = models.engine(asked.model, asked.vp)
+        header = engine.header(asked.prompt, config)
+        engine.encode(asked.prompt, config)
     except InputError as error:
-        yield None, f"{error}"
+        yield Update(problem=f"{error}")
         return
-    shown, waiting, last = to_line(header), [], 0.0
-    finished = None
+    wanted = session.link.wanted if session.link.fits(header) else None
+    shown = session.shown = RunLines.of([to_line(header)])
+    stop = never if ON_ZERO_GPU else stale  # a card lent to another process sees only what can be sent there
+    lines = _lines(asked.model, asked.vp, asked.prompt, config, asked.compare, stop)
+    sent, last = 0, 0.0
     try:
-        for event in stream:
-            waiting.append(to_line(event))
-            finished = event if isinstance(event, Finished) else None
-            if isinstance(event, StepDone) and time.monotonic() - last < SECONDS_BETWEEN_YIELDS:
+        for kind, line in lines:
+            shown.append([line])
+            if session.shown is not shown:
+                return  # the window shows something else by now
+            if ON_ZERO_GPU and stale():
+                raise RuntimeError("stopped by you")
+            if kind == "StepDone" and time.monotonic() - last < SECONDS_BETWEEN_YIELDS:
                 continue
-            shown += "".join(waiting)
-            waiting.clear()
-            yield shown, ""
-            last = time.monotonic()
-        if compare and finished and finished.stop_reason != "stopped" and method != "autoregressive":
-            plain = replace(config, method="autoregressive", max_new_tokens=len(finished.token_ids))
-            events = list(engine.stream(prompt, plain, stop=stale))
-            if not stale():
-                measured = totals([e for e in events if isinstance(e, StepDone)])
-                shown += to_line({"event": "Baseline", "tokens_per_second": measured.tokens_per_second})
-                yield shown, ""
-    except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
+            yield Update(shown.segment(sent, wanted=None if sent else wanted))
+            sent, last = len(shown), time.monotonic()
+    except Exception as error:  # whatever breaks, the person is told and the page lives on
+        log.warning("a run broke off", exc_info=error)
         sentence = failure_sentence(error)
-        yield shown + "".join(waiting) + to_line({"event": "Failed", "sentence": sentence}), sentence
+        shown.append([to_line({"event": "Failed", "sentence": sentence})])
+        yield Update(shown.segment(sent), problem=sentence)
+    finally:
+        lines.close()
+
+
+def never() -> bool:
+    """A run that nobody stops."""
+    return False
+
+
+@on_gpu
+def _lines(
+    model: str, vp: str, prompt: str, config: DecodeConfig, compare: bool, stop: Callable[[], bool]
+) -> Generator[tuple[str, str], None, None]:
+    """The lines of a run after its header, each with its kind; at the end plain decoding, measured, if asked for."""
+    engine = models.engine(model, vp)
+    finished = None
+    for event in engine.stream(prompt, config, stop=stop):
+        finished = event if isinstance(event, Finished) else None
+        yield type(event).__name__, to_line(event)
+    if not compare or finished is None or finished.stop_reason == "stopped" or config.method == "autoregressive":
+        return
+    plain = replace(config, method="autoregressive", max_new_tokens=max(1, len(finished.token_ids)))
+    events = list(engine.stream(prompt, plain, stop=stop))
+    if not stop():
+        measured = totals([e for e in events if isinstance(e, StepDone)])
+        yield "Baseline", to_line({"event": "Baseline", "tokens_per_second": measured.tokens_per_second})
 
 
 def failure_sentence(error: Exception) -> str:
     """One sentence for a run that broke off."""
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return "The run stopped: there was not enough memory. Ask for fewer tokens or a shorter prompt."
-    return f"The run stopped: {(str(error).splitlines() or ['unknown error'])[0][:200]}"
+    return f"The run stopped: {(str(error).splitlines() or [type(error).__name__])[0][:200]}"

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
+
+from app.links import Link
+from app.run_lines import RunLines
 
 
 @dataclass(slots=True)
 class Session:
-    """The number of the newest run asked for in this window; any other run of it is to stop."""
+    """The number of the newest run asked for in this window (any other run of it is to stop), the run that is shown,
+    and the link that the window was opened with."""
 
     newest: int = 0
     claimed: int = 0
+    shown: RunLines = field(default_factory=RunLines)
+    link: Link = field(default_factory=Link)
 
     def request(self) -> int:
         """Ask for a run: its number. Earlier ones, running or waiting, stop."""
@@ -27,3 +34,9 @@ class Session:
     def stop(self) -> None:
         """Stop whatever runs or waits in this window."""
         self.newest += 1
+
+    def show(self, run: RunLines, **notes: Any) -> str:
+        """Show another run instead, whatever was going on: the segment for the view, with the given notes."""
+        self.stop()
+        self.shown = run
+        return run.segment(recorded=True, **notes)

@@ -31,6 +31,7 @@ SCRIPTS = (
     "viewport.js",
     "tree_layout.js",
     "tree_shapes.js",
+    "tree_rows.js",
     "tree.js",
     "strip.js",
     "details.js",
@@ -41,6 +42,8 @@ SCRIPTS = (
     "legend.js",
     "help.js",
     "keyboard.js",
+    "picture.js",
+    "share.js",
     "main.js",
 )
 
@@ -86,7 +89,7 @@ def standalone_page(trace_lines: str, title: str) -> str:
     data = json.dumps(value).replace("<", "\\u003c")
     script = f"\n{_joined(('standalone.js',))}\n{viewer_script()}\n"
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    policy = f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+    policy = f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src blob:; base-uri 'none'; form-action 'none'"
     return f"""<!doctype html>
 <html lang="en">
 <head>

@@ -23,7 +23,7 @@ function nodeCard(step, id) {
   const node = step.nodes.get(id);
   const card = h("div", { class: "card" }, nodeTitle(node, `position ${node.depth} · ${originWords(step, node)}`), h("p", { class: node.state }, nodeSentence(step, node)));
   if (node.depth === 0) return card;
-  card.append(meter(PROPOSER_NAMES[node.proposer], node.drafterP, node.proposer), meter("target", node.targetP, "target", rankWords(node.rank)));
+  card.append(meter(step.names[node.proposer], node.drafterP, node.proposer), meter("target", node.targetP, "target", rankWords(node.rank)));
   const others = alternativesOf(step, node);
   if (others.length) {
     card.append(
@@ -49,19 +49,21 @@ function alternativeRow(a, proposer) {
 /** The cycle of a step, stage by stage, with its times. */
 function stepCard(step, total) {
   const spent = Object.values(step.seconds).reduce((a, b) => a + b, 0);
+  const resampled = step.branches.filter(isResample).length;
   const facts = {
-    first_draft: step.draft ? count(step.drafted, "token") : "nothing drafted",
-    second_draft: step.branches.length ? (step.selected.length ? `from ${joined(step.selected.map(String))}` : count(step.branches.length, "candidate")) : "none",
+    first_draft: step.draft ? count(step.drafted, "token") : null,
+    second_draft: step.selected.length ? `from ${joined(step.selected.map(String))}` : resampled ? `${resampled} resampled` : step.branches.length ? count(step.branches.length, "draft") : null,
     tree: count(step.nodes.size, "node"),
     verify: "one target pass",
     commit: count(step.committed.length, "token"),
   };
-  const rows = STAGES.map(([stage, name]) =>
+  // A stage that this method does not have is left out, unless time went there all the same.
+  const rows = STAGES.filter(([stage]) => facts[stage] || step.seconds[stage] > 0).map(([stage, name]) =>
     h(
       "tr",
       { "data-stage": stage },
       h("th", { scope: "row" }, name),
-      h("td", { class: "fact" }, facts[stage]),
+      h("td", { class: "fact" }, facts[stage] || ""),
       h("td", { class: "time" }, h("span", { class: "rail" }, h("span", { class: `level ${stage}`, style: `width:${spent ? ((step.seconds[stage] / spent) * 100).toFixed(1) : 0}%` }))),
       h("td", { class: "value" }, milliseconds(step.seconds[stage])),
     ),

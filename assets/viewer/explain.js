@@ -1,18 +1,48 @@
 // Why things are as they are, in plain sentences: for a step, its boundary and a node.
 
-/** How many accepted tokens the first draft brought, how many a re-draft added, and from which prefix. */
+/**
+ * Who brought the accepted tokens: `kept` of the first draft, then the `parts` that others added, in order. A part has
+ * the number of tokens, its proposer, and the draft that it comes from (null: a drafter's lower-ranked choices).
+ */
 function contributions(step) {
   const path = step.accepted.map((id) => step.nodes.get(id));
   let kept = 0;
   while (kept < path.length && path[kept].candidates.includes(0)) kept += 1;
-  const added = path.length - kept;
-  let from = null;
-  if (added) {
-    const prefixes = path[path.length - 1].candidates.filter((c) => step.branches[c - 1]).map((c) => step.branches[c - 1].prefix);
-    const fitting = prefixes.filter((prefix) => prefix <= kept);
-    from = fitting.length ? Math.max(...fitting) : prefixes.length ? Math.min(...prefixes) : null;
+  const parts = [];
+  for (let at = kept; at < path.length; ) {
+    const { candidate, end } = longestRun(path, at);
+    const drafts = lineage(step, candidate);
+    for (; at < end; at += 1) {
+      const { depth, proposer } = path[at];
+      const draft = drafts.findLast((d) => d.prefix < depth) || null;
+      const last = parts[parts.length - 1];
+      if (last && last.draft === draft && (draft || last.proposer === proposer)) last.added += 1;
+      else parts.push({ added: 1, draft, proposer });
+    }
   }
-  return { kept, added, from };
+  return { kept, parts };
+}
+
+/** The candidate whose own tokens go on longest from this place of a path; 0 for a token that is none's. */
+function longestRun(path, start) {
+  let best = { candidate: 0, end: start + 1 };
+  for (const candidate of path[start].candidates) {
+    let end = start;
+    while (end < path.length && path[end].candidates.includes(candidate)) end += 1;
+    if (candidate > 0 && (end > best.end || !best.candidate)) best = { candidate, end };
+  }
+  return best;
+}
+
+/** A re-draft and those that it goes on from, the earliest first; empty for the first draft. */
+function lineage(step, candidate) {
+  const drafts = [];
+  for (let c = candidate; c > 0 && step.branches[c - 1]; ) {
+    const draft = step.branches[c - 1];
+    drafts.unshift(draft);
+    c = draft.base < c ? draft.base : 0;
+  }
+  return drafts;
 }
 
 function stepSentence(step) {
@@ -20,20 +50,23 @@ function stepSentence(step) {
   if (!step.draft) {
     return [{ text: "Plain decoding drafts nothing: " }, ...(bonus || [{ text: "nothing was written" }]), { text: "." }];
   }
-  const { kept, added, from } = contributions(step);
+  const { kept, parts } = contributions(step);
+  const who = capital(step.names.first);
   const pieces = [];
   if (kept === step.drafted && kept > 0) {
     pieces.push({ text: `All ${kept} tokens of the first draft`, kind: "first" }, { text: " were right" });
   } else if (kept) {
-    pieces.push({ text: `First drafter got ${kept} right`, kind: "first" });
+    pieces.push({ text: `${who} got ${kept} right`, kind: "first" });
   } else {
-    pieces.push({ text: "First drafter’s first token was wrong", kind: "first" });
+    pieces.push({ text: `${who}’s first token was wrong`, kind: "first" });
   }
-  if (added) {
-    const branch = from === null ? "another candidate" : `the re-draft from ${from}`;
-    pieces.push({ text: "; " }, { text: `${branch} added ${added}${kept ? " more" : ""}`, kind: "second" });
-  } else if (step.branches.length && kept < step.drafted && step.bonus) {
-    pieces.push({ text: step.verdict === "miss" ? "; no re-draft started there" : "; the re-drafts added nothing" });
+  for (const { added: tokens, draft, proposer } of parts) {
+    const source = draft ? `the ${branchName(draft)}` : tokens > 1 ? "lower-ranked choices" : "a lower-ranked choice";
+    pieces.push({ text: "; " }, { text: `${source} added ${tokens}${kept && parts.length === 1 ? " more" : ""}`, kind: proposer });
+  }
+  if (!parts.length && step.branches.length && kept < step.drafted && step.bonus) {
+    const resampled = step.branches.every(isResample);
+    pieces.push({ text: step.verdict === "miss" ? "; no re-draft started there" : `; the ${resampled ? "resampled drafts" : "re-drafts"} added nothing` });
   }
   if (bonus) pieces.push({ text: "; then " }, ...bonus, { text: "." });
   else pieces.push({ text: "; the text ends here." });
@@ -69,12 +102,15 @@ function originOf(step, node) {
 function originWords(step, node) {
   if (node.depth === 0) return "anchor";
   const origin = originOf(step, node);
-  return origin && origin.branch ? branchName(origin.draft) : "first draft";
+  if (!origin) return `a lower-ranked choice of the ${step.names[node.proposer]}`;
+  return origin.branch ? branchName(origin.draft) : "first draft";
 }
 
-/** A second look by the first drafter from the anchor itself is a resample; everything else starts at a prefix. */
+const isResample = (draft) => draft.resampled;
+
 function branchName(draft) {
-  return draft.drafter === "first" && draft.prefix === 0 ? "resampled draft" : `re-draft from ${draft.prefix}`;
+  if (isResample(draft)) return "resampled draft";
+  return draft.base > 0 ? `second re-draft from ${draft.prefix}` : `re-draft from ${draft.prefix}`;
 }
 
 function nodeSentence(step, node) {

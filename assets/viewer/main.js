@@ -1,5 +1,8 @@
 // Builds the view and keeps its parts in step: the store says what there is, the selection what is looked at.
 
+/** A node as code outside names it. */
+const nodeNumber = (node) => (node === "bonus" ? BONUS : whole(node, 0, 1e9, null));
+
 function start(element, trigger, props, watch) {
   const root = h("section", { class: "explorer", "aria-label": "Explore a run" });
   const part = (id, label, attributes) => h("div", { id, "aria-label": label, ...attributes });
@@ -13,18 +16,20 @@ function start(element, trigger, props, watch) {
   const followChip = h("button", { id: "follow", type: "button" });
   const fitButton = h("button", { class: "icon", type: "button", title: "Fit the tree (F)", "aria-label": "Fit the tree" }, "⤢");
   const playButton = h("button", { class: "icon", type: "button", title: "Play (space)" });
+  const unfoldButton = h("button", { id: "unfold", type: "button", hidden: true });
   const helpButton = h("button", { class: "icon", type: "button", title: "Keys (?)", "aria-label": "Show the keys" }, "?");
   const treeBox = part("tree", "Draft tree: up and down move between branches", { role: "group", tabindex: 0 });
   const stripBox = part("strip", "Confidence and boundaries", { role: "group" });
   const timelineBox = part("timeline", "Steps", { role: "slider", tabindex: 0, "aria-valuemin": 1 });
   const empty = h("p", { class: "empty" }, "Nothing to show yet: run a prompt, and its draft trees appear here step by step.");
+  const run = new RunView(root);
   const views = h(
     "div",
     { class: "views", hidden: true },
     numbers,
-    h("div", { class: "panel reading" }, h("div", { class: "head" }, h("h3", {}, "Text"), textTools), textBox),
+    h("div", { class: "panel reading" }, h("div", { class: "head" }, h("h3", {}, "Text"), run.label, textTools), textBox),
     h("div", { class: "panel facts" }, details),
-    h("div", { class: "panel drawing" }, h("div", { class: "head" }, sentence, h("div", { class: "tools" }, followChip, playButton, fitButton, helpButton)), treeBox, stripBox, legend()),
+    h("div", { class: "panel drawing" }, h("div", { class: "head" }, sentence, h("div", { class: "tools" }, unfoldButton, followChip, playButton, fitButton, helpButton)), treeBox, stripBox, legend()),
     h("div", { class: "panel steps" }, glyphLegend(), timelineBox),
   );
   root.append(notice, empty, views, spoken);
@@ -32,13 +37,16 @@ function start(element, trigger, props, watch) {
 
   const tooltip = new Tooltip(root);
   const help = new HelpView(root);
-  const store = new Store((change) => onData(change));
+  const store = new Store(
+    (change) => onData(change),
+    (key, start) => askAgain(key, start),
+  );
   const selection = new Selection(store, () => onSelect());
   const viewport = new Viewport(treeBox, () => {
     tree.place();
     strip.place();
   });
-  const tree = new TreeView(treeBox, selection, tooltip, viewport);
+  const tree = new TreeView(treeBox, selection, tooltip, viewport, (hidden) => showFolding(hidden));
   const strip = new StripView(stripBox, tree, viewport, tooltip);
   const words = new TextView(textBox, store, selection);
   const search = new SearchView(textTools, words, selection);
@@ -46,7 +54,16 @@ function start(element, trigger, props, watch) {
   const totals = new NumbersView(numbers, store);
   const panel = new DetailsView(details, selection);
 
-  let drawn = { step: null, raw: null, node: null };
+  const share = new ShareView({
+    store,
+    selection,
+    pictures: new PictureMaker({ tree, strip, viewport, selection, colours: root }),
+    names: props.linked || null,
+    ask: (kind, step) => trigger("export", { kind, step }),
+  });
+  textTools.append(share.box);
+
+  let drawn = { step: null, node: null };
   const draw = oncePerFrame(() => {
     if (element.isConnected) drawAll();
   });
@@ -63,6 +80,7 @@ function start(element, trigger, props, watch) {
     drawn = { step, node: selection.node };
     panel.show(step, store.length);
     totals.show(selection.shown);
+    run.show(store);
     timeline.follow();
     showChip();
     mirror();
@@ -94,6 +112,13 @@ function start(element, trigger, props, watch) {
     playButton.setAttribute("aria-label", playing ? "Pause" : "Play through the steps");
   }
 
+  function showFolding(hidden) {
+    unfoldButton.hidden = !hidden && !tree.unfolded;
+    unfoldButton.textContent = tree.unfolded ? "Fold" : `+${hidden}`;
+    unfoldButton.title = tree.unfolded ? "Fold the least likely nodes away again" : `Show the ${count(hidden, "node")} that are folded away: the drafters gave them the least probability`;
+    unfoldButton.setAttribute("aria-label", unfoldButton.title);
+  }
+
   /** Code outside reads the selection from data attributes or the event; Python hears of pinned steps and nodes. */
   let told = "";
   function mirror() {
@@ -110,19 +135,42 @@ function start(element, trigger, props, watch) {
     trigger("select", detail);
   }
 
-  function onData({ reset }) {
+  /** What a link asked for; it is selected once the run has got that far. */
+  let wanted = null;
+  function selectWanted() {
+    if (!wanted || store.length <= wanted.step) return;
+    selection.pin(wanted.step, wanted.node);
+    wanted = null;
+  }
+
+  function onData({ reset, wanted: more, file }) {
+    if (file) return download(text(file.name), text(file.type), [text(file.text)]);
+    if (more) wanted = { step: whole(more.step, 0, 1e9, 0), node: nodeNumber(more.node) };
     if (reset) {
+      wanted = null;
       selection.reset();
       words.reset();
       search.find();
       timeline.first = 0;
     }
     selection.advance();
-    empty.hidden = Boolean(store.head);
-    views.hidden = !store.head;
+    selectWanted();
+    empty.hidden = store.key !== null;
+    views.hidden = store.key === null;
     notice.hidden = store.failed === null;
     notice.textContent = store.failed ?? "";
     draw();
+  }
+
+  /** Asks for lines that did not arrive, again after a while: the answer may get lost as well. */
+  const patience = 2000;
+  let asked = -patience;
+  function askAgain(key, start) {
+    const now = performance.now();
+    if (now - asked < patience) return;
+    asked = now;
+    trigger("missed", { key, start });
+    setTimeout(() => store.key === key && store.early.size && askAgain(key, store.received), patience);
   }
 
   function onSelect() {
@@ -136,6 +184,7 @@ function start(element, trigger, props, watch) {
   followChip.addEventListener("click", () => selection.follow());
   playButton.addEventListener("click", () => selection.toggle());
   fitButton.addEventListener("click", () => viewport.fit());
+  unfoldButton.addEventListener("click", () => tree.unfold(!tree.unfolded));
   helpButton.addEventListener("click", () => help.toggle());
   const observer = new ResizeObserver((entries) => {
     for (const { target, contentRect } of entries) {
@@ -153,7 +202,7 @@ function start(element, trigger, props, watch) {
     const step = whole(event.detail && event.detail.step, 0, 1e9, null);
     if (step === null) return;
     selection.pause();
-    selection.pin(step, event.detail.node === "bonus" ? BONUS : whole(event.detail.node, 0, 1e9, null));
+    selection.pin(step, nodeNumber(event.detail.node));
   });
   listenForKeys(element, keyActions({ store, selection, tree, viewport, search, help }));
   watch("value", () => store.feed(props.value));

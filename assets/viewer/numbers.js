@@ -40,7 +40,7 @@ class NumbersView {
     set("speedup", speed !== null && base ? (speed / base).toFixed(2) + "×" : "—", base ? `plain ${base.toFixed(1)} tok/s` : "plain not measured");
     set("nodes", steps ? decimals(nodes / steps, 1) : "—", here ? `this step ${here.nodes}` : "");
     const verdicts = { hit: "this step hit", miss: "this step miss", all: "this step all accepted", none: "" };
-    set("hits", judged ? percent(hits / judged) : "—", here && verdicts[here.verdict] ? verdicts[here.verdict] : judged ? `${hits} of ${judged}` : "no prediction yet");
+    set("hits", judged ? percent(hits / judged) : "—", here && verdicts[here.verdict] ? verdicts[here.verdict] : judged ? `${hits} of ${judged}` : !steps || store.seen.selected ? "no prediction yet" : "none predicted");
     this.showStages();
   }
 

@@ -8,6 +8,7 @@ function readDraft(raw) {
   return {
     drafter: raw.drafter === "second" ? "second" : "first",
     prefix: whole(raw.prefix, 0, MOST_DEPTH, 0),
+    base: whole(raw.base, 0, MOST_NODES, 0),
     texts: list(raw.texts).slice(0, MOST_DEPTH).map(text),
     confidence: list(raw.confidence).slice(0, MOST_DEPTH).map((c) => number(c, 0, 1, 0)),
     alternatives: list(raw.alternatives).slice(0, MOST_DEPTH).map((top) =>
@@ -40,7 +41,8 @@ function readNodes(raw) {
   return nodes;
 }
 
-function readStep(raw, index) {
+/** `names`: what the proposers of this run are called. */
+function readStep(raw, index, names) {
   const nodes = readNodes(raw.nodes);
   const choices = new Map();
   for (const c of list(raw.choices)) {
@@ -51,10 +53,11 @@ function readStep(raw, index) {
   const draft = readDraft(raw.first_draft);
   const step = {
     index,
+    names,
     anchorText: text(raw.anchor_text),
     draft,
     drafted: draft ? draft.confidence.length : 0,
-    branches: list(raw.branches).map(readDraft).filter(Boolean),
+    branches: readBranches(raw),
     posterior: list(raw.boundary_posterior).slice(0, MOST_DEPTH).map((r) => number(r, 0, 1, 0)),
     full: number(raw.full_acceptance, 0, 1, 0),
     nodes,
@@ -75,6 +78,13 @@ function readStep(raw, index) {
   for (const node of nodes.values()) deepest = Math.max(deepest, node.depth);
   step.columns = deepest + 1;
   return step;
+}
+
+/** The drafts behind the first. Where no prefixes were selected, one from the anchor itself is a resample. */
+function readBranches(raw) {
+  const resamples = !list(raw.selected_prefixes).length;
+  const drafts = list(raw.branches).map(readDraft).filter(Boolean);
+  return drafts.map((draft) => ({ ...draft, resampled: resamples && draft.drafter === "first" && draft.prefix === 0 }));
 }
 
 function readCommitted(c) {

@@ -1,90 +1,119 @@
-// The run: a growing text of JSON lines, read once as it arrives.
+// The run: JSON lines, each read once as it arrives.
 
 const SLICE_MS = 12;
-const SLICE_CHARACTERS = 600000;
+const SLICE_CHARACTERS = 300000;
 const KEPT_STEPS = 96;
 const PACKED = "~";
 
-/** A line as it was written. Long ones travel packed ("~", then raw deflate in base64; see app/views/explorer.py). */
+/** A line as it was written. Long ones travel packed ("~", then raw deflate in base64; see app/run_lines.py). */
 async function openLine(line) {
   if (line[0] !== PACKED) return line;
   try {
     const bytes = Uint8Array.from(atob(line.slice(1)), (c) => c.charCodeAt(0));
-    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
-    return await new Response(stream).text();
+    const { writable, readable } = new DecompressionStream("deflate-raw");
+    const writer = writable.getWriter();
+    const sent = [writer.write(bytes), writer.close()];
+    const opened = await new Response(readable).text();
+    await Promise.all(sent);
+    return opened;
   } catch {
     return "";
   }
 }
 
+/** A value: a segment of a run (head, then lines from a given place on), or a whole trace without a head. */
+function readSegment(value) {
+  const lines = text(value).split("\n").filter(Boolean);
+  let head = null;
+  try {
+    head = JSON.parse(lines[0]);
+  } catch {
+    return { key: "", from: 0, lines };
+  }
+  if (!head || head.event !== "Segment") return { key: lines[0], from: 0, lines };
+  return { key: text(head.key), from: whole(head.from, 0, 1e9, 0), lines: lines.slice(1), wanted: head.wanted, file: head.file, recorded: head.recorded };
+}
+
 class Store {
-  /** `changed({reset})` is called after every slice that was read, and when another run begins. */
-  constructor(changed) {
+  /** `changed({reset, wanted, file})` is called after every slice that was read, when another run begins, and for what a
+   *  segment brings besides lines; `missed(key, start)` when lines from `start` on are lacking. */
+  constructor(changed, missed) {
     this.changed = changed;
+    this.missed = missed;
     this.round = 0;
-    this.clear("");
+    this.clear(null);
   }
 
-  clear(head) {
+  clear(key) {
     // A new round: whatever is still being read belongs to the run before.
     this.round += 1;
     this.reading = false;
     this.complete = false;
-    Object.assign(this, { value: "", offset: 0, head, header: {}, prompt: "", finished: null, failed: null, baseline: null });
-    this.raw = [];
+    Object.assign(this, { key, header: {}, prompt: "", finished: null, failed: null, baseline: null });
+    this.waiting = []; // lines that arrived but were not read yet
+    this.early = new Map(); // lines behind a gap, by the place of the first
+    this.received = 0;
+    this.lines = [];
+    this.steps = []; // the place of every step among the lines
+    this.committed = [];
     this.summaries = [];
     this.read = new Map();
+    this.seen = { draft: false, branches: false, second: false, selected: false }; // what kinds of things the steps have
     this.sums = { tokens: 0, nodes: 0, hits: 0, judged: 0, most: 1, seconds: readSeconds(null) };
     // Whether the run was already complete when it was first seen: a recording, not something to follow.
     this.recorded = false;
   }
 
   get length() {
-    return this.raw.length;
+    return this.steps.length;
   }
 
   get run() {
     return text(this.header.run);
   }
 
-  get live() {
-    return this.raw.length > 0 && !this.finished && !this.failed;
+  /** What the proposers are called in this run. */
+  get names() {
+    return this.header.method === "draft_model" ? { ...PROPOSER_NAMES, first: "draft model" } : PROPOSER_NAMES;
   }
 
+  get live() {
+    return this.length > 0 && !this.recorded && !this.finished && !this.failed;
+  }
+
+  /** Takes what an update brings. Updates that the page did not get to see leave a gap, which is asked for. */
   feed(value) {
-    value = text(value);
-    const end = value.indexOf("\n");
-    const head = end < 0 ? "" : value.slice(0, end + 1);
-    const at = this.offset;
-    const grew = head === this.head && value.length >= at && value.slice(Math.max(0, at - 64), at) === this.tail;
-    if (!grew) {
-      this.clear(head);
-      this.recorded = /\n\{"event":\s*"(Finished|Failed)"/.test(value);
+    if (!value) return;
+    const { key, from, lines, wanted, file, recorded } = readSegment(value);
+    if (key !== this.key) {
+      this.clear(key);
+      this.recorded = recorded === true || (from === 0 && /^\{"event":\s*"(Finished|Failed|Baseline)"/.test(lines[lines.length - 1] || ""));
       this.changed({ reset: true });
     }
-    this.value = value;
+    if (wanted) this.changed({ wanted });
+    if (file) this.changed({ file });
+    this.early.set(from, lines);
+    for (let at; (at = [...this.early.keys()].find((place) => place <= this.received)) !== undefined; ) {
+      const more = this.early.get(at).slice(this.received - at);
+      this.early.delete(at);
+      this.waiting.push(...more);
+      this.received += more.length;
+    }
+    if (this.early.size) this.missed(this.key, this.received);
     this.pump();
   }
 
-  /** The last characters read: the next value must have the same ones there, or it is another run. */
-  get tail() {
-    return this.value.slice(Math.max(0, this.offset - 64), this.offset);
-  }
-
-  /** Read whole lines for a short while, show them, let the page breathe, go on: a long recording never blocks it. */
+  /** Read lines for a short while, show them, let the page breathe, go on: a long recording never blocks it. */
   async pump() {
     if (this.reading) return;
     this.reading = true;
     const { round } = this;
-    for (;;) {
-      const [lines, end] = this.nextLines();
-      if (!lines.length) break;
-      const opened = await Promise.all(lines.map(openLine));
+    while (this.waiting.length) {
+      const opened = await Promise.all(this.slice().map(openLine));
       if (round !== this.round) return;
       const began = performance.now();
       for (const line of opened) this.take(line);
-      this.offset = end;
-      this.complete = this.value.indexOf("\n", end) < 0;
+      this.complete = !this.waiting.length;
       this.changed({ reset: false });
       await new Promise((go) => setTimeout(go, performance.now() - began > SLICE_MS ? 8 : 0));
       if (round !== this.round) return;
@@ -92,21 +121,19 @@ class Store {
     this.reading = false;
   }
 
-  nextLines() {
-    const lines = [];
-    let at = this.offset;
-    for (let size = 0; size < SLICE_CHARACTERS; ) {
-      const end = this.value.indexOf("\n", at);
-      if (end < 0) break;
-      lines.push(this.value.slice(at, end));
-      size += (end - at) * (this.value[at] === PACKED ? 5 : 1);
-      at = end + 1;
+  /** The next lines, as many as are read at one go. */
+  slice() {
+    let count = 0;
+    for (let size = 0; count < this.waiting.length && size < SLICE_CHARACTERS; count += 1) {
+      const line = this.waiting[count];
+      size += line.length * (line[0] === PACKED ? 5 : 1);
     }
-    return [lines, at];
+    return this.waiting.splice(0, count);
   }
 
   take(line) {
     let event;
+    this.lines.push(line);
     try {
       event = JSON.parse(line);
     } catch {
@@ -126,8 +153,13 @@ class Store {
 
   addStep(event) {
     const summary = summarise(event);
-    this.raw.push(event);
+    this.steps.push(this.lines.length - 1);
+    this.committed.push(list(event.committed).map(readCommitted));
     this.summaries.push(summary);
+    this.seen.draft ||= Boolean(event.first_draft);
+    this.seen.branches ||= list(event.branches).length > 0;
+    this.seen.second ||= list(event.branches).some((draft) => draft && draft.drafter === "second");
+    this.seen.selected ||= list(event.selected_prefixes).length > 0;
     const sums = this.sums;
     sums.tokens += summary.total;
     sums.nodes += summary.nodes;
@@ -137,12 +169,12 @@ class Store {
     for (const [stage] of STAGES) sums.seconds[stage] += summary.seconds[stage];
   }
 
-  /** Step `index`, read in full; the latest ones stay read. */
+  /** Step `index`, read in full; the latest ones stay read. All others are kept as text: a long run fits into memory. */
   step(index) {
-    if (index === null || !(index >= 0 && index < this.raw.length)) return null;
+    if (index === null || !(index >= 0 && index < this.length)) return null;
     let step = this.read.get(index);
     if (!step) {
-      step = readStep(this.raw[index], index);
+      step = readStep(JSON.parse(this.lines[this.steps[index]]), index, this.names);
       if (this.read.size >= KEPT_STEPS) this.read.delete(this.read.keys().next().value);
       this.read.set(index, step);
     }

@@ -31,7 +31,7 @@ class StripView {
   place() {
     const { step } = this;
     if (!step) return this.svg.replaceChildren();
-    if (!step.draft) return this.svg.replaceChildren(s("text", { class: "none", x: "50%", y: 60 }, "No draft in this step, so no confidence to show."));
+    if (!step.draft) return this.svg.replaceChildren(s("text", { class: "none", x: "50%", y: 23 }, "Nothing was drafted in this step, so there is no confidence and no boundary to show."));
     const parts = [this.drawAxis(), this.drawBars()];
     if (step.posterior.length) parts.push(this.drawPosterior());
     if (step.boundary !== null) parts.push(this.drawBoundary());
@@ -64,7 +64,8 @@ class StripView {
       const x = this.x(k);
       bars.append(
         s("rect", { class: `bar ${state}`, "data-depth": k, x: x - w / 2, y: bottom - height, width: w, height, rx: 2 }),
-        this.width >= 26 ? s("text", { class: "value", x, y: bottom - height - 3 }, probability(c)) : "",
+        // above the cross, where that is taller than the bar
+        this.width >= 26 ? s("text", { class: "value", x, y: bottom - Math.max(height, state === "wrong" ? 12 : 0) - 3 }, probability(c)) : "",
       );
       if (state === "wrong") bars.append(s("path", { class: "cross", d: `M${x - 3} ${bottom - 9}l6 6m0-6l-6 6` }));
     });
@@ -126,7 +127,7 @@ class StripView {
     const titles = [
       ["position", 11],
       ["confidence c", BAND.bars[0] + 11],
-      ["boundary r", BAND.points[0] - 1],
+      [this.step.selected.length ? "boundary r" : "boundary r, not used", BAND.points[0] - 1],
     ];
     const narrow = this.viewport.size.width < 500;
     return s("g", { class: "titles" }, ...titles.slice(narrow ? 1 : 0).map(([words, y]) => s("text", { x: 4, y }, words)));

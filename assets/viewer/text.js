@@ -26,8 +26,7 @@ class TextView {
   append() {
     if (this.store.prompt !== this.promptText) this.showPrompt();
     for (let i = this.tokens.length; i < this.store.length; i += 1) {
-      const committed = list(this.store.raw[i].committed).map(readCommitted);
-      this.tokens.push(committed.map((c, at) => this.addToken(c, i, at)));
+      this.tokens.push(this.store.committed[i].map((c, at) => this.addToken(c, i, at)));
     }
     if (this.sticky && this.selection.following) this.host.scrollTop = this.host.scrollHeight;
   }

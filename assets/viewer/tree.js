@@ -1,12 +1,12 @@
 // The draft tree of the shown step. x is the position in the block; lanes come from tree_layout.js.
 
-const LANE = 51; // room for a label above and one below every node
 const COLUMN = [62, 108];
+const LEAST_SCALE = LEAST_FONT / NODE_FONT;
 
 class TreeView {
-  /** `host` carries the svg; `viewport` moves it. */
-  constructor(host, selection, tooltip, viewport) {
-    Object.assign(this, { host, selection, tooltip, viewport, step: null, column: COLUMN[0], hovered: null });
+  /** `host` carries the svg; `viewport` moves it; `drawn(hidden)` hears how many nodes a drawn step has folded away. */
+  constructor(host, selection, tooltip, viewport, drawn) {
+    Object.assign(this, { host, selection, tooltip, viewport, drawn, step: null, column: COLUMN[0], unfolded: false });
     this.world = s("g", { class: "world" });
     this.svg = s("svg", { role: "img", "aria-label": "Draft tree", width: "100%", height: "100%" }, this.world);
     host.append(this.svg);
@@ -21,27 +21,97 @@ class TreeView {
       this.world.replaceChildren();
       return;
     }
-    const { width } = this.viewport.size;
+    const { width, height } = this.viewport.size;
     if (!width) return;
     this.column = Math.min(COLUMN[1], Math.max(COLUMN[0], (width - MARGIN.left - MARGIN.right) / step.columns));
-    this.layout = layoutTree(step);
-    const family = getComputedStyle(this.host).fontFamily;
-    this.font = (bold) => `${bold ? 600 : 400} ${NODE_FONT}px ${family}`;
-    this.widths = new Map();
+    this.measure();
+    const room = (height - MARGIN.top - MARGIN.bottom) / LEAST_SCALE;
+    this.layout = layoutTree(step, this.selection.node, this.unfolded ? null : (layout) => this.rowsOf(layout).bottom - this.rowsOf(layout).top <= room);
+    this.rows = this.rowsOf(this.layout);
+    this.draw();
+    this.viewport.set(this.extent());
+    this.mark();
+    this.drawn(this.layout.hidden);
+  }
+
+  draw() {
+    const { step, layout } = this;
     const edges = s("g", { class: "edges" });
     const strong = s("g", { class: "edges strong" });
     const nodes = s("g", { class: "nodes" });
     const labels = s("g", { class: "labels" });
-    for (const node of step.nodes.values()) nodes.append(this.drawNode(node));
-    if (this.layout.lanes.has(BONUS)) nodes.append(this.drawBonus());
-    for (const node of step.nodes.values()) {
-      if (node.parent >= 0) (node.state === "accepted" ? strong : edges).append(this.drawEdge(node));
+    const shown = [...step.nodes.values()].filter((node) => layout.lanes.has(node.id));
+    for (const node of shown) nodes.append(this.drawNode(node));
+    for (const node of shown) if (node.parent >= 0) (node.state === "accepted" ? strong : edges).append(this.drawEdge(node));
+    if (layout.lanes.has(BONUS)) {
+      nodes.append(this.drawBonus());
+      strong.append(this.drawEdge({ id: BONUS, parent: step.bonus.parent, depth: step.bonus.depth, proposer: "target" }));
     }
-    if (this.layout.lanes.has(BONUS)) strong.append(this.drawEdge({ id: BONUS, parent: step.bonus.parent, depth: step.bonus.depth, proposer: "target" }));
-    for (const chain of this.layout.chains) labels.append(...this.chainLabel(chain));
+    for (const chain of layout.chains) labels.append(...this.drawChainLabel(chain));
     this.world.replaceChildren(this.drawBoundary(), edges, strong, labels, nodes);
-    this.viewport.set(this.extent());
-    this.mark();
+  }
+
+  /** What is written in and under the nodes, and how wide that makes them. */
+  measure() {
+    const { step } = this;
+    const family = getComputedStyle(this.host).fontFamily;
+    const font = (bold) => `${bold ? 600 : 400} ${NODE_FONT}px ${family}`;
+    this.small = (words) => measure(words, `400 10.5px ${family}`);
+    this.words = new Map();
+    this.widths = new Map();
+    const put = (id, value, room, bold, least, padding) => {
+      const { words, width } = fitLabel(value, room, font(bold));
+      this.words.set(id, words);
+      this.widths.set(id, Math.max(least, width + padding));
+    };
+    for (const node of step.nodes.values()) put(node.id, node.text, this.column - 16, node.state === "accepted", 28, 11);
+    if (step.bonus) put(BONUS, step.bonus.text, this.column - 24, true, 34, 20);
+    this.ghosts = this.wanted();
+  }
+
+  /** Under one rejected node of every place where the target chose otherwise: what it wanted. The first draft's own
+   *  token says it if there is one, else the likeliest. */
+  wanted() {
+    const { step } = this;
+    const best = new Map();
+    const found = new Set(step.accepted.map((id) => step.nodes.get(id).parent));
+    const rank = (node) => (node.candidates.includes(0) ? 2 : 0) + (node.drafterP || 0);
+    for (const node of step.nodes.values()) {
+      if (node.state !== "rejected" || !step.choices.has(node.parent)) continue;
+      if (found.has(node.parent) && !node.candidates.includes(0)) continue; // what it wanted stands beside it
+      const other = best.get(node.parent);
+      if (!other || rank(node) > rank(other)) best.set(node.parent, node);
+    }
+    return new Map([...best.values()].map((node) => [node.id, visible(step.choices.get(node.parent).text, 12)]));
+  }
+
+  /** Where the words under a node begin: at its left, or beside the number of nodes that are folded away. */
+  ghostX(id, layout = this.layout) {
+    const w = this.widths.get(id);
+    return layout.folded.has(id) ? w / 2 + 12 : -w / 2;
+  }
+
+  /** Where the lanes of a layout stand. */
+  rowsOf(layout) {
+    if (layout.rows) return layout.rows;
+    const items = [];
+    const { step } = this;
+    const put = (lane, left, width, [top, bottom]) => items.push({ lane, left, right: left + width, top, bottom });
+    for (const [id, lane] of layout.lanes) {
+      const node = id === BONUS ? step.bonus : step.nodes.get(id);
+      const [x, w] = [this.x(node.depth), this.widths.get(id)];
+      put(lane, x - w / 2, w + (id === BONUS ? 38 : 0), [-PILL / 2, PILL / 2]);
+      if (node.state === "rejected") put(lane, x + w / 2 - 8, 14, [-18, 0]);
+      if (layout.folded.has(id)) put(lane, x + w / 2 - 16, 32, node.depth ? [0, PILL / 2 + 6] : [-PILL / 2 - 6, 0]);
+      if (node.state === "root") put(lane, x - 20, 40, LABEL.below);
+      if (this.ghosts.has(id)) put(lane, x + this.ghostX(id, layout), this.small(`target: ${this.ghosts.get(id)}`) + 4, LABEL.below);
+    }
+    for (const chain of layout.chains) {
+      const label = this.chainLabel(chain);
+      if (label) put(chain.lane, label.x, this.small(label.words) * (label.won ? 1.08 : 1), LABEL.above);
+    }
+    layout.rows = laneRows(layout, items);
+    return layout.rows;
   }
 
   x(depth) {
@@ -49,11 +119,10 @@ class TreeView {
   }
 
   y(id) {
-    return (this.layout.lanes.get(id) || 0) * LANE;
+    return this.rows.y.get(this.layout.lanes.get(id)) || 0;
   }
 
   extent() {
-    const { low, high } = this.layout;
     const ids = [0, ...this.step.accepted, BONUS].filter((id) => this.layout.lanes.has(id));
     const ys = ids.map((id) => this.y(id));
     const deepest = this.step.bonus ? this.step.bonus.depth : Math.max(0, ...this.step.accepted.map((id) => this.step.nodes.get(id).depth));
@@ -61,8 +130,8 @@ class TreeView {
       left: -this.column / 2,
       // A bonus token in the last column has its name to the right of it.
       right: this.x(this.step.columns - 1) + this.column / 2 + (this.step.bonus && deepest === this.step.columns - 1 ? 34 : 0),
-      top: low * LANE - 27,
-      bottom: high * LANE + 27,
+      top: this.rows.top,
+      bottom: this.rows.bottom,
       focus: { left: -this.column / 2, right: this.x(deepest + 0.6), top: Math.min(...ys) - 27, bottom: Math.max(...ys) + 27 },
       block: this.step.drafted || this.step.columns,
     };
@@ -70,9 +139,7 @@ class TreeView {
 
   drawNode(node) {
     const kind = node.state === "root" ? "anchor" : node.proposer;
-    const { words, width } = fitLabel(node.text, this.column - 16, this.font(node.state === "accepted"));
-    const w = Math.max(28, width + 11);
-    this.widths.set(node.id, w);
+    const w = this.widths.get(node.id);
     const group = s(
       "g",
       {
@@ -85,22 +152,19 @@ class TreeView {
       },
       nodeShape(kind, w),
       kind === "anchor" ? s("rect", { class: "inner", x: -w / 2 + 2.5, y: -PILL / 2 + 2.5, width: w - 5, height: PILL - 5, rx: 3 }) : null,
-      s("text", { class: "label", y: 4 }, words),
+      s("text", { class: "label", y: 4 }, this.words.get(node.id)),
     );
     if (node.state === "root") group.append(s("text", { class: "under", y: PILL / 2 + 11 }, "anchor"));
-    if (node.state === "rejected") {
-      group.append(crossBadge(w / 2 - 1, -PILL / 2 + 1));
-      const wanted = this.step.choices.get(node.parent);
-      if (wanted) group.append(s("text", { class: "ghost", x: -w / 2, y: PILL / 2 + 11 }, "target: ", s("tspan", {}, visible(wanted.text, 12))));
-    }
+    if (node.state === "rejected") group.append(crossBadge(w / 2 - 1, -PILL / 2 + 1));
+    if (this.ghosts.has(node.id)) group.append(s("text", { class: "ghost", x: this.ghostX(node.id), y: PILL / 2 + 11 }, "target: ", s("tspan", {}, this.ghosts.get(node.id))));
+    const hidden = this.layout.folded.get(node.id);
+    if (hidden) group.append(foldBadge(w / 2 - 3, node.depth ? PILL / 2 : -PILL / 2, hidden));
     return group;
   }
 
   drawBonus() {
     const { bonus } = this.step;
-    const { words, width } = fitLabel(bonus.text, this.column - 24, this.font(true));
-    const w = Math.max(34, width + 20);
-    this.widths.set(BONUS, w);
+    const w = this.widths.get(BONUS);
     return s(
       "g",
       {
@@ -112,7 +176,7 @@ class TreeView {
         "data-proposer": "target",
       },
       nodeShape("target", w),
-      s("text", { class: "label", y: 4 }, words),
+      s("text", { class: "label", y: 4 }, this.words.get(BONUS)),
       s("text", { class: "beside", x: w / 2 + 4, y: 3.5 }, "bonus"),
     );
   }
@@ -131,16 +195,24 @@ class TreeView {
   chainLabel(chain) {
     const main = chain.lane === 0 && chain.first.depth === 0;
     const at = main ? chain.nodes[1] : chain.first;
-    if (!this.step.draft || !at || at.id === BONUS) return [];
-    const drafts = at.candidates.filter((c) => c > 0 && this.step.branches[c - 1]).map((c) => this.step.branches[c - 1]);
-    const prefixes = [...new Set(drafts.map(branchName))];
-    if (!main && !prefixes.length) return [];
+    if (!this.step.draft || !at || at.id === BONUS) return null;
+    const others = at.candidates.filter((c) => c > 0 && this.step.branches[c - 1]);
+    // a draft that goes on from one of the others is named where it leaves it
+    const own = others.map((c) => this.step.branches[c - 1]).filter((draft) => !others.includes(draft.base));
+    const prefixes = [...new Set(own.map(branchName))];
+    if (!main && !prefixes.length) return null;
     const [head, ...rest] = prefixes;
-    let words = main ? "first draft" : head + rest.slice(0, 2).map((name) => ", " + name.replace("re-draft from ", "")).join("") + (rest.length > 2 ? ", …" : "");
-    const brought = chain.nodes.filter((n) => n.state === "accepted").length;
-    if (brought) words += main ? ` · ${brought} right` : ` · added ${brought}`;
-    const attributes = { class: `lane ${at.proposer}${brought ? " won" : ""}`, x: this.x(at.depth) - this.widths.get(at.id) / 2, y: chain.lane * LANE - PILL / 2 - 5 };
-    return [s("text", attributes, words)];
+    let words = main ? "first draft" : head + rest.slice(0, 2).map((name) => ", " + name.replace(/^.* from /, "")).join("") + (rest.length > 2 ? ", …" : "");
+    const won = chain.nodes.filter((n) => n.state === "accepted" && (!main || n.candidates.includes(0))).length;
+    if (won) words += main ? ` · ${won} right` : ` · added ${won}`;
+    return { words, won, kind: at.proposer, x: this.x(at.depth) - this.widths.get(at.id) / 2 };
+  }
+
+  drawChainLabel(chain) {
+    const label = this.chainLabel(chain);
+    if (!label) return [];
+    const y = this.rows.y.get(chain.lane) - PILL / 2 - 5;
+    return [s("text", { class: `lane ${label.kind}${label.won ? " won" : ""}`, x: label.x, y }, label.words)];
   }
 
   /** The border behind the last first-draft token that the target accepted; the strip draws it on. */
@@ -155,11 +227,19 @@ class TreeView {
     this.world.setAttribute("transform", `translate(${x.toFixed(2)},${y.toFixed(2)}) scale(${k.toFixed(4)})`);
   }
 
-  /** Shows which node is selected. */
+  /** Shows everything, or folds again what does not fit. */
+  unfold(all) {
+    this.unfolded = all;
+    this.viewport.touched = false;
+    this.show(this.step);
+  }
+
+  /** Shows which node is selected; one that is folded away is brought out. */
   mark() {
-    for (const group of this.world.querySelectorAll("g.node")) {
-      group.classList.toggle("selected", this.selection.node !== null && this.nodeOf(group) === this.selection.node);
-    }
+    const { node, shown } = this.selection;
+    const known = this.step && this.step.index === shown && this.step.nodes.has(node);
+    if (known && !this.layout.lanes.has(node)) return this.show(this.step);
+    for (const group of this.world.querySelectorAll("g.node")) group.classList.toggle("selected", node !== null && this.nodeOf(group) === node);
   }
 
   nodeOf(group) {
@@ -171,7 +251,7 @@ class TreeView {
     const { step, layout } = this;
     if (!step || !step.nodes.size) return null;
     if (node === null || !layout.lanes.has(node)) return step.accepted.length ? step.accepted[step.accepted.length - 1] : step.nodes.keys().next().value;
-    const all = [...step.nodes.values(), ...(layout.lanes.has(BONUS) ? [{ id: BONUS, parent: step.bonus.parent, depth: step.bonus.depth }] : [])];
+    const all = [...[...step.nodes.values()].filter((n) => layout.lanes.has(n.id)), ...(layout.lanes.has(BONUS) ? [{ id: BONUS, parent: step.bonus.parent, depth: step.bonus.depth }] : [])];
     const here = all.find((n) => n.id === node);
     if (direction === "left") return here.parent >= 0 ? here.parent : node;
     if (direction === "right") {
@@ -188,7 +268,7 @@ class TreeView {
 
   reveal(node) {
     const found = node === BONUS ? this.step.bonus : this.step.nodes.get(node);
-    if (found) this.viewport.reveal(this.x(found.depth), this.y(node));
+    if (found && this.layout.lanes.has(node)) this.viewport.reveal(this.x(found.depth), this.y(node));
   }
 
   listen() {
@@ -202,7 +282,8 @@ class TreeView {
     this.svg.addEventListener("click", (event) => {
       const group = event.target.closest("g.node");
       if (!group || !this.step || this.viewport.dragged) return;
-      this.selection.pin(this.step.index, this.nodeOf(group));
+      if (event.target.closest("g.fold")) return this.unfold(true);
+      return this.selection.pin(this.step.index, this.nodeOf(group));
     });
   }
 }

@@ -1,32 +1,86 @@
 // Which lane every node of a token tree gets. Depth is the other axis, so a lane is all there is to choose.
 
 const BONUS = -1;
+const MOST_CHAINS = 64; // more never fit on a screen
 
 /**
  * Lanes for the nodes of a step (and its bonus token under the id BONUS).
  *
  * A chain is a run of nodes in one lane: a node goes on in its parent's lane when it continues the same candidate.
  * Chains that leave latest are placed first and nearest, so a stem never crosses a lane that is in use beside it.
+ * Where a layout does not `fit`, the chains that the drafters gave the least probability are folded away: `folded`
+ * counts the nodes that are hidden below each node. The accepted path and the selected node are always there.
  */
-function layoutTree(step) {
+function layoutTree(step, selected, fits) {
   const children = new Map();
   let root = null;
   for (const node of step.nodes.values()) {
     if (node.parent < 0) root = node;
     else children.set(node.parent, [...(children.get(node.parent) || []), node]);
   }
-  const lanes = new Map();
-  if (!root) return { lanes, chains: [], low: 0, high: 0 };
+  if (!root) return { lanes: new Map(), chains: [], folded: new Map(), hidden: 0, low: 0, high: 0 };
   const bonus = step.bonus && step.nodes.has(step.bonus.parent) ? { id: BONUS, parent: step.bonus.parent, depth: step.bonus.depth, candidates: [] } : null;
   const main = chainFrom(root, children, heights(step.nodes), bonus);
-  place(main);
+  const order = byWorth(main, step, selected);
+  let most = order.length;
+  let layout = most <= MOST_CHAINS || !fits ? arrange(main, order, most) : null;
+  if (fits && !(layout && fits(layout))) {
+    // the largest number of chains that fits, by halving
+    let least = order.filter((chain) => chain.needed).length;
+    most = Math.max(least, Math.min(most, MOST_CHAINS));
+    while (least < most) {
+      const middle = Math.ceil((least + most) / 2);
+      if (fits(arrange(main, order, middle))) least = middle;
+      else most = middle - 1;
+    }
+    layout = arrange(main, order, least);
+  }
+  return layout;
+}
+
+/** The chains below the main one, what must be shown first, then by the probability that the drafters gave them. */
+function byWorth(main, step, selected) {
+  const reach = new Map();
+  for (const node of step.nodes.values()) reach.set(node.id, node.parent < 0 ? 1 : reach.get(node.parent) * (node.drafterP || 0));
+  const order = [];
+  const collect = (chain, most) => {
+    chain.needed = chain.first.id === BONUS || chain.first.state === "accepted" || chain.nodes.some((node) => node.id === selected);
+    // never more than the chain that it leaves, so that it does not come before that one
+    chain.worth = Math.min(most, chain.nodes.reduce((sum, node) => sum + (reach.get(node.id) || 0), 0));
+    if (chain !== main) order.push(chain);
+    for (const sub of chain.subs) {
+      collect(sub, chain === main ? Infinity : chain.worth);
+      if (sub.needed) chain.needed = true;
+    }
+  };
+  collect(main, Infinity);
+  return order.sort((a, b) => b.needed - a.needed || b.worth - a.worth);
+}
+
+/** The layout with the first `most` chains of `order`. */
+function arrange(main, order, most) {
+  const kept = new Set([main, ...order.slice(0, most)]);
+  const lanes = new Map();
   const chains = [];
-  settle(main, 0, lanes, chains);
+  const folded = new Map();
+  place(main, kept);
+  settle(main, 0, kept, lanes, chains);
+  let hidden = 0;
+  for (const chain of chains) {
+    for (const sub of chain.subs) {
+      if (kept.has(sub)) continue;
+      const size = sizeOf(sub);
+      hidden += size;
+      folded.set(sub.first.parent, (folded.get(sub.first.parent) || 0) + size);
+    }
+  }
   let low = 0;
   let high = 0;
   for (const lane of lanes.values()) [low, high] = [Math.min(low, lane), Math.max(high, lane)];
-  return { lanes, chains, low, high };
+  return { lanes, chains, folded, hidden, low, high };
 }
+
+const sizeOf = (chain) => chain.nodes.length + chain.subs.reduce((sum, sub) => sum + sizeOf(sub), 0);
 
 /** Length of the longest path below every node. */
 function heights(nodes) {
@@ -59,16 +113,17 @@ function chainFrom(first, children, height, bonus) {
 }
 
 /** Gives every chain below this one an `offset` in lanes; returns the boxes taken, relative to this chain's lane. */
-function place(chain, outward = false) {
+function place(chain, kept, outward = false) {
   const boxes = [{ lane: 0, from: chain.start - 0.5, to: chain.end + 0.5 }];
-  const subs = [...chain.subs].sort((a, b) => b.start - a.start || a.end - b.end);
+  // of those that leave together the accepted one is nearest
+  const subs = chain.subs.filter((sub) => kept.has(sub)).sort((a, b) => b.start - a.start || b.needed - a.needed || a.end - b.end);
   const taken = { 1: 0, "-1": 0 };
   for (const sub of subs) {
-    const own = place(sub, true);
+    const own = place(sub, kept, true);
     const sides = outward ? [1] : taken[1] <= taken[-1] ? [1, -1] : [-1, 1];
     let choice = null;
     for (let distance = 1; !choice; distance += 1) {
-      choice = sides.map((side) => ({ side, offset: side * distance })).find((c) => fits(own, c, boxes, sub.start - 0.5)) || null;
+      choice = sides.map((side) => ({ side, offset: side * distance })).find((c) => free(own, c, boxes, sub.start - 0.5)) || null;
     }
     sub.side = choice.side;
     sub.offset = choice.offset;
@@ -78,7 +133,7 @@ function place(chain, outward = false) {
   return boxes;
 }
 
-function fits(own, { side, offset }, boxes, stem) {
+function free(own, { side, offset }, boxes, stem) {
   return boxes.every((box) => {
     const between = box.lane * side > 0 && Math.abs(box.lane) < Math.abs(offset);
     if (between && box.from < stem && stem < box.to) return false;
@@ -87,9 +142,9 @@ function fits(own, { side, offset }, boxes, stem) {
 }
 
 /** Turns offsets into lanes; a chain placed on the upper side carries everything below it mirrored. */
-function settle(chain, lane, lanes, chains, mirror = 1) {
+function settle(chain, lane, kept, lanes, chains, mirror = 1) {
   chain.lane = lane;
   chains.push(chain);
   for (const node of chain.nodes) lanes.set(node.id, lane);
-  for (const sub of chain.subs) settle(sub, lane + mirror * sub.offset, lanes, chains, mirror * sub.side);
+  for (const sub of chain.subs) if (kept.has(sub)) settle(sub, lane + mirror * sub.offset, kept, lanes, chains, mirror * sub.side);
 }

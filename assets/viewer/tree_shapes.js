@@ -48,6 +48,13 @@ function edgePath(x1, y1, x2, y2, border) {
   );
 }
 
+/** How many nodes below this one are folded away. */
+function foldBadge(x, y, count) {
+  const words = "+" + count;
+  const width = 7 + 6 * words.length;
+  return s("g", { class: "fold", transform: `translate(${x},${y})` }, s("rect", { x: -width / 2, y: -6, width, height: 12, rx: 6 }), s("text", { y: 3 }, words));
+}
+
 /** The ✕ on the corner of a rejected node. */
 function crossBadge(x, y) {
   return s("g", { class: "badge", transform: `translate(${x},${y})` }, s("circle", { r: 6 }), s("path", { d: "M-2.4-2.4L2.4 2.4M2.4-2.4L-2.4 2.4" }));

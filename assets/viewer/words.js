@@ -30,6 +30,7 @@ function milliseconds(seconds) {
   return (ms >= 100 ? ms.toFixed(0) : ms >= 10 ? ms.toFixed(1) : ms.toFixed(2)) + " ms";
 }
 
+const capital = (words) => words.slice(0, 1).toUpperCase() + words.slice(1);
 const percent = (share) => Math.round(share * 100) + "%";
 const count = (n, noun) => n + " " + noun + (n === 1 ? "" : "s");
 

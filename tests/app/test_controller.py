@@ -2,38 +2,63 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 
 import pytest
 
-from app import controller, presets
+from app import controller, models
+from app.controller import Asked
+from app.links import Link
+from app.run_lines import RunLines
 from app.session import Session
+from app.settings import SETTINGS
 
-GOOD = {
-    "prompt": "One day, a cat", "model": "tiny", "method": "d2sd", "block_size": 16, "num_branches": 4, "temperature": 0,
-    "top_p": 1, "seed": 0, "max_new_tokens": 24, "compare": True,
-}  # fmt: skip
+DEFAULTS = {s.name: s.value for s in SETTINGS}
+
+
+def asked(prompt="One day, a cat", model="tiny", vp="", method="d2sd", compare=True, **settings) -> Asked:
+    return Asked(prompt, model, vp, method, compare, {**DEFAULTS, "max_new_tokens": 24, **settings})
 
 
 def outcome(session=None, **changes):
     session = session or Session()
-    return list(controller.run(session, session.request(), **{**GOOD, **changes}))
+    return list(controller.run(session, session.request(), asked(**changes)))
 
 
-def events(yields):
-    return [json.loads(line) for line in yields[-1][0].splitlines()]
+def lines(updates):
+    """The run as a page would put it together from the segments."""
+    got: list[str] = []
+    for update in updates:
+        if update.segment is not None:
+            head, *new = update.segment.rstrip("\n").split("\n")
+            assert json.loads(head)["from"] == len(got)
+            got += new
+    return got
 
 
-def test_a_run_is_a_growing_trace_with_a_measured_baseline():
-    yields = outcome()
-    for (before, _), (after, _) in itertools.pairwise(yields):
-        assert after.startswith(before)
-    kinds = [e["event"] for e in events(yields)]
+def events(updates):
+    run = RunLines(_lines=lines(updates))
+    return [json.loads(line) for line in run.lines()]
+
+
+def test_a_run_is_a_trace_in_segments_with_a_measured_baseline():
+    session = Session()
+    updates = outcome(session)
+    kinds = [e["event"] for e in events(updates)]
     assert kinds[:2] == ["Header", "PrefillDone"]
     assert kinds[-2:] == ["Finished", "Baseline"]
     assert set(kinds[2:-2]) == {"StepDone"}
-    assert events(yields)[-1]["tokens_per_second"] > 0
+    assert events(updates)[-1]["tokens_per_second"] > 0
+    assert session.shown.lines() == RunLines(_lines=lines(updates)).lines()
+    assert session.shown.trace().finished is not None
+
+
+def test_models_that_are_not_loaded_are_announced(monkeypatch):
+    monkeypatch.setattr(models, "_shelf", models._Shelf())
+    first, *_ = outcome()
+    assert first.segment is None
+    assert first.news == "Loading tiny …"
+    assert not any(update.news for update in outcome())
 
 
 @pytest.mark.parametrize(
@@ -43,34 +68,48 @@ def test_a_run_is_a_growing_trace_with_a_measured_baseline():
         ({"prompt": "a" * 30_000}, "at most 20000"),
         ({"block_size": 1}, "block_size must be at least 2"),
         ({"block_size": 4, "num_branches": 4}, "more than the 3 prefixes"),
+        ({"block_size": 8, "second_block_size": 4}, "smaller than block_size"),
+        ({"node_budget": 10_000}, "node_budget must be at most"),
+        ({"node_budget": 1.5}, "nodes B must be a whole number"),
         ({"temperature": -1}, "temperature must be"),
+        ({"temperature": None}, "temperature must be"),
         ({"seed": None}, "seed must be a whole number"),
         ({"seed": 0.5}, "seed must be a whole number"),
         ({"seed": float("inf")}, "seed must be a whole number"),
-        ({"prompt": None}, "the prompt is empty"),
+        ({"seed": "7"}, "seed must be a whole number"),
         ({"method": "magic"}, "unknown method"),
         ({"model": "magic"}, "unknown model"),
-        ({"model": None}, "unknown model"),
+        ({"model": ""}, "unknown model"),
+        ({"model": "Qwen/Qwen3-8B"}, "needs a CUDA card"),
+        ({"vp": "/nowhere"}, "cannot load the drafter"),
         ({"max_new_tokens": 1e9}, "max_new_tokens must be between"),
     ],
 )
-def test_bad_input_is_one_sentence_and_changes_nothing(changes, sentence):
-    ((lines, notice),) = outcome(**changes)
-    assert lines is None
-    assert sentence in notice
+def test_bad_input_is_one_sentence_and_changes_nothing(changes, sentence, monkeypatch):
+    monkeypatch.setattr(models.torch.cuda, "is_available", lambda: False)
+    session = Session(shown=RunLines.of(["before"]))
+    *_, last = outcome(session, **changes)
+    assert last.segment is None
+    assert sentence in last.problem
+    assert session.shown.lines() == ["before"]
+
+
+def test_settings_left_open_are_the_engines_choice():
+    header = events(outcome(second_block_size=None, node_budget=0, method="d2sd_tree"))[0]
+    assert (header["config"]["second_block_size"], header["config"]["node_budget"]) == (16, 64)
 
 
 def test_a_new_run_of_the_same_window_stops_the_old_one():
     session = Session()
-    old = controller.run(session, session.request(), **{**GOOD, "max_new_tokens": 400})
-    next(old)
+    old = controller.run(session, session.request(), asked(max_new_tokens=400))
+    updates = [next(old)]
     session.request()
-    assert events(list(old))[-1]["stop_reason"] == "stopped"
+    assert events([*updates, *old])[-1]["stop_reason"] == "stopped"
 
 
 def test_a_run_stopped_while_it_waited_never_starts():
     session = Session()
-    waiting = controller.run(session, session.request(), **GOOD)
+    waiting = controller.run(session, session.request(), asked())
     session.stop()
     assert list(waiting) == []
 
@@ -80,19 +119,28 @@ def test_a_double_click_runs_once():
     session.request()
     number = session.request()
     assert session.claim(number)
-    assert list(controller.run(session, number, **GOOD)) == []
+    assert list(controller.run(session, number, asked())) == []
 
 
 def test_windows_do_not_stop_each_other():
     one, other = Session(), Session()
-    run = controller.run(one, one.request(), **GOOD)
-    next(run)
+    run = controller.run(one, one.request(), asked())
+    updates = [next(run)]
     other.stop()
-    assert events(list(run))[-2]["stop_reason"] != "stopped"
+    assert events([*updates, *run])[-2]["stop_reason"] != "stopped"
+
+
+def test_a_run_says_nothing_more_once_its_window_shows_something_else():
+    session = Session()
+    run = controller.run(session, session.request(), asked(max_new_tokens=400))
+    next(run)
+    session.show(RunLines.of(["another trace"]))
+    assert list(run) == []
+    assert session.shown.lines() == ["another trace"]
 
 
 def test_a_run_that_breaks_off_says_so_and_keeps_its_steps(monkeypatch):
-    engine = presets.engine("tiny")
+    engine = models.engine("tiny")
     real = engine.target.head.forward
     calls = []
 
@@ -103,13 +151,25 @@ def test_a_run_that_breaks_off_says_so_and_keeps_its_steps(monkeypatch):
         return real(*args)
 
     monkeypatch.setattr(engine.target.head, "forward", fail_later)
-    lines = events(outcome())
-    assert lines[-1]["event"] == "Failed"
-    assert "not enough memory" in lines[-1]["sentence"]
-    assert any(e["event"] == "StepDone" for e in lines)
+    updates = outcome()
+    got = events(updates)
+    assert got[-1]["event"] == "Failed"
+    assert "not enough memory" in got[-1]["sentence"]
+    assert updates[-1].problem == got[-1]["sentence"]
+    assert any(e["event"] == "StepDone" for e in got)
 
 
 def test_a_public_page_opens_no_folders(monkeypatch, tmp_path):
     monkeypatch.setenv("SPACE_ID", "someone/space")
-    ((_, notice),) = outcome(model=str(tmp_path))
-    assert "offers only the bundled models" in notice
+    (update,) = [u for u in outcome(model=str(tmp_path)) if u.problem]
+    assert "offers only" in update.problem
+    (update,) = [u for u in outcome(vp=str(tmp_path)) if u.problem]
+    assert "opens no folders" in update.problem
+
+
+def test_a_run_with_the_settings_of_the_link_selects_its_step():
+    session = Session(link=Link({"prompt": "One day, a cat", "model": "tiny", "max_new_tokens": 24}, step=2, node=1))
+    head = json.loads(outcome(session)[0].segment.split("\n")[0])
+    assert head["wanted"] == {"step": 2, "node": 1}
+    other = json.loads(outcome(session, seed=1)[0].segment.split("\n")[0])
+    assert other["wanted"] is None

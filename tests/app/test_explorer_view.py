@@ -10,7 +10,8 @@ from typing import Any
 import gradio as gr
 import pytest
 
-from app.views.explorer import ExplorerView, _packer, unpack
+from app.run_lines import RunLines
+from app.views.explorer import ExplorerView
 
 HOSTILE = [
     "<script>window.__pwned=1</script>",
@@ -137,13 +138,31 @@ def page(browser: Any) -> Iterator[Any]:
             + "\n"
         )
 
+    run = RunLines.of(trace("lossy", [WORDS] * 6))
+
+    def lossy() -> Iterator[str]:
+        for start, end in ((0, 3), (5, 7), (7, len(run))):
+            part = RunLines(run.key, run._lines[:end])
+            yield part.segment(start)
+
+    def again(data: gr.EventData) -> str:
+        assert data._data["key"] == run.key
+        return run.segment(data._data["start"])
+
+    def wanted() -> Iterator[str]:
+        steps = RunLines.of(trace("wanted", [WORDS] * 6))
+        yield RunLines(steps.key, steps._lines[:3]).segment(0, wanted={"step": 2, "node": 4})
+        yield steps.segment(3)
+
     with gr.Blocks() as demo:
         view = ExplorerView()
-        for name, fn in {"grow": grow, "nasty": lambda: "".join(nasty), "fail": fail}.items():
+        view.missed(again, None, view, show_progress="hidden")
+        feeds = {"grow": grow, "nasty": lambda: "".join(nasty), "fail": fail, "lossy": lossy, "wanted": wanted}
+        for name, fn in feeds.items():
             gr.Button(name, elem_id=name).click(fn, None, view, show_progress="hidden")
     _, url, _ = demo.launch(prevent_thread_lock=True, quiet=True)
     page = browser.new_page(viewport={"width": 1100, "height": 900})
-    page.set_default_timeout(8000)
+    page.set_default_timeout(30_000)
     page.dialogs, page.errors = [], []
     page.on("dialog", lambda d: (page.dialogs.append(d.message), d.dismiss()))
     page.on("pageerror", lambda e: page.errors.append(str(e)))
@@ -326,10 +345,21 @@ def test_a_failure_is_a_notice_and_keeps_the_drawing(page: Any) -> None:
     assert page.locator("#tree g.node").count() == 7
 
 
-def test_packing_is_lossless_and_only_grows() -> None:
+def test_packed_lines_are_the_same_lines_and_much_shorter() -> None:
     lines = trace("packed", hostile_steps())
-    packed = [_packer.pack("".join(lines[:n])) for n in range(len(lines) + 1)]
-    assert all(b.startswith(a) for a, b in itertools.pairwise(packed))
-    assert len(packed[-1]) < len("".join(lines)) / 2
-    assert unpack(packed[-1]) == "".join(lines)
-    assert unpack(_packer.pack("")) == ""
+    run = RunLines.of(lines)
+    assert [line + "\n" for line in run.lines()] == [line.encode("utf-8", "replace").decode() for line in lines]
+    assert len(run.segment()) < len("".join(lines)) / 2
+    assert run.segment(2).split("\n")[1:] == run.segment().split("\n")[3:]
+
+
+def test_updates_that_the_page_never_saw_are_asked_for(page: Any) -> None:
+    page.click("#lossy")
+    page.wait_for_selector("#explorer [data-run=lossy][data-steps='6']", state="attached")
+    assert page.locator("#text .output").evaluate("e => e.textContent") == " the cat sat" * 6
+    assert page.locator("#numbers [data-stat=speedup] .value").text_content() == "2.00×"
+
+
+def test_a_step_that_is_wanted_is_pinned_once_it_is_there(page: Any) -> None:
+    page.click("#wanted")
+    page.wait_for_selector("#explorer [data-run=wanted][data-pinned='2'][data-node='4']", state="attached")

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
-from playwright.sync_api import expect
 
 from app.layout import build, launch_options
+from tests.e2e.driving import opened
 
 
 @pytest.fixture(scope="session")
@@ -27,9 +25,7 @@ def page(browser, address):
     errors: list[str] = []
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.on("dialog", lambda dialog: errors.append(f"dialog: {dialog.message}"))
-    page.goto(address)
-    expect(page.locator("#explorer [data-run]")).to_have_attribute("data-run", re.compile("."), timeout=20_000)
-    expect(page.locator("#tree g.node").first).to_be_visible()
+    opened(page, address)
     yield page
     context.close()
     assert errors == []

@@ -8,38 +8,12 @@ import pytest
 from playwright.sync_api import Page, expect
 
 import d2sd
-from app import presets
+from app import models
+from tests.e2e.driving import PATIENCE, choose_method, finished, opened, output_text, problem, start, view
 
 pytestmark = pytest.mark.e2e
 
 HOSTILE = '<script>window.pwned=1</script> <img src=x onerror="window.pwned=1"> ${window.pwned=1} {{window.pwned=1}} ${value} \u202eabc\u202c שלום 🙂'
-
-
-def view(page: Page):
-    return page.locator("#explorer [data-run]")
-
-
-def start(page: Page, prompt: str, tokens: int | None = None) -> str:
-    """Fill in the prompt, run, wait until the new run's first step is shown; returns the run id."""
-    old = view(page).get_attribute("data-run")
-    page.locator("#prompt textarea").fill(prompt)
-    if tokens:
-        field = page.locator("#max-tokens input[type=number]")
-        field.fill(str(tokens))
-        field.blur()
-    page.locator("#run").click()
-    expect(view(page)).not_to_have_attribute("data-run", old or "", timeout=30_000)
-    expect(view(page)).to_have_attribute("data-steps", re.compile(r"[1-9]"), timeout=30_000)
-    return view(page).get_attribute("data-run") or ""
-
-
-def output_text(page: Page) -> str:
-    return "".join(page.locator("#text .tok").all_text_contents())
-
-
-def finished(page: Page) -> None:
-    """Wait for the measured speedup, the last thing that a run shows."""
-    expect(page.locator("#numbers")).to_contain_text(re.compile(r"×"), timeout=60_000)
 
 
 def test_opens_with_a_recorded_tree_and_no_model_loaded(page: Page):
@@ -49,18 +23,18 @@ def test_opens_with_a_recorded_tree_and_no_model_loaded(page: Page):
 
 
 def test_models_load_with_the_first_run_only():
-    presets.engine.cache_clear()
     from app.layout import build
 
+    models._shelf.bundled.clear()
     build()
-    assert presets.engine.cache_info().currsize == 0
+    assert not models.loaded("tiny")
 
 
 def test_a_run_streams_and_shows_what_the_engine_generates(page: Page):
     prompt = "One day, a small dog named Max found a shiny key."
     start(page, prompt, 64)
     finished(page)
-    expected = presets.engine("tiny").generate(prompt, d2sd.DecodeConfig("d2sd", 64))
+    expected = models.engine("tiny").generate(prompt, d2sd.DecodeConfig("d2sd", 64))
     assert output_text(page) == expected.finished.text
     assert int(view(page).get_attribute("data-steps") or 0) == len(expected.steps)
     assert page.locator("#text .tok.first").count() + page.locator("#text .tok.second").count() > 5
@@ -111,8 +85,7 @@ def test_keys_walk_through_the_steps(page: Page):
 
 
 def test_stop_stops_within_a_step_and_keeps_what_is_there(page: Page):
-    page.locator("#method input").click()
-    page.get_by_role("option", name="autoregressive").click()
+    choose_method(page, "autoregressive")
     start(page, "Once upon a time, there was a", 512)
     page.locator("#stop").click()
     page.wait_for_timeout(1500)
@@ -136,16 +109,15 @@ def test_bad_input_is_a_sentence_and_loses_nothing(page: Page):
     run, text = view(page).get_attribute("data-run"), output_text(page)
     page.locator("#prompt textarea").fill("   ")
     page.locator("#run").click()
-    expect(page.locator("#notice textarea")).to_have_value(re.compile("the prompt is empty"), timeout=20_000)
+    expect(problem(page)).to_have_value(re.compile("the prompt is empty"), timeout=PATIENCE)
     assert (view(page).get_attribute("data-run"), output_text(page)) == (run, text)
     start(page, "A cat", 16)
-    expect(page.locator("#notice textarea")).to_be_hidden()
+    expect(problem(page)).to_be_hidden()
 
 
 def test_two_windows_never_see_each_others_runs(page: Page, browser, address):
     other = browser.new_context().new_page()
-    other.goto(address)
-    expect(other.locator("#tree g.node").first).to_be_visible(timeout=10_000)
+    opened(other, address)
     recorded = view(other).get_attribute("data-run")
     run = start(page, "The red boat", 32)
     assert view(other).get_attribute("data-run") == recorded
@@ -160,7 +132,13 @@ def test_two_windows_never_see_each_others_runs(page: Page, browser, address):
 def test_one_column_on_a_phone(browser, address):
     context = browser.new_context(viewport={"width": 390, "height": 844})
     page = context.new_page()
-    page.goto(address)
-    expect(page.locator("#tree g.node").first).to_be_visible(timeout=10_000)
+    opened(page, address)
     assert page.evaluate("document.documentElement.scrollWidth") <= 392
+    # the drawing follows the buttons closely; the settings are folded away until they are asked for
+    tree = page.locator("#tree").bounding_box()
+    assert tree
+    assert tree["y"] < 520
+    expect(page.locator("#method")).to_be_hidden()
+    page.get_by_role("button", name="Examples, models").click()
+    expect(page.locator("#method")).to_be_visible()
     context.close()

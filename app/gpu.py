@@ -1,0 +1,25 @@
+"""Work that needs the graphics card of a shared Hugging Face Space (ZeroGPU): there it is lent for one call at a time.
+
+This is the one place that knows the ``spaces`` package; without it everything here is plain Python.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+try:
+    import spaces
+except ImportError:
+    spaces = None
+
+ON_ZERO_GPU = spaces is not None and os.environ.get("SPACES_ZERO_GPU", "").lower() in ("1", "t", "true")
+SECONDS = 60  # asked for per run; what is not used is given back
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def on_gpu(function: Function) -> Function:
+    """The function with the card lent to it while it runs; itself where nothing is lent."""
+    return function if spaces is None else spaces.GPU(duration=SECONDS)(function)

@@ -1,0 +1,118 @@
+"""Links that restore the page: prompt, models, settings, step and node as query parameters.
+
+A query string is anybody's text: every value is checked on its own, and what does not fit is left out and named.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Literal
+
+from app import models
+from app.settings import SETTINGS, Setting, used_by
+from d2sd import METHODS, DecodeConfig, InputError
+
+MAX_PROMPT = 20_000
+FLAGS = {"true": True, "false": False}
+# not int(), which also takes other scripts' digits, spaces and underscores
+NUMBERS = {"whole": re.compile(r"-?[0-9]{1,19}"), "real": re.compile(r"-?[0-9]{1,9}(\.[0-9]{1,18})?")}
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """What a link asks for. ``values``: the controls that it sets, by name (``prompt``, ``model``, ``method`` or a
+    setting); ``step`` counts from 0; ``ignored``: the values that do not fit, each with the reason."""
+
+    values: dict[str, Any] = field(default_factory=dict)
+    step: int | None = None
+    node: int | Literal["bonus"] | None = None
+    ignored: tuple[str, ...] = ()
+
+    @property
+    def sentence(self) -> str:
+        """What was left out, as a sentence; empty where all was read."""
+        return f"Not everything in this link could be used: {'; '.join(self.ignored)}." if self.ignored else ""
+
+    @property
+    def wanted(self) -> dict[str, int | str | None] | None:
+        """The step and node to select, for the page; None where the link names no step."""
+        return None if self.step is None else {"step": self.step, "node": self.node}
+
+    def fits(self, header: Mapping[str, Any]) -> bool:
+        """Whether a recorded run is the one that the link speaks of: same prompt, models and settings."""
+        config = header.get("config")
+        of_models = header.get("models")
+        if not isinstance(config, Mapping) or not isinstance(of_models, Mapping) or not self.values:
+            return False
+        defaults = {s.name: s.value for s in SETTINGS}  # runs recorded before there was a setting do not have it
+        run = {**defaults, **config, "prompt": header.get("prompt"), "model": of_models.get("preset")}
+        method = self.values.get("method", DecodeConfig().method)
+        asked = {k: v for k, v in defaults.items() if k in used_by(method)} | {"method": method} | self.values
+        # what the link leaves open was chosen by the engine
+        return all(run.get(name) == value for name, value in asked.items() if value is not None)
+
+
+def read(query: Mapping[str, str]) -> Link:
+    """The link that a query string holds. Unknown names are none of our business and are passed over."""
+    values: dict[str, Any] = {}
+    ignored: list[str] = []
+
+    def take(name: str, parse: Callable[[str], Any]) -> Any:
+        if name not in query:
+            return None
+        try:
+            return parse(query[name])
+        except InputError as error:
+            ignored.append(f"{name} ({error})")
+            return None
+
+    parsers: dict[str, Callable[[str], Any]] = {"prompt": _prompt, "model": _model, "method": _method}
+    parsers |= {s.name: partial(_setting, s) for s in SETTINGS}
+    for name, parse in parsers.items():
+        if (value := take(name, parse)) is not None:
+            values[name] = value
+    step = take("step", lambda text: _at_least(1, text) - 1)
+    node = take("node", lambda text: text if text == "bonus" else _at_least(0, text))
+    return Link(values, step, node if step is not None else None, tuple(ignored))
+
+
+def _prompt(text: str) -> str:
+    if not text.strip() or len(text) > MAX_PROMPT:
+        raise InputError(f"it must have 1 to {MAX_PROMPT} characters")
+    return text
+
+
+def _model(text: str) -> str:
+    offered = {offer.id: offer for offer in models.offers() if offer.id != models.FOLDER}
+    if text not in offered:
+        raise InputError("these models are not offered here")
+    if reason := offered[text].obstacle:
+        raise InputError(reason)
+    return text
+
+
+def _method(text: str) -> str:
+    if text not in METHODS:
+        raise InputError("there is no such method")
+    return text
+
+
+def _setting(setting: Setting, text: str) -> Any:
+    if setting.kind == "flag":
+        if text not in FLAGS:
+            raise InputError("it must be true or false")
+        return FLAGS[text]
+    if not NUMBERS[setting.kind].fullmatch(text):
+        raise InputError("it must be a number" if setting.kind == "real" else "it must be a whole number")
+    value = setting.read(float(text) if setting.kind == "real" else int(text))
+    DecodeConfig(**{setting.name: value})
+    return value
+
+
+def _at_least(least: int, text: str) -> int:
+    if not NUMBERS["whole"].fullmatch(text) or not least <= int(text) < 10**9:
+        raise InputError(f"it must be a whole number from {least} on")
+    return int(text)

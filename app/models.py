@@ -1,0 +1,177 @@
+"""The models that the page offers, why some cannot run here, and loading them."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import torch
+from huggingface_hub import constants, try_to_load_from_cache
+
+import d2sd
+from app.gpu import ON_ZERO_GPU
+
+FOLDER = "folder"
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A published target with its first drafter. ``parameters`` of the target, in 10⁹, as its model card states."""
+
+    target: str
+    drafter: str
+    parameters: float
+
+
+PAIRS = {
+    p.target: p
+    for p in (
+        Pair("Qwen/Qwen3-4B", "z-lab/Qwen3-4B-DFlash-b16", 4.0),
+        Pair("Qwen/Qwen3-8B", "z-lab/Qwen3-8B-DFlash-b16", 8.2),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A choice of models. ``obstacle``: why it cannot run here, None where it can."""
+
+    id: str
+    label: str
+    obstacle: str | None = None
+
+
+def on_space() -> bool:
+    """Whether this is a public Hugging Face Space, where visitors may not name folders of the machine."""
+    return "SPACE_ID" in os.environ
+
+
+def offers() -> list[Offer]:
+    """All choices, those that cannot run here with the reason."""
+    bundled = [Offer(name, f"{name} (bundled)") for name in d2sd.presets()]
+    pairs = [Offer(p.target, p.target, obstacle(p)) for p in PAIRS.values()]
+    folder = [] if on_space() else [Offer(FOLDER, "a folder of your own")]
+    return bundled + pairs + folder
+
+
+def obstacle(pair: Pair) -> str | None:
+    """Why this machine cannot run a published pair, in a few words; None where it can."""
+    if not torch.cuda.is_available():
+        return "needs a CUDA card, and this machine has none"
+    weights = pair.parameters * 2  # bytes per parameter in bfloat16
+    memory = torch.cuda.get_device_properties(0).total_memory / 1e9
+    if weights > memory and not ON_ZERO_GPU:
+        return f"its weights take {weights:.0f} GB, and the card has {memory:.0f} GB"
+    if not all(_cached(source) for source in (pair.target, pair.drafter)) and not _hub_answers():
+        return "is not in the local hub cache, and there is no network"
+    return None
+
+
+def _cached(source: str) -> bool:
+    """Whether config and all weights of a hub id are in the local cache."""
+
+    def there(name: str) -> Path | None:
+        found = try_to_load_from_cache(source, name)
+        return Path(found) if isinstance(found, str) else None
+
+    if there("config.json") is None:
+        return False
+    index = there("model.safetensors.index.json")
+    if index is None:
+        return there("model.safetensors") is not None
+    shards = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
+    return all(there(shard) for shard in shards)
+
+
+@cache
+def _hub_answers() -> bool:
+    """Whether the hub can be reached, asked once."""
+    if constants.HF_HUB_OFFLINE:
+        return False
+    try:
+        socket.create_connection(("huggingface.co", 443), timeout=2).close()
+    except OSError:
+        return False
+    return True
+
+
+def check(model: str) -> None:
+    """Raise ``InputError`` where a choice cannot run here; folders are checked when they are loaded."""
+    offered = {offer.id: offer for offer in offers()}
+    if on_space() and model not in offered:
+        raise d2sd.InputError(f"this public page offers only: {', '.join(offered)}")
+    if model in offered and (reason := offered[model].obstacle):
+        raise d2sd.InputError(f"{model} {reason}; choose other models")
+
+
+def second_drafter(model: str, vp: str) -> str:
+    """Which second drafter a choice of models gets, as a sentence."""
+    if vp:
+        return f"Second drafter: the VP-Drafter in {vp}."
+    if model in PAIRS:
+        return "Second drafter: the first one used again, because no VP-Drafter has been published for these models."
+    if model in d2sd.presets():
+        return "Second drafter: the bundled VP-Drafter."
+    return "Second drafter: vp/ in that folder; the first one used again where there is none."
+
+
+class _Shelf:
+    """Loaded engines: every bundled one that was asked for, and the latest other one.
+
+    The one before is let go first: two large targets need not fit into memory at once.
+    """
+
+    def __init__(self) -> None:
+        self.bundled: dict[str, d2sd.Engine] = {}
+        self.other: tuple[tuple[str, str], d2sd.Engine] | None = None
+        self.lock = threading.Lock()
+
+    def get(self, model: str, vp: str) -> d2sd.Engine:
+        with self.lock:
+            if model in d2sd.presets() and not vp:
+                if model not in self.bundled:
+                    self.bundled[model] = d2sd.load(model)
+                return self.bundled[model]
+            if self.other is None or self.other[0] != (model, vp):
+                self.other = None
+                self.other = ((model, vp), _load(model, vp))
+            return self.other[1]
+
+    def loaded(self, model: str, vp: str) -> bool:
+        return (model in self.bundled and not vp) or (self.other is not None and self.other[0] == (model, vp))
+
+
+_shelf = _Shelf()
+
+
+def loaded(model: str, vp: str = "") -> bool:
+    """Whether ``engine`` would answer at once."""
+    return _shelf.loaded(model, vp)
+
+
+def engine(model: str, vp: str = "") -> d2sd.Engine:
+    """The loaded models of a preset or a folder; ``vp`` is a folder or hub id that replaces the second drafter.
+
+    Where there is no VP-Drafter the first drafter serves as the second one too. Raises ``InputError``.
+    """
+    check(model)
+    if on_space() and vp:
+        raise d2sd.InputError("this public page opens no folders; leave the VP-Drafter empty")
+    return _shelf.get(model, vp)
+
+
+def _load(model: str, vp: str) -> d2sd.Engine:
+    cuda = torch.cuda.is_available()
+    if model in PAIRS:
+        pair = PAIRS[model]
+        found = d2sd.load(target=pair.target, drafter=pair.drafter, second_drafter=vp or None, dtype="bfloat16")
+    else:
+        found = d2sd.load(model, second_drafter=vp or None, dtype="bfloat16" if cuda else "float32")
+    if found.second is None and found.first is not None:
+        return d2sd.Engine(found.target, found.first, found.first, found.draft_model, found.name)
+    return found

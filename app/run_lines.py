@@ -1,0 +1,75 @@
+"""The run that a window shows, kept on the server line by line and handed to the page in segments.
+
+Gradio writes out, stores and compares the whole value of a component on every change, so a value that grows with the
+run would make every update slower than the one before. Here an update carries the new lines only, each with its place
+in the run; a page that missed some asks for them. Long lines travel packed (``~``, then raw deflate in base64).
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import uuid
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from d2sd.trace import Trace, parse_trace, to_line
+from d2sd.viewer import pack_line
+
+LONG = 2048
+PACKED = "~"
+
+
+def pack(line: str) -> str:
+    """A line as it travels; short ones as they are."""
+    return line if len(line) <= LONG else pack_line(line)
+
+
+def unpack(line: str) -> str:
+    """The line that ``pack`` was given."""
+    if not line.startswith(PACKED):
+        return line
+    return zlib.decompress(base64.b64decode(line[1:]), -zlib.MAX_WBITS).decode()
+
+
+@dataclass(slots=True)
+class RunLines:
+    """Trace lines of one run, growing while it goes on. ``key`` tells it from every other run."""
+
+    key: str = field(default_factory=lambda: uuid.uuid4().hex)
+    _lines: list[str] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, lines: Iterable[str]) -> RunLines:
+        """A run whose lines are all there already."""
+        run = cls()
+        run.append(lines)
+        return run
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    def append(self, lines: Iterable[str]) -> None:
+        """Add trace lines, each with or without its newline; empty ones are left out."""
+        self._lines += [pack(line.rstrip("\n")) for line in lines if line.strip()]
+
+    def segment(self, start: int = 0, **notes: Any) -> str:
+        """The value for the page: a head (whose run this is, the number of the first line, and notes), then the lines
+        from ``start`` on."""
+        head = {"event": "Segment", "key": self.key, "from": start, **notes}
+        return "".join([to_line(head), *(line + "\n" for line in self._lines[start:])])
+
+    @property
+    def header(self) -> dict[str, Any]:
+        """The header of the run; empty where nothing is recorded."""
+        return json.loads(unpack(self._lines[0])) if self._lines else {}
+
+    def lines(self) -> list[str]:
+        """The trace lines, without their newlines."""
+        return [unpack(line) for line in self._lines]
+
+    def trace(self) -> Trace:
+        """The run as data; raises ``InputError`` where nothing is recorded."""
+        return parse_trace("\n".join([*self.lines(), ""]).encode())

@@ -1,0 +1,50 @@
+"""Files of the shown run that are made here: GraphML of a step, and a page that works without this one.
+
+The other formats (JSON lines, SVG, PNG) are made in the browser from what it has.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gradio as gr
+import networkx
+
+from app.run_lines import RunLines
+from app.session import Session
+from d2sd import METHODS, InputError
+from d2sd.viewer import standalone_page
+
+
+def export(session: Session, data: gr.EventData) -> tuple[Any, Any]:
+    """The file that the page asks for, as a segment without lines, and a notice."""
+    asked = data._data if isinstance(data._data, dict) else {}
+    try:
+        file = make_file(session.shown, asked.get("kind"), asked.get("step"))
+    except InputError as error:
+        return gr.skip(), gr.Textbox(f"The file was not made: {error}.", label="Please check", visible=True)
+    return session.shown.segment(len(session.shown), file=file), gr.Textbox(visible=False)
+
+
+def make_file(run: RunLines, kind: Any, step: Any) -> dict[str, str]:
+    """``name``, ``type`` and ``text`` of a file; raises ``InputError``."""
+    if not len(run):
+        raise InputError("the server has no run of this window any more; run it again")
+    method = run.header.get("method")
+    name = f"d2sd-{method if method in METHODS else 'run'}"
+    if kind == "html":
+        return {
+            "name": f"{name}.html",
+            "type": "text/html",
+            "text": standalone_page("\n".join(run.lines()), "D²SD Explorer"),
+        }
+    if kind == "graphml" and isinstance(step, int) and step >= 0:
+        trace = run.trace()
+        if step >= len(trace.steps):
+            raise InputError(f"this run has no step {step + 1}")
+        return {
+            "name": f"{name}-step-{step + 1}.graphml",
+            "type": "application/xml",
+            "text": "\n".join(networkx.generate_graphml(trace.steps[step].graph())),
+        }
+    raise InputError("there is no such file")

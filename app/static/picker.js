@@ -1,0 +1,23 @@
+// A labelled native select. The choices come as data and enter the page as text.
+const label = document.createElement("label");
+const name = document.createElement("span");
+const select = document.createElement("select");
+name.textContent = props.name;
+for (const choice of props.choices) {
+  const option = document.createElement("option");
+  option.value = choice.id;
+  option.disabled = choice.disabled;
+  option.textContent = choice.label;
+  select.append(option);
+}
+const show = () => {
+  select.value = props.value;
+};
+label.append(name, select);
+element.replaceChildren(label);
+show();
+watch("value", show);
+select.addEventListener("change", () => {
+  props.value = select.value;
+  trigger("change");
+});

@@ -1,0 +1,88 @@
+"""Explore: settings on the left, the run on the right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import gradio as gr
+
+from app import controller, links, share, uploads
+from app.session import Session
+from app.settings import SETTINGS
+from app.tabs.controls import Controls, build_controls
+from app.views.explorer import ExplorerView
+from d2sd import InputError
+
+
+def build_explore(page: gr.Blocks, session: gr.State) -> ExplorerView:
+    """Lay out the tab and wire it; ``session`` holds the window's ``Session``. Returns the view of the run."""
+    with gr.Row(elem_id="main-row"):
+        with gr.Column(scale=0, min_width=290, elem_id="settings"):
+            controls = build_controls()
+        with gr.Column(scale=1, min_width=320):
+            shown = session.value.shown
+            view = ExplorerView(shown.segment() if len(shown) else None, linked=[s.name for s in SETTINGS])
+
+    _wire_runs(session, controls, view)
+    at_once: dict[str, Any] = {"show_progress": "hidden", "queue": False}
+    controls.upload.upload(open_trace, [session, controls.upload], [view, controls.notice], show_progress="minimal")
+    view.missed(send_again, session, view, **at_once)
+    view.export(share.export, session, [view, controls.notice], **at_once)
+
+    def restore(current: Session, request: gr.Request) -> list[Any]:
+        link = current.link = links.read(request.query_params)
+        step = gr.skip()
+        if link.wanted and len(current.shown) and link.fits(current.shown.header):
+            step = current.shown.segment(len(current.shown), wanted=link.wanted)
+        return [*controls.restored(link), step, notice(problem=link.sentence) if link.sentence else gr.skip()]
+
+    page.load(restore, session, [*controls.values, view, controls.notice], **at_once)
+    return view
+
+
+def _wire_runs(session: gr.State, controls: Controls, view: ExplorerView) -> None:
+    def run(current: Session, number: int, *values: Any) -> Iterator[tuple[Any, Any]]:
+        for update in controller.run(current, number, controls.asked(*values)):
+            segment = gr.skip() if update.segment is None else update.segment
+            yield segment, notice(update.problem, update.news)
+
+    # A request is counted at once, outside the queue, so that Stop and a second Run also reach runs that wait.
+    number = gr.State(0)
+    for trigger in (controls.run.click, controls.inputs["prompt"].submit):
+        requested = trigger(Session.request, session, number, show_progress="hidden", queue=False)
+        requested.then(
+            run,
+            [session, number, *controls.values],
+            [view, controls.notice],
+            show_progress="hidden",
+            concurrency_id="model",
+            concurrency_limit=1,
+            trigger_mode="multiple",
+        )
+    controls.stop.click(Session.stop, session, None, show_progress="hidden", queue=False)
+
+
+def notice(problem: str = "", news: str = "") -> gr.Textbox:
+    """The sentence under the buttons: something to check, or what is going on; hidden where there is neither."""
+    return gr.Textbox(
+        problem or news, label="Please check" if problem else "Please wait", visible=bool(problem or news)
+    )
+
+
+def open_trace(session: Session, path: str) -> tuple[Any, Any]:
+    """Show a trace file instead of the run; where it cannot be read, say why and leave the run alone."""
+    try:
+        run = uploads.read(path)
+    except InputError as error:
+        return gr.skip(), notice(problem=f"This trace was not opened: {error}.")
+    return session.show(run), notice()
+
+
+def send_again(session: Session, data: gr.EventData) -> Any:
+    """The lines that the page asks for."""
+    asked = data._data if isinstance(data._data, dict) else {}
+    start = asked.get("start")
+    if asked.get("key") != session.shown.key or not isinstance(start, int) or start < 0:
+        start = 0
+    return session.shown.segment(start) if len(session.shown) else gr.skip()

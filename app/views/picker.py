@@ -1,0 +1,44 @@
+"""A list of models to choose from, in which those that cannot run here are shown, but cannot be chosen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+
+from app.models import Offer
+
+SCRIPT = Path(__file__).resolve().parent.parent / "static" / "picker.js"
+
+
+class PickerView(gr.HTML):
+    """A native select: ``gr.Dropdown`` and ``gr.Radio`` cannot disable single choices. The value is the chosen id."""
+
+    def __init__(
+        self,
+        offers: list[Offer],
+        value: str | None = None,
+        *,
+        label: str = "Models",
+        elem_id: str = "model",
+        **options: Any,
+    ):
+        choices = [
+            {"id": o.id, "label": f"{o.label} ({o.obstacle})" if o.obstacle else o.label, "disabled": bool(o.obstacle)}
+            for o in offers
+        ]
+        super().__init__(
+            value,
+            html_template="<div></div>",
+            js_on_load=SCRIPT.read_text(encoding="utf-8"),
+            apply_default_css=False,
+            elem_id=elem_id,
+            choices=choices,
+            name=label,
+            **options,
+        )
+
+    def get_block_name(self) -> str:
+        """The page draws it as any ``gr.HTML``."""
+        return "html"

@@ -1,0 +1,81 @@
+// The shown step as a picture of its own: tree and strip at their full extent, with the colours of the page written in.
+
+const KEPT_STYLES = [
+  "fill", "stroke", "stroke-width", "stroke-dasharray", "stroke-linecap", "stroke-linejoin", "paint-order", "opacity", "font-family", "font-size", "font-weight",
+  "text-anchor",
+];
+const PLAIN_STYLES = { "stroke-dasharray": "none", "stroke-linecap": "butt", "stroke-linejoin": "miter", "paint-order": "normal", opacity: "1", "text-anchor": "start" };
+const PICTURE = { pad: 12, title: 34, strip: 138 };
+
+/** Any CSS colour as #rrggbb (or none): other programs do not know the newer ways of writing one. */
+const hex = (() => {
+  const pen = h("canvas", { width: 1, height: 1 }).getContext("2d", { willReadFrequently: true });
+  const known = new Map();
+  return (colour) => {
+    if (!known.has(colour)) {
+      pen.clearRect(0, 0, 1, 1);
+      pen.fillStyle = "rgba(0,0,0,0)";
+      pen.fillStyle = colour;
+      pen.fillRect(0, 0, 1, 1);
+      const [r, g, b, a] = pen.getImageData(0, 0, 1, 1).data;
+      known.set(colour, a ? "#" + [r, g, b].map((c) => c.toString(16).padStart(2, "0")).join("") : "none");
+    }
+    return known.get(colour);
+  };
+})();
+
+/** A copy of an element whose computed style stands in its attributes. */
+function inlined(element) {
+  const copy = element.cloneNode(false);
+  if (!(element instanceof SVGElement)) return copy;
+  for (const name of [...copy.getAttributeNames()]) if (name === "class" || name.startsWith("data-") || name.startsWith("aria-")) copy.removeAttribute(name);
+  const style = getComputedStyle(element);
+  const shape = element.matches("text, tspan, path, rect, circle, line, polyline, polygon");
+  for (const name of shape ? KEPT_STYLES : ["opacity"]) {
+    const value = style.getPropertyValue(name);
+    if (!value || value === PLAIN_STYLES[name] || (name.startsWith("font") && !element.matches("text, tspan"))) continue;
+    copy.setAttribute(name, name === "fill" || name === "stroke" ? (value === "none" ? "none" : hex(value)) : value);
+  }
+  for (const child of element.childNodes) copy.append(child.nodeType === Node.ELEMENT_NODE ? inlined(child) : child.cloneNode());
+  return copy;
+}
+
+class PictureMaker {
+  constructor({ tree, strip, viewport, selection, colours }) {
+    Object.assign(this, { tree, strip, viewport, selection, colours });
+  }
+
+  size() {
+    const { left, right, top, bottom } = this.tree.extent();
+    return { width: Math.max(480, Math.ceil(right - left) + 2 * PICTURE.pad), height: Math.ceil(bottom - top) + PICTURE.title + PICTURE.strip + 2 * PICTURE.pad };
+  }
+
+  /** The picture as the text of an SVG file. */
+  svg() {
+    const { viewport, tree, strip } = this;
+    const { width, height } = this.size();
+    const { left, top, bottom } = tree.extent();
+    const before = { k: viewport.k, x: viewport.x, y: viewport.y, size: viewport.size };
+    const shift = { x: PICTURE.pad - left, y: PICTURE.pad + PICTURE.title - top };
+    try {
+      Object.assign(viewport, { k: 1, ...shift, size: { width, height } });
+      viewport.moved();
+      const style = getComputedStyle(this.colours);
+      const colour = (name) => hex(style.getPropertyValue(name).trim());
+      const world = inlined(tree.world);
+      for (const line of world.querySelectorAll("line")) {
+        if (Math.abs(line.getAttribute("y1")) < 4000) continue;
+        line.setAttribute("y1", top);
+        line.setAttribute("y2", bottom + PICTURE.pad);
+      }
+      const rows = s("g", { transform: `translate(0,${height - PICTURE.strip})` }, ...[...strip.svg.children].map(inlined));
+      for (const element of rows.querySelectorAll("[x2='100%']")) element.setAttribute("x2", width);
+      const title = s("text", { x: PICTURE.pad, y: 22, "font-family": style.fontFamily, "font-size": 14, fill: colour("--ink") }, `Step ${tree.step.index + 1}: ${plain(stepSentence(tree.step))}`);
+      const picture = s("svg", { xmlns: SVG, width, height, viewBox: `0 0 ${width} ${height}` }, s("rect", { width, height, fill: colour("--panel") }), title, world, rows);
+      return new XMLSerializer().serializeToString(picture);
+    } finally {
+      Object.assign(viewport, before);
+      viewport.moved();
+    }
+  }
+}

@@ -1,0 +1,133 @@
+// Taking a run along: a link to it, the whole trace, the shown tree as a picture, and files that the server makes.
+
+const LONGEST_LINK = 8000;
+
+/** The page's address with the run, its settings and what is selected. */
+function linkTo(store, selection, names) {
+  const { header } = store;
+  const config = header.config && typeof header.config === "object" ? header.config : {};
+  const query = new URLSearchParams();
+  const put = (name, value) => value !== null && value !== undefined && query.set(name, String(value));
+  put("prompt", typeof header.prompt === "string" ? header.prompt : null);
+  put("model", header.models && header.models.preset);
+  put("method", header.method);
+  for (const name of names) put(name, config[name]);
+  if (selection.shown !== null) put("step", selection.shown + 1);
+  if (selection.shown !== null && selection.node !== null) put("node", selection.node === BONUS ? "bonus" : selection.node);
+  return `${location.origin}${location.pathname}?${query}`;
+}
+
+function download(name, type, parts) {
+  const address = URL.createObjectURL(new Blob(parts, { type }));
+  const anchor = h("a", { href: address, download: name, hidden: true });
+  document.body.append(anchor);
+  anchor.click();
+  anchor.remove();
+  setTimeout(() => URL.revokeObjectURL(address), 60000);
+}
+
+class ShareView {
+  /** `names`: settings that a link carries, null where no server answers; `ask(kind, step)` asks it for a file. */
+  constructor({ store, selection, pictures, names, ask }) {
+    Object.assign(this, { store, selection, pictures, ask });
+    this.said = h("span", { class: "said", role: "status" });
+    this.button = h("button", { class: "share", type: "button", "aria-haspopup": "menu", "aria-expanded": "false" }, "Share ▾");
+    const item = (words, hint, act) => {
+      const row = h("button", { type: "button", role: "menuitem" }, h("b", {}, words), h("span", {}, hint));
+      row.addEventListener("click", () => this.choose(act));
+      return row;
+    };
+    this.menu = h(
+      "div",
+      { class: "menu", role: "menu", hidden: true, "aria-label": "Share" },
+      names && item("Copy link", "prompt, settings, step, node", () => this.copy(names)),
+      item("JSONL", "the whole trace", () => this.lines()),
+      names && item("GraphML", "this step, for networkx", () => ask("graphml", selection.shown)),
+      item("SVG", "this tree, drawn", () => download(this.name("svg"), "image/svg+xml", [pictures.svg()])),
+      item("PNG", "this tree, as pixels", () => this.png()),
+      names && item("HTML", "a page that works offline", () => ask("html", null)),
+    );
+    this.box = h("div", { class: "sharing" }, this.said, this.button, this.menu);
+    this.listen();
+  }
+
+  listen() {
+    this.button.addEventListener("click", () => this.toggle(this.menu.hidden));
+    this.box.addEventListener("keydown", (event) => {
+      const rows = [...this.menu.children];
+      const at = rows.indexOf(document.activeElement);
+      const by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+      if (event.key === "Escape" && !this.menu.hidden) this.toggle(false);
+      else if (by && !this.menu.hidden) rows[(at + by + rows.length) % rows.length].focus();
+      else return;
+      event.preventDefault();
+      event.stopPropagation();
+    });
+    this.box.addEventListener("focusout", (event) => this.box.contains(event.relatedTarget) || this.toggle(false, false));
+  }
+
+  toggle(open, focus = true) {
+    if (this.menu.hidden === !open) return;
+    this.menu.hidden = !open;
+    this.button.setAttribute("aria-expanded", String(open));
+    if (focus) (open ? this.menu.firstChild : this.button).focus();
+  }
+
+  async choose(act) {
+    this.toggle(false);
+    if (!this.store.length) return this.say("There is no run to share yet.");
+    try {
+      await act();
+    } catch {
+      this.say("That did not work in this browser.");
+    }
+  }
+
+  say(words) {
+    this.said.textContent = words;
+    clearTimeout(this.silence);
+    this.silence = setTimeout(() => (this.said.textContent = ""), 6000);
+  }
+
+  /** A file name from the run's own words, which may be anything. */
+  name(ending, step = true) {
+    const method = text(this.store.header.method).replace(/[^a-z0-9_]/gi, "").slice(0, 40) || "run";
+    return `d2sd-${method}${step ? `-step-${this.selection.shown + 1}` : ""}.${ending}`;
+  }
+
+  async copy(names) {
+    const link = linkTo(this.store, this.selection, names);
+    if (link.length > LONGEST_LINK) return this.say("The prompt is too long for a link: share the JSONL file.");
+    try {
+      await navigator.clipboard.writeText(link);
+      this.say("Link copied.");
+    } catch {
+      const field = h("input", { type: "text", readonly: true, value: link, "aria-label": "The link" });
+      this.say("Copy it from here: ");
+      clearTimeout(this.silence);
+      this.said.append(field);
+      field.select();
+    }
+  }
+
+  lines() {
+    download(this.name("jsonl", false), "application/jsonl", this.store.lines.map((line) => line + "\n"));
+  }
+
+  async png() {
+    const { width, height } = this.pictures.size();
+    const address = URL.createObjectURL(new Blob([this.pictures.svg()], { type: "image/svg+xml" }));
+    try {
+      const image = new Image();
+      image.src = address;
+      await image.decode();
+      const dense = Math.min(3, Math.max(1, 16000 / Math.max(width, height)));
+      const canvas = h("canvas", { width: Math.round(width * dense), height: Math.round(height * dense) });
+      canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
+      const blob = await new Promise((done) => canvas.toBlob(done, "image/png"));
+      download(this.name("png"), "image/png", [blob]);
+    } finally {
+      URL.revokeObjectURL(address);
+    }
+  }
+}

@@ -1,0 +1,66 @@
+"""What the tests of the page do over and over."""
+
+from __future__ import annotations
+
+import re
+
+from playwright.sync_api import Locator, Page, expect
+
+PATIENCE = 60_000
+
+
+def view(page: Page) -> Locator:
+    """The element that tells by its data attributes what is shown and selected."""
+    return page.locator("#explorer [data-run]")
+
+
+def opened(page: Page, address: str) -> None:
+    """Go there and wait until the recorded run is drawn and every control is in its place."""
+    page.goto(address)
+    expect(view(page)).to_have_attribute("data-run", re.compile("."), timeout=PATIENCE)
+    expect(page.locator("#tree g.node").first).to_be_visible(timeout=PATIENCE)
+    # the answer to the question whether the address is a link
+    expect(page.locator("#gamma-2 input[type=number]")).not_to_have_value("0", timeout=PATIENCE)
+
+
+def set_number(page: Page, elem_id: str, value: object) -> None:
+    field = page.locator(f"#{elem_id} input[type=number]")
+    field.fill(str(value))
+    field.blur()
+
+
+def choose_method(page: Page, method: str) -> None:
+    page.locator("#method input").click()
+    page.get_by_role("option", name=method, exact=True).click()
+
+
+def start(page: Page, prompt: str, tokens: int | None = None) -> str:
+    """Fill in the prompt, run, wait until the new run's first step is shown; returns the run id."""
+    old = view(page).get_attribute("data-run")
+    page.locator("#prompt textarea").fill(prompt)
+    if tokens:
+        set_number(page, "max-tokens", tokens)
+    page.locator("#run").click()
+    expect(view(page)).not_to_have_attribute("data-run", old or "", timeout=PATIENCE)
+    expect(view(page)).to_have_attribute("data-steps", re.compile(r"[1-9]"), timeout=PATIENCE)
+    return view(page).get_attribute("data-run") or ""
+
+
+def finished(page: Page) -> None:
+    """Wait for the measured speedup, the last thing that a run shows."""
+    expect(page.locator("#numbers")).to_contain_text(re.compile(r"×"), timeout=PATIENCE)
+
+
+def output_text(page: Page) -> str:
+    return "".join(page.locator("#text .tok").all_text_contents())
+
+
+def upload(page: Page, name: str, content: bytes) -> None:
+    page.locator("#last input[type=file]").set_input_files(
+        {"name": name, "mimeType": "application/octet-stream", "buffer": content}
+    )
+
+
+def problem(page: Page) -> Locator:
+    """The sentence that says what to check."""
+    return page.locator("#notice textarea")

@@ -1,0 +1,198 @@
+"""Taking a run along and bringing one: links, files, uploads."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import re
+from urllib.parse import parse_qs, urlencode, urlparse
+from xml.etree import ElementTree
+
+import networkx
+import pytest
+from playwright.sync_api import Page, expect
+
+from app import presets
+from d2sd.trace import parse_trace
+from tests.e2e.driving import (
+    PATIENCE,
+    choose_method,
+    finished,
+    opened,
+    output_text,
+    problem,
+    set_number,
+    start,
+    upload,
+    view,
+)
+
+pytestmark = pytest.mark.e2e
+ITEMS = {"Copy link": None, "JSONL": "jsonl", "GraphML": "graphml", "SVG": "svg", "PNG": "png", "HTML": "html"}
+
+
+def share(page: Page, item: str) -> bytes:
+    """The file that an item of the Share menu downloads."""
+    with page.expect_download(timeout=PATIENCE) as started:
+        page.locator(".sharing .share").click()
+        page.get_by_role("menuitem", name=item).click()
+    download = started.value
+    assert download.suggested_filename.endswith(f".{ITEMS[item]}")
+    return download.path().read_bytes()
+
+
+def copy_link(page: Page) -> str:
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.locator(".sharing .share").click()
+    page.get_by_role("menuitem", name="Copy link").click()
+    expect(page.locator(".said")).to_have_text("Link copied.")
+    return page.evaluate("navigator.clipboard.readText()")
+
+
+def pin(page: Page, step: int, node: int | str | None = None) -> None:
+    page.evaluate(
+        "d => document.querySelector('#explorer [data-run]').dispatchEvent(new CustomEvent('explorer:select', {detail: d}))",
+        {"step": step, "node": node},
+    )
+    expect(view(page)).to_have_attribute("data-pinned", str(step))
+
+
+def test_a_link_to_the_recorded_run_selects_its_step_and_node(page: Page):
+    pin(page, 5, 2)
+    link = copy_link(page)
+    query = parse_qs(urlparse(link).query)
+    assert (query["step"], query["node"], query["method"]) == (["6"], ["2"], [presets.opening().header["method"]])
+    opened(page, link)
+    expect(view(page)).to_have_attribute("data-pinned", "5", timeout=PATIENCE)
+    expect(view(page)).to_have_attribute("data-node", "2")
+    expect(page.locator("#prompt textarea")).to_have_value(query["prompt"][0])
+    expect(problem(page)).to_be_hidden()
+
+
+def test_a_link_fills_the_controls_and_its_step_is_selected_after_run(page: Page, address: str):
+    wanted = {"prompt": "One day, a cat — and “Tom” & co.?", "method": "ddtree", "block_size": 8, "node_budget": 20}
+    wanted |= {"temperature": 0.5, "seed": 3, "max_new_tokens": 24, "step": 3, "node": 1}
+    opened(page, f"{address}?{urlencode(wanted)}")
+    expect(page.locator("#prompt textarea")).to_have_value(wanted["prompt"])
+    expect(page.locator("#method input")).to_have_value("ddtree")
+    for elem_id, name in (("gamma", "block_size"), ("budget", "node_budget"), ("temperature", "temperature")):
+        expect(page.locator(f"#{elem_id} input[type=number]")).to_have_value(str(wanted[name]))
+    expect(page.locator("#branches input[type=number]")).to_be_disabled()
+    assert view(page).get_attribute("data-pinned") == ""
+    start(page, wanted["prompt"])
+    expect(view(page)).to_have_attribute("data-pinned", "2", timeout=PATIENCE)
+    expect(view(page)).to_have_attribute("data-node", "1")
+
+
+def test_a_hostile_link_is_read_as_far_as_it_fits(page: Page, address: str):
+    attack = '"><img src=x onerror="window.pwned=1"><script>window.pwned=1</script>${window.pwned=1}{{window.pwned=1}}'
+    query = {
+        "prompt": attack,
+        "method": attack,
+        "model": "/etc",
+        "block_size": "1e1",
+        "seed": "１２",
+        "cost_aware": "1",
+    }
+    query |= {"step": "-1", "node": attack, "temperature": "9", "unheard_of": attack, "max_new_tokens": "48"}
+    opened(page, f"{address}?{urlencode(query)}")
+    expect(page.locator("#prompt textarea")).to_have_value(attack)
+    expect(page.locator("#max-tokens input[type=number]")).to_have_value("48")
+    expect(page.locator("#gamma input[type=number]")).to_have_value("16")
+    expect(problem(page)).to_have_value(re.compile("^Not everything in this link could be used"))
+    said = problem(page).input_value()
+    assert all(f"{name} (" in said for name in ("method", "model", "block_size", "seed", "cost_aware", "step", "node"))
+    assert "unheard_of" not in said
+    assert page.evaluate("window.pwned") is None
+
+
+def test_every_file_holds_the_shown_run(page: Page):
+    pin(page, 4)
+    recorded = presets.opening().lines()
+    jsonl = share(page, "JSONL").decode()
+    assert jsonl == "".join(line + "\n" for line in recorded)
+
+    step = parse_trace(jsonl.encode()).steps[4]
+    graph = networkx.read_graphml(io.BytesIO(share(page, "GraphML")))
+    assert len(graph) == len(step.nodes)
+    assert {data["state"] for _, data in graph.nodes(data=True)} == {node.state for node in step.nodes}
+
+    page_alone = share(page, "HTML").decode()
+    assert "Content-Security-Policy" in page_alone
+    assert share(page, "PNG")[:8] == b"\x89PNG\r\n\x1a\n"
+
+
+def test_the_svg_carries_its_own_colours(page: Page, browser):
+    pin(page, 4)
+    fill = "es => es.map((e) => getComputedStyle(e).fill)"
+    drawn = set(page.locator("#tree g.node .shape").evaluate_all(fill))
+    svg = share(page, "SVG").decode()
+    root = ElementTree.fromstring(svg)
+    assert "var(" not in svg
+    assert "class=" not in svg
+    text = "".join(root.itertext())
+    assert "Step 5" in text
+    assert "confidence c" in text
+    # the same colours where none of the page's style sheets is at hand
+    alone = browser.new_page()
+    alone.set_content(svg)
+    assert drawn <= set(alone.locator("rect, polygon, circle").evaluate_all(fill))
+    alone.close()
+
+
+@pytest.mark.parametrize("zipped", [False, True])
+def test_an_uploaded_trace_is_inspected_like_a_run_of_ones_own(page: Page, zipped: bool):
+    start(page, "One day, a cat", 24)
+    finished(page)
+    text, run = output_text(page), view(page).get_attribute("data-run")
+    trace = share(page, "JSONL")
+    page.reload()
+    opened(page, page.url)
+    upload(page, "mine.jsonl.gz" if zipped else "mine.jsonl", gzip.compress(trace) if zipped else trace)
+    expect(view(page)).to_have_attribute("data-run", run or "", timeout=PATIENCE)
+    finished(page)
+    assert output_text(page) == text
+    expect(page.locator("#run-label")).to_contain_text("recorded: d2sd")
+    pin(page, 1)
+    expect(page.locator("#sentence")).to_contain_text("Step 2")
+    assert share(page, "JSONL") == trace
+    assert b"graphml" in share(page, "GraphML")
+
+
+def broken_traces() -> dict[str, tuple[bytes, str]]:
+    lines = presets.opening().lines()
+    step = json.loads(lines[2])
+    step["nodes"][1]["parent"] = 99
+    unknown = {**json.loads(lines[0]), "schema": 99}
+    return {
+        "text": (b"Once upon a time\n", "not JSON"),
+        "empty": (b"", "empty"),
+        "header only": ((lines[0] + "\n").encode(), "no steps"),
+        "newer": ((json.dumps(unknown) + "\n").encode(), "schema 99"),
+        "parent": ("\n".join([lines[0], lines[1], json.dumps(step), ""]).encode(), "line 3"),
+        "torn gzip": (gzip.compress("\n".join(lines).encode())[:2000], "gzip"),
+        "picture": (b"\x89PNG\r\n\x1a\n\x00\x00", "line 1"),
+    }
+
+
+def test_a_broken_upload_is_a_sentence_and_the_run_stays(page: Page):
+    before = (view(page).get_attribute("data-run"), output_text(page))
+    for name, (content, reason) in broken_traces().items():
+        upload(page, "broken.gz" if "gzip" in name else "broken.jsonl", content)
+        expect(problem(page)).to_have_value(re.compile(f"^This trace was not opened: .*{reason}"), timeout=PATIENCE)
+        assert (view(page).get_attribute("data-run"), output_text(page)) == before
+    start(page, "A cat", 16)
+    expect(problem(page)).to_be_hidden()
+
+
+def test_uploading_while_a_run_goes_on_ends_the_run(page: Page):
+    choose_method(page, "autoregressive")
+    set_number(page, "max-tokens", 800)
+    start(page, "Once upon a time")
+    recorded = presets.opening()
+    upload(page, "recorded.jsonl", "\n".join([*recorded.lines(), ""]).encode())
+    expect(view(page)).to_have_attribute("data-run", recorded.header["run"], timeout=PATIENCE)
+    page.wait_for_timeout(1500)
+    assert view(page).get_attribute("data-run") == recorded.header["run"]
+    start(page, "A cat", 16)
