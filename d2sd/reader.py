@@ -54,8 +54,10 @@ class RecordedSteps(Sequence[StepDone]):
 
 
 class Reader:
-    """Takes the lines of a trace one by one and checks each against those before it. ``lines`` are all
-    that were taken, those of an unknown kind included."""
+    """Takes the lines of a trace one by one and checks each against those before it.
+
+    ``lines`` are all that were taken, those of an unknown kind included; ``token_ids`` all that the steps committed.
+    """
 
     def __init__(self) -> None:
         self.header: dict[str, Any] | None = None
@@ -64,7 +66,7 @@ class Reader:
         self.lines: list[Line] = []
         self._steps: list[Line] = []
         self._last: Any = None
-        self._tokens: list[int] = []
+        self.token_ids: list[int] = []
 
     @property
     def steps(self) -> RecordedSteps:
@@ -118,7 +120,7 @@ class Reader:
         step = check_event("StepDone", line)
         check_step(step)
         check_order(step, self._last, self.prefill, len(self._steps))
-        self._tokens += [c.token for c in step.committed]
+        self.token_ids += [c.token for c in step.committed]
         self._steps.append(line)
         self._last = step
 
@@ -136,7 +138,7 @@ class Reader:
         checked = check_event("Finished", line)
         if checked.steps != len(self._steps):
             raise InputError(f"steps: the trace holds {len(self._steps)}")
-        if checked.token_ids != self._tokens:
+        if checked.token_ids != self.token_ids:
             raise InputError("token_ids: they must be the tokens that the steps committed")
         self.finished = read_event("Finished", line)
 

@@ -78,7 +78,7 @@ def read_event(kind: str, line: Line) -> Any:
 def read_header(line: Line) -> dict[str, Any]:
     """The header as it was written."""
     _decode(_decoder(_Header), line)
-    header: dict[str, Any] = orjson.loads(line)
+    header: dict[str, Any] = _decode(_decoder(dict), line)
     if header["schema"] > SCHEMA:
         raise InputError(f"this trace has schema {header['schema']}; this version reads up to {SCHEMA}")
     level: list[Any] = [header]

@@ -50,12 +50,11 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _validate(arguments: argparse.Namespace) -> None:
-    trace = load_trace(arguments.file)
-    tokens = trace.totals.tokens
-    end = trace.finished.stop_reason if trace.finished else "cut off, no Finished line"
-    print(
-        f"valid: schema {trace.header['schema']}, method {escaped(trace.header['method'])}, {len(trace.steps)} steps, {tokens} tokens, {end}"
-    )
+    reader = read_file(arguments.file)
+    assert reader.header is not None
+    schema, method = reader.header["schema"], escaped(reader.header["method"])
+    end = reader.finished.stop_reason if reader.finished else "cut off, no Finished line"
+    print(f"valid: schema {schema}, method {method}, {len(reader.steps)} steps, {len(reader.token_ids)} tokens, {end}")
 
 
 def _show(arguments: argparse.Namespace) -> None:
