@@ -92,7 +92,9 @@ def _ranges(report: Report) -> Iterator[Sentence]:
     if fine and not clear:
         yield Sentence("good", f"No bin with {FEWEST_IN_BIN} or more positions is clearly off its confidence.")
     few = [p for kind, p in runs if kind == "few"]
-    if few:
+    if few and not fine and not clear:
+        yield Sentence("few", f"No bin has {FEWEST_IN_BIN} positions yet: too few to say where it is off.")
+    elif few:
         spans = joined([_span([report.uniform[p] for p in places]) for places in few])
         yield Sentence("few", f"Too few to say at {spans}: fewer than {FEWEST_IN_BIN} positions in a bin.")
 
