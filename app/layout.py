@@ -10,6 +10,7 @@ import gradio as gr
 from app.session import Session
 from app.tabs.calibrate import build_calibrate
 from app.tabs.explore import build_explore
+from app.tabs.learn import build_learn
 from app.theme import theme
 
 STATIC = Path(__file__).parent / "static"
@@ -36,4 +37,6 @@ def build() -> gr.Blocks:
                 view = build_explore(session)
             with gr.Tab("Calibrate", id="calibrate") as tab:
                 build_calibrate(tab, tabs, view)
+            with gr.Tab("Learn", id="learn"):
+                build_learn(tabs, view)
     return page

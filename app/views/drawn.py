@@ -14,6 +14,7 @@ from d2sd.viewer import VIEWER
 STATIC = Path(__file__).resolve().parent.parent / "static"
 SHARED = (VIEWER / "dom.js", VIEWER / "words.js", VIEWER / "tooltip.js")
 COLOURS = VIEWER / "colours.css"
+PANELS = STATIC / "shared" / "panels.css"
 
 
 class DrawnView(gr.HTML):
@@ -36,7 +37,9 @@ class DrawnView(gr.HTML):
     ):
         """``before``: more code for the scope, ahead of the scripts; ``options``: those of ``gr.HTML``."""
         parts = [read(p) for p in (*SHARED, *(STATIC / folder / s for s in scripts))]
-        sheet = read(COLOURS).replace(".explorer", ".panels") + read(STATIC / folder / f"{folder}.css")
+        sheet = "\n".join(
+            [read(COLOURS).replace(".explorer", ".panels"), *map(read, (PANELS, STATIC / folder / f"{folder}.css"))]
+        )
         # The template is constant: Gradio would run ${...} and {{...}} in a template as code.
         super().__init__(
             value,

@@ -56,11 +56,16 @@ function start(element, trigger, props, watch) {
     return row < 0 ? null : row;
   }
 
+  /** Marks what is chosen here, and where the step is that is pinned in Explore. */
+  function mark() {
+    const row = pinnedRow();
+    for (const chart of charts) chart.select(chart.id === choice.chart ? choice.places : [], placesOf(data, chart.id, row));
+  }
+
   function showChoice(asked) {
     if (!data) return;
     if (choice.chart === "uniform" || choice.chart === "equal_mass") reliability.use(choice.chart);
-    const row = pinnedRow();
-    for (const chart of charts) chart.select(chart.id === choice.chart ? choice.places : [], placesOf(data, chart.id, row));
+    mark();
     const items = choice.places.length ? membersOf(data, choice.chart, choice.places) : [];
     members.show(data, choice.places.length ? choiceName() : null, items);
     // In one column the list is far below: go there, and come back when it is closed.
@@ -115,7 +120,11 @@ function start(element, trigger, props, watch) {
     wait();
   }
 
-  document.addEventListener("explorer:selected", () => data && element.isConnected && showChoice(false));
+  const onSelected = () => {
+    if (!element.isConnected) document.removeEventListener("explorer:selected", onSelected);
+    else if (data) mark();
+  };
+  document.addEventListener("explorer:selected", onSelected);
   watch("value", show);
   show();
 }

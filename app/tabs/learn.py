@@ -1,0 +1,21 @@
+"""Learn: the idea in seven stops, over a recorded run; ends in Explore."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gradio as gr
+
+from app import presets
+from app.views.explorer import ExplorerView
+from app.views.learn import LearnView
+
+
+def build_learn(tabs: gr.Tabs, view: ExplorerView) -> None:
+    """Lay out the tab and wire it. ``view`` is the view of Explore, where the tour ends."""
+    learn = LearnView()
+
+    def open_recorded() -> tuple[Any, gr.Tabs]:
+        return presets.opening_trace() or gr.skip(), gr.Tabs(selected="explore")
+
+    learn.select(open_recorded, None, [view, tabs], show_progress="hidden", queue=False)
