@@ -38,7 +38,7 @@ class Stage {
     const shown = everything ? TURN : at;
     this.shown = shown;
     this.frame.dataset.at = shown;
-    this.frame.dataset.stop = STOPS[shown] || "all";
+    this.frame.dataset.stop = everything ? "all" : STOPS[at] || "turn";
     // Classes “on1” … say what has happened so far, so that each rule is written once.
     STOPS.forEach((_, i) => this.frame.classList.toggle(`on${i}`, shown >= i));
     const before = shown < STOPS.length - 1;
