@@ -11,10 +11,12 @@ from typing import Any
 import torch
 
 from app import models, settings
-from app.gpu import ON_ZERO_GPU, on_gpu
 from app.links import MAX_PROMPT
+from app.models import Chosen
 from app.run_lines import RunLines
 from app.session import Session
+from app.streaming import stream
+from app.update import Update
 from d2sd import DecodeConfig, Finished, InputError, StepDone
 from d2sd.metrics import totals
 from d2sd.trace import to_line
@@ -25,11 +27,10 @@ SECONDS_BETWEEN_YIELDS = 1 / 15
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a person asks for: the values of the controls. ``vp`` is a second drafter of one's own, or empty."""
+    """What a person asks for: the values of the controls."""
 
     prompt: str
-    model: str
-    vp: str
+    models: Chosen
     method: str
     compare: bool
     settings: dict[str, Any]
@@ -41,18 +42,8 @@ class Asked:
         return settings.config(self.method, self.settings)
 
 
-@dataclass(frozen=True, slots=True)
-class Update:
-    """What changes on the page. ``segment``: new lines of the run, None where it stays; ``problem`` and ``news`` are
-    sentences, at most one of them not empty."""
-
-    segment: str | None = None
-    problem: str = ""
-    news: str = ""
-
-
-def run(session: Session, number: int, asked: Asked) -> Iterator[Update]:
-    """Run, record in the session and yield what is new. On bad input the run that is shown stays.
+def run(session: Session, number: int, asked: Asked) -> Iterator[Update[str]]:
+    """Run, record in the session and yield what is new, as segments. On bad input the run that is shown stays.
 
     ``number`` is what ``session.request()`` gave for this run; it stops once that is not the newest any more.
     """
@@ -64,10 +55,10 @@ def run(session: Session, number: int, asked: Asked) -> Iterator[Update]:
         return
     try:
         config = asked.config()
-        models.check(asked.model)
-        if not models.loaded(asked.model, asked.vp):
-            yield Update(news=f"Loading {asked.model} …")
-        engine = models.engine(asked.model, asked.vp)
+        models.check(asked.models)
+        if not models.loaded(asked.models):
+            yield Update(news=f"Loading {asked.models.model} …")
+        engine = models.engine(asked.models)
         header = engine.header(asked.prompt, config)
         engine.encode(asked.prompt, config)
     except InputError as error:
@@ -75,16 +66,13 @@ def run(session: Session, number: int, asked: Asked) -> Iterator[Update]:
         return
     wanted = session.link.wanted if session.link.fits(header) else None
     shown = session.shown = RunLines.of([to_line(header)])
-    stop = never if ON_ZERO_GPU else stale  # a card lent to another process sees only what can be sent there
-    lines = _lines(asked.model, asked.vp, asked.prompt, config, asked.compare, stop)
+    lines = _lines(asked.models, asked.prompt, config, asked.compare, stale)
     sent, last = 0, 0.0
     try:
         for kind, line in lines:
             shown.append([line])
             if session.shown is not shown:
                 return  # the window shows something else by now
-            if ON_ZERO_GPU and stale():
-                raise RuntimeError("stopped by you")
             if kind == "StepDone" and time.monotonic() - last < SECONDS_BETWEEN_YIELDS:
                 continue
             yield Update(shown.segment(sent, wanted=None if sent else wanted))
@@ -98,25 +86,18 @@ def run(session: Session, number: int, asked: Asked) -> Iterator[Update]:
         lines.close()
 
 
-def never() -> bool:
-    """A run that nobody stops."""
-    return False
-
-
-@on_gpu
 def _lines(
-    model: str, vp: str, prompt: str, config: DecodeConfig, compare: bool, stop: Callable[[], bool]
+    chosen: Chosen, prompt: str, config: DecodeConfig, compare: bool, stop: Callable[[], bool]
 ) -> Generator[tuple[str, str], None, None]:
     """The lines of a run after its header, each with its kind; at the end plain decoding, measured, if asked for."""
-    engine = models.engine(model, vp)
     finished = None
-    for event in engine.stream(prompt, config, stop=stop):
+    for event in stream(chosen, prompt, config, stop):
         finished = event if isinstance(event, Finished) else None
         yield type(event).__name__, to_line(event)
     if not compare or finished is None or finished.stop_reason == "stopped" or config.method == "autoregressive":
         return
     plain = replace(config, method="autoregressive", max_new_tokens=max(1, len(finished.token_ids)))
-    events = list(engine.stream(prompt, plain, stop=stop))
+    events = list(stream(chosen, prompt, plain, stop))
     if not stop():
         measured = totals([e for e in events if isinstance(e, StepDone)])
         yield "Baseline", to_line({"event": "Baseline", "tokens_per_second": measured.tokens_per_second})

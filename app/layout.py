@@ -9,7 +9,9 @@ import gradio as gr
 
 from app import presets, uploads
 from app.session import Session
+from app.tabs.calibrate import build_calibrate
 from app.tabs.explore import build_explore
+from app.tabs.learn import build_learn
 from app.theme import theme
 
 STATIC = Path(__file__).parent / "static"
@@ -24,7 +26,7 @@ def launch_options() -> dict[str, Any]:
     """Arguments for ``launch``. Runs are not kept in the browser: Gradio would write every update of one to its storage."""
     return {
         "theme": theme(),
-        "css": (STATIC / "page.css").read_text(encoding="utf-8"),
+        "css": "\n".join(path.read_text(encoding="utf-8") for path in sorted(STATIC.glob("*.css"))),
         "footer_links": [],
         "run_history": False,
         "max_file_size": f"{uploads.MAX_MEGABYTES}mb",
@@ -36,6 +38,11 @@ def build() -> gr.Blocks:
     with gr.Blocks(title="D²SD Explorer", analytics_enabled=False, fill_width=True) as page:
         session = gr.State(Session(shown=presets.opening()))
         gr.Markdown(TITLE, elem_id="title")
-        with gr.Tabs(), gr.Tab("Explore", id="explore"):
-            build_explore(page, session)
+        with gr.Tabs() as tabs:
+            with gr.Tab("Explore", id="explore"):
+                view = build_explore(page, session)
+            with gr.Tab("Calibrate", id="calibrate") as tab:
+                build_calibrate(tab, tabs, session, view)
+            with gr.Tab("Learn", id="learn"):
+                build_learn(tabs, session, view)
     return page

@@ -46,6 +46,20 @@ class Offer:
     obstacle: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Which models: a name or folder, and a VP-Drafter of one's own or an empty string."""
+
+    model: str
+    vp: str = ""
+
+    @classmethod
+    def read(cls, model: str | None, folder: str | None, vp: str | None) -> Chosen:
+        """From the values of the inputs."""
+        named = folder if model == FOLDER else model
+        return cls((named or "").strip(), (vp or "").strip())
+
+
 def on_space() -> bool:
     """Whether this is a public Hugging Face Space, where visitors may not name folders of the machine."""
     return "SPACE_ID" in os.environ
@@ -100,11 +114,14 @@ def _hub_answers() -> bool:
     return True
 
 
-def check(model: str) -> None:
+def check(chosen: Chosen) -> None:
     """Raise ``InputError`` where a choice cannot run here; folders are checked when they are loaded."""
+    model = chosen.model
     offered = {offer.id: offer for offer in offers()}
     if on_space() and model not in offered:
         raise d2sd.InputError(f"this public page offers only: {', '.join(offered)}")
+    if on_space() and chosen.vp:
+        raise d2sd.InputError("this public page opens no folders; leave the VP-Drafter empty")
     if model in offered and (reason := offered[model].obstacle):
         raise d2sd.InputError(f"{model} {reason}; choose other models")
 
@@ -128,44 +145,44 @@ class _Shelf:
 
     def __init__(self) -> None:
         self.bundled: dict[str, d2sd.Engine] = {}
-        self.other: tuple[tuple[str, str], d2sd.Engine] | None = None
+        self.other: tuple[Chosen, d2sd.Engine] | None = None
         self.lock = threading.Lock()
 
-    def get(self, model: str, vp: str) -> d2sd.Engine:
+    def get(self, chosen: Chosen) -> d2sd.Engine:
         with self.lock:
-            if model in d2sd.presets() and not vp:
-                if model not in self.bundled:
-                    self.bundled[model] = d2sd.load(model)
-                return self.bundled[model]
-            if self.other is None or self.other[0] != (model, vp):
+            if chosen.model in d2sd.presets() and not chosen.vp:
+                if chosen.model not in self.bundled:
+                    self.bundled[chosen.model] = d2sd.load(chosen.model)
+                return self.bundled[chosen.model]
+            if self.other is None or self.other[0] != chosen:
                 self.other = None
-                self.other = ((model, vp), _load(model, vp))
+                self.other = (chosen, _load(chosen))
             return self.other[1]
 
-    def loaded(self, model: str, vp: str) -> bool:
-        return (model in self.bundled and not vp) or (self.other is not None and self.other[0] == (model, vp))
+    def loaded(self, chosen: Chosen) -> bool:
+        own = self.other is not None and self.other[0] == chosen
+        return own or (chosen.model in self.bundled and not chosen.vp)
 
 
 _shelf = _Shelf()
 
 
-def loaded(model: str, vp: str = "") -> bool:
+def loaded(chosen: Chosen) -> bool:
     """Whether ``engine`` would answer at once."""
-    return _shelf.loaded(model, vp)
+    return _shelf.loaded(chosen)
 
 
-def engine(model: str, vp: str = "") -> d2sd.Engine:
-    """The loaded models of a preset or a folder; ``vp`` is a folder or hub id that replaces the second drafter.
+def engine(chosen: Chosen) -> d2sd.Engine:
+    """The loaded models. Where there is no VP-Drafter the first drafter serves as the second one too.
 
-    Where there is no VP-Drafter the first drafter serves as the second one too. Raises ``InputError``.
+    Raises ``InputError``.
     """
-    check(model)
-    if on_space() and vp:
-        raise d2sd.InputError("this public page opens no folders; leave the VP-Drafter empty")
-    return _shelf.get(model, vp)
+    check(chosen)
+    return _shelf.get(chosen)
 
 
-def _load(model: str, vp: str) -> d2sd.Engine:
+def _load(chosen: Chosen) -> d2sd.Engine:
+    model, vp = chosen.model, chosen.vp
     cuda = torch.cuda.is_available()
     if model in PAIRS:
         pair = PAIRS[model]

@@ -30,12 +30,17 @@ class Setting:
             return bool(value)
         if self.optional and not value:  # a number field that was never touched says 0
             return None
-        number = value if isinstance(value, int | float) else math.nan
-        if self.kind == "real":
-            return float(number)
-        if not math.isfinite(number) or number != int(number):
-            raise InputError(f"{self.label} must be a whole number")
-        return int(number)
+        if self.kind == "whole":
+            return whole(value, self.label)
+        return float(value) if isinstance(value, int | float) else math.nan
+
+
+def whole(value: Any, label: str) -> int:
+    """The whole number of a control; raises ``InputError``."""
+    number = value if isinstance(value, int | float) else math.nan
+    if not math.isfinite(number) or number != int(number):
+        raise InputError(f"{label} must be a whole number")
+    return int(number)
 
 
 SETTINGS = (

@@ -8,12 +8,15 @@ from typing import Any
 import gradio as gr
 
 import d2sd
-from app import models, presets
+from app import presets
 from app.controller import Asked
 from app.links import Link
-from app.settings import OF_METHODS, SETTINGS, Setting, used_by
+from app.models import Chosen
+from app.settings import OF_METHODS, SETTINGS, used_by
+from app.tabs.model_choice import build_models
+from app.tabs.notice import notice_box
+from app.tabs.number_box import number_box
 from app.views.fold import FoldView
-from app.views.picker import PickerView
 
 METHOD = d2sd.DecodeConfig().method
 
@@ -36,11 +39,9 @@ class Controls:
     def asked(self, *values: Any) -> Asked:
         """What the values of the inputs ask for."""
         by_name = dict(zip(self.inputs, values, strict=True))
-        own = by_name["model"] == models.FOLDER
         return Asked(
             prompt=by_name["prompt"] or "",
-            model=(by_name["folder"] or "").strip() if own else by_name["model"] or "",
-            vp=(by_name["vp"] or "").strip(),
+            models=Chosen.read(by_name["model"], by_name["folder"], by_name["vp"]),
             method=by_name["method"] or "",
             compare=bool(by_name["compare"]),
             settings={s.name: by_name[s.name] for s in SETTINGS},
@@ -72,7 +73,7 @@ def build_controls() -> Controls:
     with gr.Row(elem_id="buttons"):
         run = gr.Button("Run", variant="primary", elem_id="run", min_width=80)
         stop = gr.Button("Stop", elem_id="stop", min_width=80)
-    notice = gr.Textbox(label="Please check", visible=False, interactive=False, elem_id="notice", lines=1, max_lines=6)
+    notice = notice_box("notice")
     FoldView("Examples, models, method, settings", "more", elem_id="fold")
     with gr.Column(elem_id="more"):
         gr.Examples(
@@ -82,7 +83,7 @@ def build_controls() -> Controls:
             elem_id="examples",
             example_labels=list(presets.EXAMPLES),
         )
-        _models(inputs)
+        inputs |= build_models()
         _method(inputs)
         with gr.Row(elem_id="last"):
             inputs["compare"] = gr.Checkbox(True, label="Measure speedup", elem_id="compare", min_width=120)
@@ -90,27 +91,6 @@ def build_controls() -> Controls:
                 "Open a trace", file_types=[".jsonl", ".gz"], size="sm", elem_id="open-trace", min_width=100
             )
     return Controls(inputs, run, stop, notice, upload)
-
-
-def _models(inputs: dict[str, Any]) -> None:
-    offers = models.offers()
-    first = next((o.id for o in offers if o.obstacle is None), None)
-    inputs["model"] = model = PickerView(offers, first)
-    own = gr.Group(visible=False, elem_id="own-models")
-    with own:
-        inputs["folder"] = folder = gr.Textbox(
-            label="Folder with target/, dflash/ and, if trained, vp/", elem_id="folder", max_lines=1
-        )
-        inputs["vp"] = vp = gr.Textbox(label="VP-Drafter folder (optional)", elem_id="vp", max_lines=1)
-        second = gr.Markdown(elem_id="second-drafter")
-
-    def describe(chosen: str, given: str) -> tuple[Any, Any, str]:
-        bundled = chosen in d2sd.presets()
-        shown = gr.Group(visible=not bundled and not models.on_space())
-        return shown, gr.Textbox(visible=chosen == models.FOLDER), models.second_drafter(chosen, given.strip())
-
-    changed = [model.change, vp.change]
-    gr.on(changed, describe, [model, vp], [own, folder, second], show_progress="hidden", queue=False)
 
 
 def _method(inputs: dict[str, Any]) -> None:
@@ -121,7 +101,7 @@ def _method(inputs: dict[str, Any]) -> None:
         for at in range(0, len(numbers), 3):
             with gr.Row():
                 for setting in numbers[at : at + 3]:
-                    inputs[setting.name] = _number(setting)
+                    inputs[setting.name] = number_box(setting, interactive=setting.name in used_by(METHOD))
         for flag in (s for s in SETTINGS if s.kind == "flag"):
             inputs[flag.name] = gr.Checkbox(bool(flag.value), label=flag.label, elem_id=flag.elem_id)
 
@@ -132,19 +112,6 @@ def _method(inputs: dict[str, Any]) -> None:
         return [explained(chosen), *(gr.update(interactive=name in used) for name in of_methods)]
 
     method.change(explain, method, [info, *(inputs[name] for name in of_methods)], show_progress="hidden", queue=False)
-
-
-def _number(setting: Setting) -> gr.Number:
-    return gr.Number(
-        setting.value,
-        label=setting.label[:1].upper() + setting.label[1:],
-        elem_id=setting.elem_id,
-        step=setting.step,
-        precision=0 if setting.kind == "whole" and not setting.optional else None,
-        placeholder="auto" if setting.optional else None,
-        min_width=60,
-        interactive=setting.name in used_by(METHOD),
-    )
 
 
 def explained(method: str) -> str:

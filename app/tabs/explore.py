@@ -11,6 +11,7 @@ from app import controller, links, share, uploads
 from app.session import Session
 from app.settings import SETTINGS
 from app.tabs.controls import Controls, build_controls
+from app.tabs.notice import sentence
 from app.views.explorer import ExplorerView
 from d2sd import InputError
 
@@ -35,7 +36,7 @@ def build_explore(page: gr.Blocks, session: gr.State) -> ExplorerView:
         step = gr.skip()
         if link.wanted and len(current.shown) and link.fits(current.shown.header):
             step = current.shown.segment(len(current.shown), wanted=link.wanted)
-        return [*controls.restored(link), step, notice(problem=link.sentence) if link.sentence else gr.skip()]
+        return [*controls.restored(link), step, sentence(problem=link.sentence) if link.sentence else gr.skip()]
 
     page.load(restore, session, [*controls.values, view, controls.notice], **at_once)
     return view
@@ -44,8 +45,8 @@ def build_explore(page: gr.Blocks, session: gr.State) -> ExplorerView:
 def _wire_runs(session: gr.State, controls: Controls, view: ExplorerView) -> None:
     def run(current: Session, number: int, *values: Any) -> Iterator[tuple[Any, Any]]:
         for update in controller.run(current, number, controls.asked(*values)):
-            segment = gr.skip() if update.segment is None else update.segment
-            yield segment, notice(update.problem, update.news)
+            segment = gr.skip() if update.value is None else update.value
+            yield segment, sentence(update.problem, update.news)
 
     # A request is counted at once, outside the queue, so that Stop and a second Run also reach runs that wait.
     number = gr.State(0)
@@ -63,20 +64,13 @@ def _wire_runs(session: gr.State, controls: Controls, view: ExplorerView) -> Non
     controls.stop.click(Session.stop, session, None, show_progress="hidden", queue=False)
 
 
-def notice(problem: str = "", news: str = "") -> gr.Textbox:
-    """The sentence under the buttons: something to check, or what is going on; hidden where there is neither."""
-    return gr.Textbox(
-        problem or news, label="Please check" if problem else "Please wait", visible=bool(problem or news)
-    )
-
-
 def open_trace(session: Session, path: str) -> tuple[Any, Any]:
     """Show a trace file instead of the run; where it cannot be read, say why and leave the run alone."""
     try:
         run = uploads.read(path)
     except InputError as error:
-        return gr.skip(), notice(problem=f"This trace was not opened: {error}.")
-    return session.show(run), notice()
+        return gr.skip(), sentence(problem=f"This trace was not opened: {error}.")
+    return session.show(run), sentence()
 
 
 def send_again(session: Session, data: gr.EventData) -> Any:

@@ -5,18 +5,17 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
-from typing import Any
 
 import orjson
 from tqdm.auto import tqdm
 
-from d2sd import calibration
+from d2sd.calibration import Figure, calibrate, read_report, tabulate
 from d2sd.cli.common import add_run_arguments, decode_config, prepare, printable
 from d2sd.events import StepDone
 from d2sd.trace import load_trace
 
 HELP = "reliability of the first drafter's confidence"
+SHOWN_K = (1, 2, 4, 8)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,61 +39,31 @@ def run(arguments: argparse.Namespace) -> None:
             groups["all"].append(steps)
             if prompt.domain != "all":
                 groups.setdefault(prompt.domain, []).append(steps)
-    result = {name: figures(runs) for name, runs in groups.items()}
     if arguments.json:
+        result = {name: calibrate(tabulate(runs)).to_dict() for name, runs in groups.items()}
         sys.stdout.write(orjson.dumps(result).decode() + "\n")
         return
-    for name, row in result.items():
-        print(printable(_text(name, row)))
+    for name, runs in groups.items():
+        print(printable(_text(name, runs)))
 
 
-def figures(runs: Sequence[Sequence[StepDone]]) -> dict[str, Any]:
-    """Calibration figures of runs, one run a prompt."""
-    scores = calibration.collect(runs)
-    steps = [s for r in runs for s in r]
-    edges = calibration.uniform_edges()
-    adaptive = calibration.equal_mass_edges(scores.confidence)
-    ranks = calibration.boundary_ranks(steps)
-
-    def error(confidence: Any, accepted: Any) -> float:
-        return calibration.expected_calibration_error(confidence, accepted, edges)
-
-    advice = calibration.temperature_advice(runs)
-    return {
-        "prompts": len(runs),
-        "steps": len(steps),
-        "scored_positions": len(scores.confidence),
-        "expected_calibration_error": error(scores.confidence, scores.accepted),
-        "expected_calibration_error_interval": calibration.interval(scores, error),
-        "adaptive_calibration_error": calibration.expected_calibration_error(
-            scores.confidence, scores.accepted, adaptive
-        ),
-        "brier_score": calibration.brier_score(scores.confidence, scores.accepted),
-        "brier_score_interval": calibration.interval(scores, calibration.brier_score),
-        "boundary_hit_rate_by_k": {str(k): sum(r < k for r in ranks) / len(ranks) for k in (1, 2, 4, 8)}
-        if ranks
-        else {},
-        "reliability": [asdict(b) for b in calibration.reliability(scores, edges)],
-        "acceptance_by_position": calibration.acceptance_by_position(steps),
-        "temperature_advice": asdict(advice) if advice else None,
-    }
-
-
-def _text(name: str, row: dict[str, Any]) -> str:
-    low, high = row["expected_calibration_error_interval"]
-    lines = [
-        f"{name}: {row['prompts']} prompts, {row['steps']} steps, {row['scored_positions']} scored positions",
-        f"  ECE {row['expected_calibration_error']:.3f} ({low:.3f}–{high:.3f}), adaptive "
-        f"{row['adaptive_calibration_error']:.3f}, Brier {row['brier_score']:.3f}",
-        "  true boundary within the top "
-        + ", ".join(f"{k}: {v:.0%}" for k, v in row["boundary_hit_rate_by_k"].items()),
-        "  confidence → accepted (count): "
-        + ", ".join(f"{b['confidence']:.2f}→{b['accepted']:.2f} ({b['count']})" for b in row["reliability"]),
-    ]
-    advice = row["temperature_advice"]
-    if advice:
-        lines.append(
-            f"  a temperature of {advice['temperature']:.2f} (fitted on one half) takes ECE on the other half from "
-            f"{advice['error_before']:.3f} to {advice['error_after']:.3f} and moves {advice['moved']:.0%} of the prefix choices"
+def _text(name: str, runs: Sequence[Sequence[StepDone]]) -> str:
+    report = calibrate(tabulate(runs))
+    title = f"{name}: {report.runs} prompts, {report.steps} steps, {report.positions} scored positions"
+    lines = [title, *(f"  {s.text}" for s in read_report(report))]
+    if report.positions:
+        shares = (f"{b.confidence:.2f}→{b.accepted:.2f} ({b.count})" for b in report.uniform if b.count)
+        hits = (
+            f"{k}: {f.value:.0%}" for k, f in enumerate(report.ranks.within, 1) if k in SHOWN_K and f.value is not None
         )
+        lines += [
+            f"  ECE {_figure(report.error)}, adaptive {_figure(report.adaptive)}, Brier {_figure(report.brier)}",
+            f"  confidence → accepted (count): {', '.join(shares)}",
+            f"  true boundary within the top {', '.join(hits)}",
+        ]
     return "\n".join(lines)
+
+
+def _figure(figure: Figure) -> str:
+    interval = "" if figure.low is None or figure.high is None else f" ({figure.low:.3f}–{figure.high:.3f})"
+    return f"{figure.value:.3f}{interval}"

@@ -1,59 +1,209 @@
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 
-from d2sd import calibration as c
-from d2sd.calibration import Scores
+from d2sd import DecodeConfig, calibration
+from d2sd.boundary import boundary_posterior, select_prefixes
+from d2sd.calibration import outcomes, scores, steps, temperature
+from d2sd.calibration.resampling import Resampler
+from d2sd.calibration.scores import Scores
+from d2sd.events import Committed, Draft, Node, StageSeconds, StepDone
 
 
 def draw(count, true_temperature=1.0, seed=0):
     """Confidences whose outcomes follow them, softened by a known temperature."""
     rng = np.random.default_rng(seed)
     confidence = rng.uniform(0, 1, count)
-    accepted = (rng.uniform(0, 1, count) < c.tempered(confidence, true_temperature)).astype(float)
-    return Scores(confidence, accepted, np.arange(count) // 50)
+    accepted = (rng.uniform(0, 1, count) < temperature.tempered(confidence, true_temperature)).astype(float)
+    return Scores(confidence, accepted, np.ones(count, int), np.arange(count), np.arange(count) // 50)
+
+
+def made_step(confidence, boundary, selected=(), number=0):
+    """A step with this first draft, its tree a chain, and no re-drafts."""
+    n = len(confidence)
+    draft = Draft("first", 0, (1,) * n, ("a",) * n, tuple(confidence), ((),) * n)
+    states = ["root", *("accepted" if k < (boundary or 0) else "rejected" for k in range(n))]
+    nodes = tuple(Node(k, k - 1, k, 1, "a", (0,), "first", s, None, None, None) for k, s in enumerate(states))
+    posterior, full = boundary_posterior(confidence)
+    accepted = tuple(range(1, (boundary or 0) + 1))
+    committed = (*(Committed(1, "a", "first", k) for k in accepted), Committed(2, "b", "target", None))
+    return StepDone(
+        number, 1, "a", number, draft, posterior, full, tuple(selected), (), nodes, (), accepted, committed, boundary,
+        StageSeconds(), 0.0,
+    )  # fmt: skip
+
+
+def simulated(runs, length, true_temperature=1.0, seed=0, block=15):
+    """Runs whose drafts are accepted with their (softened) confidence, K = 4 prefixes selected."""
+    rng = np.random.default_rng(seed)
+    out = []
+    for _ in range(runs):
+        run = []
+        for number in range(length):
+            confidence = rng.beta(2, 1, block)
+            lucky = rng.uniform(size=block) < temperature.tempered(confidence, true_temperature)
+            boundary = int(np.argmin(lucky)) if not lucky.all() else block
+            posterior, _ = boundary_posterior(confidence.tolist())
+            run.append(made_step(confidence.tolist(), boundary, select_prefixes(posterior, 4), number))
+        out.append(run)
+    return out
+
+
+@pytest.fixture(scope="module")
+def recorded(engine):
+    return [engine.generate(prompt, DecodeConfig("d2sd", 24)) for prompt in ("the cat", "a dog ran", "the mat")]
 
 
 def test_honest_confidence_has_almost_no_error():
-    scores = draw(40_000)
-    assert c.expected_calibration_error(scores.confidence, scores.accepted, c.uniform_edges()) < 0.012
-    assert c.brier_score(scores.confidence, scores.accepted) == pytest.approx(1 / 6, abs=0.01)
+    made = draw(40_000)
+    edges = scores.uniform_edges()
+    assert scores.expected_calibration_error(made.confidence, made.accepted, edges) < 0.012
+    assert scores.brier_score(made, Resampler(800)).value == pytest.approx(1 / 6, abs=0.01)
 
 
 def test_error_of_a_known_gap():
     confidence, accepted = np.array([0.95] * 10 + [0.25] * 10), np.array([1.0] * 5 + [0.0] * 5 + [1.0] * 5 + [0.0] * 5)
-    assert c.expected_calibration_error(confidence, accepted, c.uniform_edges()) == pytest.approx((0.45 + 0.25) / 2)
+    error = scores.expected_calibration_error(confidence, accepted, scores.uniform_edges())
+    assert error == pytest.approx((0.45 + 0.25) / 2)
+
+
+def test_the_error_of_an_honest_drafter_is_what_chance_gives():
+    edges = scores.uniform_edges()
+    errors = [
+        scores.expected_calibration_error(d.confidence, d.accepted, edges)
+        for d in (draw(500, seed=s) for s in range(60))
+    ]
+    assert np.mean(errors) == pytest.approx(scores.chance_error(draw(500).confidence, edges), rel=0.1)
 
 
 def test_bins_hold_every_position_once():
-    scores = draw(5_000)
-    for edges in (c.uniform_edges(), c.equal_mass_edges(scores.confidence)):
-        bins = c.reliability(scores, edges)
+    made = draw(5_000)
+    for edges in (scores.uniform_edges(), scores.equal_mass_edges(made.confidence)):
+        bins = scores.reliability(made, edges)
         assert sum(b.count for b in bins) == 5_000
         assert all(b.low <= b.accepted <= b.high and b.left <= b.confidence <= b.right for b in bins)
 
 
 def test_the_temperature_is_found_again():
-    scores = draw(60_000, true_temperature=1.8)
-    assert c.fit_temperature(scores.confidence, scores.accepted) == pytest.approx(1.8, rel=0.06)
+    made = draw(60_000, true_temperature=1.8)
+    assert temperature.fit_temperature(made.confidence, made.accepted) == pytest.approx(1.8, rel=0.06)
 
 
-def test_interval_holds_the_figure():
-    scores = draw(3_000)
-    low, high = c.interval(scores, c.brier_score)
-    assert low < c.brier_score(scores.confidence, scores.accepted) < high
+def test_intervals_hold_the_truth_about_95_times_in_100():
+    inside = 0
+    for seed in range(200):
+        made = draw(400, seed=seed)
+        figure = scores.brier_score(made, Resampler(8, seed))
+        inside += figure.low <= 1 / 6 <= figure.high
+    assert 160 <= inside <= 198
 
 
-def test_only_positions_up_to_the_first_rejection_are_scored(engine):
-    from d2sd import DecodeConfig
+def test_only_positions_up_to_the_first_rejection_are_scored(recorded):
+    for trace in recorded:
+        table = calibration.tabulate([trace.steps])
+        made = scores.score(table, np.arange(len(table)))
+        assert [(c, bool(a)) for c, a in zip(made.confidence.tolist(), made.accepted, strict=True)] == [
+            pair for s in trace.steps for pair in calibration.scored_positions(s)
+        ]
+        for step in trace.steps:
+            pairs = calibration.scored_positions(step)
+            if step.actual_boundary is None:
+                assert pairs == []
+            else:
+                assert len(pairs) == min(step.actual_boundary + 1, 15)
+                assert [a for _, a in pairs] == [k < step.actual_boundary for k in range(len(pairs))]
 
-    for step in engine.generate("the cat", DecodeConfig("d2sd", 20)).steps:
-        scored = c.scored_positions(step)
-        if step.actual_boundary is None:
-            assert scored == []
-        else:
-            assert len(scored) == min(step.actual_boundary + 1, 15)
-            assert [a for _, a in scored] == [True] * step.actual_boundary + [False] * (
-                len(scored) - step.actual_boundary
-            )
+
+def test_posteriors_and_ranks_are_those_of_the_method(recorded):
+    all_steps = [s for t in recorded for s in t.steps]
+    table = calibration.tabulate([t.steps for t in recorded])
+    r, full = outcomes.posteriors(table.confidence)
+    places = outcomes.ranks(table.confidence, table.boundary)
+    for row, step in enumerate(all_steps):
+        assert r[row].tolist() == list(step.boundary_posterior)
+        assert full[row] == step.full_acceptance
+        if step.actual_boundary is not None and step.actual_boundary < 15:
+            order = select_prefixes(step.boundary_posterior, 15)
+            assert order.index(step.actual_boundary) == places[row]
+            assert (places[row] < 4) == table.hit[row]
+
+
+def test_equal_posteriors_rank_the_shorter_prefix_first():
+    confidence = np.array([[0.5, 0.0, 0.3]])
+    assert outcomes.posteriors(confidence)[0].tolist() == [[0.5, 0.5, 0.0]]
+    assert [outcomes.ranks(confidence, np.array([b]))[0] for b in (0, 1, 2, 3, -1)] == [0, 1, 2, 3, 3]
+
+
+def test_drafts_of_different_length_are_counted_together():
+    table = calibration.tabulate([[made_step([0.9, 0.8], 2)], [made_step([0.9, 0.8, 0.1], 2)], [made_step([], None)]])
+    report = calibration.calibrate(table)
+    assert report.positions == 5
+    assert report.matrix.counts[-1][-1] == 1  # γ = 3: likeliest and true, all of it
+    assert report.matrix.counts[2][2] == 1
+    assert sum(map(sum, report.matrix.counts)) == 2
+    assert report.ranks.steps == 1
+
+
+def test_tokens_and_nodes_add_up_to_those_of_the_run(recorded):
+    table = calibration.tabulate([t.steps for t in recorded])
+    found = calibration.calibrate(table).gains
+    n = len(table)
+    tokens = sum(len(t.token_ids) for t in recorded)
+    assert found.tokens_per_step.value == pytest.approx(tokens / n)
+    assert sum(s.tokens.value for s in found.sources) + found.bonus == pytest.approx(tokens / n)
+    nodes = sum(len(s.nodes) - 1 for t in recorded for s in t.steps)
+    assert sum(s.nodes for s in found.sources) == pytest.approx(nodes / n)
+    assert [s.branch for s in found.sources] == [0, 1, 2, 3, 4]
+
+
+def test_whole_prompts_are_drawn_again_where_there_are_enough():
+    few, many = calibration.tabulate(simulated(3, 30)), calibration.tabulate(simulated(9, 3))
+    assert steps.units(many) == (pytest.approx(many.run), "prompt")
+    assert steps.units(few)[1] == "step"
+    assert steps.units(calibration.tabulate(simulated(1, 900)))[1] == "block of 5 steps"
+
+
+def test_over_confidence_is_said_and_a_temperature_advised():
+    report = calibration.calibrate(calibration.tabulate(simulated(40, 40, true_temperature=2.5)))
+    sentences = calibration.read_report(report)
+    assert sentences[0].tone == "bad"
+    assert "over-confident" in sentences[0].text
+    assert any(s.chart == "uniform" and 9 in s.places and "Over-confident at" in s.text for s in sentences)
+    assert report.advice is not None
+    assert report.advice.temperature == pytest.approx(2.5, rel=0.2)
+    assert report.advice.error_after < report.advice.error_before / 2
+    assert any(s.text.startswith("A temperature of 2.") and "prefix choices" in s.text for s in sentences)
+
+
+def test_honest_confidence_is_called_trustworthy():
+    report = calibration.calibrate(calibration.tabulate(simulated(40, 40)))
+    first, *rest = calibration.read_report(report)
+    assert first.tone == "good"
+    assert "can be trusted" in first.text
+    assert not any("Over-confident" in s.text for s in rest)
+    assert any("o temperature" in s.text for s in rest)
+
+
+def test_few_positions_are_too_few_to_say():
+    report = calibration.calibrate(calibration.tabulate([[made_step([0.9, 0.2], 1)]]))
+    assert [s.tone for s in calibration.read_report(report)] == ["few"] * 5
+    assert report.error.low is None
+    assert report.advice is None
+
+
+@pytest.mark.parametrize("runs", [[], [[]], [[made_step([], None)]], [[made_step([0.5], None)]]])
+def test_nothing_to_score_is_a_sentence(runs):
+    report = calibration.calibrate(calibration.tabulate(runs))
+    (only,) = calibration.read_report(report)
+    assert "Nothing to score" in only.text
+
+
+def test_ten_thousand_steps_take_under_two_seconds():
+    runs = simulated(200, 50)
+    began = time.process_time()
+    report = calibration.calibrate(calibration.tabulate(runs))
+    assert time.process_time() - began < 2
+    assert report.steps == 10_000

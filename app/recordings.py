@@ -1,0 +1,54 @@
+"""Runs that were measured in one browser window, kept so that any of their steps can be opened in Explore."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from app import uploads
+from app.run_lines import RunLines
+from d2sd import InputError, Trace, load_trace
+
+LABEL = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """One run: what it is called, and its trace, packed or as a file that was uploaded."""
+
+    label: str
+    trace: bytes | Path
+
+    @classmethod
+    def of(cls, trace: Trace, label: str = "") -> Recording:
+        """A run that was just recorded; named by its prompt unless a label is given."""
+        name = label or " ".join(str(trace.header.get("prompt") or "no prompt").split())
+        return cls(short(name), zlib.compress("".join(trace.lines()).encode(), 3))
+
+    def run(self) -> RunLines:
+        """The run as Explore shows it; ``InputError`` where its file is gone or too large to draw."""
+        if isinstance(self.trace, bytes):
+            return RunLines.of(zlib.decompress(self.trace).decode().splitlines())
+        return uploads.read(self.trace)
+
+
+@dataclass(slots=True)
+class Recordings:
+    """The measured runs of one window, in the order of the drawing."""
+
+    runs: list[Recording] = field(default_factory=list)
+
+
+def read_upload(path: Path) -> Trace:
+    """An uploaded trace; errors name the file as the person knows it."""
+    try:
+        return load_trace(path)
+    except InputError as error:
+        raise InputError(f"{short(path.name)}: {str(error).replace(str(path), 'it')}") from None
+
+
+def short(text: str) -> str:
+    """A text as a label."""
+    text = text.encode("utf-8", "replace").decode()
+    return text if len(text) <= LABEL else text[: LABEL - 1] + "…"

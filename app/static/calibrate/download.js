@@ -1,0 +1,44 @@
+// The figures as JSON and the scored positions as CSV, made in the page.
+
+function save(name, type, content) {
+  const link = h("a", { download: name, href: URL.createObjectURL(new Blob([content], { type })) });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+}
+
+/** A cell of a CSV file. Text that a spreadsheet would take for a formula gets an apostrophe. */
+function cell(value) {
+  if (typeof value === "number") return String(value);
+  const words = text(value);
+  const safe = /^[=+\-@\t\r]/.test(words) ? "'" + words : words;
+  return `"${safe.replace(/"/g, '""')}"`;
+}
+
+function positionsCsv(data) {
+  const { steps, runs } = data;
+  const head = ["run", "label", "step", "position", "confidence", "accepted", "token", "wanted", "boundary", "drafted", "predicted", "rank"];
+  const rows = [head.join(",")];
+  const all = data.report.matrix.counts.length - 1;
+  steps.confidence.forEach((own, row) =>
+    own.forEach((c, at) => {
+      const right = at < steps.boundary[row];
+      const { run, label } = runs[steps.run[row]];
+      const predicted = steps.predicted[row] === all ? "all" : steps.predicted[row];
+      const values = [run, label, steps.step[row], at + 1, c, right ? 1 : 0, steps.tokens[row][at], right ? "" : steps.wanted[row], steps.boundary[row], steps.drafted[row], predicted, steps.rank[row]];
+      rows.push(values.map(cell).join(","));
+    }),
+  );
+  return rows.join("\r\n") + "\r\n";
+}
+
+function downloads(get) {
+  const button = (words, kind, make) => {
+    const b = h("button", { type: "button", class: "small", "data-save": kind }, words);
+    b.addEventListener("click", () => get() && save(`calibration.${kind}`, kind === "csv" ? "text/csv" : "application/json", make(get())));
+    return b;
+  };
+  return [
+    button("CSV", "csv", positionsCsv),
+    button("JSON", "json", (data) => JSON.stringify({ title: data.progress.title, runs: data.runs, reading: data.reading, report: data.report }, null, 1)),
+  ];
+}

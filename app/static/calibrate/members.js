@@ -1,0 +1,105 @@
+// The steps behind a bar, a cell or a row, each one click from Explore.
+
+const AT_ONCE = 60;
+
+/** Step rows (and positions, from 0) that a place of a chart stands for. */
+function membersOf(data, chart, places) {
+  const { steps } = data;
+  const wanted = new Set(places);
+  const items = [];
+  const each = (test) => steps.run.forEach((_, row) => test(row) && items.push({ row, at: null }));
+  if (chart === "uniform" || chart === "equal_mass" || chart === "positions") {
+    steps.confidence.forEach((own, row) =>
+      own.forEach((_, at) => wanted.has(chart === "positions" ? at + 1 : steps[chart][row][at]) && items.push({ row, at })),
+    );
+    // The most surprising first: sure and wrong, or unsure and right.
+    const surprise = ({ row, at }) => Math.abs((at < steps.boundary[row] ? 1 : 0) - steps.confidence[row][at]);
+    items.sort((a, b) => surprise(b) - surprise(a));
+  } else if (chart === "matrix") {
+    const all = data.report.matrix.counts.length - 1;
+    each((row) => steps.happened[row] >= 0 && (wanted.has(steps.happened[row] * (all + 1) + steps.predicted[row]) || (wanted.has(-1) && steps.happened[row] === all)));
+  } else if (chart === "ranks") each((row) => steps.rank[row] > 0 && wanted.has(steps.rank[row] - 1));
+  else if (chart === "gains") each((row) => steps.won[row].some((branch) => wanted.has(branch)));
+  else if (chart === "moved" && data.report.advice) for (const row of data.report.advice.rows) items.push({ row, at: null });
+  return items;
+}
+
+/** Which places of a chart hold a step: the reverse of `membersOf`. */
+function placesOf(data, chart, row) {
+  const { steps, report } = data;
+  if (row === null) return [];
+  if (chart === "uniform" || chart === "equal_mass") return steps[chart][row];
+  if (chart === "positions") return steps.confidence[row].map((_, at) => at + 1);
+  if (chart === "ranks") return steps.rank[row] ? [steps.rank[row] - 1] : [];
+  if (chart === "gains") return steps.won[row];
+  const size = report.matrix.counts.length;
+  if (chart !== "matrix" || steps.happened[row] < 0) return [];
+  return [steps.happened[row] * size + steps.predicted[row], ...(steps.happened[row] === size - 1 ? [-1] : [])];
+}
+
+class MembersView {
+  /** `open(row, at)` opens a step in Explore; `closed()` is called when the list is put away. */
+  constructor(open, closed) {
+    Object.assign(this, { open, items: [], shown: AT_ONCE });
+    this.title = h("h3", { tabindex: -1 });
+    this.count = h("p", { class: "question", "aria-live": "polite" });
+    this.list = h("ol", { class: "rows" });
+    this.more = h("button", { type: "button", class: "small more" });
+    this.close = h("button", { type: "button", class: "icon", "aria-label": "Close the list" }, "✕");
+    this.hint = h("p", { class: "none" }, "Choose a bar, a cell or a sentence, and the steps in it are listed here. One more click opens a step in Explore.");
+    this.box = h("section", { class: "panel members", "aria-label": "Steps" }, h("div", { class: "head" }, this.title, h("div", { class: "tools" }, this.close)), this.count, this.hint, this.list, this.more);
+    this.close.addEventListener("click", closed);
+    this.more.addEventListener("click", () => {
+      this.shown += AT_ONCE;
+      this.draw();
+    });
+    this.list.addEventListener("click", (event) => {
+      const button = event.target.closest("button");
+      const item = button && this.items[Number(button.dataset.item)];
+      if (item) this.open(item.row, item.at);
+    });
+  }
+
+  show(data, title, items, note = "") {
+    Object.assign(this, { data, items, shown: AT_ONCE });
+    const none = title === null;
+    this.title.textContent = none ? "Steps" : title;
+    this.close.hidden = none;
+    this.hint.hidden = !none;
+    const runs = new Set(items.map((i) => i.row)).size;
+    const what = items.length && items[0].at !== null ? `${count(items.length, "position")} in ${count(runs, "step")}, the most surprising first` : count(items.length, "step");
+    this.count.textContent = none ? "" : `${what}${note}`;
+    this.draw();
+  }
+
+  draw() {
+    this.list.replaceChildren(...this.items.slice(0, this.shown).map((item, i) => this.row(item, i)));
+    const rest = this.items.length - this.shown;
+    this.more.hidden = rest <= 0;
+    this.more.textContent = `Show ${Math.min(rest, AT_ONCE)} more of ${rest}`;
+  }
+
+  row({ row, at }, index) {
+    const { steps, runs } = this.data;
+    const run = runs[steps.run[row]];
+    const words = at === null ? this.stepWords(row) : this.positionWords(row, at);
+    return h("li", {}, h("button", { type: "button", "data-item": index }, h("span", { class: "where" }, h("b", {}, `Step ${steps.step[row] + 1}`), h("bdi", {}, run ? text(run.label) : "")), h("span", { class: "what" }, ...words)));
+  }
+
+  positionWords(row, at) {
+    const { steps } = this.data;
+    const right = at < steps.boundary[row];
+    const token = h("bdi", { class: `chip ${right ? "first" : "rejected"}` }, visible(steps.tokens[row][at], 14));
+    const said = ` at ${at + 1}, says ${probability(steps.confidence[row][at])}: `;
+    return right ? [token, said, h("b", {}, "accepted ✓")] : [token, said, h("b", { class: "reject" }, "rejected ✕"), ", wanted ", h("bdi", { class: "chip target" }, visible(steps.wanted[row], 14))];
+  }
+
+  stepWords(row) {
+    const { steps, report } = this.data;
+    const all = report.matrix.counts.length - 1;
+    if (steps.happened[row] < 0) return ["boundary not seen"];
+    const name = (outcome) => (outcome === all ? "all" : String(outcome));
+    const rank = steps.rank[row] ? `, rank ${steps.rank[row]}` : "";
+    return [`accepted ${name(steps.happened[row])}, likeliest ${name(steps.predicted[row])}${rank}`];
+  }
+}

@@ -1,0 +1,51 @@
+// The verdict and the sentences it rests on, and the headline figures.
+
+const TONES = { good: ["✓", "good"], bad: ["▼", "warning"], mixed: ["◐", "mixed"], few: ["…", "too few"], note: ["·", "note"] };
+
+class SummaryView {
+  constructor(choose) {
+    this.choose = choose;
+    this.figures = h("dl", { class: "panel figures", "aria-label": "Figures" });
+    this.reading = h("section", { class: "panel reading", "aria-label": "Reading" });
+    this.spoken = h("p", { class: "spoken", "aria-live": "polite" });
+    this.reading.addEventListener("click", (event) => {
+      const button = event.target.closest("button[data-chart]");
+      if (button) this.choose(button.dataset.chart, button.dataset.places.split(",").map(Number));
+    });
+  }
+
+  show(data) {
+    const [verdict, ...rest] = data.reading;
+    const line = (sentence, tag) => {
+      const [mark, meaning] = TONES[sentence.tone] || TONES.note;
+      // The verdict is what stands before the colon.
+      const [head, ...tail] = tag === "h3" ? text(sentence.text).split(":") : [];
+      const said = tail.length ? [h("b", {}, head + ":"), tail.join(":")] : [text(sentence.text)];
+      const words = [h("i", { class: "tone", title: meaning, "aria-hidden": "true" }, mark), h("span", { class: "words" }, ...said)];
+      if (!sentence.chart || !sentence.places.length) return h(tag, { class: sentence.tone }, ...words);
+      const show = h("button", { type: "button", class: "small", "data-chart": sentence.chart, "data-places": sentence.places.join(","), "aria-label": `Show the steps: ${text(sentence.text)}` }, "steps");
+      return h(tag, { class: sentence.tone }, ...words, show);
+    };
+    this.reading.replaceChildren(verdict ? line({ ...verdict }, "h3") : "", rest.length ? h("ul", {}, ...rest.map((sentence) => line(sentence, "li"))) : "");
+    if (!data.progress.running && verdict) this.spoken.textContent = text(verdict.text);
+    this.showFigures(data.report);
+  }
+
+  showFigures(report) {
+    const range = (f, write) => (f.low === null ? "no interval" : `${write(f.low)}–${write(f.high)}`);
+    const { ranks } = report;
+    const hit = ranks.used.value === null ? { figure: ranks.within[Math.min(3, ranks.within.length - 1)], name: "Boundary in top 4" } : { figure: ranks.used, name: "Boundary hit rate" };
+    const stats = [
+      ["Scored positions", report.positions.toLocaleString("en"), `${count(report.runs, "run")}, ${count(report.steps, "step")}`],
+      ["It says → it gets", report.confidence === null ? "—" : `${share(report.confidence)} → ${share(report.accepted)}`, report.gap.low === null ? "" : `gap ${signed(report.gap.value)} (${signed(report.gap.low)} to ${signed(report.gap.high)})`],
+      ["ECE", decimals(report.error.value), report.error.value === null ? "" : `${range(report.error, decimals)}; chance ${decimals(report.chance)}`],
+      ["Adaptive ECE", decimals(report.adaptive.value), report.adaptive.value === null ? "" : range(report.adaptive, decimals)],
+      ["Brier score", decimals(report.brier.value), report.brier.value === null ? "" : range(report.brier, decimals)],
+      [hit.name, hit.figure ? share(hit.figure.value) : "—", hit.figure && hit.figure.value !== null ? `${range(hit.figure, share)} of ${count(ranks.steps, "step")}` : ""],
+    ];
+    this.figures.replaceChildren(...stats.map(([name, value, note]) => h("div", { class: "stat" }, h("dt", {}, name), h("dd", {}, h("span", { class: "value" }, value), h("span", { class: "note", title: note }, note)))));
+  }
+}
+
+/** A difference of shares in percentage points, with its sign. */
+const signed = (p) => (p < 0 ? "−" : "+") + Math.abs(p * 100).toFixed(1);

@@ -1,0 +1,113 @@
+// Learn: a card beside a live step.
+
+async function start(element, trigger, props, watch, server) {
+  const root = h("section", { class: "panels tour", "aria-label": "Learn how a step works" });
+  const state = { at: 0, step: 0, everything: false, lessons: [] };
+  const card = new CardView({ go, all: () => toggleAll(), open });
+  const stage = new Stage((step) => {
+    if (step === state.step) return;
+    state.step = step;
+    show();
+  });
+  const notice = h("p", { class: "notice", role: "alert", hidden: true });
+  const again = h("button", { type: "button", class: "small" }, "Try again");
+  const layout = h("div", { class: "layout", hidden: true }, card.box, stage.box);
+  root.append(notice, layout);
+  element.replaceChildren(root);
+  again.addEventListener("click", load);
+  document.addEventListener("keydown", onKey, true);
+  await load();
+
+  async function load() {
+    notice.hidden = true;
+    try {
+      const tour = await unpack(await server.tour());
+      layout.hidden = false;
+      state.lessons = tour.lessons;
+      state.run = text(tour.run);
+      state.step = tour.start;
+      stage.load(tour.lines);
+      await until(() => stage.steps > tour.start);
+      stage.pin(tour.start);
+      show();
+      element.dataset.ready = "yes";
+    } catch (error) {
+      console.warn(error);
+      notice.hidden = false;
+      notice.replaceChildren("The tour did not load; is the connection lost? ", again);
+    }
+  }
+
+  function show() {
+    const lesson = state.lessons[state.step];
+    if (!lesson) return;
+    card.show(lesson, state.at, state.step, state.everything);
+    requestAnimationFrame(() => stage.light(state.at, state.step, state.everything));
+    Object.assign(element.dataset, { at: state.at, step: state.step, everything: state.everything });
+  }
+
+  function go(at) {
+    state.at = Math.min(TURN, Math.max(0, at));
+    state.everything = false;
+    show();
+    card.title.focus({ preventScroll: true });
+    if (layout.getBoundingClientRect().top < 0) layout.scrollIntoView({ block: "start" });
+  }
+
+  function toggleAll() {
+    state.everything = !state.everything;
+    show();
+  }
+
+  /** Explore gets the recorded run, this step is selected there, and the field for K is ready to be changed. */
+  function open() {
+    trigger("select", { step: state.step });
+    const began = performance.now();
+    const wait = () => {
+      const view = document.querySelector("#explorer [data-run]");
+      const field = document.querySelector("#branches input");
+      if (view && view.dataset.run === state.run.slice(0, 200) && Number(view.dataset.steps) > state.step && field && field.offsetParent) {
+        view.dispatchEvent(new CustomEvent("explorer:select", { detail: { step: state.step, node: null } }));
+        field.focus();
+        field.select();
+        const box = field.closest("#branches");
+        box.classList.add("look-here");
+        setTimeout(() => box.classList.remove("look-here"), 4000);
+      } else if (performance.now() - began < 20000) setTimeout(wait, 40);
+    };
+    wait();
+  }
+
+  /** First in line, so that ← and → lead through the stops here and not through the steps of the live view. */
+  function onKey(event) {
+    if (!element.isConnected) {
+      document.removeEventListener("keydown", onKey, true);
+      return;
+    }
+    const from = event.composedPath()[0];
+    const typing = from instanceof Element && from.closest("input, textarea, select, [contenteditable='true'], [role='textbox']");
+    const ours = event.target === document.body || element.contains(event.target);
+    if (!ours || typing || !element.offsetParent || event.ctrlKey || event.metaKey || event.altKey || event.shiftKey) return;
+    if (event.key === "ArrowLeft") go(state.at - 1);
+    else if (event.key === "ArrowRight") go(state.at + 1);
+    else if (event.key === "Escape") toggleAll();
+    else return;
+    event.preventDefault();
+    event.stopImmediatePropagation();
+  }
+}
+
+/** JSON that was deflated and written in base64. */
+async function unpack(packed) {
+  const bytes = Uint8Array.from(atob(packed), (c) => c.charCodeAt(0));
+  return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate-raw"))).json();
+}
+
+/** Waits until something is true; gives up after a while. */
+async function until(test) {
+  for (let tries = 0; tries < 500; tries += 1) {
+    if (test()) return;
+    await new Promise((go) => setTimeout(go, 20));
+  }
+  throw new Error("nothing came");
+}

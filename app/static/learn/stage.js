@@ -1,0 +1,68 @@
+// The live view of the recorded run, in a shadow root, lit stop by stop: what has not happened yet is not shown yet.
+
+const STOPS = ["anchor", "draft", "confidence", "boundary", "branches", "verify", "commit"];
+const TURN = STOPS.length;
+
+class Stage {
+  /** `moved(step)` is called when another step is pinned in the live view. */
+  constructor(moved) {
+    this.box = h("div", { class: "stage", role: "group", "aria-label": "The step, live" });
+    const root = this.box.attachShadow({ mode: "open" });
+    this.frame = h("div", { class: "frame" });
+    this.host = h("div", {});
+    this.frame.append(this.host);
+    root.append(h("style", {}, STAGE_STYLES), this.frame);
+    const dark = () => this.frame.classList.toggle("dark", document.body.classList.contains("dark"));
+    new MutationObserver(dark).observe(document.body, { attributes: true, attributeFilter: ["class"] });
+    dark();
+    this.host.addEventListener("explorer:selected", ({ detail }) => detail.step !== null && moved(detail.step));
+  }
+
+  /** Draws the run; called once. */
+  load(lines) {
+    startLiveView(this.host, () => {}, { value: lines }, () => {});
+    const tree = this.frame.querySelector("#tree");
+    new MutationObserver(() => this.hideOutcome()).observe(tree, { childList: true, subtree: true });
+  }
+
+  get steps() {
+    return Number(this.host.dataset.steps || 0);
+  }
+
+  pin(step) {
+    this.host.dispatchEvent(new CustomEvent("explorer:select", { detail: { step, node: null } }));
+  }
+
+  /** Lights stop `at`; everything from TURN on. */
+  light(at, step, everything) {
+    const shown = everything ? TURN : at;
+    this.shown = shown;
+    this.frame.dataset.at = shown;
+    this.frame.dataset.stop = everything ? "all" : STOPS[at] || "turn";
+    // Classes “on1” … say what has happened so far, so that each rule is written once.
+    STOPS.forEach((_, i) => this.frame.classList.toggle(`on${i}`, shown >= i));
+    const before = shown < STOPS.length - 1;
+    for (const token of this.frame.querySelectorAll("#text .tok")) token.classList.toggle("later", before ? Number(token.dataset.step) >= step : shown < TURN && Number(token.dataset.step) > step);
+    const certain = [...this.frame.querySelectorAll(`#text .tok[data-step="${step - 1}"]`)].pop();
+    for (const token of this.frame.querySelectorAll("#text .tok.newest")) token.classList.toggle("newest", token === certain);
+    if (certain) certain.classList.add("newest");
+    this.hideOutcome();
+    const written = this.frame.querySelector(`#text .tok[data-step="${step}"]`);
+    requestAnimationFrame(() => this.reveal(before ? certain : written));
+  }
+
+  /** Scrolls the text, and nothing else, to a token. */
+  reveal(token) {
+    const box = this.frame.querySelector("#text");
+    if (token && box) box.scrollTop += token.getBoundingClientRect().top - box.getBoundingClientRect().top - box.clientHeight * 0.55;
+  }
+
+  /** The names of the lanes tell what was accepted; before the check that is not known. */
+  hideOutcome() {
+    for (const lane of this.frame.querySelectorAll("#tree .lane")) {
+      if (lane.dataset.whole === undefined) lane.dataset.whole = lane.textContent;
+      const words = this.shown >= STOPS.indexOf("verify") ? lane.dataset.whole : lane.dataset.whole.split(" · ")[0];
+      if (lane.textContent !== words) lane.textContent = words;
+    }
+  }
+}

@@ -1,0 +1,22 @@
+"""Learn: the idea in seven stops, over a recorded run; ends in Explore."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gradio as gr
+
+from app import presets
+from app.session import Session
+from app.views.explorer import ExplorerView
+from app.views.learn import LearnView
+
+
+def build_learn(tabs: gr.Tabs, session: gr.State, view: ExplorerView) -> None:
+    """Lay out the tab and wire it. ``view`` is the view of Explore, where the tour ends; ``session`` is Explore's."""
+    learn = LearnView()
+
+    def open_recorded(current: Session) -> tuple[Any, gr.Tabs]:
+        return current.show(presets.opening()), gr.Tabs(selected="explore")
+
+    learn.select(open_recorded, session, [view, tabs], show_progress="hidden", queue=False)

@@ -1,0 +1,31 @@
+"""The choice of models: bundled, published, or a folder of one's own; those that cannot run here say why."""
+
+from __future__ import annotations
+
+import gradio as gr
+
+import d2sd
+from app import models
+from app.views.picker import PickerView
+
+
+def build_models(prefix: str = "") -> dict[str, gr.components.Component]:
+    """The inputs of ``models.Chosen.read`` by name, wired with each other; ``prefix`` of their ids."""
+    offers = models.offers()
+    first = next((o.id for o in offers if o.obstacle is None), None)
+    model = PickerView(offers, first, elem_id=f"{prefix}model")
+    with gr.Group(visible=False, elem_id=f"{prefix}own-models") as own:
+        folder = gr.Textbox(
+            label="Folder with target/, dflash/ and, if trained, vp/", elem_id=f"{prefix}folder", max_lines=1
+        )
+        vp = gr.Textbox(label="VP-Drafter folder (optional)", elem_id=f"{prefix}vp", max_lines=1)
+        second = gr.Markdown(elem_id=f"{prefix}second-drafter", elem_classes="second-drafter")
+
+    def describe(chosen: str, given: str) -> tuple[gr.Group, gr.Textbox, str]:
+        bundled = chosen in d2sd.presets()
+        shown = gr.Group(visible=not bundled and not models.on_space())
+        return shown, gr.Textbox(visible=chosen == models.FOLDER), models.second_drafter(chosen, given.strip())
+
+    changed = [model.change, vp.change]
+    gr.on(changed, describe, [model, vp], [own, folder, second], show_progress="hidden", queue=False)
+    return {"model": model, "folder": folder, "vp": vp}

@@ -1,0 +1,53 @@
+"""The Learn view: a tour over a recorded run, beside a live Explore view of it that lights up stop by stop."""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from dataclasses import asdict
+from functools import lru_cache
+from typing import Any
+
+import orjson
+
+from app import presets
+from app.lessons import instructive, lesson
+from app.views.drawn import STATIC, DrawnView, read
+from d2sd.trace import parse_trace
+from d2sd.viewer import STYLES, VIEWER, viewer_script
+
+SCRIPTS = ("card.js", "stage.js", "main.js")
+
+
+class LearnView(DrawnView):
+    """Asks for the tour when it is first seen. The last button fires ``select`` with the ``step`` to open in Explore."""
+
+    def __init__(self, value: str | None = None, *, elem_id: str = "learn", **options: Any):
+        # The live view has a scope and a shadow root of its own, so that its ids do not meet those of Explore.
+        sheet = "\n".join([*(read(VIEWER / name) for name in STYLES), read(STATIC / "learn" / "stage.css")])
+        live = f"const STAGE_STYLES = {json.dumps(sheet)};\nconst startLiveView = (element, trigger, props, watch) => {{\n{viewer_script()}\n}};"
+        options.setdefault("server_functions", [tour])
+        super().__init__(value, "learn", SCRIPTS, elem_id=elem_id, before=live, **options)
+
+
+def tour(_: Any = None) -> str:
+    """The recorded run and the tour of each of its steps, packed: base64 of a raw deflate stream of JSON.
+
+    Called from the page, which always sends an argument.
+    """
+    return packed_tour("\n".join([*presets.opening().lines(), ""]))
+
+
+@lru_cache(maxsize=1)
+def packed_tour(lines: str) -> str:
+    """The tour of a run given as trace lines."""
+    trace = parse_trace(lines.encode())
+    data = {
+        "start": instructive(trace.steps),
+        "run": str(trace.header.get("run", "")),
+        "lines": lines,
+        "lessons": [asdict(lesson(trace, n)) for n in range(len(trace.steps))],
+    }
+    deflate = zlib.compressobj(6, zlib.DEFLATED, -zlib.MAX_WBITS)
+    return base64.b64encode(deflate.compress(orjson.dumps(data)) + deflate.flush()).decode()

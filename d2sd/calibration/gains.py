@@ -1,0 +1,76 @@
+"""What each draft brings and costs: tokens gained, and nodes that the target verified for nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from d2sd.calibration.resampling import Figure, Resampler
+from d2sd.calibration.steps import StepTable
+
+
+@dataclass(frozen=True, slots=True)
+class Gain:
+    """One source of tokens. ``branch``: 0 = first draft, j = re-draft j, None = lower-ranked choices of a drafter.
+
+    tokens, nodes: accepted and verified per step, averaged over all steps; what several drafts share counts for the
+    first of them, so a re-draft's tokens are what it adds to those before it. present, won: steps where it was
+    there, and where it brought a token. wasted: share of its verified nodes that were not accepted.
+    """
+
+    branch: int | None
+    present: int
+    won: int
+    tokens: Figure
+    nodes: float
+    wasted: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Gains:
+    """Tokens committed per step (α, bonus included), nodes verified per step (anchor left out), and their sources."""
+
+    tokens_per_step: Figure
+    nodes_per_step: float
+    wasted: float | None
+    bonus: float
+    sources: tuple[Gain, ...]
+
+
+def gains(table: StepTable, unit: np.ndarray, resampler: Resampler) -> Gains:
+    """Tokens and nodes per step by source."""
+    ones, count = np.ones(len(table)), max(1, len(table))
+    last = table.nodes.shape[1] - 1
+    sources = []
+    for column in range(last + 1):
+        nodes, gained = table.nodes[:, column], table.gained[:, column]
+        if column == last:
+            there = nodes > 0
+        elif column:
+            there = table.branches >= column
+        else:
+            there = table.drafted > 0
+        if there.any():
+            sources.append(
+                Gain(
+                    None if column == last else column,
+                    int(there.sum()),
+                    int((gained > 0).sum()),
+                    resampler.ratio(gained.astype(float), ones, unit),
+                    float(nodes.sum() / count),
+                    _wasted(nodes, gained),
+                )
+            )
+    bonus = table.committed - table.gained.sum(1)
+    return Gains(
+        resampler.ratio(table.committed.astype(float), ones, unit),
+        float(table.nodes.sum() / count),
+        _wasted(table.nodes, table.gained),
+        float(bonus.sum() / count),
+        tuple(sources),
+    )
+
+
+def _wasted(nodes: np.ndarray, gained: np.ndarray) -> float | None:
+    return float(1 - gained.sum() / nodes.sum()) if nodes.sum() else None

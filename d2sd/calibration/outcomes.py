@@ -1,0 +1,108 @@
+"""Where the first draft was predicted to end and where it did: D²SD's boundary posterior against what happened."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from d2sd.calibration.resampling import Figure, Resampler
+from d2sd.calibration.steps import StepTable
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """Steps by what was likeliest and what happened. Outcome i < G: exactly i tokens accepted; outcome G: all of them.
+
+    counts[actual][predicted]: steps, (G+1, G+1). all_expected and all_happened: the mean predicted chance that the
+    whole first draft is accepted, and the share of steps where it was.
+    """
+
+    counts: tuple[tuple[int, ...], ...]
+    all_expected: Figure
+    all_happened: Figure
+
+
+@dataclass(frozen=True, slots=True)
+class Ranks:
+    """Rank of the true boundary among all r(i), over the steps whose first draft was rejected somewhere.
+
+    counts[n]: steps where it was number n+1. within[n]: share of steps where it was among the first n+1 (the hit
+    rate at K = n+1); chance[n]: the same for prefixes drawn at random. used: the hit rate of the prefixes that were
+    really re-drafted from, and mean_used how many they were; None where none were.
+    """
+
+    steps: int
+    counts: tuple[int, ...]
+    within: tuple[Figure, ...]
+    chance: tuple[float, ...]
+    used: Figure
+    mean_used: float | None
+
+
+def posteriors(confidence: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """r(i), (N, G), −1 behind the drafted tokens, and the mass of full acceptance, (N,), from c_k (N, G) with NaN there.
+
+    The same as ``d2sd.boundary.boundary_posterior`` row by row.
+    """
+    known = ~np.isnan(confidence)
+    alive = np.cumprod(np.where(known, confidence, 1.0), axis=1)
+    before = np.concatenate([np.ones((len(confidence), 1)), alive[:, :-1]], axis=1)[:, : confidence.shape[1]]
+    r = np.where(known, before * (1 - np.nan_to_num(confidence)), -1.0)
+    return r, alive[:, -1] if confidence.shape[1] else np.ones(len(confidence))
+
+
+def predicted(table: StepTable) -> np.ndarray:
+    """The likeliest outcome of each step, (N,): a number of accepted tokens, or G for all of them."""
+    r, full = posteriors(table.confidence)
+    if not r.shape[1]:
+        return np.zeros(len(table), int)
+    best = r.argmax(1)
+    return np.where(full > r[np.arange(len(r)), best], r.shape[1], best)
+
+
+def happened(table: StepTable) -> np.ndarray:
+    """The outcome of each step in the numbering of ``predicted``, (N,); only meaningful where it was seen."""
+    return np.where(table.boundary >= table.drafted, table.confidence.shape[1], table.boundary)
+
+
+def outcome_matrix(table: StepTable, unit: np.ndarray, resampler: Resampler) -> Matrix:
+    """Predicted against actual boundaries of the steps where it was seen."""
+    seen, size = table.seen, table.confidence.shape[1] + 1
+    both = happened(table)[seen] * size + predicted(table)[seen]
+    counts = np.bincount(both, minlength=size * size).reshape(size, size)
+    full, ones = posteriors(table.confidence)[1][seen], np.ones(int(seen.sum()))
+    return Matrix(
+        tuple(map(tuple, counts.tolist())),
+        resampler.ratio(full, ones, unit[seen]),
+        resampler.ratio((~table.partly[seen]).astype(float), ones, unit[seen]),
+    )
+
+
+def ranks(confidence: np.ndarray, boundary: np.ndarray) -> np.ndarray:
+    """Rank of the true boundary among r(i), 0 = likeliest, ties to the shorter prefix, (N,); G where it is none of them."""
+    r, _ = posteriors(confidence)
+    rows, size = np.arange(len(r)), r.shape[1]
+    if not size:
+        return np.zeros(len(r), int)
+    at = np.clip(boundary, 0, size - 1)
+    own = r[rows, at][:, None]
+    before = (r > own) | ((r == own) & (np.arange(size) < at[:, None]))
+    there = (boundary >= 0) & (boundary < (r >= 0).sum(1))
+    return np.where(there, before.sum(1), size)
+
+
+def rank_table(table: StepTable, unit: np.ndarray, resampler: Resampler) -> Ranks:
+    """Ranks and hit rates over the steps whose first draft was rejected somewhere."""
+    partly, unit = table.take(table.partly), unit[table.partly]
+    place, ones = ranks(partly.confidence, partly.boundary), np.ones(len(partly))
+    size = int(partly.drafted.max(initial=0))
+    chosen = partly.selected > 0
+    return Ranks(
+        len(partly),
+        tuple(np.bincount(place, minlength=size)[:size].tolist()),
+        tuple(resampler.ratio((place <= n).astype(float), ones, unit) for n in range(size)),
+        tuple(float(np.minimum(1, (n + 1) / partly.drafted).mean()) for n in range(size)),
+        resampler.ratio(partly.hit[chosen].astype(float), ones[chosen], unit[chosen]),
+        float(partly.selected[chosen].mean()) if chosen.any() else None,
+    )

@@ -1,0 +1,206 @@
+"""What the figures say, in plain sentences: computed from a report, with "too few to say" where that is so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Literal
+
+from d2sd.calibration.report import Report
+from d2sd.calibration.resampling import Figure
+from d2sd.calibration.scores import Bin, wilson
+
+FEWEST_POSITIONS = 200  # for a verdict
+FEWEST_IN_BIN = 30  # for a word on one bin
+CLEAR = 2.81  # standard errors: 99.5%, because ten bins are looked at
+FEWEST_STEPS = 30  # for a word on boundaries or gains
+TRUSTED_ERROR = 0.05
+Tone = Literal["good", "bad", "mixed", "few", "note"]
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """``tone`` says how to take it; ``chart`` and ``places`` name the bins (or the like) that it speaks of, if any."""
+
+    tone: Tone
+    text: str
+    chart: str = ""
+    places: tuple[int, ...] = ()
+
+
+def read_report(report: Report) -> list[Sentence]:
+    """The verdict first, then what it rests on."""
+    if not report.positions:
+        nothing = "no step drafted a block whose boundary was seen" if report.steps else "there are no steps"
+        return [Sentence("few", f"Nothing to score: {nothing}.")]
+    return [
+        _verdict(report),
+        *_ranges(report),
+        *_boundary(report),
+        *_temperature(report),
+        *_gains(report),
+        _unit(report),
+    ]
+
+
+def _verdict(report: Report) -> Sentence:
+    where = f"{count(report.positions, 'scored position')} from {count(report.runs, 'run')}"
+    assert report.confidence is not None
+    assert report.accepted is not None
+    assert report.error.value is not None
+    means = f"it says {percent(report.confidence)} on average and {percent(report.accepted)} are accepted"
+    if report.positions < FEWEST_POSITIONS:
+        return Sentence(
+            "few", f"Too few to say: {where}; a verdict takes at least {FEWEST_POSITIONS}. So far, {means}."
+        )
+    gap, error, chance = report.gap, report.error.value, report.chance or 0.0
+    interval = _range(report.error, digits=1)
+    off = f"bins are off by {points(error)} (ECE{interval and ', '}{interval}), where chance alone would give {100 * chance:.1f}"
+    if gap.low is not None and gap.high is not None and (gap.low > 0 or gap.high < 0):
+        size = abs(gap.value or 0.0)
+        much = "slightly " if size < 0.03 else "far " if size > 0.1 else ""
+        word = "over-confident" if (gap.value or 0.0) < 0 else "under-confident"
+        tone: Tone = "mixed" if size < 0.03 else "bad"
+        return Sentence(tone, f"The drafter is {much}{word}: {means}; {off} ({where}).")
+    if error <= max(TRUSTED_ERROR, 1.5 * chance):
+        return Sentence("good", f"The confidence can be trusted: {means}; {off} ({where}).")
+    return Sentence("mixed", f"Right on average, wrong in parts: {means}, but {off} ({where}).")
+
+
+def _ranges(report: Report) -> Iterator[Sentence]:
+    """Adjacent bins that are clearly off to the same side, in one sentence each."""
+
+    def side(place: int) -> str:
+        b = report.uniform[place]
+        if b.count < FEWEST_IN_BIN:
+            return "few" if b.count else "empty"
+        low, high = wilson(b.accepted, b.count, CLEAR)
+        return "over" if b.confidence > high else "under" if b.confidence < low else "fine"
+
+    runs = [(kind, tuple(places)) for kind, places in groupby(range(len(report.uniform)), key=side)]
+    tones: dict[str, Tone] = {"over": "bad", "under": "mixed"}
+    for word, tone in tones.items():
+        for places in (p for kind, p in runs if kind == word):
+            bins = [report.uniform[p] for p in places]
+            n = sum(b.count for b in bins)
+            says, gets = (sum(getattr(b, f) * b.count for b in bins) / n for f in ("confidence", "accepted"))
+            text = f"{word.capitalize()}-confident at {_span(bins)}: it says {percent(says)}, {percent(gets)} of {n} are accepted."
+            yield Sentence(tone, text, "uniform", places)
+    clear = [p for kind, p in runs if kind in ("over", "under")]
+    fine = [p for kind, p in runs if kind == "fine"]
+    if fine and not clear:
+        yield Sentence("good", f"No bin with {FEWEST_IN_BIN} or more positions is clearly off its confidence.")
+    few = [p for kind, p in runs if kind == "few"]
+    if few and not fine and not clear:
+        yield Sentence("few", f"No bin has {FEWEST_IN_BIN} positions yet: too few to say where it is off.")
+    elif few:
+        spans = joined([_span([report.uniform[p] for p in places]) for places in few])
+        yield Sentence("few", f"Too few to say at {spans}: fewer than {FEWEST_IN_BIN} positions in a bin.")
+
+
+def _span(bins: list[Bin]) -> str:
+    return f"{bins[0].left:.1f}–{bins[-1].right:.1f}"
+
+
+def _boundary(report: Report) -> Iterator[Sentence]:
+    ranks, matrix = report.ranks, report.matrix
+    if ranks.steps < FEWEST_STEPS:
+        if ranks.steps:
+            yield Sentence("few", f"Too few rejected drafts to judge the predicted boundaries: {ranks.steps}.")
+        return
+    if ranks.used.value is not None and ranks.mean_used is not None:
+        k = max(1, round(ranks.mean_used))
+        hits, what = ranks.used, f"the {k} prefixes that were re-drafted from"
+    else:
+        k = min(4, len(ranks.within))
+        hits, what = ranks.within[k - 1], f"the {k} likeliest prefixes"
+    chance = ranks.chance[min(k, len(ranks.chance)) - 1]
+    assert hits.value is not None
+    interval = _range(hits)
+    yield Sentence(
+        "good" if (hits.low or hits.value) > 2 * chance else "mixed",
+        f"The true boundary is among {what} in {percent(hits.value)} of {ranks.steps} steps{interval and f' ({interval}%)'}; "
+        f"prefixes drawn at random would hit {percent(chance)}.",
+        "ranks",
+        tuple(range(k)),
+    )
+    size = len(matrix.counts) - 1
+    further = sum(matrix.counts[a][p] for a in range(size + 1) for p in range(a))
+    wrong = further + sum(matrix.counts[a][p] for a in range(size + 1) for p in range(a + 1, size + 1))
+    if wrong >= FEWEST_STEPS:
+        yield Sentence(
+            "note",
+            f"Where the likeliest boundary is wrong, the draft gets further than predicted in {percent(further / wrong)} "
+            f"of {wrong} steps.",
+        )
+    whole, expected = matrix.all_happened.value, matrix.all_expected.value
+    if whole is not None and expected is not None and max(whole, expected) >= 0.005:
+        yield Sentence(
+            "note",
+            f"The whole first draft is accepted in {percent(whole)} of the steps; the drafter expects {percent(expected)}.",
+        )
+
+
+def _temperature(report: Report) -> Iterator[Sentence]:
+    advice = report.advice
+    if advice is None:
+        yield Sentence("few", "Too few positions to fit a temperature on one half and judge it on the other.")
+        return
+    helps = advice.improvement.low is not None and advice.improvement.low > 0
+    name = f"a temperature of {advice.temperature:.2f}, fitted on one half,"
+    verdict = name if helps else f"no temperature clearly helps: {name}"
+    text = f"{verdict} takes the other half’s ECE from {100 * advice.error_before:.1f} to {points(advice.error_after)}"
+    if advice.moved is not None:
+        text += f" and would move {percent(advice.moved)} of the prefix choices"
+    if advice.hits_before is not None and advice.hits_after is not None:
+        text += f" (boundary hits {percent(advice.hits_before)} before, {percent(advice.hits_after)} after)"
+    yield Sentence("mixed" if helps else "note", f"{text[0].upper()}{text[1:]}.", "moved", (0,) if advice.rows else ())
+
+
+def _gains(report: Report) -> Iterator[Sentence]:
+    redrafts = [s for s in report.gains.sources if s.branch]
+    if not redrafts or report.steps < FEWEST_STEPS:
+        return
+    total, alpha = sum(s.tokens.value or 0.0 for s in redrafts), report.gains.tokens_per_step.value or 0.0
+    last = redrafts[-1]
+    text = f"Re-drafts bring {total:.2f} of the {alpha:.2f} tokens a step"
+    if len(redrafts) > 1:
+        text += f"; the last of them, number {last.branch}, adds {last.tokens.value or 0:.2f} for {last.nodes:.1f} verified nodes"
+    yield Sentence("note", text + ".", "gains", (last.branch or 0,))
+
+
+def _unit(report: Report) -> Sentence:
+    if report.unit == "prompt":
+        return Sentence("note", "Intervals are 95% and draw whole prompts again.")
+    return Sentence(
+        "few",
+        f"Only {count(report.runs, 'run')}: intervals draw every {report.unit} again and say nothing about other prompts.",
+    )
+
+
+def _range(figure: Figure, digits: int = 0) -> str:
+    """The interval of a share in per cent, or nothing where there is none."""
+    known = figure.low is not None and figure.high is not None
+    return f"{100 * (figure.low or 0):.{digits}f}–{100 * (figure.high or 0):.{digits}f}" if known else ""
+
+
+def percent(share: float) -> str:
+    """A share as a whole percentage; one digit where it would read as none or as all of something."""
+    whole = f"{share:.0%}"
+    return f"{share:.1%}" if (whole == "0%" and share > 0) or (whole == "100%" and share < 1) else whole
+
+
+def points(share: float) -> str:
+    """A difference of shares in percentage points."""
+    return f"{100 * share:.1f} percentage points"
+
+
+def count(n: int, noun: str) -> str:
+    """The number with its noun."""
+    return f"{n} {noun}{'' if n == 1 else 's'}"
+
+
+def joined(words: list[str]) -> str:
+    """Words as a list in a sentence."""
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"

@@ -1,0 +1,88 @@
+"""All calibration figures of a set of runs."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from d2sd.calibration.gains import Gains, gains
+from d2sd.calibration.outcomes import Matrix, Ranks, outcome_matrix, rank_table
+from d2sd.calibration.resampling import Figure, Resampler
+from d2sd.calibration.scores import (
+    Bin,
+    Position,
+    acceptance_by_position,
+    brier_score,
+    calibration_error,
+    chance_error,
+    equal_mass_edges,
+    reliability,
+    score,
+    uniform_edges,
+)
+from d2sd.calibration.steps import StepTable, units
+from d2sd.calibration.temperature import TemperatureAdvice, temperature_advice
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Figures of the first draft's confidence over ``runs`` runs with ``steps`` steps and ``positions`` scored positions.
+
+    unit: what intervals draw again. confidence, accepted: means over scored positions; gap: accepted − confidence,
+    below 0 where the drafter is over-confident. error, adaptive: ECE with equal-width and with equal-mass bins;
+    chance: the ECE that an honest drafter would show by chance. gains and outcomes: see their modules.
+    """
+
+    runs: int
+    steps: int
+    positions: int
+    unit: str
+    confidence: float | None
+    accepted: float | None
+    gap: Figure
+    error: Figure
+    chance: float | None
+    adaptive: Figure
+    brier: Figure
+    uniform: tuple[Bin, ...]
+    equal_mass: tuple[Bin, ...]
+    by_position: tuple[Position, ...]
+    matrix: Matrix
+    ranks: Ranks
+    gains: Gains
+    advice: TemperatureAdvice | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The figures as JSON-ready data."""
+        return asdict(self)
+
+
+def calibrate(table: StepTable) -> Report:
+    """Every figure of these steps. An empty table gives a report that has seen nothing."""
+    unit, name = units(table)
+    resampler = Resampler(int(unit.max(initial=-1)) + 1)
+    scores = score(table, unit)
+    edges, adaptive = uniform_edges(), equal_mass_edges(scores.confidence)
+    some = len(scores) > 0
+    return Report(
+        runs=table.runs,
+        steps=len(table),
+        positions=len(scores),
+        unit=name,
+        confidence=float(scores.confidence.mean()) if some else None,
+        accepted=float(scores.accepted.mean()) if some else None,
+        gap=resampler.ratio(scores.accepted - scores.confidence, np.ones(len(scores)), scores.unit),
+        error=calibration_error(scores, edges, resampler),
+        chance=chance_error(scores.confidence, edges) if some else None,
+        adaptive=calibration_error(scores, adaptive, resampler),
+        brier=brier_score(scores, resampler),
+        uniform=tuple(reliability(scores, edges)),
+        equal_mass=tuple(reliability(scores, adaptive)),
+        by_position=tuple(acceptance_by_position(scores)),
+        matrix=outcome_matrix(table, unit, resampler),
+        ranks=rank_table(table, unit, resampler),
+        gains=gains(table, unit, resampler),
+        advice=temperature_advice(table, scores, resampler),
+    )

@@ -1,0 +1,54 @@
+"""Bootstrap intervals: whole units (prompts) are drawn again; every figure is a ratio of sums over units."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+RESAMPLES = 1000
+FEWEST_UNITS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A measured figure and its 95% percentile interval; None where nothing was observed or units are too few."""
+
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+
+
+class Resampler:
+    """Draws units with replacement, always the same ones for one seed, so that figures can be compared."""
+
+    def __init__(self, count: int, seed: int = 0):
+        """``count`` units."""
+        self.count = count
+        draws = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), RESAMPLES) if count else None
+        self._weights = np.zeros((RESAMPLES, 0)) if draws is None else draws.astype(float)
+
+    def sums(self, values: np.ndarray, unit: np.ndarray) -> np.ndarray:
+        """Sums over each resample, (RESAMPLES, …), of rows ``values`` (M, …) that belong to ``unit`` (M,)."""
+        flat = values.reshape(len(values), -1)
+        by_unit = np.zeros((self.count, flat.shape[1]))
+        for column in range(flat.shape[1]):
+            by_unit[:, column] = np.bincount(unit, weights=flat[:, column], minlength=self.count)
+        return (self._weights @ by_unit).reshape(RESAMPLES, *values.shape[1:])
+
+    def ratio(self, numerator: np.ndarray, denominator: np.ndarray, unit: np.ndarray) -> Figure:
+        """Σ numerator / Σ denominator over rows, both (M,)."""
+        below = denominator.sum()
+        if not below:
+            return Figure(None)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            drawn = self.sums(numerator, unit) / self.sums(denominator, unit)
+        return self.figure(float(numerator.sum() / below), drawn)
+
+    def figure(self, value: float, drawn: np.ndarray) -> Figure:
+        """A figure with the interval of its resampled values, (RESAMPLES,); NaN where a resample saw nothing."""
+        known = drawn[np.isfinite(drawn)]
+        if self.count < FEWEST_UNITS or len(known) < RESAMPLES / 2:
+            return Figure(value)
+        low, high = np.percentile(known, [2.5, 97.5])
+        return Figure(value, float(low), float(high))

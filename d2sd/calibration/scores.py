@@ -1,0 +1,161 @@
+"""Reliability of a drafter's confidence: bins, ECE, Brier score.
+
+Only positions up to the first rejection are scored: whether a later token would have been accepted was never
+observed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from d2sd.calibration.resampling import Figure, Resampler
+from d2sd.calibration.steps import StepTable
+from d2sd.events import StepDone
+
+Z95 = 1.96
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """Scored positions: confidence in [0, 1], accepted 0/1, position k (from 1), row of the step in its table and the
+    unit that it is resampled with; all (M,)."""
+
+    confidence: np.ndarray
+    accepted: np.ndarray
+    position: np.ndarray
+    row: np.ndarray
+    unit: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.confidence)
+
+
+@dataclass(frozen=True, slots=True)
+class Bin:
+    """Positions of about the same confidence; ``low``/``high`` bound the accepted share (Wilson, 95%)."""
+
+    left: float
+    right: float
+    count: int
+    confidence: float
+    accepted: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """How the first draft fared at position k, among the ``count`` steps that reached it; interval as in ``Bin``."""
+
+    position: int
+    count: int
+    confidence: float
+    accepted: float
+    low: float
+    high: float
+
+
+def scored_positions(step: StepDone) -> list[tuple[float, bool]]:
+    """(c_k, accepted) of the first draft up to and including its first rejection."""
+    if step.first_draft is None or step.actual_boundary is None:
+        return []
+    return [
+        (c, k < step.actual_boundary) for k, c in enumerate(step.first_draft.confidence[: step.actual_boundary + 1])
+    ]
+
+
+def score(table: StepTable, unit: np.ndarray) -> Scores:
+    """The scored positions of the table's steps; ``unit`` (N,) numbers what each step is resampled with."""
+    row, at = np.nonzero(table.scored)
+    accepted = (at < table.boundary[row]).astype(float)
+    return Scores(table.confidence[row, at], accepted, at + 1, row, unit[row])
+
+
+def uniform_edges(bins: int = 10) -> np.ndarray:
+    """Bin edges of equal width."""
+    return np.linspace(0, 1, bins + 1)
+
+
+def equal_mass_edges(confidence: np.ndarray, bins: int = 10) -> np.ndarray:
+    """Bin edges with about equally many positions between them (adaptive ECE)."""
+    inner = np.quantile(confidence, np.linspace(0, 1, bins + 1)[1:-1]) if len(confidence) else []
+    return np.unique(np.concatenate([[0.0], inner, [1.0]]))
+
+
+def places(confidence: np.ndarray, edges: np.ndarray) -> np.ndarray:
+    """Number of the bin that each confidence falls in; the last bin holds its right edge too."""
+    return np.clip(np.searchsorted(edges, confidence, side="right") - 1, 0, len(edges) - 2)
+
+
+def reliability(scores: Scores, edges: np.ndarray) -> list[Bin]:
+    """All bins of a reliability diagram, in order; an empty one has count 0 and confidence in its middle."""
+    at, size = places(scores.confidence, edges), len(edges) - 1
+    bounds = zip(edges[:-1].round(9).tolist(), edges[1:].round(9).tolist(), strict=True)
+    return [
+        Bin(left, end, n, c / n, a / n, *wilson(a / n, n)) if n else Bin(left, end, 0, (left + end) / 2, 0.0, 0.0, 1.0)
+        for (left, end), (n, c, a) in zip(bounds, _sums(at, size, scores), strict=True)
+    ]
+
+
+def acceptance_by_position(scores: Scores) -> list[Position]:
+    """Acceptance at every position that was reached; position 1 is the first drafted token."""
+    sums = _sums(scores.position, int(scores.position.max(initial=0)) + 1, scores)
+    return [Position(k, n, c / n, a / n, *wilson(a / n, n)) for k, (n, c, a) in enumerate(sums) if n]
+
+
+def _sums(at: np.ndarray, size: int, scores: Scores) -> list[tuple[int, float, float]]:
+    """Count, Σ confidence and Σ accepted by place."""
+    weights = (None, scores.confidence, scores.accepted)
+    columns = (np.bincount(at, weights=w, minlength=size).tolist() for w in weights)
+    return list(zip(*columns, strict=True))
+
+
+def wilson(share: float, count: int, z: float = Z95) -> tuple[float, float]:
+    """Wilson interval of a share, of 95% unless told."""
+    centre = (share + z * z / (2 * count)) / (1 + z * z / count)
+    half = z / (1 + z * z / count) * np.sqrt(share * (1 - share) / count + z * z / (4 * count * count))
+    return float(max(0, centre - half)), float(min(1, centre + half))
+
+
+def expected_calibration_error(confidence: np.ndarray, accepted: np.ndarray, edges: np.ndarray) -> float:
+    """ECE: Σ over bins of (share of positions in the bin) · |accepted share − mean confidence|."""
+    if not len(confidence):
+        return float("nan")
+    gaps = np.bincount(places(confidence, edges), weights=accepted - confidence, minlength=len(edges) - 1)
+    return float(np.abs(gaps).sum() / len(confidence))
+
+
+def resampled_error(scores: Scores, confidence: np.ndarray, edges: np.ndarray, resampler: Resampler) -> np.ndarray:
+    """ECE of these confidences of the scored positions in every resample, with the same bins, (RESAMPLES,)."""
+    gaps = np.zeros((len(scores), len(edges) - 1))
+    gaps[np.arange(len(scores)), places(confidence, edges)] = scores.accepted - confidence
+    drawn = resampler.sums(gaps, scores.unit)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.abs(drawn).sum(1) / resampler.sums(np.ones(len(scores)), scores.unit)
+
+
+def calibration_error(scores: Scores, edges: np.ndarray, resampler: Resampler) -> Figure:
+    """ECE with its interval."""
+    if not len(scores):
+        return Figure(None)
+    value = expected_calibration_error(scores.confidence, scores.accepted, edges)
+    return resampler.figure(value, resampled_error(scores, scores.confidence, edges, resampler))
+
+
+def chance_error(confidence: np.ndarray, edges: np.ndarray) -> float:
+    """The ECE that a perfectly honest drafter would show on average with as many positions, by chance alone.
+
+    A bin's summed gap is then close to normal with variance Σ c(1−c), and E|x| = σ·√(2/π).
+    """
+    if not len(confidence):
+        return float("nan")
+    spread = np.bincount(places(confidence, edges), weights=confidence * (1 - confidence), minlength=len(edges) - 1)
+    return float(np.sqrt(2 / np.pi * spread).sum() / len(confidence))
+
+
+def brier_score(scores: Scores, resampler: Resampler) -> Figure:
+    """Mean squared difference between confidence and outcome, with its interval."""
+    squares = (scores.confidence - scores.accepted) ** 2
+    return resampler.ratio(squares, np.ones(len(scores)), scores.unit)

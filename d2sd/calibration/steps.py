@@ -1,0 +1,125 @@
+"""Steps of recorded runs as columns, so that ten thousand of them are counted in one go."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+
+from d2sd.events import StepDone
+
+UNSEEN = -1
+FEWEST_RUNS = 8
+MOST_BLOCKS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class StepTable:
+    """N steps of one or more runs; G is the longest first draft, J the largest number of re-drafts.
+
+    run, step: number of the run and of the step in it, (N,). drafted: tokens of the first draft, (N,).
+    confidence: c_k, (N, G), NaN behind the last drafted token. boundary: leading first-draft tokens that the target
+    accepted, (N,), UNSEEN where generation ended before that was decided or nothing was drafted.
+    selected: number of prefixes that were predicted, (N,). hit: whether the boundary was one of them, (N,).
+    committed: tokens, bonus included, (N,). branches: re-drafts, (N,).
+    nodes, gained: verified and accepted tree nodes by who brought them, (N, J+2): column 0 the first draft, column j
+    what re-draft j added to the drafts before it, the last one nodes reached by lower-ranked choices only.
+    """
+
+    run: np.ndarray
+    step: np.ndarray
+    drafted: np.ndarray
+    confidence: np.ndarray
+    boundary: np.ndarray
+    selected: np.ndarray
+    hit: np.ndarray
+    committed: np.ndarray
+    branches: np.ndarray
+    nodes: np.ndarray
+    gained: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.run)
+
+    @property
+    def runs(self) -> int:
+        """How many runs have steps here."""
+        return len(np.unique(self.run))
+
+    @property
+    def seen(self) -> np.ndarray:
+        """Steps whose boundary is known, (N,) bool."""
+        return self.boundary != UNSEEN
+
+    @property
+    def partly(self) -> np.ndarray:
+        """Steps whose first draft was rejected somewhere, (N,) bool: there is a boundary to predict."""
+        return self.seen & (self.boundary < self.drafted)
+
+    @property
+    def scored(self) -> np.ndarray:
+        """Positions up to and including the first rejection, (N, G) bool: later ones were never observed."""
+        at = np.arange(self.confidence.shape[1])
+        return (at <= self.boundary[:, None]) & (at < self.drafted[:, None])
+
+    def take(self, rows: np.ndarray) -> StepTable:
+        """The steps at these row numbers (or where this mask is true)."""
+        return StepTable(*(getattr(self, name)[rows] for name in self.__dataclass_fields__))
+
+
+def tabulate(runs: Sequence[Sequence[StepDone]]) -> StepTable:
+    """The steps of runs as columns."""
+    steps = [s for run in runs for s in run]
+    confidences = [s.first_draft.confidence if s.first_draft else () for s in steps]
+    drafted = np.array([len(c) for c in confidences], dtype=int)
+    confidence = np.full((len(steps), max(drafted, default=0)), np.nan)
+    confidence[np.arange(confidence.shape[1]) < drafted[:, None]] = np.fromiter(chain.from_iterable(confidences), float)
+    boundary = np.array([UNSEEN if s.actual_boundary is None else s.actual_boundary for s in steps], dtype=int)
+    boundary[drafted == 0] = UNSEEN
+    nodes, gained = _by_source(steps)
+    return StepTable(
+        run=np.repeat(np.arange(len(runs)), [len(run) for run in runs]),
+        step=np.fromiter((at for run in runs for at in range(len(run))), int),
+        drafted=drafted,
+        confidence=confidence,
+        boundary=boundary,
+        selected=np.array([len(s.selected_prefixes) for s in steps], dtype=int),
+        hit=np.array([s.actual_boundary in s.selected_prefixes for s in steps], dtype=bool),
+        committed=np.array([len(s.committed) for s in steps], dtype=int),
+        branches=np.array([len(s.branches) for s in steps], dtype=int),
+        nodes=nodes,
+        gained=gained,
+    )
+
+
+def _by_source(steps: Sequence[StepDone]) -> tuple[np.ndarray, np.ndarray]:
+    """Verified and accepted nodes (the anchor left out) by the first candidate that runs through them."""
+    most = max((len(s.branches) for s in steps), default=0)
+    sizes = [len(s.nodes) for s in steps]
+    owners = np.fromiter((min(n.candidates, default=most + 1) for s in steps for n in s.nodes), int, sum(sizes))
+    starts = np.cumsum([0, *sizes[:-1]]) if sizes else np.zeros(0, int)
+    shape = (len(steps), most + 2)
+    below = np.ones(len(owners), dtype=bool)
+    below[starts[np.array(sizes) > 0] if sizes else []] = False
+    row = np.repeat(np.arange(len(steps)), sizes)
+    places = row * shape[1] + owners
+    nodes = np.bincount(places[below], minlength=shape[0] * shape[1]).reshape(shape)
+    accepted = np.fromiter(
+        (start + a for start, s in zip(starts.tolist(), steps, strict=True) for a in s.accepted), int
+    )
+    gained = np.bincount(places[accepted], minlength=shape[0] * shape[1]).reshape(shape)
+    return nodes, gained
+
+
+def units(table: StepTable) -> tuple[np.ndarray, str]:
+    """What a resampling draws again: the number of its unit for every step, (N,), and what a unit is called.
+
+    Whole prompts, because the steps of one text resemble each other; where there are fewer than ``FEWEST_RUNS``
+    of them, blocks of consecutive steps, which says nothing about other prompts.
+    """
+    if table.runs >= FEWEST_RUNS:
+        return np.unique(table.run, return_inverse=True)[1], "prompt"
+    length = max(1, -(-len(table) // MOST_BLOCKS))
+    return np.arange(len(table)) // length, "step" if length == 1 else f"block of {length} steps"
