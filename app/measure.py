@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from app import models, settings
 from app.controller import failure_sentence
 from app.recordings import Recording, Recordings, read_upload, short
 from app.run_lines import RunLines
