@@ -9,6 +9,7 @@ import gradio as gr
 
 from app.session import Session
 from app.tabs.explore import build_explore
+from app.tabs.race import build_race
 from app.theme import theme
 
 STATIC = Path(__file__).parent / "static"
@@ -20,8 +21,9 @@ TITLE = (
 
 
 def launch_options() -> dict[str, Any]:
-    """Arguments for ``launch``: theme and style sheet."""
-    return {"theme": theme(), "css": (STATIC / "page.css").read_text(encoding="utf-8"), "footer_links": []}
+    """Arguments for ``launch``: theme and style sheets."""
+    css = "\n".join(path.read_text(encoding="utf-8") for path in sorted(STATIC.glob("*.css")))
+    return {"theme": theme(), "css": css, "footer_links": []}
 
 
 def build() -> gr.Blocks:
@@ -29,6 +31,9 @@ def build() -> gr.Blocks:
     with gr.Blocks(title="D²SD Explorer", analytics_enabled=False, fill_width=True) as page:
         session = gr.State(Session())
         gr.Markdown(TITLE, elem_id="title")
-        with gr.Tabs(), gr.Tab("Explore", id="explore"):
-            build_explore(session)
+        with gr.Tabs():
+            with gr.Tab("Explore", id="explore"):
+                view = build_explore(session)
+            with gr.Tab("Race", id="race"):
+                build_race(view)
     return page

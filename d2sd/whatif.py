@@ -8,7 +8,7 @@ what the target chooses along the accepted path is the recorded text itself.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import torch
 
@@ -45,11 +45,21 @@ class Outcome:
         return sum(self.nodes) / len(self.nodes)
 
 
+def recorded_config(trace: Trace) -> DecodeConfig:
+    """The settings that a trace was recorded with; fields that this version does not know are left out."""
+    known = {f.name for f in fields(DecodeConfig)}
+    recorded = trace.header.get("config")
+    try:
+        return DecodeConfig(**{k: v for k, v in dict(recorded or {}).items() if k in known})
+    except (TypeError, ValueError) as error:
+        raise InputError(f"the trace's settings cannot be read: {error}") from None
+
+
 class Replay:
     """A recorded run, ready for what-if questions. Raises ``InputError`` where it cannot answer them."""
 
     def __init__(self, engine: Engine, trace: Trace):
-        if trace.header.get("config", {}).get("temperature") != 0:
+        if recorded_config(trace).temperature != 0:
             raise InputError("what-if needs a run at temperature 0: only then is the text the same for every setting")
         if trace.prefill is None or not trace.token_ids:
             raise InputError("the trace holds no generated text; record a run of at least one step")

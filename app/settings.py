@@ -1,0 +1,63 @@
+"""The settings of a run that a person can change: one table for the controls, for reading them, and for links."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from d2sd import METHODS, DecodeConfig, InputError
+from d2sd.methods.base import SETTINGS as OF_METHODS
+
+Value = float | int | bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """``name`` is the field of ``DecodeConfig`` and of a link; None as a value leaves the choice to the engine."""
+
+    name: str
+    label: str
+    elem_id: str
+    kind: Literal["whole", "real", "flag"]
+    value: Value
+    step: float = 1
+    optional: bool = False
+
+    def read(self, value: Any) -> Any:
+        """The value as ``DecodeConfig`` wants it, from a control; raises ``InputError``."""
+        if self.kind == "flag":
+            return bool(value)
+        if self.optional and not value:  # a number field that was never touched says 0
+            return None
+        number = value if isinstance(value, int | float) else math.nan
+        if self.kind == "real":
+            return float(number)
+        if not math.isfinite(number) or number != int(number):
+            raise InputError(f"{self.label} must be a whole number")
+        return int(number)
+
+
+SETTINGS = (
+    Setting("block_size", "block γ", "gamma", "whole", 16),
+    Setting("second_block_size", "block γ₂", "gamma-2", "whole", None, optional=True),
+    Setting("num_branches", "branches K", "branches", "whole", 4),
+    Setting("node_budget", "nodes B", "budget", "whole", None, optional=True),
+    Setting("temperature", "temperature", "temperature", "real", 0, step=0.1),
+    Setting("top_p", "top-p", "top-p", "real", 1, step=0.05),
+    Setting("seed", "seed", "seed", "whole", 0),
+    Setting("max_new_tokens", "max tokens", "max-tokens", "whole", 128, step=16),
+    Setting("cost_aware", "cost-aware", "cost-aware", "flag", False),
+)
+
+
+def used_by(method: str) -> frozenset[str]:
+    """Names of the settings that have a meaning for this method: those of every run, and those that shape its trees."""
+    return frozenset(s.name for s in SETTINGS) - OF_METHODS | METHODS[method].settings
+
+
+def config(method: str, values: dict[str, Any]) -> DecodeConfig:
+    """The configuration of a run from the controls' values by name; raises ``InputError``."""
+    if method not in METHODS:
+        raise InputError(f"unknown method {str(method)[:40]!r}; choose one of: {', '.join(METHODS)}")
+    return DecodeConfig(method=method, **{s.name: s.read(values[s.name]) for s in SETTINGS if s.name in values})

@@ -1,0 +1,104 @@
+"""Race: methods against each other on one prompt, and below it what other settings would have done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import gradio as gr
+
+import d2sd
+from app import presets, race
+from app.record import DEFAULT, recorded_race
+from app.session import Session
+from app.settings import SETTINGS, Setting
+from app.tabs.notice import notice_box, sentence
+from app.tabs.whatif import build_whatif, lane_choices
+from app.views.explorer import ExplorerView
+from app.views.race import RaceView, drawing
+
+NAMES = ("block_size", "num_branches", "node_budget", "temperature", "seed", "max_new_tokens")
+
+
+def build_race(view: ExplorerView) -> None:
+    """Lay out the tab and wire it. ``view`` is the view of Explore, whose run can be asked what-if questions."""
+    # Its own session: a run in Explore and a race wait for each other, but do not stop each other.
+    session, number = gr.State(Session()), gr.State(0)
+    kept = gr.State(None)  # the window's own race; none yet: the recorded one is shown
+    opening = recorded_race()
+    with gr.Row(elem_classes="beside"):
+        with gr.Column(scale=0, min_width=290, elem_classes="settings", elem_id="race-settings"):
+            inputs, start, stop, notice = _settings()
+        with gr.Column(scale=1, min_width=320):
+            lanes = RaceView(drawing(opening) if opening.lanes else None)
+    source = build_whatif(view, kept, inputs["model"])
+
+    def run(current: Session, mine: int, *values: Any) -> Iterator[tuple[Any, Any, Any, Any]]:
+        for update in race.run(current, mine, *_asked(*values)):
+            done = update.race if update.race and not update.race.status and update.race.lanes else None
+            yield (
+                drawing(update.race) if update.race else gr.skip(),
+                sentence(update.problem, update.news),
+                done or gr.skip(),
+                gr.Dropdown(**lane_choices(done)) if done else gr.skip(),
+            )
+
+    requested = start.click(Session.request, session, number, show_progress="hidden", queue=False)
+    requested.then(
+        run,
+        [session, number, *inputs.values()],
+        [lanes, notice, kept, source],
+        show_progress="hidden",
+        concurrency_id="model",
+        concurrency_limit=1,
+        trigger_mode="multiple",
+    )
+    stop.click(Session.stop, session, None, show_progress="hidden", queue=False)
+
+
+def _asked(prompt: str, model: str, methods: list[str], *values: Any) -> tuple[str, str, list[str], dict[str, Any]]:
+    return prompt or "", model or "", methods or [], dict(zip(NAMES, values, strict=True))
+
+
+def _settings() -> tuple[dict[str, Any], gr.Button, gr.Button, gr.Textbox]:
+    """The column of controls; ``inputs`` is in the order of ``_asked``'s arguments."""
+    names, inputs = d2sd.presets(), dict[str, Any]()
+    inputs["prompt"] = gr.Textbox(
+        next(iter(presets.EXAMPLES.values())), label="Prompt", lines=3, max_lines=8, elem_id="race-prompt"
+    )
+    with gr.Row(elem_classes="buttons"):
+        start = gr.Button("Race", variant="primary", elem_id="start-race", min_width=80)
+        stop = gr.Button("Stop", elem_id="stop-race", min_width=80)
+    notice = notice_box("race-notice")
+    inputs["model"] = gr.Dropdown(
+        names,
+        value=names[0] if names else None,
+        label="Models" if presets.on_space() else "Models (bundled name or a folder)",
+        elem_id="race-model",
+        allow_custom_value=not presets.on_space(),
+    )
+    inputs["methods"] = gr.CheckboxGroup(
+        [(f"{m.id}: {m.sentence}", m.id) for m in d2sd.METHODS.values()],
+        value=list(DEFAULT),
+        label="Methods, run one after the other",
+        elem_id="race-methods",
+    )
+    with gr.Group(elem_id="race-numbers"):
+        chosen = {s.name: s for s in SETTINGS}
+        for at in range(0, len(NAMES), 3):
+            with gr.Row():
+                for name in NAMES[at : at + 3]:
+                    inputs[name] = _number(chosen[name])
+    return inputs, start, stop, notice
+
+
+def _number(setting: Setting) -> gr.Number:
+    return gr.Number(
+        setting.value,
+        label=setting.label[:1].upper() + setting.label[1:],
+        elem_id=f"race-{setting.elem_id}",
+        step=setting.step,
+        precision=0 if setting.kind == "whole" and not setting.optional else None,
+        placeholder="auto" if setting.optional else None,
+        min_width=60,
+    )

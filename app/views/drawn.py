@@ -1,0 +1,70 @@
+"""Views that are drawn by their own JavaScript: the component that carries it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+
+from d2sd.viewer import VIEWER
+
+STATIC = Path(__file__).resolve().parent.parent / "static"
+SHARED = (VIEWER / "dom.js", VIEWER / "words.js", VIEWER / "tooltip.js")
+COLOURS = VIEWER / "colours.css"
+
+
+class DrawnView(gr.HTML):
+    """Draws its value, a JSON text, with the scripts of one folder of ``app/static``.
+
+    The scripts share one function scope, whose ``start(element, trigger, props, watch, server)`` is called once.
+    The style sheet is added to the page by the script.
+    """
+
+    def __init__(
+        self,
+        value: str | None,
+        folder: str,
+        scripts: Sequence[str],
+        *,
+        elem_id: str,
+        before: str = "",
+        server_functions: list[Callable[..., Any]] | None = None,
+        **options: Any,
+    ):
+        """``before``: more code for the scope, ahead of the scripts; ``options``: those of ``gr.HTML``."""
+        parts = [read(p) for p in (*SHARED, *(STATIC / folder / s for s in scripts))]
+        sheet = read(COLOURS).replace(".explorer", ".panels") + read(STATIC / folder / f"{folder}.css")
+        # The template is constant: Gradio would run ${...} and {{...}} in a template as code.
+        super().__init__(
+            value,
+            html_template="<div></div>",
+            css_template="",
+            js_on_load=f"""(() => {{
+"use strict";
+{before}
+{chr(10).join(parts)}
+const sheet = document.getElementById("{folder}-style") || document.head.appendChild(h("style", {{ id: "{folder}-style" }}));
+sheet.textContent = {json.dumps(sheet)};
+start(element, trigger, props, watch, server);
+}})();""",
+            apply_default_css=False,
+            elem_id=elem_id,
+            server_functions=server_functions,
+            **options,
+        )
+
+    def postprocess(self, value: str | None) -> str | None:
+        """The value as it is. It is never read as HTML: Gradio's check for script tags does not apply."""
+        return value
+
+    def get_block_name(self) -> str:
+        """The page draws it as any ``gr.HTML``."""
+        return "html"
+
+
+def read(path: Path) -> str:
+    """A source file of the page."""
+    return path.read_text(encoding="utf-8")
