@@ -31,7 +31,7 @@ def build_race(view: ExplorerView) -> None:
             inputs, start, stop, notice = _settings()
         with gr.Column(scale=1, min_width=320):
             lanes = RaceView(drawing(opening) if opening.lanes else None)
-    source = build_whatif(view, kept, inputs["model"])
+            source = build_whatif(view, kept, inputs["model"])
 
     def run(current: Session, mine: int, *values: Any) -> Iterator[tuple[Any, Any, Any, Any]]:
         for update in race.run(current, mine, *_asked(*values)):
@@ -89,6 +89,8 @@ def _settings() -> tuple[dict[str, Any], gr.Button, gr.Button, gr.Textbox]:
             with gr.Row():
                 for name in NAMES[at : at + 3]:
                     inputs[name] = _number(chosen[name])
+    # as long as nothing was sent to it, a number field shows None as 0
+    gr.on(None, lambda: None, None, inputs["node_budget"], show_progress="hidden", queue=False)
     return inputs, start, stop, notice
 
 

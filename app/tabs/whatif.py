@@ -30,27 +30,31 @@ def build_whatif(view: ExplorerView, kept: gr.State, model: gr.Dropdown) -> gr.D
     """Lay out the panel and wire it; returns the choice of runs. ``kept``: the window's race, None: the recorded one."""
     session, number = gr.State(Session()), gr.State(0)
     gr.Markdown(EXPLANATION, elem_id="whatif-explained")
-    with gr.Row(elem_classes="beside"):
-        with gr.Column(scale=0, min_width=290, elem_classes="settings", elem_id="whatif-settings"):
-            with gr.Row(elem_classes="buttons"):
-                ask = gr.Button("Ask", variant="primary", elem_id="ask", min_width=80)
-                stop = gr.Button("Stop", elem_id="stop-asking", min_width=80)
-            notice = notice_box("whatif-notice")
-            source = gr.Dropdown(**lane_choices(recorded_race()), label="Recorded run", elem_id="whatif-source")
-            sweeps = gr.CheckboxGroup(
-                [(s.label[:1].upper() + s.label[1:], s.name) for s in whatif.SWEEPS.values()],
-                value=list(whatif.SWEEPS),
-                label="Vary",
-                elem_id="whatif-sweeps",
-            )
-            methods = gr.CheckboxGroup(
-                [m.id for m in METHODS.values() if m.settings],
-                value=list(DEFAULT[1:]),
-                label="Methods",
-                elem_id="whatif-methods",
-            )
-        with gr.Column(scale=1, min_width=320):
-            charts = WhatIfView(recorded_answers())
+    with gr.Row(elem_id="whatif-settings"):
+        source = gr.Dropdown(
+            **lane_choices(recorded_race()), label="Recorded run", elem_id="whatif-source", scale=1, min_width=150
+        )
+        sweeps = gr.CheckboxGroup(
+            [(s.label[:1].upper() + s.label[1:], s.name) for s in whatif.SWEEPS.values()],
+            value=list(whatif.SWEEPS),
+            label="Vary",
+            elem_id="whatif-sweeps",
+            scale=1,
+            min_width=150,
+        )
+        methods = gr.CheckboxGroup(
+            [m.id for m in METHODS.values() if m.settings],
+            value=list(DEFAULT[1:]),
+            label="Methods",
+            elem_id="whatif-methods",
+            scale=4,
+            min_width=260,
+        )
+        with gr.Column(scale=0, min_width=110):
+            ask = gr.Button("Ask", variant="primary", elem_id="ask", size="sm")
+            stop = gr.Button("Stop", elem_id="stop-asking", size="sm")
+    notice = notice_box("whatif-notice")
+    charts = WhatIfView(recorded_answers())
 
     def run(
         current: Session, mine: int, race: Race | None, chosen: str, shown: str | None, *values: Any

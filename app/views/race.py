@@ -46,7 +46,9 @@ def machine(header: dict[str, Any]) -> str:
     """The hardware of a trace's header in a few words."""
     hardware = header.get("hardware")
     known = hardware if isinstance(hardware, dict) else {}
-    inner = [known.get("machine"), f"{known['threads']} threads" if "threads" in known else None, known.get("dtype")]
+    threads = known.get("threads")
+    counted = None if threads is None else f"{threads} thread{'' if threads == 1 else 's'}"
+    inner = [known.get("machine"), counted, known.get("dtype")]
     words = ", ".join(str(w) for w in inner if w)
     return f"{known.get('device', 'unknown machine')}{f' ({words})' if words else ''}"
 

@@ -144,7 +144,7 @@ def test_hostile_text_and_sentences_stay_text(page: Any) -> None:
 def test_the_what_if_charts_mark_the_recorded_setting_and_have_a_table(page: Any) -> None:
     charts = page.locator("#whatif .chart")
     assert charts.count() == 3
-    page.wait_for_selector("#whatif .chart .line")
+    page.wait_for_selector("#whatif .chart .line", state="attached")
     assert page.locator("#whatif .chart[data-symbol=K] .measured").count() == 2
     assert "recorded: 4" in page.locator("#whatif .chart[data-symbol=K] .axis").text_content()
     page.locator("#whatif summary").click()

@@ -11,7 +11,7 @@ from app import presets
 from d2sd import DecodeConfig
 
 pytestmark = pytest.mark.e2e
-HOSTILE = "<img src=x onerror=\"window.pwned=1\"> ${window.pwned=1} {{window.pwned=1}}"
+HOSTILE = '<img src=x onerror="window.pwned=1"> ${window.pwned=1} {{window.pwned=1}}'
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ function stageLegend() {
 
 function raceTable(lanes, { plain, reference }) {
   const done = lanes.filter((lane) => lane.row && lane.total);
-  const longest = Math.max(1e-9, ...done.map((lane) => stagesOf(lane).total));
+  const longest = Math.max(1e-9, ...done.map((lane) => stagesOf(lane).whole));
   const than = reference ? `as ${reference}` : "";
   const heads = [
     ["Method"],
@@ -32,7 +32,10 @@ function raceTable(lanes, { plain, reference }) {
 function stagesOf({ row }) {
   const seconds = row.stage_seconds && typeof row.stage_seconds === "object" ? row.stage_seconds : {};
   const parts = STAGES.map(([stage, name]) => [stage, name, number(seconds[stage], 0, 1e6, 0)]);
-  return { parts, total: parts.reduce((sum, [, , t]) => sum + t, 0) };
+  const sum = parts.reduce((all, [, , t]) => all + t, 0);
+  // what lies between the stages: bookkeeping of the loop itself
+  const whole = Math.max(sum, number(row.seconds, 0, 1e6, 0));
+  return { parts, whole, rest: whole - sum };
 }
 
 function tableRow(lane, longest, reference) {
@@ -42,30 +45,30 @@ function tableRow(lane, longest, reference) {
     return n === null ? "—" : n.toFixed(digits) + after;
   };
   const speed = number(row.tokens_per_second, 0, 1e9, 0);
-  const cell = (words, kind) => h("td", { class: kind || null }, words);
+  const cell = (name, words, kind) => h("td", { class: kind || null, "data-name": name }, words);
   const same = lane.method === reference && row.identical ? "reference" : row.identical === true ? "✓ yes" : row.identical === false ? `✕ no, from token ${whole(row.differs_at, 0, 1e6, 0) + 1}` : "—";
   return h(
     "tr",
     { "data-method": lane.method },
     h("th", { scope: "row", title: lane.sentence }, lane.method),
-    cell(figure(row.mean_acceptance_length, 2)),
-    cell(figure(speed, speed < 100 ? 1 : 0)),
-    cell(figure(row.speedup, 2, "×")),
-    cell(figure(row.nodes_per_step, 1)),
-    cell(same, row.identical === false ? "differs" : "same"),
+    cell("α", figure(row.mean_acceptance_length, 2)),
+    cell("Tokens/s", figure(speed, speed < 100 ? 1 : 0)),
+    cell("Speedup", figure(row.speedup, 2, "×")),
+    cell("Nodes/step", figure(row.nodes_per_step, 1)),
+    cell("Same text", same, row.identical === false ? "differs" : "same"),
     h("td", { class: "stages" }, ...stageBar(lane, longest)),
   );
 }
 
 /** A bar as long as the run, and its numbers. */
 function stageBar(lane, longest) {
-  const { parts, total } = stagesOf(lane);
+  const { parts, whole, rest } = stagesOf(lane);
   const ms = (t) => (t * 1000).toFixed(t < 0.01 ? 1 : 0);
   const segments = parts.map(([stage, name, t]) => {
     const segment = h("span", { class: `segment ${stage}`, title: `${name}: ${ms(t)} ms` });
     segment.style.width = ((100 * t) / longest).toFixed(3) + "%";
     return segment;
   });
-  const words = parts.filter(([, , t]) => t >= 0.00005).map(([, name, t]) => `${name.toLowerCase()} ${ms(t)}`);
-  return [h("span", { class: "rail", "aria-hidden": "true" }, ...segments), h("span", { class: "numbers" }, words.join(" · ") + ` ms = ${ms(total)} ms`)];
+  const words = [...parts, ["rest", "Rest", rest]].filter(([, , t]) => t >= 0.00005).map(([, name, t]) => `${name.toLowerCase()} ${ms(t)}`);
+  return [h("span", { class: "rail", "aria-hidden": "true" }, ...segments), h("span", { class: "numbers" }, `${words.join(" · ")} ms; ${ms(whole)} in all`)];
 }

@@ -1,6 +1,6 @@
 // One setting: α above, verified nodes per step below, on the same values.
 
-const ROOM = { left: 34, right: 12, top: 8, alpha: 132, nodes: 72, gap: 12, bottom: 34 };
+const ROOM = { left: 34, right: 12, top: 8, alpha: 132, nodes: 72, gap: 18, bottom: 34 };
 const HEIGHT = ROOM.top + ROOM.alpha + ROOM.gap + ROOM.nodes + ROOM.bottom;
 
 /** Round numbers from `low` up to at least `high`, about `most` of them. */

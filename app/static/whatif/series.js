@@ -1,8 +1,8 @@
 // How the methods are told apart in the charts: colour, line pattern and the shape of the points.
 
 const LOOKS = [
-  { colour: "second", dash: null, shape: "circle" },
   { colour: "first", dash: "7 3", shape: "square" },
+  { colour: "second", dash: null, shape: "circle" },
   { colour: "target", dash: "2 3", shape: "triangle" },
   { colour: "reject", dash: "9 3 2 3", shape: "diamond" },
   { colour: "ink", dash: null, shape: "cross" },
