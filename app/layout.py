@@ -12,6 +12,7 @@ from app.session import Session
 from app.tabs.calibrate import build_calibrate
 from app.tabs.explore import build_explore
 from app.tabs.learn import build_learn
+from app.tabs.race import build_race
 from app.theme import theme
 
 STATIC = Path(__file__).parent / "static"
@@ -41,6 +42,8 @@ def build() -> gr.Blocks:
         with gr.Tabs() as tabs:
             with gr.Tab("Explore", id="explore"):
                 view = build_explore(page, session)
+            with gr.Tab("Race", id="race"):
+                build_race(session)
             with gr.Tab("Calibrate", id="calibrate") as tab:
                 build_calibrate(tab, tabs, session, view)
             with gr.Tab("Learn", id="learn"):

@@ -1,0 +1,178 @@
+"""A race: one prompt and seed through several methods, one after the other, so that their times are fair."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import Any
+
+from app import models, settings
+from app.controller import failure_sentence
+from app.links import MAX_PROMPT
+from app.models import Chosen
+from app.session import Session
+from app.streaming import stream
+from app.update import Update
+from d2sd import METHODS, DecodeConfig, Event, InputError, Trace
+
+PLAIN = "autoregressive"
+WARM_UP_TOKENS = 16
+SECONDS_BETWEEN_YIELDS = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """One method's run. ``problem``: why it broke off, empty where it did not."""
+
+    trace: Trace
+    problem: str = ""
+
+    @property
+    def complete(self) -> bool:
+        """Whether the run reached its end by itself."""
+        return self.trace.finished is not None and self.trace.finished.stop_reason != "stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class Race:
+    """The methods in the order in which they run, and the runs so far. ``status``: what is going on, empty at the end;
+    ``recorded``: it was run earlier, maybe on another machine."""
+
+    prompt: str
+    methods: tuple[str, ...]
+    lanes: tuple[Lane, ...] = ()
+    status: str = ""
+    recorded: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Figures of one lane. ``speedup``: tokens per second over plain decoding, None where that did not run to its end
+    in this race; ``place``: 1 for the first to finish, None where it did not; ``differs_at``: number of tokens that
+    it shares with the race's reference (plain decoding, or else the first complete lane) before another one comes, None
+    where the texts are identical or one of them is not complete; ``identical`` is None in the latter case."""
+
+    method: str
+    tokens: int
+    seconds: float
+    mean_acceptance_length: float
+    tokens_per_second: float
+    nodes_per_step: float
+    stage_seconds: dict[str, float]
+    speedup: float | None
+    place: int | None
+    identical: bool | None
+    differs_at: int | None
+
+
+def run(
+    session: Session, number: int, prompt: str, chosen: Chosen, methods: Sequence[str], values: dict[str, Any]
+) -> Iterator[Update[Race]]:
+    """Run the methods in the registry's order. On bad input the race that is shown stays.
+
+    ``values``: settings by name; ``number`` is what ``session.request()`` gave for this race; it stops once that is
+    not the newest any more.
+    """
+
+    def stale() -> bool:
+        return session.newest != number
+
+    if not session.claim(number):
+        return
+    try:
+        if len(prompt) > MAX_PROMPT:
+            raise InputError(f"the prompt has {len(prompt)} characters; the page reads at most {MAX_PROMPT}")
+        # without details for the drawing of trees: nothing but decoding is timed
+        configs = [replace(settings.config(m, values), inspect=False) for m in METHODS if m in methods]
+        if not configs:
+            raise InputError("no method is ticked; tick at least one, better two")
+        if not models.loaded(chosen):
+            yield Update(news=f"Loading {chosen.model} …")
+        engine = models.engine(chosen)
+        headers = [engine.header(prompt, config) for config in configs]
+        engine.encode(prompt, configs[0])
+    except InputError as error:
+        yield Update(problem=f"{error}")
+        return
+    race = Race(prompt, tuple(config.method for config in configs))
+    for place, (config, header) in enumerate(zip(configs, headers, strict=True), 1):
+        if stale():
+            break
+        title = f"{place} of {len(configs)}: {config.method}"
+        yield Update(replace(race, status=f"{title}, warming up …"))
+        events: list[Event] = []
+        problem = ""
+        try:
+            for _ in _paced(_generate(chosen, prompt, config, events, stale)):
+                steps = sum(len(e.committed) for e in Trace.of(header, events).steps)
+                yield Update(replace(race, status=f"{title}, {steps} tokens …"))
+        except (MemoryError, RuntimeError) as error:
+            problem = failure_sentence(error)
+        race = replace(race, lanes=(*race.lanes, Lane(Trace.of(header, events), problem)))
+    yield Update(race)
+
+
+def _generate(
+    chosen: Chosen, prompt: str, config: DecodeConfig, events: list[Event], stop: Callable[[], bool]
+) -> Iterator[None]:
+    """Warm up, then collect the events of the run that is timed."""
+    warm_up = replace(config, max_new_tokens=min(WARM_UP_TOKENS, config.max_new_tokens))
+    for _ in stream(chosen, prompt, warm_up, stop):
+        yield
+    with closing(stream(chosen, prompt, config, stop)) as timed:
+        for event in timed:
+            events.append(event)
+            yield
+
+
+def _paced(steps: Iterator[None]) -> Iterator[None]:
+    """Run through ``steps``, yielding only now and then: to write out progress costs the run time."""
+    last = time.monotonic()
+    for _ in steps:
+        if time.monotonic() - last > SECONDS_BETWEEN_YIELDS:
+            yield
+            last = time.monotonic()
+
+
+def reference(race: Race) -> Lane | None:
+    """The lane that texts are compared with: plain decoding, or else the first complete one."""
+    complete = [lane for lane in race.lanes if lane.complete]
+    plain = [lane for lane in complete if lane.trace.header["method"] == PLAIN]
+    return next(iter(plain or complete), None)
+
+
+def rows(race: Race) -> list[Row]:
+    """The table of the race, one row per lane."""
+    base = reference(race)
+    plain = base.trace.totals if base and base.trace.header["method"] == PLAIN else None
+    order = sorted(lane.trace.totals.seconds for lane in race.lanes if lane.complete)
+    return [_row(lane, base, plain.tokens_per_second if plain else None, order) for lane in race.lanes]
+
+
+def _row(lane: Lane, base: Lane | None, plain_speed: float | None, order: list[float]) -> Row:
+    totals = lane.trace.totals
+    comparable = lane.complete and base is not None
+    differs = _differs_at(lane.trace.token_ids, base.trace.token_ids) if base and comparable else None
+    return Row(
+        method=lane.trace.header["method"],
+        tokens=totals.tokens,
+        seconds=totals.seconds,
+        mean_acceptance_length=totals.mean_acceptance_length,
+        tokens_per_second=totals.tokens_per_second,
+        nodes_per_step=totals.nodes_per_step,
+        stage_seconds=totals.stage_seconds,
+        speedup=totals.tokens_per_second / plain_speed if plain_speed and totals.steps else None,
+        place=order.index(totals.seconds) + 1 if lane.complete else None,
+        identical=differs is None if comparable else None,
+        differs_at=differs,
+    )
+
+
+def _differs_at(own: list[int], other: list[int]) -> int | None:
+    """Number of leading tokens that two texts share, None where they are identical."""
+    if own == other:
+        return None
+    pairs = enumerate(zip(own, other, strict=False))
+    return next((i for i, (a, b) in pairs if a != b), min(len(own), len(other)))

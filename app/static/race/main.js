@@ -1,0 +1,81 @@
+// Builds the view; a new value is another state of a running race, or another race.
+
+function start(element, trigger, props, watch) {
+  const heading = h("h3", { class: "title" });
+  const status = h("p", { class: "status", role: "status" });
+  const spoken = h("p", { class: "spoken", "aria-live": "polite" });
+  const tracks = h("ol", { class: "tracks", "aria-label": "How far each method is" });
+  const panels = h("div", { class: "lanes" });
+  const table = h("div", { class: "panel figures" });
+  const empty = h("p", { class: "empty" }, "Nothing to show yet: choose methods and press Race.");
+  const player = new Player(element, () => draw());
+  const controls = new Controls(player);
+  const legend = h("ul", { class: "legend", "aria-label": "Who proposed a token" }, ...PROPOSERS.map((who) => h("li", {}, h("span", { class: `tok ${who}` }, PROPOSER_NAMES[who]))));
+  const stage = h("div", { class: "panel stage" }, h("div", { class: "head" }, heading, status), controls.box, tracks, legend);
+  const root = h("section", { class: "panels race", "aria-label": "Race" }, empty, stage, panels, table, spoken);
+  element.replaceChildren(root);
+  const still = matchMedia("(prefers-reduced-motion: reduce)");
+  let lanes = [];
+  let waiting = false; // for the first time that a finished race can be seen
+
+  function draw() {
+    for (const lane of lanes) lane.show(player.time);
+    controls.show();
+    element.dataset.time = player.time.toFixed(3);
+    element.dataset.playing = player.playing;
+    if (player.duration > 0 && player.time >= player.duration) tell();
+  }
+
+  function tell() {
+    const order = lanes.map((view) => view.lane).filter((lane) => lane.row && lane.row.place).sort((a, b) => a.row.place - b.row.place);
+    const words = order.length ? `Finish order: ${order.map((lane) => lane.method).join(", ")}.` : "";
+    if (spoken.textContent !== words) spoken.textContent = words;
+  }
+
+  function read(value) {
+    let data;
+    try {
+      data = JSON.parse(value);
+    } catch {
+      data = null;
+    }
+    return data && typeof data === "object" ? data : { lanes: [] };
+  }
+
+  function show() {
+    const data = read(props.value);
+    const raw = list(data.lanes).map(readLane);
+    const running = text(data.status);
+    empty.hidden = raw.length > 0;
+    for (const part of [stage, panels, table]) part.hidden = !raw.length;
+    element.dataset.lanes = raw.filter((lane) => lane.total).length;
+    element.dataset.state = running ? "running" : raw.length ? "done" : "empty";
+    heading.textContent = running ? "Running, one method after the other" : data.recorded ? "A recorded race" : "Your race";
+    const machine = data.machine ? `measured on ${text(data.machine)}` : "";
+    status.textContent = running || (data.recorded ? `${machine} when this page was made; press Race to run one here` : machine);
+    const most = Math.max(0, ...raw.map((lane) => lane.total));
+    lanes = raw.map((lane) => new LaneView(lane, most));
+    tracks.replaceChildren(...lanes.map((lane) => lane.track));
+    panels.replaceChildren(...lanes.map((lane) => lane.panel));
+    const measured = raw.some((lane) => lane.row && lane.total);
+    table.hidden = !measured;
+    if (measured) table.replaceChildren(h("div", { class: "head" }, h("h3", {}, "Figures"), stageLegend()), h("div", { class: "scroll" }, raceTable(raw, data)));
+    player.load(running ? 0 : Math.max(0, ...raw.map((lane) => lane.end)));
+    // While methods still run nothing is replayed: what is there already stands still, the clock is theirs.
+    if (running) for (const lane of lanes) lane.show(Infinity);
+    else if (still.matches) player.seek(player.duration);
+    else waiting = player.duration > 0;
+    begin();
+  }
+
+  function begin() {
+    if (!waiting || !element.offsetParent) return;
+    waiting = false;
+    player.play();
+  }
+
+  // The tab may be hidden when the race arrives: start when it is first seen.
+  new ResizeObserver(begin).observe(root);
+  watch("value", show);
+  show();
+}

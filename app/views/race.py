@@ -1,0 +1,68 @@
+"""The Race view: lanes that replay the measured times of the methods side by side, and the table of the race."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import orjson
+
+from app.race import PLAIN, Lane, Race, reference, rows
+from app.views.drawn import DrawnView
+from d2sd import METHODS
+
+SCRIPTS = ("player.js", "lane.js", "controls.js", "table.js", "main.js")
+
+
+class RaceView(DrawnView):
+    """Draws what ``drawing`` returns."""
+
+    def __init__(self, value: str | None = None, *, elem_id: str = "race", **options: Any):
+        super().__init__(value, "race", SCRIPTS, elem_id=elem_id, **options)
+
+
+def drawing(race: Race) -> str:
+    """What the view draws: every planned lane with its state, and with its steps and figures once it has run."""
+    base = reference(race)
+    lanes = [_lane(lane) for lane in race.lanes]
+    for lane, row in zip(lanes, rows(race), strict=True):
+        lane["row"] = asdict(row)
+    running = bool(race.status)
+    for number, method in enumerate(race.methods[len(lanes) :]):
+        state = "running" if running and number == 0 else "waiting" if running else "not run"
+        lanes.append({"method": method, "sentence": METHODS[method].sentence, "state": state})
+    data = {
+        "status": race.status,
+        "recorded": race.recorded,
+        "machine": machine(race.lanes[0].trace.header) if race.lanes else "",
+        "reference": base.trace.header["method"] if base else "",
+        "plain": bool(base and base.trace.header["method"] == PLAIN),
+        "lanes": lanes,
+    }
+    return orjson.dumps(data).decode()
+
+
+def machine(header: dict[str, Any]) -> str:
+    """The hardware of a trace's header in a few words."""
+    hardware = header.get("hardware")
+    known = hardware if isinstance(hardware, dict) else {}
+    threads = known.get("threads")
+    counted = None if threads is None else f"{threads} thread{'' if threads == 1 else 's'}"
+    inner = [known.get("machine"), counted, known.get("dtype")]
+    words = ", ".join(str(w) for w in inner if w)
+    return f"{known.get('device', 'unknown machine')}{f' ({words})' if words else ''}"
+
+
+def _lane(lane: Lane) -> dict[str, Any]:
+    """Steps as [seconds since the prompt was read, [[text, proposer], …]]."""
+    method = lane.trace.header["method"]
+    return {
+        "method": method,
+        "sentence": METHODS[method].sentence,
+        "state": "broke off" if lane.problem else "done" if lane.complete else "stopped",
+        "problem": lane.problem,
+        "steps": [
+            [round(s.elapsed, 6), [[c.text.encode("utf-8", "replace").decode(), c.proposer] for c in s.committed]]
+            for s in lane.trace.steps
+        ],
+    }

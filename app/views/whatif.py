@@ -1,0 +1,61 @@
+"""The what-if view: α and nodes per step against one setting at a time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from app.views.drawn import DrawnView
+from app.whatif import SWEEPS, Answers, Sweep, values
+from d2sd import METHODS
+
+SCRIPTS = ("series.js", "chart.js", "main.js")
+
+
+class WhatIfView(DrawnView):
+    """Draws what ``drawing`` returns."""
+
+    def __init__(self, value: str | None = None, *, elem_id: str = "whatif", **options: Any):
+        super().__init__(value, "whatif", SCRIPTS, elem_id=elem_id, **options)
+
+
+def drawing(answers: Answers) -> str:
+    """What the view draws: per sweep its values and, per method, [place of the value, α, nodes per step] of the points
+    that are answered; the measured figures of the run itself beside them."""
+    totals = answers.trace.totals
+    asked = {q.sweep for q in answers.questions}
+    data = {
+        "source": answers.source,
+        "status": answers.status,
+        "recorded": answers.recorded,
+        "tokens": totals.tokens,
+        "run": {
+            "method": answers.base.method,
+            "alpha": totals.mean_acceptance_length,
+            "nodes": totals.nodes_per_step,
+        },
+        "sweeps": [_sweep(answers, sweep) for sweep in SWEEPS.values() if sweep.name in asked],
+    }
+    return orjson.dumps(data).decode()
+
+
+def _sweep(answers: Answers, sweep: Sweep) -> dict[str, Any]:
+    known = values(sweep, answers.base)
+    own = getattr(answers.base, sweep.name)
+    lines: dict[str, list[tuple[int, float, float]]] = {}
+    for question in answers.questions:
+        outcome = answers.outcomes.get(question.config)
+        if question.sweep == sweep.name and outcome is not None:
+            point = (known.index(question.value), outcome.mean_acceptance_length, outcome.nodes_per_step)
+            lines.setdefault(question.method, []).append(point)
+    return {
+        "symbol": sweep.symbol,
+        "label": sweep.label,
+        "values": ["all" if v is None else str(v) for v in known],
+        "own": known.index(own) if own in known and sweep.name in METHODS[answers.base.method].settings else None,
+        "lines": [
+            {"method": method, "flat": sweep.name not in METHODS[method].settings, "points": points}
+            for method, points in lines.items()
+        ],
+    }

@@ -1,0 +1,194 @@
+"""A race and its what-if questions without a browser: order, figures, stopping, failures."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from app import presets, race, whatif
+from app.record import RACE, recorded_answers, recorded_race
+from app.session import Session
+from app.views.race import drawing
+from app.views.whatif import drawing as whatif_drawing
+from d2sd import METHODS, DecodeConfig
+
+VALUES = {
+    "block_size": 16, "num_branches": 4, "node_budget": None, "temperature": 0, "seed": 0, "max_new_tokens": 12,
+}  # fmt: skip
+PROMPT = "One day, a cat"
+
+
+def run(methods=("d2sd", "autoregressive"), session=None, prompt=PROMPT, model="tiny", **changes):
+    session = session or Session()
+    return list(race.run(session, session.request(), prompt, model, list(methods), {**VALUES, **changes}))
+
+
+@pytest.fixture(scope="module")
+def done():
+    return run()[-1].race
+
+
+def test_methods_run_one_after_the_other_and_say_how_far_they_are():
+    states = [u.race for u in run() if u.race]
+    assert [s.status.split(",")[0] for s in states if "warming" in s.status] == [
+        "1 of 2: autoregressive",
+        "2 of 2: d2sd",
+    ]
+    assert [len(s.lanes) for s in states if "warming" in s.status] == [0, 1]
+    assert states[-1].status == ""
+    assert states[-1].methods == ("autoregressive", "d2sd")
+
+
+def test_the_table_holds_measured_figures_and_compares_with_plain_decoding(done):
+    plain, branched = race.rows(done)
+    assert plain.speedup == 1
+    assert plain.mean_acceptance_length == plain.nodes_per_step == 1
+    assert branched.identical is True
+    assert branched.speedup == pytest.approx(branched.tokens_per_second / plain.tokens_per_second)
+    assert sorted((plain.place, branched.place)) == [1, 2]
+    assert sum(branched.stage_seconds.values()) <= branched.seconds
+    assert branched.stage_seconds["verify"] > 0
+
+
+def test_without_plain_decoding_there_is_no_speedup():
+    only = run(["dflash"])[-1].race
+    (row,) = race.rows(only)
+    assert row.speedup is None
+    assert row.identical is True
+    assert json.loads(drawing(only))["plain"] is False
+
+
+def test_a_text_that_differs_is_named_with_its_place(done):
+    first, second = done.lanes
+    steps = second.trace.steps
+    other = replace(steps[-1].committed[0], token=steps[-1].committed[0].token + 1)
+    changed = replace(steps[-1], committed=(other, *steps[-1].committed[1:]))
+    mixed = replace(done, lanes=(first, race.Lane(replace(second.trace, steps=(*steps[:-1], changed)))))
+    row = race.rows(mixed)[1]
+    assert row.identical is False
+    assert row.differs_at == sum(len(s.committed) for s in steps[:-1])
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"methods": []}, "no method is ticked"),
+        ({"prompt": " "}, "the prompt is empty"),
+        ({"prompt": "a" * 30_000}, "at most 20000"),
+        ({"model": "magic"}, "unknown model"),
+        ({"num_branches": 16}, "more than the 15 prefixes"),
+        ({"max_new_tokens": 0.5}, "must be a whole number"),
+        ({"temperature": None}, "temperature must be"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_leaves_the_shown_race(changes, sentence):
+    updates = run(**changes)
+    assert all(u.race is None for u in updates)
+    assert sentence in updates[-1].problem
+
+
+def test_stop_keeps_the_methods_that_are_through():
+    session = Session()
+    running = race.run(session, session.request(), PROMPT, "tiny", ["autoregressive", "dflash", "d2sd"], VALUES)
+    for update in running:
+        if update.race and update.race.status.startswith("2 of 3"):
+            session.stop()
+            break
+    *_, last = running
+    assert [lane.complete for lane in last.race.lanes] == [True, False]
+    lanes = json.loads(drawing(last.race))["lanes"]
+    assert [lane["state"] for lane in lanes] == ["done", "stopped", "not run"]
+    assert race.rows(last.race)[1].place is None
+
+
+def test_a_race_stopped_while_it_waited_never_starts():
+    session = Session()
+    waiting = race.run(session, session.request(), PROMPT, "tiny", ["dflash"], VALUES)
+    session.stop()
+    assert list(waiting) == []
+
+
+def test_a_method_that_breaks_off_says_so_and_the_next_one_runs(monkeypatch):
+    engine = presets.engine("tiny")
+    real = engine.first.forward
+
+    def fail(*_, **__):
+        raise MemoryError
+
+    monkeypatch.setattr(engine.first, "forward", fail)
+    last = run()[-1].race
+    monkeypatch.setattr(engine.first, "forward", real)
+    plain, branched = last.lanes
+    assert plain.complete
+    assert "not enough memory" in branched.problem
+    assert json.loads(drawing(last))["lanes"][1]["state"] == "broke off"
+
+
+def ask(trace, session=None, sweeps=("num_branches", "node_budget"), methods=("dflash", "d2sd")):
+    session = session or Session()
+    return list(whatif.run(session, session.request(), "Race", trace, "tiny", list(sweeps), list(methods)))
+
+
+def test_the_answer_at_the_recorded_setting_is_the_recorded_run(done):
+    trace = done.lanes[1].trace
+    drawn = json.loads(whatif_drawing(ask(trace)[-1].answers))
+    for sweep in drawn["sweeps"]:
+        line = next(line for line in sweep["lines"] if line["method"] == "d2sd")
+        (own,) = (p for p in line["points"] if p[0] == sweep["own"])
+        assert own[1:] == [drawn["run"]["alpha"], drawn["run"]["nodes"]]
+
+
+def test_a_method_is_answered_once_for_a_setting_that_it_does_not_use(done):
+    answers = ask(done.lanes[1].trace, sweeps=["num_branches"], methods=["dflash"])[-1].answers
+    assert len(answers.outcomes) == 1
+    (line,) = json.loads(whatif_drawing(answers))["sweeps"][0]["lines"]
+    assert line["flat"]
+    assert len({p[1] for p in line["points"]}) == 1
+
+
+def test_settings_that_do_not_fit_each_other_are_left_out():
+    engine = presets.engine("tiny")
+    base = engine.resolve(DecodeConfig("d2sd", num_branches=6))
+    asked = whatif.questions(engine, base, ["block_size"], ["d2sd"])
+    assert [q.value for q in asked] == [8, 10, 12, 16]
+    assert all(q.config.second_block_size == q.value for q in asked)
+
+
+def test_every_method_of_the_registry_has_its_own_points():
+    engine = presets.engine("tiny")
+    able = [m.id for m in METHODS.values() if m.settings and not (m.draft_model and engine.draft_model is None)]
+    asked = whatif.questions(engine, engine.resolve(DecodeConfig("d2sd")), list(whatif.SWEEPS), able)
+    assert {q.method for q in asked} == set(able)
+    for method in able:
+        settings = {q.config for q in asked if q.method == method and q.sweep == "block_size"}
+        assert len(settings) > 3
+
+
+def test_what_if_stops_between_points(done):
+    session = Session()
+    running = whatif.run(session, session.request(), "Race", done.lanes[1].trace, "tiny", ["num_branches"], ["d2sd"])
+    for update in running:
+        if update.answers and update.answers.outcomes:
+            session.stop()
+            break
+    *_, last = running
+    assert 1 <= len(last.answers.outcomes) < 6
+
+
+def test_what_if_refuses_in_one_sentence(done):
+    sampled = run(["dflash"], temperature=1)[-1].race.lanes[0].trace
+    assert "temperature 0" in ask(sampled)[-1].problem
+    assert "there is no run" in ask(None)[-1].problem
+    assert "nothing is asked" in ask(done.lanes[1].trace, sweeps=[])[-1].problem
+
+
+def test_the_recorded_race_is_small_and_whole():
+    recorded = recorded_race()
+    assert RACE.stat().st_size < 300_000
+    assert recorded.recorded
+    assert all(lane.complete for lane in recorded.lanes)
+    assert all(row.identical for row in race.rows(recorded))
+    assert json.loads(recorded_answers() or "{}")["sweeps"]
+    assert json.loads(drawing(recorded))["machine"]

@@ -1,0 +1,94 @@
+"""Race as a person uses it, in a real browser."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from app import presets
+from d2sd import DecodeConfig
+
+pytestmark = pytest.mark.e2e
+HOSTILE = '<img src=x onerror="window.pwned=1"> ${window.pwned=1} {{window.pwned=1}}'
+
+
+@pytest.fixture
+def race(page: Page) -> Page:
+    """The page with the tab Race open."""
+    page.get_by_role("tab", name="Race").click()
+    expect(page.locator("#race .track").first).to_be_visible(timeout=20_000)
+    return page
+
+
+def number(page: Page, elem_id: str, value: int) -> None:
+    field = page.locator(f"#{elem_id} input[type=number]")
+    field.fill(str(value))
+    field.blur()
+
+
+def choose(page: Page, *methods: str) -> None:
+    for box in page.locator("#race-methods input[type=checkbox]").all():
+        name = (box.locator("xpath=..").text_content() or "").strip().split(":")[0]
+        box.set_checked(name in methods)
+
+
+def test_opens_with_a_recorded_race_that_says_where_it_was_measured(race: Page):
+    expect(race.locator("#race .stage")).to_contain_text(re.compile(r"recorded race.*measured on", re.I))
+    expect(race.locator("#race tbody tr")).to_have_count(4)
+    expect(race.locator("#whatif .chart")).to_have_count(3)
+
+
+def test_a_race_of_ones_own_then_what_if(race: Page):
+    race.locator("#race-prompt textarea").fill(HOSTILE)
+    choose(race, "autoregressive", "d2sd")
+    number(race, "race-max-tokens", 24)
+    race.locator("#start-race").click()
+    expect(race.locator("#race .title")).to_have_text("Your race", timeout=60_000)
+    expect(race.locator("#race tbody tr")).to_have_count(2)
+    expect(race.locator("#race tbody tr[data-method=d2sd] .same")).to_have_text("✓ yes")
+    expect(race.locator("#race tbody tr[data-method=autoregressive]")).to_contain_text("1.00×")
+    race.locator("#race .time").evaluate("e => { e.value = 1000; e.dispatchEvent(new Event('input')); }")
+    expected = presets.engine("tiny").generate(HOSTILE, DecodeConfig("d2sd", 24))
+    words = race.locator("#race .lane[data-method=d2sd] .words").text_content()
+    assert words == "".join(c.text for s in expected.steps for c in s.committed)
+
+    for name in ("Block size γ", "Node budget B"):
+        race.locator("#whatif-sweeps").get_by_label(name).uncheck()
+    race.locator("#ask").click()
+    expect(race.locator("#whatif .chart")).to_have_count(1, timeout=60_000)
+    expect(race.locator("#whatif [data-state]")).to_have_attribute("data-state", "done", timeout=60_000)
+    alpha = f"α {expected.totals.mean_acceptance_length:.2f}"
+    expect(race.locator("#whatif .status")).to_contain_text(alpha)
+    expect(race.locator("#whatif figcaption")).to_contain_text(alpha)
+    assert race.evaluate("window.pwned") is None
+
+
+def test_a_mistake_is_a_sentence_and_the_race_stays(race: Page):
+    choose(race)
+    race.locator("#start-race").click()
+    expect(race.locator("#race-notice textarea")).to_have_value(re.compile("no method is ticked"), timeout=20_000)
+    expect(race.locator("#race .title")).to_have_text("A recorded race")
+
+
+def test_the_run_in_explore_can_be_asked(race: Page):
+    race.locator("#whatif-source input").click()
+    race.get_by_role("option", name="The run in Explore").click()
+    for name in ("Block size γ", "Branches K"):
+        race.locator("#whatif-sweeps").get_by_label(name).uncheck()
+    race.locator("#ask").click()
+    heard = race.locator("#whatif h3, #whatif-notice textarea").first
+    expect(heard).to_be_visible()
+    expect(race.locator("#whatif h3")).to_have_text("The run in Explore", timeout=60_000)
+
+
+def test_one_column_on_a_phone(browser, address):
+    context = browser.new_context(viewport={"width": 390, "height": 844})
+    page = context.new_page()
+    page.goto(address)
+    page.get_by_role("tab", name="Race").click()
+    expect(page.locator("#race .track").first).to_be_visible(timeout=20_000)
+    expect(page.locator("#whatif .chart").first).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 392
+    context.close()
