@@ -23,7 +23,7 @@ e2e: $(VENV)/.dev browser
 bench: $(VENV)/.run
 	$(PYTHON) -m d2sd bench --by-domain
 
-# The race that the page opens with, run again on this machine with the bundled nets.
+# The run and the race that the page opens with, run again on this machine with the bundled nets.
 record: $(VENV)/.run
 	$(PYTHON) -m app.record
 

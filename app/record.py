@@ -1,4 +1,4 @@
-"""The race that the page opens with: ``python -m app.record`` runs it here and writes the file that the page reads."""
+"""What the page opens with, run here: ``python -m app.record`` writes the run of Explore and the race that it reads."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from app import presets, race, whatif
+from app import controller, presets, race, whatif
+from app.controller import Asked
 from app.models import Chosen
 from app.race import Lane, Race
 from app.session import Session
 from app.settings import SETTINGS
 from app.views.whatif import drawing
+from d2sd import DecodeConfig
 from d2sd.trace import parse_trace
 
 RACE = presets.ASSETS / "traces" / "race.json.gz"
@@ -46,10 +48,19 @@ def _read() -> dict[str, Any]:
     return json.loads(gzip.decompress(RACE.read_bytes())) if RACE.exists() else {}
 
 
-def record(path: Path, model: Chosen, prompt: str, max_new_tokens: int) -> int:
+def record_run(path: Path, model: Chosen, prompt: str, values: dict[str, Any]) -> int:
+    """Run Explore's default method and write its lines to ``path``; returns the file's bytes."""
+    session = Session()
+    asked = Asked(prompt, model, DecodeConfig().method, True, values)
+    for update in controller.run(session, session.request(), asked):
+        if update.problem:
+            raise SystemExit(update.problem)
+    return _write(path, "\n".join([*session.shown.lines(), ""]))
+
+
+def record_race(path: Path, model: Chosen, prompt: str, values: dict[str, Any]) -> int:
     """Run the default race and its what-if questions and write them to ``path``; returns the file's bytes."""
     session = Session()
-    values = {s.name: s.value for s in SETTINGS} | {"max_new_tokens": max_new_tokens}
     done = Race(prompt, ())
     for update in race.run(session, session.request(), prompt, model, DEFAULT, values):
         done = update.value or done
@@ -69,21 +80,28 @@ def record(path: Path, model: Chosen, prompt: str, max_new_tokens: int) -> int:
         "traces": ["".join(lane.trace.lines()) for lane in done.lanes],
         "whatif": json.loads(drawing(replace(answers, recorded=True))),
     }
-    data = gzip.compress(json.dumps(kept).encode(), 9, mtime=0)
+    return _write(path, json.dumps(kept))
+
+
+def _write(path: Path, text: str) -> int:
+    data = gzip.compress(text.encode(), 9, mtime=0)
     path.write_bytes(data)
     return len(data)
 
 
 def main() -> None:
-    """Record, and say how large the file is."""
+    """Record, and say how large the files are."""
     parser = argparse.ArgumentParser(prog="python -m app.record", description=__doc__)
     parser.add_argument("--model", default="tiny", metavar="NAME|FOLDER")
     parser.add_argument("--prompt", default=next(iter(presets.EXAMPLES.values())), metavar="TEXT")
     parser.add_argument("--max-new-tokens", type=int, default=128, metavar="N")
-    parser.add_argument("--out", type=Path, default=RACE, metavar="FILE")
+    parser.add_argument("--out", type=Path, default=RACE.parent, metavar="FOLDER")
     arguments = parser.parse_args()
-    size = record(arguments.out, Chosen(arguments.model), arguments.prompt, arguments.max_new_tokens)
-    print(f"{arguments.out}: {size} bytes", file=sys.stderr)
+    values = {s.name: s.value for s in SETTINGS} | {"max_new_tokens": arguments.max_new_tokens}
+    for record, known in ((record_run, presets.OPENING_TRACE), (record_race, RACE)):
+        path = arguments.out / known.name
+        size = record(path, Chosen(arguments.model), arguments.prompt, values)
+        print(f"{path}: {size} bytes", file=sys.stderr)
 
 
 if __name__ == "__main__":
