@@ -11,12 +11,12 @@ ASSETS = Path(__file__).resolve().parent.parent / "assets"
 OPENING_TRACE = ASSETS / "traces" / "opening.jsonl.gz"
 EXAMPLES = {
     "Story: kite": "There was a girl called Lily who had a red kite. One day, Lily took the kite to the park.",
-    "Story: friend": "A little rabbit named Pip lived near the river. Pip wanted a friend.",
-    "Sum: shells": (
-        "Question: Mia has 24 shells. She gives 9 to Tom and then finds 6 more. How many shells does Mia have now?\n"
+    "Story: fox": "A small fox named Rusty lived with his mom near the lake. Rusty wanted to learn how to swim.",
+    "Sum: shells": "Question: Mia has 24 shells. She finds 38 more. How many shells does Mia have now?\nAnswer:",
+    "Sum: bags": (
+        "Question: Max has 53 cards. He gives away 17 and puts the rest into 4 equal bags. How many cards are in each one?\n"
         "Answer:"
     ),
-    "Sum: rolls": "Question: A baker puts 7 rolls in each bag and fills 8 bags. How many rolls is that?\nAnswer:",
     "Code: prices": (
         "# Task: With a loop: take a list called prices, keep the numbers above 12 and then return their sum.\n"
         "def prices_large_total(prices):"

@@ -9,6 +9,7 @@ import pytest
 from app import controller, models
 from app.controller import Asked
 from app.links import Link
+from app.models import Chosen
 from app.run_lines import RunLines
 from app.session import Session
 from app.settings import SETTINGS
@@ -17,7 +18,7 @@ DEFAULTS = {s.name: s.value for s in SETTINGS}
 
 
 def asked(prompt="One day, a cat", model="tiny", vp="", method="d2sd", compare=True, **settings) -> Asked:
-    return Asked(prompt, model, vp, method, compare, {**DEFAULTS, "max_new_tokens": 24, **settings})
+    return Asked(prompt, Chosen(model, vp), method, compare, {**DEFAULTS, "max_new_tokens": 24, **settings})
 
 
 def outcome(session=None, **changes):
@@ -29,8 +30,8 @@ def lines(updates):
     """The run as a page would put it together from the segments."""
     got: list[str] = []
     for update in updates:
-        if update.segment is not None:
-            head, *new = update.segment.rstrip("\n").split("\n")
+        if update.value is not None:
+            head, *new = update.value.rstrip("\n").split("\n")
             assert json.loads(head)["from"] == len(got)
             got += new
     return got
@@ -56,7 +57,7 @@ def test_a_run_is_a_trace_in_segments_with_a_measured_baseline():
 def test_models_that_are_not_loaded_are_announced(monkeypatch):
     monkeypatch.setattr(models, "_shelf", models._Shelf())
     first, *_ = outcome()
-    assert first.segment is None
+    assert first.value is None
     assert first.news == "Loading tiny …"
     assert not any(update.news for update in outcome())
 
@@ -89,7 +90,7 @@ def test_bad_input_is_one_sentence_and_changes_nothing(changes, sentence, monkey
     monkeypatch.setattr(models.torch.cuda, "is_available", lambda: False)
     session = Session(shown=RunLines.of(["before"]))
     *_, last = outcome(session, **changes)
-    assert last.segment is None
+    assert last.value is None
     assert sentence in last.problem
     assert session.shown.lines() == ["before"]
 
@@ -140,7 +141,7 @@ def test_a_run_says_nothing_more_once_its_window_shows_something_else():
 
 
 def test_a_run_that_breaks_off_says_so_and_keeps_its_steps(monkeypatch):
-    engine = models.engine("tiny")
+    engine = models.engine(Chosen("tiny"))
     real = engine.target.head.forward
     calls = []
 
@@ -169,7 +170,7 @@ def test_a_public_page_opens_no_folders(monkeypatch, tmp_path):
 
 def test_a_run_with_the_settings_of_the_link_selects_its_step():
     session = Session(link=Link({"prompt": "One day, a cat", "model": "tiny", "max_new_tokens": 24}, step=2, node=1))
-    head = json.loads(outcome(session)[0].segment.split("\n")[0])
+    head = json.loads(outcome(session)[0].value.split("\n")[0])
     assert head["wanted"] == {"step": 2, "node": 1}
-    other = json.loads(outcome(session, seed=1)[0].segment.split("\n")[0])
+    other = json.loads(outcome(session, seed=1)[0].value.split("\n")[0])
     assert other["wanted"] is None

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from app import presets, race, whatif
+from app import models, race, whatif
+from app.models import Chosen
 from app.record import RACE, recorded_answers, recorded_race
 from app.session import Session
 from app.views.race import drawing
@@ -22,16 +23,16 @@ PROMPT = "One day, a cat"
 
 def run(methods=("d2sd", "autoregressive"), session=None, prompt=PROMPT, model="tiny", **changes):
     session = session or Session()
-    return list(race.run(session, session.request(), prompt, model, list(methods), {**VALUES, **changes}))
+    return list(race.run(session, session.request(), prompt, Chosen(model), list(methods), {**VALUES, **changes}))
 
 
 @pytest.fixture(scope="module")
 def done():
-    return run()[-1].race
+    return run()[-1].value
 
 
 def test_methods_run_one_after_the_other_and_say_how_far_they_are():
-    states = [u.race for u in run() if u.race]
+    states = [u.value for u in run() if u.value]
     assert [s.status.split(",")[0] for s in states if "warming" in s.status] == [
         "1 of 2: autoregressive",
         "2 of 2: d2sd",
@@ -53,7 +54,7 @@ def test_the_table_holds_measured_figures_and_compares_with_plain_decoding(done)
 
 
 def test_without_plain_decoding_there_is_no_speedup():
-    only = run(["dflash"])[-1].race
+    only = run(["dflash"])[-1].value
     (row,) = race.rows(only)
     assert row.speedup is None
     assert row.identical is True
@@ -85,40 +86,40 @@ def test_a_text_that_differs_is_named_with_its_place(done):
 )
 def test_bad_input_is_one_sentence_and_leaves_the_shown_race(changes, sentence):
     updates = run(**changes)
-    assert all(u.race is None for u in updates)
+    assert all(u.value is None for u in updates)
     assert sentence in updates[-1].problem
 
 
 def test_stop_keeps_the_methods_that_are_through():
     session = Session()
-    running = race.run(session, session.request(), PROMPT, "tiny", ["autoregressive", "dflash", "d2sd"], VALUES)
+    running = race.run(session, session.request(), PROMPT, Chosen("tiny"), ["autoregressive", "dflash", "d2sd"], VALUES)
     for update in running:
-        if update.race and update.race.status.startswith("2 of 3"):
+        if update.value and update.value.status.startswith("2 of 3"):
             session.stop()
             break
     *_, last = running
-    assert [lane.complete for lane in last.race.lanes] == [True, False]
-    lanes = json.loads(drawing(last.race))["lanes"]
+    assert [lane.complete for lane in last.value.lanes] == [True, False]
+    lanes = json.loads(drawing(last.value))["lanes"]
     assert [lane["state"] for lane in lanes] == ["done", "stopped", "not run"]
-    assert race.rows(last.race)[1].place is None
+    assert race.rows(last.value)[1].place is None
 
 
 def test_a_race_stopped_while_it_waited_never_starts():
     session = Session()
-    waiting = race.run(session, session.request(), PROMPT, "tiny", ["dflash"], VALUES)
+    waiting = race.run(session, session.request(), PROMPT, Chosen("tiny"), ["dflash"], VALUES)
     session.stop()
     assert list(waiting) == []
 
 
 def test_a_method_that_breaks_off_says_so_and_the_next_one_runs(monkeypatch):
-    engine = presets.engine("tiny")
+    engine = models.engine(Chosen("tiny"))
     real = engine.first.forward
 
     def fail(*_, **__):
         raise MemoryError
 
     monkeypatch.setattr(engine.first, "forward", fail)
-    last = run()[-1].race
+    last = run()[-1].value
     monkeypatch.setattr(engine.first, "forward", real)
     plain, branched = last.lanes
     assert plain.complete
@@ -128,12 +129,12 @@ def test_a_method_that_breaks_off_says_so_and_the_next_one_runs(monkeypatch):
 
 def ask(trace, session=None, sweeps=("num_branches", "node_budget"), methods=("dflash", "d2sd")):
     session = session or Session()
-    return list(whatif.run(session, session.request(), "Race", trace, "tiny", list(sweeps), list(methods)))
+    return list(whatif.run(session, session.request(), "Race", trace, Chosen("tiny"), list(sweeps), list(methods)))
 
 
 def test_the_answer_at_the_recorded_setting_is_the_recorded_run(done):
     trace = done.lanes[1].trace
-    drawn = json.loads(whatif_drawing(ask(trace)[-1].answers))
+    drawn = json.loads(whatif_drawing(ask(trace)[-1].value))
     for sweep in drawn["sweeps"]:
         line = next(line for line in sweep["lines"] if line["method"] == "d2sd")
         (own,) = (p for p in line["points"] if p[0] == sweep["own"])
@@ -141,7 +142,7 @@ def test_the_answer_at_the_recorded_setting_is_the_recorded_run(done):
 
 
 def test_a_method_is_answered_once_for_a_setting_that_it_does_not_use(done):
-    answers = ask(done.lanes[1].trace, sweeps=["num_branches"], methods=["dflash"])[-1].answers
+    answers = ask(done.lanes[1].trace, sweeps=["num_branches"], methods=["dflash"])[-1].value
     assert len(answers.outcomes) == 1
     (line,) = json.loads(whatif_drawing(answers))["sweeps"][0]["lines"]
     assert line["flat"]
@@ -149,7 +150,7 @@ def test_a_method_is_answered_once_for_a_setting_that_it_does_not_use(done):
 
 
 def test_settings_that_do_not_fit_each_other_are_left_out():
-    engine = presets.engine("tiny")
+    engine = models.engine(Chosen("tiny"))
     base = engine.resolve(DecodeConfig("d2sd", num_branches=6))
     asked = whatif.questions(engine, base, ["block_size"], ["d2sd"])
     assert [q.value for q in asked] == [8, 10, 12, 16]
@@ -157,7 +158,7 @@ def test_settings_that_do_not_fit_each_other_are_left_out():
 
 
 def test_every_method_of_the_registry_has_its_own_points():
-    engine = presets.engine("tiny")
+    engine = models.engine(Chosen("tiny"))
     able = [m.id for m in METHODS.values() if m.settings and not (m.draft_model and engine.draft_model is None)]
     asked = whatif.questions(engine, engine.resolve(DecodeConfig("d2sd")), list(whatif.SWEEPS), able)
     assert {q.method for q in asked} == set(able)
@@ -168,17 +169,19 @@ def test_every_method_of_the_registry_has_its_own_points():
 
 def test_what_if_stops_between_points(done):
     session = Session()
-    running = whatif.run(session, session.request(), "Race", done.lanes[1].trace, "tiny", ["num_branches"], ["d2sd"])
+    running = whatif.run(
+        session, session.request(), "Race", done.lanes[1].trace, Chosen("tiny"), ["num_branches"], ["d2sd"]
+    )
     for update in running:
-        if update.answers and update.answers.outcomes:
+        if update.value and update.value.outcomes:
             session.stop()
             break
     *_, last = running
-    assert 1 <= len(last.answers.outcomes) < 6
+    assert 1 <= len(last.value.outcomes) < 6
 
 
 def test_what_if_refuses_in_one_sentence(done):
-    sampled = run(["dflash"], temperature=1)[-1].race.lanes[0].trace
+    sampled = run(["dflash"], temperature=1)[-1].value.lanes[0].trace
     assert "temperature 0" in ask(sampled)[-1].problem
     assert "there is no run" in ask(None)[-1].problem
     assert "nothing is asked" in ask(done.lanes[1].trace, sweeps=[])[-1].problem

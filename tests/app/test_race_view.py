@@ -150,4 +150,4 @@ def test_the_what_if_charts_mark_the_recorded_setting_and_have_a_table(page: Any
     page.locator("#whatif summary").click()
     rows = page.locator("#whatif table tbody tr")
     assert "K = 4" in rows.all_text_contents()[0] + "".join(rows.all_text_contents())
-    assert page.locator("#whatif .line").count() == 2 * 3 * 3
+    assert page.locator("#whatif .chart .line").count() == 2 * 3 * 3

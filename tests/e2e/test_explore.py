@@ -27,14 +27,14 @@ def test_models_load_with_the_first_run_only():
 
     models._shelf.bundled.clear()
     build()
-    assert not models.loaded("tiny")
+    assert not models.loaded(models.Chosen("tiny"))
 
 
 def test_a_run_streams_and_shows_what_the_engine_generates(page: Page):
     prompt = "One day, a small dog named Max found a shiny key."
     start(page, prompt, 64)
     finished(page)
-    expected = models.engine("tiny").generate(prompt, d2sd.DecodeConfig("d2sd", 64))
+    expected = models.engine(models.Chosen("tiny")).generate(prompt, d2sd.DecodeConfig("d2sd", 64))
     assert output_text(page) == expected.finished.text
     assert int(view(page).get_attribute("data-steps") or 0) == len(expected.steps)
     assert page.locator("#text .tok.first").count() + page.locator("#text .tok.second").count() > 5

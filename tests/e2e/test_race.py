@@ -7,7 +7,8 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from app import presets
+from app import models
+from app.models import Chosen
 from d2sd import DecodeConfig
 
 pytestmark = pytest.mark.e2e
@@ -50,7 +51,7 @@ def test_a_race_of_ones_own_then_what_if(race: Page):
     expect(race.locator("#race tbody tr[data-method=d2sd] .same")).to_have_text("✓ yes")
     expect(race.locator("#race tbody tr[data-method=autoregressive]")).to_contain_text("1.00×")
     race.locator("#race .time").evaluate("e => { e.value = 1000; e.dispatchEvent(new Event('input')); }")
-    expected = presets.engine("tiny").generate(HOSTILE, DecodeConfig("d2sd", 24))
+    expected = models.engine(Chosen("tiny")).generate(HOSTILE, DecodeConfig("d2sd", 24))
     words = race.locator("#race .lane[data-method=d2sd] .words").text_content()
     assert words == "".join(c.text for s in expected.steps for c in s.committed)
 

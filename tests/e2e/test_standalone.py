@@ -55,11 +55,12 @@ def view(page: Page):
 
 def test_it_draws_the_run_and_keeps_what_was_measured(show, opening):
     page = show(opening)
-    expect(page).to_have_title("opening.jsonl.gz: d2sd, 37 steps")
-    expect(view(page)).to_have_attribute("data-steps", "37")
-    finished = d2sd.load_trace(OPENING).finished
-    assert "".join(page.locator("#text .tok").all_text_contents()) == finished.text
-    expect(page.locator("#follow")).to_contain_text("37 steps")
+    trace = d2sd.load_trace(OPENING)
+    steps = len(trace.steps)
+    expect(page).to_have_title(f"opening.jsonl.gz: d2sd, {steps} steps")
+    expect(view(page)).to_have_attribute("data-steps", f"{steps}")
+    assert "".join(page.locator("#text .tok").all_text_contents()) == trace.finished.text
+    expect(page.locator("#follow")).to_contain_text(f"{steps} steps")
     expect(page.locator("[data-stat='speedup'] .value")).to_contain_text(re.compile(r"\d×"))
 
 
