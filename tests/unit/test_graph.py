@@ -15,12 +15,12 @@ from d2sd import METHODS, DecodeConfig
 from d2sd.graph import forest, step_graph
 from d2sd.plot import plot_step, tree_lanes
 
-OPENING = Path(d2sd.__file__).parent.parent / "assets" / "traces" / "opening.jsonl.gz"
+RECORDED = Path(__file__).parent.parent / "data" / "schema-1.jsonl.gz"
 
 
 @pytest.fixture(scope="module")
 def steps():
-    return d2sd.load_trace(OPENING).steps
+    return d2sd.load_trace(RECORDED).steps
 
 
 def test_the_graph_is_the_tree(steps):

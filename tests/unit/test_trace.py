@@ -16,7 +16,7 @@ import d2sd
 from d2sd import METHODS, DecodeConfig, InputError, load_trace, reader
 from d2sd.trace import Trace, parse_trace, to_line
 
-OPENING = Path(d2sd.__file__).parent.parent / "assets" / "traces" / "opening.jsonl.gz"
+RECORDED = Path(__file__).parent.parent / "data" / "schema-1.jsonl.gz"
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +26,7 @@ def trace(engine):
 
 @pytest.fixture(scope="module")
 def recorded():
-    lines = [json.loads(line) for line in gzip.decompress(OPENING.read_bytes()).splitlines()]
+    lines = [json.loads(line) for line in gzip.decompress(RECORDED.read_bytes()).splitlines()]
     return [line for line in lines if line["event"] != "Baseline"]
 
 
@@ -53,7 +53,7 @@ def test_what_every_method_writes_passes_the_strict_reading(engine, method):
 def test_a_trace_of_the_first_schema_is_read(recorded):
     assert recorded[0]["schema"] == 1
     assert "base" not in recorded[2]["first_draft"]
-    assert load_trace(OPENING).steps[0].branches[0].base == 0
+    assert load_trace(RECORDED).steps[0].branches[0].base == 0
 
 
 def test_steps_behave_like_a_tuple(trace):
@@ -251,7 +251,7 @@ def test_a_broken_gzip_is_refused(trace, tmp_path):
 
 
 def test_strict_reading_costs_little_more_than_parsing_the_json(tmp_path):
-    trace = load_trace(OPENING)
+    trace = load_trace(RECORDED)
     lines = [to_line(trace.header), to_line(trace.prefill)]
     token, position = trace.prefill.prompt_token_ids[-1], len(trace.prefill.prompt_token_ids) - 1
     for number in range(300):
@@ -276,7 +276,7 @@ def test_text_that_no_encoding_holds_is_replaced():
 
 
 def test_a_trace_is_what_notebooks_get():
-    trace = d2sd.load_trace(OPENING)
+    trace = d2sd.load_trace(RECORDED)
     assert isinstance(trace, Trace)
     assert {f.name for f in fields(trace)} == {"header", "prefill", "steps", "finished"}
     assert trace.steps[3].graph().number_of_nodes() == len(trace.steps[3].nodes)

@@ -16,13 +16,13 @@ from d2sd.cli.drawing import MARKS, describe_step, draw_tree
 from d2sd.events import Finished
 from d2sd.viewer import standalone_page
 
-OPENING = Path(d2sd.__file__).parent.parent / "assets" / "traces" / "opening.jsonl.gz"
+RECORDED = Path(__file__).parent.parent / "data" / "schema-1.jsonl.gz"
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m\r\u202e\u2066\x00\ufffe</data><x>&\ud7ff"
 
 
 @pytest.fixture(scope="module")
 def trace():
-    return d2sd.load_trace(OPENING)
+    return d2sd.load_trace(RECORDED)
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def hostile(trace, tmp_path) -> Path:
 
 
 def test_validate_says_in_one_line_what_a_trace_holds(capfd):
-    assert main(["trace", "validate", str(OPENING)]) == 0
+    assert main(["trace", "validate", str(RECORDED)]) == 0
     assert capfd.readouterr().out == "valid: schema 1, method d2sd, 37 steps, 141 tokens, end_token\n"
 
 
@@ -61,7 +61,7 @@ def test_validate_names_the_line_and_field_at_fault(capfd, trace, tmp_path):
 
 
 def test_show_lists_the_steps(capfd, trace):
-    assert main(["trace", "show", str(OPENING)]) == 0
+    assert main(["trace", "show", str(RECORDED)]) == 0
     out = capfd.readouterr().out.splitlines()
     assert len([line for line in out if re.match(r" +\d+ ", line)]) == len(trace.steps)
     assert "1 hit" in out[5]
@@ -81,7 +81,7 @@ def test_show_draws_every_node_of_a_step_with_its_fate(trace, step):
 
 
 def test_show_tells_what_the_target_wanted(capfd, trace):
-    assert main(["trace", "show", str(OPENING), "--step", "3"]) == 0
+    assert main(["trace", "show", str(RECORDED), "--step", "3"]) == 0
     out = capfd.readouterr().out
     assert "0.654 ██████████        0.3112  #2         ← rejected here" in out
     assert "✗ ·the  first drafter 0.654, target 0.000 (rank 10); the target wanted ," in out
@@ -123,7 +123,7 @@ def test_a_hostile_field_name_is_no_command_either(capfd, trace, tmp_path):
 
 
 def test_stats_are_the_totals(capfd, trace):
-    assert main(["trace", "stats", str(OPENING), "--json"]) == 0
+    assert main(["trace", "stats", str(RECORDED), "--json"]) == 0
     figures = json.loads(capfd.readouterr().out)
     assert figures["mean_acceptance_length"] == trace.totals.mean_acceptance_length
     assert figures["nodes"] == sum(len(s.nodes) for s in trace.steps)
@@ -131,16 +131,16 @@ def test_stats_are_the_totals(capfd, trace):
     depths = figures["acceptance_by_depth"]
     assert depths[0] == {"depth": 1, "reached": 37, "accepted": sum(bool(s.accepted) for s in trace.steps) / 37}
     assert sum(round(d["reached"] * d["accepted"]) for d in depths) == sum(len(s.accepted) for s in trace.steps)
-    assert main(["trace", "stats", str(OPENING)]) == 0
+    assert main(["trace", "stats", str(RECORDED)]) == 0
     assert "boundary hit rate        91.7%" in capfd.readouterr().out
 
 
 def test_graphml_of_a_step_and_of_the_run(capfd, trace, tmp_path):
     out = tmp_path / "o.graphml"
-    assert main(["trace", "to-graphml", str(OPENING), "--step", "-1", "-o", str(out)]) == 0
+    assert main(["trace", "to-graphml", str(RECORDED), "--step", "-1", "-o", str(out)]) == 0
     graph = networkx.read_graphml(out, node_type=int)
     assert {n: graph.nodes[n]["token"] for n in graph} == {n.id: n.token for n in trace.steps[-1].nodes}
-    assert main(["trace", "to-graphml", str(OPENING), "-o", str(out)]) == 0
+    assert main(["trace", "to-graphml", str(RECORDED), "-o", str(out)]) == 0
     forest = networkx.read_graphml(out)
     assert networkx.is_forest(forest)
     assert networkx.number_weakly_connected_components(forest) == len(trace.steps)
@@ -158,19 +158,19 @@ def test_graphml_survives_hostile_text(hostile, tmp_path):
 @pytest.mark.parametrize("step", ["37", "-38", "99999999999999999999"])
 def test_a_step_that_is_not_there_is_a_sentence(capfd, step, tmp_path):
     for action in (["show"], ["to-graphml", "-o", str(tmp_path / "o")]):
-        assert main(["trace", *action, str(OPENING), "--step", step]) == 2
+        assert main(["trace", *action, str(RECORDED), "--step", step]) == 2
         assert f"there is no step {step}; this trace has steps 0 to 36" in capfd.readouterr().err
 
 
 def test_an_output_that_cannot_be_written_is_a_sentence(capfd):
     for action in ("to-graphml", "to-html"):
-        assert main(["trace", action, str(OPENING), "-o", "/no/folder/o"]) == 2
+        assert main(["trace", action, str(RECORDED), "-o", "/no/folder/o"]) == 2
         assert "cannot write /no/folder/o" in capfd.readouterr().err
 
 
 def test_the_page_holds_all_lines_and_nothing_outside(trace, tmp_path):
     out = tmp_path / "o.html"
-    assert main(["trace", "to-html", str(OPENING), "-o", str(out)]) == 0
+    assert main(["trace", "to-html", str(RECORDED), "-o", str(out)]) == 0
     page = out.read_text(encoding="utf-8")
     assert not re.search(r"""(src|href)\s*=\s*["']?http|@import|url\((?!#)""", page)
     assert page.count("</script>") == 2

@@ -68,7 +68,8 @@ def test_a_converted_trace_can_be_shown_and_measured(converter):
         assert list(describe_step(step, 3))
         assert plot_step(step).data
         assert step.graph().number_of_nodes() == len(step.nodes)
-    assert calibration.collect([trace.steps]).confidence.tolist() == [0.9, 0.8, 0.4]
+    table = calibration.tabulate([trace.steps])
+    assert table.confidence[table.scored].tolist() == [0.9, 0.8, 0.4]
 
 
 def test_a_converted_text_may_end_inside_a_draft(converter):
