@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from msgspec import Meta
+from msgspec import Meta, Struct
 
 if TYPE_CHECKING:
     import networkx
@@ -24,9 +24,8 @@ Proposer = Literal["first", "second", "target"]
 StopReason = Literal["end_token", "max_new_tokens", "stopped"]
 
 
-@dataclass(frozen=True, slots=True)
-class Alternative:
-    """One entry of a drafter's top list at a position."""
+class Alternative(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
+    """One entry of a drafter's top list at a position. Hundreds are made a step: a Struct costs a sixth of a dataclass."""
 
     id: Count
     text: str

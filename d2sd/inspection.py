@@ -40,12 +40,12 @@ class Inspection:
         parents = torch.tensor((0, *tree.parents[1:]), device=scores.device)
         tokens = torch.tensor(tree.tokens, device=scores.device)
         probabilities = scores.softmax(-1)
-        own = scores[parents, tokens]
+        better = scores.index_select(0, parents) > scores[parents, tokens][:, None]
         columns = [
             chosen,
             probabilities.gather(1, chosen[:, None])[:, 0],
             probabilities[parents, tokens],
-            (scores[parents] > own[:, None]).sum(-1),
+            better.sum(-1, dtype=torch.int32),
         ]
         picked, choice_probability, probability, rank = torch.stack([c.double() for c in columns]).tolist()
         return cls(

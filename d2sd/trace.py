@@ -15,7 +15,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import orjson
+import msgspec
 import torch
 
 from d2sd.config import DecodeConfig
@@ -24,6 +24,7 @@ from d2sd.metrics import Totals, totals
 from d2sd.reader import Reader, lines_of, read_file
 from d2sd.schema import SCHEMA
 
+_encoder = msgspec.json.Encoder()
 PACKAGES = ("torch", "transformers")
 
 
@@ -56,10 +57,9 @@ def to_line(event: Event | dict[str, Any]) -> str:
     """One JSON line, newline included. Text that no encoding can hold is replaced, never refused."""
     kind = b"" if isinstance(event, dict) else b'{"event":"%s",' % type(event).__name__.encode()
     try:
-        body = orjson.dumps(event)
-    except TypeError:  # a lone surrogate in some text
-        data = event if isinstance(event, dict) else asdict(event)
-        body = orjson.dumps(_encodable(data))
+        body = _encoder.encode(event)
+    except UnicodeEncodeError:  # a lone surrogate in some text
+        body = _encoder.encode(_encodable(msgspec.to_builtins(event)))
     return (kind + body[1:] if kind else body).decode() + "\n"
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import re
-from dataclasses import fields
 from pathlib import Path
+from typing import get_type_hints
 
 import pytest
 
@@ -34,7 +34,7 @@ def sample_log(module) -> list[str]:
 
 @pytest.mark.parametrize("name", CLASSES)
 def test_the_schema_page_names_every_field(name):
-    missing = [f.name for f in fields(getattr(events, name)) if not re.search(rf"[`\"]{f.name}[`\"]", PAGE)]
+    missing = [f for f in get_type_hints(getattr(events, name)) if not re.search(rf"[`\"]{f}[`\"]", PAGE)]
     assert missing == []
 
 
