@@ -9,7 +9,7 @@ import torch
 from playwright.sync_api import sync_playwright
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
-from d2sd import Engine
+from d2sd import Engine, load
 from d2sd.models.drafter import DFlashDraftModel, drafter_config, start_from_target
 from d2sd.models.target import Target
 from d2sd.train.data import train_tokenizer
@@ -41,6 +41,11 @@ def make_drafter(target: Target, block_size: int = 16, layers: int = 2, seed: in
     if target.config.model_type == "qwen3":
         start_from_target(drafter, target.base)
     return drafter.requires_grad_(False)
+
+
+@pytest.fixture(scope="session")
+def bundled() -> Engine:
+    return load("tiny")
 
 
 @pytest.fixture(scope="session", params=["qwen3", "llama"])

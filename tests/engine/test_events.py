@@ -4,13 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from d2sd import METHODS, DecodeConfig, Finished, PrefillDone, StepDone, load
+from d2sd import METHODS, DecodeConfig, Finished, PrefillDone, StepDone
 from d2sd.boundary import boundary_posterior, select_prefixes
-
-
-@pytest.fixture(scope="module")
-def bundled():
-    return load("tiny")
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -5,16 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
-from d2sd import METHODS, DecodeConfig, load
+from d2sd import METHODS, DecodeConfig
 from d2sd.attention import BACKENDS
 from d2sd.bench.prompts import read_prompts
 
 DRAFTED = [m for m in METHODS if m != "autoregressive"]
-
-
-@pytest.fixture(scope="module")
-def bundled():
-    return load("tiny")
 
 
 @torch.inference_mode()
