@@ -86,7 +86,8 @@ async function start(element, trigger, props, watch, server) {
     }
     const from = event.composedPath()[0];
     const typing = from instanceof Element && from.closest("input, textarea, select, [contenteditable='true'], [role='textbox']");
-    const ours = event.target === document.body || element.contains(event.target);
+    // After a click on the tab its button has the focus.
+    const ours = event.target === document.body || element.contains(event.target) || (event.target instanceof Element && event.target.matches("[role='tab']"));
     if (!ours || typing || !element.offsetParent || event.ctrlKey || event.metaKey || event.altKey || event.shiftKey) return;
     if (event.key === "ArrowLeft") go(state.at - 1);
     else if (event.key === "ArrowRight") go(state.at + 1);
