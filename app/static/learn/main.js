@@ -55,6 +55,7 @@ async function start(element, trigger, props, watch, server) {
   }
 
   function toggleAll() {
+    if (state.at >= TURN) return;
     state.everything = !state.everything;
     show();
   }
