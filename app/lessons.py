@@ -44,11 +44,11 @@ def instructive(steps: Sequence[StepDone]) -> int:
     def worth(step: StepDone) -> tuple[bool, bool, int, int]:
         gained = tokens_of(step)[1]
         kept = step.actual_boundary or 0
-        # a few tokens of each kind: more do not show more, and an ending would confuse
+        # a few tokens of each kind: more do not show more and run off a small screen; an ending would confuse
         return (
             bool(boundary_hit(step)) and gained > 0,
             min(kept, gained) > 0,
-            min(gained, 5) + min(kept, 3),
+            min(gained, 5) + min(kept, 3) - max(0, kept - 4),
             -abs(kept - 2),
         )
 

@@ -110,8 +110,10 @@ function start(element, trigger, props, watch) {
     const began = performance.now();
     const wait = () => {
       const target = document.querySelector("#explorer [data-run]");
-      if (target && target.dataset.run === run.run.slice(0, 200) && Number(target.dataset.steps) > step) {
+      if (target && target.offsetParent && target.dataset.run === run.run.slice(0, 200) && Number(target.dataset.steps) > step) {
         target.dispatchEvent(new CustomEvent("explorer:select", { detail: { step, node } }));
+        const { top } = target.getBoundingClientRect();
+        if (top < 0 || top > window.innerHeight * 0.6) target.scrollIntoView({ block: "start" });
       } else if (performance.now() - began < PATIENCE_MS) setTimeout(wait, 40);
       else {
         notice.hidden = false;
@@ -139,7 +141,7 @@ function legendItems() {
     item(icon(s("path", { class: "whisker", d: "M-3.5-6h7M0-6V6M-3.5 6h7" })), "95% interval"),
     item(icon(s("rect", { class: "gap over", x: -8, y: -6, width: 16, height: 12 })), "over-confident"),
     item(icon(s("rect", { class: "gap under", x: -8, y: -6, width: 16, height: 12 })), "under-confident"),
-    item(icon(s("rect", { class: "bar few", x: -7, y: -5, width: 14, height: 12 })), `fewer than ${FEW} tokens: too few to say`),
+    item(icon(s("rect", { class: "bar few", x: -7, y: -5, width: 14, height: 12 })), `fewer than ${FEW} tokens`),
     item(icon(s("circle", { class: "herering", r: 4.5 })), "step pinned in Explore"),
   ];
 }

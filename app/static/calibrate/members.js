@@ -86,7 +86,7 @@ class MembersView {
     this.list.replaceChildren(...this.items.slice(0, this.shown).map((item, i) => this.row(item, i)));
     const rest = this.items.length - this.shown;
     this.more.hidden = rest <= 0;
-    this.more.textContent = `Show ${Math.min(rest, AT_ONCE)} more of ${rest}`;
+    this.more.textContent = rest > AT_ONCE ? `Show ${AT_ONCE} more of ${rest}` : `Show the other ${rest}`;
   }
 
   row({ row, at }, index) {
