@@ -68,9 +68,10 @@ function start(element, trigger, props, watch) {
     mark();
     const some = choice.places.length > 0;
     members.show(data, some ? choiceName() : null, some ? membersOf(data, choice.chart, choice.places) : surprises(data));
+    if (!asked || !some) return;
     // Where the list is out of sight, as always in one column, go there; come back when it is closed.
     const { top } = members.box.getBoundingClientRect();
-    if (asked && some && (top < 0 || top > window.innerHeight * 0.7)) {
+    if (top < 0 || top > window.innerHeight * 0.7) {
       members.box.scrollIntoView({ block: "start" });
       members.title.focus({ preventScroll: true });
     }
