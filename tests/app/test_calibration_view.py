@@ -103,9 +103,7 @@ def hostile(recorded: Trace) -> Trace:
     steps = []
     for step, words in zip(recorded.steps, itertools.cycle(HOSTILE), strict=False):
         draft = replace(step.first_draft, texts=(words,) * len(step.first_draft.texts))
-        steps.append(
-            replace(step, first_draft=draft, committed=tuple(replace(c, text=words) for c in step.committed))
-        )
+        steps.append(replace(step, first_draft=draft, committed=tuple(replace(c, text=words) for c in step.committed)))
     return replace(recorded, steps=tuple(steps))
 
 
