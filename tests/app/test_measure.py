@@ -169,7 +169,7 @@ def test_one_bad_file_among_good_ones_changes_nothing(opening, tmp_path, content
 
 @pytest.mark.parametrize("paths", [None, [], ["x.jsonl"] * (measure.MOST_FILES + 1)])
 def test_no_file_or_too_many_is_one_sentence(paths):
-    with pytest.raises(InputError, match="choose one or more|at most"):
+    with pytest.raises(InputError, match=r"choose one or more|at most"):
         measure.files(Recordings(), paths)
 
 
