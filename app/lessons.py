@@ -44,11 +44,11 @@ def instructive(steps: Sequence[StepDone]) -> int:
     def worth(step: StepDone) -> tuple[bool, bool, int, int]:
         gained = tokens_of(step)[1]
         kept = step.actual_boundary or 0
-        # a few tokens of each kind: more do not show more, and an ending would confuse
+        # a few tokens of each kind: more do not show more and run off a small screen; an ending would confuse
         return (
             bool(boundary_hit(step)) and gained > 0,
             min(kept, gained) > 0,
-            min(gained, 5) + min(kept, 3),
+            min(gained, 5) + min(kept, 3) - max(0, kept - 4),
             -abs(kept - 2),
         )
 
@@ -76,7 +76,8 @@ def _anchor(step: StepDone) -> Stop:
         (
             "A language model writes one token, a word or a piece of one, per pass, and each pass of a large model is slow. "
             "So a small drafter guesses ahead, and the large model, the target, checks many guesses in one pass.",
-            f"Every step begins at the anchor: the last token that is certain, here {quoted(step.anchor_text)}.",
+            f"Every step begins at the anchor: the last token that is certain, here {quoted(step.anchor_text)}."
+            + (" The dashed boxes behind it are the places to be guessed." if step.first_draft else ""),
         ),
         (("var", "x"), ("sub", "1"), ("", " "), ("var", "x"), ("sub", "2"), ("", " … "), ("var", "x"), ("sub", "n"), ("", "    anchor = "), ("var", "x"), ("sub", "n")),
         (("anchor", quoted(step.anchor_text)), ("tokens before it", str(step.anchor_position))),
@@ -151,7 +152,7 @@ def _boundary(step: StepDone) -> Stop:
 
 
 def _branches(step: StepDone) -> Stop:
-    title = "Prepare other ways on"
+    title = "Prepare alternatives"
     if not step.branches:
         return _skipped("branches", title, "This method drafts no further candidates in this step.")
     second = step.branches[0].drafter == "second"
@@ -164,7 +165,7 @@ def _branches(step: StepDone) -> Stop:
         (
             f"A {'second' if second else 'further'} draft starts at every flag: it keeps the tokens before the flag and writes the "
             "rest of the block anew, this time knowing what stands before. All of them are drafted in one batch.",
-            "If the first draft breaks where it was expected to, a better way on is already there.",
+            "If the first draft breaks where it was expected to, a better continuation is already there.",
         ),
         (("", "branch("), ("var", "i"), ("", ") = "), *_hat("1"), ("", " … "), *_hat("i"), ("", " + new tokens")),
         (
@@ -183,7 +184,7 @@ def _verify(trace: Trace, step: StepDone) -> Stop:
         numbers.append(("right in the first draft", str(by_first)))
         wrong = step.actual_boundary
         if wrong is not None and wrong < len(step.first_draft.texts) and wrong < len(step.committed):
-            numbers.append(("then it said", quoted(step.first_draft.texts[wrong])))
+            numbers.append(("its next guess", quoted(step.first_draft.texts[wrong])))
             numbers.append(("the target wanted", quoted(step.committed[wrong].text)))
         hit = boundary_hit(step)
         if hit is not None and wrong is not None:
@@ -217,7 +218,7 @@ def _commit(trace: Trace, step: StepDone) -> Stop:
     alpha = trace.totals.mean_acceptance_length
     return Stop(
         "commit",
-        "Keep what was right, and one token more",
+        "Keep what was right, plus one token",
         (
             "The accepted tokens go into the text. Where the walk ends, the target’s own token is known already: it comes for "
             "free, and is the anchor of the next step.",

@@ -45,7 +45,7 @@ def read_upload(path: Path) -> Trace:
     try:
         return load_trace(path)
     except InputError as error:
-        raise InputError(f"{short(path.name)}: {str(error).replace(str(path), 'it')}") from None
+        raise InputError(f"{short(path.name)} was not read: {str(error).replace(str(path), 'it')}") from None
 
 
 def short(text: str) -> str:

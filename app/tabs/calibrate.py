@@ -47,9 +47,9 @@ def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, explore: gr.State, view: Explore
         with gr.Column(scale=1, min_width=320):
             figures = CalibrationView()
 
-    def choose(kind: str) -> tuple[gr.Group, gr.File, gr.Button]:
+    def choose(kind: str) -> tuple[gr.Column, gr.File, gr.Button]:
         return (
-            gr.Group(visible=kind == "prompts"),
+            gr.Column(visible=kind == "prompts"),
             gr.File(visible=kind == "files"),
             gr.Button(visible=kind == "prompts"),
         )
@@ -126,15 +126,20 @@ def _open(explore: Session, recordings: Recordings, event: gr.EventData) -> tupl
     return explore.show(run), gr.Tabs(selected="explore"), sentence()
 
 
-def _prompt_set() -> tuple[list[Any], gr.Group]:
+def _prompt_set() -> tuple[list[Any], gr.Column]:
     """The controls of a prompt set, in the order of ``_asked``'s arguments."""
     names = prompts.names()
     methods = [m for m, method in d2sd.METHODS.items() if method.first_drafter]
-    with gr.Group(visible=False, elem_id="prompt-set") as group:
-        with gr.Row():
+    numbers: list[gr.Number] = []
+    by_name = {s.name: s for s in SETTINGS}
+    with gr.Column(visible=False, elem_id="prompt-set") as group:
+        with gr.Group(), gr.Row():
             source = gr.Dropdown(names, value=names[0], label="Prompts", elem_id="prompt-source", min_width=90)
             limit = gr.Number(24, label="How many", elem_id="how-many", min_width=90, precision=0)
         chosen = build_models("calibrate-")
         method = gr.Dropdown(methods, value="d2sd", label="Method", elem_id="calibrate-method")
-        numbers = [number_box(s, "calibrate-") for s in SETTINGS if s.name in NUMBERS]
+        with gr.Group(elem_classes="small-numbers"):
+            for at in range(0, len(NUMBERS), 2):
+                with gr.Row():
+                    numbers += [number_box(by_name[name], "calibrate-") for name in NUMBERS[at : at + 2]]
     return [source, limit, *chosen.values(), method, *numbers], group

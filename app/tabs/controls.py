@@ -96,7 +96,7 @@ def build_controls() -> Controls:
 def _method(inputs: dict[str, Any]) -> None:
     inputs["method"] = method = gr.Dropdown(list(d2sd.METHODS), value=METHOD, label="Method", elem_id="method")
     info = gr.Markdown(explained(METHOD), elem_id="method-info")
-    with gr.Group(elem_id="numbers-in"):
+    with gr.Group(elem_id="numbers-in", elem_classes="small-numbers"):
         numbers = [s for s in SETTINGS if s.kind != "flag"]
         for at in range(0, len(numbers), 3):
             with gr.Row():

@@ -83,7 +83,7 @@ def _settings() -> tuple[dict[str, Any], gr.Button, gr.Button, gr.Textbox]:
         label="Methods, run one after the other",
         elem_id="race-methods",
     )
-    with gr.Group(elem_id="race-numbers"):
+    with gr.Group(elem_id="race-numbers", elem_classes="small-numbers"):
         chosen = {s.name: s for s in SETTINGS}
         for at in range(0, len(NAMES), 3):
             with gr.Row():

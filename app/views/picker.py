@@ -34,6 +34,7 @@ class PickerView(gr.HTML):
             js_on_load=SCRIPT.read_text(encoding="utf-8"),
             apply_default_css=False,
             elem_id=elem_id,
+            elem_classes="picker",
             choices=choices,
             name=label,
             **options,

@@ -172,10 +172,10 @@ def _gains(report: Report) -> Iterator[Sentence]:
 
 def _unit(report: Report) -> Sentence:
     if report.unit == "prompt":
-        return Sentence("note", "Intervals are 95% and draw whole prompts again.")
+        return Sentence("note", "Intervals are 95%, by bootstrap over whole prompts.")
     return Sentence(
         "few",
-        f"Only {count(report.runs, 'run')}: intervals draw every {report.unit} again and say nothing about other prompts.",
+        f"Only {count(report.runs, 'run')}: the intervals (bootstrap by {report.unit}) say nothing about other prompts.",
     )
 
 

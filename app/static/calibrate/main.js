@@ -22,7 +22,7 @@ function start(element, trigger, props, watch) {
   const empty = h("p", { class: "empty" }, "Nothing is measured yet: choose what to measure and press Measure.");
   const legend = h("ul", { class: "legend", "aria-label": "Legend" }, ...legendItems());
   const views = h("div", { class: "grid", hidden: true }, summary.figures, summary.reading, legend, ...charts.map((c) => c.box), members.box);
-  root.prepend(h("div", { class: "line" }, title, bar, h("div", { class: "tools" }, ...files)), notice, empty, views, summary.spoken, patterns());
+  root.prepend(h("div", { class: "line" }, h("span", { class: "asked" }, "Can the first drafter’s confidence be trusted?"), title, bar, h("div", { class: "tools" }, ...files)), notice, empty, views, summary.spoken, patterns());
   element.replaceChildren(root);
 
   function show() {
@@ -66,10 +66,12 @@ function start(element, trigger, props, watch) {
     if (!data) return;
     if (choice.chart === "uniform" || choice.chart === "equal_mass") reliability.use(choice.chart);
     mark();
-    const items = choice.places.length ? membersOf(data, choice.chart, choice.places) : [];
-    members.show(data, choice.places.length ? choiceName() : null, items);
-    // In one column the list is far below: go there, and come back when it is closed.
-    if (asked && choice.places.length && members.box.offsetTop > reliability.box.offsetTop + reliability.box.offsetHeight) {
+    const some = choice.places.length > 0;
+    members.show(data, some ? choiceName() : null, some ? membersOf(data, choice.chart, choice.places) : surprises(data));
+    if (!asked || !some) return;
+    // Where the list is out of sight, as always in one column, go there; come back when it is closed.
+    const { top } = members.box.getBoundingClientRect();
+    if (top < 0 || top > window.innerHeight * 0.7) {
       members.box.scrollIntoView({ block: "start" });
       members.title.focus({ preventScroll: true });
     }
@@ -109,8 +111,10 @@ function start(element, trigger, props, watch) {
     const began = performance.now();
     const wait = () => {
       const target = document.querySelector("#explorer [data-run]");
-      if (target && target.dataset.run === run.run.slice(0, 200) && Number(target.dataset.steps) > step) {
+      if (target && target.offsetParent && target.dataset.run === run.run.slice(0, 200) && Number(target.dataset.steps) > step) {
         target.dispatchEvent(new CustomEvent("explorer:select", { detail: { step, node } }));
+        const { top } = target.getBoundingClientRect();
+        if (top < 0 || top > window.innerHeight * 0.6) target.scrollIntoView({ block: "start" });
       } else if (performance.now() - began < PATIENCE_MS) setTimeout(wait, 40);
       else {
         notice.hidden = false;
@@ -134,12 +138,12 @@ function legendItems() {
   const item = (picture, words) => h("li", {}, picture, words);
   return [
     item(icon(s("path", { class: "says line", d: "M-12 0H12" }), s("path", { class: "says diamond", d: diamond(0, 0) })), "what the drafter says"),
-    item(icon(s("rect", { class: "bar", x: -7, y: -5, width: 14, height: 12 })), "what is accepted"),
+    item(icon(s("rect", { class: "bar", x: -7, y: -5, width: 14, height: 12 })), "what the target accepts"),
     item(icon(s("path", { class: "whisker", d: "M-3.5-6h7M0-6V6M-3.5 6h7" })), "95% interval"),
-    item(icon(s("rect", { class: "gap over", x: -8, y: -6, width: 16, height: 12 })), "says too much"),
-    item(icon(s("rect", { class: "gap under", x: -8, y: -6, width: 16, height: 12 })), "says too little"),
-    item(icon(s("rect", { class: "bar few", x: -7, y: -5, width: 14, height: 12 })), `fewer than ${FEW}: too few`),
-    item(icon(s("circle", { class: "herering", r: 4.5 })), "pinned in Explore"),
+    item(icon(s("rect", { class: "gap over", x: -8, y: -6, width: 16, height: 12 })), "over-confident"),
+    item(icon(s("rect", { class: "gap under", x: -8, y: -6, width: 16, height: 12 })), "under-confident"),
+    item(icon(s("rect", { class: "bar few", x: -7, y: -5, width: 14, height: 12 })), `fewer than ${FEW} tokens`),
+    item(icon(s("circle", { class: "herering", r: 4.5 })), "step pinned in Explore"),
   ];
 }
 

@@ -69,7 +69,7 @@ class MatrixChart extends Chart {
         -1,
         `Whole first draft accepted: expected in ${share(expected.value)} of the steps, happened in ${figureWords(happened, share)}`,
         { x: 0, y: top - 2, width, height: 44 },
-        s("text", { class: "title", x: from, y: top + 8 }, "all accepted"),
+        s("text", { class: "title", x: from, y: top + 8 }, "whole first draft accepted"),
         bar("expected", expected.value, top + 14),
         bar("happened", happened.value, top + 26),
         s("rect", { class: "frame", x: from, y: top + 13, width: room, height: 23 }),

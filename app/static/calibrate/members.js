@@ -12,15 +12,27 @@ function membersOf(data, chart, places) {
     steps.confidence.forEach((own, row) =>
       own.forEach((_, at) => wanted.has(chart === "positions" ? at + 1 : steps[chart][row][at]) && items.push({ row, at })),
     );
-    // The most surprising first: sure and wrong, or unsure and right.
-    const surprise = ({ row, at }) => Math.abs((at < steps.boundary[row] ? 1 : 0) - steps.confidence[row][at]);
-    items.sort((a, b) => surprise(b) - surprise(a));
+    sortBySurprise(items, steps);
   } else if (chart === "matrix") {
     const all = data.report.matrix.counts.length - 1;
     each((row) => steps.happened[row] >= 0 && (wanted.has(steps.happened[row] * (all + 1) + steps.predicted[row]) || (wanted.has(-1) && steps.happened[row] === all)));
   } else if (chart === "ranks") each((row) => steps.rank[row] > 0 && wanted.has(steps.rank[row] - 1));
   else if (chart === "gains") each((row) => steps.won[row].some((branch) => wanted.has(branch)));
   else if (chart === "moved" && data.report.advice) for (const row of data.report.advice.rows) items.push({ row, at: null });
+  return items;
+}
+
+/** The most surprising first: sure and wrong, or unsure and right. */
+function sortBySurprise(items, steps) {
+  const surprise = ({ row, at }) => Math.abs((at < steps.boundary[row] ? 1 : 0) - steps.confidence[row][at]);
+  items.sort((a, b) => surprise(b) - surprise(a));
+}
+
+/** What is listed before anything is chosen: the rejected tokens, the surest first. */
+function surprises({ steps }) {
+  const items = [];
+  steps.confidence.forEach((own, row) => steps.boundary[row] >= 0 && own.length > steps.boundary[row] && items.push({ row, at: steps.boundary[row] }));
+  sortBySurprise(items, steps);
   return items;
 }
 
@@ -46,8 +58,7 @@ class MembersView {
     this.list = h("ol", { class: "rows" });
     this.more = h("button", { type: "button", class: "small more" });
     this.close = h("button", { type: "button", class: "icon", "aria-label": "Close the list" }, "✕");
-    this.hint = h("p", { class: "none" }, "Choose a bar, a cell or a sentence, and the steps in it are listed here. One more click opens a step in Explore.");
-    this.box = h("section", { class: "panel members", "aria-label": "Steps" }, h("div", { class: "head" }, this.title, h("div", { class: "tools" }, this.close)), this.count, this.hint, this.list, this.more);
+    this.box = h("section", { class: "panel members", "aria-label": "Steps" }, h("div", { class: "head" }, this.title, h("div", { class: "tools" }, this.close)), this.count, this.list, this.more);
     this.close.addEventListener("click", closed);
     this.more.addEventListener("click", () => {
       this.shown += AT_ONCE;
@@ -60,15 +71,14 @@ class MembersView {
     });
   }
 
-  show(data, title, items, note = "") {
+  show(data, title, items) {
     Object.assign(this, { data, items, shown: AT_ONCE });
     const none = title === null;
-    this.title.textContent = none ? "Steps" : title;
+    this.title.textContent = none ? "Surest tokens that were rejected" : title;
     this.close.hidden = none;
-    this.hint.hidden = !none;
-    const runs = new Set(items.map((i) => i.row)).size;
-    const what = items.length && items[0].at !== null ? `${count(items.length, "position")} in ${count(runs, "step")}, the most surprising first` : count(items.length, "step");
-    this.count.textContent = none ? "" : `${what}${note}`;
+    const rows = new Set(items.map((i) => i.row)).size;
+    const what = items.length && items[0].at !== null ? `${count(items.length, "position")} in ${count(rows, "step")}, the most surprising first` : count(items.length, "step");
+    this.count.textContent = none ? "Click one to open its step in Explore; choose a bar, a cell or a row to list the steps in it." : `${what}. Click one to open its step in Explore.`;
     this.draw();
   }
 
@@ -76,7 +86,7 @@ class MembersView {
     this.list.replaceChildren(...this.items.slice(0, this.shown).map((item, i) => this.row(item, i)));
     const rest = this.items.length - this.shown;
     this.more.hidden = rest <= 0;
-    this.more.textContent = `Show ${Math.min(rest, AT_ONCE)} more of ${rest}`;
+    this.more.textContent = rest > AT_ONCE ? `Show ${AT_ONCE} more of ${rest}` : `Show the other ${rest}`;
   }
 
   row({ row, at }, index) {
@@ -99,7 +109,7 @@ class MembersView {
     const all = report.matrix.counts.length - 1;
     if (steps.happened[row] < 0) return ["boundary not seen"];
     const name = (outcome) => (outcome === all ? "all" : String(outcome));
-    const rank = steps.rank[row] ? `, rank ${steps.rank[row]}` : "";
-    return [`accepted ${name(steps.happened[row])}, likeliest ${name(steps.predicted[row])}${rank}`];
+    const rank = steps.rank[row] ? `, true boundary ranked ${steps.rank[row]}` : "";
+    return [`predicted ${name(steps.predicted[row])}, accepted ${name(steps.happened[row])}${rank}`];
   }
 }

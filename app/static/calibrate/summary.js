@@ -2,6 +2,16 @@
 
 const TONES = { good: ["✓", "good"], bad: ["▼", "warning"], mixed: ["◐", "mixed"], few: ["…", "too few"], note: ["·", "note"] };
 
+const MEANINGS = {
+  "Scored positions": "Drafted tokens up to and including the first rejection of each step: later ones were never judged.",
+  "Confidence → accepted": "Mean confidence of the scored tokens, and the share of them that the target accepted; the gap is in percentage points.",
+  ECE: "Expected calibration error: how far acceptance is from confidence, averaged over ten bins of equal width. 0 is perfect; “chance” is what an honest drafter would show with as few tokens.",
+  "Adaptive ECE": "The same over ten bins with equally many tokens.",
+  "Brier score": "Mean squared distance between confidence and outcome (0 or 1). 0 is perfect.",
+  "Boundary hit rate": "How often a re-draft began exactly where the first draft was rejected.",
+  "Boundary in top 4": "How often the place where the first draft was rejected was among the four likeliest.",
+};
+
 class SummaryView {
   constructor(choose) {
     this.choose = choose;
@@ -37,13 +47,13 @@ class SummaryView {
     const hit = ranks.used.value === null ? { figure: ranks.within[Math.min(3, ranks.within.length - 1)], name: "Boundary in top 4" } : { figure: ranks.used, name: "Boundary hit rate" };
     const stats = [
       ["Scored positions", report.positions.toLocaleString("en"), `${count(report.runs, "run")}, ${count(report.steps, "step")}`],
-      ["It says → it gets", report.confidence === null ? "—" : `${share(report.confidence)} → ${share(report.accepted)}`, report.gap.low === null ? "" : `gap ${signed(report.gap.value)} (${signed(report.gap.low)} to ${signed(report.gap.high)})`],
+      ["Confidence → accepted", report.confidence === null ? "—" : `${share(report.confidence)} → ${share(report.accepted)}`, report.gap.low === null ? "" : `gap ${signed(report.gap.value)} (${signed(report.gap.low)} to ${signed(report.gap.high)})`],
       ["ECE", decimals(report.error.value), report.error.value === null ? "" : `${range(report.error, decimals)}; chance ${decimals(report.chance)}`],
       ["Adaptive ECE", decimals(report.adaptive.value), report.adaptive.value === null ? "" : range(report.adaptive, decimals)],
       ["Brier score", decimals(report.brier.value), report.brier.value === null ? "" : range(report.brier, decimals)],
       [hit.name, hit.figure ? share(hit.figure.value) : "—", hit.figure && hit.figure.value !== null ? `${range(hit.figure, share)} of ${count(ranks.steps, "step")}` : ""],
     ];
-    this.figures.replaceChildren(...stats.map(([name, value, note]) => h("div", { class: "stat" }, h("dt", {}, name), h("dd", {}, h("span", { class: "value" }, value), h("span", { class: "note", title: note }, note)))));
+    this.figures.replaceChildren(...stats.map(([name, value, note]) => h("div", { class: "stat", title: MEANINGS[name] || null }, h("dt", {}, name), h("dd", {}, h("span", { class: "value" }, value), h("span", { class: "note", title: note }, note)))));
   }
 }
 

@@ -12,8 +12,9 @@ class CardView {
     this.next = h("button", { type: "button", class: "move next", id: "learn-next" }, "Next →");
     this.all = h("button", { type: "button", class: "quiet", id: "learn-all", "aria-pressed": "false" }, "Show everything");
     this.open = h("button", { type: "button", class: "move next", id: "learn-open" }, "Open this step in Explore");
-    this.keys = h("p", { class: "keys" }, h("kbd", {}, "←"), h("kbd", {}, "→"), " between the stops, ", h("kbd", {}, "Esc"), " shows everything");
-    this.box = h("section", { class: "card", "aria-label": "Tour" }, this.where, this.title, this.body, h("div", { class: "ways" }, this.back, this.next), this.dots, h("div", { class: "foot" }, this.all, this.keys));
+    this.keys = h("p", { class: "keys" }, h("kbd", {}, "←"), h("kbd", {}, "→"), " between stops, ", h("kbd", {}, "Esc"), " everything");
+    this.foot = h("div", { class: "foot" }, this.all, this.keys);
+    this.box = h("section", { class: "card", "aria-label": "Tour" }, this.where, this.title, this.body, h("div", { class: "ways" }, this.back, this.next), this.dots, this.foot);
     this.back.addEventListener("click", () => this.go(this.at - 1));
     this.next.addEventListener("click", () => this.go(this.at + 1));
     this.all.addEventListener("click", all);
@@ -35,6 +36,7 @@ class CardView {
     this.body.replaceChildren(...(turn ? this.turn(lesson, step) : this.stop(stop)));
     this.back.disabled = at === 0;
     this.next.hidden = turn;
+    this.foot.hidden = turn; // everything is shown there anyway
     this.next.textContent = at === stops.length - 1 ? "Your turn →" : "Next →";
     this.all.setAttribute("aria-pressed", everything);
     this.all.textContent = everything ? "Back to this stop" : "Show everything";

@@ -55,6 +55,7 @@ async function start(element, trigger, props, watch, server) {
   }
 
   function toggleAll() {
+    if (state.at >= TURN) return;
     state.everything = !state.everything;
     show();
   }
@@ -65,17 +66,25 @@ async function start(element, trigger, props, watch, server) {
     const began = performance.now();
     const wait = () => {
       const view = document.querySelector("#explorer [data-run]");
-      const field = document.querySelector("#branches input");
-      if (view && view.dataset.run === state.run.slice(0, 200) && Number(view.dataset.steps) > state.step && field && field.offsetParent) {
+      if (view && view.offsetParent && view.dataset.run === state.run.slice(0, 200) && Number(view.dataset.steps) > state.step) {
         view.dispatchEvent(new CustomEvent("explorer:select", { detail: { step: state.step, node: null } }));
-        field.focus();
-        field.select();
-        const box = field.closest("#branches");
-        box.classList.add("look-here");
-        setTimeout(() => box.classList.remove("look-here"), 4000);
+        showField();
       } else if (performance.now() - began < 20000) setTimeout(wait, 40);
     };
     wait();
+  }
+
+  /** The field for K; on a narrow page the settings are unfolded for it. */
+  function showField() {
+    const fold = document.querySelector("#fold button[aria-expanded='false']");
+    if (fold && fold.offsetParent) fold.click();
+    const field = document.querySelector("#branches input");
+    if (!field || !field.offsetParent) return;
+    field.focus();
+    field.select();
+    const box = field.closest("#branches");
+    box.classList.add("look-here");
+    setTimeout(() => box.classList.remove("look-here"), 4000);
   }
 
   /** First in line, so that ← and → lead through the stops here and not through the steps of the live view. */
@@ -86,7 +95,8 @@ async function start(element, trigger, props, watch, server) {
     }
     const from = event.composedPath()[0];
     const typing = from instanceof Element && from.closest("input, textarea, select, [contenteditable='true'], [role='textbox']");
-    const ours = event.target === document.body || element.contains(event.target);
+    // After a click on the tab its button has the focus.
+    const ours = event.target === document.body || element.contains(event.target) || (event.target instanceof Element && event.target.matches("[role='tab']"));
     if (!ours || typing || !element.offsetParent || event.ctrlKey || event.metaKey || event.altKey || event.shiftKey) return;
     if (event.key === "ArrowLeft") go(state.at - 1);
     else if (event.key === "ArrowRight") go(state.at + 1);

@@ -1,0 +1,146 @@
+"""Calibrate as a person uses it, in a real browser."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from app import presets
+from tests.e2e.driving import PATIENCE, set_number, view
+
+pytestmark = pytest.mark.e2e
+HOSTILE = "<img src=x onerror='window.pwned=1'>${window.pwned=1}{{window.pwned=1}}</script>"
+
+
+@pytest.fixture
+def calibrate(page: Page) -> Page:
+    """The page with the tab Calibrate open and the recorded run measured."""
+    page.get_by_role("tab", name="Calibrate").click()
+    expect(page.locator("#calibration .uniform g.mark").first).to_be_visible(timeout=PATIENCE)
+    return page
+
+
+def rows(page: Page) -> Locator:
+    return page.locator("#calibration .rows button")
+
+
+def shown_step(row: Locator) -> int:
+    """The number, from 0, of the step that a row lists."""
+    return int((row.locator("b").first.text_content() or "").removeprefix("Step ")) - 1
+
+
+def send(page: Page, name: str, content: bytes) -> None:
+    page.locator("#source").get_by_label("Trace files").check()
+    expect(page.locator("#traces")).to_be_visible()
+    page.locator("#traces input[type=file]").set_input_files(
+        {"name": name, "mimeType": "application/octet-stream", "buffer": content}
+    )
+
+
+def recorded(text: str | None = None) -> bytes:
+    """The recorded run as a file, under another id; with all its drafted and committed tokens called ``text``."""
+    lines = [json.loads(line) for line in presets.opening().lines()]
+    lines[0]["run"] = "f" * 32
+    for line in lines:
+        if line["event"] == "StepDone" and text:
+            line["first_draft"]["texts"] = [text for _ in line["first_draft"]["texts"]]
+            for token in line["committed"]:
+                token["text"] = text
+    return "".join(json.dumps(line) + "\n" for line in lines).encode()
+
+
+def test_cells_and_bins_list_their_steps_and_one_opens_in_explore(calibrate: Page):
+    steps = presets.opening().trace().steps
+    expect(calibrate.locator("#calibration .what").first).to_contain_text("The run in Explore")
+    cell = calibrate.locator("#calibration .matrix g.mark:has(.value)").nth(1)
+    words = cell.get_attribute("aria-label") or ""
+    cell.click()
+    expect(rows(calibrate)).to_have_count(int(words.split(": ")[1].split()[0]))
+    expect(calibrate.locator("#calibration .members h3")).to_have_text(words.split(":")[0])
+    calibrate.locator("#calibration .uniform g.mark").last.click()
+    expect(calibrate.locator("#calibration .members h3")).to_have_text("Confidence .9–1")
+    row = rows(calibrate).nth(3)
+    step = shown_step(row)
+    assert max(steps[step].first_draft.confidence) >= 0.9
+    row.click()
+    expect(calibrate.locator("#tree")).to_be_visible()
+    expect(view(calibrate)).to_have_attribute("data-pinned", str(step))
+    expect(view(calibrate)).to_have_attribute("data-node", re.compile(r"^\d+$"))
+    calibrate.get_by_role("tab", name="Calibrate").click()
+    expect(calibrate.locator("#calibration .uniform g.mark.here").first).to_be_visible()
+
+
+def test_a_prompt_set_runs_with_progress_opens_in_explore_and_stops(calibrate: Page):
+    calibrate.locator("#source").get_by_label("A prompt set").check()
+    set_number(calibrate, "how-many", 4)
+    set_number(calibrate, "calibrate-max-tokens", 24)
+    calibrate.evaluate(
+        """() => {
+          window.told = new Set();
+          const line = document.querySelector('#calibration .line');
+          const look = () => line.querySelector('progress').hidden || window.told.add(line.querySelector('.what').textContent);
+          new MutationObserver(look).observe(line, { subtree: true, childList: true, characterData: true, attributes: true });
+        }"""
+    )
+    calibrate.locator("#measure").click()
+    expect(calibrate.locator("#calibration [data-done='4'], #calibration[data-done='4']")).to_be_attached(
+        timeout=PATIENCE
+    )
+    expect(calibrate.locator("#calibration .what").first).to_have_text("4 prompts of heldout with d2sd")
+    told = calibrate.evaluate("[...window.told]")
+    assert told
+    assert all(re.search(r": [0-3] of 4 done$", words) for words in told)
+    expect(calibrate.locator("#calibration .stat").first).to_contain_text("4 runs")
+    before = view(calibrate).get_attribute("data-run")
+    step = shown_step(rows(calibrate).first)
+    rows(calibrate).first.click()
+    expect(view(calibrate)).not_to_have_attribute("data-run", before or "")
+    expect(view(calibrate)).to_have_attribute("data-pinned", str(step))
+
+    calibrate.get_by_role("tab", name="Calibrate").click()
+    set_number(calibrate, "how-many", 100)
+    calibrate.locator("#measure").click()
+    expect(calibrate.locator("#calibration .what").first).to_contain_text(
+        re.compile(r": [1-9]\d* of 100 done"), timeout=PATIENCE
+    )
+    calibrate.locator("#stop-measuring").click()
+    expect(calibrate.locator("#calibration .what").first).to_contain_text("stopped: ", timeout=PATIENCE)
+    expect(calibrate.locator("#calibration progress")).to_be_hidden()
+    expect(rows(calibrate).first).to_be_visible()
+
+
+def test_a_bad_file_is_a_sentence_and_the_drawing_stays(calibrate: Page):
+    before = calibrate.locator("#calibration .figures").text_content()
+    send(calibrate, "bad <b>.jsonl", b'{"a": 1}\n')
+    expect(calibrate.locator("#calibrate-notice textarea")).to_have_value(re.compile("was not read: .*line 1"))
+    assert calibrate.locator("#calibration .figures").text_content() == before
+
+
+def test_hostile_text_in_an_uploaded_trace_stays_text(calibrate: Page):
+    send(calibrate, "nasty.jsonl", recorded(HOSTILE))
+    expect(calibrate.locator("#calibration .what").first).to_have_text("nasty.jsonl", timeout=PATIENCE)
+    expect(rows(calibrate).first).to_contain_text("<img")
+    rows(calibrate).first.click()
+    expect(view(calibrate)).to_have_attribute("data-run", "f" * 32, timeout=PATIENCE)
+    expect(view(calibrate)).to_have_attribute("data-pinned", re.compile(r"\d"))
+    assert calibrate.evaluate("window.pwned") is None
+    assert calibrate.locator("#calibration img, #explorer img").count() == 0
+
+
+def test_one_column_on_a_phone(browser, address):
+    context = browser.new_context(viewport={"width": 390, "height": 844})
+    page = context.new_page()
+    page.goto(address)
+    page.get_by_role("tab", name="Calibrate").click()
+    expect(page.locator("#calibration .uniform g.mark").first).to_be_visible(timeout=PATIENCE)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page.locator("#calibration .uniform g.mark").last.click()
+    expect(page.locator("#calibration .members h3")).to_be_in_viewport()
+    rows(page).first.click()
+    expect(view(page)).to_have_attribute("data-pinned", re.compile(r"\d"))
+    expect(page.locator("#tree")).to_be_in_viewport()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    context.close()

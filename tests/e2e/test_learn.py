@@ -1,0 +1,139 @@
+"""The tour as a person takes it, in a real browser."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from app import presets
+from app.lessons import instructive, lesson
+from tests.e2e.driving import PATIENCE, view
+
+pytestmark = pytest.mark.e2e
+
+
+@pytest.fixture(scope="module")
+def told():
+    """The number of the step that the tour begins with, and its stops."""
+    trace = presets.opening().trace()
+    number = instructive(trace.steps)
+    return number, lesson(trace, number).stops
+
+
+@pytest.fixture
+def learn(page: Page) -> Page:
+    """The page with the tab Learn open."""
+    return opened(page)
+
+
+def opened(page: Page) -> Page:
+    page.get_by_role("tab", name="Learn").click()
+    expect(page.locator("#learn [data-ready=yes]")).to_be_attached(timeout=PATIENCE)
+    return page
+
+
+def stage(page: Page) -> Locator:
+    return page.locator("#learn .stage .frame")
+
+
+def opacity(page: Page, part: str) -> float:
+    """How visible a part of the live view is, all that it lies in taken together, once it stopped changing."""
+    return (
+        stage(page)
+        .locator(part)
+        .first.evaluate(
+            """async (e) => {
+              await Promise.all(e.getRootNode().getAnimations().map((a) => a.finished.catch(() => {})));
+              let seen = 1;
+              for (let at = e; at instanceof Element; at = at.parentElement) seen *= Number(getComputedStyle(at).opacity);
+              return seen;
+            }"""
+        )
+    )
+
+
+# What lights up at a stop, and what has not happened yet.
+LIT = {
+    "anchor": (".node.anchor .shape", ".node.first .label"),
+    "draft": (".node.first .label", "#strip .bars"),
+    "confidence": ("#strip .bars .bar", "#strip .posterior"),
+    "boundary": ("#strip .flag", ".node.second"),
+    "branches": (".node.second .shape", ".badge"),
+    "verify": (".node.accepted .shape", ".node.bonus"),
+    "commit": (".node.bonus", None),
+}
+
+
+def test_seven_stops_by_keyboard_light_what_they_speak_of(learn: Page, told):
+    number, stops = told
+    heading = learn.locator("#learn .card > h3")
+    spoken = learn.locator("#learn .card > [aria-live=polite]")
+    for at, stop in enumerate(stops):
+        if at:
+            learn.keyboard.press("ArrowRight")
+        expect(heading).to_have_text(stop.title)
+        expect(stage(learn)).to_have_attribute("data-stop", stop.id)
+        expect(learn.locator("#learn .where")).to_have_text(
+            f"Step {number + 1} of a recorded run · stop {at + 1} of {len(stops)}"
+        )
+        assert spoken.locator("dd").count() == len(stop.numbers)
+        assert len(spoken.text_content() or "") > 100
+        expect(learn.locator("#learn .dots [aria-current=step]")).to_have_text(str(at + 1))
+        lit, dark = LIT[stop.id]
+        assert opacity(learn, lit) > 0.9
+        assert dark is None or opacity(learn, dark) == 0
+        if at:
+            assert heading.evaluate("e => e === document.activeElement")
+    learn.keyboard.press("ArrowLeft")
+    expect(heading).to_have_text(stops[-2].title)
+
+
+def test_before_the_check_no_node_tells_how_it_will_end_unless_asked(learn: Page):
+    learn.keyboard.press("ArrowRight")
+    looks = """es => [...new Set(es.map((e) => {
+      const s = getComputedStyle(e);
+      return [s.fill, s.stroke, s.strokeWidth, s.strokeDasharray].join();
+    }))]"""
+    learn.wait_for_timeout(400)
+    assert len(stage(learn).locator(".node.first .shape").evaluate_all(looks)) == 1
+    for _ in range(3):
+        learn.keyboard.press("ArrowRight")
+    expect(stage(learn)).to_have_attribute("data-stop", "branches")
+    learn.wait_for_timeout(400)
+    assert len(stage(learn).locator(".node.second .shape").evaluate_all(looks)) == 1
+    learn.keyboard.press("Escape")
+    expect(stage(learn)).to_have_attribute("data-stop", "all")
+    assert opacity(learn, ".node.bonus") == 1
+    learn.keyboard.press("Escape")
+    expect(stage(learn)).to_have_attribute("data-stop", "branches")
+
+
+def test_it_ends_in_explore_at_that_step_ready_to_change_k(learn: Page, told):
+    number, stops = told
+    steps = presets.opening().trace().steps
+    for _ in stops:
+        learn.keyboard.press("ArrowRight")
+    expect(learn.locator("#learn .card > h3")).to_have_text("Now change K")
+    expect(learn.locator("#learn .card > .body tbody tr")).to_have_count(len(steps[number].branches) + 1)
+    learn.locator("#learn-open").press("Enter")
+    expect(learn.locator("#explorer #tree")).to_be_visible()
+    expect(view(learn)).to_have_attribute("data-run", presets.opening().header["run"])
+    expect(view(learn)).to_have_attribute("data-pinned", str(number))
+    expect(learn.locator("#branches input")).to_be_focused()
+
+
+def test_it_fits_a_phone_and_ends_in_explore_there(browser, address, told):
+    number, stops = told
+    context = browser.new_context(viewport={"width": 390, "height": 844}, has_touch=True)
+    page = context.new_page()
+    page.goto(address)
+    opened(page)
+    for at in range(len(stops) + 1):
+        page.locator("#learn .dots button").nth(at).click()
+        expect(page.locator("#learn .dots [aria-current=step]")).to_have_text("K" if at == len(stops) else str(at + 1))
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+        expect(page.locator("#learn .card > h3")).to_be_in_viewport()
+    page.locator("#learn-open").click()
+    expect(view(page)).to_have_attribute("data-pinned", str(number))
+    expect(page.locator("#branches input")).to_be_focused()
+    context.close()
