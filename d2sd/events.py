@@ -55,7 +55,7 @@ class Node:
 
     ``candidates`` are the numbers of the drafts whose most likely (or sampled) tokens run through it (0 = first draft,
     j = branch j−1); none where only a drafter's lower-ranked choices led here. ``drafter_probability`` is the
-    probability that its proposer gave this token.
+    probability that its proposer gave this token (``d2sd_tree``: that of both drafters together, as weighted there).
     ``target_probability`` and ``target_rank`` (0 = the target's favourite) are those of this token given its
     parent path; both are None for the anchor.
     """

@@ -8,13 +8,14 @@ from d2sd.methods.base import SETTINGS, Drafters, Method, Proposal
 from d2sd.methods.growth import Offer, grow, offers
 
 TOP = 12  # likeliest tokens per position and drafter that are looked at
-SHARE = 0.6  # of the second drafter where both have an opinion (docs/tree-log.md)
+SECOND, FIRST = 0.8, 0.4  # exponents of the drafters' probabilities in their product (docs/tree-log.md)
+UNSEEN = 1e-3  # probability of a token that one drafter has not among its likeliest
 
 
 def propose(drafters: Drafters) -> Proposal:
     """The B likeliest paths.
 
-    Below a re-anchored prefix a token's probability is the weighted mean of both drafters': where they disagree,
+    Below a re-anchored prefix a token's probability is a weighted product of both drafters': where they disagree,
     neither is calibrated alone. Elsewhere it is the first drafter's.
     """
     (first,) = drafters.first([()], top=TOP)
@@ -22,24 +23,26 @@ def propose(drafters: Drafters) -> Proposal:
     selected = select_prefixes(posterior, drafters.num_branches)
     prefixes = (*selected, len(first.ids)) if drafters.longer else selected
     branches = tuple(drafters.second([first.ids[:i] for i in prefixes], top=TOP))
-    offered = [offers(first, 0), *(mixed(first, b, n) for n, b in enumerate(branches, 1))]
+    offered = [offers(first, 0), *(agreed(first, b, n) for n, b in enumerate(branches, 1))]
     tree = grow(drafters.anchor, [first, *branches], offered, drafters.budget)
     return Proposal(tree, first, posterior, full, selected, branches)
 
 
-def mixed(first: Block, second: Block, number: int) -> list[Offer]:
-    """Both drafters' distributions behind a re-drafted prefix; a token is owed to the one that gave it more.
+def agreed(first: Block, second: Block, number: int) -> list[Offer]:
+    """Product of both drafters' distributions behind a re-drafted prefix, normalised over the tokens that they list.
 
-    number: that of the re-draft. Behind the end of the first block the second drafter is alone.
+    number: that of the re-draft; a token is owed to the draft that gave it more. Behind the end of the first block the
+    second drafter is alone.
     """
     out = offers(second, number)
     for position, at in enumerate(range(second.prefix, len(first.ids))):
         own = dict(zip(first.tokens[at], first.probabilities[at], strict=True))
         other = dict(zip(second.tokens[position], second.probabilities[position], strict=True))
-        mean = {t: SHARE * other.get(t, 0.0) + (1 - SHARE) * own.get(t, 0.0) for t in {**other, **own}}
-        tokens = sorted(mean, key=lambda t: -mean[t])
+        weight = {t: other.get(t, UNSEEN) ** SECOND * own.get(t, UNSEEN) ** FIRST for t in {**other, **own}}
+        total = sum(weight.values())
+        tokens = sorted(weight, key=lambda t: -weight[t])
         owners = [0 if own.get(t, 0.0) > other.get(t, 0.0) else number for t in tokens]
-        out[position] = Offer(tokens, [mean[t] for t in tokens], owners)
+        out[position] = Offer(tokens, [weight[t] / total for t in tokens], owners)
     return out
 
 

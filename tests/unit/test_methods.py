@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from d2sd.drafting import Block
 from d2sd.methods import METHODS, Drafters
-from d2sd.methods.d2sd_tree import mixed
+from d2sd.methods.d2sd_tree import FIRST, SECOND, agreed
 from d2sd.methods.growth import grow, offers
 from d2sd.tree import TokenTree, chains, merge_drafts
 from tests.unit.drafts import block
@@ -90,8 +90,10 @@ def test_growth_ends_with_the_drafts():
 def test_both_drafters_share_the_say_behind_a_redrafted_prefix():
     first = distributions([[0.9, 0.1], [0.7, 0.3]])
     second = distributions([[0.2, 0.8], [0.6, 0.4]], prefix=1, drafter="second")
-    here, beyond = mixed(first, second, 1)
+    here, beyond = agreed(first, second, 1)
     assert sum(here.probabilities) == pytest.approx(1)
+    odds = (0.8 / 0.2) ** SECOND * (0.3 / 0.7) ** FIRST
+    assert here.probabilities[0] / here.probabilities[1] == pytest.approx(odds)
     shares = dict(zip(here.tokens, here.owners, strict=True))
     assert shares == {0: 0, 1: 1}
     assert beyond.tokens == [0, 1]
