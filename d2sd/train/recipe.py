@@ -65,7 +65,10 @@ ROUNDS = (
             steps=2000, batch_size=12, learning_rate=2e-3, warmup=60, compile=COMPILE, save_every=100, seed=2
         ),
         responses={"stories": 3_600, "sums": 2_400, "code": 1_800},
-        drafters=(LoopConfig(steps=1200, batch_size=12, learning_rate=1.8e-3, warmup=60, seed=2),),
+        drafters=(
+            LoopConfig(steps=1200, batch_size=12, learning_rate=1.8e-3, warmup=60, seed=2),
+            LoopConfig(steps=600, batch_size=12, learning_rate=1.5e-3, warmup=30, seed=3),
+        ),
     ),
 )
 
