@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -142,3 +143,22 @@ def test_one_column_on_a_phone(browser, address):
     page.get_by_role("button", name="Examples, models").click()
     expect(page.locator("#method")).to_be_visible()
     context.close()
+
+
+def test_news_do_not_look_like_problems(page: Page, monkeypatch):
+    box = page.locator("#notice")
+    colour = "e => getComputedStyle(e).color"
+    page.locator("#prompt textarea").fill("")
+    page.locator("#run").click()
+    expect(problem(page)).to_have_value(re.compile("the prompt is empty"), timeout=PATIENCE)
+    expect(box).to_have_class(re.compile(r"\bproblem\b"))
+    wrong = problem(page).evaluate(colour)
+    slow = models.engine
+    monkeypatch.setattr(models, "loaded", lambda chosen: False)
+    monkeypatch.setattr(models, "engine", lambda chosen: time.sleep(2) or slow(chosen))
+    page.locator("#prompt textarea").fill("A cat")
+    page.locator("#run").click()
+    expect(problem(page)).to_have_value(re.compile("^Loading tiny"), timeout=PATIENCE)
+    expect(box).to_contain_text("Please wait")
+    assert problem(page).evaluate(colour) != wrong
+    expect(box).to_be_hidden(timeout=PATIENCE)
