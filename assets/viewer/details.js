@@ -68,7 +68,7 @@ function stepCard(step, total) {
       h("td", { class: "value" }, milliseconds(step.seconds[stage])),
     ),
   );
-  return h("div", { class: "card" }, h("div", { class: "title" }, h("b", {}, `Step ${step.index + 1}`), h("span", {}, `of ${total} · ${milliseconds(spent)}`)), h("table", { class: "stages" }, h("tbody", {}, ...rows)), h("p", { class: "hint" }, "Point at a node for its probabilities; click keeps it here."));
+  return h("div", { class: "card" }, h("div", { class: "title" }, h("b", {}, `Step ${step.index + 1}`), h("span", {}, `of ${total} · ${milliseconds(spent)}`)), h("table", { class: "stages" }, h("tbody", {}, ...rows)), h("p", { class: "hint" }, "Point at a node, or click it, for its probabilities."));
 }
 
 class DetailsView {
