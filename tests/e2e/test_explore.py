@@ -124,6 +124,18 @@ def test_models_that_cannot_run_here_are_shown_with_the_reason(page: Page):
         expect(shown.filter(has_text=offer.label)).to_contain_text(offer.obstacle)
 
 
+def test_a_folder_that_does_not_load_is_a_sentence(page: Page):
+    page.locator("#model select").select_option("folder")
+    expect(page.locator("#second-drafter")).to_contain_text("the first one used again where there is none")
+    page.get_by_label("Folder with target/").fill("/nowhere")
+    page.locator("#run").click()
+    expect(problem(page)).to_have_value(re.compile("/nowhere"), timeout=PATIENCE)
+    page.locator("#model select").select_option("tiny")
+    expect(page.get_by_label("Folder with target/")).to_be_hidden()
+    start(page, "A cat", 16)
+    expect(problem(page)).to_be_hidden()
+
+
 def test_all_methods_explain_themselves_and_switch_off_what_they_do_not_use(page: Page):
     for method in d2sd.METHODS.values():
         choose_method(page, method.id)
