@@ -167,7 +167,8 @@ def main() -> None:
             print(f"bundled nets loaded: {time.perf_counter() - began:.2f} s")
             times = scrub(browser, address)
             print(
-                f"scrubbing {STEPS} steps, key to painted frame: median {middle(times):.1f} ms, slowest {max(times):.1f}"
+                f"scrubbing {STEPS} steps, key to painted frame: median {middle(times):.1f} ms, 99% within {statistics.quantiles(times, n=100)[98]:.1f}, "
+                f"slowest {max(times):.1f}"
             )
             for method in ("d2sd", "autoregressive"):
                 alone, seen, tasks = watched(browser, address, method)
