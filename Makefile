@@ -4,7 +4,7 @@ PYTHON := $(VENV)/bin/python
 HOST ?= 127.0.0.1
 PORT ?= 7860
 
-.PHONY: run test check bench e2e record format browser clean
+.PHONY: run test check bench page-bench e2e record format browser clean
 
 run: $(VENV)/.run
 	GRADIO_SERVER_NAME=$(HOST) GRADIO_SERVER_PORT=$(PORT) $(PYTHON) app.py
@@ -22,6 +22,10 @@ e2e: $(VENV)/.dev browser
 
 bench: $(VENV)/.run
 	$(PYTHON) -m d2sd bench --by-domain
+
+# How quick the page is on this machine: first paint, scrubbing, streaming, and what watching costs the engine.
+page-bench: $(VENV)/.dev browser
+	$(PYTHON) -m tests.page_bench
 
 # The run and the race that the page opens with, run again on this machine with the bundled nets.
 record: $(VENV)/.run

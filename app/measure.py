@@ -11,10 +11,10 @@ from app.controller import failure_sentence
 from app.recordings import Recording, Recordings, read_upload, short
 from app.run_lines import RunLines
 from app.session import Session
-from app.streaming import stream
+from app.streaming import collect, paced, stream
 from app.update import Update
 from app.views.calibration import Progress, drawing
-from d2sd import InputError, Trace
+from d2sd import Event, InputError, Trace
 from d2sd.bench.prompts import names, read_prompts
 
 MOST_FILES = 200
@@ -89,7 +89,10 @@ def prompts(
     yield Update(so_far(title, running=True))
     try:
         for prompt, header in zip(asked, headers, strict=True):
-            trace = Trace.of(header, stream(chosen, prompt.text, config, stale))
+            events: list[Event] = []
+            for _ in paced(collect(stream(chosen, prompt.text, config, stale), events)):
+                yield Update()
+            trace = Trace.of(header, events)
             if stale():
                 yield Update(so_far(f"{title}, stopped"))
                 return

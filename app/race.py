@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,13 +11,12 @@ from app.controller import failure_sentence
 from app.links import MAX_PROMPT
 from app.models import Chosen
 from app.session import Session
-from app.streaming import stream
+from app.streaming import collect, paced, stream
 from app.update import Update
 from d2sd import METHODS, DecodeConfig, Event, InputError, Trace
 
 PLAIN = "autoregressive"
 WARM_UP_TOKENS = 16
-SECONDS_BETWEEN_YIELDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +102,7 @@ def run(
         events: list[Event] = []
         problem = ""
         try:
-            for _ in _paced(_generate(chosen, prompt, config, events, stale)):
+            for _ in paced(_generate(chosen, prompt, config, events, stale)):
                 steps = sum(len(e.committed) for e in Trace.of(header, events).steps)
                 yield Update(replace(race, status=f"{title}, {steps} tokens …"))
         except (MemoryError, RuntimeError) as error:
@@ -121,19 +118,7 @@ def _generate(
     warm_up = replace(config, max_new_tokens=min(WARM_UP_TOKENS, config.max_new_tokens))
     for _ in stream(chosen, prompt, warm_up, stop):
         yield
-    with closing(stream(chosen, prompt, config, stop)) as timed:
-        for event in timed:
-            events.append(event)
-            yield
-
-
-def _paced(steps: Iterator[None]) -> Iterator[None]:
-    """Run through ``steps``, yielding only now and then: to write out progress costs the run time."""
-    last = time.monotonic()
-    for _ in steps:
-        if time.monotonic() - last > SECONDS_BETWEEN_YIELDS:
-            yield
-            last = time.monotonic()
+    yield from collect(stream(chosen, prompt, config, stop), events)
 
 
 def reference(race: Race) -> Lane | None:

@@ -12,6 +12,7 @@ import networkx
 
 from app.run_lines import RunLines
 from app.session import Session
+from app.tabs.notice import sentence
 from d2sd import METHODS, InputError
 from d2sd.viewer import standalone_page
 
@@ -22,8 +23,8 @@ def export(session: Session, data: gr.EventData) -> tuple[Any, Any]:
     try:
         file = make_file(session.shown, asked.get("kind"), asked.get("step"))
     except InputError as error:
-        return gr.skip(), gr.Textbox(f"The file was not made: {error}.", label="Please check", visible=True)
-    return session.shown.segment(len(session.shown), file=file), gr.Textbox(visible=False)
+        return gr.skip(), sentence(problem=f"The file was not made: {error}.")
+    return session.shown.segment(len(session.shown), file=file), sentence()
 
 
 def make_file(run: RunLines, kind: Any, step: Any) -> dict[str, str]:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+import time
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
 
 from app import models
 from app.gpu import ON_ZERO_GPU, on_gpu
 from app.models import Chosen
 from d2sd import DecodeConfig, Event
+
+SECONDS_BETWEEN_PAUSES = 0.5
 
 
 def never() -> bool:
@@ -29,3 +33,23 @@ def stream(chosen: Chosen, prompt: str, config: DecodeConfig, stop: Callable[[],
 @on_gpu
 def _elsewhere(chosen: Chosen, prompt: str, config: DecodeConfig) -> Generator[Event, None, None]:
     yield from models.engine(chosen).stream(prompt, config, stop=never)
+
+
+def collect(run: Generator[Event, None, None], events: list[Event]) -> Iterator[None]:
+    """Let a run go on, event by event, into a list."""
+    with closing(run):
+        for event in run:
+            events.append(event)
+            yield
+
+
+def paced(steps: Iterator[None]) -> Iterator[None]:
+    """Run through ``steps``, yielding only now and then: to write out progress costs the run time.
+
+    A window that was closed is noticed where its work yields, so work that has nothing to say does so all the same.
+    """
+    last = time.monotonic()
+    for _ in steps:
+        if time.monotonic() - last > SECONDS_BETWEEN_PAUSES:
+            yield
+            last = time.monotonic()

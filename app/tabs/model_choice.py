@@ -21,10 +21,10 @@ def build_models(prefix: str = "") -> dict[str, gr.components.Component]:
         vp = gr.Textbox(label="VP-Drafter folder (optional)", elem_id=f"{prefix}vp", max_lines=1)
         second = gr.Markdown(elem_id=f"{prefix}second-drafter", elem_classes="second-drafter")
 
-    def describe(chosen: str, given: str) -> tuple[gr.Group, gr.Textbox, str]:
+    def describe(chosen: str, given: str | None) -> tuple[gr.Group, gr.Textbox, str]:
         bundled = chosen in d2sd.presets()
         shown = gr.Group(visible=not bundled and not models.on_space())
-        return shown, gr.Textbox(visible=chosen == models.FOLDER), models.second_drafter(chosen, given.strip())
+        return shown, gr.Textbox(visible=chosen == models.FOLDER), models.second_drafter(chosen, (given or "").strip())
 
     changed = [model.change, vp.change]
     gr.on(changed, describe, [model, vp], [own, folder, second], show_progress="hidden", queue=False)

@@ -15,5 +15,8 @@ def notice_box(elem_id: str) -> gr.Textbox:
 def sentence(problem: str = "", news: str = "") -> gr.Textbox:
     """The box with one of the two; hidden where there is neither."""
     return gr.Textbox(
-        problem or news, label="Please check" if problem else "Please wait", visible=bool(problem or news)
+        problem or news,
+        label="Please check" if problem else "Please wait",
+        elem_classes=["notice", "problem" if problem else "news"],
+        visible=bool(problem or news),
     )

@@ -37,9 +37,11 @@ class DrawnView(gr.HTML):
     ):
         """``before``: more code for the scope, ahead of the scripts; ``options``: those of ``gr.HTML``."""
         parts = [read(p) for p in (*SHARED, *(STATIC / folder / s for s in scripts))]
-        sheet = "\n".join(
-            [read(COLOURS).replace(".explorer", ".panels"), *map(read, (PANELS, STATIC / folder / f"{folder}.css"))]
-        )
+        # What all share goes into the page once, ahead of the rest, so that every folder's own rules win over it.
+        sheets = {
+            "panels-style": read(COLOURS).replace(".explorer", ".panels") + read(PANELS),
+            f"{folder}-style": read(STATIC / folder / f"{folder}.css"),
+        }
         # The template is constant: Gradio would run ${...} and {{...}} in a template as code.
         super().__init__(
             value,
@@ -49,8 +51,9 @@ class DrawnView(gr.HTML):
 "use strict";
 {before}
 {chr(10).join(parts)}
-const sheet = document.getElementById("{folder}-style") || document.head.appendChild(h("style", {{ id: "{folder}-style" }}));
-sheet.textContent = {json.dumps(sheet)};
+for (const [id, rules] of Object.entries({json.dumps(sheets)})) {{
+  if (!document.getElementById(id)) document.head.append(h("style", {{ id }}, rules));
+}}
 start(element, trigger, props, watch, server);
 }})();""",
             apply_default_css=False,

@@ -52,7 +52,7 @@ function stepCard(step, total) {
   const resampled = step.branches.filter(isResample).length;
   const facts = {
     first_draft: step.draft ? count(step.drafted, "token") : null,
-    second_draft: step.selected.length ? `from ${joined(step.selected.map(String))}` : resampled ? `${resampled} resampled` : step.branches.length ? count(step.branches.length, "draft") : null,
+    second_draft: step.selected.length ? `from ${step.selected.join(", ")}` : resampled ? `${resampled} resampled` : step.branches.length ? count(step.branches.length, "draft") : null,
     tree: count(step.nodes.size, "node"),
     verify: "one target pass",
     commit: count(step.committed.length, "token"),
@@ -68,7 +68,7 @@ function stepCard(step, total) {
       h("td", { class: "value" }, milliseconds(step.seconds[stage])),
     ),
   );
-  return h("div", { class: "card" }, h("div", { class: "title" }, h("b", {}, `Step ${step.index + 1}`), h("span", {}, `of ${total} · ${milliseconds(spent)}`)), h("table", { class: "stages" }, h("tbody", {}, ...rows)), h("p", { class: "hint" }, "Point at a node for its probabilities; click keeps it here."));
+  return h("div", { class: "card" }, h("div", { class: "title" }, h("b", {}, `Step ${step.index + 1}`), h("span", {}, `of ${total} · ${milliseconds(spent)}`)), h("table", { class: "stages" }, h("tbody", {}, ...rows)), h("p", { class: "hint" }, "Point at a node, or click it, for its probabilities."));
 }
 
 class DetailsView {

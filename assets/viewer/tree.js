@@ -132,7 +132,13 @@ class TreeView {
       right: this.x(this.step.columns - 1) + this.column / 2 + (this.step.bonus && deepest === this.step.columns - 1 ? 34 : 0),
       top: this.rows.top,
       bottom: this.rows.bottom,
-      focus: { left: -this.column / 2, right: this.x(deepest + 0.6), top: Math.min(...ys) - 27, bottom: Math.max(...ys) + 27 },
+      focus: {
+        left: -this.column / 2,
+        right: this.x(deepest + 0.6),
+        turn: this.x((this.step.boundary ?? deepest) + 0.5),
+        top: Math.min(...ys) - 27,
+        bottom: Math.max(...ys) + 27,
+      },
       block: this.step.drafted || this.step.columns,
     };
   }

@@ -17,7 +17,8 @@ class Viewport {
     this.listen();
   }
 
-  /** `content`: left, right, top, bottom of what is drawn, the extent that matters most (`focus`) and the block size. */
+  /** `content`: left, right, top, bottom of what is drawn, the extent that matters most (`focus`, and
+   *  in it the place `turn` across that must be seen) and the block size. */
   set(content) {
     const same = this.content && this.content.block === content.block;
     this.content = content;
@@ -41,17 +42,17 @@ class Viewport {
     const all = Math.min(1.15, across / (c.right - c.left), along / (c.bottom - c.top));
     this.k = Math.max(all, LEAST_FONT / NODE_FONT);
     this.touched = false;
-    this.x = this.settle(c.left, c.right, c.focus.left, c.focus.right, across) + MARGIN.left;
+    this.x = this.settle(c.left, c.right, c.focus.left, c.focus.right, across, c.focus.turn) + MARGIN.left;
     this.y = this.settle(c.top, c.bottom, c.focus.top, c.focus.bottom, along) + MARGIN.top;
     this.moved();
   }
 
-  /** Offset that centres the content, or, where it does not fit, brings the focus into view from its start. */
-  settle(from, to, focusFrom, focusTo, room) {
+  /** Offset that centres the content, or, where it does not fit, brings the focus into view: from its start, or around a place in it. */
+  settle(from, to, focusFrom, focusTo, room, turn = focusFrom + room / this.k / 2) {
     const k = this.k;
     if ((to - from) * k <= room + 1) return (room - (to - from) * k) / 2 - from * k;
     if ((focusTo - from) * k <= room) return -from * k;
-    const start = Math.min(focusFrom, to - room / k);
+    const start = Math.min(turn - room / k / 2, to - room / k);
     return -Math.max(from, Math.min(start, focusTo - room / k)) * k;
   }
 

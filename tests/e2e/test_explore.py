@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+import time
 
 import pytest
 from playwright.sync_api import Page, expect
 
 import d2sd
-from app import models
+from app import models, settings
 from tests.e2e.driving import PATIENCE, choose_method, finished, opened, output_text, problem, start, view
 
 pytestmark = pytest.mark.e2e
@@ -115,6 +116,43 @@ def test_bad_input_is_a_sentence_and_loses_nothing(page: Page):
     expect(problem(page)).to_be_hidden()
 
 
+def test_models_that_cannot_run_here_are_shown_with_the_reason(page: Page):
+    impossible = [offer for offer in models.offers() if offer.obstacle]
+    shown = page.locator("#model option[disabled]")
+    expect(shown).to_have_count(len(impossible))
+    for offer in impossible:
+        expect(shown.filter(has_text=offer.label)).to_contain_text(offer.obstacle)
+
+
+def test_a_folder_that_does_not_load_is_a_sentence(page: Page):
+    page.locator("#model select").select_option("folder")
+    expect(page.locator("#second-drafter")).to_contain_text("the first one used again where there is none")
+    page.get_by_label("Folder with target/").fill("/nowhere")
+    page.locator("#run").click()
+    expect(problem(page)).to_have_value(re.compile("/nowhere"), timeout=PATIENCE)
+    page.locator("#model select").select_option("tiny")
+    expect(page.get_by_label("Folder with target/")).to_be_hidden()
+    start(page, "A cat", 16)
+    expect(problem(page)).to_be_hidden()
+
+
+def test_all_methods_explain_themselves_and_switch_off_what_they_do_not_use(page: Page):
+    for method in d2sd.METHODS.values():
+        choose_method(page, method.id)
+        expect(page.locator("#method-info")).to_contain_text(method.sentence)
+        used = settings.used_by(method.id)
+        for setting in (s for s in settings.SETTINGS if s.kind != "flag"):
+            field = page.locator(f"#{setting.elem_id} input[type=number]")
+            expect(field).to_be_enabled() if setting.name in used else expect(field).to_be_disabled()
+
+
+def test_it_all_fits_a_laptop_without_scrolling(page: Page):
+    assert page.evaluate("document.documentElement.scrollHeight") <= 900
+    assert page.evaluate(
+        "document.querySelector('#details').scrollHeight <= document.querySelector('#details').clientHeight"
+    )
+
+
 def test_two_windows_never_see_each_others_runs(page: Page, browser, address):
     other = browser.new_context().new_page()
     opened(other, address)
@@ -138,7 +176,30 @@ def test_one_column_on_a_phone(browser, address):
     tree = page.locator("#tree").bounding_box()
     assert tree
     assert tree["y"] < 520
+    # where the draft went wrong is in view, not only its beginning
+    wrong = page.locator("#tree g.node[data-state='rejected']").first.bounding_box()
+    assert wrong
+    assert tree["x"] < wrong["x"] < tree["x"] + tree["width"] - wrong["width"]
     expect(page.locator("#method")).to_be_hidden()
     page.get_by_role("button", name="Examples, models").click()
     expect(page.locator("#method")).to_be_visible()
     context.close()
+
+
+def test_news_do_not_look_like_problems(page: Page, monkeypatch):
+    box = page.locator("#notice")
+    colour = "e => getComputedStyle(e).color"
+    page.locator("#prompt textarea").fill("")
+    page.locator("#run").click()
+    expect(problem(page)).to_have_value(re.compile("the prompt is empty"), timeout=PATIENCE)
+    expect(box).to_have_class(re.compile(r"\bproblem\b"))
+    wrong = problem(page).evaluate(colour)
+    slow = models.engine
+    monkeypatch.setattr(models, "loaded", lambda chosen: False)
+    monkeypatch.setattr(models, "engine", lambda chosen: time.sleep(2) or slow(chosen))
+    page.locator("#prompt textarea").fill("A cat")
+    page.locator("#run").click()
+    expect(problem(page)).to_have_value(re.compile("^Loading tiny"), timeout=PATIENCE)
+    expect(box).to_contain_text("Please wait")
+    assert problem(page).evaluate(colour) != wrong
+    expect(box).to_be_hidden(timeout=PATIENCE)

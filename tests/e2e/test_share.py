@@ -160,6 +160,33 @@ def test_an_uploaded_trace_is_inspected_like_a_run_of_ones_own(page: Page, zippe
     assert b"graphml" in share(page, "GraphML")
 
 
+def test_an_uploaded_trace_in_any_script_reads_as_it_is(page: Page):
+    words = [
+        '<img src=x onerror="window.pwned=1">',
+        " שלום",
+        " مرحبا",
+        " 你好",
+        "\n",
+        "👩\u200d👩\u200d👧",
+        "\u202eabc",
+        "\t",
+    ]
+    words += ["${window.pwned=1}", "{{window.pwned=1}}", "</script><script>window.pwned=1</script>", " e\u0301"]
+    lines = [json.loads(line) for line in presets.opening().lines()[:6]]
+    for step in lines[2:]:
+        step["anchor_text"] = words[step["anchor"] % len(words)]
+        for token in step["nodes"] + step["committed"]:
+            token["text"] = words[token["token"] % len(words)]
+    upload(page, "words.jsonl", "".join(json.dumps(line) + "\n" for line in lines).encode())
+    expect(view(page)).to_have_attribute("data-steps", "4", timeout=PATIENCE)
+    assert output_text(page) == "".join(c["text"] for step in lines[2:] for c in step["committed"])
+    for direction in ("ArrowDown", "ArrowUp"):
+        page.keyboard.press(direction)
+        expect(view(page)).to_have_attribute("data-node", re.compile("."))
+    assert page.evaluate("window.pwned") is None
+    assert page.locator("#explorer img, #explorer script").count() == 0
+
+
 def broken_traces() -> dict[str, tuple[bytes, str]]:
     lines = presets.opening().lines()
     step = json.loads(lines[2])

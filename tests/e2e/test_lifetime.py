@@ -1,0 +1,125 @@
+"""Windows that go away, and servers that do."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from urllib.request import urlopen
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from app import models
+from d2sd.generation import Generation
+from tests.e2e.driving import PATIENCE, choose_method, opened, set_number, start, view
+
+pytestmark = pytest.mark.e2e
+ROOT = Path(__file__).parents[2]
+PER_STEP = 0.02  # added to every step, so that nothing here ends by itself before the window is closed
+
+
+def explore(page: Page) -> None:
+    choose_method(page, "autoregressive")
+    start(page, "Once upon a time", 800)
+
+
+def race(page: Page) -> None:
+    page.get_by_role("tab", name="Race").click()
+    set_number(page, "race-max-tokens", 800)
+    page.locator("#start-race").click()
+
+
+def calibrate(page: Page) -> None:
+    page.get_by_role("tab", name="Calibrate").click()
+    page.get_by_label("A prompt set").check()
+    page.locator("#measure").click()
+
+
+@pytest.mark.parametrize("work", [explore, race, calibrate], ids=lambda work: work.__name__)
+def test_a_closed_window_frees_its_work(browser, address, monkeypatch, work):
+    steps = 0
+    real = Generation.step
+
+    def slower(self: Generation):
+        nonlocal steps
+        steps += 1
+        time.sleep(PER_STEP)
+        return real(self)
+
+    monkeypatch.setattr(Generation, "step", slower)
+    page = browser.new_context(viewport={"width": 1440, "height": 900}).new_page()
+    opened(page, address)
+    work(page)
+    before = steps
+    page.wait_for_timeout(1500)
+    assert steps > before + 5, "the work goes on while the window is open"
+    page.context.close()
+    time.sleep(2)
+    after = steps
+    assert models.engine(models.Chosen("tiny")).lock.acquire(timeout=0.5)
+    models.engine(models.Chosen("tiny")).lock.release()
+    time.sleep(1)
+    assert steps == after, "nothing runs on for a window that is not there"
+
+
+def test_nothing_is_fetched_from_anywhere_else(browser, address):
+    context = browser.new_context()
+    page = context.new_page()
+    elsewhere: list[str] = []
+    page.on("request", lambda r: None if r.url.startswith((address, "data:", "blob:")) else elsewhere.append(r.url))
+    opened(page, address)
+    for tab in page.get_by_role("tab").all():
+        tab.click()
+        page.wait_for_timeout(300)
+    context.close()
+    assert elsewhere == []
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@pytest.fixture
+def server():
+    """A page of its own, in a process that may be ended, told that there is no network."""
+    port = free_port()
+    environment = os.environ | {
+        "GRADIO_SERVER_PORT": str(port),
+        "HF_HUB_OFFLINE": "1",
+        "GRADIO_SERVER_NAME": "127.0.0.1",
+    }
+    process = subprocess.Popen([sys.executable, "app.py"], cwd=ROOT, env=environment, stdout=subprocess.DEVNULL)
+    address = f"http://127.0.0.1:{port}"
+    try:
+        for _ in range(300):
+            try:
+                urlopen(address, timeout=5).close()
+                break
+            except OSError:
+                time.sleep(0.2)
+        yield process, address
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_lost_server_is_a_sentence_and_what_is_there_stays(browser, server):
+    process, address = server
+    page = browser.new_page()
+    opened(page, address)
+    choose_method(page, "autoregressive")
+    start(page, "Once upon a time", 400)
+    process.kill()
+    process.wait()
+    expect(page.locator(".toast-body")).to_contain_text(re.compile("connection.*lost", re.I), timeout=PATIENCE)
+    assert int(view(page).get_attribute("data-steps") or 0) > 0
+    page.locator("#text .tok").first.click()
+    expect(view(page)).to_have_attribute("data-step", "0")
+    page.close()
