@@ -1,6 +1,7 @@
 // The prompt and every committed token, coloured and underlined by proposer.
 
 const LONG_PROMPT = 280;
+const SETTLE = 120; // ms until lines that came into sight have been laid out
 
 class TextView {
   constructor(host, store, selection) {
@@ -16,6 +17,7 @@ class TextView {
     this.tokens = [];
     this.shown = null;
     this.sticky = true;
+    this.late = null;
     this.line = null;
     this.promptText = null;
     this.prompt.replaceChildren();
@@ -75,6 +77,7 @@ class TextView {
   }
 
   reveal(token) {
+    this.late = this.visible ? null : token;
     const [box, own] = [this.host.getBoundingClientRect(), token.getBoundingClientRect()];
     if (own.top < box.top + 8 || own.bottom > box.bottom - 8) {
       this.host.scrollTop += own.top - box.top - box.height / 3;
@@ -108,6 +111,11 @@ class TextView {
       selection.pause();
       selection.pin(step);
     });
+    // Lines that were never on screen have a guessed height: what was revealed out of sight is revealed again.
+    new IntersectionObserver(([entry]) => {
+      this.visible = entry.isIntersecting;
+      if (this.visible && this.late) setTimeout(() => this.late && this.reveal(this.late), SETTLE);
+    }).observe(host);
     host.addEventListener("scroll", () => {
       this.sticky = host.scrollHeight - host.scrollTop - host.clientHeight < 40;
     });
