@@ -96,14 +96,18 @@ class Engine:
         return self._costs[backend]
 
     def encode(self, prompt: str | Sequence[int], config: DecodeConfig) -> list[int]:
-        """Prompt token ids; raises ``InputError`` on an empty or over-long prompt."""
+        """Prompt token ids, of a text as ``config.chat`` says; raises ``InputError`` on an empty or over-long prompt."""
+        ids: list[int]
         if isinstance(prompt, str):
             if not prompt.strip():
                 raise InputError("the prompt is empty; write a few words to continue from")
             if len(prompt) > MAX_PROMPT_CHARACTERS:
                 raise InputError(f"the prompt has {len(prompt)} characters; at most {MAX_PROMPT_CHARACTERS} are read")
             prompt = prompt.encode("utf-8", "replace").decode()  # lone surrogates have no tokens
-            ids: list[int] = list(self.target.tokenizer(prompt, add_special_tokens=True)["input_ids"])
+            if config.chat:
+                ids = self.target.chat_ids(prompt, config.thinking)
+            else:
+                ids = list(self.target.tokenizer(prompt, add_special_tokens=True)["input_ids"])
         else:
             ids = list(prompt)
         room = self.target.max_positions - config.max_new_tokens

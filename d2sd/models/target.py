@@ -22,6 +22,24 @@ ATTENTION = "d2sd_tree"
 SUPPORTED = ("qwen3", "llama")
 
 
+def check_supported(config: Any, name: str) -> None:
+    """Raise ``InputError`` where a target of this transformers config cannot be verified exactly as a token tree."""
+    windows = any(kind != "full_attention" for kind in getattr(config, "layer_types", None) or ())
+    # older configs, and those of other families, name only the width of the window
+    windows = windows or bool(getattr(config, "sliding_window", None) and getattr(config, "use_sliding_window", True))
+    if config.model_type not in SUPPORTED:
+        reason = " (its attention sinks and sliding windows are not)" if config.model_type == "gpt_oss" else ""
+        reason = reason or (" (its sliding windows are not)" if windows else "")
+        raise InputError(
+            f"targets of type {config.model_type!r} are not supported{reason}; choose {' or '.join(SUPPORTED)}"
+        )
+    if windows:
+        raise InputError(
+            f"{name} uses sliding-window layers, which tree verification does not support; choose a target whose "
+            "layers all see the whole text"
+        )
+
+
 def _tree_attention(
     module: nn.Module,
     query: Tensor,
@@ -42,7 +60,7 @@ def _tree_attention(
     else:
         prefix = key[:, :, :context], value[:, :, :context]
         block = key[:, :, context:], value[:, :, context:]
-        out = backend(query, prefix, block, tree_mask, scale, (key, value))
+        out = backend(query, prefix, block, tree_mask.to(query.device), scale, (key, value))
     return out.transpose(1, 2), None
 
 
@@ -65,12 +83,7 @@ class Target:
 
     def __init__(self, model: PreTrainedModel, tokenizer: Any, name: str):
         config = model.config
-        if config.model_type not in SUPPORTED:
-            raise InputError(
-                f"targets of type {config.model_type!r} are not supported; choose {' or '.join(SUPPORTED)}"
-            )
-        if any(kind != "full_attention" for kind in getattr(config, "layer_types", None) or ()):
-            raise InputError(f"{name} uses sliding-window layers, which tree verification does not support")
+        check_supported(config, name)
         model.set_attn_implementation(ATTENTION)
         _fuse_norms(model)
         self.model: Any = model.eval().requires_grad_(False)
@@ -97,6 +110,11 @@ class Target:
         return dtype
 
     @property
+    def spread(self) -> bool:
+        """Whether the layers lie on several devices."""
+        return len({p.device for p in self.model.parameters()}) > 1
+
+    @property
     def max_positions(self) -> int:
         """Longest sequence that the model was made for, in tokens."""
         return int(self.config.max_position_embeddings)
@@ -109,6 +127,25 @@ class Target:
         ids = self.tokenizer.eos_token_id if ids is None else ids
         return frozenset() if ids is None else frozenset([ids] if isinstance(ids, int) else ids)
 
+    def chat_ids(self, message: str, thinking: bool) -> list[int]:
+        """Ids of one user message in the chat template, up to where the answer begins.
+
+        ``thinking`` reaches templates that know it (Qwen3) and changes nothing in others. Raises ``InputError`` where
+        the tokenizer has no template or its template refuses the message.
+        """
+        if not self.tokenizer.chat_template:
+            raise InputError(f"{self.name} has no chat template; give the prompt without --chat")
+        try:
+            ids = self.tokenizer.apply_chat_template(
+                [{"role": "user", "content": message}],
+                add_generation_prompt=True,
+                enable_thinking=thinking,
+                return_dict=False,
+            )
+        except Exception as error:  # templates are programs of the model's makers and may raise anything
+            raise InputError(f"the chat template of {self.name} failed: {(str(error).splitlines() or [type(error).__name__])[0]}") from error
+        return list(ids)
+
     def tap(self, layers: list[int]) -> None:
         """Keep the outputs of these decoder layers from now on."""
         self._taps.add(layers)
@@ -117,9 +154,8 @@ class Target:
         """An empty cache with room for ``capacity`` tokens of each of ``batch`` sequences."""
         c = self.config
         head_dim = getattr(c, "head_dim", None) or c.hidden_size // c.num_attention_heads
-        return KeyValueCache(
-            c.num_hidden_layers, c.num_key_value_heads, head_dim, capacity, self.dtype, self.device, batch
-        )
+        homes = [next(layer.self_attn.k_proj.parameters()).device for layer in self.base.layers]
+        return KeyValueCache(c.num_hidden_layers, c.num_key_value_heads, head_dim, capacity, self.dtype, homes, batch)
 
     def forward(
         self, ids: Tensor, positions: Tensor, cache: KeyValueCache, tree_mask: Tensor | None, backend: Backend | None
