@@ -82,3 +82,28 @@ class KeyValueCache:
     def get_seq_length(self, _: int = 0) -> int:
         """Committed slots (the name that transformers asks for)."""
         return self.length
+
+
+class Window:
+    """A cache during a fixed-shape pass, in the place of the cache itself: rows go to slots given on the device.
+
+    ``update`` returns the whole prefix window, whose valid slots ``seen`` marks, and leaves the rows' own keys and
+    values in ``fresh``. Needed where passes are captured as CUDA graphs (``d2sd.passes``).
+    """
+
+    def __init__(self, cache: KeyValueCache, read: int, slots: Tensor):
+        self._cache, self._read, self._slots = cache, read, slots
+        self.seen = torch.arange(read, device=slots.device) < slots[0]
+        self.fresh: tuple[Tensor, Tensor]
+
+    def update(self, key: Tensor, value: Tensor, layer: int, *_: object, **__: object) -> tuple[Tensor, Tensor]:
+        """Write (1, KV heads, R, D) rows; returns the layer's window, (1, KV heads, read, D) each."""
+        self.fresh = key, value
+        keys, values = self._cache.buffers(layer)
+        keys.index_copy_(2, self._slots, key)
+        values.index_copy_(2, self._slots, value)
+        return keys[:, :, : self._read], values[:, :, : self._read]
+
+    def get_seq_length(self, _: int = 0) -> int:
+        """Slots that the window shows (the name that transformers asks for)."""
+        return self._read

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import isfinite
 
-from d2sd.attention import BACKENDS
+from d2sd.attention import NAMES
 from d2sd.errors import InputError
 from d2sd.methods import METHODS
 
@@ -52,8 +52,8 @@ class DecodeConfig:
 
         check(self.method in METHODS, f"unknown method {self.method!r}; choose one of: {', '.join(METHODS)}")
         check(
-            self.backend in ("auto", *BACKENDS),
-            f"unknown backend {self.backend!r}; choose one of: auto, {', '.join(BACKENDS)}",
+            self.backend in ("auto", *NAMES),
+            f"unknown backend {self.backend!r}; choose one of: auto, {', '.join(NAMES)}",
         )
         for name in ("max_new_tokens", "num_branches", "top_k", "seed"):
             value = getattr(self, name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import unicodedata
 
 from d2sd.bench.prompts import Prompt, read_prompts
@@ -28,6 +29,10 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
         "--device", metavar="NAME", help="cpu, cuda, cuda:1, …, or auto: the target spread over all cards (default: "
         "cuda if there is one)"
     )  # fmt: skip
+    parser.add_argument(
+        "--passes", default="auto", metavar="KIND", help="eager, padded (to fixed shapes), captured (as CUDA graphs), or "
+        "auto (default): captured where possible, else eager"
+    )  # fmt: skip
     parser.add_argument("--load-in-8bit", action="store_true", help="target weights in 8 bits (needs bitsandbytes)")
 
 
@@ -51,7 +56,9 @@ def add_decode_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--chat", action="store_true", help="put prompts into the target's chat template")
     parser.add_argument("--thinking", action="store_true", help="with --chat: let the model think first (Qwen3)")
     parser.add_argument("--seed", type=int, default=0, metavar="S")
-    parser.add_argument("--backend", default="auto", metavar="NAME", help="attention: auto (default), cascade, dense or flashinfer")
+    parser.add_argument(
+        "--backend", default="auto", metavar="NAME", help="attention: auto (default), cascade, dense or flashinfer"
+    )
 
 
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
@@ -71,6 +78,8 @@ def prepare(
         raise InputError(f"limit must be at least 1, not {arguments.limit}")
     prompts = read_prompts(arguments.prompts, arguments.limit)
     engine = load_engine(arguments, device)
+    if wait := engine.first_use(config):
+        print(wait, file=sys.stderr)
     return engine, [(prompt, engine.encode(prompt.text, config)) for prompt in prompts]
 
 
@@ -85,6 +94,7 @@ def load_engine(arguments: argparse.Namespace, device: str | None = None) -> Eng
         dtype=arguments.dtype,
         device=arguments.device or device,
         load_in_8bit=arguments.load_in_8bit,
+        passes=arguments.passes,
     )
 
 

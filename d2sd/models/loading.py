@@ -36,12 +36,13 @@ def load(
     dtype: str = "float32",
     device: str | None = None,
     load_in_8bit: bool = False,
+    passes: str = "auto",
 ) -> Engine:
     """An ``Engine`` for a bundled preset or a folder that holds ``target/``, ``dflash/`` and, if there, ``vp/``, ``draft/``.
 
     ``target``, ``drafter``, ``second_drafter`` and ``draft_model`` replace single parts by a folder or a hub id.
     device: a torch device, or "auto": the target's layers spread over all cards, everything else on the first one.
-    load_in_8bit: the target's weights in 8 bits through bitsandbytes. Raises ``InputError`` when something is missing,
+    load_in_8bit: the target's weights in 8 bits through bitsandbytes; passes: as for ``Engine``. Raises ``InputError`` when something is missing,
     broken or does not fit together.
     """
     from d2sd.decode import Engine
@@ -68,7 +69,7 @@ def load(
     near = str(loaded.device)
     first, second = (None if d is None else load_drafter(d, DTYPES[dtype], near) for d in (drafter, second_drafter))
     small = None if draft_model is None else load_target(draft_model, DTYPES[dtype], near)
-    return Engine(loaded, first, second, small, label)
+    return Engine(loaded, first, second, small, label, passes)
 
 
 def _part(folder: Path, part: str) -> str | None:

@@ -6,6 +6,7 @@ attention interface, which lets rows see the committed prefix plus their own anc
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -14,7 +15,7 @@ from torch.nn import functional as F
 from transformers import AttentionInterface, PreTrainedModel
 
 from d2sd.attention import Backend
-from d2sd.cache import KeyValueCache
+from d2sd.cache import KeyValueCache, Window
 from d2sd.errors import InputError
 from d2sd.models.taps import LayerTaps
 
@@ -49,13 +50,16 @@ def _tree_attention(
     scaling: float | None = None,
     backend: Backend | None = None,
     tree_mask: Tensor | None = None,
+    window: Window | None = None,
     **_: Any,
 ) -> tuple[Tensor, None]:
     """Attention of R new rows over C cached and R own keys; without ``tree_mask`` the rows are a causal chain."""
     rows = query.shape[2]
     context = key.shape[2] - rows
     scale = scaling if scaling is not None else query.shape[-1] ** -0.5
-    if backend is None or tree_mask is None:  # one row, or a prompt read from an empty cache
+    if window is not None and backend is not None:
+        out = backend(query, (key, value), window.fresh, tree_mask, scale, None, window.seen)
+    elif backend is None or tree_mask is None:  # one row, or a prompt read from an empty cache
         out = F.scaled_dot_product_attention(query, key, value, is_causal=rows > 1, scale=scale, enable_gqa=True)
     else:
         prefix = key[:, :, :context], value[:, :, :context]
@@ -143,7 +147,9 @@ class Target:
                 return_dict=False,
             )
         except Exception as error:  # templates are programs of the model's makers and may raise anything
-            raise InputError(f"the chat template of {self.name} failed: {(str(error).splitlines() or [type(error).__name__])[0]}") from error
+            raise InputError(
+                f"the chat template of {self.name} failed: {(str(error).splitlines() or [type(error).__name__])[0]}"
+            ) from error
         return list(ids)
 
     def tap(self, layers: list[int]) -> None:
@@ -152,17 +158,29 @@ class Target:
 
     def new_cache(self, capacity: int, batch: int = 1) -> KeyValueCache:
         """An empty cache with room for ``capacity`` tokens of each of ``batch`` sequences."""
-        c = self.config
-        head_dim = getattr(c, "head_dim", None) or c.hidden_size // c.num_attention_heads
+        _, kv_heads, head_dim = self.head_shape
         homes = [next(layer.self_attn.k_proj.parameters()).device for layer in self.base.layers]
-        return KeyValueCache(c.num_hidden_layers, c.num_key_value_heads, head_dim, capacity, self.dtype, homes, batch)
+        return KeyValueCache(len(homes), kv_heads, head_dim, capacity, self.dtype, homes, batch)
+
+    @property
+    def head_shape(self) -> tuple[int, int, int]:
+        """Attention heads, key-value heads, and the size of a head."""
+        c = self.config
+        size = getattr(c, "head_dim", None) or c.hidden_size // c.num_attention_heads
+        return c.num_attention_heads, c.num_key_value_heads, size
 
     def forward(
-        self, ids: Tensor, positions: Tensor, cache: KeyValueCache, tree_mask: Tensor | None, backend: Backend | None
+        self,
+        ids: Tensor,
+        positions: Tensor,
+        cache: KeyValueCache | Window,
+        tree_mask: Tensor | None,
+        backend: Backend | None,
     ) -> Tensor:
         """Last hidden states of the rows, (R, hidden), after the final norm; writes their keys and values.
 
-        ids, positions: (R,) int64; tree_mask: (R, R) bool or None for a causal chain on an empty cache.
+        ids, positions: (R,) int64; tree_mask: (R, R) bool or None for a causal chain on an empty cache; a window
+        needs both a mask and a backend.
         """
         return self.base(
             input_ids=ids[None],
@@ -171,7 +189,16 @@ class Target:
             use_cache=True,
             backend=backend,
             tree_mask=tree_mask,
+            window=cache if isinstance(cache, Window) else None,
         ).last_hidden_state[0]
+
+    def tapped(self) -> tuple[Tensor, ...]:
+        """The outputs that were kept of the last pass, by layer."""
+        return self._taps.outputs()
+
+    def restore_taps(self, outputs: Sequence[Tensor]) -> None:
+        """Let ``features`` read these outputs of an earlier pass."""
+        self._taps.restore(outputs)
 
     def features(self, layers: list[int], rows: Tensor | slice) -> Tensor:
         """Target features of rows of the last pass: tapped outputs side by side, (1, rows, taps·hidden)."""
