@@ -24,7 +24,7 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--drafter", metavar="FOLDER|HUB-ID", help="first drafter instead of the model's own")
     parser.add_argument("--second-drafter", metavar="FOLDER|HUB-ID", help="VP-Drafter instead of the model's own")
     parser.add_argument("--draft-model", metavar="FOLDER|HUB-ID", help="draft model instead of the model's own")
-    parser.add_argument("--dtype", default="float32", help="float32 (default), bfloat16 or float16")
+    parser.add_argument("--dtype", help="float32 (default), bfloat16 or float16")
     parser.add_argument(
         "--device", metavar="NAME", help="cpu, cuda, cuda:1, …, or auto: the target spread over all cards (default: "
         "cuda if there is one)"
@@ -91,7 +91,7 @@ def load_engine(arguments: argparse.Namespace, device: str | None = None) -> Eng
         drafter=arguments.drafter,
         second_drafter=arguments.second_drafter,
         draft_model=arguments.draft_model,
-        dtype=arguments.dtype,
+        dtype=arguments.dtype or "float32",
         device=arguments.device or device,
         load_in_8bit=arguments.load_in_8bit,
         passes=arguments.passes,
