@@ -116,6 +116,7 @@ class Passes:
         # one pool: replays follow each other, and the outputs that are kept are never given to another graph
         self._pool = self._pool or torch.cuda.graph_pool_handle()
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self._pool):
+        # other threads may allocate meanwhile: another window's run, say
+        with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
             outputs = function(*own)
         return _Captured(graph, own, outputs)

@@ -60,7 +60,8 @@ def random_engine(name: str, dtype: str, device: str, passes: str, positions: in
             model = AutoModelForCausalLM.from_config(config, dtype=DTYPES[dtype])
             target = Target(model, None, f"random {name}")
             settings = {"layers": s.drafter_layers, "block_size": s.block_size, "mask_token_id": s.vocabulary - 1}
-            drafters = [DFlashDraftModel(drafter_config(config, **settings)).to(DTYPES[dtype]).eval() for _ in range(2)]  # type: ignore[arg-type]
-        return Engine(target, *(d.requires_grad_(False) for d in drafters), name=target.name, passes=passes)
+            drafters = [DFlashDraftModel(drafter_config(config, **settings)) for _ in range(2)]  # type: ignore[arg-type]
+        first, second = (d.to(DTYPES[dtype]).eval().requires_grad_(False) for d in drafters)
+        return Engine(target, first, second, None, target.name, passes)
     except torch.OutOfMemoryError as error:
         raise InputError(f"models of shape {name} do not fit into the memory of {device}") from error
