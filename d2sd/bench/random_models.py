@@ -61,7 +61,9 @@ def random_engine(name: str, dtype: str, device: str, passes: str, positions: in
             target = Target(model, None, f"random {name}")
             settings = {"layers": s.drafter_layers, "block_size": s.block_size, "mask_token_id": s.vocabulary - 1}
             drafters = [DFlashDraftModel(drafter_config(config, **settings)) for _ in range(2)]  # type: ignore[arg-type]
-        first, second = (d.to(DTYPES[dtype]).eval().requires_grad_(False) for d in drafters)
+        for drafter in drafters:
+            drafter.to(dtype=DTYPES[dtype]).eval().requires_grad_(False)  # type: ignore[call-arg]
+        first, second = drafters
         return Engine(target, first, second, None, target.name, passes)
     except torch.OutOfMemoryError as error:
         raise InputError(f"models of shape {name} do not fit into the memory of {device}") from error
