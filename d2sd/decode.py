@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from d2sd.attention import choose, flashinfer, make_backend
+from d2sd.attention import choose, flashinfer
 from d2sd.config import DecodeConfig
-from d2sd.cost import VerifyCost, measure_verify_cost
+from d2sd.cost import SLOTS, VerifyCost, measure_verify_cost
 from d2sd.errors import InputError
 from d2sd.events import Event, Finished, PrefillDone
 from d2sd.generation import Generation
@@ -99,7 +99,8 @@ class Engine:
         """What verified nodes cost here; measured at the first call (a fraction of a second)."""
         if backend not in self._costs:
             with self.lock:
-                self._costs[backend] = measure_verify_cost(self.target, make_backend(backend))
+                passes = Passes(self.mode, backend, SLOTS, self.target.device)
+                self._costs[backend] = measure_verify_cost(self.target, passes)
         return self._costs[backend]
 
     def first_use(self, config: DecodeConfig) -> str | None:
