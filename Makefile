@@ -4,7 +4,7 @@ PYTHON := $(VENV)/bin/python
 HOST ?= 127.0.0.1
 PORT ?= 7860
 
-.PHONY: run test check bench page-bench e2e record format browser clean
+.PHONY: run test check bench page-bench e2e gpu record format browser clean
 
 run: $(VENV)/.run
 	GRADIO_SERVER_NAME=$(HOST) GRADIO_SERVER_PORT=$(PORT) $(PYTHON) app.py
@@ -19,6 +19,12 @@ check: $(VENV)/.dev
 
 e2e: $(VENV)/.dev browser
 	$(PYTHON) -m pytest -m e2e
+
+# On a machine with a CUDA card. The kernels of flashinfer are compiled in the first run: minutes, once.
+gpu: $(VENV)/.dev
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check -r requirements-gpu.txt
+	$(PYTHON) -m pytest -m gpu
+	$(PYTHON) -m d2sd bench gpu --shape qwen3-8b --context 1024,8192,32768
 
 bench: $(VENV)/.run
 	$(PYTHON) -m d2sd bench --by-domain

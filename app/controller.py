@@ -61,6 +61,8 @@ def run(session: Session, number: int, asked: Asked) -> Iterator[Update[str]]:
         engine = models.engine(asked.models)
         header = engine.header(asked.prompt, config)
         engine.encode(asked.prompt, config)
+        if wait := engine.first_use(config):
+            yield Update(news=wait)
     except InputError as error:
         yield Update(problem=f"{error}")
         return

@@ -190,5 +190,5 @@ def _load(chosen: Chosen) -> d2sd.Engine:
     else:
         found = d2sd.load(model, second_drafter=vp or None, dtype="bfloat16" if cuda else "float32")
     if found.second is None and found.first is not None:
-        return d2sd.Engine(found.target, found.first, found.first, found.draft_model, found.name)
+        return d2sd.Engine(found.target, found.first, found.first, found.draft_model, found.name, found.mode)
     return found

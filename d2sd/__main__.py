@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 
+import torch
+
 from d2sd.cli import bench, calibrate, generate, trace, train, whatif
 from d2sd.cli.common import printable
 from d2sd.errors import InputError
@@ -32,6 +34,10 @@ def main(argv: list[str] | None = None) -> int:
     except InputError as error:
         print(printable(f"error: {error}").replace("\n", " "), file=sys.stderr)
         return 2
+    except torch.OutOfMemoryError:
+        sentence = "there was not enough memory; ask for fewer tokens, a shorter prompt, or a smaller model or type"
+        print(f"error: {sentence}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
         return 130

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import isfinite
 
-from d2sd.attention import BACKENDS
+from d2sd.attention import NAMES
 from d2sd.errors import InputError
 from d2sd.methods import METHODS
 
@@ -23,6 +23,8 @@ class DecodeConfig:
     methods that grow a tree then use 64). cost_aware: verify fewer nodes where the next one is expected to gain less
     than it costs on this machine (d2sd.cost); the trees then depend on measured times, the text never does.
     backend: an attention backend, or "auto" for the fastest one on the device (d2sd.attention).
+    chat: put a prompt given as text into the target's chat template; thinking: let the model think first, where its
+    template knows of that (Qwen3).
     top_p and top_k restrict the target's distribution at temperature > 0. ``inspect`` records alternatives,
     target probabilities and ranks for the page (≤ 5% of the time); the tokens do not depend on it.
     """
@@ -39,6 +41,8 @@ class DecodeConfig:
     top_k: int = 0
     seed: int = 0
     backend: str = "auto"
+    chat: bool = False
+    thinking: bool = False
     inspect: bool = True
 
     def __post_init__(self) -> None:
@@ -48,8 +52,8 @@ class DecodeConfig:
 
         check(self.method in METHODS, f"unknown method {self.method!r}; choose one of: {', '.join(METHODS)}")
         check(
-            self.backend in ("auto", *BACKENDS),
-            f"unknown backend {self.backend!r}; choose one of: auto, {', '.join(BACKENDS)}",
+            self.backend in ("auto", *NAMES),
+            f"unknown backend {self.backend!r}; choose one of: auto, {', '.join(NAMES)}",
         )
         for name in ("max_new_tokens", "num_branches", "top_k", "seed"):
             value = getattr(self, name)

@@ -14,12 +14,15 @@ from statistics import median
 import numpy as np
 import torch
 
-from d2sd.attention import Backend
 from d2sd.models.target import Target
+from d2sd.passes import Passes
+from d2sd.tree import TokenTree
+from d2sd.verifying import Verifier
 
 SIZES = (2, 8, 16, 32, 48, 64)
 REPEATS = 7
 CONTEXT = 192
+SLOTS = CONTEXT + max(SIZES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,22 +38,27 @@ class VerifyCost:
 
 
 @torch.inference_mode()
-def measure_verify_cost(target: Target, backend: Backend) -> VerifyCost:
-    """Fit a line through the median times of passes over trees of several sizes behind a context of 192 tokens."""
-    device = target.device
-    cache = target.new_cache(CONTEXT + max(SIZES))
-    cache.length = CONTEXT
+def measure_verify_cost(target: Target, passes: Passes) -> VerifyCost:
+    """Fit a line through the median times of passes over trees of several sizes behind a context of 192 tokens.
+
+    passes: how they are run, with ``SLOTS`` slots.
+    """
+    verifier = Verifier(target, passes)
+    verifier.cache.length = CONTEXT
+    trees = {n: TokenTree((0,) * n, tuple(range(-1, n - 1)), tuple(range(n)), *_unknown(n)) for n in SIZES}
     times: dict[int, list[float]] = {size: [] for size in SIZES}
     for _ in range(REPEATS + 1):  # the first round warms up
         for size in SIZES:
-            ids = torch.zeros(size, dtype=torch.long, device=device)
-            positions = torch.arange(CONTEXT, CONTEXT + size, device=device)
-            mask = torch.ones(size, size, dtype=torch.bool, device=device).tril()
             began = time.perf_counter()
-            target.head(target.forward(ids, positions, cache, mask, backend)).argmax(-1).tolist()
+            verifier.logits(trees[size]).argmax(-1).tolist()
             times[size].append(time.perf_counter() - began)
     per_node, fixed = np.polyfit(SIZES, [median(times[size][1:]) for size in SIZES], 1)
     return VerifyCost(max(0.0, float(fixed)), max(1e-9, float(per_node)))
+
+
+def _unknown(count: int) -> tuple[tuple[int, ...], tuple[float, ...], tuple[tuple[int, ...], ...]]:
+    """Where so many nodes come from, which does not matter for their time."""
+    return (0,) * count, (1.0,) * count, ((),) * count
 
 
 def affordable(reach: Sequence[float], cost: VerifyCost, spent: float) -> int:

@@ -7,17 +7,17 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from d2sd.attention import Backend
 from d2sd.drafting import Block
 from d2sd.models.target import Target
+from d2sd.passes import Passes
 
 
 class DraftModelSession:
     """Keeps the draft model's cache in step with the committed text; rejected tokens are overwritten."""
 
-    def __init__(self, model: Target, capacity: int, backend: Backend):
-        self.model, self.backend = model, backend
-        self.cache = model.new_cache(capacity)
+    def __init__(self, model: Target, passes: Passes):
+        self.model, self.backend = model, passes.backend
+        self.cache = passes.cache("draft_model", model.new_cache)
         self._read: list[int] = []  # tokens whose keys and values are in the cache
         self._sure = 0  # how many of them were committed text when they were read
 

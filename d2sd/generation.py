@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from d2sd.attention import BACKENDS
 from d2sd.config import DecodeConfig
 from d2sd.events import Committed, StageSeconds, StepDone, StopReason
 from d2sd.inspection import Inspection, describe_choices, describe_draft, describe_nodes
 from d2sd.methods import Proposal
+from d2sd.passes import Passes
 from d2sd.proposing import Proposing
 from d2sd.sampling import Sampler
 from d2sd.text import Detokenizer
 from d2sd.verify import Walk, first_draft_boundary, walk
+from d2sd.verifying import Verifier
 
 if TYPE_CHECKING:
     from d2sd.decode import Engine
@@ -25,15 +26,13 @@ if TYPE_CHECKING:
 class Generation:
     """One prompt being continued: committed ids, caches, clock."""
 
-    def __init__(self, engine: Engine, ids: list[int], config: DecodeConfig):
+    def __init__(self, engine: Engine, ids: list[int], config: DecodeConfig, passes: Passes):
         self.engine, self.target, self.config = engine, engine.target, config
         self.ids, self.steps, self.elapsed = list(ids), 0, 0.0
         self.output: list[int] = []
         self.stop_reason: StopReason | None = None
-        room = len(ids) + config.max_new_tokens
-        self.backend = BACKENDS[config.backend]
-        self.proposing = Proposing(engine, config, room)
-        self.cache = self.target.new_cache(room + 1 + self.proposing.most_nodes)
+        self.proposing = Proposing(engine, config, passes)
+        self.verifier = Verifier(engine.target, passes)
         self.sampler = Sampler(config.temperature, config.top_k, config.top_p, config.seed)
         self.pieces = Detokenizer(self.target.tokenizer)
         # one detokenizer for both: the output may complete a character that the prompt began
@@ -45,10 +44,7 @@ class Generation:
         began = time.perf_counter()
         count = len(self.ids) - 1
         if count:
-            device = self.target.device
-            positions = torch.arange(count, device=device)
-            self.target.forward(torch.tensor(self.ids[:-1], device=device), positions, self.cache, None, None)
-            self.cache.commit(range(count))
+            positions = self.verifier.read(self.ids[:-1])
             self.proposing.extend(partial(self.target.features, rows=slice(0, count)), positions)
             self.proposing.read_prompt(self.ids[:-1])
         self._wait()
@@ -61,13 +57,8 @@ class Generation:
         anchor, start, texts, inspect = self.ids[-1], len(self.ids) - 1, self.engine.texts, self.config.inspect
         proposal = self.proposing.propose(self.ids)
         drafted = time.perf_counter()
-        tree, device = proposal.tree, self.target.device
-        mask = torch.from_numpy(tree.ancestor_mask()).to(device) if len(tree) > 1 else None
-        positions = torch.tensor(tree.depths, device=device) + start
-        hidden = self.target.forward(
-            torch.tensor(tree.tokens, device=device), positions, self.cache, mask, self.backend
-        )
-        scores = self.sampler.scores(self.target.head(hidden).float())
+        tree = proposal.tree
+        scores = self.sampler.scores(self.verifier.logits(tree))
         chosen_tensor = self.sampler.choose(scores, [start + d + 1 for d in tree.depths])
         seen = Inspection.read(scores, chosen_tensor, tree, inspect)
         limit = self.config.max_new_tokens - len(self.output)
@@ -117,7 +108,7 @@ class Generation:
 
     def _commit(self, rows: list[int], start: int) -> None:
         """Keep the anchor and the accepted path in the target's cache and in every drafter's context."""
-        self.cache.commit(rows)
+        self.verifier.cache.commit(rows)
         if self.proposing.sessions:
             index = torch.tensor(rows, device=self.target.device)
             positions = torch.arange(start, start + len(rows), device=self.target.device)

@@ -11,52 +11,55 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from d2sd.attention import BACKENDS
 from d2sd.config import DecodeConfig
 from d2sd.cost import affordable
 from d2sd.draft_model import DraftModelSession
 from d2sd.drafting import Block, DrafterName, DraftSession
 from d2sd.inspection import TOP
 from d2sd.methods import METHODS, Drafters, Method, Proposal
+from d2sd.passes import Passes
+from d2sd.shapes import row_shape
 from d2sd.tree import TokenTree
 
 if TYPE_CHECKING:
     from d2sd.decode import Engine
 
 
+def slots(config: DecodeConfig, tokens: int) -> int:
+    """Cache slots for so many tokens of prompt and output and the largest tree that the method can make behind them."""
+    if METHODS[config.method].needs_budget:
+        nodes = config.node_budget or 0
+    else:
+        longest = max(config.block_size or 1, config.second_block_size or 1)
+        nodes = (1 + 2 * (config.num_branches + 1)) * longest
+    return tokens + row_shape(1 + nodes)
+
+
 class Proposing:
     """Drafters with their caches; ``seconds`` holds the measured time of the last proposal by stage.
 
-    config: resolved settings (``Engine.resolve``); room: most tokens of prompt and output together.
+    config: resolved settings (``Engine.resolve``); passes: with room for prompt, output and a tree (``slots``).
     """
 
-    def __init__(self, engine: Engine, config: DecodeConfig, room: int):
+    def __init__(self, engine: Engine, config: DecodeConfig, passes: Passes):
         self.config = config
         self.method: Method = METHODS[config.method]
         self.block_size = config.block_size or 1
         self.second_block_size = config.second_block_size or self.block_size
         self.cost = engine.verify_cost(config.backend) if config.cost_aware else None
-        backend = BACKENDS[config.backend]
         models = {"none": None, "vp": engine.second, "first": engine.first}
         first = engine.first if self.method.first_drafter else None
         second = models[self.method.second_drafter]
         names: dict[int, DrafterName] = {id(second): "second", id(first): "first"}
         sessions = {
-            id(m): DraftSession(names[id(m)], m, engine.target, room, backend) for m in (first, second) if m is not None
+            id(m): DraftSession(names[id(m)], m, engine.target, passes) for m in (first, second) if m is not None
         }
         self.sessions = list(sessions.values())
         self.first, self.second = sessions.get(id(first)), sessions.get(id(second))
         self.model: DraftModelSession | None = None
         if self.method.draft_model and engine.draft_model is not None:
-            self.model = DraftModelSession(engine.draft_model, room + self.block_size, backend)
+            self.model = DraftModelSession(engine.draft_model, passes)
         self.seconds: dict[str, float] = {}
-
-    @property
-    def most_nodes(self) -> int:
-        """Most tree nodes below the anchor that this method can make."""
-        if self.method.needs_budget:
-            return self.config.node_budget or 0
-        return (1 + 2 * (self.config.num_branches + 1)) * max(self.block_size, self.second_block_size)
 
     def extend(self, features: Callable[[list[int]], Tensor], positions: Tensor) -> None:
         """Add committed tokens at these (T,) positions to the drafters' context.

@@ -103,7 +103,7 @@ class Replay:
     @torch.inference_mode()
     def _replay(self, config: DecodeConfig) -> Outcome:
         ids = [*self.prompt, *self.output]
-        proposing = Proposing(self.engine, config, len(ids))
+        proposing = Proposing(self.engine, config, self.engine.own_passes(config, len(ids)))
         known = len(self.prompt) - 1  # tokens before the anchor
         if known:
             self._extend(proposing, 0, known)

@@ -6,7 +6,6 @@ import shutil
 
 import pytest
 import torch
-from playwright.sync_api import sync_playwright
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from d2sd import Engine, load
@@ -61,6 +60,8 @@ def browser():
     path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if path is None:
         pytest.skip("no Chromium on this machine (on Debian: apt install chromium)")
+    from playwright.sync_api import sync_playwright  # only here: machines with a card for the GPU tests may lack it
+
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
         try:

@@ -18,6 +18,7 @@ def attend(
     block_mask: Tensor | None,
     scale: float,
     joined: tuple[Tensor, Tensor] | None = None,
+    seen: Tensor | None = None,
 ) -> Tensor:
     """Attention merged from two levels; see ``d2sd.attention`` for shapes. ``joined`` is not needed."""
     batch, heads, rows, dim = query.shape
@@ -29,7 +30,7 @@ def attend(
     if prefix[0].shape[2]:
         # the prefix is shared: branches become rows of one product
         shared = grouped.transpose(0, 1).reshape(1, kv_heads, batch * group * rows, dim)
-        above, above_lse = _level(shared, *prefix, None)
+        above, above_lse = _level(shared, *prefix, seen)
         above = above.view(kv_heads, batch, group * rows, dim).transpose(0, 1)
         above_lse = above_lse.view(kv_heads, batch, group * rows, 1).transpose(0, 1)
         out = merge(above, above_lse, out, lse)
@@ -40,7 +41,8 @@ def _level(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> tu
     """Attention over one level and its log-sum-exp: (…, R, D) and (…, R, 1), in float32."""
     scores = query.float() @ key.float().transpose(-1, -2)
     if mask is not None:
-        scores = scores.masked_fill(~mask, float("-inf"))
+        # finite: a padded prefix may hold nothing yet, and then this level is to weigh nothing instead of NaN
+        scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
     lse = scores.logsumexp(-1, keepdim=True)
     return (scores - lse).exp() @ value.float(), lse
 

@@ -14,6 +14,7 @@ def attend(
     block_mask: Tensor | None,
     scale: float,
     joined: tuple[Tensor, Tensor] | None = None,
+    seen: Tensor | None = None,
 ) -> Tensor:
     """Scaled dot-product attention with the full (R, C+R) mask; see ``d2sd.attention`` for shapes."""
     batch, _, rows, _ = query.shape
@@ -23,6 +24,9 @@ def attend(
     else:
         key, value = joined
     mask = None
-    if block_mask is not None:
-        mask = torch.cat([block_mask.new_ones(rows, context), block_mask], dim=1)
+    if block_mask is not None or seen is not None:
+        device = query.device
+        above = torch.ones(context, dtype=torch.bool, device=device) if seen is None else seen
+        own = torch.ones(rows, rows, dtype=torch.bool, device=device) if block_mask is None else block_mask
+        mask = torch.cat([above.expand(rows, -1), own], dim=1)
     return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scale, enable_gqa=True)

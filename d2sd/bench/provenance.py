@@ -16,6 +16,7 @@ import torch
 from d2sd.bench.prompts import prompt_file
 from d2sd.config import DecodeConfig
 from d2sd.decode import Engine
+from d2sd.models.target import Target
 
 PACKAGES = ("torch", "transformers", "tokenizers", "accelerate", "safetensors", "numpy", "flashinfer-python")
 ROOT = Path(__file__).resolve().parents[2]
@@ -23,14 +24,20 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def provenance(engine: Engine, argv: list[str], prompts: str, seeds: dict[str, int], processes: int) -> dict[str, Any]:
     """Everything that another person needs to repeat a measurement and to judge it; call it when the run begins."""
-    target = engine.target
+    return {
+        **circumstances(engine.target, argv, processes),
+        "seeds": seeds,
+        "prompts": {"source": prompts, "sha256": hashlib.sha256(prompt_file(prompts).read_bytes()).hexdigest()},
+        "models": engine.header([], DecodeConfig("autoregressive"))["models"],
+    }
+
+
+def circumstances(target: Target, argv: list[str], processes: int = 1) -> dict[str, Any]:
+    """Date, command line, commit, versions and hardware of a measurement on this target."""
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "argv": argv,
         "commit": _commit(),
-        "seeds": seeds,
-        "prompts": {"source": prompts, "sha256": hashlib.sha256(prompt_file(prompts).read_bytes()).hexdigest()},
-        "models": engine.header([], DecodeConfig("autoregressive"))["models"],
         "versions": {"python": platform.python_version(), **_versions()},
         "hardware": {
             "device": torch.cuda.get_device_name(target.device) if target.device.type == "cuda" else "cpu",
@@ -86,8 +93,11 @@ def as_markdown(origin: dict[str, Any]) -> str:
         f"{hardware['threads']} threads in each of {hardware['processes']} process(es); load average at the start "
         f"{hardware['load_average']}; {hardware['system']}",
         ", ".join(f"{name} {number}" for name, number in origin["versions"].items()),
-        "models: " + ", ".join(f"{part} {name}" for part, name in origin["models"].items() if name),
-        f"prompts: {origin['prompts']['source']}, sha256 {origin['prompts']['sha256']}",
-        "seeds: " + ", ".join(f"{what} {seed}" for what, seed in origin["seeds"].items()),
     ]
+    if "models" in origin:
+        lines += [
+            "models: " + ", ".join(f"{part} {name}" for part, name in origin["models"].items() if name),
+            f"prompts: {origin['prompts']['source']}, sha256 {origin['prompts']['sha256']}",
+            "seeds: " + ", ".join(f"{what} {seed}" for what, seed in origin["seeds"].items()),
+        ]
     return "## Provenance\n\n" + "\n".join(f"* {line}" for line in lines)

@@ -2,7 +2,8 @@
 
 All settings take turns on every prompt. Ctrl-C reports the prompts done so far. Under ``accelerate launch -m d2sd
 bench …`` the prompts are shared among the processes. With --check-lossless, every method is held against plain greedy
-decoding instead (float32: id for id; bfloat16: within a margin), and the exit code is 1 where one fails.
+decoding instead (float32: id for id; bfloat16: within a margin), and the exit code is 1 where one fails. ``bench gpu``
+measures the stages of a cycle on models of a true shape with random weights.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from d2sd.bench.report import body, write_files, write_report
 from d2sd.bench.runner import contestant, run_bench, run_count
 from d2sd.bench.settings import SYNTAX, parse_settings, runnable
 from d2sd.bench.summary import RESAMPLES, summarise
-from d2sd.cli import lossless
+from d2sd.cli import bench_gpu, lossless
 from d2sd.cli.common import add_run_arguments, decode_config, prepare, printable
 from d2sd.errors import InputError
 from d2sd.methods import METHODS
@@ -50,23 +51,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--peers", default="", metavar="A,B,…",
         help="all, or some of: " + "; ".join(f"{name}: {sentence}" for name, sentence in PEERS.items()),
     )  # fmt: skip
-    parser.add_argument("--repeats", type=int, default=1, metavar="N", help="runs per prompt; times are their medians")
+    parser.add_argument("--repeats", type=int, metavar="N", help="runs per prompt (default 1); times are their medians")
     parser.add_argument("--by-domain", action="store_true", help="also one row per method and domain")
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="write results.json, report.md and pictures there")
     lossless.add_arguments(parser)
+    bench_gpu.add_arguments(parser)
     add_run_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run and print one row per setting."""
     transformers.logging.set_verbosity_error()
+    arguments.repeats = (bench_gpu.REPEATS if arguments.what else 1) if arguments.repeats is None else arguments.repeats
+    if arguments.repeats < 1:
+        raise InputError(f"repeats must be at least 1, not {arguments.repeats}")
+    if arguments.what:
+        return bench_gpu.run(arguments)
     processes = Processes.launched()
     if arguments.out and processes.main:
         write_files(arguments.out, {})
     if arguments.check_lossless:
         return lossless.run(arguments, processes)
-    if arguments.repeats < 1:
-        raise InputError(f"repeats must be at least 1, not {arguments.repeats}")
     base = decode_config(arguments, "autoregressive", inspect=False)
     preset = PRESETS.get(arguments.preset)
     methods = ",".join(preset.methods) if preset else arguments.methods

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import unicodedata
 
 from d2sd.bench.prompts import Prompt, read_prompts
@@ -23,7 +24,16 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--drafter", metavar="FOLDER|HUB-ID", help="first drafter instead of the model's own")
     parser.add_argument("--second-drafter", metavar="FOLDER|HUB-ID", help="VP-Drafter instead of the model's own")
     parser.add_argument("--draft-model", metavar="FOLDER|HUB-ID", help="draft model instead of the model's own")
-    parser.add_argument("--dtype", default="float32", help="float32 (default) or bfloat16")
+    parser.add_argument("--dtype", help="float32 (default), bfloat16 or float16")
+    parser.add_argument(
+        "--device", metavar="NAME", help="cpu, cuda, cuda:1, …, or auto: the target spread over all cards (default: "
+        "cuda if there is one)"
+    )  # fmt: skip
+    parser.add_argument(
+        "--passes", default="auto", metavar="KIND", help="eager, padded (to fixed shapes), captured (as CUDA graphs), or "
+        "auto (default): captured where possible, else eager"
+    )  # fmt: skip
+    parser.add_argument("--load-in-8bit", action="store_true", help="target weights in 8 bits (needs bitsandbytes)")
 
 
 def add_decode_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,8 +53,12 @@ def add_decode_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--temperature", type=float, default=0.0, metavar="T", help="0 = greedy (default)")
     parser.add_argument("--top-p", type=float, default=1.0, metavar="P")
     parser.add_argument("--top-k", type=int, default=0, metavar="N", help="0 = off (default)")
+    parser.add_argument("--chat", action="store_true", help="put prompts into the target's chat template")
+    parser.add_argument("--thinking", action="store_true", help="with --chat: let the model think first (Qwen3)")
     parser.add_argument("--seed", type=int, default=0, metavar="S")
-    parser.add_argument("--backend", default="auto", metavar="NAME", help="attention: auto (default), cascade or dense")
+    parser.add_argument(
+        "--backend", default="auto", metavar="NAME", help="attention: auto (default), cascade, dense or flashinfer"
+    )
 
 
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
@@ -64,6 +78,8 @@ def prepare(
         raise InputError(f"limit must be at least 1, not {arguments.limit}")
     prompts = read_prompts(arguments.prompts, arguments.limit)
     engine = load_engine(arguments, device)
+    if wait := engine.first_use(config):
+        print(wait, file=sys.stderr)
     return engine, [(prompt, engine.encode(prompt.text, config)) for prompt in prompts]
 
 
@@ -75,8 +91,10 @@ def load_engine(arguments: argparse.Namespace, device: str | None = None) -> Eng
         drafter=arguments.drafter,
         second_drafter=arguments.second_drafter,
         draft_model=arguments.draft_model,
-        dtype=arguments.dtype,
-        device=device,
+        dtype=arguments.dtype or "float32",
+        device=arguments.device or device,
+        load_in_8bit=arguments.load_in_8bit,
+        passes=arguments.passes,
     )
 
 
@@ -95,6 +113,8 @@ def decode_config(arguments: argparse.Namespace, method: str, inspect: bool = Tr
         top_k=arguments.top_k,
         seed=arguments.seed,
         backend=arguments.backend,
+        chat=arguments.chat,
+        thinking=arguments.thinking,
         inspect=inspect,
     )
 

@@ -38,6 +38,8 @@ def run(arguments: argparse.Namespace) -> None:
     config = decode_config(arguments, arguments.method)
     prompt = arguments.prompt if arguments.prompt_file is None else read_text(arguments.prompt_file)
     engine = load_engine(arguments)
+    if wait := engine.first_use(config):
+        print(wait, file=sys.stderr)
     header = engine.header(prompt, config)
     stream = engine.stream(prompt, config)
     events: list[Event] = []

@@ -60,7 +60,7 @@ def run(arguments: argparse.Namespace, processes: Processes) -> int:
     plain, *others = [contestant(engine, s) for s in settings]
     twin = stock_twin(engine.target)
     (stock,), _ = make_peers(engine, twin, ["generate"], base.max_new_tokens)
-    exact = arguments.dtype == "float32"
+    exact = arguments.dtype in (None, "float32")
     contestants = [stock, *others] if exact else [plain, stock, *others]
     mine = processes.share([(number, ids) for number, (_, ids) in enumerate(prompts)])
     results, stopped = processes.collect(

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen3Config
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig, Qwen3Config
 from transformers.utils import logging as transformers_logging
 
 from d2sd.errors import InputError
 from d2sd.models.drafter import DFlashDraftModel
-from d2sd.models.target import Target
+from d2sd.models.target import Target, check_supported
 
 if TYPE_CHECKING:
     from d2sd.decode import Engine
@@ -34,17 +35,23 @@ def load(
     draft_model: str | None = None,
     dtype: str = "float32",
     device: str | None = None,
+    load_in_8bit: bool = False,
+    passes: str = "auto",
 ) -> Engine:
     """An ``Engine`` for a bundled preset or a folder that holds ``target/``, ``dflash/`` and, if there, ``vp/``, ``draft/``.
 
-    ``target``, ``drafter``, ``second_drafter`` and ``draft_model`` replace single parts by a folder or a hub id. Raises
-    ``InputError`` when something is missing, broken or does not fit together.
+    ``target``, ``drafter``, ``second_drafter`` and ``draft_model`` replace single parts by a folder or a hub id.
+    device: a torch device, or "auto": the target's layers spread over all cards, everything else on the first one.
+    load_in_8bit: the target's weights in 8 bits through bitsandbytes; passes: as for ``Engine``. Raises ``InputError`` when something is missing,
+    broken or does not fit together.
     """
     from d2sd.decode import Engine
 
     if dtype not in DTYPES:
         raise InputError(f"unknown dtype {dtype!r}; choose one of: {', '.join(DTYPES)}")
-    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    device = _check_device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    if load_in_8bit:
+        _check_8bit()
     label = _short(target) if target is not None else name if name in presets() else _short(name)
     if target is None:
         folder = BUNDLED / name if name in presets() else Path(name)
@@ -58,27 +65,58 @@ def load(
         drafter = drafter or _part(folder, "dflash")
         second_drafter = second_drafter or _part(folder, "vp")
         draft_model = draft_model or _part(folder, "draft")
-    loaded = load_target(target, DTYPES[dtype], device)
-    first, second = (None if d is None else load_drafter(d, DTYPES[dtype], device) for d in (drafter, second_drafter))
-    small = None if draft_model is None else load_target(draft_model, DTYPES[dtype], device)
-    return Engine(loaded, first, second, small, label)
+    loaded = load_target(target, DTYPES[dtype], device, load_in_8bit)
+    near = str(loaded.device)
+    first, second = (None if d is None else load_drafter(d, DTYPES[dtype], near) for d in (drafter, second_drafter))
+    small = None if draft_model is None else load_target(draft_model, DTYPES[dtype], near)
+    return Engine(loaded, first, second, small, label, passes)
 
 
 def _part(folder: Path, part: str) -> str | None:
     return str(folder / part) if (folder / part).is_dir() else None
 
 
-def load_target(source: str, dtype: torch.dtype, device: str) -> Target:
-    """Target from a folder or hub id."""
+def load_target(source: str, dtype: torch.dtype, device: str, load_in_8bit: bool = False) -> Target:
+    """Target from a folder or hub id; ``device`` and ``load_in_8bit`` as for ``load``."""
+    options: dict[str, Any] = {}
+    if device == "auto" or load_in_8bit:  # accelerate puts the weights in place while they are read
+        options["device_map"] = "auto" if device == "auto" else {"": device}
+    if load_in_8bit:
+        options["quantization_config"] = BitsAndBytesConfig(load_in_8bit=True)
     try:
+        # before gigabytes are fetched
+        check_supported(AutoConfig.from_pretrained(source), _short(source))
         tokenizer = AutoTokenizer.from_pretrained(source)
         with _quiet():
             loader: Any = AutoModelForCausalLM
-            model, info = loader.from_pretrained(source, dtype=dtype, output_loading_info=True)
+            model, info = loader.from_pretrained(source, dtype=dtype, output_loading_info=True, **options)
             _check_complete(info)
+        return Target(model if options else model.to(device), tokenizer, _short(source))
+    except torch.OutOfMemoryError as error:
+        raise InputError(
+            f"the target {source} does not fit into the memory of {device}; choose a smaller one, --dtype bfloat16, "
+            "--load-in-8bit, or --device auto for several cards"
+        ) from error
     except Exception as error:
         raise InputError(f"cannot load the target {source}: {_first_line(error)}") from error
-    return Target(model.to(device), tokenizer, _short(source))
+
+
+def _check_device(device: str) -> str:
+    """The device if this machine has it; raises ``InputError``."""
+    if device == "auto":
+        return device
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise InputError(f"device {device!r} cannot be used here ({_first_line(error)}); choose cpu or cuda") from error
+    return device
+
+
+def _check_8bit() -> None:
+    if find_spec("bitsandbytes") is None:
+        raise InputError("8-bit weights need the package bitsandbytes; install it or leave out --load-in-8bit")
+    if not torch.cuda.is_available():
+        raise InputError("8-bit weights need a CUDA card, and this machine has none; leave out --load-in-8bit")
 
 
 def load_drafter(source: str, dtype: torch.dtype, device: str) -> DFlashDraftModel:

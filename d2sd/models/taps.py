@@ -27,6 +27,14 @@ class LayerTaps:
             self._layers[index].register_forward_hook(keep)
             self._hooked.add(index)
 
+    def outputs(self) -> tuple[Tensor, ...]:
+        """All tapped outputs of the last pass, by layer."""
+        return tuple(self._outputs[i] for i in sorted(self._hooked))
+
+    def restore(self, outputs: Iterable[Tensor]) -> None:
+        """Put such outputs in the place of those of the last pass: a replayed graph runs no hooks."""
+        self._outputs = dict(zip(sorted(self._hooked), outputs, strict=True))
+
     def features(self, indices: Iterable[int], device: torch.device) -> Tensor:
         """Tapped outputs of the last pass side by side, (B, rows, taps·hidden)."""
         return torch.cat([self._outputs[i].to(device) for i in indices], dim=-1)

@@ -6,6 +6,7 @@ attention interface, which lets rows see the committed prefix plus their own anc
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -14,12 +15,30 @@ from torch.nn import functional as F
 from transformers import AttentionInterface, PreTrainedModel
 
 from d2sd.attention import Backend
-from d2sd.cache import KeyValueCache
+from d2sd.cache import KeyValueCache, Window
 from d2sd.errors import InputError
 from d2sd.models.taps import LayerTaps
 
 ATTENTION = "d2sd_tree"
 SUPPORTED = ("qwen3", "llama")
+
+
+def check_supported(config: Any, name: str) -> None:
+    """Raise ``InputError`` where a target of this transformers config cannot be verified exactly as a token tree."""
+    windows = any(kind != "full_attention" for kind in getattr(config, "layer_types", None) or ())
+    # older configs, and those of other families, name only the width of the window
+    windows = windows or bool(getattr(config, "sliding_window", None) and getattr(config, "use_sliding_window", True))
+    if config.model_type not in SUPPORTED:
+        reason = " (its attention sinks and sliding windows are not)" if config.model_type == "gpt_oss" else ""
+        reason = reason or (" (its sliding windows are not)" if windows else "")
+        raise InputError(
+            f"targets of type {config.model_type!r} are not supported{reason}; choose {' or '.join(SUPPORTED)}"
+        )
+    if windows:
+        raise InputError(
+            f"{name} uses sliding-window layers, which tree verification does not support; choose a target whose "
+            "layers all see the whole text"
+        )
 
 
 def _tree_attention(
@@ -31,18 +50,21 @@ def _tree_attention(
     scaling: float | None = None,
     backend: Backend | None = None,
     tree_mask: Tensor | None = None,
+    window: Window | None = None,
     **_: Any,
 ) -> tuple[Tensor, None]:
     """Attention of R new rows over C cached and R own keys; without ``tree_mask`` the rows are a causal chain."""
     rows = query.shape[2]
     context = key.shape[2] - rows
     scale = scaling if scaling is not None else query.shape[-1] ** -0.5
-    if backend is None or tree_mask is None:  # one row, or a prompt read from an empty cache
+    if window is not None and backend is not None:
+        out = backend(query, (key, value), window.fresh, tree_mask, scale, None, window.seen)
+    elif backend is None or tree_mask is None:  # one row, or a prompt read from an empty cache
         out = F.scaled_dot_product_attention(query, key, value, is_causal=rows > 1, scale=scale, enable_gqa=True)
     else:
         prefix = key[:, :, :context], value[:, :, :context]
         block = key[:, :, context:], value[:, :, context:]
-        out = backend(query, prefix, block, tree_mask, scale, (key, value))
+        out = backend(query, prefix, block, tree_mask.to(query.device), scale, (key, value))
     return out.transpose(1, 2), None
 
 
@@ -65,12 +87,7 @@ class Target:
 
     def __init__(self, model: PreTrainedModel, tokenizer: Any, name: str):
         config = model.config
-        if config.model_type not in SUPPORTED:
-            raise InputError(
-                f"targets of type {config.model_type!r} are not supported; choose {' or '.join(SUPPORTED)}"
-            )
-        if any(kind != "full_attention" for kind in getattr(config, "layer_types", None) or ()):
-            raise InputError(f"{name} uses sliding-window layers, which tree verification does not support")
+        check_supported(config, name)
         model.set_attn_implementation(ATTENTION)
         _fuse_norms(model)
         self.model: Any = model.eval().requires_grad_(False)
@@ -97,6 +114,11 @@ class Target:
         return dtype
 
     @property
+    def spread(self) -> bool:
+        """Whether the layers lie on several devices."""
+        return len({p.device for p in self.model.parameters()}) > 1
+
+    @property
     def max_positions(self) -> int:
         """Longest sequence that the model was made for, in tokens."""
         return int(self.config.max_position_embeddings)
@@ -109,24 +131,56 @@ class Target:
         ids = self.tokenizer.eos_token_id if ids is None else ids
         return frozenset() if ids is None else frozenset([ids] if isinstance(ids, int) else ids)
 
+    def chat_ids(self, message: str, thinking: bool) -> list[int]:
+        """Ids of one user message in the chat template, up to where the answer begins.
+
+        ``thinking`` reaches templates that know it (Qwen3) and changes nothing in others. Raises ``InputError`` where
+        the tokenizer has no template or its template refuses the message.
+        """
+        if not self.tokenizer.chat_template:
+            raise InputError(f"{self.name} has no chat template; give the prompt without --chat")
+        try:
+            ids = self.tokenizer.apply_chat_template(
+                [{"role": "user", "content": message}],
+                add_generation_prompt=True,
+                enable_thinking=thinking,
+                return_dict=False,
+            )
+        except Exception as error:  # templates are programs of the model's makers and may raise anything
+            raise InputError(
+                f"the chat template of {self.name} failed: {(str(error).splitlines() or [type(error).__name__])[0]}"
+            ) from error
+        return list(ids)
+
     def tap(self, layers: list[int]) -> None:
         """Keep the outputs of these decoder layers from now on."""
         self._taps.add(layers)
 
     def new_cache(self, capacity: int, batch: int = 1) -> KeyValueCache:
         """An empty cache with room for ``capacity`` tokens of each of ``batch`` sequences."""
+        _, kv_heads, head_dim = self.head_shape
+        homes = [next(layer.self_attn.k_proj.parameters()).device for layer in self.base.layers]
+        return KeyValueCache(len(homes), kv_heads, head_dim, capacity, self.dtype, homes, batch)
+
+    @property
+    def head_shape(self) -> tuple[int, int, int]:
+        """Attention heads, key-value heads, and the size of a head."""
         c = self.config
-        head_dim = getattr(c, "head_dim", None) or c.hidden_size // c.num_attention_heads
-        return KeyValueCache(
-            c.num_hidden_layers, c.num_key_value_heads, head_dim, capacity, self.dtype, self.device, batch
-        )
+        size = getattr(c, "head_dim", None) or c.hidden_size // c.num_attention_heads
+        return c.num_attention_heads, c.num_key_value_heads, size
 
     def forward(
-        self, ids: Tensor, positions: Tensor, cache: KeyValueCache, tree_mask: Tensor | None, backend: Backend | None
+        self,
+        ids: Tensor,
+        positions: Tensor,
+        cache: KeyValueCache | Window,
+        tree_mask: Tensor | None,
+        backend: Backend | None,
     ) -> Tensor:
         """Last hidden states of the rows, (R, hidden), after the final norm; writes their keys and values.
 
-        ids, positions: (R,) int64; tree_mask: (R, R) bool or None for a causal chain on an empty cache.
+        ids, positions: (R,) int64; tree_mask: (R, R) bool or None for a causal chain on an empty cache; a window
+        needs both a mask and a backend.
         """
         return self.base(
             input_ids=ids[None],
@@ -135,7 +189,16 @@ class Target:
             use_cache=True,
             backend=backend,
             tree_mask=tree_mask,
+            window=cache if isinstance(cache, Window) else None,
         ).last_hidden_state[0]
+
+    def tapped(self) -> tuple[Tensor, ...]:
+        """The outputs that were kept of the last pass, by layer."""
+        return self._taps.outputs()
+
+    def restore_taps(self, outputs: Sequence[Tensor]) -> None:
+        """Let ``features`` read these outputs of an earlier pass."""
+        self._taps.restore(outputs)
 
     def features(self, layers: list[int], rows: Tensor | slice) -> Tensor:
         """Target features of rows of the last pass: tapped outputs side by side, (1, rows, taps·hidden)."""

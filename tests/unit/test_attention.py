@@ -61,3 +61,15 @@ def test_a_level_with_far_larger_scores_wins_without_overflow():
     prefix = (prefix[0] * 1e3, prefix[1])
     a, b = (BACKENDS[n](query, prefix, block, None, 0.25, None) for n in ("dense", "cascade"))
     torch.testing.assert_close(a, b, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("context", [0, 1, 33])
+def test_padding_of_the_prefix_changes_nothing(backend, context):
+    mask = torch.from_numpy(merge_candidates(0, [[1, 2, 3], [1, 4]]).ancestor_mask())
+    query, prefix, block = inputs(2, 4, 2, len(mask), context, 16)
+    padded = tuple(torch.cat([p, torch.full((1, 2, 48 - context, 16), 1e4)], 2) for p in prefix)
+    seen = torch.arange(48) < context
+    for shown in (mask, None):
+        out = BACKENDS[backend](query, padded, block, shown, 0.25, None, seen)
+        torch.testing.assert_close(out, BACKENDS[backend](query, prefix, block, shown, 0.25), atol=1e-5, rtol=1e-5)

@@ -29,3 +29,16 @@ def test_writing_past_the_capacity_is_refused():
     cache = KeyValueCache(1, 1, 2, capacity=4, dtype=torch.float32, device=torch.device("cpu"))
     with pytest.raises(ValueError, match="5 cache slots"):
         cache.update(torch.zeros(1, 1, 5, 2), torch.zeros(1, 1, 5, 2), 0)
+
+
+def test_every_card_holds_its_own_layers():
+    homes = [torch.device(name) for name in ("cpu", "meta", "cpu")]
+    cache = KeyValueCache(3, 1, 2, capacity=8, dtype=torch.float32, device=homes)
+    for layer, home in enumerate(homes):
+        rows = torch.full((1, 1, 3, 2), float(layer), device=home)
+        keys, values = cache.update(rows, rows, layer)
+        assert keys.device == values.device == home
+    cache.commit([0, 2])
+    assert cache.layer(0)[0].eq(0).all()
+    assert cache.layer(2)[0].eq(2).all()
+    assert cache.layer(1)[1].shape == (1, 1, 2, 2)

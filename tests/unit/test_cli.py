@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+import torch
 
 from d2sd.__main__ import main
 from d2sd.trace import load_trace
@@ -106,3 +107,14 @@ def test_module_runs_as_a_program():
         [sys.executable, "-m", "d2sd", "generate", "--help"], capture_output=True, text=True, check=True
     )
     assert "re-drafts from the K likeliest rejection boundaries" in " ".join(done.stdout.split())
+
+
+def test_out_of_memory_is_a_sentence(capsys, monkeypatch):
+    def full(*_, **__):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate …")
+
+    monkeypatch.setattr("d2sd.decode.Engine.stream", full)
+    assert main(["generate", "--prompt", "x", "--method", "dflash"]) == 1
+    assert capsys.readouterr().err == (
+        "error: there was not enough memory; ask for fewer tokens, a shorter prompt, or a smaller model or type\n"
+    )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from d2sd.attention import BACKENDS
-from d2sd.cost import VerifyCost, affordable, measure_verify_cost
+from d2sd.cost import SLOTS, VerifyCost, affordable, measure_verify_cost
+from d2sd.passes import Passes
 from tests.conftest import make_target
 
 
@@ -23,7 +24,8 @@ def test_the_count_is_the_best_of_all(reach, fixed, per_node, spent):
     assert rates[affordable(reach, cost, spent)] == pytest.approx(max(rates))
 
 
-def test_measured_costs_are_positive(tokenizer):
-    cost = measure_verify_cost(make_target(tokenizer), BACKENDS["dense"])
+@pytest.mark.parametrize("mode", ["eager", "padded"])
+def test_measured_costs_are_positive(tokenizer, mode):
+    cost = measure_verify_cost(make_target(tokenizer), Passes(mode, "dense", SLOTS, torch.device("cpu")))
     assert cost.per_node > 0
     assert cost.seconds(64) > 0

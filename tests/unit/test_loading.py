@@ -14,7 +14,7 @@ from transformers import Qwen3Config
 
 from d2sd import DecodeConfig, InputError, load
 from d2sd.models.drafter import DFlashDraftModel, default_target_layers, drafter_config
-from d2sd.models.loading import check_fit, load_drafter
+from d2sd.models.loading import check_fit, load_drafter, load_target
 from tests.conftest import make_drafter, make_target
 
 PUBLISHED_LAYER_KEYS = [
@@ -124,3 +124,55 @@ def test_the_documented_mapping_is_the_drafter_of_qwen3_8b():
     for name, value in parameters.items():
         row = f"| `{re.sub(r'layers[.][0-9]+', 'layers.N', name)}` | {tuple(value.shape)} |"
         assert row in documented
+
+
+@pytest.mark.parametrize(
+    ("config", "sentence"),
+    [
+        ({"model_type": "gpt_oss"}, r"'gpt_oss' are not supported \(its attention sinks and sliding windows are not\)"),
+        ({"model_type": "mistral", "sliding_window": 4096}, r"'mistral' are not supported \(its sliding windows"),
+        ({"model_type": "gemma2"}, r"'gemma2' are not supported \(its sliding windows"),
+        ({"model_type": "gpt2"}, r"'gpt2' are not supported; choose qwen3 or llama"),
+        (
+            {"model_type": "qwen3", "use_sliding_window": True, "sliding_window": 64, "max_window_layers": 1},
+            "uses sliding-window layers, which tree verification does not support; choose a target",
+        ),
+    ],
+)
+def test_sliding_windows_and_sinks_are_refused_before_any_weight_is_read(tmp_path, config, sentence):
+    (tmp_path / "config.json").write_text(json.dumps({"num_hidden_layers": 3, **config}))
+    with pytest.raises(InputError, match=sentence) as caught:
+        load_target(str(tmp_path), torch.float32, "cpu")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("engine", ["llama"], indirect=True)
+def test_a_llama_folder_generates_the_same(engine, folder):
+    config = DecodeConfig("d2sd", 20)
+    assert load(str(folder)).generate("the cat", config).token_ids == engine.generate("the cat", config).token_ids
+
+
+def test_layers_may_be_placed_by_accelerate(engine, folder):
+    config = DecodeConfig("d2sd", 20)
+    placed = load(str(folder), device="auto")
+    assert placed.generate("the cat", config).token_ids == engine.generate("the cat", config).token_ids
+
+
+def test_a_device_that_is_not_here_is_refused(folder):
+    with pytest.raises(InputError, match=r"device 'cuda:77' cannot be used here .*; choose cpu or cuda"):
+        load(str(folder), device="cuda:77")
+
+
+def test_8_bit_weights_say_what_is_missing(folder, monkeypatch):
+    monkeypatch.setattr("d2sd.models.loading.find_spec", lambda _: None)
+    with pytest.raises(InputError, match="need the package bitsandbytes"):
+        load(str(folder), load_in_8bit=True)
+
+
+def test_a_card_that_is_too_small_is_a_sentence(folder, monkeypatch):
+    def full(*_, **__):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr("d2sd.models.loading.AutoModelForCausalLM.from_pretrained", full)
+    with pytest.raises(InputError, match="does not fit into the memory of cpu; choose a smaller one"):
+        load(str(folder))

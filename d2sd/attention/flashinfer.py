@@ -1,0 +1,177 @@
+"""Two-level attention by flashinfer's kernels (FA2), which are compiled at first use on a machine.
+
+Level 1: all rows over the shared prefix without a mask, straight from the cache (its strides are passed on, nothing
+is copied). Level 2: the rows' own block under the tree mask. Both return their log-sum-exp, to base 2, which
+``merge_state`` weighs them by. A level is planned on the host when its lengths or its mask change: once per pass of a
+model, not once per layer. flashinfer is imported when it is first needed; this module can be read anywhere.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from d2sd.attention.planning import Level, block_level, pack_mask, prefix_level
+
+WORKSPACE = 128 << 20  # bytes, as flashinfer recommends
+DTYPES = (torch.float16, torch.bfloat16)
+HEAD_DIMS = (64, 128, 256)
+LEAST_CAPABILITY = (7, 5)
+FIRST_USE = "flashinfer compiles its attention kernels: this takes minutes on a few cores, once on this machine."
+
+
+def obstacle(device: torch.device, dtype: torch.dtype, head_dim: int) -> str | None:
+    """Why it cannot be used here, as the end of a sentence that begins with its name; None where it can."""
+    if device.type != "cuda":
+        return f"needs a CUDA card, and these models are on the {device.type}"
+    if find_spec("flashinfer") is None:
+        return "needs the package flashinfer-python (pip install -r requirements-gpu.txt)"
+    if compiler() is None:
+        return "compiles its kernels with nvcc, which is not on this machine (install the CUDA toolkit)"
+    if shutil.which("ninja") is None:
+        return "builds its kernels with ninja, which is not on this machine (pip install ninja)"
+    if os.environ.get("SPACES_ZERO_GPU", "").lower() in ("1", "t", "true"):
+        return "would spend the time for which ZeroGPU lends a card on compiling"
+    if torch.cuda.get_device_capability(device) < LEAST_CAPABILITY:
+        return "needs a card of compute capability 7.5 or newer"
+    if dtype not in DTYPES:
+        return f"works in bfloat16 and float16, not in {str(dtype).removeprefix('torch.')}"
+    if head_dim not in HEAD_DIMS:
+        return f"has no kernels for heads of {head_dim} (it has for {', '.join(map(str, HEAD_DIMS))})"
+    return None
+
+
+def compiler() -> str | None:
+    """Path of nvcc, on the PATH or where CUDA is installed."""
+    homes = [os.environ.get(name) for name in ("CUDA_HOME", "CUDA_PATH")]
+    places = [os.path.join(home, "bin") for home in (*homes, "/usr/local/cuda") if home]
+    return shutil.which("nvcc") or shutil.which("nvcc", path=os.pathsep.join(places))
+
+
+def compiled_before() -> bool:
+    """Whether kernels were compiled on this machine: flashinfer keeps them under ~/.cache/flashinfer."""
+    base = Path(os.environ.get("FLASHINFER_WORKSPACE_BASE", Path.home())) / ".cache" / "flashinfer"
+    return any(base.glob("**/*.so"))
+
+
+@cache
+def _library() -> Any:
+    import flashinfer
+
+    return flashinfer
+
+
+@dataclass(slots=True)
+class _Stage:
+    """The two levels of one kind of pass, and what they were last planned for."""
+
+    prefix: Any
+    block: Any
+    planned: tuple[int, int, int, float] | None = None
+    mask: Tensor | None = field(default=None)
+
+
+class FlashInfer:
+    """The backend for one generation. ``fixed``: fixed buffers per shape, so that passes can be captured as graphs.
+
+    A captured pass does not plan: call ``plan`` before it is captured and before every replay.
+    """
+
+    def __init__(self, fixed: bool = False):
+        self.fixed = fixed
+        self._stages: dict[Hashable, _Stage] = {}
+        self._workspaces: dict[torch.device, Tensor] = {}
+
+    def __call__(
+        self,
+        query: Tensor,
+        prefix: tuple[Tensor, Tensor],
+        block: tuple[Tensor, Tensor],
+        block_mask: Tensor | None,
+        scale: float,
+        joined: tuple[Tensor, Tensor] | None = None,
+        seen: Tensor | None = None,
+    ) -> Tensor:
+        """See ``d2sd.attention`` for shapes; the context of a fixed-shape pass is what ``plan`` was told."""
+        batch, heads, rows, dim = query.shape
+        kv_heads = block[0].shape[1]
+        context = prefix[0].shape[2]
+        if seen is None:
+            self.plan(query, kv_heads, context, block_mask, scale)
+        stage = self._stages[self._key(query, kv_heads, block_mask is not None)]
+        flat = query.transpose(1, 2).reshape(batch * rows, heads, dim).contiguous()
+        own = [t.transpose(1, 2).reshape(batch * rows, kv_heads, dim).contiguous() for t in block]
+        out, lse = stage.block.run(flat, *own, return_lse=True)
+        if context:
+            above, above_lse = stage.prefix.run(flat, *(p[0].transpose(0, 1) for p in prefix), return_lse=True)
+            out, _ = _library().merge_state(above, above_lse, out, lse)
+        shaped: Tensor = out.view(batch, rows, heads, dim).transpose(1, 2)
+        return shaped
+
+    def plan(self, query: Tensor, kv_heads: int, context: int, mask: Tensor | None, scale: float) -> None:
+        """Plan both levels for queries of this shape, type and device, unless they are planned for just that.
+
+        query: (B, H, R, D), only looked at; context: committed slots; mask: (R, R) bool, not to be changed later.
+        """
+        batch, heads, rows, dim = query.shape
+        stage = self._stage(query, kv_heads, mask is not None)
+        wanted = (batch, rows, context, scale)
+        if stage.planned == wanted and stage.mask is mask:
+            return
+        shape = (heads, kv_heads, dim)
+        options = {"causal": False, "sm_scale": scale, "q_data_type": query.dtype}
+        packed = None
+        if mask is not None:
+            packed = torch.from_numpy(pack_mask(mask.cpu().numpy(), batch)).to(query.device)
+        _plan(stage.block, block_level(batch, rows, mask is not None), shape, packed_custom_mask=packed, **options)
+        if context:
+            _plan(stage.prefix, prefix_level(batch, rows, context), shape, **options)
+        stage.planned, stage.mask = wanted, mask
+
+    def _key(self, query: Tensor, kv_heads: int, masked: bool) -> Hashable:
+        batch, heads, rows, dim = query.shape
+        shape = (batch, rows, masked) if self.fixed else ()
+        return (query.device, query.dtype, heads, kv_heads, dim, shape)
+
+    def _stage(self, query: Tensor, kv_heads: int, masked: bool) -> _Stage:
+        key, device = self._key(query, kv_heads, masked), query.device
+        if key not in self._stages:
+            if device not in self._workspaces:
+                # one for both levels: their kernels never run at the same time
+                self._workspaces[device] = torch.empty(WORKSPACE, dtype=torch.uint8, device=device)
+            batch, rows = query.shape[0], query.shape[2]
+            self._stages[key] = _Stage(
+                self._wrapper(device, 1, 0),
+                self._wrapper(device, 1 if masked else batch, batch * rows if masked else 0),
+            )
+        return self._stages[key]
+
+    def _wrapper(self, device: torch.device, requests: int, mask_rows: int) -> Any:
+        """A planner with its buffers. Fixed ones keep their addresses: ranges of ``requests``, bits of mask_rows²."""
+        options: dict[str, Any] = {"backend": "fa2"}  # fa3 knows no custom mask
+        if self.fixed:
+
+            def ranges() -> Tensor:
+                return torch.zeros(requests + 1, dtype=torch.int32, device=device)
+
+            options |= {"use_cuda_graph": True, "qo_indptr_buf": ranges(), "kv_indptr_buf": ranges()}
+            if mask_rows:
+                bits = torch.zeros(-(-mask_rows * mask_rows // 8), dtype=torch.uint8, device=device)
+                options |= {"custom_mask_buf": bits, "mask_indptr_buf": ranges()}
+        wrapper: Any = _library().BatchPrefillWithRaggedKVCacheWrapper
+        return wrapper(self._workspaces[device], "NHD", **options)
+
+
+def _plan(wrapper: Any, level: Level, shape: tuple[int, int, int], **options: Any) -> None:
+    rows, keys = (torch.from_numpy(np.ascontiguousarray(x)) for x in (level.rows, level.keys))
+    wrapper.plan(rows, keys, *shape, **options)

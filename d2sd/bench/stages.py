@@ -1,0 +1,230 @@
+"""Time of every stage of a D²SD cycle, and of plain decoding, behind contexts of given lengths.
+
+Works on caches whose slots are declared full: times do not depend on what is in them. Every measurement is a median
+over repeats, from an idle device to an idle device, with all that the host does in between.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from statistics import median
+from typing import Any
+
+import torch
+from torch import nn
+
+from d2sd.config import DecodeConfig
+from d2sd.decode import Engine
+from d2sd.inspection import Inspection
+from d2sd.methods import Proposal
+from d2sd.passes import Passes
+from d2sd.proposing import Proposing, slots
+from d2sd.tree import TokenTree, chains, merge_drafts
+from d2sd.verifying import Verifier
+
+COMMITTED = 6  # drafted tokens that a measured commit keeps
+BANDWIDTH_BYTES = {"cuda": 1 << 30, "cpu": 1 << 26}
+STAGES = ("first_draft", "second_draft", "tree", "verify", "commit")
+
+
+def wait(device: torch.device) -> None:
+    """Let queued work of a card end."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def seconds(work: Callable[[], object], device: torch.device, repeats: int, warm_up: int = 3) -> float:
+    """Median time of a piece of work."""
+    times = []
+    for turn in range(warm_up + repeats):
+        wait(device)
+        began = time.perf_counter()
+        work()
+        wait(device)
+        if turn >= warm_up:
+            times.append(time.perf_counter() - began)
+    return median(times)
+
+
+def bandwidth(device: torch.device, repeats: int) -> float:
+    """Bytes per second of a copy on the device, read and written bytes counted."""
+    count = BANDWIDTH_BYTES[device.type]
+    source = torch.zeros(count, dtype=torch.uint8, device=device)
+    return 2 * count / seconds(lambda: source.clone(), device, repeats)
+
+
+def weight_bytes(module: nn.Module) -> int:
+    """Size of a module's parameters."""
+    return sum(p.numel() * p.element_size() for p in module.parameters())
+
+
+@dataclass(frozen=True, slots=True)
+class Floors:
+    """Bytes that have to be read at least, and the rate they can be read at."""
+
+    rate: float
+    target: int
+    drafters: int
+    head: int
+    target_slot: int
+    drafter_slot: int
+
+    @classmethod
+    def of(cls, engine: Engine, rate: float) -> Floors:
+        """Of an engine with two drafters."""
+
+        def slot(config: Any, bytes_per_number: int) -> int:
+            return 2 * config.num_hidden_layers * config.num_key_value_heads * config.head_dim * bytes_per_number
+
+        assert engine.first is not None
+        assert engine.second is not None
+        target, size = engine.target, engine.target.embedding.weight.element_size()
+        # of the embedding table only a few rows are read
+        return cls(
+            rate,
+            weight_bytes(target.base) - weight_bytes(target.embedding),
+            weight_bytes(engine.first) + weight_bytes(engine.second),
+            weight_bytes(target.head),
+            slot(target.config, size),
+            slot(engine.first.config, size),
+        )
+
+    def plain(self, context: int) -> float:
+        """Seconds of a plain decoding step."""
+        return (self.target + self.head + context * self.target_slot) / self.rate
+
+    def cycle(self, context: int) -> float:
+        """Seconds of a D²SD cycle: two drafts with an LM head each, and a target pass."""
+        drafts = self.drafters + 2 * self.head + 2 * context * self.drafter_slot
+        return self.plain(context) + drafts / self.rate
+
+
+class Bench:
+    """Stages of one engine behind one context."""
+
+    def __init__(self, engine: Engine, config: DecodeConfig, context: int, mode: str, repeats: int):
+        self.engine, self.context, self.repeats = engine, context, repeats
+        self.device = engine.target.device
+        self.config = engine.resolve(config)
+        needed = slots(self.config, context + config.max_new_tokens)
+        self.passes = Passes(mode, self.config.backend, needed, self.device)  # type: ignore[arg-type]
+        self.proposing = Proposing(engine, self.config, self.passes)
+        self.verifier = Verifier(engine.target, self.passes)
+        self.ids = [1] * (context + 1)
+        self.rewind()
+
+    def rewind(self) -> None:
+        """Forget what was committed behind the context."""
+        self.verifier.cache.length = self.context
+        for session in self.proposing.sessions:
+            session.cache.length = self.context
+
+    def plain(self) -> float:
+        """Seconds of a plain decoding step."""
+        tree = merge_drafts(1, [])
+        return seconds(lambda: self.verifier.logits(tree).argmax(-1).tolist(), self.device, self.repeats)
+
+    def verify(self, tree: TokenTree, inspect: bool) -> float:
+        """Seconds of verifying a tree, the choice of tokens included."""
+        return seconds(lambda: self._verify(tree, inspect), self.device, self.repeats)
+
+    def propose(self) -> Proposal:
+        """A proposal as the first step of a text would make it."""
+        return self.proposing.propose(self.ids)
+
+    def cycle(self) -> dict[str, Any]:
+        """Median seconds of every stage and of whole cycles, and the nodes of their trees."""
+        rows: list[dict[str, float]] = []
+        for turn in range(3 + self.repeats):
+            wait(self.device)
+            began = time.perf_counter()
+            proposal = self.propose()
+            drafted = time.perf_counter()
+            self._verify(proposal.tree, self.config.inspect)
+            verified = time.perf_counter()
+            self._commit(proposal)
+            wait(self.device)
+            ended = time.perf_counter()
+            self.rewind()
+            if turn >= 3:
+                own = {"verify": verified - drafted, "commit": ended - verified, "cycle": ended - began}
+                rows.append({**self.proposing.seconds, **own, "nodes": len(proposal.tree)})
+        return {name: median(row[name] for row in rows) for name in rows[0]}
+
+    def _verify(self, tree: TokenTree, inspect: bool) -> None:
+        scores = self.verifier.logits(tree)
+        Inspection.read(scores, scores.argmax(-1), tree, inspect)
+
+    def _commit(self, proposal: Proposal) -> None:
+        tree = proposal.tree
+        deepest = max(range(len(tree)), key=lambda n: (tree.blocks[n] == 1, min(tree.depths[n], COMMITTED)))
+        rows = [0, *tree.path(deepest)[:COMMITTED]]
+        self.verifier.cache.commit(rows)
+        index = torch.tensor(rows, device=self.device)
+        positions = torch.arange(self.context, self.context + len(rows), device=self.device)
+        self.proposing.extend(lambda layers: self.engine.target.features(layers, index), positions)
+
+
+def unmerged(anchor: int, proposal: Proposal) -> TokenTree:
+    """The candidates of a proposal side by side, each with nodes of its own, as K+1 full rows."""
+    tokens, parents, depths = [anchor], [-1], [0]
+    for chain in chains(proposal.blocks):
+        for depth, token in enumerate(chain, 1):
+            parents.append(len(tokens) - 1 if depth > 1 else 0)
+            tokens.append(token)
+            depths.append(depth)
+    count = len(tokens)
+    return TokenTree(tuple(tokens), tuple(parents), tuple(depths), (0,) * count, (1.0,) * count, ((),) * count)
+
+
+@torch.inference_mode()
+def context_row(engine: Engine, config: DecodeConfig, context: int, floors: Floors, repeats: int) -> dict[str, Any]:
+    """One row of the main table: milliseconds, nodes, and gigabytes; what needs a card is None without one."""
+    device, mode = engine.target.device, engine.mode
+    cuda = device.type == "cuda"
+    if cuda:
+        torch.cuda.reset_peak_memory_stats(device)
+    eager = Bench(engine, config, context, "eager", repeats).plain()
+    bench = Bench(engine, config, context, mode, repeats)
+    captured = bench.plain() if mode == "captured" else None
+    measured = bench.cycle()
+    if mode == "captured" and bench.passes.mode != mode:  # capture failed on the way: these are not its figures
+        captured = None
+    return {
+        "context": context,
+        "plain_eager_ms": 1e3 * eager,
+        "plain_captured_ms": None if captured is None else 1e3 * captured,
+        **{f"{stage}_ms": 1e3 * measured[stage] for stage in STAGES},
+        "cycle_ms": 1e3 * measured["cycle"],
+        "floor_ms": 1e3 * floors.cycle(context),
+        "plain_floor_ms": 1e3 * floors.plain(context),
+        "nodes": int(measured["nodes"]),
+        "passes": bench.passes.mode,
+        "backend": bench.config.backend,
+        "memory_gb": torch.cuda.max_memory_allocated(device) / 1e9 if cuda else None,
+    }
+
+
+@torch.inference_mode()
+def cost_rows(engine: Engine, config: DecodeConfig, context: int, repeats: int) -> list[dict[str, Any]]:
+    """How a cycle's time changes with one setting at a time, and verification with merging, behind one context."""
+    block = config.block_size or 16
+    changes: list[tuple[str, dict[str, Any]]] = [
+        *((f"K = {k}", {"num_branches": k}) for k in (1, 2, 4, 8) if k < block),
+        *((f"γ = {g}", {"block_size": g, "num_branches": min(4, g - 1)}) for g in (4, 8, 16) if g <= block),
+        *((f"{n} nodes", {"node_budget": n}) for n in (16, 32, 64, 128)),
+        ("recording on", {"inspect": True}),
+        ("recording off", {"inspect": False}),
+    ]
+    rows = []
+    for label, change in changes:
+        measured = Bench(engine, replace(config, **change), context, engine.mode, repeats).cycle()
+        row = {f"{name}_ms": 1e3 * measured[name] for name in (*STAGES, "cycle")}
+        rows.append({"setting": label, **row, "nodes": int(measured["nodes"])})
+    bench = Bench(engine, replace(config, node_budget=None), context, engine.mode, repeats)
+    proposal = bench.propose()
+    for label, tree in (("merged nodes", proposal.tree), ("K+1 unmerged rows", unmerged(1, proposal))):
+        rows.append({"setting": label, "verify_ms": 1e3 * bench.verify(tree, False), "nodes": len(tree)})
+    return rows

@@ -1,0 +1,122 @@
+"""How the passes of the models are run: with shapes as they come, with fixed shapes, or captured as CUDA graphs.
+
+A captured pass replays all its kernels with one launch. That needs fixed shapes and buffers that stay where they are:
+rows are padded to one of a few numbers (``d2sd.shapes``), the prefix is read up to one of a few lengths with the slots
+beyond the text masked out, and caches are lent to one generation after the other instead of being made anew.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor
+
+from d2sd.attention import Backend, make_backend
+from d2sd.cache import KeyValueCache
+from d2sd.errors import InputError
+from d2sd.shapes import context_shape
+
+Mode = Literal["eager", "padded", "captured"]
+MODES = ("auto", *get_args(Mode))
+Pass = Callable[..., tuple[Tensor, ...]]
+log = logging.getLogger(__name__)
+
+
+def choose_mode(mode: str, device: torch.device, spread: bool) -> Mode:
+    """ "auto" is captured on a CUDA card and eager elsewhere, on several cards and on ZeroGPU.
+
+    spread: whether a model lies on several devices. Raises ``InputError``.
+    """
+    if mode not in MODES:
+        raise InputError(f"unknown kind of passes {mode!r}; choose one of: {', '.join(MODES)}")
+    lent = os.environ.get("SPACES_ZERO_GPU", "").lower() in ("1", "t", "true")
+    possible = device.type == "cuda" and not spread and not lent
+    if mode == "captured" and not possible:
+        raise InputError("captured passes need all models on one CUDA card of this machine's own; choose auto or eager")
+    chosen: Mode = ("captured" if possible else "eager") if mode == "auto" else mode  # type: ignore[assignment]
+    return chosen
+
+
+@dataclass(slots=True)
+class _Captured:
+    graph: Any
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+
+
+class Passes:
+    """Buffers, backend and captured graphs of one generation at a time; kept by the engine for the next one."""
+
+    def __init__(self, mode: Mode, backend: str, capacity: int, device: torch.device):
+        self.mode, self.device = mode, device
+        self.capacity = capacity if mode == "eager" else context_shape(capacity)
+        self.backend: Backend = make_backend(backend, fixed=mode != "eager")
+        self._caches: dict[str, KeyValueCache] = {}
+        self._captured: dict[Hashable, _Captured] = {}
+        self._pool: Any = None
+
+    @property
+    def fixed(self) -> bool:
+        """Whether passes have fixed shapes."""
+        return self.mode != "eager"
+
+    def cache(self, name: str, make: Callable[[int], KeyValueCache]) -> KeyValueCache:
+        """The empty cache of this name, made for ``capacity`` slots if there is none yet."""
+        if name not in self._caches:
+            self._caches[name] = make(self.capacity)
+        self._caches[name].length = 0
+        return self._caches[name]
+
+    def window(self, cache: KeyValueCache, rows: int) -> tuple[int, Tensor]:
+        """Of a fixed-shape pass over so many rows: how many prefix slots it reads, and the slots that it writes."""
+        read = self.capacity if hasattr(self.backend, "plan") else min(context_shape(cache.length), self.capacity)
+        return read, torch.arange(cache.length, cache.length + rows, device=self.device)
+
+    def plan(self, query: tuple[int, int, int, int], dtype: torch.dtype, kv_heads: int, context: int,
+             mask: Tensor | None, scale: float) -> None:  # fmt: skip
+        """Tell a backend that plans on the host what the next pass attends to; query: its shape (B, H, R, D)."""
+        if hasattr(self.backend, "plan"):
+            self.backend.plan(torch.empty(query, dtype=dtype, device=self.device), kv_heads, context, mask, scale)
+
+    def run(self, key: Hashable, function: Pass, *inputs: Tensor) -> tuple[Tensor, ...]:
+        """Outputs of a pass; a captured one writes over those of its last replay.
+
+        key: names the pass and everything but the inputs' values that its kernels depend on.
+        """
+        if self.mode != "captured":
+            return function(*inputs)
+        if key not in self._captured:
+            try:
+                self._captured[key] = self._capture(function, inputs)
+            except torch.OutOfMemoryError:
+                raise
+            except RuntimeError as error:
+                log.warning("passes are not captured as CUDA graphs from here on: %s", error)
+                self.mode = "padded"
+                return function(*inputs)
+        captured = self._captured[key]
+        for own, given in zip(captured.inputs, inputs, strict=True):
+            own.copy_(given, non_blocking=True)
+        captured.graph.replay()
+        return captured.outputs
+
+    def _capture(self, function: Pass, inputs: tuple[Tensor, ...]) -> _Captured:
+        own = tuple(given.clone() for given in inputs)
+        stream = torch.cuda.Stream(self.device)
+        stream.wait_stream(torch.cuda.current_stream(self.device))
+        with torch.cuda.stream(stream):  # libraries set themselves up in the first runs, which a capture must not see
+            for _ in range(2):
+                function(*own)
+        torch.cuda.current_stream(self.device).wait_stream(stream)
+        # one pool: replays follow each other, and the outputs that are kept are never given to another graph
+        self._pool = self._pool or torch.cuda.graph_pool_handle()
+        graph = torch.cuda.CUDAGraph()
+        # other threads may allocate meanwhile: another window's run, say
+        with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
+            outputs = function(*own)
+        return _Captured(graph, own, outputs)

@@ -1,0 +1,72 @@
+"""What static key-value buffers give on this machine: plain decoding with ours and with a cache that grows.
+
+Same target, same attention, same loop; only the cache differs: ours is written in place, transformers' DynamicCache
+is concatenated anew in every layer at every token. The two take turns. Prints milliseconds of processor time a token (one thread): the median of the
+rounds, and the fastest one, which other work on the machine disturbs least.
+
+    python examples/static_buffers.py [context …]
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from statistics import median
+
+import torch
+from transformers import DynamicCache
+
+import d2sd
+from d2sd.bench.random_models import SHAPES, Shape, random_engine
+from d2sd.models.target import Target
+
+TOKENS, ROUNDS = 32, 7
+SHAPES["middle"] = Shape("qwen3", 512, 1024, 8, 8, 4, 64, 4000, False, drafter_layers=1)
+
+
+@torch.inference_mode()
+def run(target: Target, context: int, static: bool) -> tuple[float, list[int]]:
+    """Seconds of processor time a token behind a prompt of this length, and the tokens."""
+    cache = target.new_cache(context + TOKENS) if static else DynamicCache(config=target.config)
+    ids, out = torch.arange(context) % 200 + 3, []
+    hidden = target.forward(ids, torch.arange(context), cache, None, None)
+    if static:
+        cache.commit(range(context))
+    began = time.process_time()
+    for position in range(context, context + TOKENS):
+        token = target.head(hidden[-1:]).argmax(-1)
+        out.append(int(token))
+        hidden = target.forward(token, torch.tensor([position]), cache, None, None)
+        if static:
+            cache.commit([0])
+    return (time.process_time() - began) / TOKENS, out
+
+
+def main() -> None:
+    """Measure the bundled target and a random one of middle size."""
+    torch.set_num_threads(1)  # then processor time is what the work takes, whatever else the machine does
+    contexts = [int(a) for a in sys.argv[1:]] or [128, 900, 4000]
+    engines = {
+        "tiny (bundled)": d2sd.load("tiny"),
+        "random, 8 layers of 512": random_engine("middle", "float32", "cpu", "eager", 8192),
+    }
+    print(f"torch {torch.__version__}, {torch.get_num_threads()} thread(s), {TOKENS} tokens, {ROUNDS} rounds")
+    for name, engine in engines.items():
+        for context in (c for c in contexts if c + TOKENS <= engine.target.max_positions):
+            times: dict[bool, list[float]] = {True: [], False: []}
+            for turn in range(ROUNDS):
+                texts = []
+                for static in (True, False) if turn % 2 else (False, True):
+                    seconds, text = run(engine.target, context, static)
+                    times[static].append(seconds)
+                    texts.append(text)
+                assert texts[0] == texts[1]
+            for what, pick in (("median", median), ("fastest", min)):
+                ours, grown = (1e3 * pick(times[s]) for s in (True, False))
+                print(
+                    f"{name}, context {context}, {what}: static {ours:.2f} ms, growing {grown:.2f} ms, {grown / ours:.2f}×"
+                )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,77 @@
+"""``bench gpu`` runs end to end without a card, and says what only a card can give."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+
+from d2sd.__main__ import main
+from d2sd.bench.random_models import random_engine
+from d2sd.bench.stages import Bench, Floors, unmerged
+from d2sd.config import DecodeConfig
+
+STAGES = ("plain_eager_ms", "first_draft_ms", "second_draft_ms", "tree_ms", "verify_ms", "commit_ms", "cycle_ms")
+
+
+@pytest.mark.parametrize("passes", ["eager", "padded"])
+def test_the_command_writes_tables_with_provenance(tmp_path, capsys, passes):
+    asked = ["bench", "gpu", "--shape", "tiny", "--context", "64,300", "--repeats", "2", "--device", "cpu"]
+    assert main([*asked, "--passes", passes, "--out", str(tmp_path)]) == 0
+    result = json.loads((tmp_path / "gpu-tiny-cpu.json").read_text())
+    assert [row["context"] for row in result["rows"]] == [64, 300]
+    for row in result["rows"]:
+        assert all(row[name] > 0 for name in (*STAGES, "floor_ms", "plain_floor_ms"))
+        assert row["cycle_ms"] >= max(row[name] for name in STAGES[1:-1])
+        assert row["plain_captured_ms"] is None
+        assert row["memory_gb"] is None
+    assert "need a CUDA card" in result["without_capture"]
+    assert result["provenance"]["device"] == "cpu"
+    assert result["provenance"]["argv"][:2] == ["bench", "gpu"]
+    costs = {row["setting"]: row for row in result["costs"]["rows"]}
+    assert {"K = 1", "K = 8", "γ = 4", "16 nodes", "recording off", "merged nodes", "K+1 unmerged rows"} <= set(costs)
+    assert costs["16 nodes"]["nodes"] <= 17
+    assert costs["merged nodes"]["nodes"] <= costs["K+1 unmerged rows"]["nodes"]
+    written = (tmp_path / "gpu-tiny-cpu.md").read_text()
+    assert written.strip() == capsys.readouterr().out.strip()
+    assert "floor = bytes ÷ bandwidth" in written
+    assert "No captured figures" in written
+
+
+@pytest.mark.parametrize(
+    ("asked", "sentence"),
+    [
+        (["--shape", "gigantic"], "unknown shape 'gigantic'; choose one of: qwen3-8b"),
+        (["--shape", "tiny", "--context", "0"], "contexts must be at least 1"),
+        (["--shape", "tiny", "--repeats", "0"], "repeats must be at least 1"),
+        (["--shape", "tiny", "--dtype", "int3"], "unknown dtype"),
+        (["--shape", "tiny", "--passes", "captured"], "need all models on one CUDA card"),
+    ],
+)
+def test_bad_input_is_a_sentence(tmp_path, capsys, asked, sentence):
+    assert main(["bench", "gpu", *asked, "--device", "cpu", "--out", str(tmp_path)]) == 2
+    assert sentence in capsys.readouterr().err
+
+
+def test_floors_count_every_byte_that_must_be_read():
+    engine = random_engine("tiny", "float32", "cpu", "eager", 512)
+    floors = Floors.of(engine, rate=1.0)
+    parameters = sum(p.numel() for p in engine.target.model.parameters())
+    assert floors.target + floors.head == 4 * (parameters - 300 * 64)
+    assert floors.plain(10) - floors.plain(0) == 10 * 2 * 4 * 2 * 16 * 4  # keys and values, layers, heads, size, bytes
+    drafts = floors.drafters + 2 * floors.head + 2 * 10 * floors.drafter_slot
+    assert floors.cycle(10) == floors.plain(10) + drafts
+
+
+@torch.inference_mode()
+def test_unmerged_rows_repeat_what_the_candidates_share():
+    engine = random_engine("tiny", "float32", "cpu", "eager", 512)
+    bench = Bench(engine, DecodeConfig("d2sd", num_branches=4), 40, "eager", 1)
+    proposal = bench.propose()
+    tree = unmerged(1, proposal)
+    assert len(tree) == 1 + 5 * 15
+    assert tree.depths.count(1) == 5
+    assert {tuple(tree.tokens[n] for n in tree.path(leaf)) for leaf in range(15, 76, 15)} == {
+        (*(proposal.first.ids[: b.prefix] if b.prefix else ()), *b.ids) for b in proposal.blocks
+    }

@@ -1,0 +1,85 @@
+"""Passes of fixed shapes, as CUDA graphs need them, give the same texts as passes of any shape."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from d2sd import METHODS, DecodeConfig, Engine, InputError, load
+from d2sd.passes import choose_mode
+
+
+@pytest.fixture(scope="module")
+def padded(engine):
+    parts = (engine.target, engine.first, engine.second, engine.draft_model)
+    return Engine(*parts, name="random", passes="padded")
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_padded_passes_give_the_same_ids(engine, padded, method):
+    for prompt, backend, longer in (("the cat", "cascade", 6), ([5], "dense", 11)):
+        config = DecodeConfig(method, 10, block_size=6, second_block_size=longer, num_branches=3, backend=backend)
+        plain, fixed = engine.generate(prompt, config), padded.generate(prompt, config)
+        assert fixed.token_ids == plain.token_ids
+        assert [len(s.nodes) for s in fixed.steps] == [len(s.nodes) for s in plain.steps]
+
+
+def test_padded_passes_commit_the_same_on_the_bundled_nets():
+    eager, padded = load("tiny"), load("tiny", passes="padded")
+    for method in ("autoregressive", "d2sd", "d2sd_tree"):
+        config = DecodeConfig(method, 24, num_branches=4)
+        one, other = (e.generate("One day, a small dog found a key.", config) for e in (eager, padded))
+        assert one.token_ids == other.token_ids
+        assert [s.accepted for s in one.steps] == [s.accepted for s in other.steps]
+
+
+def test_buffers_go_from_one_generation_to_the_next(padded):
+    config = DecodeConfig("d2sd", 12)
+    first = padded.generate("the cat", config).token_ids
+    lent = padded._free[-1][1]
+    assert padded.generate("a dog ran to", config).token_ids != first
+    assert padded._free[-1][1] is lent
+    assert padded.generate("the cat", config).token_ids == first  # nothing of the other text is left in them
+
+
+def test_two_generations_at_once_have_buffers_of_their_own(padded):
+    config = DecodeConfig("d2sd", 12)
+    expected = [padded.generate(p, config).token_ids for p in ("the cat", "a dog ran to")]
+    streams = [padded.stream(p, config) for p in ("the cat", "a dog ran to")]
+    last = [None, None]
+    for _ in range(40):
+        for number, stream in enumerate(streams):
+            last[number] = next(stream, None) or last[number]
+    assert [list(e.token_ids) for e in last] == expected
+
+
+def test_a_stopped_run_gives_its_buffers_back_and_a_broken_one_does_not(padded, monkeypatch):
+    config = DecodeConfig("d2sd", 12)
+    padded._free.clear()
+    stream = padded.stream("the cat", config)
+    next(stream)
+    stream.close()
+    assert len(padded._free) == 1
+
+    def full(*_, **__):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(padded.target, "forward", full)
+        with pytest.raises(torch.OutOfMemoryError):
+            list(padded.stream("the cat", config))
+    assert not padded._free
+    assert padded.generate("the cat", config).token_ids
+
+
+def test_the_kind_of_passes_is_chosen_by_where_the_models_are(monkeypatch):
+    cpu, card = torch.device("cpu"), torch.device("cuda")
+    assert choose_mode("auto", cpu, spread=False) == "eager"
+    assert choose_mode("auto", card, spread=False) == "captured"
+    assert choose_mode("auto", card, spread=True) == "eager"
+    with pytest.raises(InputError, match="captured passes need all models on one CUDA card"):
+        choose_mode("captured", cpu, spread=False)
+    with pytest.raises(InputError, match="unknown kind of passes 'fast'"):
+        choose_mode("fast", cpu, spread=False)
+    monkeypatch.setenv("SPACES_ZERO_GPU", "true")
+    assert choose_mode("auto", card, spread=False) == "eager"

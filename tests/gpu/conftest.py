@@ -1,0 +1,18 @@
+"""Tests that need a CUDA card: collected everywhere, skipped where there is none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+
+def pytest_collection_modifyitems(items):
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.gpu)
+            item.add_marker(pytest.mark.timeout(1800))  # the first use of flashinfer compiles
+            if not torch.cuda.is_available():
+                item.add_marker(pytest.mark.skip(reason="needs a CUDA card"))

@@ -1,0 +1,74 @@
+"""The whole engine on a card: the texts of the CPU, no leaks, and a sentence where memory runs out."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+import torch
+
+from app.controller import failure_sentence
+from d2sd import METHODS, DecodeConfig, load
+from d2sd.bench.lossless import DEFAULT_MARGIN, shortfalls, teacher_forced
+from d2sd.bench.peers import stock_twin
+from d2sd.bench.prompts import read_prompts
+
+PROMPTS = [p.text for p in read_prompts("heldout", limit=6)]
+
+
+@pytest.fixture(scope="module", params=["eager", "captured"])
+def engine(request):
+    return load("tiny", device="cuda", passes=request.param)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_float32_gives_the_ids_of_the_cpu(engine, method):
+    cpu = load("tiny", device="cpu")
+    for prompt in PROMPTS:
+        config = DecodeConfig(method, 64)
+        assert engine.generate(prompt, config).token_ids == cpu.generate(prompt, config).token_ids
+    if engine.mode == "captured":
+        assert all(passes.mode == "captured" for _, passes in engine._free)
+
+
+@pytest.mark.parametrize("passes", ["eager", "captured"])
+@pytest.mark.parametrize("method", METHODS)
+def test_bfloat16_texts_are_the_favourites_or_near_ties(method, passes):
+    engine = load("tiny", device="cuda", dtype="bfloat16", passes=passes)
+    twin = stock_twin(engine.target)
+    for prompt in PROMPTS:
+        trace = engine.generate(prompt, DecodeConfig(method, 64))
+        ids = list(trace.token_ids)
+        logits = teacher_forced(twin, list(trace.prefill.prompt_token_ids), ids)
+        assert shortfalls(logits, ids).max() <= DEFAULT_MARGIN
+
+
+def test_a_thousand_cycles_leak_no_memory(engine):
+    def cycles(count):
+        done = 0
+        while done < count:
+            done += len(engine.generate(PROMPTS[0], DecodeConfig("d2sd", 64)).steps)
+        torch.cuda.synchronize()
+        gc.collect()
+        return torch.cuda.memory_allocated()
+
+    before = cycles(50)
+    assert cycles(1000) - before < 1 << 20
+
+
+def test_out_of_memory_is_a_sentence_and_the_next_run_works(engine):
+    config = DecodeConfig("d2sd", 900, node_budget=512)
+    short = DecodeConfig("d2sd", 32)
+    expected = engine.generate(PROMPTS[0], short).token_ids
+    engine._free.clear()
+    gc.collect()
+    torch.cuda.empty_cache()
+    total = torch.cuda.get_device_properties(0).total_memory
+    torch.cuda.set_per_process_memory_fraction((torch.cuda.memory_reserved() + (1 << 20)) / total)
+    try:
+        with pytest.raises(torch.OutOfMemoryError) as caught:
+            engine.generate(list(range(3, 40)), config)
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0)
+    assert "not enough memory" in failure_sentence(caught.value)
+    assert engine.generate(PROMPTS[0], short).token_ids == expected

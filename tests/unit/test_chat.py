@@ -1,0 +1,46 @@
+"""Prompts in a target's chat template."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+
+from d2sd import DecodeConfig, Engine, InputError
+from tests.conftest import make_target
+
+# the shape of Qwen3's: an empty thought where thinking is switched off
+TEMPLATE = (
+    "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}{% if add_generation_prompt %}<assistant>"
+    "{% if enable_thinking is defined and not enable_thinking %}<think></think>{% endif %}{% endif %}"
+)
+
+
+@pytest.fixture
+def chatting(tokenizer):
+    own = copy.deepcopy(tokenizer)
+    own.chat_template = TEMPLATE
+    return Engine(make_target(own))
+
+
+@pytest.mark.parametrize(("thinking", "end"), [(True, "<assistant>"), (False, "<assistant><think></think>")])
+def test_the_prompt_stands_in_the_template(chatting, thinking, end):
+    ids = chatting.encode("the cat", DecodeConfig("autoregressive", 4, chat=True, thinking=thinking))
+    assert chatting.target.tokenizer.decode(ids) == f"<user>the cat{end}"
+    plain = chatting.encode("the cat", DecodeConfig("autoregressive", 4))
+    assert chatting.target.tokenizer.decode(plain) == "the cat"
+
+
+def test_ids_are_taken_as_they_are(chatting):
+    assert chatting.encode([5, 6], DecodeConfig("autoregressive", 4, chat=True)) == [5, 6]
+
+
+def test_a_target_without_a_template_says_so(engine):
+    with pytest.raises(InputError, match="has no chat template; give the prompt without --chat"):
+        engine.stream("the cat", DecodeConfig("d2sd", 4, chat=True))
+
+
+def test_a_template_that_fails_is_a_sentence(chatting):
+    chatting.target.tokenizer.chat_template = "{{ raise_exception('roles must alternate') }}"
+    with pytest.raises(InputError, match="roles must alternate"):
+        chatting.stream("the cat", DecodeConfig("autoregressive", 4, chat=True))

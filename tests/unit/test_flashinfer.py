@@ -1,0 +1,151 @@
+"""Our side of the flashinfer backend, as far as it can be checked without a card: plans, layouts, obstacles."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from d2sd import DecodeConfig, InputError
+from d2sd.attention import choose, flashinfer
+from d2sd.attention.dense import attend as dense
+from d2sd.attention.planning import block_level, pack_mask, prefix_level
+from tests.unit import reference_flashinfer
+from tests.unit.drafts import merge_candidates
+from tests.unit.test_attention import inputs
+
+CARD, HALF = torch.device("cuda"), torch.bfloat16
+
+
+@pytest.fixture
+def documented(monkeypatch):
+    """flashinfer's documented behaviour in its place."""
+    monkeypatch.setattr(flashinfer, "_library", lambda: reference_flashinfer)
+
+
+@pytest.fixture
+def equipped(monkeypatch):
+    """A machine that has everything flashinfer needs."""
+    monkeypatch.setattr(flashinfer, "find_spec", lambda _: True)
+    monkeypatch.setattr(flashinfer.shutil, "which", lambda name, **_: f"/usr/bin/{name}")
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (9, 0))
+
+
+@given(
+    st.integers(1, 12).flatmap(
+        lambda n: st.lists(st.lists(st.booleans(), min_size=n, max_size=n), min_size=n, max_size=n)
+    )
+)
+def test_packed_bits_are_the_mask_row_by_row(rows):
+    mask = np.array(rows)
+    bits = np.unpackbits(pack_mask(mask), bitorder="little")
+    assert np.array_equal(bits[: mask.size].reshape(mask.shape), mask)
+    assert not bits[mask.size :].any()
+
+
+def test_branches_share_one_prefix_request_and_have_a_block_request_each():
+    assert prefix_level(4, 16, 100).rows.tolist() == [0, 64]
+    assert prefix_level(4, 16, 100).keys.tolist() == [0, 100]
+    assert block_level(3, 16, masked=False).rows.tolist() == [0, 16, 32, 48]
+    assert block_level(3, 16, masked=False).keys.tolist() == [0, 16, 32, 48]
+    assert block_level(1, 16, masked=True).keys.tolist() == [0, 16]
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+@pytest.mark.parametrize("context", [0, 1, 33])
+@pytest.mark.parametrize(("heads", "kv_heads"), [(4, 4), (8, 2), (8, 1)])
+@pytest.mark.parametrize("fixed", [False, True])
+def test_what_we_ask_for_is_the_attention(documented, heads, kv_heads, context, batch, fixed):
+    tree = merge_candidates(0, [[1, 2, 3], [1, 4], [5, 2, 3]])
+    mask = torch.from_numpy(tree.ancestor_mask())
+    query, prefix, block = inputs(batch, heads, kv_heads, len(tree), context, 16)
+    backend = flashinfer.FlashInfer(fixed)
+    for shown in (mask, None):
+        out = backend(query, prefix, block, shown, 0.25)
+        torch.testing.assert_close(out, dense(query, prefix, block, shown, 0.25), atol=1e-5, rtol=1e-5)
+
+
+def test_a_fixed_pass_reads_as_much_of_its_window_as_was_planned(documented):
+    query, prefix, block = inputs(1, 4, 2, 8, 40, 16)
+    window = tuple(torch.cat([p, torch.full_like(p, 9.0)], 2) for p in prefix)
+    mask, backend = torch.eye(8, dtype=torch.bool), flashinfer.FlashInfer(fixed=True)
+    backend.plan(query, 2, 40, mask, 0.25)
+    out = backend(query, window, block, mask, 0.25, None, torch.arange(80) < 40)
+    torch.testing.assert_close(out, dense(query, prefix, block, mask, 0.25), atol=1e-5, rtol=1e-5)
+
+
+def test_layers_of_a_pass_share_one_plan(documented):
+    query, prefix, block = inputs(1, 4, 2, 5, 9, 16)
+    mask, backend = torch.eye(5, dtype=torch.bool), flashinfer.FlashInfer()
+    for _ in range(3):
+        backend(query, prefix, block, mask, 0.25)
+    (stage,) = backend._stages.values()
+    assert stage.prefix.plans == stage.block.plans == 1
+    backend(query, prefix, block, mask.clone(), 0.25)  # another tree
+    assert stage.block.plans == 2
+
+
+@pytest.mark.parametrize("passes", ["eager", "padded"])
+def test_a_whole_run_through_it_gives_the_same_text(documented, engine, passes, monkeypatch):
+    from d2sd import Engine
+
+    parts = (engine.target, engine.first, engine.second, engine.draft_model)
+    other = Engine(*parts, passes=passes)
+    monkeypatch.setattr("d2sd.decode.choose", lambda name, *_: name)
+    for method in ("autoregressive", "d2sd", "ddtree"):
+        expected = engine.generate("the cat", DecodeConfig(method, 12, backend="dense"))
+        assert other.generate("the cat", DecodeConfig(method, 12, backend="flashinfer")).token_ids == expected.token_ids
+
+
+def test_it_is_chosen_where_everything_is_there(equipped):
+    assert flashinfer.obstacle(CARD, HALF, 128) is None
+    assert choose("auto", CARD, HALF, 128) == "flashinfer"
+    assert choose("auto", torch.device("cpu"), HALF, 128) == "dense"
+
+
+def without(monkeypatch, name):
+    monkeypatch.setattr(flashinfer.shutil, "which", lambda n, **_: None if n == name else f"/usr/bin/{n}")
+
+
+@pytest.mark.parametrize(
+    ("change", "device", "dtype", "head_dim", "reason"),
+    [
+        (lambda m: None, torch.device("cpu"), HALF, 128, "needs a CUDA card, and these models are on the cpu"),
+        (lambda m: m.setattr(flashinfer, "find_spec", lambda _: None), CARD, HALF, 128, "package flashinfer-python"),
+        (lambda m: without(m, "nvcc"), CARD, HALF, 128, "nvcc, which is not on this machine"),
+        (lambda m: without(m, "ninja"), CARD, HALF, 128, "ninja, which is not on this machine"),
+        (lambda m: m.setenv("SPACES_ZERO_GPU", "1"), CARD, HALF, 128, "ZeroGPU lends a card"),
+        (lambda m: m.setattr(torch.cuda, "get_device_capability", lambda _: (7, 0)), CARD, HALF, 128, "capability 7.5"),
+        (lambda m: None, CARD, torch.float32, 128, "not in float32"),
+        (lambda m: None, CARD, HALF, 16, "no kernels for heads of 16"),
+    ],
+)
+def test_what_is_missing_is_named_and_auto_does_without(equipped, monkeypatch, change, device, dtype, head_dim, reason):
+    change(monkeypatch)
+    with pytest.raises(InputError, match=rf"the attention backend flashinfer .*{reason}.*; use cascade, or auto"):
+        choose("flashinfer", device, dtype, head_dim)
+    assert choose("auto", device, dtype, head_dim) in ("cascade", "dense")
+
+
+def test_asking_for_it_on_a_cpu_is_refused_before_anything_runs(engine):
+    with pytest.raises(InputError, match="flashinfer needs a CUDA card"):
+        engine.stream("the cat", DecodeConfig("d2sd", 8, backend="flashinfer"))
+    assert engine.resolve(DecodeConfig("d2sd", 8)).backend == "dense"
+    assert engine.first_use(DecodeConfig("d2sd", 8)) is None
+
+
+def test_the_first_compilation_is_announced_once(engine, monkeypatch, tmp_path):
+    monkeypatch.setattr("d2sd.decode.choose", lambda *_: "flashinfer")
+    monkeypatch.setenv("FLASHINFER_WORKSPACE_BASE", str(tmp_path))
+    assert "compiles its attention kernels" in engine.first_use(DecodeConfig("d2sd", 8))
+    (tmp_path / ".cache" / "flashinfer" / "0.7").mkdir(parents=True)
+    (tmp_path / ".cache" / "flashinfer" / "0.7" / "kernel.so").touch()
+    assert engine.first_use(DecodeConfig("d2sd", 8)) is None
+
+
+def test_reading_the_backend_does_not_import_flashinfer():
+    assert "flashinfer" not in sys.modules
