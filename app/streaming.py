@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from queue import SimpleQueue
+from threading import Event as Flag
 
 from app import models
 from app.gpu import ON_ZERO_GPU, on_gpu
@@ -12,6 +15,8 @@ from app.models import Chosen
 from d2sd import DecodeConfig, Event
 
 SECONDS_BETWEEN_PAUSES = 0.5
+# One thread for all runs: they take turns anyway, and torch keeps a pool of threads for every thread that calls it.
+_worker = ThreadPoolExecutor(1, "engine")
 
 
 def never() -> bool:
@@ -20,9 +25,9 @@ def never() -> bool:
 
 
 def stream(chosen: Chosen, prompt: str, config: DecodeConfig, stop: Callable[[], bool]) -> Generator[Event, None, None]:
-    """The events of a run; once ``stop`` answers True it ends before its next step."""
+    """The events of a run; once ``stop`` answers True it ends before its next step. It never waits for its reader."""
     if not ON_ZERO_GPU:
-        yield from models.engine(chosen).stream(prompt, config, stop=stop)
+        yield from _ahead(models.engine(chosen).stream(prompt, config, stop=stop))
         return
     for event in _elsewhere(chosen, prompt, config):
         yield event
@@ -33,6 +38,30 @@ def stream(chosen: Chosen, prompt: str, config: DecodeConfig, stop: Callable[[],
 @on_gpu
 def _elsewhere(chosen: Chosen, prompt: str, config: DecodeConfig) -> Generator[Event, None, None]:
     yield from models.engine(chosen).stream(prompt, config, stop=never)
+
+
+def _ahead(events: Iterator[Event]) -> Generator[Event, None, None]:
+    """The events, made by a thread of their own; closing this ends the run before its next step."""
+    ready: SimpleQueue[Event | None] = SimpleQueue()
+    closed = Flag()
+
+    def work() -> None:
+        try:
+            with closing(events):  # type: ignore[type-var]
+                for event in events:
+                    ready.put(event)
+                    if closed.is_set():
+                        break
+        finally:
+            ready.put(None)
+
+    working = _worker.submit(work)
+    try:
+        while (event := ready.get()) is not None:
+            yield event
+    finally:
+        closed.set()
+        working.result()
 
 
 def collect(run: Generator[Event, None, None], events: list[Event]) -> Iterator[None]:

@@ -10,14 +10,15 @@ import statistics
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from app import controller, models, presets, streaming
+from app import models, presets, streaming
 from app.layout import build, launch_options
 from app.models import Chosen
-from d2sd import DecodeConfig, PrefillDone, StepDone
+from d2sd import DecodeConfig, Engine, Event, PrefillDone, StepDone
 from tests.e2e.driving import PATIENCE, choose_method, opened, set_number, upload, view
 
 STEPS = 500
@@ -102,29 +103,35 @@ def scrub(browser: Browser, address: str) -> list[float]:
 
 
 class Clock:
-    """Tokens per second of runs, by the wall clock from prefill to the last step, whoever consumes the events."""
+    """Tokens per second of all runs of an engine, by the wall clock of the thread that makes them, prefill left out."""
 
-    def __init__(self) -> None:
+    def __init__(self, engine: Engine) -> None:
         self.speeds: list[float] = []
+        real = engine.stream
 
-    def stream(self, chosen, prompt, config, stop):
-        """As ``streaming.stream``, timed."""
-        began, tokens = 0.0, 0
-        for event in streaming.stream(chosen, prompt, config, stop):
-            yield event
-            if isinstance(event, PrefillDone):
-                began = time.perf_counter()
-            elif isinstance(event, StepDone):
-                tokens += len(event.committed)
-            else:
-                self.speeds.append(tokens / (time.perf_counter() - began))
+        def stream(prompt: str, config: DecodeConfig, stop: Any = streaming.never) -> Iterator[Event]:
+            began, tokens = 0.0, 0
+            for event in real(prompt, config, stop):
+                yield event
+                if isinstance(event, PrefillDone):
+                    began = time.perf_counter()
+                elif isinstance(event, StepDone):
+                    tokens += len(event.committed)
+                else:
+                    self.speeds.append(tokens / (time.perf_counter() - began))
+
+        engine.stream = stream  # type: ignore[assignment,method-assign]
+
+    def close(self, engine: Engine) -> None:
+        """Stop timing."""
+        del engine.stream
 
 
 def watched(browser: Browser, address: str, method: str) -> tuple[list[float], list[float], list[float]]:
     """Tokens per second alone and watched, taking turns, and the long tasks of the page while it watched (ms)."""
-    blind, seen = Clock(), Clock()
+    engine = models.engine(Chosen("tiny"))
+    clock = Clock(engine)
     config = DecodeConfig(method, TOKENS)
-    controller.stream = seen.stream
     try:
         with window(browser, WATCH_LONG_TASKS) as page:
             opened(page, address)
@@ -134,18 +141,18 @@ def watched(browser: Browser, address: str, method: str) -> tuple[list[float], l
             set_number(page, "max-tokens", TOKENS)
             tasks = []
             for _ in range(ROUNDS + 1):  # the first round warms up
-                list(blind.stream(Chosen("tiny"), PROMPT, config, streaming.never))
+                list(streaming.stream(Chosen("tiny"), PROMPT, config, streaming.never))
                 page.evaluate("window.longTasks.length = 0")
-                run, done = view(page).get_attribute("data-run"), len(seen.speeds)
+                run, done = view(page).get_attribute("data-run"), len(clock.speeds)
                 page.locator("#run").click()
                 expect(view(page)).not_to_have_attribute("data-run", run or "", timeout=PATIENCE)
-                while len(seen.speeds) == done:
+                while len(clock.speeds) == done:
                     page.wait_for_timeout(100)
                 page.wait_for_timeout(700)  # what was drawn last, and quiet for the next turn
                 tasks.append(page.evaluate("window.longTasks"))
     finally:
-        controller.stream = streaming.stream
-    return blind.speeds[1:], seen.speeds[1:], [t for each in tasks[1:] for t in each]
+        clock.close(engine)
+    return clock.speeds[2::2], clock.speeds[3::2], [t for each in tasks[1:] for t in each]
 
 
 def main() -> None:
