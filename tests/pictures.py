@@ -6,7 +6,7 @@ import io
 import shutil
 
 from PIL import Image
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Page, expect, sync_playwright
 
 from app import presets
 from app.layout import build, launch_options
@@ -29,6 +29,28 @@ def take(page: Page, address: str) -> None:
         save(page, f"explore-{theme}")
 
 
+def take_tabs(page: Page, address: str) -> None:
+    """Race at the end of its replay, Calibrate after a prompt set, Learn at the stop of the boundaries."""
+    page.emulate_media(reduced_motion="reduce")  # the replay then shows its end
+    opened(page, f"{address}?__theme=light")
+    page.get_by_role("tab", name="Race").click()
+    page.wait_for_timeout(1500)
+    save(page, "race")
+    page.get_by_role("tab", name="Calibrate").click()
+    page.locator("#source").get_by_label("A prompt set").check()
+    page.locator("#measure").click()
+    expect(page.locator("#calibration .what").first).to_contain_text("24 prompts", timeout=120_000)
+    expect(page.locator("#calibration progress")).to_be_hidden(timeout=240_000)
+    page.wait_for_timeout(1000)
+    save(page, "calibrate")
+    page.get_by_role("tab", name="Learn").click()
+    expect(page.locator("#learn [data-ready=yes]")).to_be_attached(timeout=60_000)
+    for _ in range(3):
+        page.locator("#learn").get_by_role("button", name="Next").click()
+        page.wait_for_timeout(800)
+    save(page, "learn")
+
+
 def main() -> None:
     """Start the page, look at it, stop it."""
     chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))
@@ -38,6 +60,7 @@ def main() -> None:
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
             take(browser.new_page(viewport={"width": 1440, "height": 900}, device_scale_factor=2), address)
+            take_tabs(browser.new_page(viewport={"width": 1440, "height": 1000}), address)
             browser.close()
     finally:
         demo.close(verbose=False)

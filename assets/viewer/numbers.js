@@ -5,7 +5,7 @@ const CARDS = [
   ["speed", "Tokens per second", "Committed tokens over the time since the prompt was read."],
   ["speedup", "Speedup", "Tokens per second over plain decoding with the same target, measured in the same process."],
   ["nodes", "Nodes verified", "Tree nodes that the target checks in one pass, anchor included; mean over the steps."],
-  ["hits", "Boundary hit rate", "Of the steps whose first draft was partly rejected: how often the true boundary was among the predicted ones."],
+  ["hits", "Boundary in top K", "Of the steps whose first draft was partly rejected: how often the true boundary was among the predicted ones."],
 ];
 
 class NumbersView {

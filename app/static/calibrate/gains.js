@@ -24,7 +24,7 @@ class GainsView {
     const rows = gains.sources.map((g) => this.row(g, g.branch === null ? other : g.branch, most, nodes));
     const bonus = h("tr", { class: "bonus" }, h("th", { scope: "row" }, "bonus token of the target"), meterCell(tokensWords(gains.bonus), gains.bonus / most, "target"), h("td", { class: "num" }, "—"), h("td", { class: "num" }, "—"), h("td", { class: "num" }, "—"));
     const total = h("tr", { class: "total" }, h("th", { scope: "row" }, "together (α)"), h("td", { class: "num" }, figureWords(gains.tokens_per_step, tokensWords)), h("td", { class: "num" }, gains.nodes_per_step.toFixed(1)), h("td", { class: "num" }, share(gains.wasted)), h("td"));
-    const heads = ["Source", "Tokens gained", "Nodes verified", "Wasted", "Won in"].map((w) => h("th", { scope: "col" }, w));
+    const heads = ["Source", "Tokens gained", "Nodes, anchor aside", "Wasted", "Brought tokens in"].map((w) => h("th", { scope: "col" }, w));
     this.body.replaceChildren(data.report.steps ? h("table", {}, h("thead", {}, h("tr", {}, ...heads)), h("tbody", {}, ...rows, bonus, total)) : h("p", { class: "none" }, "No steps."));
     this.paint();
   }

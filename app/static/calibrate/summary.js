@@ -8,7 +8,7 @@ const MEANINGS = {
   ECE: "Expected calibration error: how far acceptance is from confidence, averaged over ten bins of equal width. 0 is perfect; “chance” is what an honest drafter would show with as few tokens.",
   "Adaptive ECE": "The same over ten bins with equally many tokens.",
   "Brier score": "Mean squared distance between confidence and outcome (0 or 1). 0 is perfect.",
-  "Boundary hit rate": "How often a re-draft began exactly where the first draft was rejected.",
+  "Boundary in top K": "How often a re-draft began exactly where the first draft was rejected.",
   "Boundary in top 4": "How often the place where the first draft was rejected was among the four likeliest.",
 };
 
@@ -44,7 +44,7 @@ class SummaryView {
   showFigures(report) {
     const range = (f, write) => (f.low === null ? "no interval" : `${write(f.low)}–${write(f.high)}`);
     const { ranks } = report;
-    const hit = ranks.used.value === null ? { figure: ranks.within[Math.min(3, ranks.within.length - 1)], name: "Boundary in top 4" } : { figure: ranks.used, name: "Boundary hit rate" };
+    const hit = ranks.used.value === null ? { figure: ranks.within[Math.min(3, ranks.within.length - 1)], name: "Boundary in top 4" } : { figure: ranks.used, name: "Boundary in top K" };
     const stats = [
       ["Scored positions", report.positions.toLocaleString("en"), `${count(report.runs, "run")}, ${count(report.steps, "step")}`],
       ["Confidence → accepted", report.confidence === null ? "—" : `${share(report.confidence)} → ${share(report.accepted)}`, report.gap.low === null ? "" : `gap ${signed(report.gap.value)} (${signed(report.gap.low)} to ${signed(report.gap.high)})`],

@@ -13,7 +13,7 @@ function raceTable(lanes, { plain, reference }) {
   const than = reference ? `as ${reference}` : "";
   const heads = [
     ["Method"],
-    ["α", "Mean acceptance length: committed tokens per step, the target’s own token included"],
+    ["Tokens/step α", "Mean acceptance length: committed tokens per step, the target’s own token included"],
     ["Tokens/s", "Committed tokens over the time since the prompt was read"],
     ["Speedup", plain ? "Tokens per second over plain decoding in this race" : "Needs autoregressive in the race: tick it"],
     ["Nodes/step", "Tree nodes that the target checks in one pass, anchor included"],
@@ -51,7 +51,7 @@ function tableRow(lane, longest, reference) {
     "tr",
     { "data-method": lane.method },
     h("th", { scope: "row", title: lane.sentence }, lane.method),
-    cell("α", figure(row.mean_acceptance_length, 2)),
+    cell("Tokens/step α", figure(row.mean_acceptance_length, 2)),
     cell("Tokens/s", figure(speed, speed < 100 ? 1 : 0)),
     cell("Speedup", figure(row.speedup, 2, "×")),
     cell("Nodes/step", figure(row.nodes_per_step, 1)),
