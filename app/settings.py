@@ -53,6 +53,7 @@ SETTINGS = (
     Setting("seed", "seed", "seed", "whole", 0),
     Setting("max_new_tokens", "max tokens", "max-tokens", "whole", 128, step=16),
     Setting("cost_aware", "cost-aware", "cost-aware", "flag", False),
+    Setting("chat", "chat template", "chat", "flag", False),
 )
 
 

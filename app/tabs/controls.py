@@ -102,8 +102,9 @@ def _method(inputs: dict[str, Any]) -> None:
             with gr.Row():
                 for setting in numbers[at : at + 3]:
                     inputs[setting.name] = number_box(setting, interactive=setting.name in used_by(METHOD))
-        for flag in (s for s in SETTINGS if s.kind == "flag"):
-            inputs[flag.name] = gr.Checkbox(bool(flag.value), label=flag.label, elem_id=flag.elem_id)
+        with gr.Row():
+            for flag in (s for s in SETTINGS if s.kind == "flag"):
+                inputs[flag.name] = gr.Checkbox(bool(flag.value), label=flag.label, elem_id=flag.elem_id, min_width=60)
 
     of_methods = [s.name for s in SETTINGS if s.name in OF_METHODS]
 

@@ -32,7 +32,7 @@ function runWords({ header, recorded, seen }) {
   const means = { second_block_size: config.second_block_size !== config.block_size, num_branches: seen.branches };
   const shown = SAID.filter(([, name]) => typeof config[name] === "number" && config[name] !== UNSAID[name] && means[name] !== false);
   const who = [header.method, header.models && header.models.preset].map((name) => text(name) && visible(name, 60));
-  const words = [...who, ...shown.map(([symbol, name]) => `${symbol} ${config[name]}`), config.cost_aware === true ? "cost-aware" : ""];
+  const words = [...who, ...shown.map(([symbol, name]) => `${symbol} ${config[name]}`), config.cost_aware === true ? "cost-aware" : "", config.chat === true ? "chat" : ""];
   return (recorded ? "recorded: " : "") + words.filter(Boolean).join(" · ");
 }
 

@@ -138,7 +138,7 @@ class Target:
         the tokenizer has no template or its template refuses the message.
         """
         if not self.tokenizer.chat_template:
-            raise InputError(f"{self.name} has no chat template; give the prompt without --chat")
+            raise InputError(f"{self.name} has no chat template; give the prompt as it is")
         try:
             ids = self.tokenizer.apply_chat_template(
                 [{"role": "user", "content": message}],

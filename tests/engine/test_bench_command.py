@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+from functools import partial
 from xml.etree import ElementTree
 
 import pytest
@@ -104,7 +105,11 @@ def test_interruption_reports_the_prompts_that_are_done(tmp_path):
         str(tmp_path),
     ]
     process = subprocess.Popen(
-        [sys.executable, "-m", "d2sd", *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENVIRONMENT
+        [sys.executable, "-m", "d2sd", *command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=ENVIRONMENT,
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),  # background jobs of a shell ignore it
     )
     seen = b""
     while not re.search(rb" 1\d/\d+ \[", seen):  # two warm-ups and three whole prompts, at least

@@ -13,8 +13,8 @@ from d2sd import METHODS, DecodeConfig, Engine
 from d2sd.sampling import gumbel_noise, restrict
 from tests.conftest import make_drafter, make_target
 
-VOCABULARY, LENGTH, RUNS = 4, 3, 600
-FEWER = 250  # of the methods that share everything but the tree with the others
+VOCABULARY, LENGTH, RUNS = 4, 3, 450
+FEWER = 200  # of the methods that share everything but the tree with the others
 SETTINGS = [{"temperature": 1.0}, {"temperature": 1.6, "top_k": 3, "top_p": 0.85}]
 
 

@@ -36,7 +36,7 @@ def test_ids_are_taken_as_they_are(chatting):
 
 
 def test_a_target_without_a_template_says_so(engine):
-    with pytest.raises(InputError, match="has no chat template; give the prompt without --chat"):
+    with pytest.raises(InputError, match="has no chat template; give the prompt as it is"):
         engine.stream("the cat", DecodeConfig("d2sd", 4, chat=True))
 
 
