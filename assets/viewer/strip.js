@@ -86,7 +86,7 @@ class StripView {
       const last = i === step.posterior.length;
       group.append(
         s("line", { class: "stick", x1: x, x2: x, y1: bottom, y2: y }),
-        last ? s("g", {}, s("rect", { class: "dot", x: x - 3, y: y - 3, width: 6, height: 6 }), s("text", { class: "all", x: x + 13, y: y + 3.5 }, "all")) : s("circle", { class: "dot", cx: x, cy: y, r: 2.6 }),
+        last ? s("g", {}, s("rect", { class: "dot", x: x - 3, y: y - 3, width: 6, height: 6 }), s("text", { class: "all", x, y: y - 7 }, "all")) : s("circle", { class: "dot", cx: x, cy: y, r: 2.6 }),
       );
     });
     step.selected.forEach((i, n) => {
