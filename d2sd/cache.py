@@ -75,6 +75,15 @@ class KeyValueCache:
                 buffer[:, :, :, start : start + count] = buffer.index_select(3, index)
         self.length += count
 
+    def gather(self, slots: Tensor) -> tuple[Tensor, ...]:
+        """Keys and values of all layers at these slots (S,), by card."""
+        return tuple(buffer.index_select(3, slots) for part in self._parts for buffer in part)
+
+    def scatter(self, slots: Tensor, rows: Sequence[Tensor]) -> None:
+        """Write what ``gather`` gave into these slots (S,)."""
+        for buffer, given in zip((b for part in self._parts for b in part), rows, strict=True):
+            buffer.index_copy_(3, slots, given)
+
     def keep_sequences(self, index: Tensor) -> None:
         """Drop all sequences of the batch but these."""
         self._parts = [(k[:, index], v[:, index]) for k, v in self._parts]

@@ -60,13 +60,14 @@ class DraftSession:
             rows = row_shape(count)
             _, slots = self.passes.window(self.cache, rows)  # a token's slot is its position
             padded = torch.nn.functional.pad(features, (0, 0, 0, rows - count))
-            self.passes.run(("extend", self.name, rows), self._extend_window, padded, slots)
+            self.passes.run(("extend", self.name, rows), self.project, padded, slots)
         else:
             for layer, (key, value) in enumerate(self.model.project_context(features, positions[None])):
                 self.cache.update(key, value, layer)
         self.cache.length += count
 
-    def _extend_window(self, features: Tensor, slots: Tensor) -> tuple[Tensor, ...]:
+    def project(self, features: Tensor, slots: Tensor) -> tuple[Tensor, ...]:
+        """Write what (1, T, taps·hidden) features of tokens become into the context's slots (T,), their positions."""
         for layer, pair in enumerate(self.model.project_context(features, slots[None])):
             for buffer, new in zip(self.cache.buffers(layer), pair, strict=True):
                 buffer.index_copy_(2, slots, new)
@@ -86,29 +87,38 @@ class DraftSession:
         if passes.fixed and start:
             read, slots = passes.window(self.cache, block_size)
             masked += [0] * (len(prefixes) * (block_size - 1) - count)
-            c = self.model.config
-            shape = (len(prefixes), c.num_attention_heads, block_size, c.head_dim)
-            passes.plan(shape, self.model.dtype, c.num_key_value_heads, start, None, self.scale)
-            run = partial(self._pass, read=read, top=top)
+            self.plan(len(prefixes), block_size)
+            run = partial(self.forward, read=read, top=top)
             key = ("draft", self.name, ids.shape, read, top)
             best, logits = passes.run(key, run, ids, slots, torch.tensor(masked, device=device))
         else:
             positions = torch.arange(start, start + block_size, device=device)
-            best, logits = self._pass(ids, positions, torch.tensor(masked, device=device), None, top)
-        probabilities, ranked = best[:count].tolist(), best.shape[-1] // 2  # one copy from the device
-        tokens = [[int(t) for t in row[ranked:]] for row in probabilities]
-        probabilities = [row[:ranked] for row in probabilities]
-        blocks, at = [], 0
+            best, logits = self.forward(ids, positions, torch.tensor(masked, device=device), None, top)
+        drafted, at = best[:count].tolist(), 0  # one copy from the device
+        blocks = []
         for prefix in prefixes:
             end = at + block_size - 1 - len(prefix)
-            t, p = tokens[at:end], probabilities[at:end]
-            blocks.append(Block(self.name, len(prefix), tuple(x[0] for x in t), tuple(x[0] for x in p), t, p))
+            blocks.append(self.block(len(prefix), drafted[at:end]))
             at = end
         if not prefixes[0]:
             self._first_rows = logits[: block_size - 1], blocks[0]
         return blocks
 
-    def _pass(
+    def plan(self, branches: int, block_size: int) -> None:
+        """Announce a fixed-shape pass over so many blocks of this size."""
+        c = self.model.config
+        shape = (branches, c.num_attention_heads, block_size, c.head_dim)
+        self.passes.plan(shape, self.model.dtype, c.num_key_value_heads, self.cache.length, False, self.scale)
+
+    def block(self, prefix: int, drafted: Sequence[Sequence[float]]) -> Block:
+        """A drafted block from its rows of ``forward``'s first output."""
+        ranked = len(drafted[0]) // 2 if drafted else 0
+        tokens = [[int(t) for t in row[ranked:]] for row in drafted]
+        probabilities = [row[:ranked] for row in drafted]
+        ids, confidence = tuple(t[0] for t in tokens), tuple(p[0] for p in probabilities)
+        return Block(self.name, prefix, ids, confidence, tokens, probabilities)
+
+    def forward(
         self, ids: Tensor, positions: Tensor, masked: Tensor, read: int | None, top: int
     ) -> tuple[Tensor, Tensor]:
         """What is drafted at the ``masked`` rows (M,) of blocks (B, R) at positions (R,) right behind the context.

@@ -1,4 +1,4 @@
-"""State of one generation and its cycle: draft → re-draft → verify → commit."""
+"""State of one generation: what was committed, and the events that tell of it."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING
 import torch
 
 from d2sd.config import DecodeConfig
-from d2sd.events import Committed, StageSeconds, StepDone, StopReason
-from d2sd.inspection import Inspection, describe_choices, describe_draft, describe_nodes
+from d2sd.cycle import Cycle, HostCycle
+from d2sd.device_cycle import DeviceCycle
+from d2sd.events import Committed, StepDone, StopReason
+from d2sd.inspection import describe_choices, describe_draft, describe_nodes
 from d2sd.methods import Proposal
 from d2sd.passes import Passes
 from d2sd.proposing import Proposing
-from d2sd.sampling import Sampler
 from d2sd.text import Detokenizer
-from d2sd.verify import Walk, first_draft_boundary, walk
+from d2sd.verify import Walk, first_draft_boundary
 from d2sd.verifying import Verifier
 
 if TYPE_CHECKING:
@@ -33,7 +34,10 @@ class Generation:
         self.stop_reason: StopReason | None = None
         self.proposing = Proposing(engine, config, passes)
         self.verifier = Verifier(engine.target, passes)
-        self.sampler = Sampler(config.temperature, config.top_k, config.top_p, config.seed)
+        self.host_cycle = HostCycle(config, self.proposing, self.verifier)
+        self.device_cycle: DeviceCycle | None = None
+        if DeviceCycle.possible(config, self.proposing):
+            self.device_cycle = DeviceCycle(config, self.proposing, self.verifier)
         self.pieces = Detokenizer(self.target.tokenizer)
         # one detokenizer for both: the output may complete a character that the prompt began
         self.prompt_texts = tuple(self.pieces.feed(token) for token in ids)
@@ -47,7 +51,8 @@ class Generation:
             positions = self.verifier.read(self.ids[:-1])
             self.proposing.extend(partial(self.target.features, rows=slice(0, count)), positions)
             self.proposing.read_prompt(self.ids[:-1])
-        self._wait()
+        if self.target.device.type == "cuda":
+            torch.cuda.synchronize(self.target.device)
         return time.perf_counter() - began
 
     @torch.inference_mode()
@@ -55,30 +60,18 @@ class Generation:
         """One cycle."""
         began = time.perf_counter()
         anchor, start, texts, inspect = self.ids[-1], len(self.ids) - 1, self.engine.texts, self.config.inspect
-        proposal = self.proposing.propose(self.ids)
-        drafted = time.perf_counter()
-        tree = proposal.tree
-        scores = self.sampler.scores(self.verifier.logits(tree))
-        chosen_tensor = self.sampler.choose(scores, [start + d + 1 for d in tree.depths])
-        seen = Inspection.read(scores, chosen_tensor, tree, inspect)
-        limit = self.config.max_new_tokens - len(self.output)
-        outcome = walk(tree, seen.chosen, self.target.end_ids, limit)
-        verified = time.perf_counter()
-        tokens = [tree.tokens[n] for n in outcome.accepted]
+        cycle: Cycle = self.device_cycle if self.device_cycle and start else self.host_cycle
+        done = cycle.run(self.ids, self.config.max_new_tokens - len(self.output))
+        proposal, seen, outcome = done.proposal, done.seen, done.walk
+        tokens = [proposal.tree.tokens[n] for n in outcome.accepted]
         tokens += [] if outcome.bonus is None else [outcome.bonus]
         self.output += tokens
         self.ids += tokens
         self.steps += 1
         if outcome.ended:
             self.stop_reason = "end_token"
-        elif len(self.output) == self.config.max_new_tokens:
+        elif outcome.cut:
             self.stop_reason = "max_new_tokens"
-        else:
-            self._commit([0, *outcome.accepted], start)
-        self._wait()
-        seconds = StageSeconds(
-            **self.proposing.seconds, verify=verified - drafted, commit=time.perf_counter() - verified
-        )
         first = proposal.first
         event = partial(
             StepDone,
@@ -95,24 +88,13 @@ class Generation:
             choices=describe_choices(seen, outcome, texts),
             accepted=outcome.accepted,
             committed=self._describe_committed(proposal, outcome),
-            actual_boundary=None if first is None else first_draft_boundary(tree, first.ids, seen.chosen, outcome),
-            seconds=seconds,
+            actual_boundary=None
+            if first is None
+            else first_draft_boundary(proposal.tree, first.ids, seen.chosen, outcome),
+            seconds=done.seconds,
         )
         self.elapsed += time.perf_counter() - began
         return event(elapsed=self.elapsed)
-
-    def _wait(self) -> None:
-        """Let queued GPU work end, so that it is charged to the stage that caused it."""
-        if self.target.device.type == "cuda":
-            torch.cuda.synchronize(self.target.device)
-
-    def _commit(self, rows: list[int], start: int) -> None:
-        """Keep the anchor and the accepted path in the target's cache and in every drafter's context."""
-        self.verifier.cache.commit(rows)
-        if self.proposing.sessions:
-            index = torch.tensor(rows, device=self.target.device)
-            positions = torch.arange(start, start + len(rows), device=self.target.device)
-            self.proposing.extend(partial(self.target.features, rows=index), positions)
 
     def _describe_committed(self, proposal: Proposal, outcome: Walk) -> tuple[Committed, ...]:
         out = []

@@ -1,7 +1,8 @@
-"""What the target thought of every node of a tree, read from the device in one copy, and its description."""
+"""What the target thought of every node of a tree, as numbers that leave the device in one copy, and its description."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -11,7 +12,6 @@ from d2sd.drafting import Block
 from d2sd.events import Alternative, Choice, Draft, Node, State
 from d2sd.methods import Proposal
 from d2sd.text import TokenTexts
-from d2sd.tree import TokenTree
 from d2sd.verify import Walk
 
 TOP = 5  # alternatives a position
@@ -33,24 +33,31 @@ class Inspection:
     rank: list[int] | None = None
 
     @classmethod
-    def read(cls, scores: Tensor, chosen: Tensor, tree: TokenTree, inspect: bool) -> Inspection:
-        """scores: (N, V) logits that the choice was made from; chosen: (N,) token ids."""
-        if not inspect:
-            return cls(chosen.tolist())
-        parents = torch.tensor((0, *tree.parents[1:]), device=scores.device)
-        tokens = torch.tensor(tree.tokens, device=scores.device)
-        probabilities = scores.softmax(-1)
-        better = scores.index_select(0, parents) > scores[parents, tokens][:, None]
-        columns = [
-            chosen,
-            probabilities.gather(1, chosen[:, None])[:, 0],
-            probabilities[parents, tokens],
-            better.sum(-1, dtype=torch.int32),
-        ]
-        picked, choice_probability, probability, rank = torch.stack([c.double() for c in columns]).tolist()
-        return cls(
-            [int(c) for c in picked], _rounded(choice_probability), _rounded(probability), [int(r) for r in rank]
-        )
+    def read(cls, columns: Sequence[list[float]]) -> Inspection:
+        """From the rows of ``measure``, on the host."""
+        chosen = [int(c) for c in columns[0]]
+        if len(columns) == 1:
+            return cls(chosen)
+        return cls(chosen, _rounded(columns[1]), _rounded(columns[2]), [int(r) for r in columns[3]])
+
+
+def measure(scores: Tensor, chosen: Tensor, tokens: Tensor, parents: Tensor, inspect: bool) -> Tensor:
+    """The choices alone, (1, N), or all four fields of ``Inspection``, (4, N), in float64.
+
+    scores: (N, V) logits that the choices ``chosen`` (N,) were made from; tokens, parents: (N,), the anchor's parent 0.
+    """
+    if not inspect:
+        return chosen.double()[None]
+    probabilities = scores.softmax(-1)
+    at = parents * scores.shape[-1] + tokens
+    own = scores.flatten().index_select(0, at)
+    columns = [
+        chosen,
+        probabilities.gather(1, chosen[:, None])[:, 0],
+        probabilities.flatten().index_select(0, at),
+        (scores.index_select(0, parents) > own[:, None]).sum(-1, dtype=torch.int32),
+    ]
+    return torch.stack([c.double() for c in columns])
 
 
 def describe_draft(block: Block, texts: TokenTexts, inspect: bool) -> Draft:

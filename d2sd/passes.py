@@ -72,16 +72,24 @@ class Passes:
         self._caches[name].length = 0
         return self._caches[name]
 
+    def read(self, cache: KeyValueCache) -> int:
+        """How many prefix slots a fixed-shape pass reads."""
+        return self.capacity if hasattr(self.backend, "plan") else min(context_shape(cache.length), self.capacity)
+
     def window(self, cache: KeyValueCache, rows: int) -> tuple[int, Tensor]:
         """Of a fixed-shape pass over so many rows: how many prefix slots it reads, and the slots that it writes."""
-        read = self.capacity if hasattr(self.backend, "plan") else min(context_shape(cache.length), self.capacity)
-        return read, torch.arange(cache.length, cache.length + rows, device=self.device)
+        return self.read(cache), torch.arange(cache.length, cache.length + rows, device=self.device)
 
     def plan(self, query: tuple[int, int, int, int], dtype: torch.dtype, kv_heads: int, context: int,
-             mask: Tensor | None, scale: float) -> None:  # fmt: skip
+             masked: bool, scale: float) -> None:  # fmt: skip
         """Tell a backend that plans on the host what the next pass attends to; query: its shape (B, H, R, D)."""
         if hasattr(self.backend, "plan"):
-            self.backend.plan(torch.empty(query, dtype=dtype, device=self.device), kv_heads, context, mask, scale)
+            self.backend.plan(torch.empty(query, dtype=dtype, device=self.device), kv_heads, context, masked, scale)
+
+    def show(self, mask: Tensor) -> None:
+        """Within a fixed-shape pass, before its layers: the (R, R) mask for a backend that keeps it in its own form."""
+        if hasattr(self.backend, "show"):
+            self.backend.show(mask)
 
     def run(self, key: Hashable, function: Pass, *inputs: Tensor) -> tuple[Tensor, ...]:
         """Outputs of a pass; a captured one writes over those of its last replay.

@@ -42,7 +42,7 @@ class Proposing:
     """
 
     def __init__(self, engine: Engine, config: DecodeConfig, passes: Passes):
-        self.config = config
+        self.config, self.passes = config, passes
         self.method: Method = METHODS[config.method]
         self.block_size = config.block_size or 1
         self.second_block_size = config.second_block_size or self.block_size
@@ -78,8 +78,7 @@ class Proposing:
         """The tree to verify behind the committed ``ids``, whose last one is the anchor."""
         began = time.perf_counter()
         self.seconds = {"first_draft": 0.0, "second_draft": 0.0}
-        # random choices depend on the run's seed and the text position only
-        seed = (self.config.seed * 1_000_003 + len(ids) - 1) % 2**63
+        seed = self._seed(ids)
         proposal = self.method.propose(
             Drafters(
                 ids[-1],
@@ -90,12 +89,20 @@ class Proposing:
                 self.config.num_branches,
                 self.second_block_size - self.block_size,
                 self.config.node_budget or 0,
-                random.Random(seed),
+                self.rng(ids),
             )
         )
         proposal = replace(proposal, tree=self._afford(proposal.tree))
         self.seconds["tree"] = time.perf_counter() - began - sum(self.seconds.values())
         return proposal
+
+    def _seed(self, ids: Sequence[int]) -> int:
+        """Random choices depend on the run's seed and the text position only."""
+        return (self.config.seed * 1_000_003 + len(ids) - 1) % 2**63
+
+    def rng(self, ids: Sequence[int]) -> random.Random:
+        """The source of a proposal's random choices on the host."""
+        return random.Random(self._seed(ids))
 
     def _afford(self, tree: TokenTree) -> TokenTree:
         """What of a tree is verified, by the node budget and by what nodes cost."""

@@ -10,6 +10,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from d2sd.config import DecodeConfig
+
 
 def restrict(logits: Tensor, top_k: int, top_p: float) -> Tensor:
     """Set logits outside the top-k and outside the smallest set of mass ≥ top-p to −inf, row by row (N, V)."""
@@ -40,17 +42,28 @@ class Sampler:
     def __init__(self, temperature: float, top_k: int, top_p: float, seed: int):
         self.temperature, self.top_k, self.top_p, self.seed = temperature, top_k, top_p, seed
 
+    @classmethod
+    def of(cls, config: DecodeConfig) -> Sampler:
+        """The sampler that these settings ask for."""
+        return cls(config.temperature, config.top_k, config.top_p, config.seed)
+
     def scores(self, logits: Tensor) -> Tensor:
         """Logits of the distribution that is sampled from, (N, V) float32; at temperature 0 the logits themselves."""
         if self.temperature == 0:
             return logits
         return restrict(logits / self.temperature, self.top_k, self.top_p)
 
-    def choose(self, scores: Tensor, positions: list[int]) -> Tensor:
-        """Chosen token per row, (N,); ``positions[n]`` is where row n's next token will stand."""
+    def noise(self, start: int, depths: int, vocabulary: int, device: torch.device) -> Tensor:
+        """What ``choose`` needs for nodes 0 … depths−1 below an anchor at position ``start``, (depths, V).
+
+        Empty at temperature 0.
+        """
+        if self.temperature == 0:
+            return torch.empty(0, device=device)
+        return gumbel_noise(self.seed, list(range(start + 1, start + depths + 1)), vocabulary, device)
+
+    def choose(self, scores: Tensor, depths: Tensor, noise: Tensor) -> Tensor:
+        """Chosen token behind every node, (N,); its depth says where that token will stand."""
         if self.temperature == 0:
             return scores.argmax(-1)
-        distinct = sorted(set(positions))
-        noise = gumbel_noise(self.seed, distinct, scores.shape[-1], scores.device)
-        index = torch.tensor([distinct.index(p) for p in positions], device=scores.device)
-        return (scores + noise[index]).argmax(-1)
+        return (scores + noise.index_select(0, depths)).argmax(-1)

@@ -43,17 +43,21 @@ class Verifier:
         rows = row_shape(len(tree))
         tokens, depths, mask = (torch.from_numpy(x).to(device) for x in padded_tree(tree, rows))
         read, slots = passes.window(self.cache, rows)
-        heads, kv_heads, size = self.target.head_shape
-        passes.plan((1, heads, rows, size), self.target.dtype, kv_heads, start, mask, size**-0.5)
-        run = partial(self._window_pass, read)
+        self.plan(rows)
+        run = partial(self.forward, read)
         logits, *taps = passes.run(("verify", rows, read), run, tokens, depths + start, slots, mask)
         self.target.restore_taps(taps)
         return logits[: len(tree)]
 
-    def _window_pass(
-        self, read: int, tokens: Tensor, positions: Tensor, slots: Tensor, mask: Tensor
-    ) -> tuple[Tensor, ...]:
-        """Logits of all rows, and the outputs of the tapped layers."""
+    def plan(self, rows: int) -> None:
+        """Announce a fixed-shape pass over so many rows."""
+        heads, kv_heads, size = self.target.head_shape
+        shape = (1, heads, rows, size)
+        self.passes.plan(shape, self.target.dtype, kv_heads, self.cache.length, True, size**-0.5)
+
+    def forward(self, read: int, tokens: Tensor, positions: Tensor, slots: Tensor, mask: Tensor) -> tuple[Tensor, ...]:
+        """A fixed-shape pass: logits of all rows, and the outputs of the tapped layers."""
+        self.passes.show(mask)
         window = Window(self.cache, read, slots)
         hidden = self.target.forward(tokens, positions, window, mask, self.passes.backend)
         return self.target.head(hidden).float(), *self.target.tapped()

@@ -2,8 +2,9 @@
 
 Level 1: all rows over the shared prefix without a mask, straight from the cache (its strides are passed on, nothing
 is copied). Level 2: the rows' own block under the tree mask. Both return their log-sum-exp, to base 2, which
-``merge_state`` weighs them by. A level is planned on the host when its lengths or its mask change: once per pass of a
-model, not once per layer. flashinfer is imported when it is first needed; this module can be read anywhere.
+``merge_state`` weighs them by. A level is planned on the host when its lengths change: once per pass of a model, not
+once per layer. The mask stays on the device. flashinfer is imported when it is first needed; this module can be read
+anywhere.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -73,18 +74,21 @@ def _library() -> Any:
 
 @dataclass(slots=True)
 class _Stage:
-    """The two levels of one kind of pass, and what they were last planned for."""
+    """The two levels of one kind of pass, what they were last planned for, and fixed buffers of the mask's bits."""
 
     prefix: Any
     block: Any
-    planned: tuple[int, int, int, float] | None = None
-    mask: Tensor | None = field(default=None)
+    bits: Tensor | None
+    prefix_planned: tuple[int, int, int, float] | None = None
+    block_planned: tuple[int, int, float] | None = None
+    mask: Tensor | None = None
 
 
 class FlashInfer:
     """The backend for one generation. ``fixed``: fixed buffers per shape, so that passes can be captured as graphs.
 
-    A captured pass does not plan: call ``plan`` before it is captured and before every replay.
+    A captured pass does not plan: call ``plan`` before it is captured and before every replay, and let it ``show`` its
+    mask first of all.
     """
 
     def __init__(self, fixed: bool = False):
@@ -107,7 +111,7 @@ class FlashInfer:
         kv_heads = block[0].shape[1]
         context = prefix[0].shape[2]
         if seen is None:
-            self.plan(query, kv_heads, context, block_mask, scale)
+            self.plan(query, kv_heads, context, block_mask is not None, scale, block_mask)
         stage = self._stages[self._key(query, kv_heads, block_mask is not None)]
         flat = query.transpose(1, 2).reshape(batch * rows, heads, dim).contiguous()
         own = [t.transpose(1, 2).reshape(batch * rows, kv_heads, dim).contiguous() for t in block]
@@ -118,25 +122,32 @@ class FlashInfer:
         shaped: Tensor = out.view(batch, rows, heads, dim).transpose(1, 2)
         return shaped
 
-    def plan(self, query: Tensor, kv_heads: int, context: int, mask: Tensor | None, scale: float) -> None:
+    def plan(
+        self, query: Tensor, kv_heads: int, context: int, masked: bool, scale: float, mask: Tensor | None = None
+    ) -> None:
         """Plan both levels for queries of this shape, type and device, unless they are planned for just that.
 
-        query: (B, H, R, D), only looked at; context: committed slots; mask: (R, R) bool, not to be changed later.
+        query: (B, H, R, D), only looked at; context: committed slots; mask: (R, R) bool, not to be changed later, where
+        it is known and ``show`` will not be called.
         """
         batch, heads, rows, dim = query.shape
-        stage = self._stage(query, kv_heads, mask is not None)
-        wanted = (batch, rows, context, scale)
-        if stage.planned == wanted and stage.mask is mask:
-            return
+        stage = self._stage(query, kv_heads, masked)
         shape = (heads, kv_heads, dim)
         options = {"causal": False, "sm_scale": scale, "q_data_type": query.dtype}
-        packed = None
-        if mask is not None:
-            packed = torch.from_numpy(pack_mask(mask.cpu().numpy(), batch)).to(query.device)
-        _plan(stage.block, block_level(batch, rows, mask is not None), shape, packed_custom_mask=packed, **options)
-        if context:
+        if stage.block_planned != (batch, rows, scale) or stage.mask is not mask:
+            packed = stage.bits if mask is None else pack_mask(mask, batch)
+            _plan(stage.block, block_level(batch, rows, masked), shape, packed_custom_mask=packed, **options)
+            stage.block_planned, stage.mask = (batch, rows, scale), mask
+        if context and stage.prefix_planned != (batch, rows, context, scale):
             _plan(stage.prefix, prefix_level(batch, rows, context), shape, **options)
-        stage.planned, stage.mask = wanted, mask
+            stage.prefix_planned = (batch, rows, context, scale)
+
+    def show(self, mask: Tensor) -> None:
+        """Let fixed-shape passes that are planned for a mask of this shape, (R, R) bool, see this one."""
+        packed = pack_mask(mask)
+        for stage in self._stages.values():
+            if stage.bits is not None and stage.block_planned and stage.block_planned[:2] == (1, len(mask)):
+                stage.bits.copy_(packed)
 
     def _key(self, query: Tensor, kv_heads: int, masked: bool) -> Hashable:
         batch, heads, rows, dim = query.shape
@@ -150,14 +161,15 @@ class FlashInfer:
                 # one for both levels: their kernels never run at the same time
                 self._workspaces[device] = torch.empty(WORKSPACE, dtype=torch.uint8, device=device)
             batch, rows = query.shape[0], query.shape[2]
-            self._stages[key] = _Stage(
-                self._wrapper(device, 1, 0),
-                self._wrapper(device, 1 if masked else batch, batch * rows if masked else 0),
-            )
+            bits = None
+            if masked and self.fixed:
+                bits = torch.zeros(-(-((batch * rows) ** 2) // 8), dtype=torch.uint8, device=device)
+            block = self._wrapper(device, 1 if masked else batch, bits)
+            self._stages[key] = _Stage(self._wrapper(device, 1, None), block, bits)
         return self._stages[key]
 
-    def _wrapper(self, device: torch.device, requests: int, mask_rows: int) -> Any:
-        """A planner with its buffers. Fixed ones keep their addresses: ranges of ``requests``, bits of mask_rows²."""
+    def _wrapper(self, device: torch.device, requests: int, bits: Tensor | None) -> Any:
+        """A planner with its buffers; fixed ones keep their addresses: the ranges of ``requests``, the mask's bits."""
         options: dict[str, Any] = {"backend": "fa2"}  # fa3 knows no custom mask
         if self.fixed:
 
@@ -165,8 +177,7 @@ class FlashInfer:
                 return torch.zeros(requests + 1, dtype=torch.int32, device=device)
 
             options |= {"use_cuda_graph": True, "qo_indptr_buf": ranges(), "kv_indptr_buf": ranges()}
-            if mask_rows:
-                bits = torch.zeros(-(-mask_rows * mask_rows // 8), dtype=torch.uint8, device=device)
+            if bits is not None:
                 options |= {"custom_mask_buf": bits, "mask_indptr_buf": ranges()}
         wrapper: Any = _library().BatchPrefillWithRaggedKVCacheWrapper
         return wrapper(self._workspaces[device], "NHD", **options)

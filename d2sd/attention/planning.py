@@ -1,10 +1,12 @@
-"""What flashinfer's planner is told, worked out on the host without a GPU: row and key ranges, packed mask bits."""
+"""What flashinfer is told: row and key ranges for its planner, worked out on the host, and the bits of a mask."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numpy as np
+import torch
+from torch import Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +33,12 @@ def block_level(batch: int, rows: int, masked: bool) -> Level:
     return Level(ranges, ranges)
 
 
-def pack_mask(mask: np.ndarray, batch: int = 1) -> np.ndarray:
-    """Bits of a (R, R) bool mask in flashinfer's order, uint8: row by row, lowest bit first, rows not aligned.
+def pack_mask(mask: Tensor, batch: int = 1) -> Tensor:
+    """Bits of a (R, R) bool mask in flashinfer's order, uint8, on the mask's device: row by row, lowest bit first.
 
-    With several branches the mask stands on the diagonal, for their rows as one request.
+    Rows do not begin at bytes. With several branches the mask stands on the diagonal, for their rows as one request.
     """
-    whole = np.kron(np.eye(batch, dtype=bool), mask)
-    return np.packbits(whole.reshape(-1), bitorder="little")
+    whole = torch.kron(torch.eye(batch, dtype=torch.uint8, device=mask.device), mask.to(torch.uint8)).flatten()
+    bits = torch.nn.functional.pad(whole, (0, -len(whole) % 8)).view(-1, 8)
+    shifts = torch.arange(8, dtype=torch.uint8, device=mask.device)
+    return (bits << shifts).sum(-1, dtype=torch.uint8)

@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from d2sd.boundary import boundary_posterior
 from d2sd.drafting import Block
-from d2sd.tree import TokenTree
+from d2sd.tree import TokenTree, merge_drafts
 
 SETTINGS = frozenset({"block_size", "second_block_size", "num_branches", "node_budget", "cost_aware"})
 BRANCHED = SETTINGS - {"second_block_size"}
@@ -60,7 +61,9 @@ class Proposal:
 class Method:
     """A way to draft. ``second_drafter`` says which network re-drafts, if any.
 
-    settings: the fields of ``DecodeConfig`` that shape its trees; needs_budget: it cannot run without a node budget.
+    settings: the fields of ``DecodeConfig`` that shape its trees; needs_budget: it cannot run without a node budget;
+    on_device: how its drafts follow from each other, where that is simple enough to be worked out on the device
+    (``d2sd.device_cycle``): a single chain, or re-drafts from the likeliest or from random prefixes.
     """
 
     id: str
@@ -72,3 +75,16 @@ class Method:
     second_drafter: Literal["none", "vp", "first"] = "none"
     draft_model: bool = False
     needs_budget: bool = False
+    on_device: Literal["chain", "likeliest", "random"] | None = None
+
+
+def random_prefixes(rng: random.Random, positions: int, count: int) -> tuple[int, ...]:
+    """So many distinct prefix lengths of a draft of ``positions`` tokens, drawn uniformly."""
+    return tuple(rng.sample(range(positions), count))
+
+
+def merged(anchor: int, first: Block, selected: Sequence[int] = (), branches: Sequence[Block] = ()) -> Proposal:
+    """The proposal that merges a first draft and its re-drafts."""
+    posterior, full = boundary_posterior(first.confidence)
+    tree = merge_drafts(anchor, [first, *branches])
+    return Proposal(tree, first, posterior, full, tuple(selected), tuple(branches))

@@ -6,32 +6,30 @@ drawn uniformly, which shows what confidence buys.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from d2sd.boundary import boundary_posterior, select_prefixes
-from d2sd.methods.base import SETTINGS, Drafters, Method, Proposal
-from d2sd.tree import merge_drafts
+from d2sd.drafting import Block
+from d2sd.methods.base import SETTINGS, Drafters, Method, Proposal, merged, random_prefixes
 
 
 def propose(drafters: Drafters) -> Proposal:
     """First draft plus K branches from the prefixes with the largest r(i)."""
-    return redraft(drafters, random_prefixes=False)
+    (first,) = drafters.first([()])
+    posterior, _ = boundary_posterior(first.confidence)
+    return redraft(drafters, first, select_prefixes(posterior, drafters.num_branches))
 
 
 def propose_random(drafters: Drafters) -> Proposal:
     """First draft plus K branches from prefixes drawn uniformly without replacement."""
-    return redraft(drafters, random_prefixes=True)
-
-
-def redraft(drafters: Drafters, random_prefixes: bool) -> Proposal:
-    """One D²SD proposal. Where γ₂ > γ one more branch goes on behind the whole first block."""
     (first,) = drafters.first([()])
-    posterior, full = boundary_posterior(first.confidence)
-    if random_prefixes:
-        selected = tuple(drafters.rng.sample(range(len(posterior)), drafters.num_branches))
-    else:
-        selected = select_prefixes(posterior, drafters.num_branches)
+    return redraft(drafters, first, random_prefixes(drafters.rng, len(first.ids), drafters.num_branches))
+
+
+def redraft(drafters: Drafters, first: Block, selected: Sequence[int]) -> Proposal:
+    """One D²SD proposal. Where γ₂ > γ one more branch goes on behind the whole first block."""
     prefixes = (*selected, len(first.ids)) if drafters.longer else selected
-    branches = tuple(drafters.second([first.ids[:i] for i in prefixes]))
-    return Proposal(merge_drafts(drafters.anchor, [first, *branches]), first, posterior, full, selected, branches)
+    return merged(drafters.anchor, first, selected, drafters.second([first.ids[:i] for i in prefixes]))
 
 
 D2SD = Method(
@@ -41,6 +39,7 @@ D2SD = Method(
     propose,
     SETTINGS,
     second_drafter="vp",
+    on_device="likeliest",
 )
 DFLASH_TWICE = Method(
     "dflash_twice",
@@ -49,6 +48,7 @@ DFLASH_TWICE = Method(
     propose,
     SETTINGS,
     second_drafter="first",
+    on_device="likeliest",
 )
 RANDOM_PREFIX = Method(
     "random_prefix",
@@ -57,4 +57,5 @@ RANDOM_PREFIX = Method(
     propose_random,
     SETTINGS,
     second_drafter="vp",
+    on_device="random",
 )

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from d2sd.boundary import boundary_posterior
-from d2sd.methods.base import Drafters, Method, Proposal
-from d2sd.tree import merge_drafts
+from d2sd.methods.base import Drafters, Method, Proposal, merged
 
 
 def propose(drafters: Drafters) -> Proposal:
     """One chain of γ−1 drafted tokens."""
     (first,) = drafters.first([()])
-    posterior, full = boundary_posterior(first.confidence)
-    return Proposal(merge_drafts(drafters.anchor, [first]), first, posterior, full)
+    return merged(drafters.anchor, first)
 
 
 DFLASH = Method(
@@ -20,4 +17,5 @@ DFLASH = Method(
     "DFlash, arXiv 2602.06036",
     propose,
     frozenset({"block_size", "node_budget", "cost_aware"}),
+    on_device="chain",
 )

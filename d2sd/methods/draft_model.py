@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from d2sd.boundary import boundary_posterior
-from d2sd.methods.base import Drafters, Method, Proposal
-from d2sd.tree import merge_drafts
+from d2sd.methods.base import Drafters, Method, Proposal, merged
 
 
 def propose(drafters: Drafters) -> Proposal:
     """One chain of γ−1 tokens."""
-    first = drafters.model()
-    posterior, full = boundary_posterior(first.confidence)
-    return Proposal(merge_drafts(drafters.anchor, [first]), first, posterior, full)
+    return merged(drafters.anchor, drafters.model())
 
 
 DRAFT_MODEL = Method(

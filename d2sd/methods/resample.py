@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from d2sd.boundary import boundary_posterior
-from d2sd.methods.base import BRANCHED, Drafters, Method, Proposal
+from d2sd.methods.base import BRANCHED, Drafters, Method, Proposal, merged
 from d2sd.tree import merge_drafts
 
 
 def propose_resample(drafters: Drafters) -> Proposal:
     """The greedy chain plus K chains sampled i.i.d. at temperature 1 from the same distributions."""
     (first,) = drafters.first([()])
-    posterior, full = boundary_posterior(first.confidence)
-    branches = tuple(drafters.sample(drafters.num_branches))
-    return Proposal(merge_drafts(drafters.anchor, [first, *branches]), first, posterior, full, (), branches)
+    return merged(drafters.anchor, first, (), drafters.sample(drafters.num_branches))
 
 
 def propose_select(drafters: Drafters) -> Proposal:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from d2sd.boundary import boundary_posterior, select_prefixes
 from d2sd.methods.base import SETTINGS, Drafters, Method, Proposal
-from d2sd.methods.d2sd import redraft
+from d2sd.methods.d2sd import propose as propose_two_levels
 from d2sd.tree import chains, merge_drafts
 
 
@@ -16,7 +16,7 @@ def propose(drafters: Drafters) -> Proposal:
     A branch's boundary is its largest r(i) with i ≥ 1 (re-drafting from i = 0 would repeat the branch). Prefixes
     that were already re-drafted from are left out.
     """
-    two = redraft(drafters, random_prefixes=False)
+    two = propose_two_levels(drafters)
     assert two.first is not None
     whole = chains([two.first, *two.branches])
     known = {chain[: block.prefix] for chain, block in zip(whole[1:], two.branches, strict=True)}

@@ -27,6 +27,8 @@ class BatchPrefillWithRaggedKVCacheWrapper:
             if packed_custom_mask is not None:
                 assert len(self.buffers["custom_mask_buf"]) >= len(packed_custom_mask)
                 assert len(self.buffers["mask_indptr_buf"]) == len(rows)
+                self.buffers["custom_mask_buf"][: len(packed_custom_mask)] = packed_custom_mask
+                packed_custom_mask = self.buffers["custom_mask_buf"]  # what the kernels read
         self.rows, self.keys, self.shape = rows.tolist(), keys.tolist(), (heads, kv_heads, dim)
         self.packed, self.scale, self.dtype = packed_custom_mask, sm_scale, q_data_type
         self.plans += 1

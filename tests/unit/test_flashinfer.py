@@ -42,9 +42,9 @@ def equipped(monkeypatch):
 )
 def test_packed_bits_are_the_mask_row_by_row(rows):
     mask = np.array(rows)
-    bits = np.unpackbits(pack_mask(mask), bitorder="little")
-    assert np.array_equal(bits[: mask.size].reshape(mask.shape), mask)
-    assert not bits[mask.size :].any()
+    assert np.array_equal(pack_mask(torch.from_numpy(mask)).numpy(), np.packbits(mask, bitorder="little"))
+    both = np.kron(np.eye(2, dtype=bool), mask)  # two branches
+    assert np.array_equal(pack_mask(torch.from_numpy(mask), 2).numpy(), np.packbits(both, bitorder="little"))
 
 
 def test_branches_share_one_prefix_request_and_have_a_block_request_each():
@@ -73,9 +73,15 @@ def test_a_fixed_pass_reads_as_much_of_its_window_as_was_planned(documented):
     query, prefix, block = inputs(1, 4, 2, 8, 40, 16)
     window = tuple(torch.cat([p, torch.full_like(p, 9.0)], 2) for p in prefix)
     mask, backend = torch.eye(8, dtype=torch.bool), flashinfer.FlashInfer(fixed=True)
-    backend.plan(query, 2, 40, mask, 0.25)
-    out = backend(query, window, block, mask, 0.25, None, torch.arange(80) < 40)
-    torch.testing.assert_close(out, dense(query, prefix, block, mask, 0.25), atol=1e-5, rtol=1e-5)
+    backend.plan(query, 2, 40, True, 0.25)
+    other = torch.ones(8, 8, dtype=torch.bool).tril()
+    for shown in (mask, other):  # another tree needs no other plan
+        backend.show(shown)
+        out = backend(query, window, block, shown, 0.25, None, torch.arange(80) < 40)
+        torch.testing.assert_close(out, dense(query, prefix, block, shown, 0.25), atol=1e-5, rtol=1e-5)
+    backend.plan(query, 2, 41, True, 0.25)
+    (stage,) = backend._stages.values()
+    assert (stage.prefix.plans, stage.block.plans) == (2, 1)
 
 
 def test_layers_of_a_pass_share_one_plan(documented):

@@ -1,0 +1,157 @@
+"""Cycles worked out on the device: the events of the host, one copy back, and nothing that a CUDA graph would freeze."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from d2sd import METHODS, DecodeConfig, Engine
+from d2sd.cycle import HostCycle
+from d2sd.device_cycle import DeviceCycle
+from d2sd.events import StageSeconds
+from d2sd.passes import Passes, _Captured
+from d2sd.proposing import Proposing, slots
+from d2sd.verifying import Verifier
+from tests.conftest import make_drafter, make_target
+
+ON_DEVICE = [m.id for m in METHODS.values() if m.on_device]
+SETTINGS = [
+    {"num_branches": 3},
+    {"num_branches": 3, "inspect": False},
+    {"block_size": 6, "second_block_size": 11, "num_branches": 4},
+    {"num_branches": 2, "temperature": 0.9, "top_k": 40, "top_p": 0.9, "seed": 5},
+]
+
+
+def small_engine(tokenizer):
+    target = make_target(tokenizer)
+    return Engine(target, make_drafter(target, seed=1), make_drafter(target, seed=2), name="random")
+
+
+@pytest.fixture(scope="module")
+def padded(engine):
+    return Engine(engine.target, engine.first, engine.second, name="random", passes="padded")
+
+
+def untimed(trace):
+    """Everything that a run told of but the time it took; probabilities as far as rounding can be trusted."""
+    out = []
+    for step in trace.steps:
+        step = replace(step, seconds=StageSeconds(0, 0, 0, 0, 0), elapsed=0)
+        nodes = [(n.parent, n.token, n.candidates, n.proposer, n.state, n.target_rank) for n in step.nodes]
+        floats = [*step.boundary_posterior, *(n.drafter_probability or 0 for n in step.nodes)]
+        floats += [n.target_probability or 0 for n in step.nodes] + [c.probability or 0 for c in step.choices]
+        drafts = [(d.drafter, d.prefix, d.ids) for d in (step.first_draft, *step.branches)]
+        rest = (step.anchor, step.selected_prefixes, step.accepted, step.committed, step.actual_boundary)
+        out.append(((nodes, drafts, rest), pytest.approx(floats, abs=2e-5)))
+    return out
+
+
+@pytest.mark.parametrize("method", ON_DEVICE)
+@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+def test_its_events_are_those_of_the_host(engine, padded, method, settings, monkeypatch):
+    settings = {k: v for k, v in settings.items() if k in METHODS[method].settings or "_" not in k or "top" in k}
+    config = DecodeConfig(method, 20, **settings)
+    expected = engine.generate("the cat sat", config)
+
+    def refuse(*_):
+        raise AssertionError("the host was asked")
+
+    monkeypatch.setattr(HostCycle, "run", refuse)
+    found = padded.generate("the cat sat", config)
+    assert found.token_ids == expected.token_ids
+    for one, other in zip(untimed(found), untimed(expected), strict=True):
+        assert one[0] == other[0]
+        assert one[1].expected == other[1]
+
+
+def test_a_prompt_of_one_token_and_cut_trees_are_left_to_the_host(engine, padded):
+    for prompt, config in (([7], DecodeConfig("d2sd", 9)), ("the cat", DecodeConfig("d2sd", 9, node_budget=12))):
+        assert padded.generate(prompt, config).token_ids == engine.generate(prompt, config).token_ids
+
+
+class OnMeta(TorchDispatchMode):
+    """Fails where a tensor is made anywhere else."""
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        out = function(*args, **(kwargs or {}))
+        assert all(t.is_meta for t in tree_leaves(out) if isinstance(t, torch.Tensor)), function
+        return out
+
+
+@pytest.mark.parametrize("method", ON_DEVICE)
+@pytest.mark.parametrize("inspect", [True, False])
+@torch.inference_mode()
+def test_a_whole_cycle_is_queued_before_anything_is_read(method, inspect, tokenizer):
+    """On torch's meta device tensors hold no values: whatever looks at one on the way fails."""
+    engine = small_engine(tokenizer)
+    target = engine.target
+    config = engine.resolve(DecodeConfig(method, 20, inspect=inspect))
+    for model in (target.model, engine.first, engine.second):
+        model.to("meta")
+    passes = Passes("padded", "cascade", slots(config, 300), torch.device("meta"))
+    proposing, verifier = Proposing(engine, config, passes), Verifier(target, passes)
+    for cache in (verifier.cache, *(s.cache for s in proposing.sessions)):
+        cache.length = 280
+    cycle, ids = DeviceCycle(config, proposing, verifier), list(range(281))
+    assert DeviceCycle.possible(config, proposing)
+    with OnMeta():
+        assert cycle.queue(ids).ndim == 1
+    with pytest.raises(NotImplementedError, match="Cannot copy out of meta tensor"):
+        cycle.run(ids, 20)
+
+
+class Frozen:
+    """What a CUDA graph is to us: operations on fixed storage, with every number of the host as it was at capture."""
+
+    def __init__(self, function, own):
+        self.own = own
+        self.recorded = make_fx(lambda *inputs: function(*inputs))(*own)
+        self.outputs = tuple(t.clone() for t in self.recorded(*own))
+
+    def replay(self):
+        for kept, new in zip(self.outputs, self.recorded(*self.own), strict=True):
+            kept.copy_(new)
+
+
+@pytest.fixture(scope="module")
+def small(tokenizer):
+    return small_engine(tokenizer)
+
+
+@pytest.fixture
+def frozen(small, monkeypatch):
+    """The same engine with its passes "captured" on the CPU."""
+
+    def capture(self, function, inputs):
+        own = tuple(given.clone() for given in inputs)
+        for _ in range(2):  # as before a real capture
+            function(*own)
+        graph = Frozen(function, own)
+        return _Captured(graph, own, graph.outputs)
+
+    monkeypatch.setattr(Passes, "_capture", capture)
+    other = Engine(small.target, small.first, small.second, name="random", passes="padded")
+    other.mode = "captured"
+    return other
+
+
+@pytest.mark.parametrize("method", [*ON_DEVICE, "autoregressive", "d2sd_tree"])
+def test_what_is_frozen_at_capture_does_not_change_a_text(small, frozen, method):
+    config = DecodeConfig(method, 16, num_branches=3)
+    for prompt in ("the cat sat on", "a dog ran to the park and"):
+        assert frozen.generate(prompt, config).token_ids == small.generate(prompt, config).token_ids
+    (passes,) = (lent for _, lent in frozen._free)
+    assert passes.mode == "captured"
+    assert passes._captured
+
+
+def test_settings_do_not_share_what_was_captured(small, frozen):
+    for settings in SETTINGS:
+        config = DecodeConfig("d2sd", 8, **settings)
+        assert frozen.generate("the cat sat", config).token_ids == small.generate("the cat sat", config).token_ids

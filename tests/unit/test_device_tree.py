@@ -1,0 +1,69 @@
+"""Trees, boundaries and walks as tensor operations are those of the host, node for node."""
+
+from __future__ import annotations
+
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from d2sd.boundary import boundary_posterior, select_prefixes
+from d2sd.device_tree import accepted_rows, block_rows, likeliest_prefixes, merge
+from d2sd.verify import walk
+from tests.unit.drafts import merge_candidates
+
+ANCHOR = 7
+tokens = st.integers(0, 2)  # few tokens: many shared prefixes
+
+
+@st.composite
+def candidates(draw):
+    """Chains as they are merged: the first may be shorter than the others."""
+    longest = draw(st.integers(1, 6))
+    first = draw(st.lists(tokens, min_size=1, max_size=longest))
+    others = draw(st.lists(st.lists(tokens, min_size=longest, max_size=longest), max_size=4))
+    return [first, *others] if others else [first]
+
+
+def padded(chains):
+    longest = max(map(len, chains))
+    return torch.tensor([[*c, *[-1] * (longest - len(c))] for c in chains])
+
+
+@given(candidates(), st.integers(0, 9))
+def test_the_tree_is_that_of_the_host_and_added_rows_see_only_themselves(chains, extra):
+    table = padded(chains)
+    tree, rows = merge_candidates(ANCHOR, chains), 1 + table.numel() + extra
+    on_device = merge(torch.tensor([ANCHOR]), table, rows)
+    count = len(tree)
+    assert on_device.tokens[:count].tolist() == list(tree.tokens)
+    assert on_device.depths[:count].tolist() == list(tree.depths)
+    assert on_device.parents[:count].tolist() == [0, *tree.parents[1:]]
+    assert torch.equal(on_device.mask[:count, :count], torch.from_numpy(tree.ancestor_mask()))
+    assert torch.equal(on_device.mask[count:], torch.eye(rows, dtype=torch.bool)[count:])
+    assert not on_device.mask[:count, count:].any()
+    assert not on_device.depths[count:].any()
+
+
+@given(candidates(), st.data())
+def test_the_walk_accepts_the_same_nodes(chains, data):
+    table = padded(chains)
+    tree, rows = merge_candidates(ANCHOR, chains), 1 + table.numel() + 3
+    chosen = data.draw(st.lists(tokens, min_size=rows, max_size=rows))
+    accepted = walk(tree, chosen, (), 100).accepted
+    depths = table.shape[1] + 1
+    found = accepted_rows(merge(torch.tensor([ANCHOR]), table, rows), torch.tensor(chosen), depths)
+    expected = [0, *accepted]
+    assert found.tolist() == expected + [0] * (depths - len(expected))
+
+
+@given(st.lists(st.sampled_from([0.0, 0.25, 0.5, 0.9, 1.0]) | st.floats(0, 1), min_size=1, max_size=15), st.data())
+def test_the_same_prefixes_are_selected_ties_included(confidence, data):
+    count = data.draw(st.integers(1, len(confidence)))
+    posterior, _ = boundary_posterior(confidence)
+    chosen = likeliest_prefixes(torch.tensor(confidence, dtype=torch.float64), count)
+    assert tuple(chosen.tolist()) == select_prefixes(posterior, count)
+
+
+def test_rows_of_a_draft_hold_the_anchor_the_prefix_and_masks():
+    rows = block_rows(torch.tensor([7]), torch.tensor([1, 2, 3]), torch.tensor([2, 0, 3]), 99)
+    assert rows.tolist() == [[7, 1, 2, 99], [7, 99, 99, 99], [7, 1, 2, 3]]
