@@ -45,7 +45,7 @@ def measure_verify_cost(target: Target, passes: Passes) -> VerifyCost:
     """
     verifier = Verifier(target, passes)
     verifier.cache.length = CONTEXT
-    trees = {n: TokenTree((0,) * n, tuple(range(-1, n - 1)), tuple(range(n)), *_unknown(n)) for n in SIZES}
+    trees = {n: path_tree(n) for n in SIZES}
     times: dict[int, list[float]] = {size: [] for size in SIZES}
     for _ in range(REPEATS + 1):  # the first round warms up
         for size in SIZES:
@@ -56,9 +56,10 @@ def measure_verify_cost(target: Target, passes: Passes) -> VerifyCost:
     return VerifyCost(max(0.0, float(fixed)), max(1e-9, float(per_node)))
 
 
-def _unknown(count: int) -> tuple[tuple[int, ...], tuple[float, ...], tuple[tuple[int, ...], ...]]:
-    """Where so many nodes come from, which does not matter for their time."""
-    return (0,) * count, (1.0,) * count, ((),) * count
+def path_tree(count: int) -> TokenTree:
+    """So many nodes in a row: what they are and where they come from does not matter for their time."""
+    parents, depths = tuple(range(-1, count - 1)), tuple(range(count))
+    return TokenTree((0,) * count, parents, depths, (0,) * count, (1.0,) * count, ((),) * count)
 
 
 def affordable(reach: Sequence[float], cost: VerifyCost, spent: float) -> int:

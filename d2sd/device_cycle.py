@@ -74,7 +74,8 @@ class DeviceCycle:
         """Queue a whole cycle, the moving of cache rows included; returns every number that it found, in float64."""
         passes, clock, start = self.passes, self.clock, len(ids) - 1
         read = passes.read(self.verifier.cache)
-        state = torch.tensor([ids[-1], start], device=self.device)
+        state = self._send([ids[-1], start])
+        given = self._random(ids) if self.proposing.method.on_device == "random" else None
         noise = self.sampler.noise(start, self.depths, self.vocabulary, self.device)
         self._plan()
 
@@ -85,8 +86,8 @@ class DeviceCycle:
         clock.mark("first_draft")
         numbers, chains = [drafted], chain[None]
         if self.second is not None:
-            prefixes = self._random(ids) if self.proposing.method.on_device == "random" else drafted[:, 0]
-            prefixes, chains, redrafted = stage("second", partial(self._draft_second, read), state, chain, prefixes)
+            basis = drafted[:, 0] if given is None else given
+            prefixes, chains, redrafted = stage("second", partial(self._draft_second, read), state, chain, basis)
             numbers += [prefixes, redrafted]
         clock.mark("second_draft")
         tree = stage("tree", partial(self._merge), state, chains)
@@ -119,8 +120,11 @@ class DeviceCycle:
         self.verifier.plan(self.rows)
 
     def _random(self, ids: Sequence[int]) -> Tensor:
-        count = self.config.num_branches
-        return torch.tensor(random_prefixes(self.proposing.rng(ids), self.lengths[0], count), device=self.device)
+        return self._send(random_prefixes(self.proposing.rng(ids), self.lengths[0], self.config.num_branches))
+
+    def _send(self, numbers: Sequence[int]) -> Tensor:
+        """Whole numbers, on the device; from pinned memory, since copies from other memory wait for the device."""
+        return torch.tensor(numbers, pin_memory=self.device.type == "cuda").to(self.device, non_blocking=True)
 
     def _draft(self, session: DraftSession, read: int, state: Tensor, chain: Tensor, prefixes: Tensor) -> Tensor:
         """Likeliest tokens at all positions below the anchor, (B, M, 2·top); chain: (M,); prefixes: (B,)."""

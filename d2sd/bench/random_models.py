@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from transformers import AutoModelForCausalLM, LlamaConfig, Qwen3Config
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedTokenizerFast, Qwen3Config
 
 from d2sd.decode import Engine
 from d2sd.errors import InputError
@@ -42,7 +44,7 @@ SHAPES = {
 def random_engine(name: str, dtype: str, device: str, passes: str, positions: int) -> Engine:
     """An engine of a shape of ``SHAPES`` with target and two drafters, for texts of at most ``positions`` tokens.
 
-    It has no tokenizer: prompts are token ids. Raises ``InputError`` on an unknown shape or where memory runs out.
+    Its texts are the numbers of its tokens. Raises ``InputError`` on an unknown shape or where memory runs out.
     """
     if name not in SHAPES:
         raise InputError(f"unknown shape {name!r}; choose one of: {', '.join(SHAPES)}")
@@ -58,7 +60,7 @@ def random_engine(name: str, dtype: str, device: str, passes: str, positions: in
     try:
         with torch.device(device):
             model = AutoModelForCausalLM.from_config(config, dtype=DTYPES[dtype])
-            target = Target(model, None, f"random {name}")
+            target = Target(model, _numbering(s.vocabulary), f"random {name}")
             settings = {"layers": s.drafter_layers, "block_size": s.block_size, "mask_token_id": s.vocabulary - 1}
             drafters = [DFlashDraftModel(drafter_config(config, **settings)) for _ in range(2)]  # type: ignore[arg-type]
         for drafter in drafters:
@@ -67,3 +69,9 @@ def random_engine(name: str, dtype: str, device: str, passes: str, positions: in
         return Engine(target, first, second, None, target.name, passes)
     except torch.OutOfMemoryError as error:
         raise InputError(f"models of shape {name} do not fit into the memory of {device}") from error
+
+
+def _numbering(vocabulary: int) -> PreTrainedTokenizerFast:
+    """A tokenizer whose words are the ids."""
+    words = {str(number): number for number in range(vocabulary)}
+    return PreTrainedTokenizerFast(tokenizer_object=Tokenizer(WordLevel(words)))

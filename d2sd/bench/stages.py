@@ -6,25 +6,29 @@ over repeats, from an idle device to an idle device, with all that the host does
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from statistics import median
 from typing import Any
 
 import torch
 from torch import nn
 
+from d2sd.bench.prompts import read_prompts
 from d2sd.config import DecodeConfig
+from d2sd.cost import path_tree
 from d2sd.decode import Engine
-from d2sd.inspection import Inspection
+from d2sd.drafting import Block
+from d2sd.generation import Generation
 from d2sd.methods import Proposal
+from d2sd.methods.base import merged
+from d2sd.models.loading import load
 from d2sd.passes import Passes
-from d2sd.proposing import Proposing, slots
+from d2sd.proposing import slots
 from d2sd.tree import TokenTree, chains, merge_drafts
-from d2sd.verifying import Verifier
 
-COMMITTED = 6  # drafted tokens that a measured commit keeps
 BANDWIDTH_BYTES = {"cuda": 1 << 30, "cpu": 1 << 26}
 STAGES = ("first_draft", "second_draft", "tree", "verify", "commit")
 
@@ -110,66 +114,57 @@ class Bench:
         self.config = engine.resolve(config)
         needed = slots(self.config, context + config.max_new_tokens)
         self.passes = Passes(mode, self.config.backend, needed, self.device)  # type: ignore[arg-type]
-        self.proposing = Proposing(engine, self.config, self.passes)
-        self.verifier = Verifier(engine.target, self.passes)
-        self.ids = [1] * (context + 1)
+        self.run = Generation(engine, [1] * (context + 1), self.config, self.passes)
         self.rewind()
 
     def rewind(self) -> None:
         """Forget what was committed behind the context."""
-        self.verifier.cache.length = self.context
-        for session in self.proposing.sessions:
-            session.cache.length = self.context
+        self.run.ids = [1] * (self.context + 1)
+        self.run.output, self.run.stop_reason = [], None
+        for cache in (self.run.verifier.cache, *(session.cache for session in self.run.proposing.sessions)):
+            cache.length = self.context
 
-    def plain(self) -> float:
-        """Seconds of a plain decoding step."""
-        tree = merge_drafts(1, [])
-        return seconds(lambda: self.verifier.logits(tree).argmax(-1).tolist(), self.device, self.repeats)
-
-    def verify(self, tree: TokenTree, inspect: bool) -> float:
+    def verify(self, tree: TokenTree) -> float:
         """Seconds of verifying a tree, the choice of tokens included."""
-        return seconds(lambda: self._verify(tree, inspect), self.device, self.repeats)
-
-    def propose(self) -> Proposal:
-        """A proposal as the first step of a text would make it."""
-        return self.proposing.propose(self.ids)
+        verifier = self.run.verifier
+        return seconds(lambda: verifier.logits(tree).argmax(-1).tolist(), self.device, self.repeats)
 
     def cycle(self) -> dict[str, Any]:
-        """Median seconds of every stage and of whole cycles, and the nodes of their trees."""
+        """Median seconds of every stage and of whole cycles, their events included, and the nodes of their trees."""
         rows: list[dict[str, float]] = []
         for turn in range(3 + self.repeats):
             wait(self.device)
             began = time.perf_counter()
-            proposal = self.propose()
-            drafted = time.perf_counter()
-            self._verify(proposal.tree, self.config.inspect)
-            verified = time.perf_counter()
-            self._commit(proposal)
+            event = self.run.step()
             wait(self.device)
             ended = time.perf_counter()
             self.rewind()
             if turn >= 3:
-                own = {"verify": verified - drafted, "commit": ended - verified, "cycle": ended - began}
-                rows.append({**self.proposing.seconds, **own, "nodes": len(proposal.tree)})
+                rows.append({**asdict(event.seconds), "cycle": ended - began, "nodes": len(event.nodes)})
         return {name: median(row[name] for row in rows) for name in rows[0]}
 
-    def _verify(self, tree: TokenTree, inspect: bool) -> None:
-        scores = self.verifier.logits(tree)
-        Inspection.read(scores, scores.argmax(-1), tree, inspect)
 
-    def _commit(self, proposal: Proposal) -> None:
-        tree = proposal.tree
-        deepest = max(range(len(tree)), key=lambda n: (tree.blocks[n] == 1, min(tree.depths[n], COMMITTED)))
-        rows = [0, *tree.path(deepest)[:COMMITTED]]
-        self.verifier.cache.commit(rows)
-        index = torch.tensor(rows, device=self.device)
-        positions = torch.arange(self.context, self.context + len(rows), device=self.device)
-        self.proposing.extend(lambda layers: self.engine.target.features(layers, index), positions)
+@functools.cache
+def typical(config: DecodeConfig, vocabulary: int) -> Proposal:
+    """The proposal with the median number of nodes among those of a bundled text: random drafts share too little.
+
+    Its tokens are folded into the vocabulary.
+    """
+    engine = load("tiny", device="cpu")
+    prompt = read_prompts("heldout", limit=1)[0].text
+    steps = engine.generate(prompt, replace(config, max_new_tokens=128, inspect=False, backend="auto")).steps
+    step = sorted(steps, key=lambda s: len(s.nodes))[len(steps) // 2]
+    assert step.first_draft is not None
+    first, *branches = (
+        Block(d.drafter, d.prefix, tuple(i % vocabulary for i in d.ids), d.confidence, [], [], d.base)
+        for d in (step.first_draft, *step.branches)
+    )
+    return merged(step.anchor % vocabulary, first, step.selected_prefixes, branches)
 
 
-def unmerged(anchor: int, proposal: Proposal) -> TokenTree:
+def unmerged(proposal: Proposal) -> TokenTree:
     """The candidates of a proposal side by side, each with nodes of its own, as K+1 full rows."""
-    tokens, parents, depths = [anchor], [-1], [0]
+    tokens, parents, depths = [proposal.tree.tokens[0]], [-1], [0]
     for chain in chains(proposal.blocks):
         for depth, token in enumerate(chain, 1):
             parents.append(len(tokens) - 1 if depth > 1 else 0)
@@ -186,9 +181,10 @@ def context_row(engine: Engine, config: DecodeConfig, context: int, floors: Floo
     cuda = device.type == "cuda"
     if cuda:
         torch.cuda.reset_peak_memory_stats(device)
-    eager = Bench(engine, config, context, "eager", repeats).plain()
+    plain = merge_drafts(1, [])
+    eager = Bench(engine, config, context, "eager", repeats).verify(plain)
     bench = Bench(engine, config, context, mode, repeats)
-    captured = bench.plain() if mode == "captured" else None
+    captured = bench.verify(plain) if mode == "captured" else None
     measured = bench.cycle()
     if mode == "captured" and bench.passes.mode != mode:  # capture failed on the way: these are not its figures
         captured = None
@@ -209,12 +205,11 @@ def context_row(engine: Engine, config: DecodeConfig, context: int, floors: Floo
 
 @torch.inference_mode()
 def cost_rows(engine: Engine, config: DecodeConfig, context: int, repeats: int) -> list[dict[str, Any]]:
-    """How a cycle's time changes with one setting at a time, and verification with merging, behind one context."""
+    """How a cycle's time changes with one setting at a time, and that of verification with nodes, behind one context."""
     block = config.block_size or 16
     changes: list[tuple[str, dict[str, Any]]] = [
         *((f"K = {k}", {"num_branches": k}) for k in (1, 2, 4, 8) if k < block),
         *((f"γ = {g}", {"block_size": g, "num_branches": min(4, g - 1)}) for g in (4, 8, 16) if g <= block),
-        *((f"{n} nodes", {"node_budget": n}) for n in (16, 32, 64, 128)),
         ("recording on", {"inspect": True}),
         ("recording off", {"inspect": False}),
     ]
@@ -223,8 +218,24 @@ def cost_rows(engine: Engine, config: DecodeConfig, context: int, repeats: int) 
         measured = Bench(engine, replace(config, **change), context, engine.mode, repeats).cycle()
         row = {f"{name}_ms": 1e3 * measured[name] for name in (*STAGES, "cycle")}
         rows.append({"setting": label, **row, "nodes": int(measured["nodes"])})
-    bench = Bench(engine, replace(config, node_budget=None), context, engine.mode, repeats)
-    proposal = bench.propose()
-    for label, tree in (("merged nodes", proposal.tree), ("K+1 unmerged rows", unmerged(1, proposal))):
-        rows.append({"setting": label, "verify_ms": 1e3 * bench.verify(tree, False), "nodes": len(tree)})
+    bench = Bench(engine, config, context, engine.mode, repeats)
+    for count in (16, 32, 64, 128):
+        verified = bench.verify(path_tree(count))
+        rows.append({"setting": f"{count} nodes", "verify_ms": 1e3 * verified, "nodes": count})
     return rows
+
+
+@torch.inference_mode()
+def merging_row(engine: Engine, config: DecodeConfig, context: int, repeats: int) -> dict[str, Any]:
+    """Time of verifying the candidates of one proposal merged into a tree, and as K+1 full rows."""
+    bench = Bench(engine, config, context, engine.mode, repeats)
+    proposal = typical(config, engine.target.head.out_features)
+    merged_tree, side_by_side = proposal.tree, unmerged(proposal)
+    return {
+        "context": context,
+        "backend": bench.config.backend,
+        "merged_nodes": len(merged_tree),
+        "merged_ms": 1e3 * bench.verify(merged_tree),
+        "unmerged_nodes": len(side_by_side),
+        "unmerged_ms": 1e3 * bench.verify(side_by_side),
+    }

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 
 import pytest
-import torch
 
 from d2sd.__main__ import main
 from d2sd.bench.random_models import random_engine
-from d2sd.bench.stages import Bench, Floors, unmerged
+from d2sd.bench.stages import Floors, typical, unmerged
 from d2sd.config import DecodeConfig
 
 STAGES = ("plain_eager_ms", "first_draft_ms", "second_draft_ms", "tree_ms", "verify_ms", "commit_ms", "cycle_ms")
@@ -30,9 +29,13 @@ def test_the_command_writes_tables_with_provenance(tmp_path, capsys, passes):
     assert result["provenance"]["device"] == "cpu"
     assert result["provenance"]["argv"][:2] == ["bench", "gpu"]
     costs = {row["setting"]: row for row in result["costs"]["rows"]}
-    assert {"K = 1", "K = 8", "γ = 4", "16 nodes", "recording off", "merged nodes", "K+1 unmerged rows"} <= set(costs)
-    assert costs["16 nodes"]["nodes"] <= 17
-    assert costs["merged nodes"]["nodes"] <= costs["K+1 unmerged rows"]["nodes"]
+    assert {"K = 1", "K = 8", "γ = 4", "16 nodes", "128 nodes", "recording on", "recording off"} <= set(costs)
+    assert {row["backend"] for row in result["cascade"]} == {"cascade"}
+    assert [row["context"] for row in result["cascade"]] == [64, 300]
+    assert {(row["backend"], row["context"]) for row in result["merging"]} == {
+        (backend, context) for backend in ("dense", "cascade") for context in (64, 300)
+    }
+    assert all(row["merged_nodes"] < row["unmerged_nodes"] for row in result["merging"])
     written = (tmp_path / "gpu-tiny-cpu.md").read_text()
     assert written.strip() == capsys.readouterr().out.strip()
     assert "floor = bytes ÷ bandwidth" in written
@@ -64,12 +67,11 @@ def test_floors_count_every_byte_that_must_be_read():
     assert floors.cycle(10) == floors.plain(10) + drafts
 
 
-@torch.inference_mode()
 def test_unmerged_rows_repeat_what_the_candidates_share():
-    engine = random_engine("tiny", "float32", "cpu", "eager", 512)
-    bench = Bench(engine, DecodeConfig("d2sd", num_branches=4), 40, "eager", 1)
-    proposal = bench.propose()
-    tree = unmerged(1, proposal)
+    proposal = typical(DecodeConfig("d2sd", num_branches=4), 300)
+    assert max(proposal.tree.tokens) < 300
+    tree = unmerged(proposal)
+    assert len(proposal.tree) < len(tree)
     assert len(tree) == 1 + 5 * 15
     assert tree.depths.count(1) == 5
     assert {tuple(tree.tokens[n] for n in tree.path(leaf)) for leaf in range(15, 76, 15)} == {

@@ -87,7 +87,7 @@ class OnMeta(TorchDispatchMode):
 @pytest.mark.parametrize("method", ON_DEVICE)
 @pytest.mark.parametrize("inspect", [True, False])
 @torch.inference_mode()
-def test_a_whole_cycle_is_queued_before_anything_is_read(method, inspect, tokenizer):
+def test_a_whole_cycle_is_queued_before_anything_is_read(method, inspect, tokenizer, monkeypatch):
     """On torch's meta device tensors hold no values: whatever looks at one on the way fails."""
     engine = small_engine(tokenizer)
     target = engine.target
@@ -100,8 +100,17 @@ def test_a_whole_cycle_is_queued_before_anything_is_read(method, inspect, tokeni
         cache.length = 280
     cycle, ids = DeviceCycle(config, proposing, verifier), list(range(281))
     assert DeviceCycle.possible(config, proposing)
+    sent = []
+
+    def send(_, numbers):
+        sent.extend(numbers)
+        return torch.zeros(len(numbers), dtype=torch.int64, device="meta")
+
+    monkeypatch.setattr(DeviceCycle, "_send", send)
     with OnMeta():
         assert cycle.queue(ids).ndim == 1
+    assert sent[:2] == [ids[-1], 280]
+    assert len(sent) == 2 + (config.num_branches if method == "random_prefix" else 0)
     with pytest.raises(NotImplementedError, match="Cannot copy out of meta tensor"):
         cycle.run(ids, 20)
 

@@ -12,6 +12,7 @@ from d2sd import METHODS, DecodeConfig, load
 from d2sd.bench.lossless import DEFAULT_MARGIN, shortfalls, teacher_forced
 from d2sd.bench.peers import stock_twin
 from d2sd.bench.prompts import read_prompts
+from d2sd.generation import Generation
 
 PROMPTS = [p.text for p in read_prompts("heldout", limit=6)]
 
@@ -41,6 +42,26 @@ def test_bfloat16_texts_are_the_favourites_or_near_ties(method, passes):
         ids = list(trace.token_ids)
         logits = teacher_forced(twin, list(trace.prefill.prompt_token_ids), ids)
         assert shortfalls(logits, ids).max() <= DEFAULT_MARGIN
+
+
+@pytest.mark.parametrize("method", [m.id for m in METHODS.values() if m.on_device])
+@torch.inference_mode()
+def test_a_cycle_is_queued_without_waiting_for_the_card(method):
+    engine = load("tiny", device="cuda", passes="captured")
+    config = engine.resolve(DecodeConfig(method, 64))
+    ids = engine.encode(PROMPTS[0], config)
+    with engine._lent_passes(config, len(ids) + 64) as passes:
+        run = Generation(engine, ids, config, passes)
+        run.prefill()
+        for _ in range(4):  # the first one captures
+            run.step()
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            run.device_cycle.queue(run.ids)
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+        torch.cuda.synchronize()
+        assert passes.mode == "captured"
 
 
 def test_a_thousand_cycles_leak_no_memory(engine):
