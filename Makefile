@@ -9,8 +9,9 @@ PORT ?= 7860
 run: $(VENV)/.run
 	GRADIO_SERVER_NAME=$(HOST) GRADIO_SERVER_PORT=$(PORT) $(PYTHON) app.py
 
+# One process a core, so torch takes one thread in each.
 test: $(VENV)/.dev browser
-	$(PYTHON) -m pytest
+	OMP_NUM_THREADS=1 $(PYTHON) -m pytest -n auto --dist loadfile
 
 check: $(VENV)/.dev
 	$(VENV)/bin/ruff check .

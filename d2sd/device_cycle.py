@@ -54,13 +54,15 @@ class DeviceCycle:
         self.depths = 1 + max(self.lengths)
         self.vocabulary = self.target.head.out_features
         self.rows = row_shape(1 + len(self.lengths) * max(self.lengths))
+        self._ahead: Tensor | None = None
         # everything besides the shapes of its inputs that a captured pass depends on
         self.kind = (proposing.method.id, *self.lengths, config.inspect, config.temperature, config.top_k, config.top_p)
 
     def run(self, ids: Sequence[int], room: int) -> Outcome:
         """See ``Cycle``."""
-        self.clock.start()
-        numbers = self.queue(ids).cpu().numpy()  # the only copy from the device, and the only wait for it
+        queued = self.queue(ids) if self._ahead is None else self._ahead
+        self._ahead = None
+        numbers = queued.cpu().numpy()  # the only copy from the device, and the only wait for it
         first, selected, branches, measured = self._read(numbers)
         proposal = merged(ids[-1], first, selected, branches)
         seen = Inspection.read(measured[:, : len(proposal.tree)].tolist())
@@ -70,9 +72,16 @@ class DeviceCycle:
                 cache.length += 1 + len(found.accepted)
         return Outcome(proposal, seen, found, StageSeconds(**self.clock.read()))
 
+    def ahead(self, ids: Sequence[int]) -> None:
+        """Queue the cycle behind the committed ``ids``, which ``run`` will be asked for next: the card need not wait
+        while the host tells of the last one."""
+        if self.passes.mode == "captured":
+            self._ahead = self.queue(ids)
+
     def queue(self, ids: Sequence[int]) -> Tensor:
         """Queue a whole cycle, the moving of cache rows included; returns every number that it found, in float64."""
         passes, clock, start = self.passes, self.clock, len(ids) - 1
+        clock.start()
         read = passes.read(self.verifier.cache)
         state = self._send([ids[-1], start])
         given = self._random(ids) if self.proposing.method.on_device == "random" else None

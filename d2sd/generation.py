@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import astuple
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -72,6 +73,8 @@ class Generation:
             self.stop_reason = "end_token"
         elif outcome.cut:
             self.stop_reason = "max_new_tokens"
+        elif self.device_cycle:
+            self.device_cycle.ahead(self.ids)
         first = proposal.first
         event = partial(
             StepDone,
@@ -93,7 +96,8 @@ class Generation:
             else first_draft_boundary(proposal.tree, first.ids, seen.chosen, outcome),
             seconds=done.seconds,
         )
-        self.elapsed += time.perf_counter() - began
+        # a card may have worked on this step before it was asked for
+        self.elapsed += max(time.perf_counter() - began, sum(astuple(done.seconds)))
         return event(elapsed=self.elapsed)
 
     def _describe_committed(self, proposal: Proposal, outcome: Walk) -> tuple[Committed, ...]:

@@ -1,7 +1,7 @@
 """Time of every stage of a D²SD cycle, and of plain decoding, behind contexts of given lengths.
 
 Works on caches whose slots are declared full: times do not depend on what is in them. Every measurement is a median
-over repeats, from an idle device to an idle device, with all that the host does in between.
+over repeats. Cycles follow each other as in a generation; everything else is timed from an idle device to an idle one.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from d2sd.passes import Passes
 from d2sd.proposing import slots
 from d2sd.tree import TokenTree, chains, merge_drafts
 
+WARM_UP = 3
 BANDWIDTH_BYTES = {"cuda": 1 << 30, "cpu": 1 << 26}
 STAGES = ("first_draft", "second_draft", "tree", "verify", "commit")
 
@@ -39,15 +40,15 @@ def wait(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def seconds(work: Callable[[], object], device: torch.device, repeats: int, warm_up: int = 3) -> float:
+def seconds(work: Callable[[], object], device: torch.device, repeats: int) -> float:
     """Median time of a piece of work."""
     times = []
-    for turn in range(warm_up + repeats):
+    for turn in range(WARM_UP + repeats):
         wait(device)
         began = time.perf_counter()
         work()
         wait(device)
-        if turn >= warm_up:
+        if turn >= WARM_UP:
             times.append(time.perf_counter() - began)
     return median(times)
 
@@ -109,20 +110,15 @@ class Bench:
     """Stages of one engine behind one context."""
 
     def __init__(self, engine: Engine, config: DecodeConfig, context: int, mode: str, repeats: int):
-        self.engine, self.context, self.repeats = engine, context, repeats
-        self.device = engine.target.device
+        self.repeats, self.device = repeats, engine.target.device
         self.config = engine.resolve(config)
-        needed = slots(self.config, context + config.max_new_tokens)
+        turns = WARM_UP + repeats
+        self.config = replace(self.config, max_new_tokens=turns * (1 + (self.config.second_block_size or 0)))
+        needed = slots(self.config, context + self.config.max_new_tokens)
         self.passes = Passes(mode, self.config.backend, needed, self.device)  # type: ignore[arg-type]
         self.run = Generation(engine, [1] * (context + 1), self.config, self.passes)
-        self.rewind()
-
-    def rewind(self) -> None:
-        """Forget what was committed behind the context."""
-        self.run.ids = [1] * (self.context + 1)
-        self.run.output, self.run.stop_reason = [], None
         for cache in (self.run.verifier.cache, *(session.cache for session in self.run.proposing.sessions)):
-            cache.length = self.context
+            cache.length = context
 
     def verify(self, tree: TokenTree) -> float:
         """Seconds of verifying a tree, the choice of tokens included."""
@@ -132,15 +128,11 @@ class Bench:
     def cycle(self) -> dict[str, Any]:
         """Median seconds of every stage and of whole cycles, their events included, and the nodes of their trees."""
         rows: list[dict[str, float]] = []
-        for turn in range(3 + self.repeats):
-            wait(self.device)
+        for turn in range(WARM_UP + self.repeats):
             began = time.perf_counter()
             event = self.run.step()
-            wait(self.device)
-            ended = time.perf_counter()
-            self.rewind()
-            if turn >= 3:
-                rows.append({**asdict(event.seconds), "cycle": ended - began, "nodes": len(event.nodes)})
+            if turn >= WARM_UP:
+                rows.append({**asdict(event.seconds), "cycle": time.perf_counter() - began, "nodes": len(event.nodes)})
         return {name: median(row[name] for row in rows) for name in rows[0]}
 
 
