@@ -39,12 +39,20 @@ def attend(
 
 def _level(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
     """Attention over one level and its log-sum-exp: (…, R, D) and (…, R, 1), in float32."""
-    scores = query.float() @ key.float().transpose(-1, -2)
+    scores = _product(query, key.transpose(-1, -2))
     if mask is not None:
         # finite: a padded prefix may hold nothing yet, and then this level is to weigh nothing instead of NaN
         scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
     lse = scores.logsumexp(-1, keepdim=True)
-    return (scores - lse).exp() @ value.float(), lse
+    return _product((scores - lse).exp(), value), lse
+
+
+def _product(a: Tensor, b: Tensor) -> Tensor:
+    """a @ b, (B, H, …), in float32; a card multiplies halves as they are, without copies of a long prefix."""
+    if b.device.type == "cpu" or b.dtype == torch.float32:
+        return a.float() @ b.float()
+    product = torch.bmm(a.to(b.dtype).flatten(0, 1), b.flatten(0, 1), out_dtype=torch.float32)
+    return product.unflatten(0, a.shape[:2])
 
 
 def merge(a: Tensor, a_lse: Tensor, b: Tensor, b_lse: Tensor) -> Tensor:

@@ -85,15 +85,15 @@ class OnMeta(TorchDispatchMode):
 
 
 @pytest.mark.parametrize("method", ON_DEVICE)
-@pytest.mark.parametrize("inspect", [True, False])
+@pytest.mark.parametrize(("inspect", "dtype"), [(True, torch.float32), (False, torch.bfloat16)])
 @torch.inference_mode()
-def test_a_whole_cycle_is_queued_before_anything_is_read(method, inspect, tokenizer, monkeypatch):
+def test_a_whole_cycle_is_queued_before_anything_is_read(method, inspect, dtype, tokenizer, monkeypatch):
     """On torch's meta device tensors hold no values: whatever looks at one on the way fails."""
     engine = small_engine(tokenizer)
     target = engine.target
     config = engine.resolve(DecodeConfig(method, 20, inspect=inspect))
     for model in (target.model, engine.first, engine.second):
-        model.to("meta")
+        model.to("meta", dtype)
     passes = Passes("padded", "cascade", slots(config, 300), torch.device("meta"))
     proposing, verifier = Proposing(engine, config, passes), Verifier(target, passes)
     for cache in (verifier.cache, *(s.cache for s in proposing.sessions)):
