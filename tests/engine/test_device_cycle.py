@@ -14,6 +14,7 @@ from d2sd import METHODS, DecodeConfig, Engine
 from d2sd.cycle import HostCycle
 from d2sd.device_cycle import DeviceCycle
 from d2sd.events import StageSeconds
+from d2sd.generation import Generation
 from d2sd.passes import Passes, _Captured
 from d2sd.proposing import Proposing, slots
 from d2sd.verifying import Verifier
@@ -68,6 +69,19 @@ def test_its_events_are_those_of_the_host(engine, padded, method, settings, monk
     for one, other in zip(untimed(found), untimed(expected), strict=True):
         assert one[0] == other[0]
         assert one[1].expected == other[1]
+
+
+@pytest.mark.parametrize("method", ON_DEVICE)
+def test_caches_hold_what_was_committed(padded, method):
+    config = padded.resolve(DecodeConfig(method, 20))
+    run = Generation(
+        padded, padded.encode("the cat", config), config, Passes("padded", "dense", 512, torch.device("cpu"))
+    )
+    run.prefill()
+    for _ in range(3):
+        run.step()
+        caches = [run.verifier.cache, *(session.cache for session in run.proposing.sessions)]
+        assert {cache.length for cache in caches} == {len(run.ids) - 1}
 
 
 def test_a_prompt_of_one_token_and_cut_trees_are_left_to_the_host(engine, padded):
@@ -161,6 +175,8 @@ def test_what_is_frozen_at_capture_does_not_change_a_text(small, frozen, method)
 
 
 def test_settings_do_not_share_what_was_captured(small, frozen):
-    for settings in SETTINGS:
-        config = DecodeConfig("d2sd", 8, **settings)
+    noisy = {"temperature": 2.0, "seed": 5}
+    changes = ({}, {"inspect": False}, {"num_branches": 3}, noisy, noisy | {"top_k": 2}, noisy | {"top_p": 0.2})
+    for settings in (*changes, {"temperature": 0.5, "seed": 5}, {"block_size": 6}):
+        config = DecodeConfig("d2sd", 8, **{"num_branches": 2} | settings)
         assert frozen.generate("the cat sat", config).token_ids == small.generate("the cat sat", config).token_ids
