@@ -95,6 +95,19 @@ function start(element, trigger, props, watch) {
     if (selection.previewed === null && !selection.following) spoken.textContent = summary;
   }
 
+  /** A run that says nothing for a while, be it slow or cut off, is not shown as one that goes on. */
+  const silence = 5000;
+  let waiting = false;
+  let heard = 0;
+  function listen() {
+    clearTimeout(heard);
+    waiting = false;
+    heard = setTimeout(() => {
+      waiting = true;
+      showChip();
+    }, silence);
+  }
+
   function showChip() {
     const { pinned, playing } = selection;
     const at = pinned === null ? "" : `step ${pinned + 1}`;
@@ -102,7 +115,7 @@ function start(element, trigger, props, watch) {
     const label = {
       playing: `Playing: ${at} ✕`,
       pinned: `Pinned: ${at} ✕`,
-      live: "Following live",
+      live: waiting ? "Waiting for the next step" : "Following live",
       resting: store.failed ? "Stopped" : `${store.length} steps · not pinned`,
     }[state];
     followChip.dataset.state = state;
@@ -159,6 +172,7 @@ function start(element, trigger, props, watch) {
     views.hidden = store.key === null;
     notice.hidden = store.failed === null;
     notice.textContent = store.failed ?? "";
+    listen();
     draw();
   }
 

@@ -5,7 +5,7 @@ const KEPT_STYLES = [
   "text-anchor",
 ];
 const PLAIN_STYLES = { "stroke-dasharray": "none", "stroke-linecap": "butt", "stroke-linejoin": "miter", "paint-order": "normal", opacity: "1", "text-anchor": "start" };
-const PICTURE = { pad: 12, title: 34, strip: 138 };
+const PICTURE = { pad: 12, title: 34 };
 
 /** Any CSS colour as #rrggbb (or none): other programs do not know the newer ways of writing one. */
 const hex = (() => {
@@ -47,7 +47,7 @@ class PictureMaker {
 
   size() {
     const { left, right, top, bottom } = this.tree.extent();
-    return { width: Math.max(480, Math.ceil(right - left) + 2 * PICTURE.pad), height: Math.ceil(bottom - top) + PICTURE.title + PICTURE.strip + 2 * PICTURE.pad };
+    return { width: Math.max(500, Math.ceil(right - left) + 2 * PICTURE.pad), height: Math.ceil(bottom - top) + PICTURE.title + BANDS.wide.height + 2 * PICTURE.pad };
   }
 
   /** The picture as the text of an SVG file. */
@@ -68,7 +68,7 @@ class PictureMaker {
         line.setAttribute("y1", top);
         line.setAttribute("y2", bottom + PICTURE.pad);
       }
-      const rows = s("g", { transform: `translate(0,${height - PICTURE.strip})` }, ...[...strip.svg.children].map(inlined));
+      const rows = s("g", { transform: `translate(0,${height - BANDS.wide.height})` }, ...[...strip.svg.children].map(inlined));
       for (const element of rows.querySelectorAll("[x2='100%']")) element.setAttribute("x2", width);
       const title = s("text", { x: PICTURE.pad, y: 22, "font-family": style.fontFamily, "font-size": 14, fill: colour("--ink") }, `Step ${tree.step.index + 1}: ${plain(stepSentence(tree.step))}`);
       const picture = s("svg", { xmlns: SVG, width, height, viewBox: `0 0 ${width} ${height}` }, s("rect", { width, height, fill: colour("--panel") }), title, world, rows);

@@ -1,6 +1,10 @@
 // Under the tree, on its x axis: the drafter's confidence, the predicted boundaries and the true one.
 
-const BAND = { axis: 16, bars: [20, 60], points: [86, 112] };
+// On a narrow screen the titles have lines of their own: the drawing has no margin to put them into.
+const BANDS = {
+  wide: { bars: [20, 60], points: [86, 112], truth: 118, titles: [31, 85], height: 138 },
+  narrow: { bars: [32, 72], points: [114, 140], truth: 146, titles: [27, 88], height: 166 },
+};
 
 class StripView {
   constructor(host, tree, viewport, tooltip) {
@@ -30,6 +34,7 @@ class StripView {
   /** Redraws at the current zoom: text keeps its size, only positions follow the tree. */
   place() {
     const { step } = this;
+    this.host.classList.toggle("narrow", this.narrow);
     if (!step) return this.svg.replaceChildren();
     if (!step.draft) return this.svg.replaceChildren(s("text", { class: "none", x: "50%", y: 23 }, "Nothing was drafted in this step, so there is no confidence and no boundary to show."));
     const parts = [this.drawAxis(), this.drawBars()];
@@ -43,17 +48,25 @@ class StripView {
     return this.tree.column * this.viewport.k;
   }
 
+  get narrow() {
+    return this.viewport.size.width < 500;
+  }
+
+  get band() {
+    return this.narrow ? BANDS.narrow : BANDS.wide;
+  }
+
   drawAxis() {
     const axis = s("g", { class: "axis" });
     const every = this.width < 22 ? 4 : 1;
-    const free = this.viewport.size.width < 500 ? 4 : 62; // the title stands to the left of this
+    const free = this.narrow ? 4 : 62; // the title stands to the left of this
     for (let d = 0; d < this.step.columns; d += every) if (this.x(d) > free) axis.append(s("text", { x: this.x(d), y: 11 }, d));
     return axis;
   }
 
   drawBars() {
     const { step } = this;
-    const [top, bottom] = BAND.bars;
+    const [top, bottom] = this.band.bars;
     const w = Math.max(3, Math.min(46, this.width * 0.56));
     const bars = s("g", { class: "bars" });
     bars.append(s("line", { class: "base", x1: 0, x2: "100%", y1: bottom, y2: bottom }));
@@ -74,7 +87,7 @@ class StripView {
 
   drawPosterior() {
     const { step } = this;
-    const [top, bottom] = BAND.points;
+    const [top, bottom] = this.band.points;
     const all = [...step.posterior, step.full];
     const most = Math.max(...all, 1e-9);
     const at = all.map((r, i) => [this.x(i + 0.5), bottom - (r / most) * (bottom - top)]);
@@ -117,20 +130,19 @@ class StripView {
     return s(
       "g",
       { class: `truth ${step.verdict}`, "data-verdict": step.verdict },
-      s("line", { class: "boundary", x1: x, x2: x, y1: 0, y2: 120 }),
-      s("rect", { x: left, y: 118, width: w, height: 18, rx: 9 }),
-      s("text", { x: left + w / 2, y: 130.5 }, words),
+      s("line", { class: "boundary", x1: x, x2: x, y1: 0, y2: this.band.truth + 2 }),
+      s("rect", { x: left, y: this.band.truth, width: w, height: 18, rx: 9 }),
+      s("text", { x: left + w / 2, y: this.band.truth + 12.5 }, words),
     );
   }
 
   drawTitles() {
     const titles = [
       ["position", 11],
-      ["confidence c", BAND.bars[0] + 11],
-      [this.step.selected.length ? "boundary r" : "boundary r, not used", BAND.points[0] - 1],
+      ["confidence c", this.band.titles[0]],
+      [this.step.selected.length ? "boundary r" : "boundary r, not used", this.band.titles[1]],
     ];
-    const narrow = this.viewport.size.width < 500;
-    return s("g", { class: "titles" }, ...titles.slice(narrow ? 1 : 0).map(([words, y]) => s("text", { x: 4, y }, words)));
+    return s("g", { class: "titles" }, ...titles.slice(this.narrow ? 1 : 0).map(([words, y]) => s("text", { x: 4, y }, words)));
   }
 
   /** Exact values under the pointer: bars above, boundary points below. */
@@ -139,7 +151,7 @@ class StripView {
     if (!step || !step.draft || event.pointerType === "touch") return;
     const box = this.svg.getBoundingClientRect();
     const depth = (event.clientX - box.left - this.viewport.x) / (this.viewport.k * this.tree.column);
-    const inBars = event.clientY - box.top < BAND.bars[1] + 2;
+    const inBars = event.clientY - box.top < this.band.bars[1] + 2;
     const at = inBars ? Math.round(depth) : Math.round(depth - 0.5);
     const card = inBars ? this.barCard(at) : this.pointCard(at);
     if (card) this.tooltip.show(card, event.clientX, event.clientY);
