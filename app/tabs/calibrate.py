@@ -12,15 +12,14 @@ from app import measure
 from app.models import Chosen
 from app.recordings import Recordings
 from app.session import Session
-from app.settings import SETTINGS
 from app.tabs.model_choice import build_models
 from app.tabs.notice import notice_box, sentence
-from app.tabs.number_box import number_box
+from app.tabs.setting_box import setting_rows
 from app.views.calibration import CalibrationView
 from app.views.explorer import ExplorerView
 from d2sd.bench import prompts
 
-NUMBERS = ("block_size", "num_branches", "temperature", "max_new_tokens")
+NAMES = ("block_size", "num_branches", "temperature", "max_new_tokens", "chat")
 SOURCES = {"The run in Explore": "shown", "A prompt set": "prompts", "Trace files": "files"}
 
 
@@ -107,8 +106,8 @@ def _measure_prompts(
 
 def _asked(source: str, limit: float | None, *values: Any) -> tuple[Any, ...]:
     """From the values of the controls to the arguments of ``measure.prompts``."""
-    chosen, (method, *numbers) = Chosen.read(*values[:3]), values[3:]
-    return source, limit, chosen, method or "", dict(zip(NUMBERS, numbers, strict=True))
+    chosen, (method, *settings) = Chosen.read(*values[:3]), values[3:]
+    return source, limit, chosen, method or "", dict(zip(NAMES, settings, strict=True))
 
 
 def _open(explore: Session, recordings: Recordings, event: gr.EventData) -> tuple[Any, gr.Tabs, gr.Textbox]:
@@ -130,8 +129,6 @@ def _prompt_set() -> tuple[list[Any], gr.Column]:
     """The controls of a prompt set, in the order of ``_asked``'s arguments."""
     names = prompts.names()
     methods = [m for m, method in d2sd.METHODS.items() if method.first_drafter]
-    numbers: list[gr.Number] = []
-    by_name = {s.name: s for s in SETTINGS}
     with gr.Column(visible=False, elem_id="prompt-set") as group:
         with gr.Group(), gr.Row():
             source = gr.Dropdown(names, value=names[0], label="Prompts", elem_id="prompt-source", min_width=90)
@@ -139,7 +136,5 @@ def _prompt_set() -> tuple[list[Any], gr.Column]:
         chosen = build_models("calibrate-")
         method = gr.Dropdown(methods, value="d2sd", label="Method", elem_id="calibrate-method")
         with gr.Group(elem_classes="small-numbers"):
-            for at in range(0, len(NUMBERS), 2):
-                with gr.Row():
-                    numbers += [number_box(by_name[name], "calibrate-") for name in NUMBERS[at : at + 2]]
-    return [source, limit, *chosen.values(), method, *numbers], group
+            settings = setting_rows(NAMES, 2, "calibrate-")
+    return [source, limit, *chosen.values(), method, *settings.values()], group

@@ -15,7 +15,7 @@ from app.models import Chosen
 from app.settings import OF_METHODS, SETTINGS, used_by
 from app.tabs.model_choice import build_models
 from app.tabs.notice import notice_box
-from app.tabs.number_box import number_box
+from app.tabs.setting_box import setting_box
 from app.views.fold import FoldView
 
 METHOD = d2sd.DecodeConfig().method
@@ -101,10 +101,10 @@ def _method(inputs: dict[str, Any]) -> None:
         for at in range(0, len(numbers), 3):
             with gr.Row():
                 for setting in numbers[at : at + 3]:
-                    inputs[setting.name] = number_box(setting, interactive=setting.name in used_by(METHOD))
+                    inputs[setting.name] = setting_box(setting, interactive=setting.name in used_by(METHOD))
         with gr.Row():
             for flag in (s for s in SETTINGS if s.kind == "flag"):
-                inputs[flag.name] = gr.Checkbox(bool(flag.value), label=flag.label, elem_id=flag.elem_id, min_width=60)
+                inputs[flag.name] = setting_box(flag)
 
     of_methods = [s.name for s in SETTINGS if s.name in OF_METHODS]
 

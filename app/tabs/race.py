@@ -12,15 +12,14 @@ from app import presets, race
 from app.models import Chosen
 from app.record import DEFAULT, recorded_race
 from app.session import Session
-from app.settings import SETTINGS
 from app.tabs.model_choice import build_models
 from app.tabs.notice import notice_box, sentence
-from app.tabs.number_box import number_box
+from app.tabs.setting_box import setting_rows
 from app.tabs.whatif import build_whatif, lane_choices
 from app.views.race import RaceView, drawing
 
 CHOSEN = ("model", "folder", "vp")
-NAMES = ("block_size", "num_branches", "node_budget", "temperature", "seed", "max_new_tokens")
+NAMES = ("block_size", "num_branches", "node_budget", "temperature", "seed", "max_new_tokens", "chat")
 
 
 def build_race(explore: gr.State) -> None:
@@ -84,11 +83,7 @@ def _settings() -> tuple[dict[str, Any], gr.Button, gr.Button, gr.Textbox]:
         elem_id="race-methods",
     )
     with gr.Group(elem_id="race-numbers", elem_classes="small-numbers"):
-        chosen = {s.name: s for s in SETTINGS}
-        for at in range(0, len(NAMES), 3):
-            with gr.Row():
-                for name in NAMES[at : at + 3]:
-                    inputs[name] = number_box(chosen[name], "race-")
+        inputs |= setting_rows(NAMES, 3, "race-")
     # as long as nothing was sent to it, a number field shows None as 0
     gr.on(None, lambda: None, None, inputs["node_budget"], show_progress="hidden", queue=False)
     return inputs, start, stop, notice

@@ -1,0 +1,36 @@
+"""The control of a setting of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import gradio as gr
+
+from app.settings import SETTINGS, Setting
+
+
+def setting_box(setting: Setting, prefix: str = "", **options: Any) -> gr.Number | gr.Checkbox:
+    """A number field, or a checkbox; ``prefix`` of its id, ``options`` of a number field."""
+    name = f"{prefix}{setting.elem_id}"
+    if setting.kind == "flag":
+        return gr.Checkbox(bool(setting.value), label=setting.label, elem_id=name, min_width=60)
+    return gr.Number(
+        setting.value,
+        label=setting.label[:1].upper() + setting.label[1:],
+        elem_id=name,
+        step=setting.step,
+        precision=0 if setting.kind == "whole" and not setting.optional else None,
+        placeholder="auto" if setting.optional else None,
+        min_width=60,
+        **options,
+    )
+
+
+def setting_rows(names: Sequence[str], width: int, prefix: str) -> dict[str, Any]:
+    """Controls of these settings by name, laid out in rows of ``width``."""
+    by_name, boxes = {s.name: s for s in SETTINGS}, dict[str, Any]()
+    for at in range(0, len(names), width):
+        with gr.Row():
+            boxes |= {name: setting_box(by_name[name], prefix) for name in names[at : at + width]}
+    return boxes
