@@ -18,6 +18,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 from app import models, presets, streaming
 from app.layout import build, launch_options
 from app.models import Chosen
+from app.threads import leave_a_core
 from d2sd import DecodeConfig, Engine, Event, PrefillDone, StepDone
 from tests.e2e.driving import PATIENCE, choose_method, opened, set_number, upload, view
 
@@ -158,6 +159,7 @@ def watched(browser: Browser, address: str, method: str) -> tuple[list[float], l
 def main() -> None:
     """Measure and print."""
     chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))
+    leave_a_core()
     demo = build()
     _, address, _ = demo.launch(**launch_options(), prevent_thread_lock=True, quiet=True)
     middle = statistics.median
