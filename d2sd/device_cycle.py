@@ -18,13 +18,15 @@ from d2sd.clock import StageClock
 from d2sd.config import DecodeConfig
 from d2sd.cycle import Outcome
 from d2sd.device_tree import DeviceTree, accepted_rows, block_rows, likeliest_prefixes, merge
-from d2sd.drafting import Block, DraftSession
+from d2sd.drafting import DraftSession
 from d2sd.events import StageSeconds
 from d2sd.inspection import TOP, Inspection, measure
+from d2sd.methods import Proposal
 from d2sd.methods.base import merged, random_prefixes
 from d2sd.proposing import Proposing
 from d2sd.sampling import Sampler
 from d2sd.shapes import row_shape
+from d2sd.tree import merge_drafts
 from d2sd.verify import walk
 from d2sd.verifying import Verifier
 
@@ -43,17 +45,16 @@ class DeviceCycle:
         self.passes, self.target = proposing.passes, verifier.target
         self.device = self.target.device
         self.sampler, self.clock = Sampler.of(config), StageClock(self.device)
-        assert proposing.first is not None, "methods that are run so draft"
         self.first, self.second = proposing.first, proposing.second
-        self.lengths = [proposing.block_size - 1]  # tokens below the anchor, by draft
+        self.lengths = [proposing.block_size - 1] if self.first else []  # tokens below the anchor, by draft
         self.top = TOP if config.inspect else 1
         longer = proposing.second_block_size > proposing.block_size
         if self.second is not None:
             self.lengths += [proposing.second_block_size - 1] * (config.num_branches + int(longer))
         self.longer = int(longer)  # one more branch goes on behind the whole first draft
-        self.depths = 1 + max(self.lengths)
+        self.depths = 1 + max(self.lengths, default=0)
         self.vocabulary = self.target.head.out_features
-        self.rows = row_shape(1 + len(self.lengths) * max(self.lengths))
+        self.rows = row_shape(1 + len(self.lengths) * (self.depths - 1))
         self._ahead: Tensor | None = None
         # everything besides the shapes of its inputs that a captured pass depends on
         self.kind = (proposing.method.id, *self.lengths, config.inspect, config.temperature, config.top_k, config.top_p)
@@ -63,8 +64,7 @@ class DeviceCycle:
         queued = self.queue(ids) if self._ahead is None else self._ahead
         self._ahead = None
         numbers = queued.cpu().numpy()  # the only copy from the device, and the only wait for it
-        first, selected, branches, measured = self._read(numbers)
-        proposal = merged(ids[-1], first, selected, branches)
+        proposal, measured = self._read(ids[-1], numbers)
         seen = Inspection.read(measured[:, : len(proposal.tree)].tolist())
         found = walk(proposal.tree, seen.chosen, self.target.end_ids, room)
         if not (found.ended or found.cut):
@@ -91,26 +91,33 @@ class DeviceCycle:
         def stage(name: str, work: partial[tuple[Tensor, ...]], *inputs: Tensor) -> tuple[Tensor, ...]:
             return passes.run((name, *self.kind, read), work, *inputs)
 
-        chain, drafted = stage("first", partial(self._draft_first, read), state)
+        numbers: list[Tensor] = []
+        chains: tuple[Tensor, ...] = ()
+        if self.first is not None:
+            chain, drafted = stage("first", partial(self._draft_first, read), state)
+            numbers, chains = [drafted], (chain[None],)
         clock.mark("first_draft")
-        numbers, chains = [drafted], chain[None]
         if self.second is not None:
             basis = drafted[:, 0] if given is None else given
-            prefixes, chains, redrafted = stage("second", partial(self._draft_second, read), state, chain, basis)
-            numbers += [prefixes, redrafted]
+            prefixes, whole, redrafted = stage("second", partial(self._draft_second, read), state, chain, basis)
+            numbers, chains = [drafted, prefixes, redrafted], (whole,)
         clock.mark("second_draft")
-        tree = stage("tree", partial(self._merge), state, chains)
+        tree = stage("tree", partial(self._merge), state, *chains)
         clock.mark("tree")
         chosen, measured, *taps = stage("verify", partial(self._verify, read), state, noise, *tree)
         clock.mark("verify")
-        moved = stage("walk", partial(self._gather), state, chosen, *tree, *taps)
-        stage("commit", partial(self._commit), state, *moved)
+        if self.first is not None:  # the anchor alone is in its place already
+            moved = stage("walk", partial(self._gather), state, chosen, *tree, *taps)
+            stage("commit", partial(self._commit), state, *moved)
         clock.mark("commit")
         return torch.cat([n.flatten().double() for n in (*numbers, measured)])
 
-    def _read(self, numbers: np.ndarray) -> tuple[Block, tuple[int, ...], list[Block], np.ndarray]:
-        """First draft, selected prefixes, re-drafts, and per node what ``measure`` found, from a cycle's numbers."""
+    def _read(self, anchor: int, numbers: np.ndarray) -> tuple[Proposal, np.ndarray]:
+        """The proposal, and per node what ``measure`` found, from a cycle's numbers."""
         measured = (4 if self.config.inspect else 1) * self.rows
+        per_node = numbers[-measured:].reshape(-1, self.rows)
+        if self.first is None:
+            return Proposal(merge_drafts(anchor, [])), per_node
         width = 2 * min(self.top, self.vocabulary)
         end = self.lengths[0] * width
         first = self.first.block(0, numbers[:end].reshape(-1, width).tolist())
@@ -119,11 +126,12 @@ class DeviceCycle:
         if self.second is not None:
             drafted = numbers[end + count : -measured].reshape(count, self.lengths[1], width)
             branches = [self.second.block(p, rows[p:].tolist()) for p, rows in zip(prefixes, drafted, strict=True)]
-        return first, tuple(prefixes[: count - self.longer]), branches, numbers[-measured:].reshape(-1, self.rows)
+        return merged(anchor, first, prefixes[: count - self.longer], branches), per_node
 
     def _plan(self) -> None:
         """Tell a backend that plans on the host what is about to come."""
-        self.first.plan(1, self.proposing.block_size)
+        if self.first is not None:
+            self.first.plan(1, self.proposing.block_size)
         if self.second is not None:
             self.second.plan(len(self.lengths) - 1, self.proposing.second_block_size)
         self.verifier.plan(self.rows)
@@ -147,6 +155,7 @@ class DeviceCycle:
     def _draft_first(self, read: int, state: Tensor) -> tuple[Tensor, ...]:
         """Drafted tokens (M,), and the likeliest tokens with their probabilities (M, 2·top)."""
         nothing = torch.zeros(self.lengths[0], dtype=torch.int64, device=self.device)
+        assert self.first is not None
         (drafted,) = self._draft(self.first, read, state, nothing, nothing[:1])
         return drafted[:, drafted.shape[-1] // 2].long(), drafted
 
@@ -167,7 +176,10 @@ class DeviceCycle:
         branches = torch.where(given, chain[:length], drafted[:, :, drafted.shape[-1] // 2].long())
         return prefixes, torch.cat([chain[None], branches]), drafted
 
-    def _merge(self, state: Tensor, chains: Tensor) -> tuple[Tensor, ...]:
+    def _merge(self, state: Tensor, chains: Tensor | None = None) -> tuple[Tensor, ...]:
+        if chains is None:
+            nothing = torch.zeros(1, dtype=torch.int64, device=self.device)
+            return state[:1].clone(), nothing, nothing, torch.ones(1, 1, dtype=torch.bool, device=self.device)
         return tuple(merge(state[:1], chains, self.rows))
 
     def _verify(self, read: int, state: Tensor, noise: Tensor, *tree: Tensor) -> tuple[Tensor, ...]:

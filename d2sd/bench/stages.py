@@ -27,7 +27,7 @@ from d2sd.methods.base import merged
 from d2sd.models.loading import load
 from d2sd.passes import Passes
 from d2sd.proposing import slots
-from d2sd.tree import TokenTree, chains, merge_drafts
+from d2sd.tree import TokenTree, chains
 
 WARM_UP = 3
 BANDWIDTH_BYTES = {"cuda": 1 << 30, "cpu": 1 << 26}
@@ -173,10 +173,10 @@ def context_row(engine: Engine, config: DecodeConfig, context: int, floors: Floo
     cuda = device.type == "cuda"
     if cuda:
         torch.cuda.reset_peak_memory_stats(device)
-    plain = merge_drafts(1, [])
-    eager = Bench(engine, config, context, "eager", repeats).verify(plain)
+    plain = replace(config, method="autoregressive")
+    eager = Bench(engine, plain, context, "eager", repeats).cycle()["cycle"]
+    captured = Bench(engine, plain, context, mode, repeats).cycle()["cycle"] if mode == "captured" else None
     bench = Bench(engine, config, context, mode, repeats)
-    captured = bench.verify(plain) if mode == "captured" else None
     measured = bench.cycle()
     if mode == "captured" and bench.passes.mode != mode:  # capture failed on the way: these are not its figures
         captured = None

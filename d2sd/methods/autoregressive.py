@@ -18,4 +18,5 @@ AUTOREGRESSIVE = Method(
     propose,
     frozenset(),
     first_drafter=False,
+    on_device="anchor",
 )

@@ -62,8 +62,8 @@ class Method:
     """A way to draft. ``second_drafter`` says which network re-drafts, if any.
 
     settings: the fields of ``DecodeConfig`` that shape its trees; needs_budget: it cannot run without a node budget;
-    on_device: how its drafts follow from each other, where that is simple enough to be worked out on the device
-    (``d2sd.device_cycle``): a single chain, or re-drafts from the likeliest or from random prefixes.
+    on_device: how its tree comes about, where that is simple enough to be worked out on the device
+    (``d2sd.device_cycle``): the anchor alone, a single chain, or re-drafts from the likeliest or from random prefixes.
     """
 
     id: str
@@ -75,7 +75,7 @@ class Method:
     second_drafter: Literal["none", "vp", "first"] = "none"
     draft_model: bool = False
     needs_budget: bool = False
-    on_device: Literal["chain", "likeliest", "random"] | None = None
+    on_device: Literal["anchor", "chain", "likeliest", "random"] | None = None
 
 
 def random_prefixes(rng: random.Random, positions: int, count: int) -> tuple[int, ...]:
