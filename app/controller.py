@@ -15,7 +15,7 @@ from app.links import MAX_PROMPT
 from app.models import Chosen
 from app.run_lines import RunLines
 from app.session import Session
-from app.streaming import stream
+from app.streaming import stream, warm_up
 from app.update import Update
 from d2sd import DecodeConfig, Finished, InputError, StepDone
 from d2sd.metrics import totals
@@ -93,12 +93,16 @@ def _lines(
 ) -> Generator[tuple[str, str], None, None]:
     """The lines of a run after its header, each with its kind; at the end plain decoding, measured, if asked for."""
     finished = None
+    for _ in warm_up(chosen, prompt, config, stop):
+        pass
     for event in stream(chosen, prompt, config, stop):
         finished = event if isinstance(event, Finished) else None
         yield type(event).__name__, to_line(event)
     if not compare or finished is None or finished.stop_reason == "stopped" or config.method == "autoregressive":
         return
     plain = replace(config, method="autoregressive", max_new_tokens=max(1, len(finished.token_ids)))
+    for _ in warm_up(chosen, prompt, plain, stop):
+        pass
     events = list(stream(chosen, prompt, plain, stop))
     if not stop():
         measured = totals([e for e in events if isinstance(e, StepDone)])

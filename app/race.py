@@ -11,12 +11,11 @@ from app.controller import failure_sentence
 from app.links import MAX_PROMPT
 from app.models import Chosen
 from app.session import Session
-from app.streaming import collect, paced, stream
+from app.streaming import WARM_UP_TOKENS, collect, paced, stream
 from app.update import Update
 from d2sd import METHODS, DecodeConfig, Event, InputError, Trace
 
 PLAIN = "autoregressive"
-WARM_UP_TOKENS = 16
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,15 +6,19 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import replace
 from queue import SimpleQueue
 from threading import Event as Flag
+from weakref import WeakKeyDictionary
 
 from app import models
 from app.gpu import ON_ZERO_GPU, on_gpu
 from app.models import Chosen
-from d2sd import DecodeConfig, Event
+from d2sd import DecodeConfig, Engine, Event
 
 SECONDS_BETWEEN_PAUSES = 0.5
+WARM_UP_TOKENS = 16
+_warm: WeakKeyDictionary[Engine, set[DecodeConfig]] = WeakKeyDictionary()
 # One thread for all runs: they take turns anyway, and torch keeps a pool of threads for every thread that calls it.
 _worker = ThreadPoolExecutor(1, "engine")
 
@@ -38,6 +42,19 @@ def stream(chosen: Chosen, prompt: str, config: DecodeConfig, stop: Callable[[],
 @on_gpu
 def _elsewhere(chosen: Chosen, prompt: str, config: DecodeConfig) -> Generator[Event, None, None]:
     yield from models.engine(chosen).stream(prompt, config, stop=never)
+
+
+def warm_up(chosen: Chosen, prompt: str, config: DecodeConfig, stop: Callable[[], bool]) -> Generator[None, None, None]:
+    """Run a few tokens with settings that these models were not run with yet, so that the run itself is timed alone:
+    what is done once, memory that is touched and passes that are captured on a card, is done by then."""
+    kind = replace(config, seed=0, max_new_tokens=1)
+    done = _warm.setdefault(models.engine(chosen), set())
+    if kind in done or ON_ZERO_GPU:  # what is done on a lent card is gone with it
+        return
+    for _ in stream(chosen, prompt, replace(config, max_new_tokens=min(WARM_UP_TOKENS, config.max_new_tokens)), stop):
+        yield
+    if not stop():
+        done.add(kind)
 
 
 def _ahead(events: Iterator[Event]) -> Generator[Event, None, None]:

@@ -118,7 +118,7 @@ class Clock:
                     began = time.perf_counter()
                 elif isinstance(event, StepDone):
                     tokens += len(event.committed)
-                else:
+                elif config.max_new_tokens == TOKENS:  # not what warms up
                     self.speeds.append(tokens / (time.perf_counter() - began))
 
         engine.stream = stream  # type: ignore[assignment,method-assign]

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from app import controller, models
+from app import controller, models, streaming
 from app.controller import Asked
 from app.links import Link
 from app.models import Chosen
@@ -60,6 +60,29 @@ def test_models_that_are_not_loaded_are_announced(monkeypatch):
     assert first.value is None
     assert first.news == "Loading tiny …"
     assert not any(update.news for update in outcome())
+
+
+def test_settings_are_warmed_up_once_before_they_are_timed(monkeypatch):
+    engine, runs = models.engine(Chosen("tiny")), []
+    real = engine.stream
+
+    def count(prompt, config, stop):
+        runs.append((config.method, config.max_new_tokens))
+        return real(prompt, config, stop=stop)
+
+    monkeypatch.setattr(engine, "stream", count)
+    monkeypatch.setattr(streaming, "_warm", {})
+    outcome()
+    assert runs == [("d2sd", 16), ("d2sd", 24), ("autoregressive", 16), ("autoregressive", 24)]
+    runs.clear()
+    outcome(seed=3, compare=False)
+    outcome(num_branches=2, compare=False)
+    assert runs == [("d2sd", 24), ("d2sd", 16), ("d2sd", 24)]
+    runs.clear()
+    monkeypatch.setattr(streaming, "ON_ZERO_GPU", True)
+    monkeypatch.setattr(streaming, "_elsewhere", lambda chosen, prompt, config: count(prompt, config, streaming.never))
+    outcome(num_branches=3, compare=False)
+    assert runs == [("d2sd", 24)]
 
 
 @pytest.mark.parametrize(
