@@ -7,7 +7,7 @@ the code that it uses anywhere, which tree was built and what was accepted.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from functools import partial
 
 import numpy as np
@@ -57,7 +57,8 @@ class DeviceCycle:
         self.rows = row_shape(1 + len(self.lengths) * (self.depths - 1))
         self._ahead: Tensor | None = None
         # everything besides the shapes of its inputs that a captured pass depends on
-        self.kind = (proposing.method.id, *self.lengths, config.inspect, config.temperature, config.top_k, config.top_p)
+        self.kind = (proposing.method.id, *self.lengths, config.inspect)
+        self.choice = (config.temperature, config.top_k, config.top_p)  # and, where tokens are chosen, these
 
     def run(self, ids: Sequence[int], room: int) -> Outcome:
         """See ``Cycle``."""
@@ -88,7 +89,7 @@ class DeviceCycle:
         noise = self.sampler.noise(start, self.depths, self.vocabulary, self.device)
         self._plan()
 
-        def stage(name: str, work: partial[tuple[Tensor, ...]], *inputs: Tensor) -> tuple[Tensor, ...]:
+        def stage(name: Hashable, work: partial[tuple[Tensor, ...]], *inputs: Tensor) -> tuple[Tensor, ...]:
             return passes.run((name, *self.kind, read), work, *inputs)
 
         numbers: list[Tensor] = []
@@ -104,7 +105,7 @@ class DeviceCycle:
         clock.mark("second_draft")
         tree = stage("tree", partial(self._merge), state, *chains)
         clock.mark("tree")
-        chosen, measured, *taps = stage("verify", partial(self._verify, read), state, noise, *tree)
+        chosen, measured, *taps = stage(("verify", self.choice), partial(self._verify, read), state, noise, *tree)
         clock.mark("verify")
         if self.first is not None:  # the anchor alone is in its place already
             moved = stage("walk", partial(self._gather), state, chosen, *tree, *taps)

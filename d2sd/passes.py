@@ -24,6 +24,7 @@ from d2sd.shapes import context_shape
 Mode = Literal["eager", "padded", "captured"]
 MODES = ("auto", *get_args(Mode))
 Pass = Callable[..., tuple[Tensor, ...]]
+MOST_CAPTURED = 96  # kept graphs: each setting and each length of the prefix brings a few
 log = logging.getLogger(__name__)
 
 
@@ -99,6 +100,8 @@ class Passes:
         if self.mode != "captured":
             return function(*inputs)
         if key not in self._captured:
+            if len(self._captured) >= MOST_CAPTURED:
+                self._forget(next(iter(self._captured)))
             try:
                 self._captured[key] = self._capture(function, inputs)
             except torch.OutOfMemoryError:
@@ -107,11 +110,16 @@ class Passes:
                 log.warning("passes are not captured as CUDA graphs from here on: %s", error)
                 self.mode = "padded"
                 return function(*inputs)
-        captured = self._captured[key]
+        captured = self._captured[key] = self._captured.pop(key)  # the latest one is the last to be forgotten
         for own, given in zip(captured.inputs, inputs, strict=True):
             own.copy_(given, non_blocking=True)
         captured.graph.replay()
         return captured.outputs
+
+    def _forget(self, key: Hashable) -> None:
+        if self.device.type == "cuda":  # its last replay may still be under way
+            torch.cuda.synchronize(self.device)
+        del self._captured[key]
 
     def _capture(self, function: Pass, inputs: tuple[Tensor, ...]) -> _Captured:
         own = tuple(given.clone() for given in inputs)

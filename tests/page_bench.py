@@ -7,6 +7,8 @@ import json
 import platform
 import shutil
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -156,6 +158,23 @@ def watched(browser: Browser, address: str, method: str) -> tuple[list[float], l
     return clock.speeds[2::2], clock.speeds[3::2], [t for each in tasks[1:] for t in each]
 
 
+def read(address: str) -> tuple[list[float], list[float]]:
+    """Tokens per second of d2sd alone, and read by a process that draws nothing, taking turns."""
+    engine = models.engine(Chosen("tiny"))
+    clock = Clock(engine)
+    command = [sys.executable, "-m", "tests.page_reader", address, str(TOKENS)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as reader:
+        assert reader.stdin
+        assert reader.stdout
+        for _ in range(ROUNDS + 1):  # the first round warms up
+            list(streaming.stream(Chosen("tiny"), PROMPT, DecodeConfig("d2sd", TOKENS), streaming.never))
+            print("run", file=reader.stdin, flush=True)
+            reader.stdout.readline()
+        reader.stdin.close()
+    clock.close(engine)
+    return clock.speeds[2::2], clock.speeds[3::2]
+
+
 def main() -> None:
     """Measure and print."""
     chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))
@@ -178,6 +197,11 @@ def main() -> None:
             print(
                 f"scrubbing {STEPS} steps, key to painted frame: median {middle(times):.1f} ms, 99% within {statistics.quantiles(times, n=100)[98]:.1f}, "
                 f"slowest {max(times):.1f}"
+            )
+            alone, seen = read(address)
+            cost = 1 - middle(seen) / middle(alone)
+            print(
+                f"d2sd: {middle(alone):.1f} tokens/s alone, {middle(seen):.1f} read without drawing ({cost:+.1%} slower)"
             )
             for method in ("d2sd", "autoregressive"):
                 alone, seen, tasks = watched(browser, address, method)

@@ -176,6 +176,13 @@ def test_what_is_frozen_at_capture_does_not_change_a_text(small, frozen, method)
     assert passes._captured
 
 
+def test_forgotten_passes_are_captured_again(small, frozen, monkeypatch):
+    monkeypatch.setattr("d2sd.passes.MOST_CAPTURED", 4)  # fewer than a cycle has
+    config = DecodeConfig("d2sd", 6, num_branches=2)
+    assert frozen.generate("the cat sat", config).token_ids == small.generate("the cat sat", config).token_ids
+    assert len(frozen._free[0][1]._captured) == 4
+
+
 def test_settings_do_not_share_what_was_captured(small, frozen):
     noisy = {"temperature": 2.0, "seed": 5}
     changes = ({}, {"inspect": False}, {"num_branches": 3}, noisy, noisy | {"top_k": 2}, noisy | {"top_p": 0.2})
