@@ -4,6 +4,7 @@ first paint, scrubbing, streaming, and what a watching page costs the engine. Th
 from __future__ import annotations
 
 import json
+import os
 import platform
 import shutil
 import statistics
@@ -12,20 +13,16 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import torch
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from app import models, presets, streaming
-from app.layout import build, launch_options
-from app.models import Chosen
-from app.threads import leave_a_core
-from d2sd import DecodeConfig, Engine, Event, PrefillDone, StepDone
+import d2sd
+from app import presets
 from tests.e2e.driving import PATIENCE, choose_method, opened, set_number, upload, view
 
 STEPS = 500
-VISITS, ROUNDS = 5, 9
+VISITS, ROUNDS = 5, 15
 TOKENS = 200
 PROMPT = next(iter(presets.EXAMPLES.values()))
 WATCH_FIRST_TREE = """
@@ -105,114 +102,113 @@ def scrub(browser: Browser, address: str) -> list[float]:
     return times
 
 
-class Clock:
-    """Tokens per second of all runs of an engine, by the wall clock of the thread that makes them, prefill left out."""
+class Server:
+    """The page in a process of its own (``tests.page_server``): what drives it here must not slow its engine."""
 
-    def __init__(self, engine: Engine) -> None:
-        self.speeds: list[float] = []
-        real = engine.stream
+    def __init__(self) -> None:
+        command = [sys.executable, "-m", "tests.page_server", str(TOKENS)]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.address = self._answer()
 
-        def stream(prompt: str, config: DecodeConfig, stop: Any = streaming.never) -> Iterator[Event]:
-            began, tokens = 0.0, 0
-            for event in real(prompt, config, stop):
-                yield event
-                if isinstance(event, PrefillDone):
-                    began = time.perf_counter()
-                elif isinstance(event, StepDone):
-                    tokens += len(event.committed)
-                elif config.max_new_tokens == TOKENS:  # not what warms up
-                    self.speeds.append(tokens / (time.perf_counter() - began))
+    def alone(self, method: str) -> float:
+        """Tokens per second of a run that nobody watches."""
+        return self._ask(f"alone {method} {PROMPT}")
 
-        engine.stream = stream  # type: ignore[assignment,method-assign]
+    def shown(self) -> float:
+        """Tokens per second of the next run that the page asks for, once it is over."""
+        return self._ask("next")
 
-    def close(self, engine: Engine) -> None:
-        """Stop timing."""
-        del engine.stream
+    def close(self) -> None:
+        """Stop the page."""
+        self.process.kill()
+        self.process.wait()
+
+    def _ask(self, line: str) -> float:
+        assert self.process.stdin
+        print(line, file=self.process.stdin, flush=True)
+        return float(self._answer())
+
+    def _answer(self) -> str:
+        assert self.process.stdout
+        return self.process.stdout.readline().strip()
 
 
-def watched(browser: Browser, address: str, method: str) -> tuple[list[float], list[float], list[float]]:
+def watched(browser: Browser, server: Server, method: str) -> tuple[list[float], list[float], list[float]]:
     """Tokens per second alone and watched, taking turns, and the long tasks of the page while it watched (ms)."""
-    engine = models.engine(Chosen("tiny"))
-    clock = Clock(engine)
-    config = DecodeConfig(method, TOKENS)
-    try:
-        with window(browser, WATCH_LONG_TASKS) as page:
-            opened(page, address)
-            choose_method(page, method)
-            page.locator("#prompt textarea").fill(PROMPT)
-            page.locator("#compare input").uncheck()
-            set_number(page, "max-tokens", TOKENS)
-            tasks = []
-            for _ in range(ROUNDS + 1):  # the first round warms up
-                list(streaming.stream(Chosen("tiny"), PROMPT, config, streaming.never))
-                page.evaluate("window.longTasks.length = 0")
-                run, done = view(page).get_attribute("data-run"), len(clock.speeds)
-                page.locator("#run").click()
-                expect(view(page)).not_to_have_attribute("data-run", run or "", timeout=PATIENCE)
-                while len(clock.speeds) == done:
-                    page.wait_for_timeout(100)
-                page.wait_for_timeout(700)  # what was drawn last, and quiet for the next turn
-                tasks.append(page.evaluate("window.longTasks"))
-    finally:
-        clock.close(engine)
-    return clock.speeds[2::2], clock.speeds[3::2], [t for each in tasks[1:] for t in each]
+    alone, seen, tasks = [], [], []
+    with window(browser, WATCH_LONG_TASKS) as page:
+        opened(page, server.address)
+        choose_method(page, method)
+        page.locator("#prompt textarea").fill(PROMPT)
+        page.locator("#compare input").uncheck()
+        set_number(page, "max-tokens", TOKENS)
+        for _ in range(ROUNDS + 1):  # the first round warms up
+            alone.append(server.alone(method))
+            page.evaluate("window.longTasks.length = 0")
+            page.locator("#run").click()
+            seen.append(server.shown())
+            page.wait_for_timeout(700)  # what was drawn last, and quiet for the next turn
+            tasks.append(page.evaluate("window.longTasks"))
+    return alone[1:], seen[1:], [t for each in tasks[1:] for t in each]
 
 
-def read(address: str) -> tuple[list[float], list[float]]:
-    """Tokens per second of d2sd alone, and read by a process that draws nothing, taking turns."""
-    engine = models.engine(Chosen("tiny"))
-    clock = Clock(engine)
-    command = [sys.executable, "-m", "tests.page_reader", address, str(TOKENS)]
+def read(server: Server, method: str) -> tuple[list[float], list[float]]:
+    """Tokens per second alone, and read by a process that draws nothing, taking turns."""
+    alone, seen = [], []
+    command = [sys.executable, "-m", "tests.page_reader", server.address, str(TOKENS), method]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as reader:
         assert reader.stdin
         assert reader.stdout
         for _ in range(ROUNDS + 1):  # the first round warms up
-            list(streaming.stream(Chosen("tiny"), PROMPT, DecodeConfig("d2sd", TOKENS), streaming.never))
+            alone.append(server.alone(method))
             print("run", file=reader.stdin, flush=True)
+            seen.append(server.shown())
             reader.stdout.readline()
         reader.stdin.close()
-    clock.close(engine)
-    return clock.speeds[2::2], clock.speeds[3::2]
+    return alone[1:], seen[1:]
+
+
+def slower(alone: list[float], seen: list[float]) -> str:
+    """The cost of being watched: the median over the pairs."""
+    return f"{1 - statistics.median(b / a for a, b in zip(alone, seen, strict=True)):+.1%} slower"
 
 
 def main() -> None:
     """Measure and print."""
     chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))
-    leave_a_core()
-    demo = build()
-    _, address, _ = demo.launch(**launch_options(), prevent_thread_lock=True, quiet=True)
     middle = statistics.median
-    print(f"{platform.machine()}, torch {torch.__version__}, {torch.get_num_threads()} threads; headless Chromium")
+    server = Server()
+    print(f"{platform.machine()}, {os.cpu_count()} cores, torch {torch.__version__}; headless Chromium")
     try:
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-            times = first_tree(browser, address)
+            began = time.perf_counter()
+            d2sd.load("tiny")
+            print(f"bundled nets loaded: {time.perf_counter() - began:.2f} s")
+            times = first_tree(browser, server.address)
             print(
                 f"tree on screen after navigation: median {middle(times):.0f} ms, slowest {max(times):.0f} of {VISITS}"
             )
-            began = time.perf_counter()
-            models.engine(Chosen("tiny"))
-            print(f"bundled nets loaded: {time.perf_counter() - began:.2f} s")
-            times = scrub(browser, address)
+            times = scrub(browser, server.address)
             print(
                 f"scrubbing {STEPS} steps, key to painted frame: median {middle(times):.1f} ms, 99% within {statistics.quantiles(times, n=100)[98]:.1f}, "
                 f"slowest {max(times):.1f}"
             )
-            alone, seen = read(address)
-            cost = 1 - middle(seen) / middle(alone)
-            print(
-                f"d2sd: {middle(alone):.1f} tokens/s alone, {middle(seen):.1f} read without drawing ({cost:+.1%} slower)"
-            )
             for method in ("d2sd", "autoregressive"):
-                alone, seen, tasks = watched(browser, address, method)
-                cost = 1 - middle(seen) / middle(alone)
+                alone, seen = read(server, method)
                 print(
-                    f"{method}: {middle(alone):.1f} tokens/s alone, {middle(seen):.1f} watched ({cost:+.1%} slower; "
-                    f"medians of {ROUNDS}); longest main-thread task {f'{max(tasks):.0f} ms' if tasks else 'below 50 ms'}"
+                    f"{method}: {middle(alone):.1f} tokens/s alone, {middle(seen):.1f} read by a process that draws "
+                    f"nothing ({slower(alone, seen)})"
+                )
+                alone, seen, tasks = watched(browser, server, method)
+                print(
+                    f"{method}: {middle(alone):.1f} tokens/s alone, {middle(seen):.1f} watched in this browser "
+                    f"({slower(alone, seen)}, median of {ROUNDS} pairs); "
+                    f"longest main-thread task {f'{max(tasks):.0f} ms' if tasks else 'below 50 ms'}"
                 )
             browser.close()
     finally:
-        demo.close(verbose=False)
+        server.close()
 
 
 if __name__ == "__main__":

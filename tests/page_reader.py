@@ -1,6 +1,6 @@
-"""Reads runs of the page as a browser does, but draws nothing: ``python -m tests.page_reader ADDRESS TOKENS``.
+"""Reads runs of the page as a browser does, but draws nothing: ``python -m tests.page_reader ADDRESS TOKENS METHOD``.
 
-For every line on standard input it starts a run of d2sd with that many tokens, and prints the bytes that came back.
+For every line on standard input it starts a run of that method and length, and prints the bytes that came back.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from urllib.request import Request, urlopen
 class Reader:
     """One window's worth of requests to the page at this address (which ends in a slash)."""
 
-    def __init__(self, address: str, tokens: int):
+    def __init__(self, address: str, tokens: int, method: str):
         self.address = address
         config = json.loads(urlopen(f"{address}config").read())
         props = {part["id"]: part["props"] for part in config["components"]}
@@ -23,7 +23,13 @@ class Reader:
         calls = config["dependencies"]
         self.request = next(c for c in calls if [run, "click"] in [list(t) for t in c["targets"]])
         self.work = next(c for c in calls if c.get("trigger_after") == self.request["id"])
-        asked: dict[str, Any] = {"max-tokens": tokens, "compare": False, "gamma-2": None, "budget": None}
+        asked: dict[str, Any] = {
+            "max-tokens": tokens,
+            "method": method,
+            "compare": False,
+            "gamma-2": None,
+            "budget": None,
+        }
         self.values = [asked.get(props[i].get("elem_id"), props[i].get("value")) for i in self.work["inputs"]]
 
     def read(self) -> int:
@@ -47,7 +53,7 @@ class Reader:
 
 def main() -> None:
     """Serve standard input."""
-    reader = Reader(sys.argv[1], int(sys.argv[2]))
+    reader = Reader(sys.argv[1], int(sys.argv[2]), sys.argv[3])
     for _ in sys.stdin:
         print(reader.read(), flush=True)
 
