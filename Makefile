@@ -11,7 +11,7 @@ run: $(VENV)/.run
 
 # One process a core, so torch takes one thread in each.
 test: $(VENV)/.dev browser
-	OMP_NUM_THREADS=1 $(PYTHON) -m pytest -n auto --dist loadfile
+	OMP_NUM_THREADS=1 $(PYTHON) -m pytest -n auto --maxprocesses 4 --dist loadfile
 
 check: $(VENV)/.dev
 	$(VENV)/bin/ruff check .
