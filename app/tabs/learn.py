@@ -16,7 +16,10 @@ def build_learn(tabs: gr.Tabs, session: gr.State, view: ExplorerView) -> None:
     """Lay out the tab and wire it. ``view`` is the view of Explore, where the tour ends; ``session`` is Explore's."""
     learn = LearnView()
 
-    def open_recorded(current: Session) -> tuple[Any, gr.Tabs]:
-        return current.show(presets.opening()), gr.Tabs(selected="explore")
+    def open_recorded(current: Session, event: gr.EventData) -> tuple[Any, gr.Tabs]:
+        asked = event._data if isinstance(event._data, dict) else {}
+        # the step travels with the run: selected earlier, it would be forgotten when the run arrives
+        wanted = {"step": asked.get("step"), "node": None}
+        return current.show(presets.opening(), wanted=wanted), gr.Tabs(selected="explore")
 
     learn.select(open_recorded, session, [view, tabs], show_progress="hidden", queue=False)

@@ -66,10 +66,8 @@ async function start(element, trigger, props, watch, server) {
     const began = performance.now();
     const wait = () => {
       const view = document.querySelector("#explorer [data-run]");
-      if (view && view.offsetParent && view.dataset.run === state.run.slice(0, 200) && Number(view.dataset.steps) > state.step) {
-        view.dispatchEvent(new CustomEvent("explorer:select", { detail: { step: state.step, node: null } }));
-        showField();
-      } else if (performance.now() - began < 20000) setTimeout(wait, 40);
+      if (view && view.offsetParent && view.dataset.run === state.run.slice(0, 200) && view.dataset.pinned === String(state.step)) showField();
+      else if (performance.now() - began < 20000) setTimeout(wait, 40);
     };
     wait();
   }
