@@ -178,7 +178,7 @@ def test_what_is_frozen_at_capture_does_not_change_a_text(small, frozen, method)
 
 def test_forgotten_passes_are_captured_again(small, frozen, monkeypatch):
     monkeypatch.setattr("d2sd.passes.MOST_CAPTURED", 4)  # fewer than a cycle has
-    config = DecodeConfig("d2sd", 6, num_branches=2)
+    config = DecodeConfig("d2sd", 3, num_branches=2)
     assert frozen.generate("the cat sat", config).token_ids == small.generate("the cat sat", config).token_ids
     assert len(frozen._free[0][1]._captured) == 4
 
