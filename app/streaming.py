@@ -44,6 +44,11 @@ def _elsewhere(chosen: Chosen, prompt: str, config: DecodeConfig) -> Generator[E
     yield from models.engine(chosen).stream(prompt, config, stop=never)
 
 
+def briefly(config: DecodeConfig) -> DecodeConfig:
+    """The same for a few tokens: what a run is warmed up with."""
+    return replace(config, max_new_tokens=min(WARM_UP_TOKENS, config.max_new_tokens))
+
+
 def warm_up(chosen: Chosen, prompt: str, config: DecodeConfig, stop: Callable[[], bool]) -> Generator[None, None, None]:
     """Run a few tokens with settings that these models were not run with yet, so that the run itself is timed alone:
     what is done once, memory that is touched and passes that are captured on a card, is done by then."""
@@ -51,7 +56,7 @@ def warm_up(chosen: Chosen, prompt: str, config: DecodeConfig, stop: Callable[[]
     done = _warm.setdefault(models.engine(chosen), set())
     if kind in done or ON_ZERO_GPU:  # what is done on a lent card is gone with it
         return
-    for _ in stream(chosen, prompt, replace(config, max_new_tokens=min(WARM_UP_TOKENS, config.max_new_tokens)), stop):
+    for _ in stream(chosen, prompt, briefly(config), stop):
         yield
     if not stop():
         done.add(kind)

@@ -73,6 +73,14 @@ def test_cells_and_bins_list_their_steps_and_one_opens_in_explore(calibrate: Pag
     expect(calibrate.locator("#calibration .uniform g.mark.here").first).to_be_visible()
 
 
+def test_a_chat_template_is_asked_for(calibrate: Page):
+    calibrate.locator("#source").get_by_label("A prompt set").check()
+    calibrate.locator("#calibrate-chat input").check()
+    calibrate.locator("#measure").click()
+    notice = calibrate.locator("#calibrate-notice textarea")
+    expect(notice).to_have_value(re.compile("has no chat template"), timeout=PATIENCE)
+
+
 def test_a_prompt_set_runs_with_progress_opens_in_explore_and_stops(calibrate: Page):
     calibrate.locator("#source").get_by_label("A prompt set").check()
     set_number(calibrate, "how-many", 4)

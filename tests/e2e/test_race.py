@@ -41,6 +41,12 @@ def test_opens_with_a_recorded_race_that_says_where_it_was_measured(race: Page):
     expect(race.locator("#whatif .chart")).to_have_count(3)
 
 
+def test_a_chat_template_is_asked_for(race: Page):
+    race.locator("#race-chat input").check()
+    race.locator("#start-race").click()
+    expect(race.locator("#race-notice textarea")).to_have_value(re.compile("has no chat template"), timeout=60_000)
+
+
 def test_a_race_of_ones_own_then_what_if(race: Page):
     race.locator("#race-prompt textarea").fill(HOSTILE)
     choose(race, "autoregressive", "d2sd")
