@@ -60,8 +60,10 @@ def browser():
     path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if path is None:
         pytest.skip("no Chromium on this machine (on Debian: apt install chromium)")
-    from playwright.sync_api import sync_playwright  # only here: machines with a card for the GPU tests may lack it
+    # only here: machines with a card for the GPU tests may lack it
+    from playwright.sync_api import expect, sync_playwright
 
+    expect.set_options(timeout=20_000)  # ms: several browsers and engines may share few cores
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
         try:

@@ -6,6 +6,8 @@ import re
 
 from playwright.sync_api import Locator, Page, expect
 
+from app import presets
+
 PATIENCE = 60_000
 
 
@@ -15,9 +17,9 @@ def view(page: Page) -> Locator:
 
 
 def opened(page: Page, address: str) -> None:
-    """Go there and wait until the recorded run is drawn and every control is in its place."""
+    """Go there and wait until the recorded run is read to its end and every control is in its place."""
     page.goto(address)
-    expect(view(page)).to_have_attribute("data-run", re.compile("."), timeout=PATIENCE)
+    expect(view(page)).to_have_attribute("data-steps", str(len(presets.opening().trace().steps)), timeout=PATIENCE)
     expect(page.locator("#tree g.node").first).to_be_visible(timeout=PATIENCE)
     # the answer to the question whether the address is a link
     expect(page.locator("#gamma-2 input[type=number]")).not_to_have_value("0", timeout=PATIENCE)

@@ -176,6 +176,18 @@ def test_what_is_frozen_at_capture_does_not_change_a_text(small, frozen, method)
     assert passes._captured
 
 
+def test_a_run_goes_on_where_capturing_fails_on_the_way(small, frozen):
+    config = frozen.resolve(DecodeConfig("dflash", 8))
+    ids = frozen.encode("the cat sat", config)
+    with frozen._lent_passes(config, len(ids) + 8) as passes:
+        run = Generation(frozen, ids, config, passes)
+        run.prefill()
+        while run.stop_reason is None:
+            run.step()
+            passes.mode = "padded"
+    assert run.output == small.generate("the cat sat", config).token_ids
+
+
 def test_forgotten_passes_are_captured_again(small, frozen, monkeypatch):
     monkeypatch.setattr("d2sd.passes.MOST_CAPTURED", 4)  # fewer than a cycle has
     config = DecodeConfig("d2sd", 3, num_branches=2)
