@@ -12,7 +12,7 @@ class StageClock:
     """Times of stages that are queued one behind the other: events on a card, the clock on the wall elsewhere."""
 
     def __init__(self, device: torch.device):
-        self._cuda = device.type == "cuda"
+        self._device, self._cuda = device, device.type == "cuda"
         self._names: list[str] = []
         self._marks: list[Any] = []
         self._events: list[Any] = []  # kept from cycle to cycle
@@ -32,7 +32,7 @@ class StageClock:
         if len(self._events) < len(self._names):
             self._events.append(torch.cuda.Event(enable_timing=True))
         event = self._events[len(self._names) - 1]
-        event.record()
+        event.record(torch.cuda.current_stream(self._device))
         self._marks.append(event)
 
     def read(self) -> dict[str, float]:

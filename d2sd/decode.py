@@ -51,7 +51,7 @@ class Engine:
         self.target, self.first, self.second, self.draft_model, self.name = target, first, second, draft_model, name
         self.texts = TokenTexts(target.tokenizer)
         self.lock = threading.Lock()
-        self.mode = choose_mode(passes, target.device, target.spread)
+        self.mode = choose_mode(passes, target.device, target.capturable)
         self._costs: dict[str, VerifyCost] = {}
         self._free: list[tuple[str, Passes]] = []  # buffers and graphs that no generation uses at present
 

@@ -87,7 +87,7 @@ def accepted_rows(tree: DeviceTree, chosen: Tensor, depths: int) -> Tensor:
     chosen: (N,) the target's token behind every node; depths: 1 + the largest depth of the tree.
     """
     matches = tree.tokens == chosen[tree.parents]
-    matches[0] = True
+    matches[:1].fill_(True)  # an assignment would copy from the host's memory
     reached = (matches | ~tree.mask).all(1) & tree.mask[:, 0]  # added rows do not see the anchor
     deepest = torch.where(reached, tree.depths, -1).argmax(0, keepdim=True)
     path = tree.mask.index_select(0, deepest)[0]

@@ -35,8 +35,8 @@ class DraftModelSession:
         logits = self.read(ids)
         tokens, confidence = [], []
         for number in range(count):
-            token = logits.argmax()
-            confidence.append((logits[token] - logits.logsumexp(-1)).exp())
+            best, token = logits.max(-1)
+            confidence.append((best - logits.logsumexp(-1)).exp())
             tokens.append(token)
             if number + 1 < count:
                 logits = self._forward(token[None])

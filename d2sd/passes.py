@@ -10,44 +10,37 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
 from d2sd.attention import Backend, make_backend
 from d2sd.cache import KeyValueCache
+from d2sd.capture import CapturedPass, Pass, Recorder
 from d2sd.errors import InputError
 from d2sd.shapes import context_shape
 
 Mode = Literal["eager", "padded", "captured"]
 MODES = ("auto", *get_args(Mode))
-Pass = Callable[..., tuple[Tensor, ...]]
 MOST_CAPTURED = 96  # kept graphs: each setting and each length of the prefix brings a few
 log = logging.getLogger(__name__)
 
 
-def choose_mode(mode: str, device: torch.device, spread: bool) -> Mode:
-    """ "auto" is captured on a CUDA card and eager elsewhere, on several cards and on ZeroGPU.
-
-    spread: whether a model lies on several devices. Raises ``InputError``.
-    """
+def choose_mode(mode: str, device: torch.device, capturable: bool) -> Mode:
+    """ "auto" is captured on a CUDA card where the models allow it (``Target.capturable``), and eager elsewhere and on
+    ZeroGPU. Raises ``InputError``."""
     if mode not in MODES:
         raise InputError(f"unknown kind of passes {mode!r}; choose one of: {', '.join(MODES)}")
     lent = os.environ.get("SPACES_ZERO_GPU", "").lower() in ("1", "t", "true")
-    possible = device.type == "cuda" and not spread and not lent
+    possible = device.type == "cuda" and capturable and not lent
     if mode == "captured" and not possible:
-        raise InputError("captured passes need all models on one CUDA card of this machine's own; choose auto or eager")
+        raise InputError(
+            "captured passes need all models on one CUDA card of this machine's own, and weights that are not "
+            "quantised; choose auto or eager"
+        )
     chosen: Mode = ("captured" if possible else "eager") if mode == "auto" else mode  # type: ignore[assignment]
     return chosen
-
-
-@dataclass(slots=True)
-class _Captured:
-    graph: Any
-    inputs: tuple[Tensor, ...]
-    outputs: tuple[Tensor, ...]
 
 
 class Passes:
@@ -58,8 +51,8 @@ class Passes:
         self.capacity = capacity if mode == "eager" else context_shape(capacity)
         self.backend: Backend = make_backend(backend, fixed=mode != "eager")
         self._caches: dict[str, KeyValueCache] = {}
-        self._captured: dict[Hashable, _Captured] = {}
-        self._pool: Any = None
+        self._captured: dict[Hashable, CapturedPass] = {}
+        self._recorder = Recorder(device)
 
     @property
     def fixed(self) -> bool:
@@ -103,7 +96,7 @@ class Passes:
             if len(self._captured) >= MOST_CAPTURED:
                 self._forget(next(iter(self._captured)))
             try:
-                self._captured[key] = self._capture(function, inputs)
+                self._captured[key] = self._recorder.capture(function, inputs)
             except torch.OutOfMemoryError:
                 raise
             except RuntimeError as error:
@@ -111,28 +104,9 @@ class Passes:
                 self.mode = "padded"
                 return function(*inputs)
         captured = self._captured[key] = self._captured.pop(key)  # the latest one is the last to be forgotten
-        for own, given in zip(captured.inputs, inputs, strict=True):
-            own.copy_(given, non_blocking=True)
-        captured.graph.replay()
-        return captured.outputs
+        return captured.replay(inputs)
 
     def _forget(self, key: Hashable) -> None:
         if self.device.type == "cuda":  # its last replay may still be under way
             torch.cuda.synchronize(self.device)
         del self._captured[key]
-
-    def _capture(self, function: Pass, inputs: tuple[Tensor, ...]) -> _Captured:
-        own = tuple(given.clone() for given in inputs)
-        stream = torch.cuda.Stream(self.device)
-        stream.wait_stream(torch.cuda.current_stream(self.device))
-        with torch.cuda.stream(stream):  # libraries set themselves up in the first runs, which a capture must not see
-            for _ in range(2):
-                function(*own)
-        torch.cuda.current_stream(self.device).wait_stream(stream)
-        # one pool: replays follow each other, and the outputs that are kept are never given to another graph
-        self._pool = self._pool or torch.cuda.graph_pool_handle()
-        graph = torch.cuda.CUDAGraph()
-        # other threads may allocate meanwhile: another window's run, say
-        with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
-            outputs = function(*own)
-        return _Captured(graph, own, outputs)

@@ -39,7 +39,7 @@ class Verifier:
             tokens = torch.tensor(tree.tokens, device=device)
             hidden = self.target.forward(tokens, positions, self.cache, mask, passes.backend)
             logits: Tensor = self.target.head(hidden).float()
-            return logits
+            return logits.to(device)  # of several cards, the last one has them
         rows = row_shape(len(tree))
         tokens, depths, mask = (torch.from_numpy(x).to(device) for x in padded_tree(tree, rows))
         read, slots = passes.window(self.cache, rows)

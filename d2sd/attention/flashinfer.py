@@ -151,7 +151,8 @@ class FlashInfer:
 
     def _key(self, query: Tensor, kv_heads: int, masked: bool) -> Hashable:
         batch, heads, rows, dim = query.shape
-        shape = (batch, rows, masked) if self.fixed else ()
+        # masked or not is always told apart: a wrapper that once had a mask goes on using it
+        shape = (batch, rows, masked) if self.fixed else (masked,)
         return (query.device, query.dtype, heads, kv_heads, dim, shape)
 
     def _stage(self, query: Tensor, kv_heads: int, masked: bool) -> _Stage:

@@ -72,10 +72,13 @@ AttentionInterface.register(ATTENTION, _tree_attention)
 
 
 def _fuse_norms(model: nn.Module) -> None:
-    """Let torch's one-kernel RMSNorm take the place of the model's own, which is written out in seven operations."""
+    """Let torch's one-kernel RMSNorm take the place of the model's own, which is written out in seven operations.
+
+    Where accelerate spreads a model over cards, norms stay: it has hooked them to move their inputs.
+    """
     for parent in list(model.modules()):
         for name, module in parent.named_children():
-            if type(module).__name__ in ("Qwen3RMSNorm", "LlamaRMSNorm"):
+            if type(module).__name__ in ("Qwen3RMSNorm", "LlamaRMSNorm") and not hasattr(module, "_hf_hook"):
                 norm: Any = module
                 fused = nn.RMSNorm(norm.weight.shape[0], eps=norm.variance_epsilon, device="meta")
                 fused.weight = norm.weight
@@ -114,9 +117,11 @@ class Target:
         return dtype
 
     @property
-    def spread(self) -> bool:
-        """Whether the layers lie on several devices."""
-        return len({p.device for p in self.model.parameters()}) > 1
+    def capturable(self) -> bool:
+        """Whether its passes can be CUDA graphs: all layers on one device, and none quantised, since such layers look at
+        values on the way."""
+        whole = len({p.device for p in self.model.parameters()}) == 1
+        return whole and getattr(self.model, "hf_quantizer", None) is None
 
     @property
     def max_positions(self) -> int:

@@ -11,11 +11,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from d2sd import METHODS, DecodeConfig, Engine
+from d2sd.capture import CapturedPass, Recorder
 from d2sd.cycle import HostCycle
 from d2sd.device_cycle import DeviceCycle
 from d2sd.events import StageSeconds
 from d2sd.generation import Generation
-from d2sd.passes import Passes, _Captured
+from d2sd.passes import Passes
 from d2sd.proposing import Proposing, slots
 from d2sd.verifying import Verifier
 from tests.conftest import make_drafter, make_target
@@ -90,9 +91,11 @@ def test_a_prompt_of_one_token_and_cut_trees_are_left_to_the_host(engine, padded
 
 
 class OnMeta(TorchDispatchMode):
-    """Fails where a tensor is made anywhere else."""
+    """Fails where a tensor is made anywhere else, and where a number is assigned to one element: for tensors on a card
+    torch makes the number a tensor of the host first and copies that, which no CUDA graph can hold."""
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        assert not (function is torch.ops.aten.copy_.default and args[0].ndim == 0), "assigned to one element"
         out = function(*args, **(kwargs or {}))
         assert all(t.is_meta for t in tree_leaves(out) if isinstance(t, torch.Tensor)), function
         return out
@@ -158,9 +161,9 @@ def frozen(small, monkeypatch):
         for _ in range(2):  # as before a real capture
             function(*own)
         graph = Frozen(function, own)
-        return _Captured(graph, own, graph.outputs)
+        return CapturedPass(graph, own, graph.outputs)
 
-    monkeypatch.setattr(Passes, "_capture", capture)
+    monkeypatch.setattr(Recorder, "capture", capture)
     other = Engine(small.target, small.first, small.second, name="random", passes="padded")
     other.mode = "captured"
     return other

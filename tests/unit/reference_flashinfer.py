@@ -17,6 +17,7 @@ class BatchPrefillWithRaggedKVCacheWrapper:
     def __init__(self, workspace, layout, backend, use_cuda_graph=False, **buffers):
         assert (layout, backend) == ("NHD", "fa2")
         self.graph, self.buffers, self.plans = use_cuda_graph, buffers, 0
+        self.packed = buffers.get("custom_mask_buf")
 
     def plan(self, rows, keys, heads, kv_heads, dim, packed_custom_mask=None, *, causal, sm_scale, q_data_type):
         assert rows.dtype == keys.dtype == torch.int32
@@ -30,7 +31,9 @@ class BatchPrefillWithRaggedKVCacheWrapper:
                 self.buffers["custom_mask_buf"][: len(packed_custom_mask)] = packed_custom_mask
                 packed_custom_mask = self.buffers["custom_mask_buf"]  # what the kernels read
         self.rows, self.keys, self.shape = rows.tolist(), keys.tolist(), (heads, kv_heads, dim)
-        self.packed, self.scale, self.dtype = packed_custom_mask, sm_scale, q_data_type
+        if packed_custom_mask is not None:  # else it goes on using the mask that it had
+            self.packed = packed_custom_mask
+        self.scale, self.dtype = sm_scale, q_data_type
         self.plans += 1
 
     def run(self, q, k, v, return_lse):

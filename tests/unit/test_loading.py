@@ -9,12 +9,14 @@ from pathlib import Path
 
 import pytest
 import torch
+from accelerate import dispatch_model
 from safetensors.torch import load_file, save_file
-from transformers import Qwen3Config
+from transformers import AutoModelForCausalLM, Qwen3Config
 
-from d2sd import DecodeConfig, InputError, load
+from d2sd import DecodeConfig, Engine, InputError, load
 from d2sd.models.drafter import DFlashDraftModel, default_target_layers, drafter_config
 from d2sd.models.loading import check_fit, load_drafter, load_target
+from d2sd.models.target import Target
 from tests.conftest import make_drafter, make_target
 
 PUBLISHED_LAYER_KEYS = [
@@ -156,6 +158,15 @@ def test_layers_may_be_placed_by_accelerate(engine, folder):
     config = DecodeConfig("d2sd", 20)
     placed = load(str(folder), device="auto")
     assert placed.generate("the cat", config).token_ids == engine.generate("the cat", config).token_ids
+
+
+def test_layers_that_accelerate_moves_inputs_for_keep_their_hooks(engine, folder):
+    model = AutoModelForCausalLM.from_pretrained(folder / "target")
+    homes = dict.fromkeys(("model.embed_tokens", "model.rotary_emb", "model.layers", "model.norm", "lm_head"), "cpu")
+    target = Target(dispatch_model(model, homes, force_hooks=True), engine.target.tokenizer, "spread")
+    assert all(hasattr(norm, "_hf_hook") for norm in (target.base.norm, target.base.layers[0].input_layernorm))
+    config = DecodeConfig("autoregressive", 8)
+    assert Engine(target).generate("the cat", config).token_ids == engine.generate("the cat", config).token_ids
 
 
 def test_a_device_that_is_not_here_is_refused(folder):
