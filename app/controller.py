@@ -64,7 +64,7 @@ def run(session: Session, number: int, asked: Asked) -> Iterator[Update[str]]:
         if wait := engine.first_use(config):
             yield Update(news=wait)
     except InputError as error:
-        yield Update(problem=f"{error}")
+        yield Update(problem=settings.readable(error))
         return
     wanted = session.link.wanted if session.link.fits(header) else None
     shown = session.shown = RunLines.of([to_line(header)])

@@ -19,7 +19,7 @@ STATIC = Path(__file__).parent / "static"
 TITLE = (
     "# D²SD Explorer\n"
     "A drafter fills a block at once, a second one re-drafts from where the first will likely be rejected, "
-    "the target checks everything as one tree. Watch every step."
+    "the target checks everything as one tree. New here? Begin with Learn."
 )
 
 

@@ -77,7 +77,7 @@ def _anchor(step: StepDone) -> Stop:
             "A language model writes one token, a word or a piece of one, per pass, and each pass of a large model is slow. "
             "So a small drafter guesses ahead, and the large model, the target, checks many guesses in one pass.",
             f"Every step begins at the anchor: the last token that is certain, here {quoted(step.anchor_text)}."
-            + (" The dashed boxes behind it are the places to be guessed." if step.first_draft else ""),
+            + (" The dashed boxes after it are the places to be guessed." if step.first_draft else ""),
         ),
         (("var", "x"), ("sub", "1"), ("", " "), ("var", "x"), ("sub", "2"), ("", " … "), ("var", "x"), ("sub", "n"), ("", "    anchor = "), ("var", "x"), ("sub", "n")),
         (("anchor", quoted(step.anchor_text)), ("tokens before it", str(step.anchor_position))),
@@ -140,7 +140,7 @@ def _boundary(step: StepDone) -> Stop:
         "boundary",
         title,
         (
-            "The target will accept the draft up to some place and reject the next token; everything behind that is lost. "
+            "The target will accept the draft up to some place and reject the next token; everything after that is lost. "
             "To break after i tokens, the first i must be right and the next one wrong.",
             f"Taking the confidences at their word gives a probability for every i. The {len(picks)} likeliest get a flag."
             if picks
@@ -179,7 +179,7 @@ def _branches(step: StepDone) -> Stop:
 
 def _verify(trace: Trace, step: StepDone) -> Stop:
     by_first, added = tokens_of(step)
-    numbers = [("nodes in one pass", str(len(step.nodes))), ("time", milliseconds(step.seconds.verify))]
+    numbers = [("nodes in one pass, the anchor too", str(len(step.nodes))), ("time", milliseconds(step.seconds.verify))]
     if step.first_draft is not None:
         numbers.append(("right in the first draft", str(by_first)))
         wrong = step.actual_boundary

@@ -77,7 +77,7 @@ def prompts(
         for prompt in asked:
             engine.encode(prompt.text, engine.resolve(config))
     except InputError as error:
-        yield Update(problem=f"{error}")
+        yield Update(problem=settings.readable(error))
         return
     title = f"{len(asked)} prompts of {source} with {method}"
     traces: list[Trace] = []

@@ -90,7 +90,7 @@ def run(
         headers = [engine.header(prompt, config) for config in configs]
         engine.encode(prompt, configs[0])
     except InputError as error:
-        yield Update(problem=f"{error}")
+        yield Update(problem=settings.readable(error))
         return
     race = Race(prompt, tuple(config.method for config in configs))
     for place, (config, header) in enumerate(zip(configs, headers, strict=True), 1):

@@ -66,6 +66,11 @@ class RunLines:
         """The header of the run; empty where nothing is recorded."""
         return json.loads(unpack(self._lines[0])) if self._lines else {}
 
+    @property
+    def ended(self) -> bool:
+        """Whether the end of the run is there; the speed of plain decoding may follow it."""
+        return any(json.loads(unpack(line)).get("event") == "Finished" for line in self._lines[-2:])
+
     def lines(self) -> list[str]:
         """The trace lines, without their newlines."""
         return [unpack(line) for line in self._lines]

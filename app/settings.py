@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -14,10 +15,12 @@ Value = float | int | bool | None
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """``name`` is the field of ``DecodeConfig`` and of a link; None as a value leaves the choice to the engine."""
+    """``name`` is the field of ``DecodeConfig`` and of a link; ``meaning`` what it is, in a few words;
+    None as a value leaves the choice to the engine."""
 
     name: str
     label: str
+    meaning: str
     elem_id: str
     kind: Literal["whole", "real", "flag"]
     value: Value
@@ -44,17 +47,24 @@ def whole(value: Any, label: str) -> int:
 
 
 SETTINGS = (
-    Setting("block_size", "block γ", "gamma", "whole", 16),
-    Setting("second_block_size", "block γ₂", "gamma-2", "whole", None, optional=True),
-    Setting("num_branches", "branches K", "branches", "whole", 4),
-    Setting("node_budget", "nodes B", "budget", "whole", None, optional=True),
-    Setting("temperature", "temperature", "temperature", "real", 0, step=0.1),
-    Setting("top_p", "top-p", "top-p", "real", 1, step=0.05),
-    Setting("seed", "seed", "seed", "whole", 0),
-    Setting("max_new_tokens", "max tokens", "max-tokens", "whole", 128, step=16),
-    Setting("cost_aware", "cost-aware", "cost-aware", "flag", False),
-    Setting("chat", "chat template", "chat", "flag", False),
-)
+    Setting("block_size", "block γ", "tokens in a drafted block, the anchor among them", "gamma", "whole", 16),
+    Setting("second_block_size", "block γ₂", "the same for the second drafter; auto: as γ", "gamma-2", "whole", None, optional=True),
+    Setting("num_branches", "branches K", "of how many likely boundaries a re-draft starts", "branches", "whole", 4),
+    Setting("node_budget", "nodes B", "nodes verified at most; auto: all, or 64 for methods that grow trees", "budget", "whole", None, optional=True),
+    Setting("temperature", "temperature", "0: the target’s favourite; more: drawn from its probabilities", "temperature", "real", 0, step=0.1),
+    Setting("top_p", "top-p", "draw only from the likeliest tokens that have this probability together", "top-p", "real", 1, step=0.05),
+    Setting("seed", "seed", "of all random draws: the same seed, the same text", "seed", "whole", 0),
+    Setting("max_new_tokens", "max tokens", "where the text is cut off", "max-tokens", "whole", 128, step=16),
+    Setting("cost_aware", "cost-aware", "verify only nodes whose chance is worth their measured time", "cost-aware", "flag", False),
+    Setting("chat", "chat template", "put the prompt into the form that chat models expect", "chat", "flag", False),
+)  # fmt: skip
+_NAMES = re.compile(rf"\b({'|'.join(s.name for s in SETTINGS if '_' in s.name)})\b")
+
+
+def readable(error: InputError) -> str:
+    """What is wrong, with settings called as the page calls them."""
+    labels = {s.name: s.label for s in SETTINGS}
+    return _NAMES.sub(lambda match: labels[match[0]], str(error))
 
 
 def used_by(method: str) -> frozenset[str]:

@@ -1,7 +1,8 @@
-"""What long work tells the page while it goes on."""
+"""What long work tells the page while it goes on, and whose turn it is: all of it takes turns."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -16,3 +17,29 @@ class Update(Generic[T]):
     value: T | None = None
     problem: str = ""
     news: str = ""
+
+
+class Turns:
+    """Whose work goes on at present."""
+
+    def __init__(self) -> None:
+        self._whose: object = None
+
+    def taken(self, by: object, updates: Iterator[Update[T]]) -> Iterator[Update[T]]:
+        """The updates of somebody's work, or one that changes nothing: Gradio takes a stream that ends without any for one
+        of empty values."""
+        self._whose = by
+        try:
+            first = next(updates, None)
+            yield first or Update()
+            if first:
+                yield from updates
+        finally:
+            self._whose = None
+
+    def news(self, asking: object) -> str:
+        """A sentence for who asks for work while somebody else's goes on; empty where nothing does."""
+        return "" if self._whose is None or self._whose is asking else "Something else is running; this starts when it ends."
+
+
+TURNS = Turns()

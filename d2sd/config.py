@@ -100,9 +100,9 @@ class DecodeConfig:
         if "second_block_size" in method.settings and longer < gamma:
             raise InputError(f"second_block_size {longer} is smaller than block_size {gamma}; choose {gamma} or more")
         if method.second_drafter != "none" and self.num_branches > gamma - 1:
+            most, range_ = ("1 prefix", "1") if gamma == 2 else (f"{gamma - 1} prefixes", f"1 to {gamma - 1}")
             raise InputError(
-                f"num_branches {self.num_branches} is more than the {gamma - 1} prefixes that a block of "
-                f"{gamma} has; choose 1 to {gamma - 1}"
+                f"num_branches {self.num_branches} is more than the {most} that a block of {gamma} has; choose {range_}"
             )
         budget = self.node_budget or (DEFAULT_BUDGET if method.needs_budget else None)
         return replace(self, block_size=gamma, second_block_size=longer, node_budget=budget)

@@ -13,8 +13,9 @@ from app.models import Chosen
 from app.recordings import Recordings
 from app.session import Session
 from app.tabs.model_choice import build_models
-from app.tabs.notice import notice_box, sentence
+from app.tabs.notice import ask, notice_box, sentence
 from app.tabs.setting_box import setting_rows
+from app.update import TURNS
 from app.views.calibration import CalibrationView
 from app.views.explorer import ExplorerView
 from d2sd.bench import prompts
@@ -63,7 +64,7 @@ def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, explore: gr.State, view: Explore
     uploads.upload(_measure, given, outputs, **quick)
     source.change(_measure_shown, given, outputs, **quick)
     tab.select(_measure_shown, given, outputs, **quick)
-    requested = go.click(Session.request, session, number, show_progress="hidden", queue=False)
+    requested = go.click(_request, [source, session], [number, notice], show_progress="hidden", queue=False)
     requested.then(
         _measure_prompts,
         [source, session, number, recordings, *inputs],
@@ -96,12 +97,18 @@ def _answer(work: Callable[[], str]) -> tuple[Any, gr.Textbox]:
         return gr.skip(), sentence(problem=f"{error}")
 
 
+def _request(kind: str, session: Session) -> tuple[int, Any]:
+    return ask(session) if kind == "prompts" else (session.request(), gr.skip())
+
+
 def _measure_prompts(
-    kind: str, explore: Session, number: int, recordings: Recordings, *values: Any
+    kind: str, session: Session, number: int, recordings: Recordings, *values: Any
 ) -> Iterator[tuple[Any, gr.Textbox]]:
-    if kind == "prompts":
-        for update in measure.prompts(explore, number, recordings, *_asked(*values)):
-            yield gr.skip() if update.value is None else update.value, sentence(update.problem, update.news)
+    if kind != "prompts":
+        yield gr.skip(), gr.skip()
+        return
+    for update in TURNS.taken(session, measure.prompts(session, number, recordings, *_asked(*values))):
+        yield gr.skip() if update.value is None else update.value, sentence(update.problem, update.news)
 
 
 def _asked(source: str, limit: float | None, *values: Any) -> tuple[Any, ...]:

@@ -106,6 +106,9 @@ def _method(inputs: dict[str, Any]) -> None:
             for flag in (s for s in SETTINGS if s.kind == "flag"):
                 inputs[flag.name] = setting_box(flag)
 
+    with gr.Accordion("What the settings mean", open=False, elem_id="meanings"):
+        gr.Markdown("\n\n".join(f"**{s.label[:1].upper() + s.label[1:]}**: {s.meaning}" for s in SETTINGS))
+
     of_methods = [s.name for s in SETTINGS if s.name in OF_METHODS]
 
     def explain(chosen: str) -> list[Any]:

@@ -11,9 +11,12 @@ from app import controller, links, share, uploads
 from app.session import Session
 from app.settings import SETTINGS
 from app.tabs.controls import Controls, build_controls
-from app.tabs.notice import sentence
+from app.tabs.notice import ask, sentence
+from app.update import TURNS
 from app.views.explorer import ExplorerView
 from d2sd import InputError
+
+CUT_OFF = "This recording breaks off before the end of its run. What it holds is shown."
 
 
 def build_explore(page: gr.Blocks, session: gr.State) -> ExplorerView:
@@ -33,10 +36,12 @@ def build_explore(page: gr.Blocks, session: gr.State) -> ExplorerView:
 
     def restore(current: Session, request: gr.Request) -> list[Any]:
         link = current.link = links.read(request.query_params)
-        step = gr.skip()
+        step, said = gr.skip(), sentence(problem=link.sentence) if link.sentence else gr.skip()
         if link.wanted and len(current.shown) and link.fits(current.shown.header):
             step = current.shown.segment(len(current.shown), wanted=link.wanted)
-        return [*controls.restored(link), step, sentence(problem=link.sentence) if link.sentence else gr.skip()]
+        elif link.wanted and not link.sentence:
+            said = sentence(note="The run of this link is not shown yet: press Run, and its step is selected.")
+        return [*controls.restored(link), step, said]
 
     page.load(restore, session, [*controls.values, view, controls.notice], **at_once)
     return view
@@ -44,14 +49,14 @@ def build_explore(page: gr.Blocks, session: gr.State) -> ExplorerView:
 
 def _wire_runs(session: gr.State, controls: Controls, view: ExplorerView) -> None:
     def run(current: Session, number: int, *values: Any) -> Iterator[tuple[Any, Any]]:
-        for update in controller.run(current, number, controls.asked(*values)):
+        for update in TURNS.taken(current, controller.run(current, number, controls.asked(*values))):
             segment = gr.skip() if update.value is None else update.value
             yield segment, sentence(update.problem, update.news)
 
     # A request is counted at once, outside the queue, so that Stop and a second Run also reach runs that wait.
     number = gr.State(0)
     for trigger in (controls.run.click, controls.inputs["prompt"].submit):
-        requested = trigger(Session.request, session, number, show_progress="hidden", queue=False)
+        requested = trigger(ask, session, [number, controls.notice], show_progress="hidden", queue=False)
         requested.then(
             run,
             [session, number, *controls.values],
@@ -70,7 +75,7 @@ def open_trace(session: Session, path: str) -> tuple[Any, Any]:
         run = uploads.read(path)
     except InputError as error:
         return gr.skip(), sentence(problem=f"This trace was not opened: {error}.")
-    return session.show(run), sentence()
+    return session.show(run), sentence(note="" if run.ended else CUT_OFF)
 
 
 def send_again(session: Session, data: gr.EventData) -> Any:

@@ -1,8 +1,11 @@
-"""The sentence under the buttons of a tab: something to check, or what is going on."""
+"""The sentence under the buttons of a tab: something to check, what is going on, or what is good to know."""
 
 from __future__ import annotations
 
 import gradio as gr
+
+from app.session import Session
+from app.update import TURNS
 
 
 def notice_box(elem_id: str) -> gr.Textbox:
@@ -12,11 +15,16 @@ def notice_box(elem_id: str) -> gr.Textbox:
     )
 
 
-def sentence(problem: str = "", news: str = "") -> gr.Textbox:
-    """The box with one of the two; hidden where there is neither."""
+def sentence(problem: str = "", news: str = "", note: str = "") -> gr.Textbox:
+    """The box with one of the three; hidden where there is none."""
     return gr.Textbox(
-        problem or news,
-        label="Please check" if problem else "Please wait",
+        problem or news or note,
+        label="Please check" if problem else "Please wait" if news else "Note",
         elem_classes=["notice", "problem" if problem else "news"],
-        visible=bool(problem or news),
+        visible=bool(problem or news or note),
     )
+
+
+def ask(session: Session) -> tuple[int, gr.Textbox]:
+    """Count a request for work of this window: its number, and a sentence where it has to wait."""
+    return session.request(), sentence(news=TURNS.news(session))

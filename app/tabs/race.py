@@ -13,9 +13,10 @@ from app.models import Chosen
 from app.record import DEFAULT, recorded_race
 from app.session import Session
 from app.tabs.model_choice import build_models
-from app.tabs.notice import notice_box, sentence
+from app.tabs.notice import ask, notice_box, sentence
 from app.tabs.setting_box import setting_rows
 from app.tabs.whatif import build_whatif, lane_choices
+from app.update import TURNS
 from app.views.race import RaceView, drawing
 
 CHOSEN = ("model", "folder", "vp")
@@ -36,7 +37,7 @@ def build_race(explore: gr.State) -> None:
             source = build_whatif(explore, kept, [inputs[name] for name in CHOSEN])
 
     def run(current: Session, mine: int, *values: Any) -> Iterator[tuple[Any, Any, Any, Any]]:
-        for update in race.run(current, mine, *_asked(*values)):
+        for update in TURNS.taken(current, race.run(current, mine, *_asked(*values))):
             shown = update.value
             done = shown if shown and not shown.status and shown.lanes else None
             yield (
@@ -46,7 +47,7 @@ def build_race(explore: gr.State) -> None:
                 gr.Dropdown(**lane_choices(done)) if done else gr.skip(),
             )
 
-    requested = start.click(Session.request, session, number, show_progress="hidden", queue=False)
+    requested = start.click(ask, session, [number, notice], show_progress="hidden", queue=False)
     requested.then(
         run,
         [session, number, *inputs.values()],

@@ -14,7 +14,8 @@ from app.race import Race
 from app.record import DEFAULT, recorded_answers, recorded_race
 from app.run_lines import RunLines
 from app.session import Session
-from app.tabs.notice import notice_box, sentence
+from app.tabs.notice import ask, notice_box, sentence
+from app.update import TURNS
 from app.views.whatif import WhatIfView, drawing
 from d2sd import METHODS, InputError, Trace
 
@@ -56,7 +57,7 @@ def build_whatif(explore: gr.State, kept: gr.State, chosen: list[Component]) -> 
             min_width=260,
         )
         with gr.Column(scale=0, min_width=110):
-            ask = gr.Button("Ask", variant="primary", elem_id="ask", size="sm")
+            go = gr.Button("Ask", variant="primary", elem_id="ask", size="sm")
             stop = gr.Button("Stop", elem_id="stop-asking", size="sm")
     notice = notice_box("whatif-notice")
     charts = WhatIfView(recorded_answers())
@@ -70,10 +71,10 @@ def build_whatif(explore: gr.State, kept: gr.State, chosen: list[Component]) -> 
         except InputError as error:
             yield gr.skip(), sentence(problem=f"{error}")
             return
-        for update in whatif.run(current, mine, title, trace, models, *asked):
+        for update in TURNS.taken(current, whatif.run(current, mine, title, trace, models, *asked)):
             yield drawing(update.value) if update.value else gr.skip(), sentence(update.problem, update.news)
 
-    requested = ask.click(Session.request, session, number, show_progress="hidden", queue=False)
+    requested = go.click(ask, session, [number, notice], show_progress="hidden", queue=False)
     requested.then(
         run,
         [session, number, kept, source, explore, *chosen, sweeps, methods],

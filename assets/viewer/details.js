@@ -35,7 +35,7 @@ function nodeCard(step, id) {
 }
 
 function alternativeRow(a, proposer) {
-  const mark = a.own ? (a.wanted ? "drafted = target" : "drafted") : a.wanted ? "target’s" : "";
+  const mark = a.own ? (a.wanted ? "target’s too" : "drafted") : a.wanted ? "target’s" : "";
   return h(
     "li",
     { class: a.own ? "own" : null },

@@ -10,7 +10,7 @@ function contributions(step) {
   while (kept < path.length && path[kept].candidates.includes(0)) kept += 1;
   const parts = [];
   for (let at = kept; at < path.length; ) {
-    const { candidate, end } = longestRun(path, at);
+    const { candidate, end } = longestRun(step, path, at);
     const drafts = lineage(step, candidate);
     for (; at < end; at += 1) {
       const { depth, proposer } = path[at];
@@ -23,13 +23,16 @@ function contributions(step) {
   return { kept, parts };
 }
 
-/** The candidate whose own tokens go on longest from this place of a path; 0 for a token that is none's. */
-function longestRun(path, start) {
+/** The candidate whose own tokens go on longest from this place of a path, of equals the one that was drafted from right
+ *  there; 0 for a token that is none's. */
+function longestRun(step, path, start) {
   let best = { candidate: 0, end: start + 1 };
+  const fromHere = (candidate) => candidate > 0 && Boolean(step.branches[candidate - 1]) && step.branches[candidate - 1].prefix === start;
   for (const candidate of path[start].candidates) {
     let end = start;
     while (end < path.length && path[end].candidates.includes(candidate)) end += 1;
-    if (candidate > 0 && (end > best.end || !best.candidate)) best = { candidate, end };
+    const better = end > best.end || !best.candidate || (end === best.end && fromHere(candidate) && !fromHere(best.candidate));
+    if (candidate > 0 && better) best = { candidate, end };
   }
   return best;
 }
@@ -69,8 +72,15 @@ function stepSentence(step) {
     pieces.push({ text: step.verdict === "miss" ? "; no re-draft started there" : `; the ${resampled ? "resampled drafts" : "re-drafts"} added nothing` });
   }
   if (bonus) pieces.push({ text: "; then " }, ...bonus, { text: "." });
-  else pieces.push({ text: "; the text ends here." });
+  else pieces.push({ text: step.ending === "max_new_tokens" ? "; the limit on tokens ends the text here." : "; the text ends here." });
   return pieces;
+}
+
+/** What became of the first draft's token at position `k`, from 1: "right", "wrong", or "unseen" by the target. */
+function fateOf(step, k) {
+  const right = step.boundary ?? contributions(step).kept;
+  if (k <= right) return "right";
+  return step.boundary !== null && k === right + 1 ? "wrong" : "unseen";
 }
 
 /** The whole step in one line for those who do not see the tree. */
@@ -115,11 +125,11 @@ function branchName(draft) {
 
 function nodeSentence(step, node) {
   const wanted = step.choices.get(node.parent);
-  const chance = (p) => (p === null ? "" : ` (p = ${probability(p)})`);
+  const chance = (p) => (p === null ? "" : ` (p\u00a0=\u00a0${probability(p)})`);
   if (node.state === "root") return "Anchor: every draft of this step continues from here.";
   if (node.state === "accepted") return `Accepted: the target chose this token${chance(node.targetP)}.`;
   if (node.state === "rejected") {
-    return wanted ? `Rejected: the target wanted ${quoted(wanted.text)} here${chance(wanted.p)}.` : "Rejected: the target wanted another token here.";
+    return wanted ? `Rejected: the target wanted ${quoted(wanted.text)}${chance(wanted.p)}.` : "Rejected: the target wanted another token here.";
   }
   return "Not reached: an earlier token on this path was rejected.";
 }

@@ -27,9 +27,9 @@ const SAID = [["γ", "block_size"], ["γ₂", "second_block_size"], ["K", "num_b
 const UNSAID = { temperature: null, top_p: 1, seed: 0 };
 
 /** What was run, in a few words: method, models and the settings that are not as they always are. */
-function runWords({ header, recorded, seen }) {
+function runWords({ header, recorded, seen, length }) {
   const config = header.config && typeof header.config === "object" ? header.config : {};
-  const means = { second_block_size: config.second_block_size !== config.block_size, num_branches: seen.branches };
+  const means = { block_size: seen.draft || !length, second_block_size: config.second_block_size !== config.block_size, num_branches: seen.branches };
   const shown = SAID.filter(([, name]) => typeof config[name] === "number" && config[name] !== UNSAID[name] && means[name] !== false);
   const who = [header.method, header.models && header.models.preset].map((name) => text(name) && visible(name, 60));
   const words = [...who, ...shown.map(([symbol, name]) => `${symbol} ${config[name]}`), config.cost_aware === true ? "cost-aware" : "", config.chat === true ? "chat" : ""];

@@ -116,7 +116,7 @@ function start(element, trigger, props, watch) {
       playing: `Playing: ${at} ✕`,
       pinned: `Pinned: ${at} ✕`,
       live: waiting ? "Waiting for the next step" : "Following live",
-      resting: store.failed ? "Stopped" : `${store.length} steps · not pinned`,
+      resting: store.failed ? "Stopped" : store.finished && store.finished.stop_reason === "stopped" ? `Stopped after ${count(store.length, "step")}` : `${count(store.length, "step")} · not pinned`,
     }[state];
     followChip.dataset.state = state;
     followChip.textContent = label;
@@ -127,7 +127,7 @@ function start(element, trigger, props, watch) {
 
   function showFolding(hidden) {
     unfoldButton.hidden = !hidden && !tree.unfolded;
-    unfoldButton.textContent = tree.unfolded ? "Fold" : `+${hidden}`;
+    unfoldButton.textContent = tree.unfolded ? "Fold" : `+${hidden} nodes`;
     unfoldButton.title = tree.unfolded ? "Fold the least likely nodes away again" : `Show the ${count(hidden, "node")} that are folded away: the drafters gave them the least probability`;
     unfoldButton.setAttribute("aria-label", unfoldButton.title);
   }
@@ -218,6 +218,8 @@ function start(element, trigger, props, watch) {
     selection.pause();
     selection.pin(step, nodeNumber(event.detail.node));
   });
+  /** A tour says which end of a tree that is too wide for the screen is looked at. */
+  element.addEventListener("explorer:look", (event) => viewport.look(event.detail.start === true));
   listenForKeys(element, keyActions({ store, selection, tree, viewport, search, help }));
   watch("value", () => store.feed(props.value));
   store.feed(props.value);

@@ -70,7 +70,8 @@ class PictureMaker {
       }
       const rows = s("g", { transform: `translate(0,${height - BANDS.wide.height})` }, ...[...strip.svg.children].map(inlined));
       for (const element of rows.querySelectorAll("[x2='100%']")) element.setAttribute("x2", width);
-      const title = s("text", { x: PICTURE.pad, y: 22, "font-family": style.fontFamily, "font-size": 14, fill: colour("--ink") }, `Step ${tree.step.index + 1}: ${plain(stepSentence(tree.step))}`);
+      const folded = tree.layout.hidden ? ` (${tree.layout.hidden} of ${tree.step.nodes.size} nodes are folded away.)` : "";
+      const title = s("text", { x: PICTURE.pad, y: 22, "font-family": style.fontFamily, "font-size": 14, fill: colour("--ink") }, `Step ${tree.step.index + 1}: ${plain(stepSentence(tree.step))}${folded}`);
       const picture = s("svg", { xmlns: SVG, width, height, viewBox: `0 0 ${width} ${height}` }, s("rect", { width, height, fill: colour("--panel") }), title, world, rows);
       return new XMLSerializer().serializeToString(picture);
     } finally {

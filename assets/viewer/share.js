@@ -115,6 +115,7 @@ class ShareView {
   }
 
   async png() {
+    const name = this.name("png"); // of the step that is drawn, whatever is shown by the time the picture is there
     const { width, height } = this.pictures.size();
     const address = URL.createObjectURL(new Blob([this.pictures.svg()], { type: "image/svg+xml" }));
     try {
@@ -125,7 +126,7 @@ class ShareView {
       const canvas = h("canvas", { width: Math.round(width * dense), height: Math.round(height * dense) });
       canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
       const blob = await new Promise((done) => canvas.toBlob(done, "image/png"));
-      download(this.name("png"), "image/png", [blob]);
+      download(name, "image/png", [blob]);
     } finally {
       URL.revokeObjectURL(address);
     }

@@ -146,8 +146,10 @@ class Store {
     } else if (event.event === "PrefillDone") {
       this.prompt = this.prompt || list(event.texts).map(text).join("");
     } else if (event.event === "StepDone") this.addStep(event);
-    else if (event.event === "Finished") this.finished = event;
-    else if (event.event === "Failed") this.failed = text(event.sentence) || "The run failed.";
+    else if (event.event === "Finished") {
+      this.finished = event;
+      this.read.delete(this.length - 1); // now it is known why the text ends there
+    } else if (event.event === "Failed") this.failed = text(event.sentence) || "The run failed.";
     else if (event.event === "Baseline") this.baseline = number(event.tokens_per_second, 0, 1e9, null);
   }
 
@@ -174,7 +176,8 @@ class Store {
     if (index === null || !(index >= 0 && index < this.length)) return null;
     let step = this.read.get(index);
     if (!step) {
-      step = readStep(JSON.parse(this.lines[this.steps[index]]), index, this.names);
+      const ending = this.finished && index === this.length - 1 ? text(this.finished.stop_reason) : "";
+      step = { ...readStep(JSON.parse(this.lines[this.steps[index]]), index, this.names), ending };
       if (this.read.size >= KEPT_STEPS) this.read.delete(this.read.keys().next().value);
       this.read.set(index, step);
     }

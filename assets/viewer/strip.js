@@ -72,7 +72,7 @@ class StripView {
     bars.append(s("line", { class: "base", x1: 0, x2: "100%", y1: bottom, y2: bottom }));
     step.draft.confidence.forEach((c, j) => {
       const k = j + 1;
-      const state = step.boundary === null || k > step.boundary + 1 ? "unseen" : k <= step.boundary ? "right" : "wrong";
+      const state = fateOf(step, k);
       const height = Math.max(1, c * (bottom - top - 11));
       const x = this.x(k);
       bars.append(
@@ -140,7 +140,7 @@ class StripView {
     const titles = [
       ["position", 11],
       ["confidence c", this.band.titles[0]],
-      [this.step.selected.length ? "boundary r" : "boundary r, not used", this.band.titles[1]],
+      [this.step.selected.length ? "boundary r" : "r, not used", this.band.titles[1]],
     ];
     return s("g", { class: "titles" }, ...titles.slice(this.narrow ? 1 : 0).map(([words, y]) => s("text", { x: 4, y }, words)));
   }
@@ -159,9 +159,9 @@ class StripView {
   }
 
   barCard(k) {
-    const { draft, boundary } = this.step;
+    const { draft } = this.step;
     if (k < 1 || k > draft.confidence.length) return null;
-    const fate = boundary === null || k > boundary + 1 ? "The target did not get this far." : k <= boundary ? "The target accepted it." : "The target rejected it.";
+    const fate = { right: "The target accepted it.", wrong: "The target rejected it.", unseen: "The target did not get this far." }[fateOf(this.step, k)];
     return h("div", {}, h("b", {}, `c(${k}) = ${probability(draft.confidence[k - 1], 4)}`), h("p", {}, `First drafter’s own probability of ${quoted(draft.texts[k - 1])} at position ${k}. ${fate}`));
   }
 

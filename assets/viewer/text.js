@@ -27,10 +27,12 @@ class TextView {
   /** Adds the steps that arrived; what is already there is left alone. */
   append() {
     if (this.store.prompt !== this.promptText) this.showPrompt();
-    for (let i = this.tokens.length; i < this.store.length; i += 1) {
+    const before = this.tokens.length;
+    for (let i = before; i < this.store.length; i += 1) {
       this.tokens.push(this.store.committed[i].map((c, at) => this.addToken(c, i, at)));
     }
-    if (this.sticky && this.selection.following) this.host.scrollTop = this.host.scrollHeight;
+    const follows = !this.store.recorded && this.selection.pinned === null; // also those that came with the end of the run
+    if (this.sticky && follows && this.tokens.length > before) this.host.scrollTop = this.host.scrollHeight;
   }
 
   showPrompt() {

@@ -281,6 +281,8 @@ class TreeView {
     const over = (event) => {
       const group = event.target.closest && event.target.closest("g.node");
       if (!group || !this.step || event.pointerType === "touch" || this.viewport.dragged) return this.tooltip.hide();
+      // what is known of the selected node stands in the details already
+      if (this.nodeOf(group) === this.selection.node) return this.tooltip.hide();
       return this.tooltip.show(nodeCard(this.step, this.nodeOf(group)), event.clientX, event.clientY);
     };
     this.svg.addEventListener("pointermove", over);
@@ -289,7 +291,10 @@ class TreeView {
       const group = event.target.closest("g.node");
       if (!group || !this.step || this.viewport.dragged) return;
       if (event.target.closest("g.fold")) return this.unfold(true);
-      return this.selection.pin(this.step.index, this.nodeOf(group));
+      this.selection.pin(this.step.index, this.nodeOf(group));
+      // fingers do not hover, and on a small screen the details are far away
+      if (event.pointerType === "touch") this.tooltip.show(nodeCard(this.step, this.nodeOf(group)), event.clientX, event.clientY);
+      else this.tooltip.hide();
     });
   }
 }

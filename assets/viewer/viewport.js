@@ -13,7 +13,7 @@ class Viewport {
     this.content = null;
     this.pointers = new Map();
     this.dragged = false;
-    Object.assign(this, { k: 1, x: 0, y: 0, touched: false, size: { width: 0, height: 0 } });
+    Object.assign(this, { k: 1, x: 0, y: 0, touched: false, start: false, size: { width: 0, height: 0 } });
     this.listen();
   }
 
@@ -32,6 +32,12 @@ class Viewport {
     this.size = { width, height };
   }
 
+  /** Fit, and of what is too wide show the start, or else what matters most. */
+  look(start) {
+    this.start = start;
+    this.fit();
+  }
+
   /** Everything in view; when that would be too small to read, the accepted path at a readable scale. */
   fit() {
     const { width, height } = this.size;
@@ -42,7 +48,7 @@ class Viewport {
     const all = Math.min(1.15, across / (c.right - c.left), along / (c.bottom - c.top));
     this.k = Math.max(all, LEAST_FONT / NODE_FONT);
     this.touched = false;
-    this.x = this.settle(c.left, c.right, c.focus.left, c.focus.right, across, c.focus.turn) + MARGIN.left;
+    this.x = this.settle(c.left, c.right, c.focus.left, c.focus.right, across, this.start ? c.left : c.focus.turn) + MARGIN.left;
     this.y = this.settle(c.top, c.bottom, c.focus.top, c.focus.bottom, along) + MARGIN.top;
     this.moved();
   }

@@ -1,7 +1,8 @@
 """Does a drafter's confidence deserve trust? Reliability, ECE, Brier score, boundary hits, gains, temperature advice.
 
 ``calibrate(tabulate(runs))`` gives every figure of recorded runs; ``read_report`` puts them into plain sentences.
-Intervals are 95% percentile bootstraps that draw whole prompts again (``steps.units``).
+Intervals are 95% percentile bootstraps that draw whole prompts again (``steps.units``); of a share that is none or all
+of them, Wilson's.
 """
 
 from __future__ import annotations

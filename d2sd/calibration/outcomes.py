@@ -75,7 +75,7 @@ def outcome_matrix(table: StepTable, unit: np.ndarray, resampler: Resampler) -> 
     return Matrix(
         tuple(map(tuple, counts.tolist())),
         resampler.ratio(full, ones, unit[seen]),
-        resampler.ratio((~table.partly[seen]).astype(float), ones, unit[seen]),
+        resampler.share(~table.partly[seen], unit[seen]),
     )
 
 
@@ -95,14 +95,14 @@ def ranks(confidence: np.ndarray, boundary: np.ndarray) -> np.ndarray:
 def rank_table(table: StepTable, unit: np.ndarray, resampler: Resampler) -> Ranks:
     """Ranks and hit rates over the steps whose first draft was rejected somewhere."""
     partly, unit = table.take(table.partly), unit[table.partly]
-    place, ones = ranks(partly.confidence, partly.boundary), np.ones(len(partly))
+    place = ranks(partly.confidence, partly.boundary)
     size = int(partly.drafted.max(initial=0))
     chosen = partly.selected > 0
     return Ranks(
         len(partly),
         tuple(np.bincount(place, minlength=size)[:size].tolist()),
-        tuple(resampler.ratio((place <= n).astype(float), ones, unit) for n in range(size)),
+        tuple(resampler.share(place <= n, unit) for n in range(size)),
         tuple(float(np.minimum(1, (n + 1) / partly.drafted).mean()) for n in range(size)),
-        resampler.ratio(partly.hit[chosen].astype(float), ones[chosen], unit[chosen]),
+        resampler.share(partly.hit[chosen], unit[chosen]),
         float(partly.selected[chosen].mean()) if chosen.any() else None,
     )

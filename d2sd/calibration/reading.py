@@ -8,8 +8,8 @@ from itertools import groupby
 from typing import Literal
 
 from d2sd.calibration.report import Report
-from d2sd.calibration.resampling import Figure
-from d2sd.calibration.scores import Bin, wilson
+from d2sd.calibration.resampling import Figure, wilson
+from d2sd.calibration.scores import Bin
 
 FEWEST_POSITIONS = 200  # for a verdict
 FEWEST_IN_BIN = 30  # for a word on one bin

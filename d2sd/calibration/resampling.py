@@ -8,6 +8,7 @@ import numpy as np
 
 RESAMPLES = 1000
 FEWEST_UNITS = 4
+Z95 = 1.96
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,14 @@ class Resampler:
             drawn = self.sums(numerator, unit) / self.sums(denominator, unit)
         return self.figure(float(numerator.sum() / below), drawn)
 
+    def share(self, yes: np.ndarray, unit: np.ndarray) -> Figure:
+        """The share of rows (M,) that say yes. Where all or none do, every resample says so too, so the interval is
+        Wilson's for as many independent trials as there are units."""
+        figure = self.ratio(yes.astype(float), np.ones(len(yes)), unit)
+        if figure.low is None or figure.value is None or 0 < figure.value < 1:
+            return figure
+        return Figure(figure.value, *wilson(figure.value, len(np.unique(unit))))
+
     def figure(self, value: float, drawn: np.ndarray) -> Figure:
         """A figure with the interval of its resampled values, (RESAMPLES,); NaN where a resample saw nothing."""
         known = drawn[np.isfinite(drawn)]
@@ -52,3 +61,10 @@ class Resampler:
             return Figure(value)
         low, high = np.percentile(known, [2.5, 97.5])
         return Figure(value, float(low), float(high))
+
+
+def wilson(share: float, count: int, z: float = Z95) -> tuple[float, float]:
+    """Wilson interval of a share, of 95% unless told."""
+    centre = (share + z * z / (2 * count)) / (1 + z * z / count)
+    half = z / (1 + z * z / count) * np.sqrt(share * (1 - share) / count + z * z / (4 * count * count))
+    return float(max(0, centre - half)), float(min(1, centre + half))

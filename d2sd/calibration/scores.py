@@ -10,11 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from d2sd.calibration.resampling import Figure, Resampler
+from d2sd.calibration.resampling import Figure, Resampler, wilson
 from d2sd.calibration.steps import StepTable
 from d2sd.events import StepDone
-
-Z95 = 1.96
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,13 +108,6 @@ def _sums(at: np.ndarray, size: int, scores: Scores) -> list[tuple[int, float, f
     weights = (None, scores.confidence, scores.accepted)
     columns = (np.bincount(at, weights=w, minlength=size).tolist() for w in weights)
     return list(zip(*columns, strict=True))
-
-
-def wilson(share: float, count: int, z: float = Z95) -> tuple[float, float]:
-    """Wilson interval of a share, of 95% unless told."""
-    centre = (share + z * z / (2 * count)) / (1 + z * z / count)
-    half = z / (1 + z * z / count) * np.sqrt(share * (1 - share) / count + z * z / (4 * count * count))
-    return float(max(0, centre - half)), float(min(1, centre + half))
 
 
 def expected_calibration_error(confidence: np.ndarray, accepted: np.ndarray, edges: np.ndarray) -> float:

@@ -90,10 +90,10 @@ def test_settings_are_warmed_up_once_before_they_are_timed(monkeypatch):
     [
         ({"prompt": "  "}, "the prompt is empty"),
         ({"prompt": "a" * 30_000}, "at most 20000"),
-        ({"block_size": 1}, "block_size must be at least 2"),
+        ({"block_size": 1}, "block γ must be at least 2"),
         ({"block_size": 4, "num_branches": 4}, "more than the 3 prefixes"),
-        ({"block_size": 8, "second_block_size": 4}, "smaller than block_size"),
-        ({"node_budget": 10_000}, "node_budget must be at most"),
+        ({"block_size": 8, "second_block_size": 4}, "block γ₂ 4 is smaller than block γ 8"),
+        ({"node_budget": 10_000}, "nodes B must be at most"),
         ({"node_budget": 1.5}, "nodes B must be a whole number"),
         ({"temperature": -1}, "temperature must be"),
         ({"temperature": None}, "temperature must be"),
@@ -106,7 +106,7 @@ def test_settings_are_warmed_up_once_before_they_are_timed(monkeypatch):
         ({"model": ""}, "unknown model"),
         ({"model": "Qwen/Qwen3-8B"}, "needs a CUDA card"),
         ({"vp": "/nowhere"}, "cannot load the drafter"),
-        ({"max_new_tokens": 1e9}, "max_new_tokens must be between"),
+        ({"max_new_tokens": 1e9}, "max tokens must be between"),
     ],
 )
 def test_bad_input_is_one_sentence_and_changes_nothing(changes, sentence, monkeypatch):

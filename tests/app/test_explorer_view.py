@@ -260,10 +260,23 @@ def test_a_node_shows_why_it_was_rejected(plain: Any) -> None:
     plain.locator("#tree g.node[data-node='2']").click()
     wait_root(plain, "node", "2")
     details = plain.locator("#details").text_content()
-    assert "Rejected: the target wanted “ cat” here (p = .81)." in details
+    assert "Rejected: the target wanted “ cat” (p\u00a0=\u00a0.81)." in details
     assert "number 4" in details
     assert "·other" in details
     assert plain.locator("#tree g.node.selected").get_attribute("data-node") == "2"
+
+
+def test_a_selected_node_needs_no_tooltip(plain: Any) -> None:
+    node = plain.locator("#tree g.node[data-node='2']")
+    node.click()
+    wait_root(plain, "node", "2")
+    plain.wait_for_selector(".tip", state="hidden")
+    box = node.bounding_box()
+    plain.mouse.move(box["x"] + box["width"] / 2 + 2, box["y"] + box["height"] / 2)
+    plain.wait_for_timeout(100)
+    assert not plain.locator(".tip").is_visible()
+    plain.locator("#tree g.node[data-node='4']").hover()
+    plain.wait_for_selector(".tip:not([hidden])")
 
 
 def test_keys(plain: Any) -> None:

@@ -73,6 +73,27 @@ def test_cells_and_bins_list_their_steps_and_one_opens_in_explore(calibrate: Pag
     expect(calibrate.locator("#calibration .uniform g.mark.here").first).to_be_visible()
 
 
+def test_to_measure_again_keeps_the_figures_and_says_what_is_wrong(calibrate: Page):
+    figures = calibrate.locator("#calibration .figures")
+    before = figures.text_content()
+    calibrate.locator("#measure").click()
+    calibrate.wait_for_timeout(1000)
+    expect(figures).to_be_visible()
+    assert figures.text_content() == before
+    calibrate.locator("#source").get_by_label("Trace files").check()
+    calibrate.locator("#measure").click()
+    notice = calibrate.locator("#calibrate-notice textarea")
+    expect(notice).to_have_value(re.compile("choose one or more trace files first"))
+    calibrate.wait_for_timeout(1000)
+    expect(notice).to_have_value(re.compile("choose one or more trace files first"))
+    assert figures.text_content() == before
+    send(calibrate, "mine.jsonl", recorded())
+    expect(calibrate.locator("#calibration .what").first).to_have_text("mine.jsonl", timeout=PATIENCE)
+    calibrate.locator("#measure").click()
+    calibrate.wait_for_timeout(1000)
+    expect(calibrate.locator("#calibration .what").first).to_have_text("mine.jsonl")
+
+
 def test_a_chat_template_is_asked_for(calibrate: Page):
     calibrate.locator("#source").get_by_label("A prompt set").check()
     calibrate.locator("#calibrate-chat input").check()

@@ -10,6 +10,7 @@ from playwright.sync_api import Page, expect
 
 import d2sd
 from app import models, settings
+from d2sd.generation import Generation
 from tests.e2e.driving import PATIENCE, choose_method, finished, opened, output_text, problem, start, view
 
 pytestmark = pytest.mark.e2e
@@ -39,6 +40,43 @@ def test_a_run_streams_and_shows_what_the_engine_generates(page: Page):
     assert output_text(page) == expected.finished.text
     assert int(view(page).get_attribute("data-steps") or 0) == len(expected.steps)
     assert page.locator("#text .tok.first").count() + page.locator("#text .tok.second").count() > 5
+
+
+def test_the_end_of_a_run_is_in_view_and_explained(page: Page):
+    start(page, "One day, a small dog named Max found a shiny key.", 120)
+    finished(page)
+    at = "e => [e.scrollTop, e.scrollHeight - e.clientHeight]"
+    scrolled, most = page.locator("#text").evaluate(at)
+    assert most > 0
+    assert scrolled > most - 8
+    steps = models.engine(models.Chosen("tiny")).generate(
+        "One day, a small dog named Max found a shiny key.", d2sd.DecodeConfig("d2sd", 120)
+    )
+    if steps.steps[-1].committed[-1].node is not None:
+        expect(page.locator("#sentence")).to_contain_text("the limit on tokens ends the text here")
+        right = len([n for n in steps.steps[-1].accepted if 0 in steps.steps[-1].nodes[n].candidates])
+        expect(page.locator("#strip .bar.right")).to_have_count(right)
+
+
+def test_who_has_to_wait_is_told(page: Page, browser, address, monkeypatch):
+    other = browser.new_context().new_page()
+    opened(other, address)
+    real = Generation.step
+
+    def slower(self: Generation):
+        time.sleep(0.05)
+        return real(self)
+
+    monkeypatch.setattr(Generation, "step", slower)
+    choose_method(page, "autoregressive")
+    start(page, "Once upon a time", 800)
+    other.locator("#run").click()
+    expect(problem(other)).to_have_value(re.compile("Something else is running"))
+    page.locator("#stop").click()
+    monkeypatch.undo()
+    expect(problem(other)).to_be_hidden(timeout=PATIENCE)
+    finished(other)
+    other.context.close()
 
 
 def test_a_token_pins_its_step_in_every_view(page: Page):
@@ -165,6 +203,15 @@ def test_two_windows_never_see_each_others_runs(page: Page, browser, address):
     assert (view(page).get_attribute("data-run"), view(other).get_attribute("data-run")) == (run, second)
     assert output_text(page) != output_text(other)
     other.context.close()
+
+
+def test_a_finger_gets_the_card_where_it_taps(browser, address):
+    context = browser.new_context(viewport={"width": 390, "height": 844}, is_mobile=True, has_touch=True)
+    page = context.new_page()
+    opened(page, address)
+    page.locator("#tree g.node[data-state='rejected'] .shape").first.tap(force=True)
+    expect(page.locator("#explorer .tip")).to_contain_text("Rejected")
+    context.close()
 
 
 def test_one_column_on_a_phone(browser, address):

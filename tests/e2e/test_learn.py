@@ -133,6 +133,11 @@ def test_it_fits_a_phone_and_ends_in_explore_there(browser, address, told):
         expect(page.locator("#learn .dots [aria-current=step]")).to_have_text("K" if at == len(stops) else str(at + 1))
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
         expect(page.locator("#learn .card > h3")).to_be_in_viewport()
+        if at < 4:  # the block is read from its start
+            page.wait_for_timeout(200)
+            anchor = stage(page).locator(".node.anchor").bounding_box()
+            assert anchor
+            assert 0 < anchor["x"] < 80
     page.locator("#learn-open").click()
     expect(view(page)).to_have_attribute("data-pinned", str(number))
     expect(page.locator("#branches input")).to_be_focused()

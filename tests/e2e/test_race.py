@@ -41,6 +41,14 @@ def test_opens_with_a_recorded_race_that_says_where_it_was_measured(race: Page):
     expect(race.locator("#whatif .chart")).to_have_count(3)
 
 
+def test_lanes_follow_their_text_to_its_end(race: Page):
+    race.locator("#race .time").evaluate("e => { e.value = 1000; e.dispatchEvent(new Event('input')); }")
+    for words in race.locator("#race .lane .words").all():
+        scrolled, most = words.evaluate("e => [e.scrollTop, e.scrollHeight - e.clientHeight]")
+        assert most > 0
+        assert scrolled > most - 12
+
+
 def test_a_chat_template_is_asked_for(race: Page):
     race.locator("#race-chat input").check()
     race.locator("#start-race").click()

@@ -80,6 +80,7 @@ def test_a_link_fills_the_controls_and_its_step_is_selected_after_run(page: Page
         expect(page.locator(f"#{elem_id} input[type=number]")).to_have_value(str(wanted[name]))
     expect(page.locator("#branches input[type=number]")).to_be_disabled()
     assert view(page).get_attribute("data-pinned") == ""
+    expect(problem(page)).to_have_value(re.compile("The run of this link is not shown yet"))
     start(page, wanted["prompt"])
     expect(view(page)).to_have_attribute("data-pinned", "2", timeout=PATIENCE)
     expect(view(page)).to_have_attribute("data-node", "1")
@@ -211,6 +212,13 @@ def test_a_broken_upload_is_a_sentence_and_the_run_stays(page: Page):
         assert (view(page).get_attribute("data-run"), output_text(page)) == before
     start(page, "A cat", 16)
     expect(problem(page)).to_be_hidden()
+
+
+def test_a_recording_that_breaks_off_is_shown_and_says_so(page: Page):
+    lines = presets.opening().lines()
+    upload(page, "half.jsonl", ("\n".join(lines[:9]) + "\n" + lines[9][:200]).encode())
+    expect(view(page)).to_have_attribute("data-steps", "7", timeout=PATIENCE)
+    expect(problem(page)).to_have_value(re.compile("breaks off before the end"))
 
 
 def test_uploading_while_a_run_goes_on_ends_the_run(page: Page):

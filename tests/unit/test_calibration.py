@@ -101,6 +101,18 @@ def test_intervals_hold_the_truth_about_95_times_in_100():
     assert 160 <= inside <= 198
 
 
+def test_a_share_of_all_is_not_called_certain():
+    unit = np.repeat(np.arange(10), 3)
+    resampler = Resampler(10)
+    every = resampler.share(np.ones(30, bool), unit)
+    assert (every.value, every.high) == (1.0, 1.0)
+    assert every.low == pytest.approx(0.722, abs=1e-3)  # Wilson's for 10 of 10
+    none = resampler.share(np.zeros(30, bool), unit)
+    assert (none.value, none.low, none.high) == (0.0, 0.0, pytest.approx(0.278, abs=1e-3))
+    some = np.arange(30) % 5 < 3
+    assert resampler.share(some, unit) == resampler.ratio(some.astype(float), np.ones(30), unit)
+
+
 def test_only_positions_up_to_the_first_rejection_are_scored(recorded):
     for trace in recorded:
         table = calibration.tabulate([trace.steps])

@@ -47,6 +47,7 @@ class Stage {
     for (const token of this.frame.querySelectorAll("#text .tok.newest")) token.classList.toggle("newest", token === certain);
     if (certain) certain.classList.add("newest");
     this.hideOutcome();
+    this.host.dispatchEvent(new CustomEvent("explorer:look", { detail: { start: shown < STOPS.indexOf("branches") } }));
     const written = this.frame.querySelector(`#text .tok[data-step="${step}"]`);
     requestAnimationFrame(() => this.reveal(before ? certain : written));
   }

@@ -18,9 +18,9 @@ function readLane(raw) {
 }
 
 class LaneView {
-  /** `most`: the largest number of tokens of any lane, the full width of a bar. */
-  constructor(lane, most) {
-    Object.assign(this, { lane, most: Math.max(1, most), shown: 0 });
+  /** `most`: the largest number of tokens of any lane, the full width of a bar; `decided`: no other lane is still to come. */
+  constructor(lane, most, decided) {
+    Object.assign(this, { lane, most: Math.max(1, most), decided, shown: 0 });
     this.counts = { first: 0, second: 0, target: 0 };
     this.bars = Object.fromEntries(PROPOSERS.map((who) => [who, h("span", { class: `segment ${who}` })]));
     this.result = h("span", { class: "result" });
@@ -78,13 +78,13 @@ class LaneView {
   verdict() {
     const { row, end, state } = this.lane;
     const time = end < 1 ? `${(end * 1000).toFixed(0)} ms` : `${end.toFixed(2)} s`;
-    const place = row && whole(row.place, 1, 99, null);
+    const place = row && this.decided && whole(row.place, 1, 99, null);
     return place ? `${ordinal(place)} · ${time}` : `${state} · ${time}`;
   }
 
   /** Keeps the newest token in view while the text grows. */
   follow(token) {
     const { words } = this;
-    words.scrollTop = Math.max(0, token.offsetTop - words.offsetTop + token.offsetHeight - words.clientHeight + 10);
+    words.scrollTop = Math.max(0, token.offsetTop + token.offsetHeight - words.clientHeight + 10);
   }
 }

@@ -54,7 +54,7 @@ function start(element, trigger, props, watch) {
     const machine = data.machine ? `measured on ${text(data.machine)}` : "";
     status.textContent = running || (data.recorded ? `${machine} when this page was made; press Race to run one here` : machine);
     const most = Math.max(0, ...raw.map((lane) => lane.total));
-    lanes = raw.map((lane) => new LaneView(lane, most));
+    lanes = raw.map((lane) => new LaneView(lane, most, !running));
     tracks.replaceChildren(...lanes.map((lane) => lane.track));
     panels.replaceChildren(...lanes.map((lane) => lane.panel));
     const measured = raw.some((lane) => lane.row && lane.total);

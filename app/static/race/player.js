@@ -18,7 +18,7 @@ class Player {
         this.playing = false;
         return;
       }
-      this.time = Math.min(this.duration, this.time + ((now - this.before) / 1000) * this.speed);
+      this.time = Math.min(this.duration, this.time + (Math.max(0, now - this.before) / 1000) * this.speed);
       this.before = now;
       if (this.time >= this.duration) this.playing = false;
       else requestAnimationFrame(this.tick);
