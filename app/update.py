@@ -39,7 +39,8 @@ class Turns:
 
     def news(self, asking: object) -> str:
         """A sentence for who asks for work while somebody else's goes on; empty where nothing does."""
-        return "" if self._whose is None or self._whose is asking else "Something else is running; this starts when it ends."
+        free = self._whose is None or self._whose is asking
+        return "" if free else "Something else is running; this starts when it ends."
 
 
 TURNS = Turns()
