@@ -47,12 +47,11 @@ class Resampler:
         return self.figure(float(numerator.sum() / below), drawn)
 
     def share(self, yes: np.ndarray, unit: np.ndarray) -> Figure:
-        """The share of rows (M,) that say yes. Where all or none do, every resample says so too, so the interval is
-        Wilson's for as many independent trials as there are units."""
+        """The share of rows (M,) that say yes. Where all or none do, resamples do so too: the interval is Wilson's then."""
         figure = self.ratio(yes.astype(float), np.ones(len(yes)), unit)
         if figure.low is None or figure.value is None or 0 < figure.value < 1:
             return figure
-        return Figure(figure.value, *wilson(figure.value, len(np.unique(unit))))
+        return Figure(figure.value, *wilson(figure.value, len(yes)))
 
     def figure(self, value: float, drawn: np.ndarray) -> Figure:
         """A figure with the interval of its resampled values, (RESAMPLES,); NaN where a resample saw nothing."""

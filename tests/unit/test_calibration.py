@@ -106,9 +106,9 @@ def test_a_share_of_all_is_not_called_certain():
     resampler = Resampler(10)
     every = resampler.share(np.ones(30, bool), unit)
     assert (every.value, every.high) == (1.0, 1.0)
-    assert every.low == pytest.approx(0.722, abs=1e-3)  # Wilson's for 10 of 10
+    assert every.low == pytest.approx(0.887, abs=1e-3)  # Wilson's for 30 of 30
     none = resampler.share(np.zeros(30, bool), unit)
-    assert (none.value, none.low, none.high) == (0.0, 0.0, pytest.approx(0.278, abs=1e-3))
+    assert (none.value, none.low, none.high) == (0.0, 0.0, pytest.approx(0.113, abs=1e-3))
     some = np.arange(30) % 5 < 3
     assert resampler.share(some, unit) == resampler.ratio(some.astype(float), np.ones(30), unit)
 
