@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import socket
@@ -156,6 +157,7 @@ class _Shelf:
                 return self.bundled[chosen.model]
             if self.other is None or self.other[0] != chosen:
                 self.other = None
+                gc.collect()  # models and their hooks hold each other
                 self.other = (chosen, _load(chosen))
             return self.other[1]
 

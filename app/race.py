@@ -11,7 +11,7 @@ from app.controller import failure_sentence
 from app.links import MAX_PROMPT
 from app.models import Chosen
 from app.session import Session
-from app.streaming import briefly, collect, paced, stream
+from app.streaming import collect, first_tokens, paced, stream
 from app.update import Update
 from d2sd import METHODS, DecodeConfig, Event, InputError, Trace
 
@@ -114,8 +114,7 @@ def _generate(
     chosen: Chosen, prompt: str, config: DecodeConfig, events: list[Event], stop: Callable[[], bool]
 ) -> Iterator[None]:
     """Warm up, then collect the events of the run that is timed."""
-    for _ in stream(chosen, prompt, briefly(config), stop):
-        yield
+    yield from first_tokens(chosen, prompt, config, stop)
     yield from collect(stream(chosen, prompt, config, stop), events)
 
 

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 from app import models
 from app.gpu import ON_ZERO_GPU, on_gpu
 from app.models import Chosen
-from d2sd import DecodeConfig, Engine, Event
+from d2sd import DecodeConfig, Engine, Event, StepDone
 
 SECONDS_BETWEEN_PAUSES = 0.5
 WARM_UP_TOKENS = 16
@@ -44,20 +44,33 @@ def _elsewhere(chosen: Chosen, prompt: str, config: DecodeConfig) -> Generator[E
     yield from models.engine(chosen).stream(prompt, config, stop=never)
 
 
-def briefly(config: DecodeConfig) -> DecodeConfig:
-    """The same for a few tokens: what a run is warmed up with."""
-    return replace(config, max_new_tokens=min(WARM_UP_TOKENS, config.max_new_tokens))
+def first_tokens(
+    chosen: Chosen, prompt: str, config: DecodeConfig, stop: Callable[[], bool]
+) -> Generator[None, None, None]:
+    """Begin a run and end it after a few tokens: as the run itself it takes buffers that hold the whole text.
+
+    What is done on a lent card is gone with it, so nothing is begun there.
+    """
+    if ON_ZERO_GPU:
+        return
+    seen = 0
+    with closing(stream(chosen, prompt, config, stop)) as events:
+        for event in events:
+            seen += len(event.committed) if isinstance(event, StepDone) else 0
+            if seen >= WARM_UP_TOKENS:
+                return
+            yield
 
 
 def warm_up(chosen: Chosen, prompt: str, config: DecodeConfig, stop: Callable[[], bool]) -> Generator[None, None, None]:
     """Run a few tokens with settings that these models were not run with yet, so that the run itself is timed alone:
     what is done once, memory that is touched and passes that are captured on a card, is done by then."""
-    kind = replace(config, seed=0, max_new_tokens=1)
+    # much longer texts get larger buffers, and what is captured for them is captured anew
+    kind = replace(config, seed=0, max_new_tokens=1 + config.max_new_tokens // 1024)
     done = _warm.setdefault(models.engine(chosen), set())
-    if kind in done or ON_ZERO_GPU:  # what is done on a lent card is gone with it
+    if kind in done:
         return
-    for _ in stream(chosen, prompt, briefly(config), stop):
-        yield
+    yield from first_tokens(chosen, prompt, config, stop)
     if not stop():
         done.add(kind)
 

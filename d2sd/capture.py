@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import torch
@@ -30,18 +31,23 @@ class CapturedPass:
         return self.outputs
 
 
+@cache
+def _stream(device: torch.device) -> Any:
+    """Where everything is captured on a card: one stream, since libraries keep memory for each that they ever saw."""
+    return torch.cuda.Stream(device)
+
+
 class Recorder:
-    """Captures passes on one card, all of them in one memory pool and on one stream, for which libraries keep memory."""
+    """Captures passes on one card, all of them in one memory pool."""
 
     def __init__(self, device: torch.device):
         self.device = device
-        self._stream: Any = None
         self._pool: Any = None
 
     def capture(self, function: Pass, inputs: tuple[Tensor, ...]) -> CapturedPass:
         """Run a pass thrice, which must do no harm, and capture it. Raises ``RuntimeError`` where it cannot be captured."""
         with torch.cuda.device(self.device), _one_at_a_time:
-            stream = self._stream = self._stream or torch.cuda.Stream()
+            stream = _stream(self.device)
             self._pool = self._pool or torch.cuda.graph_pool_handle()
             current = torch.cuda.current_stream()
             own = tuple(given.clone() for given in inputs)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from d2sd.attention import choose, flashinfer
-from d2sd.config import DecodeConfig
+from d2sd.config import MAX_NODES, DecodeConfig
 from d2sd.cost import SLOTS, VerifyCost, measure_verify_cost
 from d2sd.errors import InputError
 from d2sd.events import Event, Finished, PrefillDone
@@ -19,10 +19,12 @@ from d2sd.models.loading import check_fit, check_vocabulary
 from d2sd.models.target import Target
 from d2sd.passes import Passes, choose_mode
 from d2sd.proposing import slots
+from d2sd.shapes import row_shape
 from d2sd.text import TokenTexts
 from d2sd.trace import Trace, make_header
 
 MAX_PROMPT_CHARACTERS = 200_000
+LEAST_SLOTS = 2048  # of caches that stay: most texts fit, so what was captured for one serves the next
 MODEL_CHAIN = 16  # γ at most (and by default) of the autoregressive draft model, which was trained with none
 
 
@@ -119,6 +121,7 @@ class Engine:
             yield self.own_passes(config, tokens)
             return
         needed = slots(config, tokens)
+        room = max(needed, tokens + row_shape(1 + MAX_NODES), LEAST_SLOTS)  # for any other method as well
         with self.lock:
             fitting = [f for f in self._free if f[0] == config.backend and f[1].capacity >= needed]
             if fitting:
@@ -127,7 +130,7 @@ class Engine:
             else:
                 # whatever is too small gives way: a card's memory is for the largest one
                 self._free = [f for f in self._free if f[0] != config.backend]
-                lent = config.backend, Passes(self.mode, config.backend, needed, self.target.device)
+                lent = config.backend, Passes(self.mode, config.backend, room, self.target.device)
         try:
             yield lent[1]
         except Exception:

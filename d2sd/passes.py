@@ -100,7 +100,7 @@ class Passes:
             except torch.OutOfMemoryError:
                 raise
             except RuntimeError as error:
-                log.warning("passes are not captured as CUDA graphs from here on: %s", error)
+                log.warning("passes are not captured as CUDA graphs from here on: %s", error, exc_info=error)
                 self.mode = "padded"
                 return function(*inputs)
         captured = self._captured[key] = self._captured.pop(key)  # the latest one is the last to be forgotten

@@ -22,7 +22,7 @@ from d2sd import DecodeConfig, Engine, Event, PrefillDone, StepDone
 class Clock:
     """Tokens per second of the runs of so many tokens of an engine, by the wall clock of the thread that makes them.
 
-    Prefill is left out, and so are shorter runs, which warm up.
+    Prefill is left out, and so are runs that are not led to their end, which warm up.
     """
 
     def __init__(self, engine: Engine, tokens: int) -> None:

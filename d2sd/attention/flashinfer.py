@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import cache
@@ -28,6 +29,7 @@ WORKSPACE = 128 << 20  # bytes, as flashinfer recommends
 DTYPES = (torch.float16, torch.bfloat16)
 HEAD_DIMS = (64, 128, 256)
 LEAST_CAPABILITY = (7, 5)
+SCRIPTS = os.path.dirname(sys.executable)
 FIRST_USE = "flashinfer compiles its attention kernels: this takes minutes on a few cores, once on this machine."
 
 
@@ -39,7 +41,7 @@ def obstacle(device: torch.device, dtype: torch.dtype, head_dim: int) -> str | N
         return "needs the package flashinfer-python (pip install -r requirements-gpu.txt)"
     if compiler() is None:
         return "compiles its kernels with nvcc, which is not on this machine (install the CUDA toolkit)"
-    if shutil.which("ninja") is None:
+    if shutil.which("ninja") is None and shutil.which("ninja", path=SCRIPTS) is None:
         return "builds its kernels with ninja, which is not on this machine (pip install ninja)"
     if os.environ.get("SPACES_ZERO_GPU", "").lower() in ("1", "t", "true"):
         return "would spend the time for which ZeroGPU lends a card on compiling"
@@ -67,6 +69,8 @@ def compiled_before() -> bool:
 
 @cache
 def _library() -> Any:
+    if shutil.which("ninja") is None:  # flashinfer calls it by name; in a virtual environment it lies beside python
+        os.environ["PATH"] = os.pathsep.join([os.environ.get("PATH", ""), SCRIPTS])
     import flashinfer
 
     return flashinfer

@@ -31,6 +31,7 @@ from d2sd.tree import TokenTree, chains
 
 WARM_UP = 3
 BANDWIDTH_BYTES = {"cuda": 1 << 30, "cpu": 1 << 26}
+COPIES = 10
 STAGES = ("first_draft", "second_draft", "tree", "verify", "commit")
 
 
@@ -57,7 +58,13 @@ def bandwidth(device: torch.device, repeats: int) -> float:
     """Bytes per second of a copy on the device, read and written bytes counted."""
     count = BANDWIDTH_BYTES[device.type]
     source = torch.zeros(count, dtype=torch.uint8, device=device)
-    return 2 * count / seconds(lambda: source.clone(), device, repeats)
+    target = torch.empty_like(source)
+
+    def copies() -> None:  # several, so that launching and waiting do not count
+        for _ in range(COPIES):
+            target.copy_(source)
+
+    return 2 * COPIES * count / seconds(copies, device, repeats)
 
 
 def weight_bytes(module: nn.Module) -> int:
@@ -107,18 +114,20 @@ class Floors:
 
 
 class Bench:
-    """Stages of one engine behind one context."""
+    """Stages of one engine behind one context, which is reached with the last of the cycles: text that grows beyond it
+    would be read in longer shapes."""
 
     def __init__(self, engine: Engine, config: DecodeConfig, context: int, mode: str, repeats: int):
         self.repeats, self.device = repeats, engine.target.device
         self.config = engine.resolve(config)
         turns = WARM_UP + repeats
+        begin = max(1, context - turns)
         self.config = replace(self.config, max_new_tokens=turns * (1 + (self.config.second_block_size or 0)))
         needed = slots(self.config, context + self.config.max_new_tokens)
         self.passes = Passes(mode, self.config.backend, needed, self.device)  # type: ignore[arg-type]
-        self.run = Generation(engine, [1] * (context + 1), self.config, self.passes)
+        self.run = Generation(engine, [1] * (begin + 1), self.config, self.passes)
         for cache in (self.run.verifier.cache, *(session.cache for session in self.run.proposing.sessions)):
-            cache.length = context
+            cache.length = begin
 
     def verify(self, tree: TokenTree) -> float:
         """Seconds of verifying a tree, the choice of tokens included."""
@@ -175,11 +184,14 @@ def context_row(engine: Engine, config: DecodeConfig, context: int, floors: Floo
         torch.cuda.reset_peak_memory_stats(device)
     plain = replace(config, method="autoregressive")
     eager = Bench(engine, plain, context, "eager", repeats).cycle()["cycle"]
-    captured = Bench(engine, plain, context, mode, repeats).cycle()["cycle"] if mode == "captured" else None
+    captured = None
+    if mode == "captured":
+        baseline = Bench(engine, plain, context, mode, repeats)
+        measured = baseline.cycle()
+        if baseline.passes.mode == mode:  # else capture failed on the way: these are not its figures
+            captured = measured["cycle"]
     bench = Bench(engine, config, context, mode, repeats)
     measured = bench.cycle()
-    if mode == "captured" and bench.passes.mode != mode:  # capture failed on the way: these are not its figures
-        captured = None
     return {
         "context": context,
         "plain_eager_ms": 1e3 * eager,
@@ -207,13 +219,16 @@ def cost_rows(engine: Engine, config: DecodeConfig, context: int, repeats: int) 
     ]
     rows = []
     for label, change in changes:
-        measured = Bench(engine, replace(config, **change), context, engine.mode, repeats).cycle()
+        bench = Bench(engine, replace(config, **change), context, engine.mode, repeats)
+        measured = bench.cycle()
         row = {f"{name}_ms": 1e3 * measured[name] for name in (*STAGES, "cycle")}
-        rows.append({"setting": label, **row, "nodes": int(measured["nodes"])})
+        rows.append({"setting": label, **row, "nodes": int(measured["nodes"]), "passes": bench.passes.mode})
     bench = Bench(engine, config, context, engine.mode, repeats)
     for count in (16, 32, 64, 128):
         verified = bench.verify(path_tree(count))
-        rows.append({"setting": f"{count} nodes", "verify_ms": 1e3 * verified, "nodes": count})
+        rows.append(
+            {"setting": f"{count} nodes", "verify_ms": 1e3 * verified, "nodes": count, "passes": bench.passes.mode}
+        )
     return rows
 
 
@@ -230,4 +245,5 @@ def merging_row(engine: Engine, config: DecodeConfig, context: int, repeats: int
         "merged_ms": 1e3 * bench.verify(merged_tree),
         "unmerged_nodes": len(side_by_side),
         "unmerged_ms": 1e3 * bench.verify(side_by_side),
+        "passes": bench.passes.mode,
     }

@@ -13,6 +13,7 @@ from app.models import Chosen
 from app.run_lines import RunLines
 from app.session import Session
 from app.settings import SETTINGS
+from d2sd import Finished
 
 DEFAULTS = {s.name: s.value for s in SETTINGS}
 
@@ -66,23 +67,30 @@ def test_settings_are_warmed_up_once_before_they_are_timed(monkeypatch):
     engine, runs = models.engine(Chosen("tiny")), []
     real = engine.stream
 
-    def count(prompt, config, stop):
-        runs.append((config.method, config.max_new_tokens))
-        return real(prompt, config, stop=stop)
+    def watched(prompt, config, stop):
+        mine = [config.method, "begun"]
+        runs.append(mine)
+        for event in real(prompt, config, stop=stop):
+            mine[1] = "ended" if isinstance(event, Finished) else mine[1]
+            yield event
 
-    monkeypatch.setattr(engine, "stream", count)
+    monkeypatch.setattr(engine, "stream", watched)
     monkeypatch.setattr(streaming, "_warm", {})
-    outcome()
-    assert runs == [("d2sd", 16), ("d2sd", 24), ("autoregressive", 16), ("autoregressive", 24)]
+    long = {"max_new_tokens": 200}
+    outcome(**long)
+    plain = "autoregressive"
+    assert runs == [["d2sd", "begun"], ["d2sd", "ended"], [plain, "begun"], [plain, "ended"]]
     runs.clear()
-    outcome(seed=3, compare=False)
-    outcome(num_branches=2, compare=False)
-    assert runs == [("d2sd", 24), ("d2sd", 16), ("d2sd", 24)]
+    outcome(seed=3, compare=False, **long)
+    outcome(num_branches=2, compare=False, **long)
+    assert runs == [["d2sd", "ended"], ["d2sd", "begun"], ["d2sd", "ended"]]
     runs.clear()
     monkeypatch.setattr(streaming, "ON_ZERO_GPU", True)
-    monkeypatch.setattr(streaming, "_elsewhere", lambda chosen, prompt, config: count(prompt, config, streaming.never))
-    outcome(num_branches=3, compare=False)
-    assert runs == [("d2sd", 24)]
+    monkeypatch.setattr(
+        streaming, "_elsewhere", lambda chosen, prompt, config: watched(prompt, config, streaming.never)
+    )
+    outcome(num_branches=3, compare=False, **long)
+    assert runs == [["d2sd", "ended"]]
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,15 @@ def test_buffers_go_from_one_generation_to_the_next(padded):
     assert padded.generate("the cat", config).token_ids == first  # nothing of the other text is left in them
 
 
+def test_buffers_serve_whatever_method_comes_next(padded):
+    padded._free.clear()
+    padded.generate("the cat", DecodeConfig("autoregressive", 2))
+    ((_, lent),) = padded._free
+    for method, tokens in (("d2sd", 60), ("d2sd_tree", 20), ("autoregressive", 200)):
+        padded.generate("the cat", DecodeConfig(method, tokens))
+        assert [passes for _, passes in padded._free] == [lent]
+
+
 def test_two_generations_at_once_have_buffers_of_their_own(padded):
     config = DecodeConfig("d2sd", 12)
     expected = [padded.generate(p, config).token_ids for p in ("the cat", "a dog ran to")]

@@ -19,7 +19,7 @@ def recorder(monkeypatch):
     current = SimpleNamespace(wait_stream=lambda _: None)
     for name, stub in {
         "device": nullcontext,
-        "Stream": lambda: SimpleNamespace(wait_stream=lambda _: None),
+        "Stream": lambda _: SimpleNamespace(wait_stream=lambda _: None),
         "stream": nullcontext,
         "graph_pool_handle": object,
         "current_stream": lambda: current,

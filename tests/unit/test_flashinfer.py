@@ -137,6 +137,14 @@ def test_what_is_missing_is_named_and_auto_does_without(equipped, monkeypatch, c
     assert choose("auto", device, dtype, head_dim) in ("cascade", "dense")
 
 
+def test_ninja_is_found_beside_python(equipped, monkeypatch):
+    beside = flashinfer.SCRIPTS
+    monkeypatch.setattr(
+        flashinfer.shutil, "which", lambda name, path=None: None if name == "ninja" and path != beside else f"/x/{name}"
+    )
+    assert flashinfer.obstacle(CARD, HALF, 128) is None
+
+
 def test_asking_for_it_on_a_cpu_is_refused_before_anything_runs(engine):
     with pytest.raises(InputError, match="flashinfer needs a CUDA card"):
         engine.stream("the cat", DecodeConfig("d2sd", 8, backend="flashinfer"))
