@@ -184,12 +184,7 @@ def context_row(engine: Engine, config: DecodeConfig, context: int, floors: Floo
         torch.cuda.reset_peak_memory_stats(device)
     plain = replace(config, method="autoregressive")
     eager = Bench(engine, plain, context, "eager", repeats).cycle()["cycle"]
-    captured = None
-    if mode == "captured":
-        baseline = Bench(engine, plain, context, mode, repeats)
-        measured = baseline.cycle()
-        if baseline.passes.mode == mode:  # else capture failed on the way: these are not its figures
-            captured = measured["cycle"]
+    captured = _captured(engine, plain, context, repeats) if mode == "captured" else None
     bench = Bench(engine, config, context, mode, repeats)
     measured = bench.cycle()
     return {
@@ -205,6 +200,13 @@ def context_row(engine: Engine, config: DecodeConfig, context: int, floors: Floo
         "backend": bench.config.backend,
         "memory_gb": torch.cuda.max_memory_allocated(device) / 1e9 if cuda else None,
     }
+
+
+def _captured(engine: Engine, config: DecodeConfig, context: int, repeats: int) -> float | None:
+    """Seconds of a captured cycle; None where capture failed on the way: then these are not its figures."""
+    bench = Bench(engine, config, context, "captured", repeats)
+    taken: float = bench.cycle()["cycle"]
+    return taken if bench.passes.mode == "captured" else None
 
 
 @torch.inference_mode()
