@@ -3,7 +3,7 @@
 const CARDS = [
   ["alpha", "Tokens per step α", "Mean acceptance length: committed tokens per step, the target’s own token included."],
   ["speed", "Tokens per second", "Committed tokens over the time since the prompt was read."],
-  ["speedup", "Speedup", "Tokens per second over plain decoding with the same target, measured in the same process right after the run, without drawing it."],
+  ["speedup", "Speedup", "Tokens per second over plain decoding with the same target, measured in the same process right after the run, without drawing it. Below 1×, a step costs more plain steps than it brings tokens."],
   ["nodes", "Nodes verified", "Tree nodes that the target checks in one pass, anchor included; mean over the steps."],
   ["hits", "Boundary in top K", "Of the steps whose first draft was partly rejected: how often the true boundary was among the predicted ones."],
 ];
@@ -38,7 +38,7 @@ class NumbersView {
     set("speed", decimals(speed, speed !== null && speed >= 100 ? 0 : 1), steps ? `${count(tokens, "token")} in ${last.toFixed(last < 10 ? 2 : 0)} s` : "");
     const base = store.baseline;
     const gain = speed !== null && base ? speed / base : null;
-    const costs = gain !== null && gain < 1 ? `a step costs ${(tokens / steps / gain).toFixed(1)} plain ones` : null;
+    const costs = gain !== null && gain < 1 ? `costs ${(tokens / steps / gain).toFixed(1)} plain steps` : null;
     const none = store.header.method === "autoregressive" ? "this is plain decoding" : store.live ? "not measured yet" : "plain not measured";
     set("speedup", gain === null ? "—" : gain.toFixed(2) + "×", costs || (base ? `plain ${base.toFixed(1)} tok/s` : none));
     set("nodes", steps ? decimals(nodes / steps, 1) : "—", here ? `this step ${here.nodes}` : "");
