@@ -138,6 +138,12 @@ def page(browser: Any) -> Iterator[Any]:
             + "\n"
         )
 
+    def cut() -> list[str]:
+        *lines, last, finished, _ = trace("cut", [WORDS] * 2)
+        step = json.loads(last)
+        step |= {"committed": step["committed"][:2], "actual_boundary": None}
+        return [*lines, json.dumps(step) + "\n", finished.replace("stopped", "max_new_tokens")]
+
     run = RunLines.of(trace("lossy", [WORDS] * 6))
 
     def lossy() -> Iterator[str]:
@@ -158,6 +164,7 @@ def page(browser: Any) -> Iterator[Any]:
         view = ExplorerView()
         view.missed(again, None, view, show_progress="hidden")
         feeds = {"grow": grow, "nasty": lambda: "".join(nasty), "fail": fail, "lossy": lossy, "wanted": wanted}
+        feeds |= {"cut": lambda: "".join(cut()[:-1]), "ended": lambda: "".join(cut())}
         for name, fn in feeds.items():
             gr.Button(name, elem_id=name).click(fn, None, view, show_progress="hidden")
     _, url, _ = demo.launch(prevent_thread_lock=True, quiet=True)
@@ -356,6 +363,14 @@ def test_a_failure_is_a_notice_and_keeps_the_drawing(page: Any) -> None:
     page.wait_for_selector("#explorer .notice:not([hidden])")
     assert page.locator("#explorer .notice").text_content() == "<b>No memory.</b>"
     assert page.locator("#tree g.node").count() == 7
+
+
+def test_the_last_step_says_why_the_text_ends_once_that_is_known(page: Any) -> None:
+    page.click("#cut")
+    page.wait_for_function("document.querySelector('#sentence').textContent.endsWith('; the text ends here.')")
+    assert page.locator("#strip .bar.right").count() == 1
+    page.click("#ended")
+    page.wait_for_function("document.querySelector('#sentence').textContent.includes('the limit on tokens ends')")
 
 
 def test_packed_lines_are_the_same_lines_and_much_shorter() -> None:

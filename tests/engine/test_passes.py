@@ -46,7 +46,7 @@ def test_buffers_serve_whatever_method_comes_next(padded):
     padded._free.clear()
     padded.generate("the cat", DecodeConfig("autoregressive", 2))
     ((_, lent),) = padded._free
-    for method, tokens in (("d2sd", 60), ("d2sd_tree", 20), ("autoregressive", 200)):
+    for method, tokens in (("d2sd", 120), ("d2sd_tree", 20), ("autoregressive", 200)):
         padded.generate("the cat", DecodeConfig(method, tokens))
         assert [passes for _, passes in padded._free] == [lent]
 
