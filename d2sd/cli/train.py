@@ -20,8 +20,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     target.add_argument("--held-out", nargs="+", required=True, metavar="FILE", help="text for the held-out loss")
     target.add_argument("--row-length", type=int, default=384)
-    for name, default in (("vocab-size", 4096), ("hidden-size", 256), ("layers", 6), ("heads", 4), ("kv-heads", 2),
-                          ("head-dim", 64), ("intermediate-size", 768), ("max-positions", 1024)):  # fmt: skip
+    for name, default in (("vocab-size", 4096), ("hidden-size", 192), ("layers", 16), ("heads", 3), ("kv-heads", 1),
+                          ("head-dim", 64), ("intermediate-size", 512), ("max-positions", 2048)):  # fmt: skip
         target.add_argument(f"--{name}", type=int, default=default)
     _add_loop(target, steps=1300, batch_size=12)
     target.add_argument("--compile", action="store_true", help="torch.compile (needs a C++ compiler on CPU)")
@@ -41,13 +41,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         drafter.add_argument(
             "--start", type=Path, metavar="FOLDER", help="drafter to begin from (default: target's last layers)"
         )
-        drafter.add_argument("--layers", type=int, default=3)
+        drafter.add_argument("--layers", type=int, default=2)
         drafter.add_argument("--block-size", type=int, default=16, metavar="G")
         drafter.add_argument(
             "--target-layers", type=int, nargs="+", metavar="N", help="tapped layers (default: evenly spaced)"
         )
         drafter.add_argument(
             "--mask-token", metavar="TEXT", help="an unused token (default: the tokenizer's mask token)"
+        )
+        drafter.add_argument(
+            "--cache",
+            type=Path,
+            metavar="FILE",
+            help="keep the target's features here: for small targets, several drafters",
         )
         drafter.add_argument("--max-length", type=int, default=1024, metavar="N", help="cut sequences to N tokens")
         drafter.add_argument("--anchors", type=int, default=20, help="blocks per sequence and step")
@@ -58,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         _add_loop(drafter, steps=1200, batch_size=12)
     recipe = stages.add_parser("recipe", help="repeat the bundled nets from nothing")
     recipe.add_argument("name", choices=["tiny"])
-    recipe.add_argument("--stories", type=Path, required=True, metavar="FOLDER", help="holds tinystories*.txt")
+    recipe.add_argument("--data", type=Path, required=True, metavar="FOLDER", help="public data sets (PROVENANCE.md)")
     recipe.add_argument("--out", type=Path, default=Path("runs/tiny"), metavar="FOLDER")
 
 
@@ -88,7 +94,7 @@ def run(arguments: argparse.Namespace) -> None:
     if a.stage == "recipe":
         from d2sd.train import recipe
 
-        return recipe.run(a.stories, a.out)
+        return recipe.run(a.data, a.out)
     if a.stage == "regenerate":
         config = RegenerateConfig(a.batch_size, a.max_new_tokens, a.greedy_share, a.temperature)
         if not Path(a.prompts).is_file():
@@ -112,4 +118,5 @@ def run(arguments: argparse.Namespace) -> None:
     return stages.train_drafter(
         a.target, a.responses, a.out, objective=objective, config=loop, layers=a.layers, block_size=a.block_size,
         target_layer_ids=a.target_layers, mask_token=a.mask_token, start=a.start, max_length=a.max_length,
+        cache=a.cache,
     )  # fmt: skip

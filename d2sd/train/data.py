@@ -129,6 +129,12 @@ def read_responses(path: Path, max_length: int, pad_id: int) -> Responses:
     return Responses(ids, torch.tensor([len(p) for p, _ in rows]), torch.tensor([len(row) for _, row in rows]))
 
 
+def write_jsonl(path: Path, rows: Iterable[dict[str, Any]]) -> None:
+    """Write rows as JSON lines."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(r, ensure_ascii=False) + "\n" for r in rows), encoding="utf-8")
+
+
 def normalise(text: str) -> str:
     """Letters and digits only, lower case: what two prompts are compared by when held-out text is checked."""
     return re.sub(r"[^a-z0-9]+", " ", text.lower()).strip()

@@ -97,16 +97,27 @@ class DrafterObjective(nn.Module):
         self._taps = LayerTaps(target.model.layers)
         self._taps.add(drafter.target_layer_ids)
 
-    def forward(self, ids: Tensor, lengths: Tensor, anchors: Tensor, prefixes: Tensor) -> tuple[Tensor, dict[str, Any]]:
+    def forward(
+        self,
+        ids: Tensor,
+        lengths: Tensor,
+        anchors: Tensor,
+        prefixes: Tensor,
+        features: Tensor | None = None,
+        hidden: Tensor | None = None,
+    ) -> tuple[Tensor, dict[str, Any]]:
         """ids: (B, S) right-padded; anchors, prefixes: (B, A). Returns (loss, metrics).
 
+        features (B, S, taps·hidden) and hidden (B, S, hidden) of the target, where they are known; else it is run.
         ``draft_length``: mean number of leading right tokens after the visible prefix, plus 1, as at T = 0.
         """
         (target,), gamma = self._target, self.drafter.block_size
         context = int(anchors.max()) + 1
-        with torch.no_grad():
-            target.model(input_ids=ids[:, :context], use_cache=False)
-            features = self._taps.features(self.drafter.target_layer_ids, ids.device)
+        if features is None or hidden is None:
+            with torch.no_grad():
+                hidden = target.model(input_ids=ids, use_cache=False).last_hidden_state
+                features = self._taps.features(self.drafter.target_layer_ids, ids.device)
+        features = features[:, :context].to(self.drafter.fc.weight.dtype)
         places = anchors[..., None] + torch.arange(gamma, device=ids.device)
         inside = places < lengths[:, None, None]
         tokens = ids.gather(1, places.clamp_max(ids.shape[1] - 1).flatten(1)).view_as(places)
@@ -117,10 +128,10 @@ class DrafterObjective(nn.Module):
         positions = torch.arange(context, device=ids.device)[None]
         keys_values = self.drafter.project_context(features, positions)
         mask = block_mask(anchors, context, gamma)
-        hidden = self.drafter(block, places.flatten(1), keys_values, partial(_attend, mask))
+        drafted = self.drafter(block, places.flatten(1), keys_values, partial(_attend, mask))
         scored = inside & ~visible
         flat = scored.flatten(1)
-        logits = target.lm_head(hidden[flat]).float()
+        logits = target.lm_head(drafted[flat]).float()
         labels = tokens.flatten(1)[flat]
         nll = torch.zeros_like(places, dtype=torch.float32)
         right = torch.ones_like(scored)
@@ -133,10 +144,10 @@ class DrafterObjective(nn.Module):
             "draft_length": 1 + (streak.clamp_min(0) * has_label).sum() / has_label.sum().clamp_min(1),
             "first_accuracy": _first_accuracy(right, scored),
         }
-        return self._loss(nll, scored, prefixes, logits, target, ids, places), metrics
+        return self._loss(nll, scored, prefixes, logits, target, hidden, places), metrics
 
     def _loss(
-        self, nll: Tensor, scored: Tensor, prefixes: Tensor, logits: Tensor, target: Any, ids: Tensor, places: Tensor
+        self, nll: Tensor, scored: Tensor, prefixes: Tensor, logits: Tensor, target: Any, hidden: Tensor, places: Tensor
     ) -> Tensor:
         config = self.config
         if config.objective == "streak":
@@ -148,15 +159,15 @@ class DrafterObjective(nn.Module):
         else:
             weights = position_weights(prefixes, self.drafter.block_size, config.decay) * scored
         if config.soft_targets:
-            nll = nll + config.soft_targets * (self._soft(logits, scored, target, ids, places) - nll) * scored
+            nll = nll + config.soft_targets * (self._soft(logits, scored, target, hidden, places) - nll) * scored
         return (weights * nll).sum() / weights.sum().clamp_min(1e-6)
 
-    def _soft(self, logits: Tensor, scored: Tensor, target: Any, ids: Tensor, places: Tensor) -> Tensor:
+    def _soft(self, logits: Tensor, scored: Tensor, target: Any, hidden: Tensor, places: Tensor) -> Tensor:
         """Cross-entropy against the target's own distribution at the scored positions, (B, A, γ)."""
         with torch.no_grad():
-            hidden = target.model(input_ids=ids, use_cache=False).last_hidden_state
+            hidden = hidden.to(target.lm_head.weight.dtype)
             rows = hidden.gather(
-                1, (places - 1).clamp(0, ids.shape[1] - 1).flatten(1)[..., None].expand(-1, -1, hidden.shape[-1])
+                1, (places - 1).clamp(0, hidden.shape[1] - 1).flatten(1)[..., None].expand(-1, -1, hidden.shape[-1])
             )
             wanted = target.lm_head(rows[scored.flatten(1)]).float().softmax(-1)
         soft = -(wanted * logits.log_softmax(-1)).sum(-1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -18,9 +19,10 @@ from d2sd.models.loading import DTYPES, load_drafter, load_target
 from d2sd.train.curves import draw_curves
 from d2sd.train.data import pack, read_jsonl, read_responses, train_tokenizer
 from d2sd.train.drafters import DrafterConfig, DrafterObjective, draw_anchors, draw_prefixes
+from d2sd.train.features import cache_features
 from d2sd.train.loop import LoopConfig, processes, train
 from d2sd.train.regenerate import RegenerateConfig, regenerate
-from d2sd.train.target import NextToken, TargetShape, held_out_loss, new_target
+from d2sd.train.target import NextToken, TargetShape, held_out_loss, new_target, stacked
 
 SHARD = "9MB"
 
@@ -33,13 +35,14 @@ def train_target(
     config: LoopConfig,
     row_length: int,
     start: Path | None = None,
+    stack: int = 1,
     tokenizer_of: Path | None = None,
 ) -> None:
     """Tokenizer and target from documents, saved as a transformers folder in bfloat16.
 
     documents are read as one stream cut into rows of ``row_length`` tokens; held_out gives the held-out loss.
-    start: a target folder to go on from, which then gives tokenizer and weights (``shape`` is not used);
-    tokenizer_of: a folder whose tokenizer is taken, as a draft model takes its target's.
+    start: a target folder to go on from, which then gives tokenizer and weights (``shape`` is not used), its layers
+    repeated ``stack`` times; tokenizer_of: a folder whose tokenizer is taken, as a draft model takes its target's.
     """
     with processes().main_process_first():  # the others read what the first one made
         if start is not None or tokenizer_of is not None:
@@ -49,18 +52,20 @@ def train_target(
         tokenizer = AutoTokenizer.from_pretrained(out)
     end = tokenizer.eos_token_id
     rows, held_rows = pack(tokenizer, documents, row_length, end), pack(tokenizer, held_out, row_length, end)
+    tokens_per_character = held_rows.numel() / max(1, sum(map(len, held_out)))
     model: Any = new_target(shape, tokenizer, config.seed)
     if start is not None:
-        model = AutoModelForCausalLM.from_pretrained(start, dtype=torch.float32).train()
+        model = stacked(AutoModelForCausalLM.from_pretrained(start, dtype=torch.float32), stack).train()
 
     def sample(index: Tensor, _: torch.Generator) -> dict[str, Tensor]:
         return {"ids": rows[index].long()}
 
     def evaluate() -> dict[str, float]:
         # spread over the whole text, which may be sorted by domain
-        return {"held_out_loss": held_out_loss(model, held_rows[:: max(1, len(held_rows) // 96)][:96])}
+        loss = held_out_loss(model, held_rows[:: max(1, len(held_rows) // 96)][:96])
+        return {"held_out_loss": loss, "held_out_bits_per_character": loss / math.log(2) * tokens_per_character}
 
-    identity = {"shape": asdict(shape), "row_length": row_length, "data": digest(rows)}
+    identity = {"shape": asdict(shape), "stack": stack, "row_length": row_length, "data": digest(rows)}
     if train(NextToken(model), len(rows), sample, out, config, evaluate, "target", identity):
         _save(model, out)
 
@@ -103,11 +108,13 @@ def train_drafter(
     mask_token: str | None = None,
     start: Path | None = None,
     max_length: int = 1024,
+    cache: Path | None = None,
 ) -> None:
     """A drafter for ``target`` from its own responses, saved as a ``DFlashDraftModel`` folder in bfloat16.
 
     start: a drafter folder to begin from, which then also gives layers, γ, taps and mask token; default: copies of
-    the target's last layers.
+    the target's last layers. cache: a file that keeps the target's features between runs; default: the target runs
+    in every step.
     """
     model, tokenizer = load_frozen(target)
     torch.manual_seed(config.seed)
@@ -125,6 +132,10 @@ def train_drafter(
             start_from_target(drafter, model.model)
     gamma = drafter.block_size
     data = read_responses(responses, max_length, tokenizer.eos_token_id)
+    known = None
+    if cache is not None:
+        with processes().main_process_first():
+            known = cache_features(cache, model, drafter.target_layer_ids, data, digest(data.ids))
 
     def sample(index: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
         lengths = data.lengths[index]
@@ -134,7 +145,8 @@ def train_drafter(
         if objective.variable_prefix:
             prefixes = draw_prefixes(shape, gamma, objective.beta, generator)
         ids = data.ids[index, : int(lengths.max())].long()
-        return {"ids": ids, "lengths": lengths, "anchors": anchors, "prefixes": prefixes}
+        batch = {"ids": ids, "lengths": lengths, "anchors": anchors, "prefixes": prefixes}
+        return batch if known is None else {**batch, **known.rows(index, ids.shape[1])}
 
     note = "vp" if objective.variable_prefix else "dflash"
     identity = {

@@ -1,0 +1,66 @@
+"""Prompts whose continuations by the target are what drafters learn from: what visitors type."""
+
+from __future__ import annotations
+
+import random
+import re
+
+from d2sd.train.corpus import Sources, question_text
+from d2sd.train.synthetic import asked, documents, prompt_of
+from d2sd.train.synthetic.worked import reworded
+
+OPENING_WORDS = (3, 60)
+_DEF_LINE = re.compile(r"^def .*:$", re.MULTILINE)
+
+
+def opening(story: str, rng: random.Random, words: tuple[int, int] = OPENING_WORDS) -> str:
+    """The first words of a story, cut anywhere, in mid-sentence too."""
+    starts = [m.end() for m in re.finditer(r"\S+", story)]
+    count = min(rng.randint(*words), max(1, len(starts) // 2))
+    return story[: starts[count - 1]]
+
+
+def answered(text: str) -> str:
+    """A worded question without its answer, as it stands in training text."""
+    for mark in ("\nAnswer:", "\nA:"):
+        if mark in text:
+            return text.partition(mark)[0] + mark
+    return text.partition("\n")[0]
+
+
+def program_prompt(task: str, code: str, rng: random.Random) -> str:
+    """What a visitor types for a function: the task, mostly with the first line of the function."""
+    line = code.partition("\n")[0]
+    draw = rng.random()
+    if draw < 0.5:
+        return f"# Task: {task}\n{line}"
+    return task if draw < 0.75 else f'{line}\n    """{task}"""'
+
+
+def drafter_prompts(sources: Sources, counts: dict[str, int], seed: int) -> list[str]:
+    """Prompts of the training sources: story openings, requests and questions (``asked``), worded questions, code."""
+    rng = random.Random(seed)
+    stories = rng.sample(sources.stories, min(len(sources.stories), counts["stories"]))
+    prompts = [opening(s, rng) for s in stories]
+    common = asked.topics_of(sources.stories)
+    topics = [t for t, n in common.most_common(1200) if n >= 20]
+    for _ in range(counts["asked"]):
+        if rng.random() < 0.55:
+            prompts.append(asked.strange(sources.instructions, rng)[0])
+        else:
+            prompts.append(asked.asked_for("", rng.choice(topics), rng).partition("\n")[0])
+    for _ in range(counts["questions"]):
+        draw = rng.random()
+        if draw < 0.4:
+            problem = reworded(rng.choice(sources.wordings), rng)
+        else:
+            problem = rng.choice(sources.worked) if draw < 0.6 else None
+        if problem is not None:
+            prompts.append(answered(question_text(problem, rng)))
+    shown = documents("sums", counts["questions"] // 2, seed)
+    prompts += [p if rng.random() < 0.5 else p[len("Question: ") : -len("\nAnswer:")] for p in map(prompt_of, shown)]
+    for document in documents("code", counts["code"], seed):
+        task, _, code = document.removeprefix("# Task: ").partition("\n")
+        prompts.append(program_prompt(task, code, rng))
+    prompts += [program_prompt(task, code, rng) for task, code in sources.programs[: counts["code"] // 3]]
+    return list(dict.fromkeys(p for p in prompts if p.strip()))
