@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
 
 from d2sd.errors import InputError
@@ -13,7 +14,7 @@ HELP = "train a target, its responses, a DFlash drafter, a VP-Drafter, or the bu
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of ``train`` and its stages."""
-    stages = parser.add_subparsers(dest="stage", required=True, metavar="target|regenerate|dflash|vp|recipe")
+    stages = parser.add_subparsers(dest="stage", required=True, metavar="target|regenerate|dflash|vp|recipe|report")
     target = stages.add_parser("target", help="small Qwen3-type model from text")
     target.add_argument(
         "--data", nargs="+", required=True, metavar="FILE", help=".txt, .jsonl (field text) or hub data set"
@@ -66,6 +67,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     recipe.add_argument("name", choices=["tiny"])
     recipe.add_argument("--data", type=Path, required=True, metavar="FOLDER", help="public data sets (PROVENANCE.md)")
     recipe.add_argument("--out", type=Path, default=Path("runs/tiny"), metavar="FOLDER")
+    report = stages.add_parser("report", help="what a target's text is worth: bits per character, loops, right answers")
+    report.add_argument("--target", required=True, metavar="FOLDER")
+    report.add_argument("--data", type=Path, required=True, metavar="FOLDER", help="public data sets (PROVENANCE.md)")
+    report.add_argument("--prompts", default="heldout", metavar="NAME|FILE.jsonl")
 
 
 def _add_loop(parser: argparse.ArgumentParser, steps: int, batch_size: int) -> None:
@@ -95,6 +100,11 @@ def run(arguments: argparse.Namespace) -> None:
         from d2sd.train import recipe
 
         return recipe.run(a.data, a.out)
+    if a.stage == "report":
+        from d2sd.bench.prompts import prompt_file
+        from d2sd.train.report import report
+
+        return print(json.dumps(report(a.target, a.data, prompt_file(a.prompts)), indent=2))
     if a.stage == "regenerate":
         config = RegenerateConfig(a.batch_size, a.max_new_tokens, a.greedy_share, a.temperature)
         if not Path(a.prompts).is_file():

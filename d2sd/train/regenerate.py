@@ -73,6 +73,14 @@ def regenerate(target: Target, prompts: Sequence[Sequence[int]], out: Path, conf
             f.flush()
 
 
+def respond_to(target: Target, prompts: Sequence[Sequence[int]], config: RegenerateConfig) -> list[list[int]]:
+    """Continuations in the order of the prompts, without a file."""
+    found: dict[tuple[int, ...], list[int]] = {}
+    for number, batch in enumerate(batches(prompts, config.batch_size)):
+        found.update(zip(map(tuple, batch), _respond(target, batch, config, number), strict=True))
+    return [found[tuple(p)] for p in prompts]
+
+
 @torch.inference_mode()
 def _respond(target: Target, prompts: list[list[int]], config: RegenerateConfig, number: int) -> list[list[int]]:
     """Continuations of prompts of one length; finished sequences leave the batch."""

@@ -1,0 +1,145 @@
+"""The training text: right answers by construction, held-out text apart, every form that a visitor may type."""
+
+from __future__ import annotations
+
+import ast
+import json
+import random
+import re
+
+import pytest
+
+from d2sd.errors import InputError
+from d2sd.train import public
+from d2sd.train.corpus import Mix, Sources, training_text
+from d2sd.train.data import normalise
+from d2sd.train.heldout import DOMAINS, candidates, held_out_prompts
+from d2sd.train.prompts import drafter_prompts, opening
+from d2sd.train.synthetic.worked import Wording, equation_text, reworded, worked_steps
+
+NAMES = ("Ann", "Bo", "Cy", "Di", "Ed", "Flo", "Gil", "Hal", "Ida", "Jo")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """A small folder with a file of every public source."""
+    folder = tmp_path_factory.mktemp("data")
+    stories = [
+        f"One day, {a} met {b} near the old mill number {i}. They saw a “kite”.\n"
+        + f"{a} liked the kite and the kite was red. {b} took the kite home and they were happy. " * 3
+        for i, (a, b) in enumerate((a, b) for a in NAMES for b in NAMES)
+    ]
+    (folder / "tinystories_x.txt").write_text("\n<|endoftext|>\n".join(stories), encoding="utf-8")
+    problems = [
+        {"Body": f"{a} has {n + 20} pears and finds {n + 3} more", "Question": "How many pears are there?",
+         "Equation": f"( {n + 20}.0 + {n + 3}.0 )"}
+        for n, a in enumerate(NAMES)
+    ]  # fmt: skip
+    (folder / "svamp.json").write_text(json.dumps(problems), encoding="utf-8")
+    worked = {"question": "Ann has 3 pens and buys 4. How many?", "answer": "She has 3+4=<<3+4=7>>7 pens.\n#### 7"}
+    rows = {
+        "gsm8k_train.jsonl": [{**worked, "question": f"{a}: {worked['question']}"} for a in NAMES],
+        "mbpp.jsonl": [
+            {"text": f"Write a function to add {i}.", "code": f"def add_{i}(x):\r\n\treturn x + {i}"} for i in range(9)
+        ],
+        "self_instruct.jsonl": [{"instruction": f"Say how {a} swims."} for a in NAMES],
+        "mt_bench.jsonl": [{"turns": [f"Describe {a}."]} for a in NAMES],
+    }
+    for name, lines in rows.items():
+        text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+        (folder / name).write_text(text, encoding="utf-8")
+    return folder
+
+
+MIX = Mix(seed=1, reads=2, asked=0.3, strange=0.2, sums=20, wordings=40, code=20)
+
+
+def test_worked_steps_come_to_the_value_of_their_equation():
+    rng = random.Random(0)
+    for _ in range(500):
+        sign, left, right = rng.choice("+-*/"), rng.randint(0, 999), rng.randint(1, 99)
+        text = equation_text(sign, left, right)
+        exact = eval(f"{left} {sign} {right}")
+        if exact < 0 or exact != int(exact):
+            assert text is None
+            continue
+        for part in text.split(" = "):
+            assert eval(part) == exact, text
+
+
+def test_a_reworded_problem_keeps_its_equation():
+    wording = Wording(
+        "Tom has 12 red and 30 blue balls. How many more blue?", ast.parse("30.0 - 12.0", mode="eval").body
+    )
+    rng = random.Random(1)
+    for _ in range(50):
+        problem = reworded(wording, rng)
+        first, second = map(int, re.findall(r"\d+", problem.question))
+        assert problem.answer == second - first
+        assert str(problem.answer) in problem.work
+
+
+def test_a_problem_that_does_not_stay_whole_is_left_out():
+    assert worked_steps(ast.parse("7 / 2", mode="eval").body) is None
+    assert worked_steps(ast.parse("2 - 7", mode="eval").body) is None
+
+
+def test_text_holds_every_kind_and_repeats_for_a_seed(data):
+    train, _ = Sources.read(data)
+    text = training_text(train, MIX)
+    assert text == training_text(train, MIX)
+    whole = "\n".join(text)
+    for part in (
+        "One day,",
+        "\n\n",
+        "Question: ",
+        "So the answer is",
+        "# Task: ",
+        '"""',
+        "def add_",
+        "very small model",
+    ):
+        assert part in whole, part
+    assert "“" not in whole
+    assert "\t" not in whole
+    assert "\r" not in whole
+
+
+def test_what_is_held_out_is_in_no_training_text(data):
+    train, held = Sources.read(data)
+    for kind in ("stories", "worked", "programs", "instructions"):
+        assert getattr(held, kind), kind
+        assert not set(map(str, getattr(train, kind))) & set(map(str, getattr(held, kind)))
+    seen = normalise("\n".join(training_text(train, MIX)))
+    rows = list(held_out_prompts(data, [MIX]))
+    assert {r["domain"] for r in rows} == set(DOMAINS)
+    assert not [r["prompt"] for r in rows if r["domain"] != "stories" and normalise(r["prompt"]) in seen]
+
+
+def test_held_out_answers_are_right(data):
+    _, held = Sources.read(data)
+    for row in candidates("questions", held):
+        numbers = list(map(int, re.findall(r"\d+", row["prompt"])))
+        assert row["answer"] == sum(numbers)
+
+
+def test_drafter_prompts_are_of_every_kind(data):
+    train, _ = Sources.read(data)
+    prompts = drafter_prompts(train, {"stories": 30, "asked": 30, "questions": 30, "code": 30}, seed=1)
+    for part in ("One day", "Answer:", "# Task: ", '"""', "?"):
+        assert any(part in p for p in prompts), part
+    assert any(p[-1].isalpha() for p in prompts)
+    assert len(set(prompts)) == len(prompts)
+
+
+def test_an_opening_is_cut_at_a_word_and_never_whole():
+    story = "One day a cat sat on the mat and it was very happy with the mat that it sat on."
+    for seed in range(20):
+        cut = opening(story, random.Random(seed))
+        assert story.startswith(cut + " ")
+        assert len(cut) < 0.6 * len(story)
+
+
+def test_missing_data_is_named(tmp_path):
+    with pytest.raises(InputError, match=r"tinystories\*\.txt"):
+        public.stories(tmp_path)
