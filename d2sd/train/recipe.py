@@ -46,7 +46,7 @@ ROUNDS = (
     ),
     Round(
         Mix(seed=2, reads=2),
-        LoopConfig(steps=1400, batch_size=16, learning_rate=2e-3, warmup=60, compile=COMPILE, save_every=100, seed=2),
+        LoopConfig(steps=1040, batch_size=16, learning_rate=2e-3, warmup=60, compile=COMPILE, save_every=100, seed=2),
         row_length=512,
         layers=16,
         stack=2,
