@@ -39,7 +39,7 @@ PAIRS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class ModelOffer:
     """A choice of models. ``obstacle``: why it cannot run here, None where it can."""
 
     id: str
@@ -66,11 +66,11 @@ def on_space() -> bool:
     return "SPACE_ID" in os.environ
 
 
-def offers() -> list[Offer]:
+def offers() -> list[ModelOffer]:
     """All choices, those that cannot run here with the reason."""
-    bundled = [Offer(name, f"{name} (bundled)") for name in d2sd.presets()]
-    pairs = [Offer(p.target, p.target, obstacle(p)) for p in PAIRS.values()]
-    folder = [] if on_space() else [Offer(FOLDER, "a folder of your own")]
+    bundled = [ModelOffer(name, f"{name} (bundled)") for name in d2sd.presets()]
+    pairs = [ModelOffer(p.target, p.target, obstacle(p)) for p in PAIRS.values()]
+    folder = [] if on_space() else [ModelOffer(FOLDER, "a folder of your own")]
     return bundled + pairs + folder
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from app import models, settings
-from app.controller import failure_sentence
+from app.explore import failure_sentence
 from app.links import MAX_PROMPT
 from app.models import Chosen
 from app.session import Session

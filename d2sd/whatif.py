@@ -13,11 +13,11 @@ from dataclasses import dataclass, fields
 import torch
 
 from d2sd.config import DecodeConfig
-from d2sd.decode import Engine
+from d2sd.decoding.proposer import Proposer
+from d2sd.engine import Engine
 from d2sd.errors import InputError
-from d2sd.proposing import Proposing
-from d2sd.trace import Trace
-from d2sd.verify import first_draft_boundary, walk
+from d2sd.trace.trace import Trace
+from d2sd.tree.walk import first_draft_boundary, walk
 
 MARGIN = 1e-3  # logits: how far the recorded token may lie below the favourite before it is another model's
 
@@ -95,22 +95,22 @@ class Replay:
         for config in configs:
             yield self._replay(self.engine.resolve(config))
 
-    def _extend(self, proposing: Proposing, begin: int, end: int) -> None:
+    def _extend(self, proposer: Proposer, begin: int, end: int) -> None:
         """Let the drafters read the recorded tokens from ``begin`` up to ``end``."""
         positions = torch.arange(begin, end, device=self.engine.target.device)
-        proposing.extend(lambda layers: self.features[tuple(layers)][:, begin:end], positions)
+        proposer.extend(lambda layers: self.features[tuple(layers)][:, begin:end], positions)
 
     @torch.inference_mode()
     def _replay(self, config: DecodeConfig) -> Outcome:
         ids = [*self.prompt, *self.output]
-        proposing = Proposing(self.engine, config, self.engine.own_passes(config, len(ids)))
+        proposer = Proposer(self.engine, config, self.engine.own_passes(config, len(ids)))
         known = len(self.prompt) - 1  # tokens before the anchor
         if known:
-            self._extend(proposing, 0, known)
-            proposing.read_prompt(ids[:known])
+            self._extend(proposer, 0, known)
+            proposer.read_prompt(ids[:known])
         committed, nodes, hits = [], [], []
         while known + 1 < len(ids):
-            proposal = proposing.propose(ids[: known + 1])
+            proposal = proposer.propose(ids[: known + 1])
             tree = proposal.tree
             # off the accepted path nothing is read, so every node may be given the choice on it
             chosen = [ids[min(known + d + 1, len(ids) - 1)] for d in tree.depths]
@@ -124,6 +124,6 @@ class Replay:
                 if boundary is not None and boundary < len(proposal.first.ids):
                     hits.append(boundary in proposal.selected)
             if known + count + 1 < len(ids):
-                self._extend(proposing, known, known + count)
+                self._extend(proposer, known, known + count)
             known += count
         return Outcome(config, tuple(committed), tuple(nodes), tuple(hits))

@@ -28,7 +28,7 @@ from d2sd.attention.planning import Level, block_level, pack_mask, prefix_level
 WORKSPACE = 128 << 20  # bytes, as flashinfer recommends
 DTYPES = (torch.float16, torch.bfloat16)
 HEAD_DIMS = (64, 128, 256)
-LEAST_CAPABILITY = (7, 5)
+MIN_CAPABILITY = (7, 5)
 SCRIPTS = os.path.dirname(sys.executable)
 FIRST_USE = "flashinfer compiles its attention kernels: this takes minutes on a few cores, once on this machine."
 
@@ -45,7 +45,7 @@ def obstacle(device: torch.device, dtype: torch.dtype, head_dim: int) -> str | N
         return "builds its kernels with ninja, which is not on this machine (pip install ninja)"
     if os.environ.get("SPACES_ZERO_GPU", "").lower() in ("1", "t", "true"):
         return "would spend the time for which ZeroGPU lends a card on compiling"
-    if torch.cuda.get_device_capability(device) < LEAST_CAPABILITY:
+    if torch.cuda.get_device_capability(device) < MIN_CAPABILITY:
         return "needs a card of compute capability 7.5 or newer"
     if dtype not in DTYPES:
         return f"works in bfloat16 and float16, not in {str(dtype).removeprefix('torch.')}"

@@ -18,7 +18,7 @@ from accelerate import init_empty_weights
 from transformers import GenerationConfig
 
 from d2sd.bench.runner import Contestant, Run
-from d2sd.decode import Engine
+from d2sd.engine import Engine
 from d2sd.errors import InputError
 from d2sd.models.drafter import DFlashDraftModel
 from d2sd.models.target import Target

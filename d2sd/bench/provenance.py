@@ -15,7 +15,7 @@ import torch
 
 from d2sd.bench.prompts import prompt_file
 from d2sd.config import DecodeConfig
-from d2sd.decode import Engine
+from d2sd.engine import Engine
 from d2sd.models.target import Target
 
 PACKAGES = ("torch", "transformers", "tokenizers", "accelerate", "safetensors", "numpy", "flashinfer-python")

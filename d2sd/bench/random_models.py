@@ -9,7 +9,7 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedTokenizerFast, Qwen3Config
 
-from d2sd.decode import Engine
+from d2sd.engine import Engine
 from d2sd.errors import InputError
 from d2sd.models.drafter import DFlashDraftModel, drafter_config
 from d2sd.models.loading import DTYPES

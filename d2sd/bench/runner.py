@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from d2sd.bench.prompts import Prompt
-from d2sd.bench.settings import Setting
+from d2sd.bench.settings import BenchSetting
 from d2sd.calibration import scored_positions
 from d2sd.config import DecodeConfig
-from d2sd.decode import Engine
-from d2sd.metrics import boundary_hit
+from d2sd.engine import Engine
+from d2sd.trace.metrics import boundary_hit
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Contestant:
     config: DecodeConfig | None = None
 
 
-def contestant(engine: Engine, setting: Setting) -> Contestant:
+def contestant(engine: Engine, setting: BenchSetting) -> Contestant:
     """A setting of ours as a contestant."""
     config = setting.config
 

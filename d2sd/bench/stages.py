@@ -18,16 +18,16 @@ from torch import nn
 
 from d2sd.bench.prompts import read_prompts
 from d2sd.config import DecodeConfig
-from d2sd.cost import path_tree
-from d2sd.decode import Engine
-from d2sd.drafting import Block
-from d2sd.generation import Generation
+from d2sd.decoding.cost import path_tree
+from d2sd.decoding.generation import Generation
+from d2sd.decoding.proposer import slots
+from d2sd.engine import Engine
 from d2sd.methods import Proposal
 from d2sd.methods.base import merged
 from d2sd.models.loading import load
-from d2sd.passes import Passes
-from d2sd.proposing import slots
-from d2sd.tree import TokenTree, chains
+from d2sd.passes.passes import Passes
+from d2sd.tree.block import Block
+from d2sd.tree.tree import TokenTree, chains
 
 WARM_UP = 3
 BANDWIDTH_BYTES = {"cuda": 1 << 30, "cpu": 1 << 26}
@@ -126,7 +126,7 @@ class Bench:
         needed = slots(self.config, context + self.config.max_new_tokens)
         self.passes = Passes(mode, self.config.backend, needed, self.device)  # type: ignore[arg-type]
         self.run = Generation(engine, [1] * (begin + 1), self.config, self.passes)
-        for cache in (self.run.verifier.cache, *(session.cache for session in self.run.proposing.sessions)):
+        for cache in (self.run.verifier.cache, *(session.cache for session in self.run.proposer.sessions)):
             cache.length = begin
 
     def verify(self, tree: TokenTree) -> float:

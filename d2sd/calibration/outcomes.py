@@ -43,7 +43,7 @@ class Ranks:
 def posteriors(confidence: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """r(i), (N, G), −1 behind the drafted tokens, and the mass of full acceptance, (N,), from c_k (N, G) with NaN there.
 
-    The same as ``d2sd.boundary.boundary_posterior`` row by row.
+    The same as ``d2sd.tree.boundary.boundary_posterior`` row by row.
     """
     known = ~np.isnan(confidence)
     alive = np.cumprod(np.where(known, confidence, 1.0), axis=1)

@@ -8,11 +8,11 @@ from itertools import chain
 
 import numpy as np
 
-from d2sd.events import StepDone
+from d2sd.trace.events import StepDone
 
 UNSEEN = -1
-FEWEST_RUNS = 8
-MOST_BLOCKS = 200
+MIN_RUNS = 8
+MAX_BLOCKS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,10 +116,10 @@ def _by_source(steps: Sequence[StepDone]) -> tuple[np.ndarray, np.ndarray]:
 def units(table: StepTable) -> tuple[np.ndarray, str]:
     """What a resampling draws again: the number of its unit for every step, (N,), and what a unit is called.
 
-    Whole prompts, because the steps of one text resemble each other; where there are fewer than ``FEWEST_RUNS``
+    Whole prompts, because the steps of one text resemble each other; where there are fewer than ``MIN_RUNS``
     of them, blocks of consecutive steps, which says nothing about other prompts.
     """
-    if table.runs >= FEWEST_RUNS:
+    if table.runs >= MIN_RUNS:
         return np.unique(table.run, return_inverse=True)[1], "prompt"
-    length = max(1, -(-len(table) // MOST_BLOCKS))
+    length = max(1, -(-len(table) // MAX_BLOCKS))
     return np.arange(len(table)) // length, "step" if length == 1 else f"block of {length} steps"

@@ -15,9 +15,9 @@ from d2sd.calibration.scores import Scores, expected_calibration_error, resample
 from d2sd.calibration.steps import StepTable
 
 EDGE = 1e-6
-LEAST, MOST = 0.2, 5.0
+MIN_TEMPERATURE, MAX_TEMPERATURE = 0.2, 5.0
 HALVINGS = 40
-FEWEST_POSITIONS = 50
+MIN_FITTED_POSITIONS = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ def fit_temperature(confidence: np.ndarray, accepted: np.ndarray) -> float:
     The log-likelihood is concave in 1/temperature: halve the interval at the sign of its slope.
     """
     odds = _log_odds(confidence)
-    low, high = 1 / MOST, 1 / LEAST
+    low, high = 1 / MAX_TEMPERATURE, 1 / MIN_TEMPERATURE
     for _ in range(HALVINGS):
         middle = (low + high) / 2
         if float(np.sum((accepted - 1 / (1 + np.exp(-odds * middle))) * odds)) > 0:
@@ -73,7 +73,7 @@ def fit_temperature(confidence: np.ndarray, accepted: np.ndarray) -> float:
 def temperature_advice(table: StepTable, scores: Scores, resampler: Resampler) -> TemperatureAdvice | None:
     """What a temperature would mend; None where one half has too few scored positions to fit or judge on."""
     fit, judge = scores.unit % 2 == 0, scores.unit % 2 == 1
-    if min(fit.sum(), judge.sum()) < FEWEST_POSITIONS:
+    if min(fit.sum(), judge.sum()) < MIN_FITTED_POSITIONS:
         return None
     temperature = fit_temperature(scores.confidence[fit], scores.accepted[fit])
     half = Scores(*(getattr(scores, name)[judge] for name in scores.__dataclass_fields__))

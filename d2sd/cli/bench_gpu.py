@@ -18,7 +18,7 @@ from d2sd.bench.report import markdown_table, to_json, write_files
 from d2sd.bench.stages import BANDWIDTH_BYTES, Floors, bandwidth, context_row, cost_rows, merging_row
 from d2sd.cli.common import decode_config, printable
 from d2sd.cli.lossless import whole_numbers
-from d2sd.decode import Engine
+from d2sd.engine import Engine
 from d2sd.errors import InputError
 
 OUT = Path("docs/benchmarks")

@@ -8,7 +8,7 @@ import unicodedata
 
 from d2sd.bench.prompts import Prompt, read_prompts
 from d2sd.config import DecodeConfig
-from d2sd.decode import Engine
+from d2sd.engine import Engine
 from d2sd.errors import InputError
 from d2sd.models.loading import load
 

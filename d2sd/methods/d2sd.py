@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from d2sd.boundary import boundary_posterior, select_prefixes
-from d2sd.drafting import Block
 from d2sd.methods.base import SETTINGS, Drafters, Method, Proposal, merged, random_prefixes
+from d2sd.tree.block import Block
+from d2sd.tree.boundary import boundary_posterior, select_prefixes
 
 
 def propose(drafters: Drafters) -> Proposal:

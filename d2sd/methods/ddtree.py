@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from d2sd.boundary import boundary_posterior
 from d2sd.methods.base import Drafters, Method, Proposal
 from d2sd.methods.growth import grow, offers
+from d2sd.tree.boundary import boundary_posterior
 
 
 def propose(drafters: Drafters) -> Proposal:

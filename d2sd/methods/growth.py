@@ -11,8 +11,8 @@ import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from d2sd.drafting import Block
-from d2sd.tree import TokenTree, TreeBuilder, chains
+from d2sd.tree.block import Block
+from d2sd.tree.tree import TokenTree, TreeBuilder, chains
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from d2sd.boundary import boundary_posterior, select_prefixes
 from d2sd.methods.base import SETTINGS, Drafters, Method, Proposal
 from d2sd.methods.d2sd import propose as propose_two_levels
-from d2sd.tree import chains, merge_drafts
+from d2sd.tree.boundary import boundary_posterior, select_prefixes
+from d2sd.tree.tree import chains, merge_drafts
 
 
 def propose(drafters: Drafters) -> Proposal:

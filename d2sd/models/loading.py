@@ -15,7 +15,7 @@ from d2sd.models.drafter import DFlashDraftModel
 from d2sd.models.target import Target, check_supported
 
 if TYPE_CHECKING:
-    from d2sd.decode import Engine
+    from d2sd.engine import Engine
 
 BUNDLED = Path(__file__).resolve().parents[2] / "assets" / "models"
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -45,7 +45,7 @@ def load(
     load_in_8bit: the target's weights in 8 bits through bitsandbytes; passes: as for ``Engine``. Raises ``InputError`` when something is missing,
     broken or does not fit together.
     """
-    from d2sd.decode import Engine
+    from d2sd.engine import Engine
 
     if dtype not in DTYPES:
         raise InputError(f"unknown dtype {dtype!r}; choose one of: {', '.join(DTYPES)}")

@@ -15,9 +15,9 @@ from torch.nn import functional as F
 from transformers import AttentionInterface, PreTrainedModel
 
 from d2sd.attention import Backend
-from d2sd.cache import KeyValueCache, Window
 from d2sd.errors import InputError
 from d2sd.models.taps import LayerTaps
+from d2sd.passes.cache import KeyValueCache, Window
 
 ATTENTION = "d2sd_tree"
 SUPPORTED = ("qwen3", "llama")

@@ -11,14 +11,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from d2sd import METHODS, DecodeConfig, Engine
-from d2sd.capture import CapturedPass, Recorder
-from d2sd.cycle import HostCycle
-from d2sd.device_cycle import DeviceCycle
-from d2sd.events import StageSeconds
-from d2sd.generation import Generation
-from d2sd.passes import Passes
-from d2sd.proposing import Proposing, slots
-from d2sd.verifying import Verifier
+from d2sd.decoding.device_cycle import DeviceCycle
+from d2sd.decoding.generation import Generation
+from d2sd.decoding.host_cycle import HostCycle
+from d2sd.decoding.proposer import Proposer, slots
+from d2sd.decoding.verifier import Verifier
+from d2sd.passes.capture import CapturedPass, Recorder
+from d2sd.passes.passes import Passes
+from d2sd.trace.events import StageSeconds
 from tests.conftest import make_drafter, make_target
 
 ON_DEVICE = [m.id for m in METHODS.values() if m.on_device]
@@ -81,7 +81,7 @@ def test_caches_hold_what_was_committed(padded, method):
     run.prefill()
     for _ in range(3):
         run.step()
-        caches = [run.verifier.cache, *(session.cache for session in run.proposing.sessions)]
+        caches = [run.verifier.cache, *(session.cache for session in run.proposer.sessions)]
         assert {cache.length for cache in caches} == {len(run.ids) - 1}
 
 
@@ -114,11 +114,11 @@ def test_a_whole_cycle_is_queued_before_anything_is_read(method, inspect, dtype,
     for model in (target.model, engine.first, engine.second):
         model.to("meta", dtype)
     passes = Passes("padded", backend, slots(config, 300), torch.device("meta"))
-    proposing, verifier = Proposing(engine, config, passes), Verifier(target, passes)
-    for cache in (verifier.cache, *(s.cache for s in proposing.sessions)):
+    proposer, verifier = Proposer(engine, config, passes), Verifier(target, passes)
+    for cache in (verifier.cache, *(s.cache for s in proposer.sessions)):
         cache.length = 280
-    cycle, ids = DeviceCycle(config, proposing, verifier), list(range(281))
-    assert DeviceCycle.possible(config, proposing)
+    cycle, ids = DeviceCycle(config, proposer, verifier), list(range(281))
+    assert DeviceCycle.possible(config, proposer)
     sent = []
 
     def send(_, numbers):
@@ -192,7 +192,7 @@ def test_a_run_goes_on_where_capturing_fails_on_the_way(small, frozen):
 
 
 def test_forgotten_passes_are_captured_again(small, frozen, monkeypatch):
-    monkeypatch.setattr("d2sd.passes.MOST_CAPTURED", 4)  # fewer than a cycle has
+    monkeypatch.setattr("d2sd.passes.passes.MAX_CAPTURED", 4)  # fewer than a cycle has
     config = DecodeConfig("d2sd", 3, num_branches=2)
     assert frozen.generate("the cat sat", config).token_ids == small.generate("the cat sat", config).token_ids
     assert len(frozen._free[0][1]._captured) == 4

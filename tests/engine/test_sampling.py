@@ -10,7 +10,7 @@ import torch
 from scipy.stats import chisquare
 
 from d2sd import METHODS, DecodeConfig, Engine
-from d2sd.sampling import gumbel_noise, restrict
+from d2sd.decoding.sampling import gumbel_noise, restrict
 from tests.conftest import make_drafter, make_target
 
 VOCABULARY, LENGTH, RUNS = 4, 3, 450

@@ -10,11 +10,11 @@ from d2sd.attention import NAMES, choose, make_backend
 from d2sd.attention.dense import attend as dense
 from d2sd.bench.random_models import SHAPES, Shape, random_engine
 from d2sd.config import DecodeConfig
-from d2sd.drafting import Block
+from d2sd.decoding.verifier import Verifier
 from d2sd.errors import InputError
-from d2sd.passes import Passes
-from d2sd.tree import merge_drafts
-from d2sd.verifying import Verifier
+from d2sd.passes.passes import Passes
+from d2sd.tree.block import Block
+from d2sd.tree.tree import merge_drafts
 
 CARD = torch.device("cuda")
 TOLERANCES = {torch.float32: 2e-4, torch.float16: 5e-3, torch.bfloat16: 3e-2}

@@ -8,12 +8,12 @@ from contextlib import suppress
 import pytest
 import torch
 
-from app.controller import failure_sentence
+from app.explore import failure_sentence
 from d2sd import METHODS, DecodeConfig, load
 from d2sd.bench.lossless import DEFAULT_MARGIN, shortfalls, teacher_forced
 from d2sd.bench.peers import stock_twin
 from d2sd.bench.prompts import read_prompts
-from d2sd.generation import Generation
+from d2sd.decoding.generation import Generation
 
 PROMPTS = [p.text for p in read_prompts("heldout", limit=6)]
 
@@ -36,7 +36,7 @@ def test_float32_gives_the_ids_of_the_cpu(engine, method):
 @pytest.mark.parametrize("most", [96, 8])
 def test_what_is_captured_later_leaves_earlier_graphs_right(most, monkeypatch):
     """Graphs share memory: settings that come and go capture some passes anew, or more than are kept."""
-    monkeypatch.setattr("d2sd.passes.MOST_CAPTURED", most)
+    monkeypatch.setattr("d2sd.passes.passes.MAX_CAPTURED", most)
     eager, captured = (load("tiny", device="cuda", passes=passes) for passes in ("eager", "captured"))
     for settings in ({}, {"temperature": 0.8, "seed": 3}, {"num_branches": 2}, {}, {"temperature": 0.8, "seed": 4}):
         for method in ("d2sd", "dflash", "d2sd_tree"):

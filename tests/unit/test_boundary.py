@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from d2sd.boundary import boundary_posterior, select_prefixes
+from d2sd.tree.boundary import boundary_posterior, select_prefixes
 
 CONFIDENCES = st.lists(st.floats(0, 1), min_size=1, max_size=31)
 

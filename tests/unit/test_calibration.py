@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from d2sd import DecodeConfig, calibration
-from d2sd.boundary import boundary_posterior, select_prefixes
 from d2sd.calibration import outcomes, scores, steps, temperature
 from d2sd.calibration.resampling import Resampler
 from d2sd.calibration.scores import Scores
-from d2sd.events import Committed, Draft, Node, StageSeconds, StepDone
+from d2sd.trace.events import Committed, Draft, Node, StageSeconds, StepDone
+from d2sd.tree.boundary import boundary_posterior, select_prefixes
 
 
 def draw(count, true_temperature=1.0, seed=0):

@@ -7,8 +7,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from d2sd.cost import SLOTS, VerifyCost, affordable, measure_verify_cost
-from d2sd.passes import Passes
+from d2sd.decoding.cost import MEASURED_SLOTS, VerifyCost, affordable, measure_verify_cost
+from d2sd.passes.passes import Passes
 from tests.conftest import make_target
 
 
@@ -26,6 +26,6 @@ def test_the_count_is_the_best_of_all(reach, fixed, per_node, spent):
 
 @pytest.mark.parametrize("mode", ["eager", "padded"])
 def test_measured_costs_are_positive(tokenizer, mode):
-    cost = measure_verify_cost(make_target(tokenizer), Passes(mode, "dense", SLOTS, torch.device("cpu")))
+    cost = measure_verify_cost(make_target(tokenizer), Passes(mode, "dense", MEASURED_SLOTS, torch.device("cpu")))
     assert cost.per_node > 0
     assert cost.seconds(64) > 0

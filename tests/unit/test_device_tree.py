@@ -6,9 +6,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from d2sd.boundary import boundary_posterior, select_prefixes
-from d2sd.device_tree import accepted_rows, block_rows, likeliest_prefixes, merge
-from d2sd.verify import walk
+from d2sd.decoding.device_tree import accepted_rows, block_rows, likeliest_prefixes, merge
+from d2sd.tree.boundary import boundary_posterior, select_prefixes
+from d2sd.tree.walk import walk
 from tests.unit.drafts import merge_candidates
 
 ANCHOR = 7

@@ -101,7 +101,7 @@ def test_a_whole_run_through_it_gives_the_same_text(documented, engine, passes, 
 
     parts = (engine.target, engine.first, engine.second, engine.draft_model)
     other = Engine(*parts, passes=passes)
-    monkeypatch.setattr("d2sd.decode.choose", lambda name, *_: name)
+    monkeypatch.setattr("d2sd.engine.choose", lambda name, *_: name)
     for method in ("autoregressive", "d2sd", "ddtree"):
         expected = engine.generate("the cat", DecodeConfig(method, 12, backend="dense"))
         assert other.generate("the cat", DecodeConfig(method, 12, backend="flashinfer")).token_ids == expected.token_ids
@@ -153,7 +153,7 @@ def test_asking_for_it_on_a_cpu_is_refused_before_anything_runs(engine):
 
 
 def test_the_first_compilation_is_announced_once(engine, monkeypatch, tmp_path):
-    monkeypatch.setattr("d2sd.decode.choose", lambda *_: "flashinfer")
+    monkeypatch.setattr("d2sd.engine.choose", lambda *_: "flashinfer")
     monkeypatch.setenv("FLASHINFER_WORKSPACE_BASE", str(tmp_path))
     assert "compiles its attention kernels" in engine.first_use(DecodeConfig("d2sd", 8))
     (tmp_path / ".cache" / "flashinfer" / "0.7").mkdir(parents=True)

@@ -1,0 +1,140 @@
+"""The drafters of one generation and the method that turns what they say into token trees."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from d2sd.config import DecodeConfig
+from d2sd.decoding.block_drafter import BlockDrafter
+from d2sd.decoding.chain_drafter import ChainDrafter
+from d2sd.decoding.cost import affordable
+from d2sd.decoding.inspection import TOP_ALTERNATIVES
+from d2sd.methods import METHODS, Drafters, Method, Proposal
+from d2sd.passes.passes import Passes
+from d2sd.passes.shapes import row_shape
+from d2sd.tree.block import Block, DrafterName
+from d2sd.tree.tree import TokenTree
+
+if TYPE_CHECKING:
+    from d2sd.engine import Engine
+
+
+def slots(config: DecodeConfig, tokens: int) -> int:
+    """Cache slots for so many tokens of prompt and output and the largest tree that the method can make behind them."""
+    if METHODS[config.method].needs_budget:
+        nodes = config.node_budget or 0
+    else:
+        longest = max(config.block_size or 1, config.second_block_size or 1)
+        nodes = (1 + 2 * (config.num_branches + 1)) * longest
+    return tokens + row_shape(1 + nodes)
+
+
+class Proposer:
+    """Drafters with their caches; ``seconds`` holds the measured time of the last proposal by stage.
+
+    config: resolved settings (``Engine.resolve``); passes: with room for prompt, output and a tree (``slots``).
+    """
+
+    def __init__(self, engine: Engine, config: DecodeConfig, passes: Passes):
+        self.config, self.passes = config, passes
+        self.method: Method = METHODS[config.method]
+        self.block_size = config.block_size or 1
+        self.second_block_size = config.second_block_size or self.block_size
+        self.cost = engine.verify_cost(config.backend) if config.cost_aware else None
+        models = {"none": None, "vp": engine.second, "first": engine.first}
+        first = engine.first if self.method.first_drafter else None
+        second = models[self.method.second_drafter]
+        names: dict[int, DrafterName] = {id(second): "second", id(first): "first"}
+        sessions = {
+            id(m): BlockDrafter(names[id(m)], m, engine.target, passes) for m in (first, second) if m is not None
+        }
+        self.sessions = list(sessions.values())
+        self.first, self.second = sessions.get(id(first)), sessions.get(id(second))
+        self.model: ChainDrafter | None = None
+        if self.method.draft_model and engine.draft_model is not None:
+            self.model = ChainDrafter(engine.draft_model, passes)
+        self.seconds: dict[str, float] = {}
+
+    def extend(self, features: Callable[[list[int]], Tensor], positions: Tensor) -> None:
+        """Add committed tokens at these (T,) positions to the drafters' context.
+
+        features: target layers → the tokens' features, (1, T, layers·hidden).
+        """
+        for session in self.sessions:
+            session.extend(features(session.model.target_layer_ids), positions)
+
+    def read_prompt(self, ids: Sequence[int]) -> None:
+        """Let the autoregressive draft model, if there is one, read the prompt."""
+        if self.model:
+            self.model.read(ids)
+
+    def propose(self, ids: Sequence[int]) -> Proposal:
+        """The tree to verify behind the committed ``ids``, whose last one is the anchor."""
+        began = time.perf_counter()
+        self.seconds = {"first_draft": 0.0, "second_draft": 0.0}
+        seed = self._seed(ids)
+        proposal = self.method.propose(
+            Drafters(
+                ids[-1],
+                partial(self._draft, "first_draft", self.first, ids[-1], self.block_size),
+                partial(self._draft, "second_draft", self.second, ids[-1], self.second_block_size),
+                partial(self._sample, seed),
+                partial(self._chain, ids),
+                self.config.num_branches,
+                self.second_block_size - self.block_size,
+                self.config.node_budget or 0,
+                self.rng(ids),
+            )
+        )
+        proposal = replace(proposal, tree=self._afford(proposal.tree))
+        self.seconds["tree"] = time.perf_counter() - began - sum(self.seconds.values())
+        return proposal
+
+    def _seed(self, ids: Sequence[int]) -> int:
+        """Random choices depend on the run's seed and the text position only."""
+        return (self.config.seed * 1_000_003 + len(ids) - 1) % 2**63
+
+    def rng(self, ids: Sequence[int]) -> random.Random:
+        """The source of a proposal's random choices on the host."""
+        return random.Random(self._seed(ids))
+
+    def _afford(self, tree: TokenTree) -> TokenTree:
+        """What of a tree is verified, by the node budget and by what nodes cost."""
+        count = self.config.node_budget or len(tree)
+        if self.cost is not None:
+            reach = sorted(tree.reach()[1:], reverse=True)
+            count = min(count, affordable(reach, self.cost, sum(self.seconds.values())))
+        return tree.keep(count)
+
+    def _draft(
+        self,
+        stage: str,
+        session: BlockDrafter | None,
+        anchor: int,
+        block_size: int,
+        prefixes: Sequence[Sequence[int]],
+        top: int = 1,
+    ) -> list[Block]:
+        assert session is not None
+        began = time.perf_counter()
+        blocks = session.draft(anchor, prefixes, block_size, max(top, TOP_ALTERNATIVES) if self.config.inspect else top)
+        self.seconds[stage] += time.perf_counter() - began
+        return blocks
+
+    def _sample(self, seed: int, count: int) -> list[Block]:
+        assert self.first is not None
+        return self.first.sample(count, seed)
+
+    def _chain(self, ids: Sequence[int]) -> Block:
+        assert self.model is not None
+        began = time.perf_counter()
+        block = self.model.draft(ids, self.block_size - 1)
+        self.seconds["first_draft"] += time.perf_counter() - began
+        return block
