@@ -7,7 +7,7 @@ import json
 import os
 import socket
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from huggingface_hub import constants, try_to_load_from_cache
 
 import d2sd
 from app.gpu import ON_ZERO_GPU
+from d2sd.models.loading import load_models
 
 FOLDER = "folder"
 
@@ -39,7 +40,7 @@ PAIRS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class ModelOffer:
     """A choice of models. ``obstacle``: why it cannot run here, None where it can."""
 
     id: str
@@ -66,22 +67,22 @@ def on_space() -> bool:
     return "SPACE_ID" in os.environ
 
 
-def offers() -> list[Offer]:
+def offers() -> list[ModelOffer]:
     """All choices, those that cannot run here with the reason."""
-    bundled = [Offer(name, f"{name} (bundled)") for name in d2sd.presets()]
-    pairs = [Offer(p.target, p.target, obstacle(p)) for p in PAIRS.values()]
-    folder = [] if on_space() else [Offer(FOLDER, "a folder of your own")]
+    bundled = [ModelOffer(name, f"{name} (bundled)") for name in d2sd.presets()]
+    pairs = [ModelOffer(p.target, p.target, obstacle(p)) for p in PAIRS.values()]
+    folder = [] if on_space() else [ModelOffer(FOLDER, "a folder of your own")]
     return bundled + pairs + folder
 
 
 def obstacle(pair: Pair) -> str | None:
     """Why this machine cannot run a published pair, in a few words; None where it can."""
     if not torch.cuda.is_available():
-        return "needs a CUDA card, and this machine has none"
+        return "needs a CUDA GPU, and this machine has none"
     weights = pair.parameters * 2  # bytes per parameter in bfloat16
     memory = torch.cuda.get_device_properties(0).total_memory / 1e9
     if weights > memory and not ON_ZERO_GPU:
-        return f"its weights take {weights:.0f} GB, and the card has {memory:.0f} GB"
+        return f"its weights take {weights:.0f} GB, and the GPU has {memory:.0f} GB"
     if not all(_cached(source) for source in (pair.target, pair.drafter)) and not _hub_answers():
         return "is not in the local hub cache, and there is no network"
     return None
@@ -188,9 +189,7 @@ def _load(chosen: Chosen) -> d2sd.Engine:
     cuda = torch.cuda.is_available()
     if model in PAIRS:
         pair = PAIRS[model]
-        found = d2sd.load(target=pair.target, drafter=pair.drafter, second_drafter=vp or None, dtype="bfloat16")
+        found = load_models(target=pair.target, drafter=pair.drafter, second_drafter=vp or None, dtype="bfloat16")
     else:
-        found = d2sd.load(model, second_drafter=vp or None, dtype="bfloat16" if cuda else "float32")
-    if found.second is None and found.first is not None:
-        return d2sd.Engine(found.target, found.first, found.first, found.draft_model, found.name, found.mode)
-    return found
+        found = load_models(model, second_drafter=vp or None, dtype="bfloat16" if cuda else "float32")
+    return d2sd.Engine(found if found.second else replace(found, second=found.first))

@@ -11,15 +11,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from app import controller, presets, race, whatif
-from app.controller import Asked
+from app import explore, presets, race, whatif
+from app.explore import Asked
 from app.models import Chosen
 from app.race import Lane, Race
 from app.session import Session
 from app.settings import SETTINGS
 from app.views.whatif import drawing
 from d2sd import DecodeConfig
-from d2sd.trace import parse_trace
+from d2sd.trace.trace import parse_trace
 
 RACE = presets.ASSETS / "traces" / "race.json.gz"
 DEFAULT = ("autoregressive", "dflash", "d2sd", "d2sd_tree")
@@ -52,7 +52,7 @@ def record_run(path: Path, model: Chosen, prompt: str, values: dict[str, Any]) -
     """Run Explore's default method and write its lines to ``path``; returns the file's bytes."""
     session = Session()
     asked = Asked(prompt, model, DecodeConfig().method, True, values)
-    for update in controller.run(session, session.request(), asked):
+    for update in explore.run(session, session.request(), asked):
         if update.problem:
             raise SystemExit(update.problem)
     return _write(path, "\n".join([*session.shown.lines(), ""]))

@@ -15,8 +15,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from d2sd.trace import Trace, parse_trace, to_line
-from d2sd.viewer import pack_line
+from d2sd.drawing.viewer import pack_line
+from d2sd.trace.trace import Trace, parse_trace
+from d2sd.trace.writer import to_line
 
 LONG = 2048
 PACKED = "~"

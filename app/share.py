@@ -14,7 +14,7 @@ from app.run_lines import RunLines
 from app.session import Session
 from app.tabs.notice import sentence
 from d2sd import METHODS, InputError
-from d2sd.viewer import standalone_page
+from d2sd.drawing.viewer import standalone_page
 
 
 def export(session: Session, data: gr.EventData) -> tuple[Any, Any]:

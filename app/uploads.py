@@ -10,7 +10,8 @@ from pathlib import Path
 
 from app.run_lines import RunLines
 from d2sd import InputError
-from d2sd.trace import parse_trace, to_line
+from d2sd.trace.trace import parse_trace
+from d2sd.trace.writer import to_line
 
 MAX_MEGABYTES = 96  # unpacked: what a browser still draws comfortably
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import d2sd
 from app import models
-from app.controller import failure_sentence
+from app.explore import failure_sentence
 from app.gpu import on_gpu
 from app.models import Chosen
 from app.session import Session

@@ -1,12 +1,21 @@
-"""D²SD and its relatives: speculative decoding with block drafters, as a stream of inspectable steps."""
+"""D²SD and its relatives: speculative decoding with block drafters, as a stream of inspectable steps.
 
-from d2sd.config import DecodeConfig
-from d2sd.decode import Engine
-from d2sd.errors import InputError
-from d2sd.events import Event, Finished, PrefillDone, StepDone
-from d2sd.methods import METHODS
-from d2sd.models.loading import load, presets
-from d2sd.trace import Trace, load_trace
+Names are looked up when they are first used: reading traces needs no torch.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from d2sd.config import DecodeConfig
+    from d2sd.engine import Engine, load
+    from d2sd.errors import InputError
+    from d2sd.methods import METHODS
+    from d2sd.models.loading import presets
+    from d2sd.trace.events import Event, Finished, PrefillDone, StepDone
+    from d2sd.trace.trace import Trace, load_trace
 
 __all__ = [
     "METHODS",
@@ -22,3 +31,19 @@ __all__ = [
     "load_trace",
     "presets",
 ]
+_HOMES = {
+    "d2sd.config": ("DecodeConfig",),
+    "d2sd.engine": ("Engine", "load"),
+    "d2sd.errors": ("InputError",),
+    "d2sd.methods": ("METHODS",),
+    "d2sd.models.loading": ("presets",),
+    "d2sd.trace.events": ("Event", "Finished", "PrefillDone", "StepDone"),
+    "d2sd.trace.trace": ("Trace", "load_trace"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(module), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

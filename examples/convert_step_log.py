@@ -22,10 +22,21 @@ import sys
 import uuid
 from collections.abc import Callable, Iterable
 
-from d2sd.boundary import boundary_posterior
-from d2sd.events import Choice, Committed, Draft, Event, Finished, Node, PrefillDone, StageSeconds, State, StepDone
-from d2sd.schema import SCHEMA
-from d2sd.trace import Trace
+from d2sd.trace.events import (
+    Choice,
+    Committed,
+    Draft,
+    Event,
+    Finished,
+    Node,
+    PrefillDone,
+    StageSeconds,
+    State,
+    StepDone,
+)
+from d2sd.trace.schema import SCHEMA
+from d2sd.trace.trace import Trace
+from d2sd.tree.boundary import boundary_posterior
 
 UNKNOWN: dict[str, object] = {"config": {}, "models": {}, "versions": {}, "hardware": {}}
 
@@ -68,7 +79,7 @@ def main(log: str, out: str, tokenizer: str | None = None) -> None:
     else:
         from transformers import AutoTokenizer
 
-        from d2sd.text import TokenTexts
+        from d2sd.trace.text import TokenTexts
 
         text = TokenTexts(AutoTokenizer.from_pretrained(tokenizer)).__getitem__
     with open(log, encoding="utf-8") as lines:

@@ -26,7 +26,7 @@ SHAPES["middle"] = Shape("qwen3", 512, 1024, 8, 8, 4, 64, 4000, False, drafter_l
 
 @torch.inference_mode()
 def run(target: Target, context: int, static: bool) -> tuple[float, list[int]]:
-    """Seconds of processor time a token behind a prompt of this length, and the tokens."""
+    """Seconds of processor time a token after a prompt of this length, and the tokens."""
     cache = target.new_cache(context + TOKENS) if static else DynamicCache(config=target.config)
     ids, out = torch.arange(context) % 200 + 3, []
     hidden = target.forward(ids, torch.arange(context), cache, None, None)
@@ -52,12 +52,12 @@ def main() -> None:
     }
     print(f"torch {torch.__version__}, {torch.get_num_threads()} thread(s), {TOKENS} tokens, {ROUNDS} rounds")
     for name, engine in engines.items():
-        for context in (c for c in contexts if c + TOKENS <= engine.target.max_positions):
+        for context in (c for c in contexts if c + TOKENS <= engine.models.target.max_positions):
             times: dict[bool, list[float]] = {True: [], False: []}
             for turn in range(ROUNDS):
                 texts = []
                 for static in (True, False) if turn % 2 else (False, True):
-                    seconds, text = run(engine.target, context, static)
+                    seconds, text = run(engine.models.target, context, static)
                     times[static].append(seconds)
                     texts.append(text)
                 assert texts[0] == texts[1]

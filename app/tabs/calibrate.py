@@ -8,7 +8,7 @@ from typing import Any
 import gradio as gr
 
 import d2sd
-from app import measure
+from app import calibrate
 from app.models import Chosen
 from app.recordings import Recordings
 from app.session import Session
@@ -16,8 +16,8 @@ from app.tabs.model_choice import build_models
 from app.tabs.notice import ask, notice_box, sentence
 from app.tabs.setting_box import setting_rows
 from app.update import TURNS
-from app.views.calibration import CalibrationView
-from app.views.explorer import ExplorerView
+from app.views.calibrate import CalibrationView
+from app.views.explore import ExplorerView
 from d2sd.bench import prompts
 
 NAMES = ("block_size", "num_branches", "temperature", "max_new_tokens", "chat")
@@ -82,7 +82,7 @@ def _measure(kind: str, kept: Recordings, explore: Session, paths: list[str] | N
     """Figures of the run in Explore or of trace files; nothing for a prompt set, which is run step by step."""
     if kind == "prompts":
         return gr.skip(), gr.skip()
-    return _answer(lambda: measure.shown(kept, explore.shown) if kind == "shown" else measure.files(kept, paths))
+    return _answer(lambda: calibrate.shown(kept, explore.shown) if kind == "shown" else calibrate.files(kept, paths))
 
 
 def _measure_shown(kind: str, kept: Recordings, explore: Session, paths: list[str] | None) -> tuple[Any, Any]:
@@ -107,12 +107,12 @@ def _measure_prompts(
     if kind != "prompts":
         yield gr.skip(), gr.skip()
         return
-    for update in TURNS.taken(session, measure.prompts(session, number, recordings, *_asked(*values))):
+    for update in TURNS.taken(session, calibrate.prompts(session, number, recordings, *_asked(*values))):
         yield gr.skip() if update.value is None else update.value, sentence(update.problem, update.news)
 
 
 def _asked(source: str, limit: float | None, *values: Any) -> tuple[Any, ...]:
-    """From the values of the controls to the arguments of ``measure.prompts``."""
+    """From the values of the controls to the arguments of ``calibrate.prompts``."""
     chosen, (method, *settings) = Chosen.read(*values[:3]), values[3:]
     return source, limit, chosen, method or "", dict(zip(NAMES, settings, strict=True))
 

@@ -9,7 +9,7 @@ import gradio as gr
 
 import d2sd
 from app import presets
-from app.controller import Asked
+from app.explore import Asked
 from app.links import Link
 from app.models import Chosen
 from app.settings import OF_METHODS, SETTINGS, used_by

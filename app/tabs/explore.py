@@ -7,13 +7,13 @@ from typing import Any
 
 import gradio as gr
 
-from app import controller, links, share, uploads
+from app import explore, links, share, uploads
 from app.session import Session
 from app.settings import SETTINGS
 from app.tabs.controls import Controls, build_controls
 from app.tabs.notice import ask, sentence
 from app.update import TURNS
-from app.views.explorer import ExplorerView
+from app.views.explore import ExplorerView
 from d2sd import InputError
 
 CUT_OFF = "This recording breaks off before the end of its run. What it holds is shown."
@@ -49,7 +49,7 @@ def build_explore(page: gr.Blocks, session: gr.State) -> ExplorerView:
 
 def _wire_runs(session: gr.State, controls: Controls, view: ExplorerView) -> None:
     def run(current: Session, number: int, *values: Any) -> Iterator[tuple[Any, Any]]:
-        for update in TURNS.taken(current, controller.run(current, number, controls.asked(*values))):
+        for update in TURNS.taken(current, explore.run(current, number, controls.asked(*values))):
             segment = gr.skip() if update.value is None else update.value
             yield segment, sentence(update.problem, update.news)
 

@@ -8,7 +8,7 @@ import gradio as gr
 
 from app import presets
 from app.session import Session
-from app.views.explorer import ExplorerView
+from app.views.explore import ExplorerView
 from app.views.learn import LearnView
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import gradio as gr
 
-from d2sd.viewer import VIEWER
+from d2sd.drawing.viewer import VIEWER
 
 STATIC = Path(__file__).resolve().parent.parent / "static"
 SHARED = (VIEWER / "dom.js", VIEWER / "words.js", VIEWER / "tooltip.js")

@@ -12,10 +12,10 @@ from typing import Any
 import orjson
 
 from app import presets
-from app.lessons import instructive, lesson
+from app.learn import instructive, lesson
 from app.views.drawn import STATIC, DrawnView, read
-from d2sd.trace import parse_trace
-from d2sd.viewer import STYLES, VIEWER, viewer_script
+from d2sd.drawing.viewer import STYLES, VIEWER, viewer_script
+from d2sd.trace.trace import parse_trace
 
 SCRIPTS = ("card.js", "stage.js", "main.js")
 

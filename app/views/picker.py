@@ -7,7 +7,7 @@ from typing import Any
 
 import gradio as gr
 
-from app.models import Offer
+from app.models import ModelOffer
 
 SCRIPT = Path(__file__).resolve().parent.parent / "static" / "picker.js"
 
@@ -17,7 +17,7 @@ class PickerView(gr.HTML):
 
     def __init__(
         self,
-        offers: list[Offer],
+        offers: list[ModelOffer],
         value: str | None = None,
         *,
         label: str = "Models",

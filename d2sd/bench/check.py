@@ -10,7 +10,7 @@ from typing import Any
 from d2sd.attention import BACKENDS
 from d2sd.bench.lossless import Divergence, divergence, shortfalls, teacher_forced
 from d2sd.bench.runner import Contestant
-from d2sd.bench.settings import Setting, make_setting, uses
+from d2sd.bench.settings import BenchSetting, make_setting, uses
 from d2sd.config import DecodeConfig
 
 GAMMAS, BRANCHES = (2, 5, 16), (1, 4, 8)
@@ -27,9 +27,11 @@ class Result:
     shortfall: float | None
 
 
-def grid(methods: Sequence[str], gammas: Sequence[int], branches: Sequence[int], base: DecodeConfig) -> list[Setting]:
+def grid(
+    methods: Sequence[str], gammas: Sequence[int], branches: Sequence[int], base: DecodeConfig
+) -> list[BenchSetting]:
     """Method × γ × K × backend, each only where the method uses it; K is at most γ−1."""
-    settings: dict[str, Setting] = {}
+    settings: dict[str, BenchSetting] = {}
     for method, gamma, backend in product(methods, gammas, BACKENDS):
         used = {f: v for f, v in {"block_size": gamma, "backend": backend}.items() if f in uses(method)}
         branched = "num_branches" in uses(method)

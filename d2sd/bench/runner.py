@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from d2sd.bench.prompts import Prompt
-from d2sd.bench.settings import Setting
+from d2sd.bench.settings import BenchSetting
 from d2sd.calibration import scored_positions
 from d2sd.config import DecodeConfig
-from d2sd.decode import Engine
-from d2sd.metrics import boundary_hit
+from d2sd.engine import Engine
+from d2sd.trace.metrics import boundary_hit
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Contestant:
     config: DecodeConfig | None = None
 
 
-def contestant(engine: Engine, setting: Setting) -> Contestant:
+def contestant(engine: Engine, setting: BenchSetting) -> Contestant:
     """A setting of ours as a contestant."""
     config = setting.config
 
@@ -56,14 +56,14 @@ def contestant(engine: Engine, setting: Setting) -> Contestant:
         wall = time.perf_counter() - began
         totals = trace.totals
         return Run(
-            tuple(trace.token_ids),
-            totals.steps,
-            totals.seconds,
-            wall,
-            sum(len(s.nodes) for s in trace.steps),
-            tuple(totals.stage_seconds.items()),
-            tuple(h for s in trace.steps if (h := boundary_hit(s)) is not None),
-            tuple(pair for s in trace.steps for pair in scored_positions(s)),
+            token_ids=tuple(trace.token_ids),
+            steps=totals.steps,
+            seconds=totals.seconds,
+            wall_seconds=wall,
+            nodes=sum(len(s.nodes) for s in trace.steps),
+            stage_seconds=tuple(totals.stage_seconds.items()),
+            boundary_hits=tuple(h for s in trace.steps if (h := boundary_hit(s)) is not None),
+            scored=tuple(pair for s in trace.steps for pair in scored_positions(s)),
         )
 
     return Contestant(setting.label, config.method, run, config)

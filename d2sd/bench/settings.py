@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from itertools import product
 
 from d2sd.config import DecodeConfig
-from d2sd.decode import Engine
+from d2sd.engine import Engine
 from d2sd.errors import InputError
 from d2sd.methods import METHODS
 
@@ -22,7 +22,7 @@ SYNTAX = (
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class BenchSetting:
     """A method with its settings; ``label`` is how to write it on the command line, overrides included."""
 
     label: str
@@ -35,7 +35,7 @@ def uses(method: str) -> frozenset[str]:
     return settings | {"backend"} if settings else settings
 
 
-def parse_settings(methods: str, sweeps: Sequence[str], base: DecodeConfig) -> list[Setting]:
+def parse_settings(methods: str, sweeps: Sequence[str], base: DecodeConfig) -> list[BenchSetting]:
     """All settings that ``methods`` ("all", or a comma-separated list in ``SYNTAX``) and the sweeps spell out.
 
     Every sweep is ``field=value,value,…`` and multiplies each method that uses the field and does not set it itself.
@@ -46,7 +46,7 @@ def parse_settings(methods: str, sweeps: Sequence[str], base: DecodeConfig) -> l
     for sweep in sweeps:
         name, _, values = sweep.partition("=")
         swept[_field(name, sweep)] = [v.strip() for v in values.split(",")]
-    settings: dict[str, Setting] = {}
+    settings: dict[str, BenchSetting] = {}
     for entry in entries:
         method, *pairs = entry.split(":")
         config = replace(base, method=method)
@@ -65,11 +65,11 @@ def parse_settings(methods: str, sweeps: Sequence[str], base: DecodeConfig) -> l
     return list(settings.values())
 
 
-def make_setting(base: DecodeConfig, overrides: dict[str, object]) -> Setting:
+def make_setting(base: DecodeConfig, overrides: dict[str, object]) -> BenchSetting:
     """The base settings with these fields replaced; the label names the method and every override."""
     ordered = [f for f in FIELDS if f in overrides]
     parts = [base.method, *(f"{NAMES.get(f, f)}={_text(overrides[f])}" for f in ordered)]
-    return Setting(":".join(parts), replace(base, **overrides))  # type: ignore[arg-type]
+    return BenchSetting(":".join(parts), replace(base, **overrides))  # type: ignore[arg-type]
 
 
 def _field(name: str, where: str) -> str:
@@ -98,7 +98,9 @@ def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def runnable(engine: Engine, settings: Sequence[Setting], lenient: bool) -> tuple[list[Setting], dict[str, str]]:
+def runnable(
+    engine: Engine, settings: Sequence[BenchSetting], lenient: bool
+) -> tuple[list[BenchSetting], dict[str, str]]:
     """The settings as these models run them, γ and the like filled in, and why others are left out.
 
     Unless ``lenient`` a setting that cannot run raises ``InputError``; so does it if none can.

@@ -1,4 +1,4 @@
-"""Time of every stage of a D²SD cycle, and of plain decoding, behind contexts of given lengths.
+"""Time of every stage of a D²SD cycle, and of plain decoding, after contexts of given lengths.
 
 Works on caches whose slots are declared full: times do not depend on what is in them. Every measurement is a median
 over repeats. Cycles follow each other as in a generation; everything else is timed from an idle device to an idle one.
@@ -18,16 +18,15 @@ from torch import nn
 
 from d2sd.bench.prompts import read_prompts
 from d2sd.config import DecodeConfig
-from d2sd.cost import path_tree
-from d2sd.decode import Engine
-from d2sd.drafting import Block
-from d2sd.generation import Generation
+from d2sd.decoding.cost import path_tree
+from d2sd.decoding.proposer import slots
+from d2sd.engine import Engine, load
 from d2sd.methods import Proposal
 from d2sd.methods.base import merged
-from d2sd.models.loading import load
-from d2sd.passes import Passes
-from d2sd.proposing import slots
-from d2sd.tree import TokenTree, chains
+from d2sd.passes.passes import Passes
+from d2sd.tree.block import Block
+from d2sd.tree.boundary import Boundary
+from d2sd.tree.tree import TokenTree, chains
 
 WARM_UP = 3
 BANDWIDTH_BYTES = {"cuda": 1 << 30, "cpu": 1 << 26}
@@ -36,7 +35,7 @@ STAGES = ("first_draft", "second_draft", "tree", "verify", "commit")
 
 
 def wait(device: torch.device) -> None:
-    """Let queued work of a card end."""
+    """Let queued work of a GPU end."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
@@ -90,17 +89,17 @@ class Floors:
         def slot(config: Any, bytes_per_number: int) -> int:
             return 2 * config.num_hidden_layers * config.num_key_value_heads * config.head_dim * bytes_per_number
 
-        assert engine.first is not None
-        assert engine.second is not None
-        target, size = engine.target, engine.target.embedding.weight.element_size()
+        assert engine.models.first is not None
+        assert engine.models.second is not None
+        target, size = engine.models.target, engine.models.target.embedding.weight.element_size()
         # of the embedding table only a few rows are read
         return cls(
             rate,
             weight_bytes(target.base) - weight_bytes(target.embedding),
-            weight_bytes(engine.first) + weight_bytes(engine.second),
+            weight_bytes(engine.models.first) + weight_bytes(engine.models.second),
             weight_bytes(target.head),
             slot(target.config, size),
-            slot(engine.first.config, size),
+            slot(engine.models.first.config, size),
         )
 
     def plain(self, context: int) -> float:
@@ -114,19 +113,19 @@ class Floors:
 
 
 class Bench:
-    """Stages of one engine behind one context, which is reached with the last of the cycles: text that grows beyond it
+    """Stages of one engine after one context, which is reached with the last of the cycles: text that grows beyond it
     would be read in longer shapes."""
 
     def __init__(self, engine: Engine, config: DecodeConfig, context: int, mode: str, repeats: int):
-        self.repeats, self.device = repeats, engine.target.device
+        self.repeats, self.device = repeats, engine.models.target.device
         self.config = engine.resolve(config)
         turns = WARM_UP + repeats
         begin = max(1, context - turns)
         self.config = replace(self.config, max_new_tokens=turns * (1 + (self.config.second_block_size or 0)))
         needed = slots(self.config, context + self.config.max_new_tokens)
         self.passes = Passes(mode, self.config.backend, needed, self.device)  # type: ignore[arg-type]
-        self.run = Generation(engine, [1] * (begin + 1), self.config, self.passes)
-        for cache in (self.run.verifier.cache, *(session.cache for session in self.run.proposing.sessions)):
+        self.run = engine.generation([1] * (begin + 1), self.config, self.passes)
+        for cache in (self.run.verifier.cache, *(d.cache for d in self.run.proposer.block_drafters)):
             cache.length = begin
 
     def verify(self, tree: TokenTree) -> float:
@@ -160,7 +159,8 @@ def typical(config: DecodeConfig, vocabulary: int) -> Proposal:
         Block(d.drafter, d.prefix, tuple(i % vocabulary for i in d.ids), d.confidence, [], [], d.base)
         for d in (step.first_draft, *step.branches)
     )
-    return merged(step.anchor % vocabulary, first, step.selected_prefixes, branches)
+    boundary = Boundary(step.boundary_posterior, step.full_acceptance)
+    return merged(step.anchor % vocabulary, first, boundary, step.selected_prefixes, branches)
 
 
 def unmerged(proposal: Proposal) -> TokenTree:
@@ -177,8 +177,8 @@ def unmerged(proposal: Proposal) -> TokenTree:
 
 @torch.inference_mode()
 def context_row(engine: Engine, config: DecodeConfig, context: int, floors: Floors, repeats: int) -> dict[str, Any]:
-    """One row of the main table: milliseconds, nodes, and gigabytes; what needs a card is None without one."""
-    device, mode = engine.target.device, engine.mode
+    """One row of the main table: milliseconds, nodes, and gigabytes; what needs a GPU is None without one."""
+    device, mode = engine.models.target.device, engine.mode
     cuda = device.type == "cuda"
     if cuda:
         torch.cuda.reset_peak_memory_stats(device)
@@ -211,7 +211,7 @@ def _captured(engine: Engine, config: DecodeConfig, context: int, repeats: int) 
 
 @torch.inference_mode()
 def cost_rows(engine: Engine, config: DecodeConfig, context: int, repeats: int) -> list[dict[str, Any]]:
-    """How a cycle's time changes with one setting at a time, and that of verification with nodes, behind one context."""
+    """How a cycle's time changes with one setting at a time, and that of verification with nodes, after one context."""
     block = config.block_size or 16
     changes: list[tuple[str, dict[str, Any]]] = [
         *((f"K = {k}", {"num_branches": k}) for k in (1, 2, 4, 8) if k < block),
@@ -238,7 +238,7 @@ def cost_rows(engine: Engine, config: DecodeConfig, context: int, repeats: int) 
 def merging_row(engine: Engine, config: DecodeConfig, context: int, repeats: int) -> dict[str, Any]:
     """Time of verifying the candidates of one proposal merged into a tree, and as K+1 full rows."""
     bench = Bench(engine, config, context, engine.mode, repeats)
-    proposal = typical(config, engine.target.head.out_features)
+    proposal = typical(config, engine.models.target.head.out_features)
     merged_tree, side_by_side = proposal.tree, unmerged(proposal)
     return {
         "context": context,

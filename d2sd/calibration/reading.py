@@ -11,10 +11,10 @@ from d2sd.calibration.report import Report
 from d2sd.calibration.resampling import Figure, wilson
 from d2sd.calibration.scores import Bin
 
-FEWEST_POSITIONS = 200  # for a verdict
-FEWEST_IN_BIN = 30  # for a word on one bin
+MIN_POSITIONS = 200  # for a verdict
+MIN_IN_BIN = 30  # to judge one bin
 CLEAR = 2.81  # standard errors: 99.5%, because ten bins are looked at
-FEWEST_STEPS = 30  # for a word on boundaries or gains
+MIN_STEPS = 30  # to judge boundaries or gains
 TRUSTED_ERROR = 0.05
 Tone = Literal["good", "bad", "mixed", "few", "note"]
 
@@ -50,10 +50,8 @@ def _verdict(report: Report) -> Sentence:
     assert report.accepted is not None
     assert report.error.value is not None
     means = f"it says {percent(report.confidence)} on average and {percent(report.accepted)} are accepted"
-    if report.positions < FEWEST_POSITIONS:
-        return Sentence(
-            "few", f"Too few to say: {where}; a verdict takes at least {FEWEST_POSITIONS}. So far, {means}."
-        )
+    if report.positions < MIN_POSITIONS:
+        return Sentence("few", f"Too few to say: {where}; a verdict takes at least {MIN_POSITIONS}. So far, {means}.")
     gap, error, chance = report.gap, report.error.value, report.chance or 0.0
     interval = _range(report.error, digits=1)
     off = f"bins are off by {points(error)} (ECE{interval and ', '}{interval}), where chance alone would give {100 * chance:.1f}"
@@ -73,7 +71,7 @@ def _ranges(report: Report) -> Iterator[Sentence]:
 
     def side(place: int) -> str:
         b = report.uniform[place]
-        if b.count < FEWEST_IN_BIN:
+        if b.count < MIN_IN_BIN:
             return "few" if b.count else "empty"
         low, high = wilson(b.accepted, b.count, CLEAR)
         return "over" if b.confidence > high else "under" if b.confidence < low else "fine"
@@ -90,13 +88,13 @@ def _ranges(report: Report) -> Iterator[Sentence]:
     clear = [p for kind, p in runs if kind in ("over", "under")]
     fine = [p for kind, p in runs if kind == "fine"]
     if fine and not clear:
-        yield Sentence("good", f"No bin with {FEWEST_IN_BIN} or more positions is clearly off its confidence.")
+        yield Sentence("good", f"No bin with {MIN_IN_BIN} or more positions is clearly off its confidence.")
     few = [p for kind, p in runs if kind == "few"]
     if few and not fine and not clear:
-        yield Sentence("few", f"No bin has {FEWEST_IN_BIN} positions yet: too few to say where it is off.")
+        yield Sentence("few", f"No bin has {MIN_IN_BIN} positions yet: too few to say where it is off.")
     elif few:
         spans = joined([_span([report.uniform[p] for p in places]) for places in few])
-        yield Sentence("few", f"Too few to say at {spans}: fewer than {FEWEST_IN_BIN} positions in a bin.")
+        yield Sentence("few", f"Too few to say at {spans}: fewer than {MIN_IN_BIN} positions in a bin.")
 
 
 def _span(bins: list[Bin]) -> str:
@@ -105,7 +103,7 @@ def _span(bins: list[Bin]) -> str:
 
 def _boundary(report: Report) -> Iterator[Sentence]:
     ranks, matrix = report.ranks, report.matrix
-    if ranks.steps < FEWEST_STEPS:
+    if ranks.steps < MIN_STEPS:
         if ranks.steps:
             yield Sentence("few", f"Too few rejected drafts to judge the predicted boundaries: {ranks.steps}.")
         return
@@ -128,7 +126,7 @@ def _boundary(report: Report) -> Iterator[Sentence]:
     size = len(matrix.counts) - 1
     further = sum(matrix.counts[a][p] for a in range(size + 1) for p in range(a))
     wrong = further + sum(matrix.counts[a][p] for a in range(size + 1) for p in range(a + 1, size + 1))
-    if wrong >= FEWEST_STEPS:
+    if wrong >= MIN_STEPS:
         yield Sentence(
             "note",
             f"Where the likeliest boundary is wrong, the draft gets further than predicted in {percent(further / wrong)} "
@@ -160,7 +158,7 @@ def _temperature(report: Report) -> Iterator[Sentence]:
 
 def _gains(report: Report) -> Iterator[Sentence]:
     redrafts = [s for s in report.gains.sources if s.branch]
-    if not redrafts or report.steps < FEWEST_STEPS:
+    if not redrafts or report.steps < MIN_STEPS:
         return
     total, alpha = sum(s.tokens.value or 0.0 for s in redrafts), report.gains.tokens_per_step.value or 0.0
     last = redrafts[-1]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 RESAMPLES = 1000
-FEWEST_UNITS = 4
+MIN_UNITS = 4
 Z95 = 1.96
 
 
@@ -56,7 +56,7 @@ class Resampler:
     def figure(self, value: float, drawn: np.ndarray) -> Figure:
         """A figure with the interval of its resampled values, (RESAMPLES,); NaN where a resample saw nothing."""
         known = drawn[np.isfinite(drawn)]
-        if self.count < FEWEST_UNITS or len(known) < RESAMPLES / 2:
+        if self.count < MIN_UNITS or len(known) < RESAMPLES / 2:
             return Figure(value)
         low, high = np.percentile(known, [2.5, 97.5])
         return Figure(value, float(low), float(high))

@@ -12,7 +12,7 @@ import numpy as np
 
 from d2sd.calibration.resampling import Figure, Resampler, wilson
 from d2sd.calibration.steps import StepTable
-from d2sd.events import StepDone
+from d2sd.trace.events import StepDone
 
 
 @dataclass(frozen=True, slots=True)

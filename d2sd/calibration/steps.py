@@ -8,11 +8,11 @@ from itertools import chain
 
 import numpy as np
 
-from d2sd.events import StepDone
+from d2sd.trace.events import StepDone
 
 UNSEEN = -1
-FEWEST_RUNS = 8
-MOST_BLOCKS = 200
+MIN_RUNS = 8
+MAX_BLOCKS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class StepTable:
     """N steps of one or more runs; G is the longest first draft, J the largest number of re-drafts.
 
     run, step: number of the run and of the step in it, (N,). drafted: tokens of the first draft, (N,).
-    confidence: c_k, (N, G), NaN behind the last drafted token. boundary: leading first-draft tokens that the target
+    confidence: c_k, (N, G), NaN after the last drafted token. boundary: leading first-draft tokens that the target
     accepted, (N,), UNSEEN where generation ended before that was decided or nothing was drafted.
     selected: number of prefixes that were predicted, (N,). hit: whether the boundary was one of them, (N,).
     committed: tokens, bonus included, (N,). branches: re-drafts, (N,).
@@ -116,10 +116,10 @@ def _by_source(steps: Sequence[StepDone]) -> tuple[np.ndarray, np.ndarray]:
 def units(table: StepTable) -> tuple[np.ndarray, str]:
     """What a resampling draws again: the number of its unit for every step, (N,), and what a unit is called.
 
-    Whole prompts, because the steps of one text resemble each other; where there are fewer than ``FEWEST_RUNS``
+    Whole prompts, because the steps of one text resemble each other; where there are fewer than ``MIN_RUNS``
     of them, blocks of consecutive steps, which says nothing about other prompts.
     """
-    if table.runs >= FEWEST_RUNS:
+    if table.runs >= MIN_RUNS:
         return np.unique(table.run, return_inverse=True)[1], "prompt"
-    length = max(1, -(-len(table) // MOST_BLOCKS))
+    length = max(1, -(-len(table) // MAX_BLOCKS))
     return np.arange(len(table)) // length, "step" if length == 1 else f"block of {length} steps"

@@ -18,7 +18,7 @@ from d2sd.bench.report import markdown_table, to_json, write_files
 from d2sd.bench.stages import BANDWIDTH_BYTES, Floors, bandwidth, context_row, cost_rows, merging_row
 from d2sd.cli.common import decode_config, printable
 from d2sd.cli.lossless import whole_numbers
-from d2sd.decode import Engine
+from d2sd.engine import Engine
 from d2sd.errors import InputError
 
 OUT = Path("docs/benchmarks")
@@ -29,7 +29,7 @@ FORMULA = (
     "and the drafters' keys and values of the context. The bandwidth is that of a copy measured in the same run, bytes "
     "read and written counted."
 )
-NEEDS_CARD = "captured columns need a CUDA card: CUDA graphs do not exist elsewhere"
+NEEDS_GPU = "captured columns need a CUDA GPU: CUDA graphs do not exist elsewhere"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -69,10 +69,10 @@ def run(arguments: argparse.Namespace) -> int:
 def measure(engine: Engine, arguments: argparse.Namespace, contexts: list[int]) -> dict[str, Any]:
     """All rows with their provenance."""
     config = decode_config(arguments, "d2sd", inspect=True)
-    if wait := engine.first_use(config):
+    if wait := engine.first_use(engine.resolve(config).backend):
         print(wait, file=sys.stderr)
-    device, repeats = engine.target.device, arguments.repeats
-    origin = circumstances(engine.target, arguments.argv)
+    device, repeats = engine.models.target.device, arguments.repeats
+    origin = circumstances(engine.models.target, arguments.argv)
     rate = bandwidth(device, repeats)
     floors = Floors.of(engine, rate)
     rows = [context_row(engine, config, c, floors, repeats) for c in tqdm(contexts, "contexts", disable=None)]
@@ -87,9 +87,7 @@ def measure(engine: Engine, arguments: argparse.Namespace, contexts: list[int]) 
         "num_branches": config.num_branches,
         "repeats": repeats,
         "rows": rows,
-        "without_capture": (NEEDS_CARD if device.type != "cuda" else "passes were not captured")
-        if uncaptured
-        else None,
+        "without_capture": (NEEDS_GPU if device.type != "cuda" else "passes were not captured") if uncaptured else None,
         "cascade": [context_row(engine, c, n, floors, repeats) for c in others[1:] for n in contexts],
         "merging": [merging_row(engine, c, n, repeats) for c in others for n in contexts],
         "costs": {"context": contexts[0], "rows": cost_rows(engine, config, contexts[0], repeats)},
@@ -121,7 +119,7 @@ def body(result: dict[str, Any]) -> str:
         "The candidates of the median proposal of a text of the bundled nets: random ones share too little.",
         _table(list(result["merging"][0]), result["merging"]),
     ]
-    parts += [f"## Costs behind {costs['context']} tokens", _table(names, costs["rows"])]
+    parts += [f"## Costs after {costs['context']} tokens", _table(names, costs["rows"])]
     return "\n\n".join([*parts, as_markdown(result["provenance"])])
 
 

@@ -11,8 +11,8 @@ from tqdm.auto import tqdm
 
 from d2sd.calibration import Figure, calibrate, read_report, tabulate
 from d2sd.cli.common import add_run_arguments, decode_config, prepare, printable
-from d2sd.events import StepDone
-from d2sd.trace import load_trace
+from d2sd.trace.events import StepDone
+from d2sd.trace.trace import load_trace
 
 HELP = "reliability of the first drafter's confidence"
 SHOWN_K = (1, 2, 4, 8)

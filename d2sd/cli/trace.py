@@ -13,12 +13,12 @@ from typing import Any
 
 import orjson
 
-from d2sd.cli.drawing import describe_run, describe_step
+from d2sd.cli.description import describe_run, describe_step
 from d2sd.errors import InputError
-from d2sd.metrics import acceptance_by_depth
-from d2sd.reader import read_file
-from d2sd.text import escaped
-from d2sd.trace import Trace, load_trace
+from d2sd.trace.metrics import acceptance_by_depth
+from d2sd.trace.reader import read_file
+from d2sd.trace.text import escaped
+from d2sd.trace.trace import Trace, load_trace
 
 HELP = "check, show, sum up and convert recorded traces"
 
@@ -120,7 +120,7 @@ def statistics(trace: Trace) -> dict[str, Any]:
 def _to_graphml(arguments: argparse.Namespace) -> None:
     import networkx
 
-    from d2sd.graph import forest
+    from d2sd.trace.graph import forest
 
     trace = load_trace(arguments.file)
     graph = forest(trace.steps) if arguments.step is None else trace.steps[_number(trace, arguments.step)].graph()
@@ -130,7 +130,7 @@ def _to_graphml(arguments: argparse.Namespace) -> None:
 
 
 def _to_html(arguments: argparse.Namespace) -> None:
-    from d2sd.viewer import standalone_page
+    from d2sd.drawing.viewer import standalone_page
 
     reader = read_file(arguments.file)  # every line as it stands: a measured baseline is no part of a Trace
     assert reader.header is not None

@@ -11,7 +11,7 @@ from tqdm import tqdm
 
 from d2sd.bench.settings import SYNTAX, parse_settings, runnable
 from d2sd.cli.common import add_model_arguments, load_engine, printable
-from d2sd.trace import load_trace
+from d2sd.trace.trace import load_trace
 from d2sd.whatif import Replay, recorded_config
 
 HELP = "ask a recorded greedy run what other settings would have committed"

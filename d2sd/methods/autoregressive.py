@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from d2sd.methods.base import Drafters, Method, Proposal
-from d2sd.tree import merge_drafts
+from d2sd.tree.tree import merge_drafts
 
 
 def propose(drafters: Drafters) -> Proposal:

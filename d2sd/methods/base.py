@@ -7,15 +7,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from d2sd.boundary import boundary_posterior
-from d2sd.drafting import Block
-from d2sd.tree import TokenTree, merge_drafts
+from d2sd.tree.block import Block
+from d2sd.tree.boundary import NOTHING_DRAFTED, Boundary
+from d2sd.tree.tree import TokenTree, merge_drafts
 
 SETTINGS = frozenset({"block_size", "second_block_size", "num_branches", "node_budget", "cost_aware"})
 BRANCHED = SETTINGS - {"second_block_size"}
 
 
-class Draft(Protocol):
+class DraftPass(Protocol):
     """Prefixes below the anchor → drafted blocks, with the ``top`` likeliest tokens of every position."""
 
     def __call__(self, prefixes: Sequence[Sequence[int]], top: int = 1) -> list[Block]: ...
@@ -30,8 +30,8 @@ class Drafters:
     """
 
     anchor: int
-    first: Draft
-    second: Draft
+    first: DraftPass
+    second: DraftPass
     sample: Callable[[int], list[Block]]
     model: Callable[[], Block]
     num_branches: int
@@ -42,12 +42,14 @@ class Drafters:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A token tree and how it came about; ``first`` and ``posterior`` are None and () where nothing was drafted."""
+    """A token tree and how it came about; ``first`` is None where nothing was drafted.
+
+    boundary: the estimate for the first draft that prefixes were selected by, where one was made.
+    """
 
     tree: TokenTree
     first: Block | None = None
-    posterior: tuple[float, ...] = ()
-    full_acceptance: float = 0.0
+    boundary: Boundary = NOTHING_DRAFTED
     selected: tuple[int, ...] = ()
     branches: tuple[Block, ...] = ()
 
@@ -63,7 +65,7 @@ class Method:
 
     settings: the fields of ``DecodeConfig`` that shape its trees; needs_budget: it cannot run without a node budget;
     on_device: how its tree comes about, where that is simple enough to be worked out on the device
-    (``d2sd.device_cycle``): the anchor alone, a single chain, or re-drafts from the likeliest or from random prefixes.
+    (``d2sd.decoding.device_cycle``): the anchor alone, a single chain, or re-drafts from the likeliest or from random prefixes.
     """
 
     id: str
@@ -83,8 +85,9 @@ def random_prefixes(rng: random.Random, positions: int, count: int) -> tuple[int
     return tuple(rng.sample(range(positions), count))
 
 
-def merged(anchor: int, first: Block, selected: Sequence[int] = (), branches: Sequence[Block] = ()) -> Proposal:
+def merged(
+    anchor: int, first: Block, boundary: Boundary, selected: Sequence[int] = (), branches: Sequence[Block] = ()
+) -> Proposal:
     """The proposal that merges a first draft and its re-drafts."""
-    posterior, full = boundary_posterior(first.confidence)
     tree = merge_drafts(anchor, [first, *branches])
-    return Proposal(tree, first, posterior, full, tuple(selected), tuple(branches))
+    return Proposal(tree, first, boundary, tuple(selected), tuple(branches))

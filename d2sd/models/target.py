@@ -15,9 +15,9 @@ from torch.nn import functional as F
 from transformers import AttentionInterface, PreTrainedModel
 
 from d2sd.attention import Backend
-from d2sd.cache import KeyValueCache, Window
 from d2sd.errors import InputError
 from d2sd.models.taps import LayerTaps
+from d2sd.passes.cache import KeyValueCache, Window
 
 ATTENTION = "d2sd_tree"
 SUPPORTED = ("qwen3", "llama")
@@ -74,7 +74,7 @@ AttentionInterface.register(ATTENTION, _tree_attention)
 def _fuse_norms(model: nn.Module) -> None:
     """Let torch's one-kernel RMSNorm take the place of the model's own, which is written out in seven operations.
 
-    Where accelerate spreads a model over cards, norms stay: it has hooked them to move their inputs.
+    Where accelerate spreads a model over GPUs, norms stay: it has hooked them to move their inputs.
     """
     for parent in list(model.modules()):
         for name, module in parent.named_children():

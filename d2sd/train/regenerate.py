@@ -13,9 +13,9 @@ from pathlib import Path
 import torch
 from tqdm.auto import tqdm
 
+from d2sd.decoding.sampling import gumbel_noise
 from d2sd.errors import InputError
 from d2sd.models.target import Target
-from d2sd.sampling import gumbel_noise
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from app.race import Lane, Race
 from app.record import recorded_answers, recorded_race
 from app.views.race import RaceView, drawing
 from app.views.whatif import WhatIfView
-from tests.app.test_explorer_view import HOSTILE
+from tests.app.test_explore_view import HOSTILE
 
 
 def hostile_race() -> Race:

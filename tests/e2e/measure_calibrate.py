@@ -19,7 +19,7 @@ from playwright.sync_api import sync_playwright
 
 from app import presets
 from app.layout import launch_options
-from app.views.calibration import CalibrationView, Progress, drawing
+from app.views.calibrate import CalibrationView, Progress, drawing
 from d2sd import Trace
 
 STEPS = 10_000

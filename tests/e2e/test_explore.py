@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 
 import d2sd
 from app import models, presets, settings
-from d2sd.generation import Generation
+from d2sd.decoding.generation import Generation
 from tests.e2e.driving import PATIENCE, choose_method, finished, opened, output_text, problem, start, view
 
 pytestmark = pytest.mark.e2e

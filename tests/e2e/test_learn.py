@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from app import presets
-from app.lessons import instructive, lesson
+from app.learn import instructive, lesson
 from tests.e2e.driving import PATIENCE, view
 
 pytestmark = pytest.mark.e2e

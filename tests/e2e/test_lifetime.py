@@ -15,7 +15,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from app import models
-from d2sd.generation import Generation
+from d2sd.decoding.generation import Generation
 from tests.e2e.driving import PATIENCE, choose_method, opened, set_number, start, view
 
 pytestmark = pytest.mark.e2e

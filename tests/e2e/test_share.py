@@ -14,7 +14,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from app import presets
-from d2sd.trace import parse_trace
+from d2sd.trace.trace import parse_trace
 from tests.e2e.driving import (
     PATIENCE,
     choose_method,

@@ -12,7 +12,7 @@ from playwright.sync_api import Page, expect
 
 import d2sd
 from d2sd.__main__ import main
-from d2sd.viewer import standalone_page
+from d2sd.drawing.viewer import standalone_page
 
 pytestmark = pytest.mark.e2e
 

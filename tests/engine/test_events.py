@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from d2sd import METHODS, DecodeConfig, Finished, PrefillDone, StepDone
-from d2sd.boundary import boundary_posterior, select_prefixes
+from d2sd.tree.boundary import boundary_posterior, select_prefixes
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -6,13 +6,12 @@ import pytest
 import torch
 
 from d2sd import METHODS, DecodeConfig, Engine, InputError, load
-from d2sd.passes import choose_mode
+from d2sd.passes.passes import choose_mode
 
 
 @pytest.fixture(scope="module")
 def padded(engine):
-    parts = (engine.target, engine.first, engine.second, engine.draft_model)
-    return Engine(*parts, name="random", passes="padded")
+    return Engine(engine.models, "padded")
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -74,7 +73,7 @@ def test_a_stopped_run_gives_its_buffers_back_and_a_broken_one_does_not(padded, 
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     with monkeypatch.context() as patch:
-        patch.setattr(padded.target, "forward", full)
+        patch.setattr(padded.models.target, "forward", full)
         with pytest.raises(torch.OutOfMemoryError):
             list(padded.stream("the cat", config))
     assert not padded._free
@@ -82,18 +81,18 @@ def test_a_stopped_run_gives_its_buffers_back_and_a_broken_one_does_not(padded, 
 
 
 def test_the_kind_of_passes_is_chosen_by_where_and_what_the_models_are(engine, monkeypatch):
-    cpu, card = torch.device("cpu"), torch.device("cuda")
+    cpu, gpu = torch.device("cpu"), torch.device("cuda")
     assert choose_mode("auto", cpu, capturable=True) == "eager"
-    assert choose_mode("auto", card, capturable=True) == "captured"
-    assert choose_mode("auto", card, capturable=False) == "eager"
-    for device, capturable in ((cpu, True), (card, False)):
-        with pytest.raises(InputError, match=r"all models on one CUDA card.*not quantised"):
+    assert choose_mode("auto", gpu, capturable=True) == "captured"
+    assert choose_mode("auto", gpu, capturable=False) == "eager"
+    for device, capturable in ((cpu, True), (gpu, False)):
+        with pytest.raises(InputError, match=r"all models on one CUDA GPU.*not quantised"):
             choose_mode("captured", device, capturable)
     with pytest.raises(InputError, match="unknown kind of passes 'fast'"):
         choose_mode("fast", cpu, capturable=True)
     with monkeypatch.context() as patch:
         patch.setenv("SPACES_ZERO_GPU", "true")
-        assert choose_mode("auto", card, capturable=True) == "eager"
-    assert engine.target.capturable
-    monkeypatch.setattr(engine.target.model, "hf_quantizer", object(), raising=False)
-    assert not engine.target.capturable
+        assert choose_mode("auto", gpu, capturable=True) == "eager"
+    assert engine.models.target.capturable
+    monkeypatch.setattr(engine.models.target.model, "hf_quantizer", object(), raising=False)
+    assert not engine.models.target.capturable

@@ -1,4 +1,4 @@
-"""The whole engine on a card: the texts of the CPU, no leaks, and a sentence where memory runs out."""
+"""The whole engine on a GPU: the texts of the CPU, no leaks, and a sentence where memory runs out."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from contextlib import suppress
 import pytest
 import torch
 
-from app.controller import failure_sentence
+from app.explore import failure_sentence
 from d2sd import METHODS, DecodeConfig, load
 from d2sd.bench.lossless import DEFAULT_MARGIN, shortfalls, teacher_forced
 from d2sd.bench.peers import stock_twin
 from d2sd.bench.prompts import read_prompts
-from d2sd.generation import Generation
 
 PROMPTS = [p.text for p in read_prompts("heldout", limit=6)]
 
@@ -36,7 +35,7 @@ def test_float32_gives_the_ids_of_the_cpu(engine, method):
 @pytest.mark.parametrize("most", [96, 8])
 def test_what_is_captured_later_leaves_earlier_graphs_right(most, monkeypatch):
     """Graphs share memory: settings that come and go capture some passes anew, or more than are kept."""
-    monkeypatch.setattr("d2sd.passes.MOST_CAPTURED", most)
+    monkeypatch.setattr("d2sd.passes.passes.MAX_CAPTURED", most)
     eager, captured = (load("tiny", device="cuda", passes=passes) for passes in ("eager", "captured"))
     for settings in ({}, {"temperature": 0.8, "seed": 3}, {"num_branches": 2}, {}, {"temperature": 0.8, "seed": 4}):
         for method in ("d2sd", "dflash", "d2sd_tree"):
@@ -51,7 +50,7 @@ def test_what_is_captured_later_leaves_earlier_graphs_right(most, monkeypatch):
 @pytest.mark.parametrize("method", METHODS)
 def test_bfloat16_texts_are_the_favourites_or_near_ties(method, passes):
     engine = load("tiny", device="cuda", dtype="bfloat16", passes=passes)
-    twin = stock_twin(engine.target)
+    twin = stock_twin(engine.models.target)
     for prompt in PROMPTS:
         trace = engine.generate(prompt, DecodeConfig(method, 64))
         ids = list(trace.token_ids)
@@ -66,7 +65,7 @@ def test_a_cycle_is_queued_without_waiting_for_the_card(method):
     config = engine.resolve(DecodeConfig(method, 64))
     ids = engine.encode(PROMPTS[0], config)
     with engine._lent_passes(config, len(ids) + 64) as passes:
-        run = Generation(engine, ids, config, passes)
+        run = engine.generation(ids, config, passes)
         run.prefill()
         for _ in range(4):  # the first one captures
             run.step()

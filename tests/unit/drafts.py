@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from d2sd.drafting import Block
-from d2sd.tree import TokenTree, merge_drafts
+from d2sd.tree.block import Block
+from d2sd.tree.tree import TokenTree, merge_drafts
 
 
 def block(ids: Sequence[int], confidence: Sequence[float] | None = None, prefix: int = 0, base: int = 0) -> Block:

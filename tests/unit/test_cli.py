@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from d2sd.__main__ import main
-from d2sd.trace import load_trace
+from d2sd.trace.trace import load_trace
 
 KEYS = {
     "method", "model", "text", "prompt_token_ids", "token_ids", "stop_reason", "steps", "mean_acceptance_length",
@@ -113,7 +113,7 @@ def test_out_of_memory_is_a_sentence(capsys, monkeypatch):
     def full(*_, **__):
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate …")
 
-    monkeypatch.setattr("d2sd.decode.Engine.stream", full)
+    monkeypatch.setattr("d2sd.engine.Engine.run", full)
     assert main(["generate", "--prompt", "x", "--method", "dflash"]) == 1
     assert capsys.readouterr().err == (
         "error: there was not enough memory; ask for fewer tokens, a shorter prompt, or a smaller model or type\n"

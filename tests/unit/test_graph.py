@@ -12,8 +12,8 @@ import pytest
 
 import d2sd
 from d2sd import METHODS, DecodeConfig
-from d2sd.graph import forest, step_graph
-from d2sd.plot import plot_step, tree_lanes
+from d2sd.drawing.plot import plot_step, tree_lanes
+from d2sd.trace.graph import forest, step_graph
 
 RECORDED = Path(__file__).parent.parent / "data" / "schema-1.jsonl.gz"
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from d2sd.drafting import Block
 from d2sd.methods import METHODS, Drafters
 from d2sd.methods.d2sd_tree import FIRST, SECOND, agreed
 from d2sd.methods.growth import grow, offers
-from d2sd.tree import TokenTree, chains, merge_drafts
+from d2sd.tree.block import Block
+from d2sd.tree.tree import TokenTree, chains, merge_drafts
 from tests.unit.drafts import block
 
 

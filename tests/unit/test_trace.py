@@ -13,8 +13,10 @@ import orjson
 import pytest
 
 import d2sd
-from d2sd import METHODS, DecodeConfig, InputError, load_trace, reader
-from d2sd.trace import Trace, parse_trace, to_line
+from d2sd import METHODS, DecodeConfig, InputError, load_trace
+from d2sd.trace import reader
+from d2sd.trace.trace import Trace, parse_trace
+from d2sd.trace.writer import to_line
 
 RECORDED = Path(__file__).parent.parent / "data" / "schema-1.jsonl.gz"
 

@@ -12,9 +12,9 @@ import pytest
 
 import d2sd
 from d2sd.__main__ import main
-from d2sd.cli.drawing import MARKS, describe_step, draw_tree
-from d2sd.events import Finished
-from d2sd.viewer import standalone_page
+from d2sd.cli.description import MARKS, describe_step, draw_tree
+from d2sd.drawing.viewer import standalone_page
+from d2sd.trace.events import Finished
 
 RECORDED = Path(__file__).parent.parent / "data" / "schema-1.jsonl.gz"
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m\r\u202e\u2066\x00\ufffe</data><x>&\ud7ff"

@@ -10,10 +10,11 @@ from typing import get_type_hints
 import pytest
 
 import d2sd
-from d2sd import calibration, events, load_trace
-from d2sd.cli.drawing import describe_run, describe_step
-from d2sd.plot import plot_step
-from d2sd.trace import parse_trace
+from d2sd import calibration, load_trace
+from d2sd.cli.description import describe_run, describe_step
+from d2sd.drawing.plot import plot_step
+from d2sd.trace import events
+from d2sd.trace.trace import parse_trace
 
 ROOT = Path(d2sd.__file__).parent.parent
 PAGE = (ROOT / "docs" / "trace-format.md").read_text(encoding="utf-8")

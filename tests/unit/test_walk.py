@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from d2sd.verify import first_draft_boundary, walk
+from d2sd.tree.walk import first_draft_boundary, walk
 from tests.unit.drafts import merge_candidates
 
 TOKENS = st.integers(0, 2)

@@ -1,0 +1,128 @@
+"""From the controls to a stream of trace lines."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from app import models, settings
+from app.links import MAX_PROMPT
+from app.models import Chosen
+from app.run_lines import RunLines
+from app.session import Session
+from app.streaming import Prepared, prepare, stream, warm_up
+from app.update import Update
+from d2sd import DecodeConfig, Finished, InputError, StepDone
+from d2sd.trace.metrics import totals
+from d2sd.trace.writer import to_line
+
+log = logging.getLogger(__name__)
+SECONDS_BETWEEN_YIELDS = 1 / 15
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a person asks for: the values of the controls."""
+
+    prompt: str
+    models: Chosen
+    method: str
+    compare: bool
+    settings: dict[str, Any]
+
+    def config(self) -> DecodeConfig:
+        """The configuration; raises ``InputError``, also for a prompt that the page does not read."""
+        if len(self.prompt) > MAX_PROMPT:
+            raise InputError(f"the prompt has {len(self.prompt)} characters; the page reads at most {MAX_PROMPT}")
+        return settings.config(self.method, self.settings)
+
+
+def run(session: Session, number: int, asked: Asked) -> Iterator[Update[str]]:
+    """Run, record in the session and yield what is new, as segments. On bad input the run that is shown stays.
+
+    ``number`` is what ``session.request()`` gave for this run; it stops once that is not the newest any more.
+    """
+
+    def stale() -> bool:
+        return session.newest != number
+
+    if not session.claim(number):
+        return
+    try:
+        config = asked.config()
+        models.check(asked.models)
+        if not models.loaded(asked.models):
+            yield Update(news=f"Loading {asked.models.model} …")
+        prepared = prepare(asked.models, asked.prompt, config)
+        header = prepared.engine.header(prepared.request)
+        if wait := prepared.engine.first_use(prepared.request.config.backend):
+            yield Update(news=wait)
+    except InputError as error:
+        yield Update(problem=settings.readable(error))
+        return
+    wanted = session.link.wanted if session.link.fits(header) else None
+    shown = session.shown = RunLines.of([to_line(header)])
+    lines = _lines(prepared, asked.compare, stale)
+    sent, last = 0, 0.0
+    try:
+        for kind, line in lines:
+            shown.append([line])
+            if session.shown is not shown:
+                return  # the window shows something else by now
+            if kind == "StepDone" and time.monotonic() - last < SECONDS_BETWEEN_YIELDS:
+                continue
+            yield Update(shown.segment(sent, wanted=None if sent else wanted))
+            sent, last = len(shown), time.monotonic()
+    except Exception as error:  # whatever it was, the person is told and the page goes on
+        log.warning("a run broke off", exc_info=error)
+        sentence = failure_sentence(error)
+        shown.append([to_line({"event": "Failed", "sentence": sentence})])
+        yield Update(shown.segment(sent), problem=sentence)
+    finally:
+        lines.close()
+
+
+def _lines(run: Prepared, compare: bool, stop: Callable[[], bool]) -> Generator[tuple[str, str], None, None]:
+    """The lines of a run after its header, each with its kind; at the end plain decoding, measured, if asked for."""
+    finished = None
+    request = run.request
+    for _ in warm_up(run, stop):
+        pass
+    for event in stream(run, stop):
+        finished = event if isinstance(event, Finished) else None
+        yield type(event).__name__, to_line(event)
+    if (
+        not compare
+        or finished is None
+        or finished.stop_reason == "stopped"
+        or request.config.method == "autoregressive"
+    ):
+        return
+    most = max(1, len(finished.token_ids))
+    config = replace(
+        request.config,
+        method="autoregressive",
+        block_size=None,
+        second_block_size=None,
+        node_budget=None,
+        max_new_tokens=most,
+    )
+    plain = replace(run, request=replace(request, config=config))
+    for _ in warm_up(plain, stop):
+        pass
+    events = list(stream(plain, stop))
+    if not stop():
+        measured = totals([e for e in events if isinstance(e, StepDone)])
+        yield "Baseline", to_line({"event": "Baseline", "tokens_per_second": measured.tokens_per_second})
+
+
+def failure_sentence(error: Exception) -> str:
+    """One sentence for a run that broke off."""
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return "The run stopped: there was not enough memory. Ask for fewer tokens or a shorter prompt."
+    return f"The run stopped: {(str(error).splitlines() or [type(error).__name__])[0][:200]}"

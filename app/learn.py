@@ -1,0 +1,277 @@
+"""The tour of one step: seven stops, each with its words, its equation and the numbers of that step.
+
+Everything that a stop says is computed from the recorded step. Equations are lists of (kind, text) pieces, kind one
+of "", "sub", "sup" and "var", so that the page builds them without reading markup.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from d2sd import StepDone, Trace
+from d2sd.trace.metrics import boundary_hit
+
+Pieces = tuple[tuple[str, str], ...]
+MAX_LISTED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """``id`` names what is lit on the page; ``say``: sentences; ``numbers``: (name, value) of this step."""
+
+    id: str
+    title: str
+    say: tuple[str, ...]
+    equation: Pieces
+    numbers: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """One step as a tour; ``by_branches[k]``: (tokens, nodes) that the first k re-drafts alone would have brought."""
+
+    stops: tuple[Stop, ...]
+    by_branches: tuple[tuple[int, int], ...]
+
+
+def instructive(steps: Sequence[StepDone]) -> int:
+    """The number of a step that shows the idea: a re-draft won, from a predicted prefix that kept some tokens.
+
+    0 where no step does.
+    """
+
+    def worth(step: StepDone) -> tuple[bool, bool, int, int]:
+        gained = tokens_of(step)[1]
+        kept = step.actual_boundary or 0
+        # a few tokens of each kind: more do not show more and run off a small screen; an ending would confuse
+        return (
+            bool(boundary_hit(step)) and gained > 0,
+            min(kept, gained) > 0,
+            min(gained, 5) + min(kept, 3) - max(0, kept - 4),
+            -abs(kept - 2),
+        )
+
+    usual = [i for i, s in enumerate(steps) if s.committed and s.committed[-1].node is None]
+    return max(usual, key=lambda i: worth(steps[i]), default=0)
+
+
+def tokens_of(step: StepDone) -> tuple[int, int]:
+    """Accepted tokens of the first draft, and those that other drafts added."""
+    by_first = sum(0 in step.nodes[n].candidates for n in step.accepted)
+    return by_first, len(step.accepted) - by_first
+
+
+def lesson(trace: Trace, number: int) -> Lesson:
+    """The tour of step ``number``."""
+    step = trace.steps[number]
+    stops = (_anchor(step), _draft(step), _confidence(step), _boundary(step), _branches(step), _verify(trace, step))
+    return Lesson((*stops, _commit(trace, step)), _by_branches(step))
+
+
+def _anchor(step: StepDone) -> Stop:
+    return Stop(
+        "anchor",
+        "Start from the anchor",
+        (
+            "A language model writes one token, a word or a piece of one, per pass, and each pass of a large model is slow. "
+            "So a small drafter guesses ahead, and the large model, the target, checks many guesses in one pass.",
+            f"Every step begins at the anchor: the last token that is certain, here {quoted(step.anchor_text)}."
+            + (" The dashed boxes after it are the places to be guessed." if step.first_draft else ""),
+        ),
+        (("var", "x"), ("sub", "1"), ("", " "), ("var", "x"), ("sub", "2"), ("", " … "), ("var", "x"), ("sub", "n"), ("", "    anchor = "), ("var", "x"), ("sub", "n")),
+        (("anchor", quoted(step.anchor_text)), ("tokens before it", str(step.anchor_position))),
+    )  # fmt: skip
+
+
+def _draft(step: StepDone) -> Stop:
+    draft = step.first_draft
+    if draft is None:
+        return _skipped("draft", "Draft a whole block at once", "This method drafted nothing in this step.")
+    first = " ".join(quoted(t) for t in draft.texts[:MAX_LISTED])
+    return Stop(
+        "draft",
+        "Draft a whole block at once",
+        (
+            f"The first drafter sees the text and {len(draft.ids)} empty places, and fills all of them in one pass: it does "
+            "not write from left to right.",
+            "That is fast, but no place knows what was put into the others, so the guesses get worse the further they are "
+            "from the anchor.",
+        ),
+        (("", "( "), *_hat("1"), ("", ", "), *_hat("2"), ("", ", … , "), *_hat("γ−1"), ("", " )    γ = "), ("", str(len(draft.ids) + 1))),
+        (("guessed", f"{first}{' …' if len(draft.texts) > MAX_LISTED else ''}"), ("places", str(len(draft.ids))), ("time", milliseconds(step.seconds.first_draft))),
+    )  # fmt: skip
+
+
+def _confidence(step: StepDone) -> Stop:
+    draft = step.first_draft
+    if draft is None:
+        return _skipped("confidence", "Ask how sure it is", "Without a draft there is no confidence.")
+    shown = draft.confidence[:MAX_LISTED]
+    weakest = min(range(len(draft.confidence)), key=draft.confidence.__getitem__)
+    return Stop(
+        "confidence",
+        "Ask how sure it is",
+        (
+            "With every token the drafter gives the probability that it puts on its own guess: its confidence. The bars under "
+            "the tree show it.",
+            "Whether a drafter’s confidence deserves trust is what the Calibrate tab measures.",
+        ),
+        (("var", "c"), ("sub", "k"), ("", " = "), ("var", "q"), ("sub", "k"), ("", "( "), *_hat("k"), ("", " )")),
+        (
+            *((f"c({k}) of {quoted(draft.texts[k - 1])}", decimal(c)) for k, c in enumerate(shown, 1)),
+            ("least sure", f"{decimal(draft.confidence[weakest])} at place {weakest + 1}"),
+        ),
+    )  # fmt: skip
+
+
+def _boundary(step: StepDone) -> Stop:
+    title = "Guess where it will break"
+    r = step.boundary_posterior
+    if step.first_draft is None or not r:
+        return _skipped("boundary", title, "This method does not estimate where its draft will be rejected.")
+    c = step.first_draft.confidence
+    best = max(range(len(r)), key=r.__getitem__)
+    example = step.actual_boundary if step.actual_boundary in step.selected_prefixes else best
+    assert example is not None
+    factors = [decimal(x) for x in c[:example]] + [f"(1 − {decimal(c[example])})"]
+    picks = tuple((f"flag {n}: break after {i}", decimal(r[i])) for n, i in enumerate(step.selected_prefixes, 1))
+    return Stop(
+        "boundary",
+        title,
+        (
+            "The target will accept the draft up to some place and reject the next token; everything after that is lost. "
+            "To break after i tokens, the first i must be right and the next one wrong.",
+            f"Taking the confidences at their word gives a probability for every i. The {len(picks)} likeliest get a flag."
+            if picks
+            else "Taking the confidences at their word gives a probability for every i.",
+        ),
+        (("var", "r"), ("", "("), ("var", "i"), ("", ") = "), ("var", "c"), ("sub", "1"), ("", " · … · "), ("var", "c"), ("sub", "i"), ("", " · (1 − "), ("var", "c"), ("sub", "i+1"), ("", ")")),
+        ((f"r({example}) = {' · '.join(factors)}", decimal(r[example])), *picks),
+    )  # fmt: skip
+
+
+def _branches(step: StepDone) -> Stop:
+    title = "Prepare alternatives"
+    if not step.branches:
+        return _skipped("branches", title, "This method drafts no further candidates in this step.")
+    second = step.branches[0].drafter == "second"
+    candidates = 1 + len(step.branches)
+    tokens = (len(step.first_draft.ids) if step.first_draft else 0) + sum(b.prefix + len(b.ids) for b in step.branches)
+    from_where = ", ".join(str(b.prefix) for b in step.branches)
+    return Stop(
+        "branches",
+        title,
+        (
+            f"A {'second' if second else 'further'} draft starts at every flag: it keeps the tokens before the flag and writes the "
+            "rest of the block anew, this time knowing what stands before. All of them are drafted in one batch.",
+            "If the first draft breaks where it was expected to, a better continuation is already there.",
+        ),
+        (("", "branch("), ("var", "i"), ("", ") = "), *_hat("1"), ("", " … "), *_hat("i"), ("", " + new tokens")),
+        (
+            ("K, re-drafts", str(len(step.branches))),
+            ("kept tokens", from_where),
+            ("time", milliseconds(step.seconds.second_draft)),
+            (f"{candidates} drafts, merged into a tree", f"{tokens} tokens → {len(step.nodes) - 1} nodes"),
+        ),
+    )  # fmt: skip
+
+
+def _verify(trace: Trace, step: StepDone) -> Stop:
+    by_first, added = tokens_of(step)
+    numbers = [("nodes in one pass, the anchor too", str(len(step.nodes))), ("time", milliseconds(step.seconds.verify))]
+    if step.first_draft is not None:
+        numbers.append(("right in the first draft", str(by_first)))
+        wrong = step.actual_boundary
+        if wrong is not None and wrong < len(step.first_draft.texts) and wrong < len(step.committed):
+            numbers.append(("its next guess", quoted(step.first_draft.texts[wrong])))
+            numbers.append(("the target wanted", quoted(step.committed[wrong].text)))
+        hit = boundary_hit(step)
+        if hit is not None and wrong is not None:
+            rank = f"yes: flag {step.selected_prefixes.index(wrong) + 1}" if hit else "no: no flag stood there"
+            numbers.append(("was the break expected", rank))
+    if step.branches:
+        numbers.append(("added by re-drafts", str(added)))
+    rule = "argmax" if _greedy(trace) else "a sample of"
+    return Stop(
+        "verify",
+        "Check everything in one pass",
+        (
+            "The target reads the whole tree in a single pass; every node sees only the nodes before it on its own branch.",
+            "Then we walk from the anchor. At each node the target says which token it wants. If a child carries it, we go there "
+            "and the token is accepted; if none does, the walk ends.",
+        ),
+        (("var", "x"), ("sub", "next"), ("", f" = {rule} "), ("var", "p"), ("", "( · | text, path )")),
+        tuple(numbers),
+    )  # fmt: skip
+
+
+def _commit(trace: Trace, step: StepDone) -> Stop:
+    by_first, added = tokens_of(step)
+    ended = not step.committed or step.committed[-1].node is not None
+    same = (
+        "is exactly what the target would have written alone"
+        if _greedy(trace)
+        else "is drawn exactly as the target alone would draw it"
+    )
+    bonus = "none: the text ends here" if ended else quoted(step.committed[-1].text)
+    alpha = trace.totals.mean_acceptance_length
+    return Stop(
+        "commit",
+        "Keep what was right, plus one token",
+        (
+            "The accepted tokens go into the text. Where the walk ends, the target’s own token is known already: it comes for "
+            "free, and is the anchor of the next step.",
+            f"The text {same}, only in fewer passes.",
+        ),
+        (("", "new tokens = accepted + 1 = "), ("", f"{by_first} + {added} + {0 if ended else 1} = {len(step.committed)}")),
+        (
+            ("written in this step", " ".join(quoted(c.text) for c in step.committed)),
+            ("bonus token", bonus),
+            ("tokens in this step", str(len(step.committed))),
+            (f"tokens per step, all {len(trace.steps)} steps (α)", f"{alpha:.2f}"),
+        ),
+    )  # fmt: skip
+
+
+def _greedy(trace: Trace) -> bool:
+    config = trace.header.get("config")
+    return not isinstance(config, dict) or config.get("temperature", 0) == 0
+
+
+def _by_branches(step: StepDone) -> tuple[tuple[int, int], ...]:
+    """What the tree of the first k re-drafts alone would have brought, k = 0, 1, …: exact, as they come best first."""
+    out = []
+    for k in range(len(step.branches) + 1):
+        reached = 0
+        for n in step.accepted:
+            if min(step.nodes[n].candidates, default=0) > k:
+                break
+            reached += 1
+        whole = reached == len(step.accepted)
+        tokens = len(step.committed) if whole else reached + 1
+        out.append((tokens, sum(min(n.candidates, default=0) <= k for n in step.nodes)))
+    return tuple(out)
+
+
+def _skipped(stop: str, title: str, sentence: str) -> Stop:
+    return Stop(stop, title, (sentence,), (), ())
+
+
+def _hat(index: str) -> Pieces:
+    return (("var", "t̂"), ("sub", index))
+
+
+def quoted(text: str) -> str:
+    """A token between quotation marks."""
+    return f"“{text}”"
+
+
+def decimal(p: float) -> str:
+    """A probability with two digits."""
+    return "<0.01" if 0 < p < 0.005 else f"{p:.2f}"
+
+
+def milliseconds(seconds: float) -> str:
+    """A duration."""
+    return f"{seconds * 1000:.1f} ms"

@@ -1,0 +1,136 @@
+"""The Calibrate view: can the drafter's confidence be trusted, and where does the boundary estimate go wrong?
+
+The value is one JSON text: the reading, the figures, and for every step what places it in the charts, so that a click
+on a bar or a cell lists its steps without asking the server.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import orjson
+
+from app.views.drawn import DrawnView
+from d2sd import Trace
+from d2sd.calibration import StepTable, calibrate, read_report, tabulate
+from d2sd.calibration.outcomes import happened, predicted, ranks
+from d2sd.calibration.scores import equal_mass_edges, places, uniform_edges
+from d2sd.trace.events import StepDone
+
+SCRIPTS = (
+    "chart.js",
+    "columns.js",
+    "reliability.js",
+    "matrix.js",
+    "ranks.js",
+    "gains.js",
+    "advice.js",
+    "summary.js",
+    "members.js",
+    "download.js",
+    "main.js",
+)
+MAX_CHARACTERS = 24
+
+
+class CalibrationView(DrawnView):
+    """Draws what ``drawing`` returns. A click on a listed step fires ``select`` with ``run``, ``step`` and ``loaded``, the
+    run that Explore shows."""
+
+    def __init__(self, value: str | None = None, *, elem_id: str = "calibration", **options: Any):
+        super().__init__(value, "calibrate", SCRIPTS, elem_id=elem_id, **options)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a measurement has come: ``done`` of ``total`` runs."""
+
+    title: str
+    done: int
+    total: int
+    running: bool = False
+
+
+def drawing(traces: Sequence[Trace], labels: Sequence[str], progress: Progress) -> str:
+    """What the view draws for these runs, one label each."""
+    table = tabulate([t.steps for t in traces])
+    report = calibrate(table)
+    data = {
+        "progress": asdict(progress),
+        "reading": [asdict(s) for s in read_report(report)],
+        "report": report.to_dict(),
+        "runs": [
+            {"label": label, "run": str(t.header.get("run", ""))} for t, label in zip(traces, labels, strict=True)
+        ],
+        "other": table.nodes.shape[1] - 1,
+        "steps": step_columns(table, [s for t in traces for s in t.steps]),
+    }
+    return orjson.dumps(data).decode()
+
+
+def step_columns(table: StepTable, steps: Sequence[StepDone]) -> dict[str, list[Any]]:
+    """Per step: run, step, boundary (−1: not seen), drafted, what was predicted and what happened (outcomes as in the
+    matrix), rank of the true boundary (from 1; 0: none); of its scored positions the confidences, the bins (uniform,
+    equal mass), tokens and nodes; the token that the target wanted at the first rejection; the drafts that brought
+    tokens."""
+    scored = table.scored
+    rows = np.nonzero(scored)[0]
+    confidence = table.confidence[scored]
+    starts = np.searchsorted(rows, np.arange(len(table) + 1)).tolist()
+
+    def by_step(values: list[Any]) -> list[list[Any]]:
+        return [values[a:b] for a, b in itertools.pairwise(starts)]
+
+    place = ranks(table.confidence, table.boundary)
+    rank = np.where(table.partly & (place < table.confidence.shape[1]), place + 1, 0)
+    won_row, won = np.nonzero(table.gained)
+    won_at = np.searchsorted(won_row, np.arange(len(table) + 1)).tolist()
+    counts = [b - a for a, b in itertools.pairwise(starts)]
+    return {
+        "run": table.run.tolist(),
+        "step": table.step.tolist(),
+        "boundary": table.boundary.tolist(),
+        "drafted": table.drafted.tolist(),
+        "predicted": predicted(table).tolist(),
+        "happened": np.where(table.seen, happened(table), -1).tolist(),
+        "rank": rank.tolist(),
+        "confidence": by_step(confidence.round(4).tolist()),
+        "uniform": by_step(places(confidence, uniform_edges()).tolist()),
+        "equal_mass": by_step(places(confidence, equal_mass_edges(confidence)).tolist()),
+        "tokens": [_texts(s, n) for s, n in zip(steps, counts, strict=True)],
+        "nodes": [_nodes(s, n) for s, n in zip(steps, counts, strict=True)],
+        "wanted": [_wanted(s) for s in steps],
+        "won": [won[a:b].tolist() for a, b in itertools.pairwise(won_at)],
+    }
+
+
+def _texts(step: StepDone, count: int) -> list[str]:
+    return [_cut(t) for t in step.first_draft.texts[:count]] if step.first_draft else []
+
+
+def _nodes(step: StepDone, count: int) -> list[int]:
+    """The tree nodes of the first ``count`` tokens of the first draft; shorter where the tree leaves them out."""
+    found, parent, nodes = [], 0, step.nodes
+    for token in step.first_draft.ids[:count] if step.first_draft else ():
+        here = parent + 1  # where a tree that begins with the first draft has it
+        if here >= len(nodes) or nodes[here].parent != parent or nodes[here].token != token:
+            here = next((n.id for n in nodes if n.parent == parent and n.token == token), 0)
+        if not here:
+            break
+        found.append(here)
+        parent = here
+    return found
+
+
+def _wanted(step: StepDone) -> str:
+    """The target's own token where the first draft ends."""
+    end = step.actual_boundary
+    return _cut(step.committed[end].text) if end is not None and end < len(step.committed) else ""
+
+
+def _cut(text: str) -> str:
+    return text.encode("utf-8", "replace").decode()[:MAX_CHARACTERS]

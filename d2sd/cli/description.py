@@ -1,0 +1,144 @@
+"""A recorded run and its steps as text for a terminal. Model text is spelled so that it cannot drive the terminal."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from d2sd.trace.events import Node, StepDone
+from d2sd.trace.metrics import boundary_hit
+from d2sd.trace.text import escaped, visible
+from d2sd.trace.trace import Trace
+
+MARKS = {"root": "◎", "accepted": "●", "rejected": "✗", "unreached": "○"}
+BONUS = "◆"
+LEGEND = f"◎ anchor   ● accepted   ✗ rejected   ○ not reached   {BONUS} the target's own token"
+WIDTH = 110
+BAR = 16
+
+
+def describe_run(trace: Trace) -> Iterator[str]:
+    """The run in a few lines, then a line for every step."""
+    header, totals = trace.header, trace.totals
+    models = ", ".join(escaped(f"{k} {v}") for k, v in header["models"].items() if v)[:WIDTH]
+    yield f"{escaped(header['method'])}, {totals.steps} steps, {totals.tokens} tokens, mean acceptance length {totals.mean_acceptance_length:.2f}"
+    if models:
+        yield f"models   {models}"
+    prompt = header["prompt"] or ("".join(trace.prefill.texts) if trace.prefill else "")
+    yield f"prompt   {escaped(prompt[:WIDTH])}"
+    yield ""
+    yield " step  tokens  nodes      ms  boundary  predicted         text"
+    for step in trace.steps:
+        text = "".join(c.text for c in step.committed)
+        predicted = " ".join(map(str, step.selected_prefixes)) or "–"
+        yield (
+            f"{step.step:5d}  {len(step.committed):6d}  {len(step.nodes):5d}  {1e3 * step_seconds(step):6.1f}  "
+            f"{_boundary(step):<8}  {predicted[:16]:<16}  {escaped(text[:60])}"
+        )
+
+
+def describe_step(step: StepDone, steps: int) -> Iterator[str]:
+    """One step: what was committed, confidences and predicted boundaries, re-drafts, the tree."""
+    yield f"step {step.step} of {steps}, counted from 0: {len(step.committed)} tokens committed, {len(step.nodes)} nodes verified, {1e3 * step_seconds(step):.1f} ms"
+    yield "committed  " + "  ".join(f"{visible(c.text)} ({c.proposer})" for c in step.committed)
+    yield ""
+    yield from _confidences(step)
+    for number, branch in enumerate(step.branches, 1):
+        base = "the first draft" if branch.base == 0 else f"draft {branch.base}"
+        tokens = " ".join(visible(t) for t in branch.texts)
+        yield _cut(f"draft {number}: {branch.drafter} drafter, after {branch.prefix} of {base}: {tokens}")
+    yield ""
+    yield from draw_tree(step)
+    yield ""
+    yield LEGEND
+
+
+def step_seconds(step: StepDone) -> float:
+    """The measured time of all stages."""
+    s = step.seconds
+    return s.first_draft + s.second_draft + s.tree + s.verify + s.commit
+
+
+def _boundary(step: StepDone) -> str:
+    if step.actual_boundary is None:
+        return "–"
+    return f"{step.actual_boundary}{ {True: ' hit', False: ' miss', None: ''}[boundary_hit(step)] }"
+
+
+def _confidences(step: StepDone) -> Iterator[str]:
+    """A row for every position of the first draft. r(k−1) is the predicted chance that the target stops there."""
+    draft = step.first_draft
+    if draft is None:
+        yield "nothing was drafted"
+        return
+    ranks = {prefix: rank for rank, prefix in enumerate(step.selected_prefixes, 1)}
+    yield f"   k  {'first draft':<18} {'confidence c':<{BAR + 7}} r(k-1)  predicted"
+    for k, text in enumerate(draft.texts, 1):
+        c = draft.confidence[k - 1] if draft.confidence else None
+        bar = "–" if c is None else f"{c:.3f} {'█' * round(c * BAR):<{BAR}}"
+        r = f"{step.boundary_posterior[k - 1]:.4f}" if step.boundary_posterior else "–"
+        rank = f"#{ranks[k - 1]}" if k - 1 in ranks else ""
+        end = "  ← rejected here" if step.actual_boundary == k - 1 else ""
+        yield f"{k:4d}  {visible(text, 16):<18} {bar:<{BAR + 7}} {r:>6}  {rank:<9}{end}".rstrip()
+    if step.actual_boundary == len(draft.ids):
+        yield "      the whole first draft was accepted"
+    elif step.actual_boundary is None:
+        yield "      the text ended before the first draft was decided"
+
+
+def draw_tree(step: StepDone) -> Iterator[str]:
+    """The tree from the top down: an only child stands under its parent, where the tree forks the children are indented.
+
+    Chains of nodes that were not reached share a line.
+    """
+    children: defaultdict[int, list[Node]] = defaultdict(list)
+    for node in step.nodes:
+        children[node.parent].append(node)
+    last, wanted = step.committed[-1], {c.node: c for c in step.choices}
+    end = step.accepted[-1] if step.accepted else 0
+    # (node or None for the bonus token, what stands before its mark, what stands before everything below it)
+    waiting: list[tuple[Node | None, str, str]] = [(step.nodes[0], "", "")]
+    while waiting:
+        item, before, under = waiting.pop()
+        if item is None:
+            choice = wanted.get(end)
+            chance = _chance("  target", choice.probability if choice else None)
+            yield f"{before}{BONUS} {visible(choice.text if choice else last.text)}{chance}"
+            continue
+        chain = [item]
+        while item.state == "unreached" and len(children[chain[-1].id]) == 1:
+            chain += children[chain[-1].id]
+        choice = wanted.get(item.parent)
+        yield f"{before}{MARKS[item.state]} {_words(chain, choice.text if choice else None)}"
+        tip = chain[-1].id
+        order = sorted(children[tip], key=lambda n: (n.state != "accepted", n.id))
+        below_tip: list[Node | None] = [*order, None] if tip == end and last.node is None else [*order]
+        if len(below_tip) == 1:
+            waiting.append((below_tip[0], under, under))
+        elif below_tip:
+            room = under[:WIDTH]  # a tree that forks at every level would be as wide as it is long
+            waiting.append((below_tip[-1], f"{room}└─", f"{room}  "))
+            waiting += [(child, f"{room}├─", f"{room}│ ") for child in reversed(below_tip[:-1])]
+
+
+def _words(chain: list[Node], wanted: str | None) -> str:
+    """A node, or a chain of nodes that were not reached, in words."""
+    node = chain[0]
+    if len(chain) > 1:
+        who = " and ".join(dict.fromkeys(n.proposer for n in chain))
+        return f"{_cut(' '.join(visible(n.text) for n in chain))}  ({len(chain)}, {who} drafter)"
+    words = visible(node.text)
+    if node.state == "root":
+        return words
+    words += f"  {node.proposer} drafter{_chance('', node.drafter_probability)}{_chance(', target', node.target_probability)}"
+    if node.target_rank is not None and node.state != "unreached":
+        words += f" (rank {node.target_rank + 1})"
+    return words + (f"; the target wanted {visible(wanted)}" if node.state == "rejected" and wanted is not None else "")
+
+
+def _chance(name: str, probability: float | None) -> str:
+    return "" if probability is None else f"{name} {probability:.3f}"
+
+
+def _cut(line: str) -> str:
+    return line if len(line) <= WIDTH else f"{line[: WIDTH - 1]}…"

@@ -1,0 +1,1 @@
+"""One generation: cycles on the host and on the device, proposer, drafters, verifier, sampling, inspection, cost."""

@@ -1,0 +1,54 @@
+"""The autoregressive draft model during one generation: a chain of its own greedy tokens, one pass each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from d2sd.models.target import Target
+from d2sd.passes.passes import Passes
+from d2sd.tree.block import Block
+
+
+class ChainDrafter:
+    """Keeps the draft model's cache in step with the committed text; rejected tokens are overwritten."""
+
+    def __init__(self, model: Target, passes: Passes):
+        self.model, self.backend = model, passes.backend
+        self.cache = passes.cache("draft_model", model.new_cache)
+        self._read: list[int] = []  # tokens whose keys and values are in the cache
+        self._sure = 0  # how many of them were committed text when they were read
+
+    def read(self, ids: Sequence[int]) -> Tensor:
+        """Read the committed ``ids`` as far as they are not in the cache; logits after the last one, (V,)."""
+        kept, most = self._sure, min(len(self._read), len(ids) - 1)
+        while kept < most and self._read[kept] == ids[kept]:
+            kept += 1
+        self.cache.length = kept
+        self._read, self._sure = list(ids), len(ids) - 1
+        return self._forward(torch.tensor(ids[kept:], device=self.model.device))
+
+    def draft(self, ids: Sequence[int], count: int) -> Block:
+        """``count`` greedy tokens after the committed ``ids``, each with its probability at temperature 1."""
+        logits = self.read(ids)
+        tokens, confidence = [], []
+        for number in range(count):
+            best, token = logits.max(-1)
+            confidence.append((best - logits.logsumexp(-1)).exp())
+            tokens.append(token)
+            if number + 1 < count:
+                logits = self._forward(token[None])
+        chosen, given = torch.stack(tokens).tolist(), torch.stack(confidence).clamp_max(1.0).tolist()
+        self._read += chosen[:-1]
+        return Block("first", 0, tuple(chosen), tuple(given), [[t] for t in chosen], [[c] for c in given])
+
+    def _forward(self, rows: Tensor) -> Tensor:
+        start, count = self.cache.length, len(rows)
+        positions = torch.arange(start, start + count, device=rows.device)
+        mask = torch.ones(count, count, dtype=torch.bool, device=rows.device).tril() if start and count > 1 else None
+        hidden = self.model.forward(rows, positions, self.cache, mask, self.backend)
+        self.cache.length += count
+        logits: Tensor = self.model.head(hidden[-1]).float()
+        return logits

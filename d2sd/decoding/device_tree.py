@@ -1,0 +1,98 @@
+"""Boundaries, token trees and the walk as tensor operations of fixed shapes: nothing leaves the device, no loops.
+
+The same as ``boundary.select_prefixes``, ``tree.merge_drafts`` and ``verify.walk`` work out on the host, node for node.
+For passes that are captured as CUDA graphs (``d2sd.decoding.device_cycle``).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class DeviceTree(NamedTuple):
+    """A token tree padded to N rows: node 0 is the anchor, added rows have depth 0 and see only themselves.
+
+    tokens, parents, depths: (N,) int64, the anchor's parent is 0; mask: (N, N) bool, [n, m]: m is n or an ancestor of n.
+    """
+
+    tokens: Tensor
+    parents: Tensor
+    depths: Tensor
+    mask: Tensor
+
+
+def posterior(confidence: Tensor) -> Tensor:
+    """r(i) = (c_1 · … · c_i) · (1 − c_{i+1}), (γ−1,) float64, of confidences (γ−1,) c_1 …; see ``tree.boundary``."""
+    c = confidence.double()
+    alive = torch.cat([torch.ones_like(c[:1]), c[:-1]]).cumprod(0)
+    return alive * (1 - c)
+
+
+def likeliest_prefixes(confidence: Tensor, count: int) -> Tensor:
+    """The ``count`` prefix lengths with the largest r(i), best first, (count,) int64; on ties the shorter one first."""
+    return posterior(confidence).argsort(descending=True, stable=True)[:count]
+
+
+def block_rows(anchor: Tensor, chain: Tensor, prefixes: Tensor, mask_token: int) -> Tensor:
+    """Input rows of a draft, (B, 1 + M) int64: the anchor, a prefix of the chain, masks.
+
+    anchor: (1,); chain: (M,) drafted tokens; prefixes: (B,) how many of them are given.
+    """
+    given = torch.arange(len(chain), device=chain.device) < prefixes[:, None]
+    rows = torch.where(given, chain, mask_token)
+    return torch.cat([anchor.expand(len(prefixes), 1), rows], 1)
+
+
+def merge(anchor: Tensor, chains: Tensor, rows: int) -> DeviceTree:
+    """Merge candidates at equal prefixes: nodes are numbered candidate by candidate, each from the top down.
+
+    anchor: (1,) its token; chains: (C, M) tokens below the anchor, −1 after the end of a shorter one;
+    rows: N > C · M.
+    """
+    count, length = chains.shape
+    device = chains.device
+    used = chains >= 0
+    equal = (chains[:, None] == chains[None]) & used[:, None]
+    same = equal.int().cumprod(-1).bool()  # [c, other, d]: equal up to and at depth d + 1
+    candidates = torch.arange(count, device=device)
+    owner = torch.where(same, candidates[:, None], count).amin(1)  # the first candidate with this prefix
+    fresh = used & (owner == candidates[:, None])
+    number = fresh.flatten().cumsum(0).view(count, length)
+    node = number.gather(0, owner.clamp_max(count - 1))
+    path = torch.cat([torch.zeros_like(node[:, :1]), node], 1)  # (C, 1 + M): the anchor and the nodes below it
+
+    dump = rows  # what is not to be kept is written into one row too many
+    place = torch.where(fresh, node, dump).flatten()
+
+    def scattered(values: Tensor) -> Tensor:
+        out = torch.zeros(rows + 1, dtype=torch.int64, device=device)
+        return out.scatter(0, place, values.flatten())[:rows]
+
+    tokens = torch.cat([anchor, scattered(chains)[1:]])
+    depths = scattered(torch.arange(1, length + 1, device=device).expand(count, length))
+    parents = scattered(path[:, :-1])
+    descendant = torch.where(fresh, node, dump)[:, :, None]  # (C, M, 1)
+    ancestors = path[:, None, :].expand(count, length, length + 1)
+    above = torch.ones(length, length + 1, dtype=torch.bool, device=device).tril()  # depth d + 1 has d + 1 ancestors
+    cells = torch.where(above, descendant * (rows + 1) + ancestors, (rows + 1) ** 2 - 1)
+    flat = torch.eye(rows + 1, dtype=torch.bool, device=device).flatten()
+    mask = flat.scatter(0, cells.flatten(), True).view(rows + 1, rows + 1)[:rows, :rows].contiguous()
+    return DeviceTree(tokens, parents, depths, mask)
+
+
+def accepted_rows(tree: DeviceTree, chosen: Tensor, depths: int) -> Tensor:
+    """The anchor and the nodes that the target accepts, by depth, (depths,) int64; 0 after the last of them.
+
+    chosen: (N,) the target's token after every node; depths: 1 + the largest depth of the tree.
+    """
+    matches = tree.tokens == chosen[tree.parents]
+    matches[:1].fill_(True)  # an assignment would copy from the host's memory
+    reached = (matches | ~tree.mask).all(1) & tree.mask[:, 0]  # added rows do not see the anchor
+    deepest = torch.where(reached, tree.depths, -1).argmax(0, keepdim=True)
+    path = tree.mask.index_select(0, deepest)[0]
+    place = torch.where(path, tree.depths, depths)
+    rows = torch.arange(len(path), device=path.device)
+    return torch.zeros(depths + 1, dtype=torch.int64, device=path.device).scatter(0, place, rows)[:depths]

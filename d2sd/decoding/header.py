@@ -1,0 +1,44 @@
+"""The first line of a trace: what was run, with which settings, models and versions, and on what."""
+
+from __future__ import annotations
+
+import platform
+import uuid
+from dataclasses import asdict
+from functools import cache
+from importlib.metadata import version
+from typing import Any
+
+import torch
+
+from d2sd.config import DecodeConfig
+from d2sd.models.models import Models
+from d2sd.trace.schema import SCHEMA
+
+PACKAGES = ("torch", "transformers")
+
+
+def make_header(models: Models, config: DecodeConfig, prompt: str | None) -> dict[str, Any]:
+    """First line of a trace; ``run`` is a fresh identifier."""
+    target = models.target
+    return {
+        "event": "Header",
+        "schema": SCHEMA,
+        "run": uuid.uuid4().hex,
+        "method": config.method,
+        "config": asdict(config),
+        "models": models.names(),
+        "versions": _versions(),
+        "hardware": {
+            "device": torch.cuda.get_device_name(target.device) if target.device.type == "cuda" else "cpu",
+            "machine": platform.machine(),
+            "threads": torch.get_num_threads(),
+            "dtype": str(target.dtype).removeprefix("torch."),
+        },
+        "prompt": prompt,
+    }
+
+
+@cache
+def _versions() -> dict[str, str]:
+    return {"python": platform.python_version(), **{p: version(p) for p in PACKAGES}}

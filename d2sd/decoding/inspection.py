@@ -1,0 +1,136 @@
+"""What the target chose at every node of a tree and how likely it was, measured on the device and described as events."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from d2sd.methods import Proposal
+from d2sd.trace.events import Alternative, Choice, Draft, Node, State
+from d2sd.trace.text import TokenTexts
+from d2sd.tree.block import Block
+from d2sd.tree.walk import Walk
+
+TOP_ALTERNATIVES = 5  # alternatives a position
+DIGITS = 6  # of probabilities that are only shown: shorter traces
+
+
+def _rounded(values: list[float]) -> list[float]:
+    return [round(v, DIGITS) for v in values]
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """Per node: the target's choice there and, if inspected, its probability, and this node's own probability
+    and rank given its parent (0 = favourite; entry 0, the anchor's, means nothing)."""
+
+    chosen: list[int]
+    choice_probability: list[float] | None = None
+    probability: list[float] | None = None
+    rank: list[int] | None = None
+
+    @classmethod
+    def read(cls, columns: Sequence[list[float]]) -> Inspection:
+        """From the rows of ``measure``, on the host."""
+        chosen = [int(c) for c in columns[0]]
+        if len(columns) == 1:
+            return cls(chosen)
+        return cls(chosen, _rounded(columns[1]), _rounded(columns[2]), [int(r) for r in columns[3]])
+
+
+def measure(scores: Tensor, chosen: Tensor, tokens: Tensor, parents: Tensor, inspect: bool) -> Tensor:
+    """The choices alone, (1, N), or all four fields of ``Inspection``, (4, N), in float64.
+
+    scores: (N, V) logits that the choices ``chosen`` (N,) were made from; tokens, parents: (N,), the anchor's parent 0.
+    """
+    if not inspect:
+        return chosen.double()[None]
+    probabilities = scores.softmax(-1)
+    at = parents * scores.shape[-1] + tokens
+    own = scores.flatten().index_select(0, at)
+    columns = [
+        chosen,
+        probabilities.gather(1, chosen[:, None])[:, 0],
+        probabilities.flatten().index_select(0, at),
+        (scores.index_select(0, parents) > own[:, None]).sum(-1, dtype=torch.int32),
+    ]
+    return torch.stack([c.double() for c in columns])
+
+
+def describe_draft(block: Block, texts: TokenTexts, inspect: bool) -> Draft:
+    """A drafted block as event data, with its alternatives if inspected."""
+    alternatives: tuple[tuple[Alternative, ...], ...] = ()
+    if inspect:
+        alternatives = tuple(
+            tuple(
+                Alternative(i, texts[i], round(p, DIGITS))
+                for i, p in zip(t[:TOP_ALTERNATIVES], q[:TOP_ALTERNATIVES], strict=True)
+            )
+            for t, q in zip(block.tokens, block.probabilities, strict=True)
+        )
+    pieces = tuple(texts[i] for i in block.ids)
+    return Draft(
+        drafter=block.drafter,
+        prefix=block.prefix,
+        ids=block.ids,
+        texts=pieces,
+        confidence=block.confidence,
+        alternatives=alternatives,
+        base=block.base,
+    )
+
+
+def describe_choices(seen: Inspection, outcome: Walk, texts: TokenTexts) -> tuple[Choice, ...]:
+    """The target's choices at the visited nodes."""
+    return tuple(
+        Choice(
+            node=n,
+            token=seen.chosen[n],
+            text=texts[seen.chosen[n]],
+            probability=seen.choice_probability[n] if seen.choice_probability else None,
+        )
+        for n in outcome.visited
+    )
+
+
+def describe_nodes(proposal: Proposal, seen: Inspection, outcome: Walk, texts: TokenTexts) -> tuple[Node, ...]:
+    """All nodes of the tree with their state after the walk."""
+    tree = proposal.tree
+    accepted, visited = set(outcome.accepted), set(outcome.visited)
+    drafters = [block.drafter for block in proposal.blocks]
+    anchor = Node(
+        id=0,
+        parent=-1,
+        depth=0,
+        token=tree.tokens[0],
+        text=texts[tree.tokens[0]],
+        candidates=tree.candidates[0],
+        proposer="target",
+        state="root",
+        drafter_probability=None,
+        target_probability=None,
+        target_rank=None,
+    )
+    nodes = [anchor]
+    for n in range(1, len(tree)):
+        parent = tree.parents[n]
+        state: State = "accepted" if n in accepted else "rejected" if parent in visited else "unreached"
+        nodes.append(
+            Node(
+                id=n,
+                parent=parent,
+                depth=tree.depths[n],
+                token=tree.tokens[n],
+                text=texts[tree.tokens[n]],
+                candidates=tree.candidates[n],
+                proposer=drafters[tree.blocks[n]],
+                state=state,
+                drafter_probability=tree.probabilities[n],
+                target_probability=seen.probability[n] if seen.probability else None,
+                target_rank=seen.rank[n] if seen.rank else None,
+            )
+        )
+    return tuple(nodes)

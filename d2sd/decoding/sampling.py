@@ -1,0 +1,69 @@
+"""The target's choice of the next token: argmax at temperature 0, an exact sample otherwise.
+
+Samples use the Gumbel-max rule, argmax(logits/T + g), with noise g that depends on the seed and on the position
+in the text only. Each committed position has its own independent noise, so every token is an exact draw from the
+target given its prefix; and since methods share the noise, a seed gives the same text with every method.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from d2sd.config import DecodeConfig
+
+
+def restrict(logits: Tensor, top_k: int, top_p: float) -> Tensor:
+    """Set logits outside the top-k and outside the smallest set of mass ≥ top-p to −inf, row by row (N, V)."""
+    if 0 < top_k < logits.shape[-1]:
+        floor = logits.topk(top_k, dim=-1).values[:, -1:]
+        logits = logits.masked_fill(logits < floor, float("-inf"))
+    if top_p < 1:
+        ordered, order = logits.sort(dim=-1, descending=True)
+        probabilities = ordered.softmax(-1)
+        outside = probabilities.cumsum(-1) - probabilities >= top_p
+        logits = logits.masked_fill(outside.scatter(-1, order, outside), float("-inf"))
+    return logits
+
+
+def gumbel_noise(seed: int, positions: list[int], vocabulary: int, device: torch.device) -> Tensor:
+    """Standard Gumbel noise, (positions, vocabulary) float32; row i depends on seed and positions[i] only."""
+    rows = torch.empty(len(positions), vocabulary, device=device)
+    generator = torch.Generator(device)
+    for row, position in zip(rows, positions, strict=True):
+        generator.manual_seed((seed * 1_000_003 + position) % 2**63)
+        row.exponential_(generator=generator)
+    return -rows.clamp_min_(torch.finfo(rows.dtype).tiny).log()
+
+
+class Sampler:
+    """Chooses a token per tree node for one generation."""
+
+    def __init__(self, temperature: float, top_k: int, top_p: float, seed: int):
+        self.temperature, self.top_k, self.top_p, self.seed = temperature, top_k, top_p, seed
+
+    @classmethod
+    def of(cls, config: DecodeConfig) -> Sampler:
+        """The sampler that these settings ask for."""
+        return cls(config.temperature, config.top_k, config.top_p, config.seed)
+
+    def scores(self, logits: Tensor) -> Tensor:
+        """Logits of the distribution that is sampled from, (N, V) float32; at temperature 0 the logits themselves."""
+        if self.temperature == 0:
+            return logits
+        return restrict(logits / self.temperature, self.top_k, self.top_p)
+
+    def noise(self, start: int, depths: int, vocabulary: int, device: torch.device) -> Tensor:
+        """What ``choose`` needs for nodes 0 … depths−1 below an anchor at position ``start``, (depths, V).
+
+        Empty at temperature 0.
+        """
+        if self.temperature == 0:
+            return torch.empty(0, device=device)
+        return gumbel_noise(self.seed, list(range(start + 1, start + depths + 1)), vocabulary, device)
+
+    def choose(self, scores: Tensor, depths: Tensor, noise: Tensor) -> Tensor:
+        """Chosen token after every node, (N,); its depth says where that token will stand."""
+        if self.temperature == 0:
+            return scores.argmax(-1)
+        return (scores + noise.index_select(0, depths)).argmax(-1)

@@ -1,0 +1,118 @@
+"""Preallocated key-value storage of one generation: written in place, compacted after every step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+
+class KeyValueCache:
+    """Keys and values of all layers in static buffers, (layers, batch, KV heads, capacity, head_dim) each.
+
+    The first ``length`` slots are committed. A forward pass writes its rows after them (``update``, which also
+    serves as the cache protocol of transformers); ``commit`` keeps some of these rows and forgets the rest.
+    ``device`` is one for all layers or, where a model is spread over several GPUs, one per layer: every GPU then
+    holds the buffers of its own layers.
+    """
+
+    def __init__(
+        self,
+        layers: int,
+        kv_heads: int,
+        head_dim: int,
+        capacity: int,
+        dtype: torch.dtype,
+        device: torch.device | Sequence[torch.device],
+        batch: int = 1,
+    ):
+        homes = [device] * layers if isinstance(device, torch.device) else list(device)
+        self.capacity, self.length = capacity, 0
+        self._parts: list[tuple[Tensor, Tensor]] = []
+        self._at: list[tuple[int, int]] = [(0, 0)] * layers
+        for number, home in enumerate(dict.fromkeys(homes)):
+            own = [layer for layer, other in enumerate(homes) if other == home]
+            for index, layer in enumerate(own):
+                self._at[layer] = (number, index)
+            shape = (len(own), batch, kv_heads, capacity, head_dim)
+            self._parts.append(
+                (torch.zeros(shape, dtype=dtype, device=home), torch.zeros(shape, dtype=dtype, device=home))
+            )
+
+    @property
+    def parts(self) -> list[tuple[Tensor, Tensor]]:
+        """Keys and values by GPU: the whole buffers."""
+        return self._parts
+
+    def buffers(self, layer: int) -> tuple[Tensor, Tensor]:
+        """One layer's whole keys and values, (batch, KV heads, capacity, D)."""
+        part, index = self._at[layer]
+        keys, values = self._parts[part]
+        return keys[index], values[index]
+
+    def update(self, key: Tensor, value: Tensor, layer: int, *_: object, **__: object) -> tuple[Tensor, Tensor]:
+        """Write (batch, KV heads, R, D) rows after the committed slots; returns views of both parts together."""
+        end = self.length + key.shape[2]
+        if end > self.capacity:
+            raise ValueError(f"{end} cache slots are needed, {self.capacity} were allocated")
+        keys, values = self.buffers(layer)
+        keys[:, :, self.length : end] = key
+        values[:, :, self.length : end] = value
+        return keys[:, :, :end], values[:, :, :end]
+
+    def layer(self, index: int) -> tuple[Tensor, Tensor]:
+        """Views of one layer's committed keys and values, (batch, KV heads, length, D)."""
+        keys, values = self.buffers(index)
+        return keys[:, :, : self.length], values[:, :, : self.length]
+
+    def commit(self, rows: Sequence[int]) -> None:
+        """Keep these rows of the last pass (ascending) and move them, in order, after the committed slots."""
+        start, count = self.length, len(rows)
+        if list(rows) != list(range(count)):
+            for buffer in (b for part in self._parts for b in part):
+                index = torch.tensor(rows, device=buffer.device) + start
+                buffer[:, :, :, start : start + count] = buffer.index_select(3, index)
+        self.length += count
+
+    def gather(self, slots: Tensor) -> tuple[Tensor, ...]:
+        """Keys and values of all layers at these slots (S,), by GPU."""
+        return tuple(buffer.index_select(3, slots) for part in self._parts for buffer in part)
+
+    def scatter(self, slots: Tensor, rows: Sequence[Tensor]) -> None:
+        """Write what ``gather`` gave into these slots (S,)."""
+        for buffer, given in zip((b for part in self._parts for b in part), rows, strict=True):
+            buffer.index_copy_(3, slots, given)
+
+    def keep_sequences(self, index: Tensor) -> None:
+        """Drop all sequences of the batch but these."""
+        self._parts = [(k[:, index], v[:, index]) for k, v in self._parts]
+
+    def get_seq_length(self, _: int = 0) -> int:
+        """Committed slots (the name that transformers asks for)."""
+        return self.length
+
+
+class Window:
+    """A cache during a fixed-shape pass, in the place of the cache itself: rows go to slots given on the device.
+
+    ``update`` returns the whole prefix window, whose valid slots ``seen`` marks, and leaves the rows' own keys and
+    values in ``fresh``. Needed where passes are captured as CUDA graphs (``d2sd.passes.passes``).
+    """
+
+    def __init__(self, cache: KeyValueCache, read: int, slots: Tensor):
+        self._cache, self._read, self._slots = cache, read, slots
+        self.seen = torch.arange(read, device=slots.device) < slots[0]
+        self.fresh: tuple[Tensor, Tensor]
+
+    def update(self, key: Tensor, value: Tensor, layer: int, *_: object, **__: object) -> tuple[Tensor, Tensor]:
+        """Write (1, KV heads, R, D) rows; returns the layer's window, (1, KV heads, read, D) each."""
+        self.fresh = key, value
+        keys, values = self._cache.buffers(layer)
+        keys.index_copy_(2, self._slots, key)
+        values.index_copy_(2, self._slots, value)
+        return keys[:, :, : self._read], values[:, :, : self._read]
+
+    def get_seq_length(self, _: int = 0) -> int:
+        """Slots that the window shows (the name that transformers asks for)."""
+        return self._read

@@ -1,0 +1,112 @@
+"""How the passes of the models are run: with shapes as they come, with fixed shapes, or captured as CUDA graphs.
+
+A captured pass replays all its kernels with one launch. That needs fixed shapes and buffers that stay where they are:
+rows are padded to one of a few numbers (``d2sd.passes.shapes``), the prefix is read up to one of a few lengths with the slots
+beyond the text masked out, and caches are lent to one generation after the other instead of being made anew.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Hashable
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from d2sd.attention import Backend, make_backend
+from d2sd.errors import InputError
+from d2sd.passes.cache import KeyValueCache
+from d2sd.passes.capture import CapturedPass, Pass, Recorder
+from d2sd.passes.shapes import context_shape
+
+Mode = Literal["eager", "padded", "captured"]
+MODES = ("auto", *get_args(Mode))
+MAX_CAPTURED = 96  # kept graphs: each setting and each length of the prefix brings a few
+log = logging.getLogger(__name__)
+
+
+def choose_mode(mode: str, device: torch.device, capturable: bool) -> Mode:
+    """ "auto" is captured on a CUDA GPU where the models allow it (``Target.capturable``), and eager elsewhere and on
+    ZeroGPU. Raises ``InputError``."""
+    if mode not in MODES:
+        raise InputError(f"unknown kind of passes {mode!r}; choose one of: {', '.join(MODES)}")
+    lent = os.environ.get("SPACES_ZERO_GPU", "").lower() in ("1", "t", "true")
+    possible = device.type == "cuda" and capturable and not lent
+    if mode == "captured" and not possible:
+        raise InputError(
+            "captured passes need all models on one CUDA GPU of this machine's own, and weights that are not "
+            "quantised; choose auto or eager"
+        )
+    chosen: Mode = ("captured" if possible else "eager") if mode == "auto" else mode  # type: ignore[assignment]
+    return chosen
+
+
+class Passes:
+    """Buffers, backend and captured graphs of one generation at a time; kept by the engine for the next one."""
+
+    def __init__(self, mode: Mode, backend: str, capacity: int, device: torch.device):
+        self.mode, self.device = mode, device
+        self.capacity = capacity if mode == "eager" else context_shape(capacity)
+        self.backend: Backend = make_backend(backend, fixed=mode != "eager")
+        self._caches: dict[str, KeyValueCache] = {}
+        self._captured: dict[Hashable, CapturedPass] = {}
+        self._recorder = Recorder(device)
+
+    @property
+    def fixed(self) -> bool:
+        """Whether passes have fixed shapes."""
+        return self.mode != "eager"
+
+    def cache(self, name: str, make: Callable[[int], KeyValueCache]) -> KeyValueCache:
+        """The empty cache of this name, made for ``capacity`` slots if there is none yet."""
+        if name not in self._caches:
+            self._caches[name] = make(self.capacity)
+        self._caches[name].length = 0
+        return self._caches[name]
+
+    def read(self, cache: KeyValueCache) -> int:
+        """How many prefix slots a fixed-shape pass reads."""
+        return self.capacity if hasattr(self.backend, "plan") else min(context_shape(cache.length), self.capacity)
+
+    def window(self, cache: KeyValueCache, rows: int) -> tuple[int, Tensor]:
+        """Of a fixed-shape pass over so many rows: how many prefix slots it reads, and the slots that it writes."""
+        return self.read(cache), torch.arange(cache.length, cache.length + rows, device=self.device)
+
+    def plan(self, query: tuple[int, int, int, int], dtype: torch.dtype, kv_heads: int, context: int,
+             masked: bool, scale: float) -> None:  # fmt: skip
+        """Tell a backend that plans on the host what the next pass attends to; query: its shape (B, H, R, D)."""
+        if hasattr(self.backend, "plan"):
+            self.backend.plan(torch.empty(query, dtype=dtype, device=self.device), kv_heads, context, masked, scale)
+
+    def show(self, mask: Tensor) -> None:
+        """Within a fixed-shape pass, before its layers: the (R, R) mask for a backend that keeps it in its own form."""
+        if hasattr(self.backend, "show"):
+            self.backend.show(mask)
+
+    def run(self, key: Hashable, function: Pass, *inputs: Tensor) -> tuple[Tensor, ...]:
+        """Outputs of a pass; a captured one writes over those of its last replay.
+
+        key: names the pass and everything but the inputs' values that its kernels depend on.
+        """
+        if self.mode != "captured":
+            return function(*inputs)
+        if key not in self._captured:
+            if len(self._captured) >= MAX_CAPTURED:
+                self._forget(next(iter(self._captured)))
+            try:
+                self._captured[key] = self._recorder.capture(function, inputs)
+            except torch.OutOfMemoryError:
+                raise
+            except RuntimeError as error:
+                log.warning("passes are not captured as CUDA graphs from here on: %s", error, exc_info=error)
+                self.mode = "padded"
+                return function(*inputs)
+        captured = self._captured[key] = self._captured.pop(key)  # the latest one is the last to be forgotten
+        return captured.replay(inputs)
+
+    def _forget(self, key: Hashable) -> None:
+        if self.device.type == "cuda":  # its last replay may still be under way
+            torch.cuda.synchronize(self.device)
+        del self._captured[key]

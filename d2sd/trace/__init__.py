@@ -1,0 +1,1 @@
+"""Recorded runs: the events of a generation, written as JSON lines and read back. Needs no torch."""

@@ -1,0 +1,152 @@
+"""What the fields of a step must say together, so that whoever reads a trace can rely on it.
+
+Works on ``StepDone`` and on its counterpart in ``d2sd.trace.schema``; a fault is an ``InputError`` that names the field.
+"""
+
+from __future__ import annotations
+
+from itertools import chain
+from operator import ge
+from typing import Any
+
+from d2sd.errors import InputError
+from d2sd.trace.events import PrefillDone
+
+
+def check_step(step: Any) -> None:
+    """Check one step on its own: its tree, its drafts, the accepted path and what was committed."""
+    parents = _check_tree(step)
+    path = _check_path(step, parents)
+    _check_committed(step, path)
+    _check_drafts(step)
+
+
+def check_order(step: Any, before: Any | None, prefill: PrefillDone | None, number: int) -> None:
+    """Check that ``step`` has this number and goes on from the step ``before``, the first one from the prompt."""
+    _need(step.step == number, "step", f"the steps count up from 0; this is number {number}")
+    if before is not None:
+        position, token = before.anchor_position + len(before.committed), before.committed[-1].token
+        _need(step.elapsed >= before.elapsed, "elapsed", "time must not run backwards")
+    elif prefill is not None and prefill.prompt_token_ids:
+        position, token = len(prefill.prompt_token_ids) - 1, prefill.prompt_token_ids[-1]
+    else:
+        return
+    _need(step.anchor_position == position, "anchor_position", f"the last token before is at position {position}")
+    _need(step.anchor == token, "anchor", f"it must be the last token before, {token}")
+
+
+def _need(ok: bool, field: str, sentence: str) -> None:
+    if not ok:
+        raise InputError(f"{field}: {sentence}")
+
+
+def _check_tree(step: Any) -> list[int]:
+    """Node 0 is the root and every parent comes before its children. Returns the parents."""
+    nodes = step.nodes
+    _need(bool(nodes), "nodes", "the anchor, node 0, is missing")
+    ids, parents = [n.id for n in nodes], [n.parent for n in nodes]
+    everyone = list(range(len(nodes)))
+    if ids != everyone:
+        wrong = _first(a != b for a, b in zip(ids, everyone, strict=True))
+        raise InputError(f"nodes[{wrong}].id: the nodes are numbered from 0 in order; this is number {wrong}")
+    root = nodes[0]
+    _need(root.parent == -1 and root.depth == 0, "nodes[0]", "the anchor has parent -1 and depth 0")
+    _need(root.state == "root", "nodes[0].state", 'the anchor\'s state is "root"')
+    _need(root.token == step.anchor, "nodes[0].token", "node 0 is the anchor and has its token")
+    if parents.count(-1) > 1 or any(map(ge, parents, everyone)):
+        wrong = 1 + _first(not 0 <= p < i for i, p in enumerate(parents[1:], 1))
+        raise InputError(f"nodes[{wrong}].parent: it must be a node that comes before, 0 to {wrong - 1}")
+    depths = [n.depth for n in nodes]
+    below = [depths[p] + 1 for p in parents]
+    below[0] = 0
+    if depths != below:
+        wrong = _first(a != b for a, b in zip(depths, below, strict=True))
+        raise InputError(f"nodes[{wrong}].depth: below its parent it is {below[wrong]}")
+    most = len(step.branches)
+    if max(chain.from_iterable([n.candidates for n in nodes]), default=0) > most:
+        wrong = _first(max(n.candidates, default=0) > most for n in nodes)
+        raise InputError(f"nodes[{wrong}].candidates: the drafts of this step are numbered 0 to {most}")
+    return parents
+
+
+def _check_path(step: Any, parents: list[int]) -> list[int]:
+    """The accepted nodes lead from the anchor downwards. Returns the path, anchor first."""
+    states, accepted = [n.state for n in step.nodes], list(step.accepted)
+    path = [0, *accepted]
+    for at, node in enumerate(accepted):
+        if node >= len(parents):
+            raise InputError(f"accepted[{at}]: there is no node {node}")
+        if parents[node] != path[at]:
+            raise InputError(f"accepted[{at}]: node {node} is not a child of node {path[at]}")
+        if states[node] != "accepted":
+            raise InputError(f'nodes[{node}].state: it is in accepted, so its state is "accepted"')
+    _need(states.count("accepted") == len(accepted), "accepted", "it must list every node whose state is accepted")
+    _need(states.count("root") == 1, "nodes", 'only node 0 has the state "root"')
+    reached = set(path)
+    for node, state in enumerate(states):
+        if state == "rejected" and parents[node] not in reached:
+            raise InputError(f"nodes[{node}].state: only a child of the accepted path can be rejected")
+    return path
+
+
+def _check_committed(step: Any, path: list[int]) -> None:
+    """The accepted tokens and then at most the bonus token are committed; the choices led there."""
+    committed = step.committed
+    _need(bool(committed), "committed", "a step commits at least one token")
+    drafted = [c for c in committed if c.node is not None]
+    _need([c.node for c in drafted] == path[1:], "committed", "the nodes must be the accepted ones, in order")
+    bonus = len(committed) - len(drafted)
+    _need(bonus <= 1 and (not bonus or committed[-1].node is None), "committed", "only the last token has no node")
+    for at, c in enumerate(drafted):
+        if c.token != step.nodes[c.node].token:
+            raise InputError(f"committed[{at}].token: it must be that of node {c.node}")
+    choices = step.choices
+    _need([c.node for c in choices] == path[: len(choices)], "choices", "one for each node of the path, anchor first")
+    for at, (choice, token) in enumerate(zip(choices, committed, strict=False)):
+        if choice.token != token.token:
+            raise InputError(f"choices[{at}].token: it must be the token that was committed there")
+    _need(len(choices) <= len(committed), "choices", "there are more than committed tokens")
+
+
+def _check_drafts(step: Any) -> None:
+    """Lists that belong together are equally long, and every reference is to something that is there."""
+    first, posterior = step.first_draft, step.boundary_posterior
+    drafted = 0
+    if first is not None:
+        _check_draft(first, "first_draft")
+        _need(first.prefix == 0 and first.base == 0, "first_draft", "it begins at the anchor: prefix 0, base 0")
+        drafted = len(first.ids)
+    lengths = [drafted]
+    for number, branch in enumerate(step.branches, 1):
+        field = f"branches[{number - 1}]"
+        _check_draft(branch, field)
+        _need(branch.base < number, f"{field}.base", f"it must be a draft before this one, 0 to {number - 1}")
+        longest = lengths[branch.base]
+        _need(branch.prefix <= longest, f"{field}.prefix", f"draft {branch.base} has {longest} tokens to keep")
+        lengths.append(branch.prefix + len(branch.ids))
+    _need(
+        len(posterior) in (0, drafted),
+        "boundary_posterior",
+        f"empty, or one value for each of {drafted} drafted tokens",
+    )
+    _need(max(step.selected_prefixes, default=0) <= drafted, "selected_prefixes", f"{drafted} tokens were drafted")
+    boundary = step.actual_boundary
+    _need(
+        boundary is None or (first is not None and boundary <= drafted),
+        "actual_boundary",
+        f"{drafted} tokens were drafted",
+    )
+
+
+def _check_draft(draft: Any, field: str) -> None:
+    count = len(draft.ids)
+    lengths = {"texts": len(draft.texts), "confidence": len(draft.confidence), "alternatives": len(draft.alternatives)}
+    if {0, count}.issuperset(lengths.values()) and lengths["texts"] == count:
+        return
+    wrong = next(name for name, n in lengths.items() if n != count and (n or name == "texts"))
+    allowed = "one" if wrong == "texts" else "empty, or one"
+    raise InputError(f"{field}.{wrong}: {allowed} for each of the {count} ids")
+
+
+def _first(wrong: Any) -> int:
+    return next(i for i, w in enumerate(wrong) if w)

@@ -1,0 +1,168 @@
+"""Reading the lines of a trace: strict, with limits, and without keeping more than the text of the steps."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, cast, overload
+
+from d2sd.errors import InputError
+from d2sd.trace.consistency import check_order, check_step
+from d2sd.trace.events import Finished, PrefillDone, StepDone
+from d2sd.trace.schema import Line, check_event, check_other, is_json, kind_of, read_event, read_header
+
+MAX_BYTES = 512 * 2**20  # unpacked
+MAX_LINE_BYTES = 8 * 2**20
+MAX_LINES = 100_000
+KEPT_STEPS = 2048
+
+
+class RecordedSteps(Sequence[StepDone]):
+    """The steps of a trace file. They were checked on reading and are kept as text; each becomes a ``StepDone`` when it
+    is asked for (the latest ones are remembered): as objects, 10,000 steps would take several times the memory."""
+
+    def __init__(self, lines: list[Line]):
+        self._lines = lines
+        self._step = lru_cache(KEPT_STEPS)(lambda index: cast(StepDone, read_event("StepDone", lines[index])))
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    @overload
+    def __getitem__(self, index: int) -> StepDone: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[StepDone, ...]: ...
+    def __getitem__(self, index: int | slice) -> StepDone | tuple[StepDone, ...]:
+        numbers = range(len(self._lines))[index]
+        return self._step(numbers) if isinstance(numbers, int) else tuple(map(self._step, numbers))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, RecordedSteps | tuple):
+            return NotImplemented
+        return len(self) == len(other) and all(a == b for a, b in zip(self, other, strict=True))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return RecordedSteps, (list(map(bytes, self._lines)),)
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} recorded steps>"
+
+
+class Reader:
+    """Takes the lines of a trace one by one and checks each against those before it.
+
+    ``lines`` are all that were taken, those of an unknown kind included; ``token_ids`` all that the steps committed.
+    """
+
+    def __init__(self) -> None:
+        self.header: dict[str, Any] | None = None
+        self.prefill: PrefillDone | None = None
+        self.finished: Finished | None = None
+        self.lines: list[Line] = []
+        self._steps: list[Line] = []
+        self._last: Any = None
+        self.token_ids: list[int] = []
+
+    @property
+    def steps(self) -> RecordedSteps:
+        """The steps read so far."""
+        return RecordedSteps(self._steps)
+
+    def read(self, lines: Iterable[Line]) -> None:
+        """All lines, newlines included; ``InputError`` names the line at fault. A last line cut off is dropped."""
+        size = 0
+        for number, line in enumerate(lines, 1):
+            size += len(line)
+            if len(line) > MAX_LINE_BYTES:
+                raise InputError(f"trace line {number}: longer than {MAX_LINE_BYTES // 2**20} MiB")
+            if size > MAX_BYTES:
+                raise InputError(f"trace line {number}: the trace is larger than {MAX_BYTES // 2**20} MiB")
+            if number > MAX_LINES:
+                raise InputError(f"trace line {number}: a trace has at most {MAX_LINES} lines")
+            try:
+                self.take(line)
+            except InputError as error:
+                if self.header is not None and line[-1:] != b"\n" and not is_json(line):
+                    break  # cut off by a kill
+                raise InputError(f"trace line {number}: {error}") from None
+        if self.header is None:
+            raise InputError("the trace is empty")
+
+    def take(self, line: Line) -> None:
+        """One line. Empty ones and those of an unknown kind are skipped."""
+        if line in (b"\n", b"\r\n"):
+            return
+        kind = kind_of(line)
+        if self.header is None:
+            if kind != "Header":
+                raise InputError("not the header of a trace")
+            self.header = read_header(line)
+        elif kind == "StepDone":
+            self._take_step(line)
+        elif kind == "PrefillDone":
+            self._take_prefill(line)
+        elif kind == "Finished":
+            self._take_finished(line)
+        elif kind == "Header":
+            raise InputError("a second header; a trace holds one run")
+        else:
+            check_other(line)
+        self.lines.append(line)
+
+    def _take_step(self, line: Line) -> None:
+        if self.finished:
+            raise InputError("a step after Finished")
+        step = check_event("StepDone", line)
+        check_step(step)
+        check_order(step, self._last, self.prefill, len(self._steps))
+        self.token_ids += [c.token for c in step.committed]
+        self._steps.append(line)
+        self._last = step
+
+    def _take_prefill(self, line: Line) -> None:
+        if self.prefill or self._steps or self.finished:
+            raise InputError("PrefillDone comes once, before the steps")
+        checked = check_event("PrefillDone", line)
+        if len(checked.texts) != len(checked.prompt_token_ids):
+            raise InputError("texts: one for each prompt token is needed")
+        self.prefill = read_event("PrefillDone", line)
+
+    def _take_finished(self, line: Line) -> None:
+        if self.finished:
+            raise InputError("a second Finished")
+        checked = check_event("Finished", line)
+        if checked.steps != len(self._steps):
+            raise InputError(f"steps: the trace holds {len(self._steps)}")
+        if checked.token_ids != self.token_ids:
+            raise InputError("token_ids: they must be the tokens that the steps committed")
+        self.finished = read_event("Finished", line)
+
+
+def lines_of(raw: bytes) -> Iterator[Line]:
+    """The lines of a text as views: nothing is copied, which is a quarter of the time to read a long trace."""
+    view, at = memoryview(raw), 0
+    while at < len(raw):
+        end = raw.find(b"\n", at) + 1 or len(raw)
+        yield view[at:end]
+        at = end
+
+
+def read_file(path: str | Path) -> Reader:
+    """A reader that has taken a whole trace file, plain or gzip."""
+    reader = Reader()
+    try:
+        with open(path, "rb") as file:
+            if file.peek(2)[:2] != b"\x1f\x8b":
+                reader.read(lines_of(file.read(MAX_BYTES + 1)))
+            else:
+                # Line by line, so that a small file cannot unpack to more than its lines are worth.
+                with gzip.open(file) as unpacked:
+                    reader.read(iter(lambda: unpacked.readline(MAX_LINE_BYTES + 1), b""))
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(f"cannot read the trace {path}: {getattr(error, 'strerror', None) or error}") from None
+    return reader

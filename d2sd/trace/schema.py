@@ -1,0 +1,136 @@
+"""The shape of a trace line, checked strictly: every field present, known, of its type and within its bounds.
+
+``d2sd.trace.events`` is the schema. msgspec checks a line while parsing it, which keeps long traces quick to read, but only
+its own classes can refuse unknown fields: so each event class gets a counterpart here, made from its annotations.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import MISSING, fields, is_dataclass
+from functools import cache, reduce
+from operator import or_
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+
+import msgspec
+import orjson
+
+from d2sd.errors import InputError
+from d2sd.trace.events import Finished, PrefillDone, StepDone
+
+Line = bytes | memoryview
+SCHEMA = 2
+MAX_ITEMS = 4096  # of any list in a step, its nodes included
+MAX_TEXTS = 2**20  # of the lists of a whole prompt or output
+MAX_HEADER_DEPTH = 4
+EVENTS: dict[str, Any] = {c.__name__: c for c in (PrefillDone, StepDone, Finished)}
+# Every writer here puts the kind first, so that most lines are told apart without reading them.
+_START = re.compile(rb'\{"event":"(\w{1,40})"')
+
+
+class _Kind(msgspec.Struct):
+    event: str
+
+
+class _Header(msgspec.Struct, tag_field="event", tag="Header"):
+    """What the readers of a header rely on; it may hold more."""
+
+    schema: Annotated[int, msgspec.Meta(ge=1)]
+    run: Annotated[str, msgspec.Meta(max_length=200)]
+    method: Annotated[str, msgspec.Meta(max_length=200)]
+    config: dict[str, Any]
+    models: dict[str, Any]
+    versions: dict[str, Any]
+    hardware: dict[str, Any]
+    prompt: str | None
+
+
+def kind_of(line: Line) -> str:
+    """The ``event`` of a line."""
+    match = _START.match(line)
+    return match[1].decode() if match else str(_decode(_decoder(_Kind), line).event)
+
+
+def check_other(line: Line) -> None:
+    """A line of a kind that this version does not know: JSON with an ``event``, otherwise anything."""
+    _decode(_decoder(_Kind), line)
+
+
+def is_json(line: Line) -> bool:
+    """Whether the line is whole; the last line of a run that was killed is not."""
+    try:
+        orjson.loads(line)
+    except orjson.JSONDecodeError:
+        return False
+    return True
+
+
+def check_event(kind: str, line: Line) -> Any:
+    """The line as an object with the fields of its event class, lists instead of tuples, all types and bounds checked."""
+    return _decode(_decoder(_strict(EVENTS[kind])), line)
+
+
+def read_event(kind: str, line: Line) -> Any:
+    """A line that ``check_event`` has passed, as its event class."""
+    return _decoder(EVENTS[kind]).decode(line)
+
+
+def read_header(line: Line) -> dict[str, Any]:
+    """The header as it was written."""
+    _decode(_decoder(_Header), line)
+    header: dict[str, Any] = _decode(_decoder(dict), line)
+    if header["schema"] > SCHEMA:
+        raise InputError(f"this trace has schema {header['schema']}; this version reads up to {SCHEMA}")
+    level: list[Any] = [header]
+    for _ in range(MAX_HEADER_DEPTH):
+        level = [i for v in level if isinstance(v, dict | list) for i in (v.values() if isinstance(v, dict) else v)]
+    if level:
+        raise InputError(f"the header is nested more than {MAX_HEADER_DEPTH} deep")
+    return header
+
+
+def _decode(decoder: msgspec.json.Decoder[Any], line: Line) -> Any:
+    try:
+        return decoder.decode(line)
+    except msgspec.ValidationError as error:
+        sentence, _, place = str(error).replace("`", "").partition(" - at $")
+        sentence = f"{sentence[:1].lower()}{sentence[1:160]}"
+        raise InputError(f"{place[:100].lstrip('.')}: {sentence}" if place else sentence) from None
+    except msgspec.DecodeError as error:
+        raise InputError(f"not JSON ({error})") from None
+    except UnicodeDecodeError:
+        raise InputError("not UTF-8 text") from None
+    except RecursionError:
+        raise InputError("nested too deeply") from None
+
+
+@cache
+def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(kind)
+
+
+@cache
+def _strict(cls: Any) -> type[msgspec.Struct]:
+    """A class with the fields of an event class that refuses all others. What older schemas lack has a default."""
+    hints = get_type_hints(cls, include_extras=True)
+    longest = MAX_TEXTS if cls in (PrefillDone, Finished) else MAX_ITEMS
+    members: list[Any] = []
+    for f in fields(cls):
+        kind = _strict_type(hints[f.name], longest)
+        members.append((f.name, kind) if f.default is MISSING else (f.name, kind, f.default))
+    tag = cls.__name__ if cls in EVENTS.values() else None
+    options: dict[str, Any] = {"tag": tag, "tag_field": tag and "event"}
+    return msgspec.defstruct(cls.__name__, members, frozen=True, gc=False, forbid_unknown_fields=True, **options)
+
+
+def _strict_type(kind: Any, longest: int) -> Any:
+    """The same type for the counterpart: inner classes replaced, tuples as lists (quicker to build) of limited length."""
+    if is_dataclass(kind):
+        return _strict(kind)  # type: ignore[arg-type]
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin is tuple:
+        item: Any = _strict_type(inner[0], longest)
+        return Annotated[list[item], msgspec.Meta(max_length=longest)]
+    if origin is None or origin in (Annotated, Literal):
+        return kind
+    return reduce(or_, (_strict_type(i, longest) for i in inner))

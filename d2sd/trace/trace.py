@@ -1,0 +1,89 @@
+"""Traces: a run as JSON lines (header, prefill, steps, totals), written while running and read back.
+
+The same lines feed the page, so a trace file and a live run look alike to everything that draws.
+"""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from d2sd.trace.events import Event, Finished, PrefillDone, StepDone
+from d2sd.trace.metrics import Totals, totals
+from d2sd.trace.reader import Reader, lines_of, read_file
+from d2sd.trace.writer import to_line
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """A recorded run. ``prefill`` and ``finished`` are None where recording was cut off."""
+
+    header: dict[str, Any]
+    prefill: PrefillDone | None
+    steps: Sequence[StepDone]
+    finished: Finished | None
+
+    @classmethod
+    def of(cls, header: dict[str, Any], events: Iterable[Event]) -> Trace:
+        """Collect a stream of events."""
+        prefill, steps, finished = None, [], None
+        for event in events:
+            if isinstance(event, StepDone):
+                steps.append(event)
+            elif isinstance(event, PrefillDone):
+                prefill = event
+            else:
+                finished = event
+        return cls(header, prefill, tuple(steps), finished)
+
+    @property
+    def token_ids(self) -> list[int]:
+        """Generated ids, prompt excluded."""
+        return [c.token for s in self.steps for c in s.committed]
+
+    @property
+    def totals(self) -> Totals:
+        """Acceptance, speed and stage times over all steps."""
+        return totals(self.steps)
+
+    def events(self) -> Iterator[Event]:
+        """The stream it was recorded from."""
+        if self.prefill:
+            yield self.prefill
+        yield from self.steps
+        if self.finished:
+            yield self.finished
+
+    def lines(self) -> Iterator[str]:
+        """The JSON lines of the trace file."""
+        yield to_line(self.header)
+        for event in self.events():
+            yield to_line(event)
+
+    def save(self, path: str | Path) -> None:
+        """Write the trace; gzipped when the name ends in ``.gz``."""
+        data = "".join(self.lines()).encode()
+        Path(path).write_bytes(gzip.compress(data, mtime=0) if str(path).endswith(".gz") else data)
+
+
+def load_trace(path: str | Path) -> Trace:
+    """Read a trace file (plain or gzip); ``InputError`` names the line and field at fault.
+
+    Everything is checked at once; the steps are kept as text and decoded when they are asked for.
+    """
+    return _trace(read_file(path))
+
+
+def parse_trace(raw: bytes) -> Trace:
+    """Read the lines of a trace. A last line cut off in the middle (a killed run) is dropped."""
+    reader = Reader()
+    reader.read(lines_of(raw))
+    return _trace(reader)
+
+
+def _trace(reader: Reader) -> Trace:
+    assert reader.header is not None
+    return Trace(reader.header, reader.prefill, reader.steps, reader.finished)

@@ -1,0 +1,146 @@
+"""The token tree: drafts merged at equal prefixes, rooted at the anchor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from d2sd.tree.block import Block
+
+
+@dataclass(frozen=True, slots=True)
+class TokenTree:
+    """Node 0 is the anchor; a parent always comes before its children. One entry a node in every field.
+
+    tokens, parents, depths: the anchor's parent is −1, its depth 0;
+    blocks: number of the draft that proposed the node (0 = first draft, j = branch j−1; the anchor's means nothing);
+    probabilities: what its drafter gave the token (the anchor's is 1);
+    candidates: numbers of the drafts whose own tokens run through the node, ascending.
+    """
+
+    tokens: tuple[int, ...]
+    parents: tuple[int, ...]
+    depths: tuple[int, ...]
+    blocks: tuple[int, ...]
+    probabilities: tuple[float, ...]
+    candidates: tuple[tuple[int, ...], ...]
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def ancestor_mask(self) -> np.ndarray:
+        """(N, N) bool: entry [n, m] is True when m is n or an ancestor of n."""
+        mask = np.zeros((len(self), len(self)), dtype=bool)
+        for node, parent in enumerate(self.parents):
+            if parent >= 0:
+                mask[node] = mask[parent]
+            mask[node, node] = True
+        return mask
+
+    def children(self) -> list[dict[int, int]]:
+        """For every node its children as token → node."""
+        out: list[dict[int, int]] = [{} for _ in self.tokens]
+        for node, parent in enumerate(self.parents):
+            if parent >= 0:
+                out[parent][self.tokens[node]] = node
+        return out
+
+    def path(self, node: int) -> tuple[int, ...]:
+        """Nodes from the anchor (excluded) down to ``node`` (included)."""
+        nodes = []
+        while node > 0:
+            nodes.append(node)
+            node = self.parents[node]
+        return tuple(reversed(nodes))
+
+    def reach(self) -> list[float]:
+        """Estimated probability that the target accepts every node: the product of probabilities along its path."""
+        out = [1.0]
+        for parent, probability in zip(self.parents[1:], self.probabilities[1:], strict=True):
+            out.append(out[parent] * probability)
+        return out
+
+    def keep(self, count: int) -> TokenTree:
+        """The anchor and the ``count`` nodes that are likeliest to be accepted (ties: the earlier node)."""
+        if len(self) <= count + 1:
+            return self
+        reach = self.reach()
+        # a parent is never less likely than its children and comes before them, so what is kept hangs together
+        kept = sorted(sorted(range(1, len(self)), key=lambda n: -reach[n])[:count])
+        number = {old: new for new, old in enumerate([0, *kept])}
+        rows = [0, *kept]
+        return TokenTree(
+            tuple(self.tokens[n] for n in rows),
+            (-1, *(number[self.parents[n]] for n in kept)),
+            tuple(self.depths[n] for n in rows),
+            tuple(self.blocks[n] for n in rows),
+            tuple(self.probabilities[n] for n in rows),
+            tuple(self.candidates[n] for n in rows),
+        )
+
+
+class TreeBuilder:
+    """A token tree under construction."""
+
+    def __init__(self, anchor: int):
+        self.tokens, self.parents, self.depths = [anchor], [-1], [0]
+        self.blocks, self.probabilities = [0], [1.0]
+        self._children: dict[tuple[int, int], int] = {}
+
+    def child(self, parent: int, token: int) -> int | None:
+        """The child of a node that carries this token, if there is one."""
+        return self._children.get((parent, token))
+
+    def add(self, parent: int, token: int, block: int, probability: float) -> int:
+        """The child of ``parent`` with this token, made by this draft if it is not there yet."""
+        node = self._children.get((parent, token))
+        if node is None:
+            node = self._children[parent, token] = len(self.tokens)
+            self.tokens.append(token)
+            self.parents.append(parent)
+            self.depths.append(self.depths[parent] + 1)
+            self.blocks.append(block)
+            self.probabilities.append(probability)
+        return node
+
+    def build(self, candidates: Sequence[Sequence[int]]) -> TokenTree:
+        """The tree; ``candidates`` are the whole token chains of the drafts, marked as far as they are in it."""
+        through: list[list[int]] = [[] for _ in self.tokens]
+        through[0] = list(range(len(candidates)))
+        for number, chain in enumerate(candidates):
+            node: int | None = 0
+            for token in chain:
+                node = self.child(node or 0, token)
+                if node is None:
+                    break
+                through[node].append(number)
+        return TokenTree(
+            tuple(self.tokens),
+            tuple(self.parents),
+            tuple(self.depths),
+            tuple(self.blocks),
+            tuple(self.probabilities),
+            tuple(map(tuple, through)),
+        )
+
+
+def chains(blocks: Sequence[Block]) -> list[tuple[int, ...]]:
+    """The whole token chain of every draft below the anchor, the tokens that it was given included."""
+    out: list[tuple[int, ...]] = []
+    for block in blocks:
+        given = out[block.base][: block.prefix] if block.prefix else ()
+        out.append(given + block.ids)
+    return out
+
+
+def merge_drafts(anchor: int, blocks: Sequence[Block]) -> TokenTree:
+    """Merge drafts into one tree: every distinct prefix becomes one node, owned by the first draft that has it."""
+    builder, whole = TreeBuilder(anchor), chains(blocks)
+    for number, (block, chain) in enumerate(zip(blocks, whole, strict=True)):
+        node = 0
+        for depth, token in enumerate(chain, 1):
+            at = depth - 1 - block.prefix
+            node = builder.add(node, token, number, block.confidence[at] if at >= 0 else 1.0)
+    return builder.build(whole)

@@ -1,0 +1,59 @@
+"""The walk: which part of a token tree the target accepts (sample-and-match)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from d2sd.tree.tree import TokenTree
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """Outcome of one verification.
+
+    visited: nodes where the target's choice was read, anchor first; accepted: nodes below the anchor whose tokens
+    are committed; bonus: the choice at the last visited node when no child carries it, else None;
+    ended: an end token was committed; cut: the token limit stopped the walk.
+    """
+
+    visited: tuple[int, ...]
+    accepted: tuple[int, ...]
+    bonus: int | None
+    ended: bool
+    cut: bool
+
+
+def walk(tree: TokenTree, chosen: Sequence[int], end_ids: Collection[int], limit: int) -> Walk:
+    """Follow the target's choices from the anchor; commit at most ``limit`` tokens and none after an end token.
+
+    chosen[n] is the target's token at node n given the path to it. The token that ends the walk is the bonus
+    token, or the accepted node that carried the end token or reached the limit.
+    """
+    children = tree.children()
+    visited: list[int] = [0]
+    accepted: list[int] = []
+    while True:
+        token = chosen[visited[-1]]
+        child = children[visited[-1]].get(token)
+        if child is None:
+            return Walk(tuple(visited), tuple(accepted), token, token in end_ids, len(accepted) + 1 == limit)
+        accepted.append(child)
+        if token in end_ids or len(accepted) == limit:
+            return Walk(tuple(visited), tuple(accepted), None, token in end_ids, len(accepted) == limit)
+        visited.append(child)
+
+
+def first_draft_boundary(tree: TokenTree, first: Sequence[int], chosen: Sequence[int], outcome: Walk) -> int | None:
+    """Number of leading first-draft tokens that the target accepted; None if the walk ended before that was seen."""
+    children, node, visited = tree.children(), 0, set(outcome.visited)
+    for count, token in enumerate(first):
+        if node not in visited:
+            return None
+        if chosen[node] != token:
+            return count
+        child = children[node].get(token)
+        if child is None:  # the target chose it, but a node budget had cut it off
+            return None
+        node = child
+    return len(first)

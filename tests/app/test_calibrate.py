@@ -1,0 +1,205 @@
+"""Measuring without a browser: the run in Explore, a prompt set, trace files; bad input changes nothing."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from app import calibrate, models, presets
+from app.models import Chosen
+from app.recordings import Recording, Recordings
+from app.run_lines import RunLines
+from app.session import Session
+from app.tabs.calibrate import _open
+from d2sd import InputError, load_trace
+from d2sd.bench.prompts import read_prompts
+
+VALUES = {"block_size": 16, "num_branches": 4, "temperature": 0, "max_new_tokens": 16}
+
+
+def updates(recordings=None, session=None, source="heldout", limit=3, model="tiny", method="d2sd", **changes):
+    session = session or Session()
+    return calibrate.prompts(
+        session,
+        session.request(),
+        recordings if recordings is not None else Recordings(),
+        source,
+        limit,
+        Chosen(model),
+        method,
+        {**VALUES, **changes},
+    )
+
+
+@pytest.fixture
+def opening(tmp_path) -> Path:
+    path = tmp_path / "opening.jsonl"
+    path.write_text("\n".join([*presets.opening().lines(), ""]), encoding="utf-8")
+    return path
+
+
+def test_the_run_in_explore_is_measured_as_it_is():
+    recordings = Recordings()
+    drawn = json.loads(calibrate.shown(recordings, presets.opening()))
+    trace = load_trace(presets.OPENING_TRACE)
+    assert drawn["report"]["steps"] == len(trace.steps)
+    assert drawn["runs"] == [{"label": recordings.runs[0].label, "run": trace.header["run"]}]
+    assert drawn["progress"]["done"] == drawn["progress"]["total"] == 1
+
+
+def test_before_any_run_there_is_nothing_to_score():
+    recordings = Recordings()
+    drawn = json.loads(calibrate.shown(recordings, RunLines()))
+    assert drawn["report"]["positions"] == 0
+    assert "Nothing to score" in drawn["reading"][0]["text"]
+    assert recordings.runs == []
+
+
+def test_a_prompt_set_says_how_far_it_is_and_ends_with_every_prompt():
+    recordings = Recordings()
+    drawn = [json.loads(u.value) for u in updates(recordings) if u.value]
+    progress = [d["progress"] for d in drawn]
+    assert [p["done"] for p in progress] == [0, 1, 2, 3]
+    assert [p["running"] for p in progress] == [True, True, True, False]
+    assert {p["total"] for p in progress} == {3}
+    prompts = [" ".join(p.text.split()) for p in read_prompts("heldout", 3)]
+    assert [r.label.rstrip("…") for r in recordings.runs] == [p[: len(r.label.rstrip("…"))] for p, r in zip(prompts, recordings.runs, strict=True)]  # fmt: skip
+    assert drawn[-1]["report"]["runs"] == 3
+
+
+def test_a_prompt_set_measures_what_the_engine_generates():
+    recordings = Recordings()
+    *_, last = updates(recordings, limit=1)
+    (prompt,) = read_prompts("heldout", 1)
+    engine = models.engine(Chosen("tiny"))
+    (recording,) = recordings.runs
+    assert [s.committed for s in recording.run().trace().steps] == [
+        s.committed for s in engine.generate(prompt.text, calibrate.settings.config("d2sd", VALUES)).steps
+    ]
+    assert json.loads(last.value)["report"]["steps"] == len(recording.run().trace().steps)
+
+
+def test_stop_keeps_the_prompts_that_are_finished():
+    session, recordings = Session(), Recordings()
+    running = updates(recordings, session)
+    for update in running:
+        if update.value and json.loads(update.value)["progress"]["done"] == 1:
+            session.stop()
+            break
+    *_, last = running
+    progress = json.loads(last.value)["progress"]
+    assert (progress["done"], progress["total"], progress["running"]) == (1, 3, False)
+    assert progress["title"].endswith("stopped")
+    assert len(recordings.runs) == 1
+
+
+def test_a_measurement_stopped_while_it_waited_never_starts():
+    session = Session()
+    waiting = updates(session=session)
+    session.stop()
+    assert list(waiting) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"limit": 0}, "at least 1"),
+        ({"limit": None}, "how many must be a whole number"),
+        ({"source": "/etc/passwd"}, "there is no prompt set /etc/passwd; choose one of: heldout"),
+        ({"model": "magic"}, "unknown model"),
+        ({"method": "magic"}, "unknown method 'magic'"),
+        ({"num_branches": 16}, "more than the 15 prefixes"),
+        ({"temperature": None}, "temperature must be"),
+        ({"max_new_tokens": 0.5}, "must be a whole number"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_leaves_the_drawing(changes, sentence):
+    recordings = Recordings([Recording("kept", b"")])
+    said = list(updates(recordings, **changes))
+    assert all(u.value is None for u in said)
+    assert sentence in said[-1].problem
+    assert [r.label for r in recordings.runs] == ["kept"]
+
+
+def test_a_set_that_breaks_off_keeps_what_is_finished(monkeypatch):
+    engine, recordings = models.engine(Chosen("tiny")), Recordings()
+    real = engine.models.first.forward
+
+    def fail(*_, **__):
+        raise MemoryError
+
+    running = updates(recordings)
+    for update in running:
+        if update.value and json.loads(update.value)["progress"]["done"] == 1:
+            monkeypatch.setattr(engine.models.first, "forward", fail)
+            break
+    *_, last = running
+    monkeypatch.setattr(engine.models.first, "forward", real)
+    assert "not enough memory" in last.problem
+    progress = json.loads(last.value)["progress"]
+    assert (progress["done"], progress["running"]) == (1, False)
+
+
+def test_trace_files_are_measured_together(opening, tmp_path):
+    packed = tmp_path / "other.jsonl.gz"
+    packed.write_bytes(gzip.compress(opening.read_bytes()))
+    recordings = Recordings()
+    one = json.loads(calibrate.files(recordings, [str(opening)]))
+    both = json.loads(calibrate.files(recordings, [str(opening), str(packed)]))
+    assert both["report"]["positions"] == 2 * one["report"]["positions"]
+    assert one["progress"]["title"] == "opening.jsonl"
+    assert both["progress"]["title"] == "2 trace files"
+    assert [r.label for r in recordings.runs] == ["opening.jsonl", "other.jsonl.gz"]
+
+
+@pytest.mark.parametrize("content", [b"", b"Once upon a time", b'{"a": 1}\n', b"\x1f\x8b\x08torn", b"\x89PNG\r\n"])
+def test_one_bad_file_among_good_ones_changes_nothing(opening, tmp_path, content):
+    bad = tmp_path / "bad one.jsonl"
+    bad.write_bytes(content)
+    recordings = Recordings()
+    calibrate.files(recordings, [str(opening)])
+    with pytest.raises(InputError, match=r"^bad one\.jsonl was not read: ") as caught:
+        calibrate.files(recordings, [str(opening), str(bad)])
+    assert str(tmp_path) not in str(caught.value)
+    assert [r.label for r in recordings.runs] == ["opening.jsonl"]
+
+
+@pytest.mark.parametrize("paths", [None, [], ["x.jsonl"] * (calibrate.MAX_FILES + 1)])
+def test_no_file_or_too_many_is_one_sentence(paths):
+    with pytest.raises(InputError, match=r"choose one or more|at most"):
+        calibrate.files(Recordings(), paths)
+
+
+class Event:
+    """What the page sends when a step is to be opened."""
+
+    def __init__(self, data):
+        self._data = data
+
+
+def test_a_measured_run_opens_again_as_it_was(opening):
+    recordings, session = Recordings(), Session()
+    calibrate.files(recordings, [str(opening)])
+    segment, tab, _ = _open(session, recordings, Event({"run": 0, "step": 3, "loaded": False}))
+    assert session.shown.lines() == presets.opening().lines()
+    assert session.shown.header["run"] in segment
+    assert tab.selected == "explore"
+
+
+@pytest.mark.parametrize("data", [None, {}, {"run": 1}, {"run": -1}, {"run": "0"}, {"run": 1e9}])
+def test_a_run_that_is_not_there_is_a_sentence(opening, data):
+    recordings, session = Recordings(), Session()
+    calibrate.files(recordings, [str(opening)])
+    assert "no longer there" in _open(session, recordings, Event(data))[2].value
+
+
+def test_a_file_that_has_gone_is_a_sentence(opening):
+    recordings, session = Recordings(), Session()
+    calibrate.files(recordings, [str(opening)])
+    opening.unlink()
+    notice = _open(session, recordings, Event({"run": 0}))[2]
+    assert notice.value
+    assert notice.label == "Please check"

@@ -1,0 +1,220 @@
+"""The Calibrate view: what it lists is what the report counts; in a real browser, text stays text and keys work."""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import gradio as gr
+import pytest
+
+from app import presets
+from app.views.calibrate import CalibrationView, Progress, drawing
+from d2sd import METHODS, DecodeConfig, Trace
+from tests.app.test_explore_view import HOSTILE
+from tests.e2e.measure_calibrate import STEPS, repeated
+
+
+def drawn(traces: list[Trace], labels: list[str] | None = None) -> dict[str, Any]:
+    """What the page is sent for these runs."""
+    names = labels or [f"run {n}" for n in range(len(traces))]
+    return json.loads(drawing(traces, names, Progress("Some runs", len(traces), len(traces))))
+
+
+@pytest.fixture(scope="module")
+def recorded() -> Trace:
+    return presets.opening().trace()
+
+
+@pytest.fixture(scope="module")
+def data(recorded) -> dict[str, Any]:
+    return drawn([recorded, recorded])
+
+
+def test_every_bar_lists_as_many_positions_as_it_counts(data):
+    steps, report = data["steps"], data["report"]
+    assert sum(map(len, steps["confidence"])) == report["positions"]
+    for kind in ("uniform", "equal_mass"):
+        listed = Counter(itertools.chain.from_iterable(steps[kind]))
+        assert [listed[n] for n in range(len(report[kind]))] == [b["count"] for b in report[kind]]
+    by_position = Counter(at + 1 for own in steps["confidence"] for at in range(len(own)))
+    assert by_position == {p["position"]: p["count"] for p in report["by_position"]}
+
+
+def test_what_a_bin_lists_was_accepted_as_often_as_it_says(data):
+    steps, report = data["steps"], data["report"]
+    accepted: Counter[int] = Counter()
+    for boundary, bins in zip(steps["boundary"], steps["uniform"], strict=True):
+        accepted.update(b for at, b in enumerate(bins) if at < boundary)
+    for n, b in enumerate(report["uniform"]):
+        assert accepted[n] == pytest.approx(b["accepted"] * b["count"])
+
+
+def test_every_cell_rank_and_draft_lists_as_many_steps_as_it_counts(data):
+    steps, report = data["steps"], data["report"]
+    cells = Counter(
+        (happened, likeliest)
+        for happened, likeliest in zip(steps["happened"], steps["predicted"], strict=True)
+        if happened >= 0
+    )
+    counts = report["matrix"]["counts"]
+    assert cells == {(a, p): n for a, row in enumerate(counts) for p, n in enumerate(row) if n}
+    ranks = Counter(r for r in steps["rank"] if r)
+    assert [ranks[n] for n in range(1, len(report["ranks"]["counts"]) + 1)] == report["ranks"]["counts"]
+    won = Counter(itertools.chain.from_iterable(steps["won"]))
+    for source in report["gains"]["sources"]:
+        assert won[data["other"] if source["branch"] is None else source["branch"]] == source["won"]
+
+
+def test_listed_tokens_and_nodes_are_those_of_the_step(recorded, data):
+    columns = data["steps"]
+    for row, step in enumerate(recorded.steps):
+        assert (columns["run"][row], columns["step"][row]) == (0, row)
+        for at, node in enumerate(columns["nodes"][row]):
+            assert step.nodes[node].depth == at + 1
+            assert step.nodes[node].token == step.first_draft.ids[at]
+        kept = step.actual_boundary
+        if kept is not None and kept < len(step.first_draft.ids):
+            assert columns["wanted"][row] == step.committed[kept].text
+            assert columns["tokens"][row] == list(step.first_draft.texts[: kept + 1])
+
+
+@pytest.mark.parametrize("method", [m.id for m in METHODS.values()])
+def test_runs_of_every_method_can_be_drawn(engine, method):
+    trace = engine.generate("the cat sat", DecodeConfig(method, 12))
+    report = drawn([trace])["report"]
+    assert bool(report["positions"]) == any(s.actual_boundary is not None and s.first_draft for s in trace.steps)
+
+
+def test_ten_thousand_steps_are_all_counted():
+    data = drawn(repeated())
+    assert data["report"]["steps"] == len(data["steps"]["run"]) == STEPS
+    assert data["report"]["unit"] == "prompt"
+
+
+def hostile(recorded: Trace) -> Trace:
+    """The recorded run with its drafted and committed texts replaced."""
+    steps = []
+    for step, words in zip(recorded.steps, itertools.cycle(HOSTILE), strict=False):
+        draft = replace(step.first_draft, texts=(words,) * len(step.first_draft.texts))
+        steps.append(replace(step, first_draft=draft, committed=tuple(replace(c, text=words) for c in step.committed)))
+    return replace(recorded, steps=tuple(steps))
+
+
+@pytest.fixture(scope="module")
+def address(recorded) -> Iterator[str]:
+    """The view alone."""
+
+    def shown(traces: list[Trace], labels: list[str]) -> str:
+        return drawing(traces, labels, Progress(labels[0], len(labels), len(labels)))
+
+    with gr.Blocks() as demo:
+        view = CalibrationView(shown([recorded], ["kite"]))
+        quiet = {"show_progress": "hidden"}
+        gr.Button("n", elem_id="nasty").click(lambda: shown([hostile(recorded)], [HOSTILE[1]]), None, view, **quiet)
+        many = repeated()
+        gr.Button("m", elem_id="many").click(lambda: shown(many, ["many"] * len(many)), None, view, **quiet)
+        gr.Button("e", elem_id="empty").click(lambda: None, None, view, **quiet)
+    _, url, _ = demo.launch(prevent_thread_lock=True, quiet=True)
+    yield url
+    demo.close()
+
+
+@pytest.fixture
+def page(browser: Any, address: str) -> Iterator[Any]:
+    context = browser.new_context(viewport={"width": 1200, "height": 1000})
+    page = context.new_page()
+    page.set_default_timeout(20_000)
+    wrong: list[str] = []
+    page.on("dialog", lambda d: (wrong.append(d.message), d.dismiss()))
+    page.on("pageerror", lambda e: wrong.append(str(e)))
+    page.goto(address)
+    page.wait_for_selector("#calibration .uniform g.mark")
+    yield page
+    assert wrong == []
+    assert page.evaluate("window.__pwned") is None
+    context.close()
+
+
+def listed(page: Any) -> int:
+    return page.locator("#calibration .rows button").count()
+
+
+def test_a_bin_and_a_cell_list_what_they_hold(page: Any, data: dict[str, Any], recorded: Trace) -> None:
+    report = drawn([recorded])["report"]
+    page.locator("#calibration .uniform g.mark").last.click()
+    assert listed(page) == report["uniform"][-1]["count"]
+    assert "Confidence .9–1" in page.locator("#calibration .members").text_content()
+    page.locator("#calibration .matrix g.mark[aria-label^='Predicted 1, actual 1:']").click()
+    assert listed(page) == report["matrix"]["counts"][1][1]
+    page.locator("#calibration .gains button").first.click()
+    assert listed(page) == report["gains"]["sources"][0]["won"]
+    page.locator("#calibration .members .icon").click()
+    assert "Surest tokens" in page.locator("#calibration .members h3").text_content()
+    rejected = sum(s.actual_boundary is not None and s.actual_boundary < 15 for s in recorded.steps)
+    assert listed(page) == rejected
+
+
+def test_the_keyboard_walks_the_bars_and_chooses_one(page: Any) -> None:
+    page.locator("#calibration .uniform g.mark").first.focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+    chosen = page.locator("#calibration .uniform g.mark[aria-pressed=true]")
+    assert chosen.count() == 1
+    assert chosen.evaluate("e => e === document.activeElement")
+    assert listed(page) > 0
+    page.keyboard.press("Enter")
+    assert page.locator("#calibration .uniform g.mark[aria-pressed=true]").count() == 0
+
+
+def test_the_numbers_of_a_chart_are_there_as_a_table(page: Any, recorded: Trace) -> None:
+    report = drawn([recorded])["report"]
+    page.locator("#calibration .uniform").get_by_role("button", name="Table").click()
+    cells = page.locator("#calibration .uniform tbody tr").last.locator("td").all_text_contents()
+    last = report["uniform"][-1]
+    assert cells[:3] == [str(last["count"]), f"{last['confidence']:.3f}", f"{last['accepted']:.3f}"]
+
+
+def test_files_hold_the_figures_and_every_scored_position(page: Any, recorded: Trace) -> None:
+    report = drawn([recorded])["report"]
+    with page.expect_download() as saved:
+        page.locator("#calibration [data-save=json]").click()
+    assert json.loads(saved.value.path().read_text())["report"] == report
+    with page.expect_download() as saved:
+        page.locator("#calibration [data-save=csv]").click()
+    rows = list(csv.DictReader(io.StringIO(saved.value.path().read_text(encoding="utf-8"), newline="")))
+    assert len(rows) == report["positions"]
+    assert sum(int(row["accepted"]) for row in rows) == sum(
+        min(s.actual_boundary or 0, len(s.first_draft.ids)) for s in recorded.steps
+    )
+
+
+def test_hostile_text_stays_text(page: Any) -> None:
+    page.click("#nasty")
+    page.wait_for_function("document.querySelector('#calibration .line .what').textContent.startsWith('<img')")
+    page.locator("#calibration .positions g.mark").first.click()
+    while page.locator("#calibration .members .more").is_visible():
+        page.locator("#calibration .members .more").click()
+    members = page.locator("#calibration .members")
+    assert members.locator(":is(script, img, svg, style)").count() == 0
+    assert "${value}" in members.text_content().replace("·", " ")
+    assert HOSTILE[1] in members.text_content()
+
+
+def test_ten_thousand_steps_are_drawn_and_listed_a_page_at_a_time(page: Any) -> None:
+    page.click("#many")
+    page.wait_for_function("document.querySelector('#calibration .line .what').textContent === 'many'")
+    assert f"{STEPS} steps" in page.locator("#calibration .stat").first.text_content()
+    page.locator("#calibration .positions g.mark").first.click()
+    assert listed(page) == 60
+
+
+def test_nothing_to_draw_says_what_to_do(page: Any) -> None:
+    page.click("#empty")
+    page.wait_for_selector("#calibration .empty:not([hidden])")

@@ -1,0 +1,205 @@
+"""Controls → trace lines: what the page is fed, without a browser."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from app import explore, models, streaming
+from app.explore import Asked
+from app.links import Link
+from app.models import Chosen
+from app.run_lines import RunLines
+from app.session import Session
+from app.settings import SETTINGS
+from d2sd import Finished
+
+DEFAULTS = {s.name: s.value for s in SETTINGS}
+
+
+def asked(prompt="One day, a cat", model="tiny", vp="", method="d2sd", compare=True, **settings) -> Asked:
+    return Asked(prompt, Chosen(model, vp), method, compare, {**DEFAULTS, "max_new_tokens": 24, **settings})
+
+
+def outcome(session=None, **changes):
+    session = session or Session()
+    return list(explore.run(session, session.request(), asked(**changes)))
+
+
+def lines(updates):
+    """The run as a page would put it together from the segments."""
+    got: list[str] = []
+    for update in updates:
+        if update.value is not None:
+            head, *new = update.value.rstrip("\n").split("\n")
+            assert json.loads(head)["from"] == len(got)
+            got += new
+    return got
+
+
+def events(updates):
+    run = RunLines(_lines=lines(updates))
+    return [json.loads(line) for line in run.lines()]
+
+
+def test_a_run_is_a_trace_in_segments_with_a_measured_baseline():
+    session = Session()
+    updates = outcome(session)
+    kinds = [e["event"] for e in events(updates)]
+    assert kinds[:2] == ["Header", "PrefillDone"]
+    assert kinds[-2:] == ["Finished", "Baseline"]
+    assert set(kinds[2:-2]) == {"StepDone"}
+    assert events(updates)[-1]["tokens_per_second"] > 0
+    assert session.shown.lines() == RunLines(_lines=lines(updates)).lines()
+    assert session.shown.trace().finished is not None
+
+
+def test_models_that_are_not_loaded_are_announced(monkeypatch):
+    monkeypatch.setattr(models, "_shelf", models._Shelf())
+    first, *_ = outcome()
+    assert first.value is None
+    assert first.news == "Loading tiny …"
+    assert not any(update.news for update in outcome())
+
+
+def test_settings_are_warmed_up_once_before_they_are_timed(monkeypatch):
+    engine, runs = models.engine(Chosen("tiny")), []
+    real = engine.run
+
+    def watched(request, stop):
+        mine = [request.config.method, "begun"]
+        runs.append(mine)
+        for event in real(request, stop):
+            mine[1] = "ended" if isinstance(event, Finished) else mine[1]
+            yield event
+
+    monkeypatch.setattr(engine, "run", watched)
+    monkeypatch.setattr(streaming, "_warm", {})
+    long = {"max_new_tokens": 200}
+    outcome(**long)
+    plain = "autoregressive"
+    assert runs == [["d2sd", "begun"], ["d2sd", "ended"], [plain, "begun"], [plain, "ended"]]
+    runs.clear()
+    outcome(seed=3, compare=False, **long)
+    outcome(num_branches=2, compare=False, **long)
+    assert runs == [["d2sd", "ended"], ["d2sd", "begun"], ["d2sd", "ended"]]
+    runs.clear()
+    monkeypatch.setattr(streaming, "ON_ZERO_GPU", True)
+    monkeypatch.setattr(streaming, "_elsewhere", lambda chosen, request: watched(request, streaming.never))
+    outcome(num_branches=3, compare=False, **long)
+    assert runs == [["d2sd", "ended"]]
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"prompt": "  "}, "the prompt is empty"),
+        ({"prompt": "a" * 30_000}, "at most 20000"),
+        ({"block_size": 1}, "block γ must be at least 2"),
+        ({"block_size": 4, "num_branches": 4}, "more than the 3 prefixes"),
+        ({"block_size": 8, "second_block_size": 4}, "block γ₂ 4 is smaller than block γ 8"),
+        ({"node_budget": 10_000}, "nodes B must be at most"),
+        ({"node_budget": 1.5}, "nodes B must be a whole number"),
+        ({"temperature": -1}, "temperature must be"),
+        ({"temperature": None}, "temperature must be"),
+        ({"seed": None}, "seed must be a whole number"),
+        ({"seed": 0.5}, "seed must be a whole number"),
+        ({"seed": float("inf")}, "seed must be a whole number"),
+        ({"seed": "7"}, "seed must be a whole number"),
+        ({"method": "magic"}, "unknown method"),
+        ({"model": "magic"}, "unknown model"),
+        ({"model": ""}, "unknown model"),
+        ({"model": "Qwen/Qwen3-8B"}, "needs a CUDA GPU"),
+        ({"vp": "/nowhere"}, "cannot load the drafter"),
+        ({"max_new_tokens": 1e9}, "max tokens must be between"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_changes_nothing(changes, sentence, monkeypatch):
+    monkeypatch.setattr(models.torch.cuda, "is_available", lambda: False)
+    session = Session(shown=RunLines.of(["before"]))
+    *_, last = outcome(session, **changes)
+    assert last.value is None
+    assert sentence in last.problem
+    assert session.shown.lines() == ["before"]
+
+
+def test_settings_left_open_are_the_engines_choice():
+    header = events(outcome(second_block_size=None, node_budget=0, method="d2sd_tree"))[0]
+    assert (header["config"]["second_block_size"], header["config"]["node_budget"]) == (16, 64)
+
+
+def test_a_new_run_of_the_same_window_stops_the_old_one():
+    session = Session()
+    old = explore.run(session, session.request(), asked(max_new_tokens=400))
+    updates = [next(old)]
+    session.request()
+    assert events([*updates, *old])[-1]["stop_reason"] == "stopped"
+
+
+def test_a_run_stopped_while_it_waited_never_starts():
+    session = Session()
+    waiting = explore.run(session, session.request(), asked())
+    session.stop()
+    assert list(waiting) == []
+
+
+def test_a_double_click_runs_once():
+    session = Session()
+    session.request()
+    number = session.request()
+    assert session.claim(number)
+    assert list(explore.run(session, number, asked())) == []
+
+
+def test_windows_do_not_stop_each_other():
+    one, other = Session(), Session()
+    run = explore.run(one, one.request(), asked())
+    updates = [next(run)]
+    other.stop()
+    assert events([*updates, *run])[-2]["stop_reason"] != "stopped"
+
+
+def test_a_run_says_nothing_more_once_its_window_shows_something_else():
+    session = Session()
+    run = explore.run(session, session.request(), asked(max_new_tokens=400))
+    next(run)
+    session.show(RunLines.of(["another trace"]))
+    assert list(run) == []
+    assert session.shown.lines() == ["another trace"]
+
+
+def test_a_run_that_breaks_off_says_so_and_keeps_its_steps(monkeypatch):
+    engine = models.engine(Chosen("tiny"))
+    real = engine.models.target.head.forward
+    calls = []
+
+    def fail_later(*args):
+        calls.append(1)
+        if len(calls) > 6:
+            raise MemoryError
+        return real(*args)
+
+    monkeypatch.setattr(engine.models.target.head, "forward", fail_later)
+    updates = outcome()
+    got = events(updates)
+    assert got[-1]["event"] == "Failed"
+    assert "not enough memory" in got[-1]["sentence"]
+    assert updates[-1].problem == got[-1]["sentence"]
+    assert any(e["event"] == "StepDone" for e in got)
+
+
+def test_a_public_page_opens_no_folders(monkeypatch, tmp_path):
+    monkeypatch.setenv("SPACE_ID", "someone/space")
+    (update,) = [u for u in outcome(model=str(tmp_path)) if u.problem]
+    assert "offers only" in update.problem
+    (update,) = [u for u in outcome(vp=str(tmp_path)) if u.problem]
+    assert "opens no folders" in update.problem
+
+
+def test_a_run_with_the_settings_of_the_link_selects_its_step():
+    session = Session(link=Link({"prompt": "One day, a cat", "model": "tiny", "max_new_tokens": 24}, step=2, node=1))
+    head = json.loads(outcome(session)[0].value.split("\n")[0])
+    assert head["wanted"] == {"step": 2, "node": 1}
+    other = json.loads(outcome(session, seed=1)[0].value.split("\n")[0])
+    assert other["wanted"] is None

@@ -1,0 +1,393 @@
+"""The Explore view in a real browser: what is drawn, what is linked, and that model text stays text."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import gradio as gr
+import pytest
+
+from app.run_lines import RunLines
+from app.views.explore import ExplorerView
+
+HOSTILE = [
+    "<script>window.__pwned=1</script>",
+    "<img src=x onerror='window.__pwned=2;alert(1)'>",
+    "${window.__pwned=3}",
+    "{{constructor.constructor('window.__pwned=4')()}}",
+    "${value}",
+    "</style><svg onload=alert(2)>",
+    "\u202eright to left עברית\u2066",
+    "line\nbreak\n",
+    "👩‍👩‍👧 emoji",
+    "x" * 10_000,
+    "\ud800",
+]
+
+
+def draft(drafter: str, prefix: int, texts: list[str], confidence: list[float]) -> dict[str, Any]:
+    top = [
+        [{"id": 90, "text": t, "probability": c}, {"id": 91, "text": " other", "probability": 0.01}]
+        for t, c in zip(texts, confidence, strict=True)
+    ]
+    return {
+        "drafter": drafter,
+        "prefix": prefix,
+        "ids": [90] * len(texts),
+        "texts": texts,
+        "confidence": confidence,
+        "alternatives": top,
+    }
+
+
+def step_event(number: int, words: list[str]) -> dict[str, Any]:
+    """A block of 4: the first draft gets one token right, the re-draft from 1 adds one, the target adds the bonus."""
+    right, better, bonus, wrong, late = words
+    rows = [
+        # id, parent, depth, text, candidates, proposer, state
+        (0, -1, 0, ":", [0, 1], "target", "root"),
+        (1, 0, 1, right, [0, 1], "first", "accepted"),
+        (2, 1, 2, wrong, [0], "first", "rejected"),
+        (3, 2, 3, late, [0], "first", "unreached"),
+        (4, 1, 2, better, [1], "second", "accepted"),
+        (5, 4, 3, late, [1], "second", "rejected"),
+    ]
+    nodes = [
+        {"id": i, "parent": p, "depth": d, "token": 90, "text": t, "candidates": c, "proposer": who, "state": s}
+        | {
+            "drafter_probability": 0.5 if i else None,
+            "target_probability": 0.25 if i else None,
+            "target_rank": 3 if i else None,
+        }
+        for i, p, d, t, c, who, s in rows
+    ]
+    return {
+        "event": "StepDone",
+        "step": number,
+        "anchor": 5,
+        "anchor_text": ":",
+        "anchor_position": 3 * number + 1,
+        "first_draft": draft("first", 0, [right, wrong, late], [0.9, 0.4, 0.3]),
+        "boundary_posterior": [0.1, 0.54, 0.252],
+        "full_acceptance": 0.108,
+        "selected_prefixes": [1],
+        "branches": [draft("second", 1, [better, late], [0.8, 0.6])],
+        "nodes": nodes,
+        "choices": [
+            {"node": n, "token": 91, "text": t, "probability": 0.81} for n, t in ((0, right), (1, better), (4, bonus))
+        ],
+        "accepted": [1, 4],
+        "committed": [
+            {"token": 90, "text": right, "proposer": "first", "node": 1},
+            {"token": 90, "text": better, "proposer": "second", "node": 4},
+            {"token": 90, "text": bonus, "proposer": "target", "node": None},
+        ],
+        "actual_boundary": 1,
+        "seconds": {"first_draft": 0.01, "second_draft": 0.01, "tree": 0.001, "verify": 0.03, "commit": 0.002},
+        "elapsed": 0.06 * (number + 1),
+    }
+
+
+WORDS = [" the", " cat", " sat", " dog", " ran"]
+
+
+def trace(run: str, steps: list[list[str]], prompt: str = "Once", end: bool = True) -> list[str]:
+    events: list[dict[str, Any]] = [
+        {"event": "Header", "schema": 1, "run": run, "method": "d2sd", "config": {"block_size": 4}, "prompt": prompt}
+    ]
+    events.append({"event": "PrefillDone", "prompt_token_ids": [1], "texts": [prompt], "seconds": 0.1})
+    events += [step_event(i, words) for i, words in enumerate(steps)]
+    if end:
+        events.append(
+            {
+                "event": "Finished",
+                "stop_reason": "stopped",
+                "text": "",
+                "token_ids": [],
+                "steps": len(steps),
+                "seconds": 1.0,
+                "prefill_seconds": 0.1,
+            }
+        )
+        events.append({"event": "Baseline", "tokens_per_second": 25.0})
+    return [json.dumps(e) + "\n" for e in events]
+
+
+def hostile_steps() -> list[list[str]]:
+    return [[text] * 5 for text in HOSTILE]
+
+
+@pytest.fixture(scope="module")
+def page(browser: Any) -> Iterator[Any]:
+    """The view alone, with buttons that stream traces into it."""
+    nasty = trace("nasty", hostile_steps(), prompt=HOSTILE[0])
+    runs = itertools.count(1)
+
+    def grow() -> Iterator[str]:
+        plain = trace(f"plain-{next(runs)}", [WORDS] * 6)
+        for end in (3, 5, len(plain)):
+            yield "".join(plain[:end])
+
+    def fail() -> str:
+        return (
+            "".join(trace("failed", [WORDS], end=False))
+            + json.dumps({"event": "Failed", "sentence": "<b>No memory.</b>"})
+            + "\n"
+        )
+
+    def cut() -> list[str]:
+        *lines, last, finished, _ = trace("cut", [WORDS] * 2)
+        step = json.loads(last)
+        step |= {"committed": step["committed"][:2], "actual_boundary": None}
+        return [*lines, json.dumps(step) + "\n", finished.replace("stopped", "max_new_tokens")]
+
+    run = RunLines.of(trace("lossy", [WORDS] * 6))
+
+    def lossy() -> Iterator[str]:
+        for start, end in ((0, 3), (5, 7), (7, len(run))):
+            part = RunLines(run.key, run._lines[:end])
+            yield part.segment(start)
+
+    def again(data: gr.EventData) -> str:
+        assert data._data["key"] == run.key
+        return run.segment(data._data["start"])
+
+    def wanted() -> Iterator[str]:
+        steps = RunLines.of(trace("wanted", [WORDS] * 6))
+        yield RunLines(steps.key, steps._lines[:3]).segment(0, wanted={"step": 2, "node": 4})
+        yield steps.segment(3)
+
+    with gr.Blocks() as demo:
+        view = ExplorerView()
+        view.missed(again, None, view, show_progress="hidden")
+        feeds = {"grow": grow, "nasty": lambda: "".join(nasty), "fail": fail, "lossy": lossy, "wanted": wanted}
+        feeds |= {"cut": lambda: "".join(cut()[:-1]), "ended": lambda: "".join(cut())}
+        for name, fn in feeds.items():
+            gr.Button(name, elem_id=name).click(fn, None, view, show_progress="hidden")
+    _, url, _ = demo.launch(prevent_thread_lock=True, quiet=True)
+    page = browser.new_page(viewport={"width": 1100, "height": 900})
+    page.set_default_timeout(30_000)
+    page.dialogs, page.errors = [], []
+    page.on("dialog", lambda d: (page.dialogs.append(d.message), d.dismiss()))
+    page.on("pageerror", lambda e: page.errors.append(str(e)))
+    page.goto(url)
+    page.wait_for_selector("#explorer .empty")
+    yield page
+    page.close()
+    demo.close()
+
+
+@pytest.fixture
+def plain(page: Any) -> Any:
+    """The page with a fresh plain trace, nothing pinned, pointer out of the way."""
+    page.mouse.move(1, 1)
+    page.grown = getattr(page, "grown", 0) + 1
+    page.click("#grow")
+    page.wait_for_selector(f"#explorer [data-run=plain-{page.grown}][data-steps='6']", state="attached")
+    # the totals know the end of the trace: nothing is still on its way
+    page.wait_for_function("document.querySelector('#numbers [data-stat=speedup] .value').textContent !== '—'")
+    page.evaluate("document.activeElement.blur()")
+    for _ in range(2):
+        page.keyboard.press("Escape")
+    page.wait_for_selector("#explorer [data-pinned='']", state="attached")
+    return page
+
+
+def root(page: Any, name: str) -> str:
+    return page.evaluate("name => document.querySelector('#explorer [data-steps]').dataset[name]", name)
+
+
+def wait_root(page: Any, name: str, value: str) -> None:
+    page.wait_for_function(
+        "([n, v]) => document.querySelector('#explorer [data-steps]').dataset[n] === v", arg=[name, value]
+    )
+
+
+def test_the_stream_draws_every_token_once(plain: Any) -> None:
+    assert plain.locator("#text .tok").count() == 18
+    assert plain.locator("#text .output").evaluate("e => e.textContent") == " the cat sat" * 6
+    assert plain.locator("#text .tok.second").count() == 6
+    assert plain.locator("#text .prompt").text_content() == "Once"
+
+
+def test_tree_and_strip_tell_what_happened(plain: Any) -> None:
+    states = plain.locator("#tree g.node").evaluate_all("all => all.map(n => n.dataset.state).sort()")
+    assert states == ["accepted", "accepted", "bonus", "rejected", "rejected", "root", "unreached"]
+    assert (
+        "First drafter got 1 right; the re-draft from 1 added 1 more; then the target wrote “ sat”."
+        in plain.locator("#sentence").text_content()
+    )
+    assert plain.locator("#strip [data-verdict=hit]").text_content() == "accepted 1 · hit #1 ✓"
+    assert "target: ·cat" in plain.locator("#tree g.node[data-node='2']").text_content()
+
+
+def test_numbers(plain: Any) -> None:
+    def value(stat: str) -> str:
+        return plain.locator(f"#numbers [data-stat={stat}] .value").text_content()
+
+    assert [value(s) for s in ("alpha", "speed", "speedup", "nodes", "hits")] == [
+        "3.00",
+        "50.0",
+        "2.00×",
+        "6.0",
+        "100%",
+    ]
+
+
+def test_a_token_pins_its_step_everywhere(plain: Any) -> None:
+    plain.locator(".tok[data-step='2']").first.click()
+    wait_root(plain, "pinned", "2")
+    assert root(plain, "step") == "2"
+    assert plain.get_attribute("#timeline", "data-pinned") == "2"
+    assert "Step 3" in plain.locator("#sentence").text_content()
+    assert plain.locator("#text .tok.pinned").count() == 3
+    assert plain.locator("#follow").text_content() == "Pinned: step 3 ✕"
+    plain.mouse.move(1, 1)
+    plain.locator("#follow").click()
+    wait_root(plain, "pinned", "")
+
+
+def test_the_timeline_pins_and_scrubs(plain: Any) -> None:
+    box = plain.locator("#timeline").bounding_box()
+    plain.mouse.move(box["x"] + 5, box["y"] + 20)
+    plain.mouse.down()
+    plain.mouse.move(box["x"] + 190, box["y"] + 20, steps=4)
+    plain.mouse.up()
+    wait_root(plain, "pinned", "4")
+    plain.mouse.move(1, 1)
+    wait_root(plain, "step", "4")
+
+
+def test_a_node_shows_why_it_was_rejected(plain: Any) -> None:
+    plain.locator("#tree g.node[data-node='2']").hover()
+    plain.wait_for_selector(".tip:not([hidden])")
+    plain.locator("#tree g.node[data-node='2']").click()
+    wait_root(plain, "node", "2")
+    details = plain.locator("#details").text_content()
+    assert "Rejected: the target wanted “ cat” (p\u00a0=\u00a0.81)." in details
+    assert "number 4" in details
+    assert "·other" in details
+    assert plain.locator("#tree g.node.selected").get_attribute("data-node") == "2"
+
+
+def test_a_selected_node_needs_no_tooltip(plain: Any) -> None:
+    node = plain.locator("#tree g.node[data-node='2']")
+    node.click()
+    wait_root(plain, "node", "2")
+    plain.wait_for_selector(".tip", state="hidden")
+    box = node.bounding_box()
+    plain.mouse.move(box["x"] + box["width"] / 2 + 2, box["y"] + box["height"] / 2)
+    plain.wait_for_timeout(100)
+    assert not plain.locator(".tip").is_visible()
+    plain.locator("#tree g.node[data-node='4']").hover()
+    plain.wait_for_selector(".tip:not([hidden])")
+
+
+def test_keys(plain: Any) -> None:
+    press = plain.keyboard.press
+    press("Home")
+    wait_root(plain, "step", "0")
+    press("ArrowRight")
+    wait_root(plain, "step", "1")
+    press("ArrowDown")
+    wait_root(plain, "node", "4")
+    press("Shift+ArrowRight")
+    wait_root(plain, "node", "bonus")
+    press("Escape")
+    wait_root(plain, "node", "")
+    press("End")
+    wait_root(plain, "step", "5")
+    press("?")
+    plain.wait_for_selector("dialog.help[open]")
+    press("Escape")
+    plain.wait_for_selector("dialog.help[open]", state="detached")
+    press("/")
+    plain.keyboard.type("cat sat")
+    assert plain.locator("#text .tok.found").count() == 12
+    press("Enter")
+    wait_root(plain, "step", "0")
+    press("Escape")
+    press("Space")
+    wait_root(plain, "step", "2")
+    press("Space")
+    assert plain.locator("#follow").get_attribute("data-state") in {"pinned", "playing"}
+
+
+def test_zoom_stays_until_fit(plain: Any) -> None:
+    def scale() -> str:
+        return plain.locator("#tree g.world").get_attribute("transform")
+
+    before = scale()
+    plain.locator("#tree").hover()
+    plain.mouse.wheel(0, -200)
+    plain.wait_for_function("t => document.querySelector('#tree g.world').getAttribute('transform') !== t", arg=before)
+    zoomed = scale()
+    plain.keyboard.press("Home")
+    wait_root(plain, "step", "0")
+    assert scale() == zoomed
+    plain.keyboard.press("f")
+    assert scale() == before
+
+
+def test_selection_from_outside_and_back(plain: Any) -> None:
+    plain.evaluate("""() => {
+        const view = document.querySelector('#explorer [data-steps]');
+        document.addEventListener('explorer:selected', (e) => { window.__selected = e.detail; });
+        view.dispatchEvent(new CustomEvent('explorer:select', {detail: {step: 3, node: 4}}));
+    }""")
+    wait_root(plain, "node", "4")
+    assert plain.evaluate("window.__selected") == {"run": f"plain-{plain.grown}", "step": 3, "node": 4}
+
+
+def test_model_text_is_never_markup(page: Any) -> None:
+    page.click("#nasty")
+    page.wait_for_selector(f"#explorer [data-run=nasty][data-steps='{len(HOSTILE)}']", state="attached")
+    shown = page.locator("#text .output").evaluate("e => e.textContent")
+    assert shown == "".join(text.replace("\ud800", "\ufffd") * 3 for text in HOSTILE)
+    assert page.locator("#text .prompt").text_content() == HOSTILE[0]
+    for _ in HOSTILE:
+        page.keyboard.press("ArrowDown")
+        page.keyboard.press("ArrowRight")
+    assert page.locator("#explorer script, #explorer img, #explorer [onload], #explorer [onerror]").count() == 0
+    assert page.evaluate("window.__pwned") is None
+    assert page.dialogs == []
+    assert page.errors == []
+
+
+def test_a_failure_is_a_notice_and_keeps_the_drawing(page: Any) -> None:
+    page.click("#fail")
+    page.wait_for_selector("#explorer [data-run=failed]", state="attached")
+    page.wait_for_selector("#explorer .notice:not([hidden])")
+    assert page.locator("#explorer .notice").text_content() == "<b>No memory.</b>"
+    assert page.locator("#tree g.node").count() == 7
+
+
+def test_the_last_step_says_why_the_text_ends_once_that_is_known(page: Any) -> None:
+    page.click("#cut")
+    page.wait_for_function("document.querySelector('#sentence').textContent.endsWith('; the text ends here.')")
+    assert page.locator("#strip .bar.right").count() == 1
+    page.click("#ended")
+    page.wait_for_function("document.querySelector('#sentence').textContent.includes('the limit on tokens ends')")
+
+
+def test_packed_lines_are_the_same_lines_and_much_shorter() -> None:
+    lines = trace("packed", hostile_steps())
+    run = RunLines.of(lines)
+    assert [line + "\n" for line in run.lines()] == [line.encode("utf-8", "replace").decode() for line in lines]
+    assert len(run.segment()) < len("".join(lines)) / 2
+    assert run.segment(2).split("\n")[1:] == run.segment().split("\n")[3:]
+
+
+def test_updates_that_the_page_never_saw_are_asked_for(page: Any) -> None:
+    page.click("#lossy")
+    page.wait_for_selector("#explorer [data-run=lossy][data-steps='6']", state="attached")
+    assert page.locator("#text .output").evaluate("e => e.textContent") == " the cat sat" * 6
+    assert page.locator("#numbers [data-stat=speedup] .value").text_content() == "2.00×"
+
+
+def test_a_step_that_is_wanted_is_pinned_once_it_is_there(page: Any) -> None:
+    page.click("#wanted")
+    page.wait_for_selector("#explorer [data-run=wanted][data-pinned='2'][data-node='4']", state="attached")

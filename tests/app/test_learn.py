@@ -1,0 +1,134 @@
+"""The tour: what each stop says is what the step holds, for every method and every step."""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+
+import pytest
+
+from app import presets
+from app.learn import decimal, instructive, lesson, milliseconds, quoted, tokens_of
+from app.views.learn import packed_tour, tour
+from d2sd import METHODS, DecodeConfig
+from d2sd.trace.metrics import boundary_hit
+
+STOPS = ["anchor", "draft", "confidence", "boundary", "branches", "verify", "commit"]
+
+
+@pytest.fixture(scope="module")
+def recorded():
+    return presets.opening().trace()
+
+
+@pytest.fixture(scope="module")
+def told(recorded):
+    """The step that the tour begins with, and its stops by id."""
+    number = instructive(recorded.steps)
+    return recorded.steps[number], {s.id: s for s in lesson(recorded, number).stops}
+
+
+def equation(stop):
+    return "".join(words for _, words in stop.equation)
+
+
+def test_the_tour_has_seven_stops_in_the_order_of_a_step(recorded):
+    for number in range(len(recorded.steps)):
+        assert [s.id for s in lesson(recorded, number).stops] == STOPS
+
+
+def test_the_tour_begins_with_a_predicted_break_and_a_redraft_that_won(recorded):
+    step = recorded.steps[instructive(recorded.steps)]
+    assert boundary_hit(step)
+    assert min(tokens_of(step)) > 0
+    assert step.committed[-1].node is None
+
+
+def test_without_a_good_step_the_tour_begins_somewhere(recorded):
+    assert instructive([]) == 0
+    assert instructive(recorded.steps[:1]) == 0
+
+
+def test_the_draft_is_that_of_the_step(told):
+    step, stops = told
+    numbers = dict(stops["draft"].numbers)
+    assert numbers["places"] == str(len(step.first_draft.ids))
+    assert numbers["guessed"].startswith(" ".join(quoted(t) for t in step.first_draft.texts[:5]))
+    assert numbers["time"] == milliseconds(step.seconds.first_draft)
+    assert dict(stops["anchor"].numbers) == {
+        "anchor": quoted(step.anchor_text),
+        "tokens before it": str(step.anchor_position),
+    }
+
+
+def test_the_confidences_are_those_of_the_step(told):
+    step, stops = told
+    confidence = step.first_draft.confidence
+    *shown, least = [value for _, value in stops["confidence"].numbers]
+    assert shown == [decimal(c) for c in confidence[:5]]
+    assert least == f"{decimal(min(confidence))} at place {confidence.index(min(confidence)) + 1}"
+
+
+def test_the_boundary_is_worked_out_as_the_engine_did(told):
+    step, stops = told
+    (example, value), *flags = stops["boundary"].numbers
+    at = step.actual_boundary
+    kept = step.first_draft.confidence[:at]
+    assert example.startswith(f"r({at}) = {' · '.join(decimal(c) for c in kept)}")
+    product = 1 - step.first_draft.confidence[at]
+    for c in kept:
+        product *= c
+    assert value == decimal(product) == decimal(step.boundary_posterior[at])
+    assert [(name.split("after ")[1], r) for name, r in flags] == [
+        (str(i), decimal(step.boundary_posterior[i])) for i in step.selected_prefixes
+    ]
+
+
+def test_branches_check_and_commit_count_what_happened(told, recorded):
+    step, stops = told
+    numbers = dict(stops["branches"].numbers)
+    assert numbers["K, re-drafts"] == str(len(step.branches))
+    assert numbers["kept tokens"] == ", ".join(str(b.prefix) for b in step.branches)
+    assert any(value.endswith(f"→ {len(step.nodes) - 1} nodes") for value in numbers.values())
+    checked = dict(stops["verify"].numbers)
+    by_first, added = tokens_of(step)
+    assert (checked["right in the first draft"], checked["added by re-drafts"]) == (str(by_first), str(added))
+    assert checked["its next guess"] == quoted(step.first_draft.texts[step.actual_boundary])
+    assert checked["the target wanted"] == quoted(step.committed[step.actual_boundary].text)
+    assert checked["was the break expected"] == f"yes: flag {step.selected_prefixes.index(step.actual_boundary) + 1}"
+    assert equation(stops["commit"]).endswith(f"{by_first} + {added} + 1 = {len(step.committed)}")
+    kept = dict(stops["commit"].numbers)
+    assert kept["bonus token"] == quoted(step.committed[-1].text)
+    assert f"{recorded.totals.mean_acceptance_length:.2f}" in kept.values()
+
+
+def test_fewer_redrafts_bring_no_more_and_all_of_them_what_the_step_brought(recorded):
+    for number, step in enumerate(recorded.steps):
+        rows = lesson(recorded, number).by_branches
+        assert len(rows) == len(step.branches) + 1
+        assert list(rows) == sorted(rows)
+        assert rows[-1] == (len(step.committed), len(step.nodes))
+        kept = sum(0 in step.nodes[n].candidates for n in step.accepted)
+        assert rows[0][0] == min(kept + 1, len(step.committed))
+
+
+@pytest.mark.parametrize("temperature", [0, 1])
+@pytest.mark.parametrize("method", list(METHODS))
+def test_every_step_of_every_method_can_be_told(engine, method, temperature):
+    trace = engine.generate("the cat sat", DecodeConfig(method, 16, temperature=temperature))
+    instructive(trace.steps)
+    for number, step in enumerate(trace.steps):
+        told = lesson(trace, number)
+        assert [s.id for s in told.stops] == STOPS
+        assert all(s.title and s.say and all(s.say) for s in told.stops)
+        assert told.by_branches[-1] == (len(step.committed), len(step.nodes))
+
+
+def test_the_packed_tour_is_the_recorded_run_with_all_its_lessons(recorded):
+    data = json.loads(zlib.decompress(base64.b64decode(tour(None)), -zlib.MAX_WBITS))
+    assert data["lines"].splitlines() == presets.opening().lines()
+    assert len(data["lessons"]) == len(recorded.steps)
+    assert data["start"] == instructive(recorded.steps)
+    assert data["run"] == recorded.header["run"]
+    assert packed_tour(data["lines"]) == tour()
