@@ -2,45 +2,50 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
 
 from d2sd import DecodeConfig
-from d2sd.bench.prompts import read_prompts
-from d2sd.train.recipe import HELD_OUT_PROMPTS, HELD_OUT_SEED
-from d2sd.train.synthetic import documents, prompt_of
+from d2sd.bench.prompts import prompt_file
+from d2sd.train.heldout import DOMAINS, PROMPTS
+from d2sd.train.report import distinct_share
 
-SUMS, STORIES = 30, 10
-
-
-def texts(bundled, domain: str, count: int, max_new_tokens: int) -> dict[str, str]:
-    prompts = [p.text for p in read_prompts("heldout") if p.domain == domain][:count]
-    return {p: bundled.generate(p, DecodeConfig("dflash", max_new_tokens)).finished.text for p in prompts}
+SUMS, STORIES, NEW_TOKENS = 20, 8, 200
+ODD = ("Explain how photosynthesis works.", "Hello, how are you?", ".", "你好，世界", "🙂", "q" * 300)
 
 
-def answer(text: str) -> str | None:
-    found = re.findall(r"the answer is (-?\d+)", text)
-    return found[-1] if found else None
+@pytest.fixture(scope="module")
+def rows():
+    lines = prompt_file("heldout").read_text(encoding="utf-8").splitlines()
+    return [json.loads(line) for line in lines]
 
 
-def test_sums_are_answered_rightly(bundled):
-    right = {prompt_of(d): answer(d) for d in documents("sums", 4 * HELD_OUT_PROMPTS, HELD_OUT_SEED)}
-    written = texts(bundled, "sums", SUMS, 100)
-    wrong = [p for p, text in written.items() if answer(text) != right[p]]
+def written(bundled, prompt: str, count: int):
+    return bundled.generate(prompt, DecodeConfig("dflash", count, inspect=False)).finished
+
+
+def test_sums_are_answered_rightly(bundled, rows):
+    asked = [r for r in rows if r["domain"] == "sums"][:SUMS]
+    texts = [written(bundled, r["prompt"], 100).text for r in asked]
+    found = [re.findall(r"the answer is (-?\d+)", text) for text in texts]
+    wrong = [r["prompt"] for r, f in zip(asked, found, strict=True) if not f or int(f[0]) != r["answer"]]
     assert len(wrong) <= SUMS // 10, wrong
 
 
-def test_stories_do_not_run_in_circles(bundled):
-    def circles(text: str) -> bool:
-        words = text.split()
-        grams = [tuple(words[i : i + 6]) for i in range(len(words) - 5)]
-        return len(grams) > 0 and len(set(grams)) < 0.7 * len(grams)
-
-    written = texts(bundled, "stories", STORIES, 150)
-    assert sum(map(circles, written.values())) <= 1
+def test_real_openings_do_not_run_in_circles(bundled, rows):
+    openings = [r["prompt"] for r in rows if r["domain"] == "stories"][:STORIES]
+    texts = [written(bundled, prompt, NEW_TOKENS).text for prompt in openings]
+    shares = [distinct_share(text.split(), 4) for text in texts]
+    assert sum(shares) / len(shares) > 0.85, shares
 
 
-@pytest.mark.parametrize("domain", ["stories", "sums", "code"])
-def test_held_out_prompts_are_of_every_domain(domain):
-    assert sum(p.domain == domain for p in read_prompts("heldout")) == HELD_OUT_PROMPTS
+@pytest.mark.parametrize("prompt", ODD)
+def test_prompts_off_its_domain_are_answered_in_words(bundled, prompt):
+    text = written(bundled, prompt, 80).text
+    assert len(re.findall(r"[a-z]{2,}", text)) >= 10, text
+
+
+def test_held_out_prompts_are_of_every_domain(rows):
+    assert {d: sum(r["domain"] == d for r in rows) for d in DOMAINS} == dict.fromkeys(DOMAINS, PROMPTS)
