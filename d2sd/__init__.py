@@ -6,6 +6,7 @@ Names are looked up when they are first used: reading traces needs no torch.
 from __future__ import annotations
 
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -16,6 +17,11 @@ if TYPE_CHECKING:
     from d2sd.models.loading import load, presets
     from d2sd.trace.events import Event, Finished, PrefillDone, StepDone
     from d2sd.trace.trace import Trace, load_trace
+
+__version__ = "0.2.0"
+# Where assets/, app/ and app.py lie: beside this package in a checkout, in its folder "home" once it is installed.
+_INSTALLED = Path(__file__).resolve().parent / "home"
+HOME = _INSTALLED if _INSTALLED.is_dir() else _INSTALLED.parents[1]
 
 __all__ = [
     "METHODS",
