@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 
 from app.run_lines import RunLines
-from d2sd import HOME
+from d2sd.__about__ import HOME
 
 ASSETS = HOME / "assets"
 OPENING_TRACE = ASSETS / "traces" / "opening.jsonl.gz"

@@ -6,22 +6,18 @@ Names are looked up when they are first used: reading traces needs no torch.
 from __future__ import annotations
 
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from d2sd.__about__ import __version__
 
 if TYPE_CHECKING:
     from d2sd.config import DecodeConfig
-    from d2sd.engine import Engine
+    from d2sd.engine import Engine, load
     from d2sd.errors import InputError
     from d2sd.methods import METHODS
-    from d2sd.models.loading import load, presets
+    from d2sd.models.loading import presets
     from d2sd.trace.events import Event, Finished, PrefillDone, StepDone
     from d2sd.trace.trace import Trace, load_trace
-
-__version__ = "0.2.0"
-# Where assets/, app/ and app.py lie: beside this package in a checkout, in its folder "home" once it is installed.
-_INSTALLED = Path(__file__).resolve().parent / "home"
-HOME = _INSTALLED if _INSTALLED.is_dir() else _INSTALLED.parents[1]
 
 __all__ = [
     "METHODS",
@@ -33,16 +29,17 @@ __all__ = [
     "PrefillDone",
     "StepDone",
     "Trace",
+    "__version__",
     "load",
     "load_trace",
     "presets",
 ]
 _HOMES = {
     "d2sd.config": ("DecodeConfig",),
-    "d2sd.engine": ("Engine",),
+    "d2sd.engine": ("Engine", "load"),
     "d2sd.errors": ("InputError",),
     "d2sd.methods": ("METHODS",),
-    "d2sd.models.loading": ("load", "presets"),
+    "d2sd.models.loading": ("presets",),
     "d2sd.trace.events": ("Event", "Finished", "PrefillDone", "StepDone"),
     "d2sd.trace.trace": ("Trace", "load_trace"),
 }

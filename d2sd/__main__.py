@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from d2sd import __version__
+from d2sd.__about__ import __version__
 from d2sd.cli import app, bench, calibrate, generate, trace, train, whatif
 from d2sd.cli.common import printable
 from d2sd.errors import InputError

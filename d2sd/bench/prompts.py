@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from d2sd import HOME
+from d2sd.__about__ import HOME
 from d2sd.errors import InputError
 
 FOLDER = HOME / "assets" / "prompts"

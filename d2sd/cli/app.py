@@ -6,7 +6,7 @@ import argparse
 import runpy
 import sys
 
-from d2sd import HOME
+from d2sd.__about__ import HOME
 
 HELP = "open the page: see it happen, step by step"
 

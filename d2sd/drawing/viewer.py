@@ -13,7 +13,7 @@ import re
 import zlib
 from functools import cache
 
-from d2sd import HOME
+from d2sd.__about__ import HOME
 
 VIEWER = HOME / "assets" / "viewer"
 STYLES = ("colours.css", "explorer.css", "drawing.css")
