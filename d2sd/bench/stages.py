@@ -25,6 +25,7 @@ from d2sd.methods import Proposal
 from d2sd.methods.base import merged
 from d2sd.passes.passes import Passes
 from d2sd.tree.block import Block
+from d2sd.tree.boundary import Boundary
 from d2sd.tree.tree import TokenTree, chains
 
 WARM_UP = 3
@@ -158,7 +159,8 @@ def typical(config: DecodeConfig, vocabulary: int) -> Proposal:
         Block(d.drafter, d.prefix, tuple(i % vocabulary for i in d.ids), d.confidence, [], [], d.base)
         for d in (step.first_draft, *step.branches)
     )
-    return merged(step.anchor % vocabulary, first, step.selected_prefixes, branches)
+    boundary = Boundary(step.boundary_posterior, step.full_acceptance)
+    return merged(step.anchor % vocabulary, first, boundary, step.selected_prefixes, branches)
 
 
 def unmerged(proposal: Proposal) -> TokenTree:

@@ -27,6 +27,7 @@ from d2sd.methods.base import merged, random_prefixes
 from d2sd.passes.clock import StageClock
 from d2sd.passes.shapes import row_shape
 from d2sd.trace.events import StageSeconds
+from d2sd.tree.boundary import boundary_posterior
 from d2sd.tree.tree import merge_drafts
 from d2sd.tree.walk import walk
 
@@ -127,7 +128,8 @@ class DeviceCycle:
         if self.second is not None:
             drafted = numbers[end + count : -measured].reshape(count, self.lengths[1], width)
             branches = [self.second.block(p, rows[p:].tolist()) for p, rows in zip(prefixes, drafted, strict=True)]
-        return merged(anchor, first, prefixes[: count - self.longer], branches), per_node
+        boundary = boundary_posterior(first.confidence)
+        return merged(anchor, first, boundary, prefixes[: count - self.longer], branches), per_node
 
     def _plan(self) -> None:
         """Tell a backend that plans on the host what is about to come."""
