@@ -17,6 +17,7 @@ check: $(VENV)/.dev
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
+	$(PYTHON) -m tests.scripts.check
 
 e2e: $(VENV)/.dev browser
 	$(PYTHON) -m pytest -m e2e

@@ -112,9 +112,9 @@ function chainFrom(first, children, height, bonus) {
   return chain;
 }
 
-/** Gives every chain below this one an `offset` in lanes; returns the boxes taken, relative to this chain's lane. */
+/** Gives every chain below this one an `offset` in lanes; returns the boxes and stems drawn, relative to this chain's lane. */
 function place(chain, kept, outward = false) {
-  const boxes = [{ lane: 0, from: chain.start - 0.5, to: chain.end + 0.5 }];
+  const drawn = { boxes: [{ lane: 0, from: chain.start - 0.5, to: chain.end + 0.5 }], stems: [] };
   // of those that leave together the accepted one is nearest
   const subs = chain.subs.filter((sub) => kept.has(sub)).sort((a, b) => b.start - a.start || b.needed - a.needed || a.end - b.end);
   const taken = { 1: 0, "-1": 0 };
@@ -123,23 +123,37 @@ function place(chain, kept, outward = false) {
     const sides = outward ? [1] : taken[1] <= taken[-1] ? [1, -1] : [-1, 1];
     let choice = null;
     for (let distance = 1; !choice; distance += 1) {
-      choice = sides.map((side) => ({ side, offset: side * distance })).find((c) => free(own, c, boxes, sub.start - 0.5)) || null;
+      choice = sides.map((side) => moved(own, side, side * distance, sub.start - 0.5)).find((one) => free(one, drawn)) || null;
     }
     sub.side = choice.side;
     sub.offset = choice.offset;
     taken[choice.side] += 1;
-    for (const box of own) boxes.push({ ...box, lane: choice.offset + choice.side * box.lane });
+    drawn.boxes.push(...choice.boxes);
+    drawn.stems.push(...choice.stems);
   }
-  return boxes;
+  return drawn;
 }
 
-function free(own, { side, offset }, boxes, stem) {
-  return boxes.every((box) => {
-    const between = box.lane * side > 0 && Math.abs(box.lane) < Math.abs(offset);
-    if (between && box.from < stem && stem < box.to) return false;
-    return own.every((o) => offset + side * o.lane !== box.lane || o.to < box.from || box.to < o.from);
-  });
+/** A chain as it would stand `offset` lanes away, mirrored on the upper side, with its stem at a place between two depths. */
+function moved({ boxes, stems }, side, offset, stem) {
+  const to = (lane) => offset + side * lane;
+  return {
+    side,
+    offset,
+    boxes: boxes.map((box) => ({ ...box, lane: to(box.lane) })),
+    stems: [{ at: stem, from: 0, to: offset }, ...stems.map(({ at, from, to: end }) => ({ at, from: to(from), to: to(end) }))],
+  };
 }
+
+function free(next, drawn) {
+  return (
+    next.boxes.every((box) => drawn.boxes.every((other) => other.lane !== box.lane || other.to < box.from || box.to < other.from)) &&
+    !next.stems.some((stem) => drawn.boxes.some((box) => crosses(stem, box))) &&
+    !drawn.stems.some((stem) => next.boxes.some((box) => crosses(stem, box)))
+  );
+}
+
+const crosses = ({ at, from, to }, box) => (box.lane - from) * (box.lane - to) < 0 && box.from < at && at < box.to;
 
 /** Turns offsets into lanes; a chain placed on the upper side carries everything below it mirrored. */
 function settle(chain, lane, kept, lanes, chains, mirror = 1) {
