@@ -121,39 +121,40 @@ function place(chain, kept, outward = false) {
   for (const sub of subs) {
     const own = place(sub, kept, true);
     const sides = outward ? [1] : taken[1] <= taken[-1] ? [1, -1] : [-1, 1];
-    let choice = null;
-    for (let distance = 1; !choice; distance += 1) {
-      choice = sides.map((side) => moved(own, side, side * distance, sub.start - 0.5)).find((one) => free(one, drawn)) || null;
+    const stem = sub.start - 0.5;
+    let offset = 0;
+    for (let distance = 1; !offset; distance += 1) {
+      offset = sides.map((side) => side * distance).find((lane) => free(own, lane, stem, drawn)) || 0;
     }
-    sub.side = choice.side;
-    sub.offset = choice.offset;
-    taken[choice.side] += 1;
-    drawn.boxes.push(...choice.boxes);
-    drawn.stems.push(...choice.stems);
+    sub.side = Math.sign(offset);
+    sub.offset = offset;
+    taken[sub.side] += 1;
+    const lane = laneFrom(offset);
+    for (const box of own.boxes) drawn.boxes.push({ ...box, lane: lane(box.lane) });
+    drawn.stems.push({ at: stem, from: 0, to: offset });
+    for (const other of own.stems) drawn.stems.push({ at: other.at, from: lane(other.from), to: lane(other.to) });
   }
   return drawn;
 }
 
-/** A chain as it would stand `offset` lanes away, mirrored on the upper side, with its stem at a place between two depths. */
-function moved({ boxes, stems }, side, offset, stem) {
-  const to = (lane) => offset + side * lane;
-  return {
-    side,
-    offset,
-    boxes: boxes.map((box) => ({ ...box, lane: to(box.lane) })),
-    stems: [{ at: stem, from: 0, to: offset }, ...stems.map(({ at, from, to: end }) => ({ at, from: to(from), to: to(end) }))],
-  };
+/** Where a lane of a chain lies that stands `offset` lanes away: on the upper side it is mirrored. */
+const laneFrom = (offset) => (lane) => offset + Math.sign(offset) * lane;
+
+/** Whether a chain can stand there: no box on another one, no stem through a box. */
+function free(own, offset, stem, drawn) {
+  const lane = laneFrom(offset);
+  for (const box of drawn.boxes) {
+    if (crosses(stem, 0, offset, box, box.lane)) return false;
+    for (const other of own.boxes) if (lane(other.lane) === box.lane && other.from <= box.to && box.from <= other.to) return false;
+    for (const other of own.stems) if (crosses(other.at, lane(other.from), lane(other.to), box, box.lane)) return false;
+  }
+  for (const { at, from, to } of drawn.stems) {
+    for (const box of own.boxes) if (crosses(at, from, to, box, lane(box.lane))) return false;
+  }
+  return true;
 }
 
-function free(next, drawn) {
-  return (
-    next.boxes.every((box) => drawn.boxes.every((other) => other.lane !== box.lane || other.to < box.from || box.to < other.from)) &&
-    !next.stems.some((stem) => drawn.boxes.some((box) => crosses(stem, box))) &&
-    !drawn.stems.some((stem) => next.boxes.some((box) => crosses(stem, box)))
-  );
-}
-
-const crosses = ({ at, from, to }, box) => (box.lane - from) * (box.lane - to) < 0 && box.from < at && at < box.to;
+const crosses = (at, from, to, box, lane) => box.from < at && at < box.to && (lane - from) * (lane - to) < 0;
 
 /** Turns offsets into lanes; a chain placed on the upper side carries everything below it mirrored. */
 function settle(chain, lane, kept, lanes, chains, mirror = 1) {
