@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import astuple
 from functools import partial
 
 import torch
@@ -106,8 +105,8 @@ class Generation:
             else first_draft_boundary(proposal.tree, first.ids, seen.chosen, outcome),
             seconds=done.seconds,
         )
-        # a card may have worked on this step before it was asked for
-        self.elapsed += max(time.perf_counter() - began, sum(astuple(done.seconds)))
+        # a GPU may have worked on this step before it was asked for
+        self.elapsed += max(time.perf_counter() - began, done.seconds.total)
         return event(elapsed=self.elapsed)
 
     def _describe_committed(self, proposal: Proposal, outcome: Walk) -> tuple[Committed, ...]:
@@ -116,8 +115,8 @@ class Generation:
         for node in outcome.accepted:
             token = proposal.tree.tokens[node]
             text = "" if token in end else self.pieces.feed(token)
-            out.append(Committed(token, text, blocks[proposal.tree.blocks[node]].drafter, node))
+            out.append(Committed(token, text, proposer=blocks[proposal.tree.blocks[node]].drafter, node=node))
         if outcome.bonus is not None:
             text = "" if outcome.bonus in end else self.pieces.feed(outcome.bonus)
-            out.append(Committed(outcome.bonus, text, "target", None))
+            out.append(Committed(outcome.bonus, text, proposer="target", node=None))
         return tuple(out)
