@@ -4,7 +4,7 @@ PYTHON := $(VENV)/bin/python
 HOST ?= 127.0.0.1
 PORT ?= 7860
 
-.PHONY: run test check bench page-bench e2e gpu record format browser clean
+.PHONY: run test check bench page-bench e2e gpu record format browser pin clean
 
 run: $(VENV)/.run
 	GRADIO_SERVER_NAME=$(HOST) GRADIO_SERVER_PORT=$(PORT) $(PYTHON) app.py
@@ -17,6 +17,7 @@ check: $(VENV)/.dev
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
+	$(PYTHON) -m tests.scripts.check
 
 e2e: $(VENV)/.dev browser
 	$(PYTHON) -m pytest -m e2e
@@ -51,9 +52,18 @@ $(VENV)/.run: requirements.txt $(VENV)/bin/python
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check -r requirements.txt
 	touch $@
 
-$(VENV)/.dev: requirements-dev.txt $(VENV)/.run
-	$(PYTHON) -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
-	touch $@
+# Tests run with the versions of constraints.txt, so that a library's release day is not ours; the page with any in range.
+$(VENV)/.dev: requirements-dev.txt requirements.txt constraints.txt $(VENV)/bin/python
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt -c constraints.txt
+	touch $(VENV)/.run $@
+
+# To test with newer versions: a new environment without constraints, the tests, and the versions that passed.
+pin: $(VENV)/bin/python
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check --upgrade -r requirements-dev.txt
+	touch $(VENV)/.run $(VENV)/.dev
+	$(MAKE) check test
+	{ head -1 constraints.txt; $(PYTHON) -m pip freeze --exclude setuptools --exclude pip | sed 's/+.*//' | sort -f; } > $(VENV)/pins
+	mv $(VENV)/pins constraints.txt
 
 # The page is tested in a real browser: Debian's Chromium, installed when none is there and we are root.
 browser:

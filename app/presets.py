@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import gzip
-from pathlib import Path
 
 from app.run_lines import RunLines
+from d2sd.__about__ import HOME
 
-ASSETS = Path(__file__).resolve().parent.parent / "assets"
+ASSETS = HOME / "assets"
 OPENING_TRACE = ASSETS / "traces" / "opening.jsonl.gz"
 EXAMPLES = {
     "Story: kite": "There was a girl called Lily who had a red kite. One day, Lily took the kite to the park.",

@@ -8,6 +8,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from d2sd.__about__ import __version__
+
 if TYPE_CHECKING:
     from d2sd.config import DecodeConfig
     from d2sd.engine import Engine, load
@@ -27,6 +29,7 @@ __all__ = [
     "PrefillDone",
     "StepDone",
     "Trace",
+    "__version__",
     "load",
     "load_trace",
     "presets",

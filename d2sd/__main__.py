@@ -1,17 +1,20 @@
-"""``python -m d2sd``: generate, bench, calibrate, train, trace, whatif."""
+"""Speculative decoding from the command line; ``d2sd`` once it is installed, ``python -m d2sd`` in a checkout."""
 
 from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 
 import torch
 
-from d2sd.cli import bench, calibrate, generate, trace, train, whatif
+from d2sd.__about__ import __version__
+from d2sd.cli import app, bench, calibrate, generate, trace, train, whatif
 from d2sd.cli.common import printable
 from d2sd.errors import InputError
 
 COMMANDS = {
+    "app": app,
     "generate": generate,
     "bench": bench,
     "calibrate": calibrate,
@@ -23,7 +26,11 @@ COMMANDS = {
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command; bad input is one sentence on stderr and exit code 2."""
-    parser = argparse.ArgumentParser(prog="python -m d2sd", description=__doc__)
+    name = "d2sd" if Path(sys.argv[0]).stem == "d2sd" else "python -m d2sd"
+    parser = argparse.ArgumentParser(
+        prog=name, description="D²SD and its relatives: speculative decoding with block drafters."
+    )
+    parser.add_argument("--version", action="version", version=f"d2sd {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="|".join(COMMANDS))
     for name, module in COMMANDS.items():
         module.add_arguments(commands.add_parser(name, help=module.HELP, description=module.__doc__))

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import orjson
 
-from app.views.drawn import DrawnView
+from app.views.drawn import STATIC, DrawnView
 from d2sd import Trace
 from d2sd.calibration import StepTable, calibrate, read_report, tabulate
 from d2sd.calibration.outcomes import happened, predicted, ranks
@@ -24,11 +24,7 @@ from d2sd.trace.events import StepDone
 SCRIPTS = (
     "chart.js",
     "columns.js",
-    "reliability.js",
-    "matrix.js",
-    "ranks.js",
-    "gains.js",
-    "advice.js",
+    *sorted(f"charts/{path.name}" for path in (STATIC / "calibrate" / "charts").glob("*.js")),
     "summary.js",
     "members.js",
     "download.js",

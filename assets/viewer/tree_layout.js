@@ -112,34 +112,49 @@ function chainFrom(first, children, height, bonus) {
   return chain;
 }
 
-/** Gives every chain below this one an `offset` in lanes; returns the boxes taken, relative to this chain's lane. */
+/** Gives every chain below this one an `offset` in lanes; returns the boxes and stems drawn, relative to this chain's lane. */
 function place(chain, kept, outward = false) {
-  const boxes = [{ lane: 0, from: chain.start - 0.5, to: chain.end + 0.5 }];
+  const drawn = { boxes: [{ lane: 0, from: chain.start - 0.5, to: chain.end + 0.5 }], stems: [] };
   // of those that leave together the accepted one is nearest
   const subs = chain.subs.filter((sub) => kept.has(sub)).sort((a, b) => b.start - a.start || b.needed - a.needed || a.end - b.end);
   const taken = { 1: 0, "-1": 0 };
   for (const sub of subs) {
     const own = place(sub, kept, true);
     const sides = outward ? [1] : taken[1] <= taken[-1] ? [1, -1] : [-1, 1];
-    let choice = null;
-    for (let distance = 1; !choice; distance += 1) {
-      choice = sides.map((side) => ({ side, offset: side * distance })).find((c) => free(own, c, boxes, sub.start - 0.5)) || null;
+    const stem = sub.start - 0.5;
+    let offset = 0;
+    for (let distance = 1; !offset; distance += 1) {
+      offset = sides.map((side) => side * distance).find((lane) => free(own, lane, stem, drawn)) || 0;
     }
-    sub.side = choice.side;
-    sub.offset = choice.offset;
-    taken[choice.side] += 1;
-    for (const box of own) boxes.push({ ...box, lane: choice.offset + choice.side * box.lane });
+    sub.side = Math.sign(offset);
+    sub.offset = offset;
+    taken[sub.side] += 1;
+    const lane = laneFrom(offset);
+    for (const box of own.boxes) drawn.boxes.push({ ...box, lane: lane(box.lane) });
+    drawn.stems.push({ at: stem, from: 0, to: offset });
+    for (const other of own.stems) drawn.stems.push({ at: other.at, from: lane(other.from), to: lane(other.to) });
   }
-  return boxes;
+  return drawn;
 }
 
-function free(own, { side, offset }, boxes, stem) {
-  return boxes.every((box) => {
-    const between = box.lane * side > 0 && Math.abs(box.lane) < Math.abs(offset);
-    if (between && box.from < stem && stem < box.to) return false;
-    return own.every((o) => offset + side * o.lane !== box.lane || o.to < box.from || box.to < o.from);
-  });
+/** Where a lane of a chain lies that stands `offset` lanes away: on the upper side it is mirrored. */
+const laneFrom = (offset) => (lane) => offset + Math.sign(offset) * lane;
+
+/** Whether a chain can stand there: no box on another one, no stem through a box. */
+function free(own, offset, stem, drawn) {
+  const lane = laneFrom(offset);
+  for (const box of drawn.boxes) {
+    if (crosses(stem, 0, offset, box, box.lane)) return false;
+    for (const other of own.boxes) if (lane(other.lane) === box.lane && other.from <= box.to && box.from <= other.to) return false;
+    for (const other of own.stems) if (crosses(other.at, lane(other.from), lane(other.to), box, box.lane)) return false;
+  }
+  for (const { at, from, to } of drawn.stems) {
+    for (const box of own.boxes) if (crosses(at, from, to, box, lane(box.lane))) return false;
+  }
+  return true;
 }
+
+const crosses = (at, from, to, box, lane) => box.from < at && at < box.to && (lane - from) * (lane - to) < 0;
 
 /** Turns offsets into lanes; a chain placed on the upper side carries everything below it mirrored. */
 function settle(chain, lane, kept, lanes, chains, mirror = 1) {

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from d2sd.__about__ import HOME
 from d2sd.errors import InputError
 
-FOLDER = Path(__file__).resolve().parents[2] / "assets" / "prompts"
+FOLDER = HOME / "assets" / "prompts"
 MAX_LINE = 200_000
 
 

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import platform
 import subprocess
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, distribution, version
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from d2sd.__about__ import HOME, __version__
 from d2sd.bench.prompts import prompt_file
 from d2sd.engine import Engine
 from d2sd.models.target import Target
 
 PACKAGES = ("torch", "transformers", "tokenizers", "accelerate", "safetensors", "numpy", "flashinfer-python")
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def provenance(engine: Engine, argv: list[str], prompts: str, seeds: dict[str, int], processes: int) -> dict[str, Any]:
@@ -37,7 +38,7 @@ def circumstances(target: Target, argv: list[str], processes: int = 1) -> dict[s
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "argv": argv,
         "commit": _commit(),
-        "versions": {"python": platform.python_version(), **_versions()},
+        "versions": {"d2sd-explorer": __version__, "python": platform.python_version(), **_versions()},
         "hardware": {
             "device": torch.cuda.get_device_name(target.device) if target.device.type == "cuda" else "cpu",
             "cpu": _cpu(),
@@ -62,17 +63,28 @@ def _versions() -> dict[str, str]:
 
 
 def _commit() -> str | None:
-    """Commit of the checkout, marked where files differ from it; None outside a checkout."""
+    """Commit of the checkout, marked where files differ from it, or that was installed; None where neither is known."""
+    if not (HOME / ".git").exists():  # git would answer for a checkout around it, which is another project's
+        return _installed_commit()
 
     def git(*arguments: str) -> str:
         return subprocess.run(
-            ["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=True, timeout=10
+            ["git", "-C", str(HOME), *arguments], capture_output=True, text=True, check=True, timeout=10
         ).stdout.strip()
 
     try:
         return git("rev-parse", "HEAD") + (" with changes" if git("status", "--porcelain", "-uno") else "")
     except (OSError, subprocess.SubprocessError):
         return None
+
+
+def _installed_commit() -> str | None:
+    """The commit that pip installed from a git address (PEP 610)."""
+    try:
+        origin = json.loads(distribution("d2sd-explorer").read_text("direct_url.json") or "{}")
+    except PackageNotFoundError:
+        return None
+    return origin.get("vcs_info", {}).get("commit_id")
 
 
 def _cpu() -> str:

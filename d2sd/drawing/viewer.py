@@ -12,9 +12,10 @@ import json
 import re
 import zlib
 from functools import cache
-from pathlib import Path
 
-VIEWER = Path(__file__).resolve().parents[2] / "assets" / "viewer"
+from d2sd.__about__ import HOME
+
+VIEWER = HOME / "assets" / "viewer"
 STYLES = ("colours.css", "explorer.css", "drawing.css")
 STEP = '{"event":"StepDone"'
 END = re.compile(r'\{"event":\s*"(Finished|Failed)"')

@@ -10,12 +10,13 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig, Qwen3Config
 from transformers.utils import logging as transformers_logging
 
+from d2sd.__about__ import HOME
 from d2sd.errors import InputError
 from d2sd.models.drafter import DFlashDraftModel
 from d2sd.models.models import Models
 from d2sd.models.target import Target, check_supported
 
-BUNDLED = Path(__file__).resolve().parents[2] / "assets" / "models"
+BUNDLED = HOME / "assets" / "models"
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 

@@ -25,7 +25,7 @@ ROOMS = (
     ("methods", "passes"),
     ("attention", "calibration", "drawing"),
     ("trace", "tree"),
-    ("errors",),
+    ("__about__", "errors"),
 )
 FLOORS = {room: floor for floor, rooms in enumerate(reversed(ROOMS)) for room in rooms}
 

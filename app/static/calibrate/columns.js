@@ -58,19 +58,3 @@ const short = (n) => (n < 10000 ? String(n) : n < 1e6 ? Math.round(n / 1000) + "
 function columnOf(place, name, bin) {
   return { place, name, count: bin.count, says: bin.confidence, gets: bin.accepted, low: bin.low, high: bin.high };
 }
-
-class PositionChart extends ColumnChart {
-  constructor(choose, tooltip) {
-    super("positions", "By position", "Of the drafts that got as far as this position, how many had this token accepted?", choose, tooltip);
-    this.unit = "Position";
-  }
-
-  columns() {
-    return this.data.report.by_position.map((p) => columnOf(p.position, `Position ${p.position}`, p));
-  }
-
-  scale(columns, left, step) {
-    const every = step < 13 ? 4 : 1;
-    return s("g", { class: "axis" }, ...columns.map((c, i) => (i % every ? "" : s("text", { class: "middle", x: left + (i + 0.5) * step, y: FLOOR + 13 }, c.place))));
-  }
-}

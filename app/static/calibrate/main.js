@@ -1,6 +1,9 @@
 // Calibrate: builds the view, keeps one choice for all charts, and hands steps to Explore.
 
 const PATIENCE_MS = 20000;
+// In reading order. Each has an id and a box, draws what show(data) is given and marks places with select(chosen, here);
+// named(data, places), members(data, places) and placesOf(data, row) say what its places stand for.
+const CHARTS = [ReliabilityChart, PositionChart, MatrixChart, RankChart, GainsView, AdviceView];
 
 function start(element, trigger, props, watch) {
   let data = null;
@@ -12,8 +15,7 @@ function start(element, trigger, props, watch) {
     showChoice(true);
   };
   const summary = new SummaryView(choose);
-  const reliability = new ReliabilityChart(choose, tooltip);
-  const charts = [reliability, new PositionChart(choose, tooltip), new MatrixChart(choose, tooltip), new RankChart(choose, tooltip), new GainsView(choose), new AdviceView(choose)];
+  const charts = CHARTS.map((Kind) => new Kind(choose, tooltip));
   const members = new MembersView(open, () => putAway());
   const title = h("span", { class: "what" });
   const bar = h("progress", { max: 1, "aria-label": "Prompts done" });
@@ -44,7 +46,7 @@ function start(element, trigger, props, watch) {
     element.dataset.done = progress.running ? "" : progress.done;
     summary.show(data);
     for (const chart of charts) chart.show(data);
-    if (!progress.running && choice.places.length && !membersOf(data, choice.chart, choice.places).length) choice = { chart: "", places: [] };
+    if (!progress.running && choice.places.length && !chosenChart().members(data, choice.places).length) choice = { chart: "", places: [] };
     showChoice(false);
   }
 
@@ -59,16 +61,23 @@ function start(element, trigger, props, watch) {
   /** Marks what is chosen here, and where the step is that is pinned in Explore. */
   function mark() {
     const row = pinnedRow();
-    for (const chart of charts) chart.select(chart.id === choice.chart ? choice.places : [], placesOf(data, chart.id, row));
+    for (const chart of charts) chart.select(chart.id === choice.chart ? choice.places : [], row === null ? [] : chart.placesOf(data, row));
+  }
+
+  /** The chart with the choice, drawn so that it can show it: one may have several ids, a way of drawing each. */
+  function chosenChart() {
+    const chart = charts.find(({ id, ids = [id] }) => ids.includes(choice.chart));
+    if (chart && chart.use) chart.use(choice.chart);
+    return chart;
   }
 
   function showChoice(asked) {
     if (!data) return;
-    if (choice.chart === "uniform" || choice.chart === "equal_mass") reliability.use(choice.chart);
+    const chart = choice.places.length ? chosenChart() : null;
     mark();
-    const some = choice.places.length > 0;
-    members.show(data, some ? choiceName() : null, some ? membersOf(data, choice.chart, choice.places) : surprises(data));
-    if (!asked || !some) return;
+    if (chart) members.show(data, chart.named(data, choice.places), chart.members(data, choice.places));
+    else members.show(data, null, surprises(data));
+    if (!asked || !chart) return;
     // Where the list is out of sight, as always in one column, go there; come back when it is closed.
     const { top } = members.box.getBoundingClientRect();
     if (top < 0 || top > window.innerHeight * 0.7) {
@@ -83,22 +92,6 @@ function start(element, trigger, props, watch) {
     showChoice(false);
     if (from && from.focus) from.focus(from.at);
     else if (from) from.box.scrollIntoView({ block: "nearest" });
-  }
-
-  function choiceName() {
-    const { chart, places } = choice;
-    const all = data.report.matrix.counts.length - 1;
-    const outcome = (i) => (i === all ? "all" : i);
-    const first = places[0];
-    if (chart === "uniform" || chart === "equal_mass") {
-      const columns = reliability.columns();
-      return `Confidence ${places.map((p) => columns[p].name).join(", ")}`;
-    }
-    if (chart === "positions") return `Position ${first}`;
-    if (chart === "ranks") return `True boundary ranked ${places.map((p) => p + 1).join(", ")}`;
-    if (chart === "gains") return first === 0 ? "First draft brought tokens" : `Re-draft ${first} brought tokens`;
-    if (chart === "moved") return "Other prefixes with the temperature";
-    return first === -1 ? "Whole first draft accepted" : `Predicted ${outcome(first % (all + 1))}, actual ${outcome(Math.floor(first / (all + 1)))}`;
   }
 
   /** Explore gets the run from the server unless it has it already; then the step is selected there. */

@@ -2,23 +2,18 @@
 
 const AT_ONCE = 60;
 
-/** Step rows (and positions, from 0) that a place of a chart stands for. */
-function membersOf(data, chart, places) {
-  const { steps } = data;
-  const wanted = new Set(places);
+/** The steps of a measurement that pass a test, as items of the list. */
+function stepsWhere({ steps }, test) {
   const items = [];
-  const each = (test) => steps.run.forEach((_, row) => test(row) && items.push({ row, at: null }));
-  if (chart === "uniform" || chart === "equal_mass" || chart === "positions") {
-    steps.confidence.forEach((own, row) =>
-      own.forEach((_, at) => wanted.has(chart === "positions" ? at + 1 : steps[chart][row][at]) && items.push({ row, at })),
-    );
-    sortBySurprise(items, steps);
-  } else if (chart === "matrix") {
-    const all = data.report.matrix.counts.length - 1;
-    each((row) => steps.happened[row] >= 0 && (wanted.has(steps.happened[row] * (all + 1) + steps.predicted[row]) || (wanted.has(-1) && steps.happened[row] === all)));
-  } else if (chart === "ranks") each((row) => steps.rank[row] > 0 && wanted.has(steps.rank[row] - 1));
-  else if (chart === "gains") each((row) => steps.won[row].some((branch) => wanted.has(branch)));
-  else if (chart === "moved" && data.report.advice) for (const row of data.report.advice.rows) items.push({ row, at: null });
+  steps.run.forEach((_, row) => test(row) && items.push({ row, at: null }));
+  return items;
+}
+
+/** The scored positions that pass a test, as items of the list: the most surprising first. */
+function positionsWhere({ steps }, test) {
+  const items = [];
+  steps.confidence.forEach((own, row) => own.forEach((_, at) => test(row, at) && items.push({ row, at })));
+  sortBySurprise(items, steps);
   return items;
 }
 
@@ -34,19 +29,6 @@ function surprises({ steps }) {
   steps.confidence.forEach((own, row) => steps.boundary[row] >= 0 && own.length > steps.boundary[row] && items.push({ row, at: steps.boundary[row] }));
   sortBySurprise(items, steps);
   return items;
-}
-
-/** Which places of a chart hold a step: the reverse of `membersOf`. */
-function placesOf(data, chart, row) {
-  const { steps, report } = data;
-  if (row === null) return [];
-  if (chart === "uniform" || chart === "equal_mass") return steps[chart][row];
-  if (chart === "positions") return steps.confidence[row].map((_, at) => at + 1);
-  if (chart === "ranks") return steps.rank[row] ? [steps.rank[row] - 1] : [];
-  if (chart === "gains") return steps.won[row];
-  const size = report.matrix.counts.length;
-  if (chart !== "matrix" || steps.happened[row] < 0) return [];
-  return [steps.happened[row] * size + steps.predicted[row], ...(steps.happened[row] === size - 1 ? [-1] : [])];
 }
 
 class MembersView {

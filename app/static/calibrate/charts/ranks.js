@@ -5,6 +5,18 @@ class RankChart extends Chart {
     super("ranks", "Rank of the true boundary", "Bars: how often it was the 1st, 2nd … likeliest. Line: how often it is among the K likeliest; dashed: among K drawn at random.", choose, tooltip);
   }
 
+  named(data, places) {
+    return `True boundary ranked ${places.map((place) => place + 1).join(", ")}`;
+  }
+
+  members(data, places) {
+    return stepsWhere(data, (row) => places.includes(data.steps.rank[row] - 1));
+  }
+
+  placesOf({ steps }, row) {
+    return steps.rank[row] ? [steps.rank[row] - 1] : [];
+  }
+
   shown() {
     const { counts } = this.data.report.ranks;
     const last = counts.reduce((most, n, i) => (n ? i : most), 0);

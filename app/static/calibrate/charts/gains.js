@@ -11,6 +11,18 @@ class GainsView {
     });
   }
 
+  named(data, [branch]) {
+    return branch === 0 ? "First draft brought tokens" : `Re-draft ${branch} brought tokens`;
+  }
+
+  members(data, places) {
+    return stepsWhere(data, (row) => data.steps.won[row].some((branch) => places.includes(branch)));
+  }
+
+  placesOf({ steps }, row) {
+    return steps.won[row];
+  }
+
   name(source) {
     if (source.branch === null) return "lower-ranked choices";
     return source.branch === 0 ? "first draft" : `re-draft ${source.branch}`;

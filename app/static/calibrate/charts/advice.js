@@ -8,6 +8,18 @@ class AdviceView {
     this.body.addEventListener("click", (event) => event.target.closest("button") && this.choose(this.id, this.chosen.size ? [] : [0]));
   }
 
+  named() {
+    return "Other prefixes with the temperature";
+  }
+
+  members({ report }) {
+    return report.advice ? report.advice.rows.map((row) => ({ row, at: null })) : [];
+  }
+
+  placesOf() {
+    return [];
+  }
+
   show(data) {
     const { advice: a, unit } = data.report;
     if (!a) {

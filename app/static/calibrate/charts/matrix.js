@@ -1,10 +1,28 @@
 // Predicted against actual boundaries: one cell for every pair, and bars of their own for wholly accepted drafts.
 
 const LEFT = 52;
+const WHOLE = -1; // the place of the bar of wholly accepted drafts
 
 class MatrixChart extends Chart {
   constructor(choose, tooltip) {
     super("matrix", "Boundary: predicted and actual", "Where was the first draft most likely to end, and where did it end? On the diagonal the prediction was right.", choose, tooltip);
+  }
+
+  named({ report }, [place]) {
+    const size = report.matrix.counts.length;
+    const outcome = (i) => (i === size - 1 ? "all" : i);
+    return place === WHOLE ? "Whole first draft accepted" : `Predicted ${outcome(place % size)}, actual ${outcome(Math.floor(place / size))}`;
+  }
+
+  members(data, places) {
+    return stepsWhere(data, (row) => this.placesOf(data, row).some((place) => places.includes(place)));
+  }
+
+  placesOf({ steps, report }, row) {
+    const size = report.matrix.counts.length;
+    const actual = steps.happened[row];
+    if (actual < 0) return [];
+    return [actual * size + steps.predicted[row], ...(actual === size - 1 ? [WHOLE] : [])];
   }
 
   /** Outcomes that are drawn: up to the last one that was predicted or happened, then “all” if it did. */
@@ -53,7 +71,7 @@ class MatrixChart extends Chart {
     });
     const bottom = y(shown.length - 1) + tall + 10;
     parts.push(...this.whole(width, bottom, all * counts.length));
-    places.push(-1);
+    places.push(WHOLE);
     this.across = shown.length;
     return { parts, height: bottom + 44, places };
   }
@@ -66,7 +84,7 @@ class MatrixChart extends Chart {
     const bar = (kind, p, y) => s("rect", { class: `share ${kind}`, x: from, y, width: Math.max(1, (p || 0) * room), height: 9 });
     return [
       this.mark(
-        -1,
+        WHOLE,
         `Whole first draft accepted: expected in ${share(expected.value)} of the steps, happened in ${figureWords(happened, share)}`,
         { x: 0, y: top - 2, width, height: 44 },
         s("text", { class: "title", x: from, y: top + 8 }, "whole first draft accepted"),

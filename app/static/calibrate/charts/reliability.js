@@ -1,9 +1,12 @@
 // The reliability diagram, with bins of equal width or of equal mass.
 
+const BINS = ["uniform", "equal_mass"];
+
 class ReliabilityChart extends ColumnChart {
   constructor(choose, tooltip) {
     super("uniform", "Reliability", "Of the tokens drafted with this confidence, how many does the target accept?", choose, tooltip);
     this.unit = "Confidence";
+    this.ids = BINS;
     const button = (id, words) => {
       const b = h("button", { type: "button", class: "small", "data-bins": id, "aria-pressed": String(id === this.id) }, words);
       b.addEventListener("click", () => this.use(id));
@@ -11,6 +14,19 @@ class ReliabilityChart extends ColumnChart {
     };
     this.kinds = h("div", { class: "segmented", role: "group", "aria-label": "Bins" }, button("uniform", "equal width"), button("equal_mass", "equal mass"));
     this.tools.prepend(this.kinds);
+  }
+
+  named(data, places) {
+    const columns = this.columns();
+    return `Confidence ${places.map((place) => columns[place].name).join(", ")}`;
+  }
+
+  members(data, places) {
+    return positionsWhere(data, (row, at) => places.includes(data.steps[this.id][row][at]));
+  }
+
+  placesOf({ steps }, row) {
+    return steps[this.id][row];
   }
 
   use(id) {

@@ -1,0 +1,21 @@
+"""The page, in a browser; the same as ``python app.py`` in a checkout. GRADIO_SERVER_NAME and _PORT say where it listens."""
+
+from __future__ import annotations
+
+import argparse
+import runpy
+import sys
+
+from d2sd.__about__ import HOME
+
+HELP = "open the page: see it happen, step by step"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """It has none."""
+
+
+def run(_: argparse.Namespace) -> None:
+    """Run app.py with the page's package beside it; ``d2sd`` itself imports nothing from there."""
+    sys.path.insert(0, str(HOME))
+    runpy.run_path(str(HOME / "app.py"), run_name="__main__")

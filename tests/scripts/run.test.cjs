@@ -1,0 +1,131 @@
+// Steps, and the store that reads a run line by line.
+const assert = require("node:assert/strict");
+const { test } = require("node:test");
+const { deflateRawSync } = require("node:zlib");
+const { load } = require("./load.cjs");
+
+const { Store, Selection, readStep, stepSentence, plain, openLine } = load(
+  ["viewer/dom", "viewer/words", "viewer/step", "viewer/store", "viewer/selection", "viewer/explain"],
+  ["Store", "Selection", "readStep", "stepSentence", "plain", "openLine"],
+);
+const NAMES = { first: "first drafter", second: "second drafter", target: "target" };
+
+/** A step whose first draft of `drafted` tokens was accepted up to `boundary`; `selected`: predicted prefixes. */
+function stepLine(drafted, boundary, selected = [], elapsed = 0) {
+  const trunk = Array.from({ length: drafted + 1 }, (_, id) => ({
+    id, parent: id - 1, depth: id, token: id, text: `t${id}`, candidates: [0], proposer: "first", drafter_probability: 0.5, target_probability: 0.5, target_rank: 0,
+    state: id === 0 ? "root" : id <= boundary ? "accepted" : id === boundary + 1 ? "rejected" : "unreached",
+  }));
+  return JSON.stringify({
+    event: "StepDone", elapsed, nodes: trunk, accepted: trunk.slice(1, boundary + 1).map((n) => n.id), branches: [], choices: [{ node: boundary, token: 99, text: "right", probability: 0.7 }],
+    committed: [...trunk.slice(1, boundary + 1).map((n) => ({ text: n.text, proposer: "first", node: n.id })), { text: "right", proposer: "target", node: null }],
+    first_draft: { drafter: "first", prefix: 0, texts: trunk.slice(1).map((n) => n.text), confidence: Array(drafted).fill(0.5), alternatives: [] },
+    selected_prefixes: selected, actual_boundary: boundary, boundary_posterior: [], full_acceptance: 0, seconds: { verify: 0.01 },
+  });
+}
+
+const HEADER = JSON.stringify({ event: "Header", run: "r", method: "d2sd", prompt: "Once" });
+const FINISHED = JSON.stringify({ event: "Finished", stop_reason: "max_new_tokens" });
+const segment = (key, from, ...lines) => [JSON.stringify({ event: "Segment", key, from }), ...lines].join("\n") + "\n";
+
+function storeOf() {
+  const asked = [];
+  const store = new Store(() => {}, (key, start) => asked.push([key, start]));
+  return { store, asked };
+}
+
+async function settled(store) {
+  for (let tries = 0; tries < 200 && (store.reading || store.waiting.length); tries += 1) await new Promise((go) => setTimeout(go, 1));
+}
+
+test("a run is read as it arrives, and its totals add up", async () => {
+  const { store } = storeOf();
+  store.feed(segment("k", 0, HEADER, stepLine(4, 2, [2], 0.5)));
+  await settled(store);
+  assert.equal(store.live, true);
+  store.feed(segment("k", 2, stepLine(4, 4, [1], 1), stepLine(4, 0, [3], 1.5), FINISHED));
+  await settled(store);
+  assert.equal(store.live, false);
+  assert.deepEqual(store.summaries.map((s) => s.verdict), ["hit", "all", "miss"]);
+  assert.deepEqual({ tokens: store.sums.tokens, hits: store.sums.hits, judged: store.sums.judged, most: store.sums.most }, { tokens: 3 + 5 + 1, hits: 1, judged: 2, most: 5 });
+  assert.equal(store.prompt, "Once");
+  assert.equal(store.step(2).ending, "max_new_tokens");
+  assert.equal(store.step(3), null);
+});
+
+test("lines after a gap wait until those before them are there, and are asked for", async () => {
+  const { store, asked } = storeOf();
+  store.feed(segment("k", 0, HEADER));
+  store.feed(segment("k", 2, stepLine(4, 1)));
+  await settled(store);
+  assert.equal(store.length, 0);
+  assert.deepEqual(asked, [["k", 1]]);
+  store.feed(segment("k", 1, stepLine(4, 3)));
+  await settled(store);
+  assert.deepEqual(store.summaries.map((s) => s.boundary), [3, 1]);
+});
+
+test("lines that come twice count once, and another run begins anew", async () => {
+  const { store } = storeOf();
+  store.feed(segment("k", 0, HEADER, stepLine(4, 1)));
+  store.feed(segment("k", 0, HEADER, stepLine(4, 1), stepLine(4, 2)));
+  await settled(store);
+  assert.equal(store.length, 2);
+  store.feed(segment("l", 0, HEADER, stepLine(4, 4)));
+  await settled(store);
+  assert.deepEqual(store.summaries.map((s) => s.verdict), ["all"]);
+});
+
+test("a packed line is the line; a broken one is dropped and nothing after it", async () => {
+  const line = stepLine(3, 1);
+  const packed = "~" + deflateRawSync(Buffer.from(line)).toString("base64");
+  assert.equal(await openLine(packed), line);
+  const { store } = storeOf();
+  store.feed(segment("k", 0, HEADER, packed, "~!", '{"event":', stepLine(3, 2)));
+  await settled(store);
+  assert.deepEqual(store.summaries.map((s) => s.boundary), [1, 2]);
+});
+
+test("a whole trace without a head is a recording, whose instructive step is shown first", async () => {
+  const { store } = storeOf();
+  store.feed([HEADER, stepLine(4, 1), FINISHED].join("\n"));
+  await settled(store);
+  assert.equal(store.recorded, true);
+  const selection = new Selection(store, () => {});
+  selection.advance();
+  assert.equal(selection.shown, store.instructive());
+  assert.equal(selection.following, false);
+});
+
+test("a live run is followed until a step is pinned, and again after it is released", async () => {
+  const { store } = storeOf();
+  store.feed(segment("k", 0, HEADER, stepLine(4, 1), stepLine(4, 1)));
+  await settled(store);
+  const selection = new Selection(store, () => {});
+  selection.advance();
+  assert.deepEqual([selection.shown, selection.following], [1, true]);
+  selection.pin(7, 3);
+  assert.deepEqual([selection.pinned, selection.node, selection.following], [1, 3, false]);
+  selection.release();
+  assert.deepEqual([selection.pinned, selection.node], [1, null]);
+  selection.release();
+  assert.deepEqual([selection.shown, selection.following], [1, true]);
+});
+
+test("a step says in words what its tree shows", () => {
+  const step = readStep(JSON.parse(stepLine(4, 2)), 0, NAMES);
+  assert.equal(plain(stepSentence(step)), "First drafter got 2 right; then the target wrote “right”.");
+  assert.deepEqual([step.columns, step.bonus.depth, step.drafted], [5, 3, 4]);
+});
+
+test("numbers and references of a hostile step are bounded", () => {
+  const step = readStep(
+    { nodes: [{ id: 0, parent: -1 }, { id: 1, parent: 5 }, { id: 2, parent: 0, drafter_probability: 1e9, text: { a: 1 }, state: "x" }, null], accepted: [2, 77], committed: "no", first_draft: 3, selected_prefixes: [1e12] },
+    0,
+    NAMES,
+  );
+  assert.deepEqual([...step.nodes.keys()], [0, 2]);
+  assert.deepEqual([step.nodes.get(2).drafterP, step.nodes.get(2).state, typeof step.nodes.get(2).text], [1, "unreached", "string"]);
+  assert.deepEqual([step.accepted, step.committed, step.draft], [[2], [], null]);
+  assert.ok(step.selected[0] <= 512);
+});

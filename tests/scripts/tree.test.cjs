@@ -1,0 +1,102 @@
+// Lanes and rows of the tree.
+const assert = require("node:assert/strict");
+const { test } = require("node:test");
+const { load } = require("./load.cjs");
+
+const { layoutTree, BONUS, laneRows, edgePath, PILL } = load(
+  ["viewer/dom", "viewer/words", "viewer/tree_layout", "viewer/tree_shapes", "viewer/tree_rows"],
+  ["layoutTree", "BONUS", "laneRows", "edgePath", "PILL"],
+  { document: { createElement: () => ({ getContext: () => null }) } },
+);
+
+/** A step of [parent, candidates, probability, state] by id; the last accepted node carries the bonus token. */
+function stepOf(rows) {
+  const nodes = new Map();
+  rows.forEach(([parent, candidates, drafterP = 0.5, state = "unreached"], id) => {
+    nodes.set(id, { id, parent, candidates, drafterP, state, depth: parent < 0 ? 0 : nodes.get(parent).depth + 1 });
+  });
+  const last = [...nodes.values()].filter((n) => n.state === "accepted").pop() || nodes.get(0);
+  return { nodes, bonus: { parent: last.id, depth: last.depth + 1 } };
+}
+
+// A trunk of four, a re-draft from 2 that won, and one from 1 that did not.
+const STEP = stepOf([
+  [-1, [0, 1, 2], 1, "root"],
+  [0, [0, 1, 2], 0.9, "accepted"],
+  [1, [0, 1], 0.9, "accepted"],
+  [2, [0], 0.4, "rejected"],
+  [3, [0]],
+  [2, [1], 0.8, "accepted"],
+  [5, [1], 0.8],
+  [1, [2], 0.1],
+  [7, [2], 0.1],
+]);
+
+test("the first draft keeps one lane, every re-draft has one of its own", () => {
+  const { lanes, hidden } = layoutTree(STEP, null, null);
+  assert.deepEqual([0, 1, 2, 3, 4].map((id) => lanes.get(id)), [0, 0, 0, 0, 0]);
+  assert.equal(lanes.get(5), lanes.get(6));
+  assert.equal(lanes.get(7), lanes.get(8));
+  assert.equal(new Set([lanes.get(0), lanes.get(5), lanes.get(7)]).size, 3);
+  assert.equal(lanes.has(BONUS), true);
+  assert.equal(hidden, 0);
+});
+
+/** A tree of `size` nodes, another one for every seed. */
+function randomStep(seed, size) {
+  let state = seed * 2654435761 + 1;
+  const draw = (n) => ((state = (state * 1103515245 + 12345) % 2147483648), Math.floor((state / 2147483648) * n));
+  const rows = [[-1, [0], 1, "root"]];
+  for (let id = 1; id < size; id += 1) rows.push([Math.max(0, id - 1 - (draw(3) ? 0 : draw(id))), [draw(3)], draw(10) / 10]);
+  return stepOf(rows);
+}
+
+test("no two nodes of one depth share a lane, and stems cross no lane that is in use", () => {
+  for (const step of [STEP, ...Array.from({ length: 60 }, (_, seed) => randomStep(seed, 40))]) {
+    const { lanes, chains } = layoutTree(step, null, null);
+    assert.equal(lanes.size, step.nodes.size + 1);
+    const taken = [...lanes].map(([id, lane]) => `${id === BONUS ? step.bonus.depth : step.nodes.get(id).depth} ${lane}`);
+    assert.equal(new Set(taken).size, taken.length);
+    for (const chain of chains) {
+      for (const sub of chain.subs) {
+        const stem = sub.start - 0.5;
+        const between = (other) => other.lane > Math.min(chain.lane, sub.lane) && other.lane < Math.max(chain.lane, sub.lane);
+        assert.equal(chains.some((other) => between(other) && other.start - 0.5 < stem && stem < other.end + 0.5), false);
+      }
+    }
+  }
+});
+
+test("what does not fit is folded away from the least likely on, the accepted path never", () => {
+  const { lanes, hidden, folded } = layoutTree(STEP, null, (layout) => layout.lanes.size <= 8);
+  assert.equal(lanes.has(7) || lanes.has(8), false);
+  assert.equal(lanes.has(5), true);
+  assert.equal(hidden, 2);
+  assert.deepEqual([...folded], [[1, 2]]);
+  const least = layoutTree(STEP, null, () => false);
+  assert.equal(least.lanes.has(5) && least.lanes.has(BONUS), true);
+});
+
+test("a selected node is shown although its branch is the least likely", () => {
+  assert.equal(layoutTree(STEP, 8, () => false).lanes.has(8), true);
+});
+
+test("a step without nodes has no lanes", () => {
+  assert.equal(layoutTree({ nodes: new Map(), bonus: null }, null, null).lanes.size, 0);
+});
+
+test("rows stand as close as their labels allow, around the trunk", () => {
+  const pill = (lane, left) => ({ lane, left, right: left + 40, top: -PILL / 2, bottom: PILL / 2 });
+  const near = laneRows({ low: -1, high: 1 }, [pill(-1, 0), pill(0, 0), pill(1, 100)]);
+  assert.equal(near.y.get(0), 0);
+  assert.ok(near.y.get(1) >= PILL && near.y.get(-1) <= -PILL);
+  const label = { lane: 0, left: 0, right: 300, top: 13, bottom: 60 };
+  const far = laneRows({ low: -1, high: 1 }, [pill(-1, 0), pill(0, 0), label, pill(1, 100)]);
+  assert.equal(far.y.get(1), 60 + PILL / 2 + 2); // the pill begins 2 after the label ends
+  assert.equal(far.y.get(-1), near.y.get(-1));
+});
+
+test("an edge is straight within a lane and turns at the border between two", () => {
+  assert.equal(edgePath(0, 5, 40, 5, 20), "M0 5H40");
+  assert.match(edgePath(0, 0, 40, 30, 20), /^M0 0H13Q20 0 20 7V23Q20 30 27 30H40$/);
+});

@@ -1,0 +1,42 @@
+// How tokens and numbers are written.
+const assert = require("node:assert/strict");
+const { test } = require("node:test");
+const { load } = require("./load.cjs");
+
+const { visible, quoted, probability, milliseconds, joined, count, number, whole } = load(
+  ["viewer/dom", "viewer/words"],
+  ["visible", "quoted", "probability", "milliseconds", "joined", "count", "number", "whole"],
+);
+
+test("whitespace and hidden characters of a token can be seen", () => {
+  assert.equal(visible(" a\n\t"), "·a↵⇥");
+  assert.equal(visible("a\u202eb\u200bc"), "a◌b◌c");
+  assert.equal(visible(""), "∅");
+});
+
+test("a long token is cut between characters and half of one becomes a stand-in", () => {
+  assert.equal(visible("😀".repeat(5), 4), "😀😀😀…");
+  assert.equal(visible("abcd", 4), "abcd");
+  assert.equal(visible("a\ud83d"), "a\ufffd");
+});
+
+test("a quoted token keeps its spaces", () => assert.equal(quoted(" a b"), "“ a b”"));
+
+test("a probability says when it is too small to write, and when it is not known", () => {
+  assert.deepEqual([0, 0.004, 0.5, 0.999, 1, null].map((p) => probability(p)), [".00", "<.01", ".50", "1.00", "1.00", "—"]);
+  assert.equal(probability(0.0123, 3), ".012");
+});
+
+test("milliseconds have three digits that count", () => {
+  assert.deepEqual([0.1234, 0.01234, 0.001234].map(milliseconds), ["123 ms", "12.3 ms", "1.23 ms"]);
+});
+
+test("lists and counts read as words", () => {
+  assert.deepEqual([[], ["a"], ["a", "b", "c"]].map(joined), ["", "a", "a, b and c"]);
+  assert.deepEqual([0, 1, 2].map((n) => count(n, "step")), ["0 steps", "1 step", "2 steps"]);
+});
+
+test("what is no finite number becomes the fallback, what is out of bounds the bound", () => {
+  assert.deepEqual(["x", "", null, Infinity, NaN, {}].map((v) => number(v, 0, 9, 5)), Array(6).fill(5));
+  assert.deepEqual([-1, 3.6, "7", 10].map((v) => whole(v, 0, 9, null)), [0, 4, 7, 9]);
+});

@@ -1,0 +1,76 @@
+"""What pip installs: the dependencies it is told of, the files in the wheel, and the tested versions."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+def requirements(name: str) -> dict[str, Requirement]:
+    lines = [line.partition("#")[0].strip() for line in (ROOT / name).read_text(encoding="utf-8").split("\n")]
+    return {r.name.lower(): r for r in map(Requirement, (line for line in lines if line and not line.startswith("-r")))}
+
+
+@pytest.mark.parametrize(
+    ("name", "declared"),
+    [("requirements.txt", PROJECT["dependencies"]), ("requirements-gpu.txt", PROJECT["optional-dependencies"]["gpu"])],
+)
+def test_the_package_asks_for_what_the_requirements_say(name, declared):
+    assert sorted(map(str, requirements(name).values())) == sorted(str(Requirement(d)) for d in declared)
+
+
+def test_every_requirement_has_a_tested_version_in_its_range():
+    tested = {name: next(iter(r.specifier)) for name, r in requirements("constraints.txt").items()}
+    for name, wanted in {**requirements("requirements.txt"), **requirements("requirements-dev.txt")}.items():
+        assert tested[name].operator == "==", name
+        assert tested[name].version in wanted.specifier, name
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return next(folder.glob("*.whl"))
+
+
+def files(*parts: str) -> set[str]:
+    found = [p for part in parts for p in (ROOT / part).rglob("*") if p.is_file() and "__pycache__" not in p.parts]
+    return {str(p.relative_to(ROOT)) for p in found if p.suffix != ".pyi"}  # Gradio writes those when it is imported
+
+
+def test_the_wheel_holds_the_package_the_page_and_the_assets_and_nothing_else(wheel):
+    names = zipfile.ZipFile(wheel).namelist()
+    held = {name for name in names if ".dist-info/" not in name and not name.endswith(".pyi")}
+    beside = files("app", "assets") - files("assets/images")
+    assert held == files("d2sd") | {f"d2sd/home/{name}" for name in beside | {"app.py"}}
+
+
+def test_an_installed_package_finds_its_assets_from_any_folder(wheel, tmp_path):
+    held = zipfile.ZipFile(wheel)
+    held.extractall(tmp_path / "site", [name for name in held.namelist() if not name.endswith(".safetensors")])
+    script = """
+import d2sd
+from d2sd.__about__ import HOME
+from d2sd.bench.prompts import read_prompts
+from d2sd.drawing.viewer import viewer_script
+print(len(read_prompts("heldout")) > 0, len(viewer_script()) > 0, (HOME / "app.py").is_file(), d2sd.__file__)
+"""
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site")}
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout.split() == ["True", "True", "True", str(tmp_path / "site" / "d2sd" / "__init__.py")], done.stderr
+    (scripts,) = [name for name in held.namelist() if name.endswith("entry_points.txt")]
+    assert "d2sd = d2sd.__main__:main" in held.read(scripts).decode()
