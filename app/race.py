@@ -101,8 +101,8 @@ def run(
         problem = ""
         try:
             for _ in paced(_generate(prepared, events, stale)):
-                steps = sum(len(e.committed) for e in Trace.of(header, events).steps)
-                yield Update(replace(race, status=f"{title}, {steps} tokens …"))
+                tokens = Trace.of(header, events).totals.tokens
+                yield Update(replace(race, status=f"{title}, {tokens} tokens …"))
         except (MemoryError, RuntimeError) as error:
             problem = failure_sentence(error)
         race = replace(race, lanes=(*race.lanes, Lane(Trace.of(header, events), problem)))

@@ -19,7 +19,7 @@ from d2sd.models.loading import load_models
 from d2sd.models.models import Models
 from d2sd.passes.passes import Passes, choose_mode
 from d2sd.passes.shapes import row_shape
-from d2sd.trace.events import Event, Finished, PrefillDone
+from d2sd.trace.events import Event, Finished
 from d2sd.trace.text import TokenTexts
 from d2sd.trace.trace import Trace
 
@@ -174,8 +174,8 @@ class Engine:
         with self._lent_passes(config, len(ids) + config.max_new_tokens) as passes:
             run = self.generation(ids, config, passes)
             with self.lock:
-                seconds = run.prefill()
-            yield PrefillDone(ids, run.prompt_texts, seconds)
+                prefill = run.prefill()
+            yield prefill
             while run.stop_reason is None:
                 if stop():
                     run.stop_reason = "stopped"
@@ -185,7 +185,7 @@ class Engine:
                 yield event
         out = run.output
         text = self.models.target.tokenizer.decode(out, skip_special_tokens=True)
-        yield Finished(run.stop_reason, text, tuple(out), run.steps, run.elapsed, seconds)
+        yield Finished(run.stop_reason, text, tuple(out), run.steps, run.elapsed, prefill.seconds)
 
     def generation(self, ids: Sequence[int], config: DecodeConfig, passes: Passes) -> Generation:
         """A generation that its caller runs step by step; config: resolved settings, passes: with room for it."""

@@ -55,6 +55,7 @@ class Store {
     this.received = 0;
     this.lines = [];
     this.steps = []; // the place of every step among the lines
+    this.opening = []; // what the prompt's own pass committed: it belongs to no step
     this.committed = [];
     this.summaries = [];
     this.read = new Map();
@@ -145,6 +146,7 @@ class Store {
       this.prompt = text(event.prompt);
     } else if (event.event === "PrefillDone") {
       this.prompt = this.prompt || list(event.texts).map(text).join("");
+      this.opening = list(event.committed).map(readCommitted);
     } else if (event.event === "StepDone") this.addStep(event);
     else if (event.event === "Finished") {
       this.finished = event;

@@ -15,8 +15,8 @@ from d2sd.bench.runner import Run
 from d2sd.errors import InputError
 
 NOTES = (
-    "α: committed tokens per target pass. Brackets: 95% bootstrap interval over prompts. tokens/s and speedup count "
-    "from the end of prefill (for transformers: from the end of its first pass, whose tokens are counted too); "
+    "α: committed tokens per cycle. Brackets: 95% bootstrap interval over prompts. Cycles alone are counted, for every row: "
+    "the target's pass over the prompt and the tokens that it commits are in neither α, tokens/s nor speedup; "
     "“from the call” counts everything. Speedup and identical hold a row against plain decoding of the same run."
 )
 

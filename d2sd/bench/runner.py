@@ -17,13 +17,15 @@ from d2sd.trace.metrics import boundary_hit
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One contestant on one prompt. ``steps`` are the target passes that commit tokens.
+    """One contestant on one prompt. ``steps`` are the target's passes behind the prompt's, ``cycle_tokens`` what they
+    committed: every contestant's pass over the prompt commits tokens too, and those are counted for none.
 
     ``seconds`` count from the end of prefill, ``wall_seconds`` from the call to the whole text; both are medians where
     a prompt was run several times. ``nodes`` (verified in all) is None and ``stage_seconds`` empty where not measured.
     """
 
     token_ids: tuple[int, ...]
+    cycle_tokens: int
     steps: int
     seconds: float
     wall_seconds: float
@@ -57,6 +59,7 @@ def contestant(engine: Engine, setting: BenchSetting) -> Contestant:
         totals = trace.totals
         return Run(
             tuple(trace.token_ids),
+            sum(len(s.committed) for s in trace.steps),
             totals.steps,
             totals.seconds,
             wall,

@@ -66,7 +66,7 @@ class BlockDrafter:
         start = self.cache.length
         masked = [b * block_size + k for b, p in enumerate(prefixes) for k in range(1 + len(p), block_size)]
         count = len(masked)
-        if passes.fixed and start:
+        if passes.fixed:
             read, slots = passes.window(self.cache, block_size)
             masked += [0] * (len(prefixes) * (block_size - 1) - count)
             self.plan(len(prefixes), block_size)

@@ -106,11 +106,16 @@ class StageSeconds:
 
 @dataclass(frozen=True, slots=True)
 class PrefillDone:
-    """The prompt has been read. ``texts`` are the pieces of the prompt, one per token."""
+    """The prompt has been read. ``texts`` are the pieces of the prompt, one per token.
+
+    committed: the first token of the output, which the target's pass over the prompt gives; empty where the first
+    step begins at the prompt's last token instead, as in traces of schema 1.
+    """
 
     prompt_token_ids: tuple[Count, ...]
     texts: tuple[str, ...]
     seconds: Seconds
+    committed: tuple[Committed, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
