@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 from transformers.models.llama.modeling_llama import LlamaMLP, LlamaRotaryEmbedding, apply_rotary_pos_emb
 
+KeyValue = tuple[Tensor, Tensor]
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
@@ -78,11 +79,15 @@ class Eagle3Attention(nn.Module):
     def _heads(self, x: Tensor) -> Tensor:
         return x.unflatten(-1, (-1, self.head_dim))
 
+    def keys_values(self, x: Tensor, cos: Tensor, sin: Tensor) -> KeyValue:
+        """Keys and values of rows, (B, R, 2·hidden) → two tensors (B, KV heads, R, D)."""
+        key = self.k_norm(self._heads(self.k_proj(x))).transpose(1, 2)
+        return apply_rotary_pos_emb(key, key, cos, sin)[0], self._heads(self.v_proj(x)).transpose(1, 2)
+
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor, attend: Attend) -> Tensor:
         query = self.q_norm(self._heads(self.q_proj(x))).transpose(1, 2)
-        key = self.k_norm(self._heads(self.k_proj(x))).transpose(1, 2)
-        query, key = apply_rotary_pos_emb(query, key, cos, sin)
-        out = attend(query, key, self._heads(self.v_proj(x)).transpose(1, 2))
+        query = apply_rotary_pos_emb(query, query, cos, sin)[0]
+        out = attend(query, *self.keys_values(x, cos, sin))
         return self.o_proj(out.transpose(1, 2).flatten(-2))
 
 
@@ -98,6 +103,11 @@ class Eagle3Layer(nn.Module):
         self.input_layernorm = nn.RMSNorm(c.hidden_size, eps=c.rms_norm_eps)
         self.hidden_norm = nn.RMSNorm(c.hidden_size, eps=c.rms_norm_eps)
         self.post_attention_layernorm = nn.RMSNorm(c.hidden_size, eps=c.rms_norm_eps)
+
+    def keys_values(self, embedding: Tensor, feature: Tensor, cos: Tensor, sin: Tensor) -> KeyValue:
+        """Keys and values of rows without what else becomes of them."""
+        both = torch.cat([self.input_layernorm(embedding), self.hidden_norm(feature)], -1)
+        return self.self_attn.keys_values(both, cos, sin)
 
     def forward(self, embedding: Tensor, feature: Tensor, cos: Tensor, sin: Tensor, attend: Attend) -> Tensor:
         normed = self.hidden_norm(feature)
@@ -150,6 +160,11 @@ class Eagle3DraftModel(nn.Module):
             features = torch.cat([norm(part) for norm, part in zip(self.fc_norm, parts, strict=True)], -1)
         return self.fc(features)
 
+    def keys_values(self, embedding: Tensor, feature: Tensor, positions: Tensor) -> KeyValue:
+        """Keys and values of rows, two tensors (B, KV heads, R, D): all that rows above a draft are needed for."""
+        cos, sin = self.rotary_emb(feature, positions)
+        return self.layer.keys_values(embedding, feature, cos, sin)
+
     def forward(self, embedding: Tensor, feature: Tensor, positions: Tensor, attend: Attend) -> Tensor:
         """Hidden states of rows, (B, R, hidden), before the final norm.
 
@@ -191,6 +206,7 @@ def new_eagle3(target: Any, token_ids: Sequence[int], layers: Sequence[int]) -> 
     with torch.no_grad():
         drafter.token_ids.copy_(ids)
         drafter.fc.weight.mul_(0.5)
+        drafter.layer.self_attn.o_proj.weight.mul_(0.3)
         drafter.fc.weight[:, -c.hidden_size :] += torch.eye(c.hidden_size)
         drafter.layer.mlp.load_state_dict(last.mlp.state_dict())
         drafter.layer.post_attention_layernorm.weight.copy_(last.post_attention_layernorm.weight)
