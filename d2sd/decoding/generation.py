@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import astuple
 from functools import partial
 
 import torch
@@ -55,7 +54,7 @@ class Generation:
 
     @torch.inference_mode()
     def prefill(self) -> PrefillDone:
-        """Read the prompt and commit the token that the target chooses behind it, the first anchor."""
+        """Read the prompt and commit the token that the target chooses after it, the first anchor."""
         began = time.perf_counter()
         prompt, device = tuple(self.ids), self.target.device
         positions, logits = self.verifier.read(prompt)
@@ -74,7 +73,7 @@ class Generation:
         if device.type == "cuda":
             torch.cuda.synchronize(device)
         seconds = time.perf_counter() - began
-        return PrefillDone(prompt, self.prompt_texts, seconds, (self._own(token),))
+        return PrefillDone(prompt, self.prompt_texts, seconds, committed=(self._own(token),))
 
     @torch.inference_mode()
     def step(self) -> StepDone:
@@ -103,8 +102,8 @@ class Generation:
             anchor_text=texts[anchor],
             anchor_position=start,
             first_draft=None if first is None else describe_draft(first, texts, inspect),
-            boundary_posterior=proposal.posterior,
-            full_acceptance=proposal.full_acceptance,
+            boundary_posterior=proposal.boundary.posterior,
+            full_acceptance=proposal.boundary.full_acceptance,
             selected_prefixes=proposal.selected,
             branches=tuple(describe_draft(b, texts, inspect) for b in proposal.branches),
             nodes=describe_nodes(proposal, seen, outcome, texts),
@@ -116,8 +115,8 @@ class Generation:
             else first_draft_boundary(proposal.tree, first.ids, seen.chosen, outcome),
             seconds=done.seconds,
         )
-        # a card may have worked on this step before it was asked for
-        self.elapsed += max(time.perf_counter() - began, sum(astuple(done.seconds)))
+        # a GPU may have worked on this step before it was asked for
+        self.elapsed += max(time.perf_counter() - began, done.seconds.total)
         return event(elapsed=self.elapsed)
 
     def _describe_committed(self, proposal: Proposal, outcome: Walk) -> tuple[Committed, ...]:
@@ -126,11 +125,11 @@ class Generation:
         for node in outcome.accepted:
             token = proposal.tree.tokens[node]
             text = "" if token in end else self.pieces.feed(token)
-            out.append(Committed(token, text, blocks[proposal.tree.blocks[node]].drafter, node))
+            out.append(Committed(token, text, proposer=blocks[proposal.tree.blocks[node]].drafter, node=node))
         if outcome.bonus is not None:
             out.append(self._own(outcome.bonus))
         return tuple(out)
 
     def _own(self, token: int) -> Committed:
         """A token that the target chose and no draft had."""
-        return Committed(token, "" if token in self.target.end_ids else self.pieces.feed(token), "target", None)
+        return Committed(token, "" if token in self.target.end_ids else self.pieces.feed(token), proposer="target", node=None)

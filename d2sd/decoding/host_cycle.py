@@ -34,7 +34,7 @@ class Cycle(Protocol):
     """Runs cycles of one generation."""
 
     def run(self, ids: Sequence[int], room: int) -> CycleDone:
-        """One cycle behind the committed ``ids``, whose last one is the anchor; ``room``: tokens it may commit.
+        """One cycle after the committed ``ids``, whose last one is the anchor; ``room``: tokens it may commit.
 
         Caches hold what was committed, unless the text ended.
         """

@@ -33,12 +33,12 @@ class CapturedPass:
 
 @cache
 def _stream(device: torch.device) -> Any:
-    """Where everything is captured on a card: one stream, since libraries keep memory for each that they ever saw."""
+    """Where everything is captured on a GPU: one stream, since libraries keep memory for each that they ever saw."""
     return torch.cuda.Stream(device)
 
 
 class Recorder:
-    """Captures passes on one card, all of them in one memory pool."""
+    """Captures passes on one GPU, all of them in one memory pool."""
 
     def __init__(self, device: torch.device):
         self.device = device
