@@ -138,7 +138,7 @@ def questions(
                 if sweep.name not in METHODS[method].settings:
                     out.append(Question(sweep.name, method, value, plain))
                     continue
-                if value is None and METHODS[method].needs_budget:
+                if value is None and METHODS[method].default_budget:
                     continue
                 try:
                     varied: dict[str, Any] = {sweep.name: value}

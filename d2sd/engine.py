@@ -82,6 +82,12 @@ class Engine:
                     f"method {method.id!r} needs a draft model, and {models.name} has none; use another method"
                 )
             return config.for_drafter(MODEL_CHAIN)
+        if method.eagle3:
+            if models.eagle3 is None:
+                raise InputError(
+                    f"method {method.id!r} needs an EAGLE-3 drafter, and {models.name} has none; give one with --drafter"
+                )
+            return replace(config, node_budget=config.node_budget or method.default_budget)
         if not method.first_drafter:
             return config
         if models.first is None:

@@ -65,7 +65,8 @@ class Replay:
             raise InputError("the trace holds no text to draft; record a run of at least two tokens")
         self.engine, self.prompt = engine, list(trace.prefill.prompt_token_ids)
         self.output = trace.token_ids
-        drafters = [d for d in (engine.models.first, engine.models.second) if d is not None]
+        models = engine.models
+        drafters = [d for d in (models.first, models.second, models.eagle3) if d is not None]
         with engine.lock:
             self._read([d.target_layer_ids for d in drafters])
 

@@ -12,7 +12,7 @@ from d2sd.config import DecodeConfig
 from d2sd.decoding.cost import VerifyCost
 from d2sd.decoding.device_cycle import DeviceCycle
 from d2sd.decoding.host_cycle import Cycle, HostCycle
-from d2sd.decoding.inspection import describe_choices, describe_draft, describe_nodes
+from d2sd.decoding.inspection import describe_choices, describe_draft, describe_levels, describe_nodes
 from d2sd.decoding.proposer import Proposer
 from d2sd.decoding.verifier import Verifier
 from d2sd.methods import Proposal
@@ -114,6 +114,8 @@ class Generation:
             if first is None
             else first_draft_boundary(proposal.tree, first.ids, seen.chosen, outcome),
             seconds=done.seconds,
+            draft_passes=self.proposer.draft_passes,
+            levels=describe_levels(proposal, texts) if inspect else (),
         )
         # a GPU may have worked on this step before it was asked for
         self.elapsed += max(time.perf_counter() - began, done.seconds.total)
@@ -121,15 +123,17 @@ class Generation:
 
     def _describe_committed(self, proposal: Proposal, outcome: Walk) -> tuple[Committed, ...]:
         out = []
-        end, blocks = self.target.end_ids, proposal.blocks
+        end = self.target.end_ids
         for node in outcome.accepted:
             token = proposal.tree.tokens[node]
             text = "" if token in end else self.pieces.feed(token)
-            out.append(Committed(token, text, proposer=blocks[proposal.tree.blocks[node]].drafter, node=node))
+            out.append(Committed(token, text, proposer=proposal.drafter_of(node), node=node))
         if outcome.bonus is not None:
             out.append(self._own(outcome.bonus))
         return tuple(out)
 
     def _own(self, token: int) -> Committed:
         """A token that the target chose and no draft had."""
-        return Committed(token, "" if token in self.target.end_ids else self.pieces.feed(token), proposer="target", node=None)
+        return Committed(
+            token, "" if token in self.target.end_ids else self.pieces.feed(token), proposer="target", node=None
+        )

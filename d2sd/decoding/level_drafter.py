@@ -22,8 +22,8 @@ MAX_COMMITTED = 64  # rows at once in a fixed-shape pass; more come with a promp
 class LevelDrafter:
     """Drafts from the features of the committed text.
 
-    The cache holds keys and values of the rows whose next token is committed; a tree's rows go behind them, level by
-    level, and are overwritten by what is committed next. depth: passes behind the first one; top_k: children that are scored
+    The cache holds keys and values of the rows whose next token is committed; a tree's rows go after them, level by
+    level, and are overwritten by what is committed next. depth: passes after the first one; top_k: children that are scored
     of every node and nodes that every level keeps, so the tree's deepest nodes are at depth + 1.
     """
 
@@ -37,7 +37,7 @@ class LevelDrafter:
 
         self.cache = passes.cache("eagle3", make)
         self.embedding = target.embedding if model.embedding is None else model.embedding
-        self._pending: Tensor | None = None  # features of the rows behind the cached ones, (1, T, taps·width)
+        self._pending: Tensor | None = None  # features of the rows after the cached ones, (1, T, taps·width)
 
     def extend(self, features: Tensor) -> None:
         """Add the (1, T, taps·width) target features of tokens that were committed next."""
@@ -45,7 +45,7 @@ class LevelDrafter:
         self._pending = features if self._pending is None else torch.cat([self._pending, features], 1)
 
     def read(self, ids: Sequence[int]) -> None:
-        """Read the committed ``ids`` as far as features and the tokens behind them are known, the last row apart."""
+        """Read the committed ``ids`` as far as features and the tokens after them are known, the last row apart."""
         assert self._pending is not None
         count, start, device = self._pending.shape[1] - 1, self.cache.length, self.model.device
         if not count:
@@ -62,7 +62,7 @@ class LevelDrafter:
         self.cache.length += count
 
     def draft(self, ids: Sequence[int]) -> list[Level]:
-        """The levels of a tree behind the committed ``ids``, whose last one, the anchor, has no features yet."""
+        """The levels of a tree after the committed ``ids``, whose last one, the anchor, has no features yet."""
         self.read(ids)
         assert self._pending is not None
         start, passes = self.cache.length, self.passes  # the row that the first level hangs on
@@ -78,7 +78,7 @@ class LevelDrafter:
         return self._levels(numbers.tolist())  # one copy from the device
 
     def _store(self, features: Tensor, tokens: Tensor, slots: Tensor) -> tuple[Tensor, ...]:
-        """Write the rows of (1, T, ·) features and (1, T) tokens behind them into the slots (T,), their positions."""
+        """Write the rows of (1, T, ·) features and (1, T) tokens after them into the slots (T,), their positions."""
         embedding = self.embedding(tokens).to(self.model.dtype)
         pair = self.model.keys_values(embedding, self.model.project(features), slots[None])
         for buffer, new in zip(self.cache.buffers(0), pair, strict=True):
@@ -94,7 +94,9 @@ class LevelDrafter:
         model, k, device = self.model, self.top_k, tokens.device
         feature = model.project(features)
         positions, slots = slot, slot
-        seen = torch.ones(1, 1, dtype=torch.bool, device=device)  # [row, slot from ``slot`` on]: itself and its ancestors
+        seen = torch.ones(
+            1, 1, dtype=torch.bool, device=device
+        )  # [row, slot from ``slot`` on]: itself and its ancestors
         below = torch.zeros(1, device=device)
         found: list[Tensor] = []
         for level in range(self.depth + 1):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from d2sd.methods.base import SETTINGS, Drafters, Method, Proposal
+from d2sd.methods.base import DEFAULT_BUDGET, TWO_DRAFTS, Drafters, Method, Proposal
 from d2sd.methods.growth import Offer, grow, offers
 from d2sd.tree.block import Block
 from d2sd.tree.boundary import boundary_posterior, select_prefixes
@@ -51,7 +51,8 @@ D2SD_TREE = Method(
     "A tree of the B likeliest paths over both drafters, grown best first from the re-anchored prefixes.",
     "this project, after D²SD and DDTree",
     propose,
-    SETTINGS,
+    TWO_DRAFTS,
     second_drafter="vp",
-    needs_budget=True,
+    draft_levels=2,
+    default_budget=DEFAULT_BUDGET,
 )

@@ -1,4 +1,4 @@
-"""The draft network of EAGLE-3: one decoder layer that reads target features and the token behind each of them.
+"""The draft network of EAGLE-3: one decoder layer that reads target features and the token after each of them.
 
 Row t stands for position t of the text. Its input is the embedding of token t + 1 beside a feature of position t, and its
 logits are about token t + 2. For committed text the feature is made of the target's hidden states; below it, of the hidden
@@ -168,7 +168,7 @@ class Eagle3DraftModel(nn.Module):
     def forward(self, embedding: Tensor, feature: Tensor, positions: Tensor, attend: Attend) -> Tensor:
         """Hidden states of rows, (B, R, hidden), before the final norm.
 
-        embedding: (B, R, hidden) of the tokens behind the rows; feature: (B, R, hidden); positions: (B or 1, R);
+        embedding: (B, R, hidden) of the tokens after the rows; feature: (B, R, hidden); positions: (B or 1, R);
         ``attend`` gets queries (B, heads, R, D), keys and values (B, KV heads, R, D) of the rows.
         """
         cos, sin = self.rotary_emb(feature, positions)
@@ -179,7 +179,7 @@ class Eagle3DraftModel(nn.Module):
         return self.norm(hidden) if self.config.norm_output else hidden
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """Logits over the draft vocabulary, (…, D) float32, of the token behind the next one."""
+        """Logits over the draft vocabulary, (…, D) float32, of the token after the next one."""
         out: Tensor = self.lm_head(self.norm(hidden)).float()
         return out
 

@@ -1,7 +1,7 @@
 """Training objective of the EAGLE-3 drafter: training-time test, with the target's distribution as labels.
 
 The network is unrolled on its own hidden states as drafting will unroll it: row t of unrolled step i stands at position
-t + i, reads the token behind it and the state that step i − 1 gave to row t, and sees the committed rows up to t and its own
+t + i, reads the token after it and the state that step i − 1 gave to row t, and sees the committed rows up to t and its own
 chain (EAGLE-3, arXiv 2503.01840, section 3.2). Chains do not see each other, so a few random rows a sequence are
 unrolled instead of all: one pass of the target serves rows × steps predictions.
 """
@@ -43,7 +43,7 @@ class Eagle3Objective:
 def draw_rows(prompt_lengths: Tensor, lengths: Tensor, count: int, generator: torch.Generator) -> Tensor:
     """(B, count) rows to unroll, uniform from the last but one prompt token to the last but two tokens of the text.
 
-    Row t drafts the token at t + 2: from the second one of the response, behind the first that the target's own pass
+    Row t drafts the token at t + 2: from the second one of the response, after the first that the target's own pass
     over the prompt gives, to the last.
     """
     low = (prompt_lengths - 1).clamp_min(0)
@@ -68,7 +68,7 @@ class Unrolled(nn.Module):
         ``draft_length``: mean number of leading steps whose favourite is the target's, plus 1, as a chain at T = 0.
         """
         (target,), drafter, config = self._target, self.drafter, self.config
-        batch, width = ids.shape
+        width = ids.shape[1]
         with torch.no_grad():
             hidden = target.model(input_ids=ids, use_cache=False).last_hidden_state
             taps = self._taps.features(drafter.target_layer_ids, ids.device)
@@ -79,7 +79,7 @@ class Unrolled(nn.Module):
         state = _take(feature, rows)
         losses, right, alive = [], [], []
         for step in range(config.unrolled):
-            place = rows + step  # position of the row; its token stands behind it, its prediction behind that
+            place = rows + step  # position of the row; its token stands after it, its prediction after that
             shown = _take(embedded, (place + 1).clamp_max(width - 1))
             out = drafter(shown, state, place, chains)
             logits = drafter.logits(out)
@@ -165,7 +165,9 @@ def train_eagle3(
     except ValueError as error:
         raise InputError(f"{error}; name the layers to read with --target-layers") from None
     if not all(0 <= n <= depth - 3 for n in layers):
-        raise InputError(f"tapped layers must lie between 0 and {depth - 3}, not {layers}: later ones are normed elsewhere")
+        raise InputError(
+            f"tapped layers must lie between 0 and {depth - 3}, not {layers}: later ones are normed elsewhere"
+        )
     data = read_responses(responses, max_length, tokenizer.eos_token_id)
     drafter = new_eagle3(model, frequent_tokens(data, draft_vocab_size or vocabulary, vocabulary), layers)
 
