@@ -21,7 +21,7 @@ class Run:
     committed: every contestant's pass over the prompt commits tokens too, and those are counted for none.
 
     ``seconds`` count from the end of prefill, ``wall_seconds`` from the call to the whole text; both are medians where
-    a prompt was run several times. ``nodes`` (verified in all) is None and ``stage_seconds`` empty where not measured.
+    a prompt was run several times. ``nodes`` (verified in all) and ``draft_passes`` (of drafters, those that waited for each other) are None and ``stage_seconds`` empty where not measured.
     """
 
     token_ids: tuple[int, ...]
@@ -30,6 +30,7 @@ class Run:
     seconds: float
     wall_seconds: float
     nodes: int | None = None
+    draft_passes: int | None = None
     stage_seconds: tuple[tuple[str, float], ...] = ()
     boundary_hits: tuple[bool, ...] = ()
     scored: tuple[tuple[float, bool], ...] = ()
@@ -64,6 +65,7 @@ def contestant(engine: Engine, setting: BenchSetting) -> Contestant:
             seconds=totals.seconds,
             wall_seconds=wall,
             nodes=sum(len(s.nodes) for s in trace.steps),
+            draft_passes=sum(s.draft_passes or 0 for s in trace.steps),
             stage_seconds=tuple(totals.stage_seconds.items()),
             boundary_hits=tuple(h for s in trace.steps if (h := boundary_hit(s)) is not None),
             scored=tuple(pair for s in trace.steps for pair in scored_positions(s)),

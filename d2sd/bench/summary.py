@@ -47,6 +47,7 @@ def _row(contestant: Contestant, runs: list[Run], plain: list[Run] | None, seed:
     steps, seconds, wall = (np.array([getattr(r, f) for r in runs]) for f in ("steps", "seconds", "wall_seconds"))
     hits = [h for r in runs for h in r.boundary_hits]
     nodes = [r.nodes for r in runs if r.nodes is not None]
+    passes = [r.draft_passes for r in runs if r.draft_passes is not None]
     all_steps = float(steps.sum())
     row: dict[str, Any] = {
         "label": contestant.label,
@@ -60,6 +61,7 @@ def _row(contestant: Contestant, runs: list[Run], plain: list[Run] | None, seed:
         **_ratio("speedup", None, None, seed),
         **_ratio("wall_speedup", None, None, seed),
         "nodes_per_step": sum(nodes) / all_steps if nodes else None,
+        "draft_passes_per_step": sum(passes) / all_steps if passes else None,
         "boundary_hit_rate": sum(hits) / len(hits) if hits else None,
         "expected_calibration_error": _calibration_error([p for r in runs for p in r.scored]),
         "seconds_per_step": {
