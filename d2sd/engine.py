@@ -76,32 +76,31 @@ class Engine:
         models, method = self.models, METHODS[config.method]
         target = models.target
         config = replace(config, backend=choose(config.backend, target.device, target.dtype, target.head_shape[2]))
+        if reason := self.obstacle(method.id):
+            raise InputError(reason)
         if method.draft_model:
-            if models.draft_model is None:
-                raise InputError(
-                    f"method {method.id!r} needs a draft model, and {models.name} has none; use another method"
-                )
             return config.for_drafter(MODEL_CHAIN)
         if method.eagle3:
-            if models.eagle3 is None:
-                raise InputError(
-                    f"method {method.id!r} needs an EAGLE-3 drafter, and {models.name} has none; give one with --drafter"
-                )
             return replace(config, node_budget=config.node_budget or method.default_budget)
-        if not method.first_drafter:
+        used = (method.first_drafter and models.first, method.second_drafter == "vp" and models.second)
+        sizes = [drafter.block_size for drafter in used if drafter]
+        if not sizes:
             return config
-        if models.first is None:
-            raise InputError(
-                f"method {method.id!r} needs a drafter, and {models.name} has none; give one or use autoregressive"
-            )
-        sizes = [models.first.block_size]
-        if method.second_drafter == "vp":
-            if models.second is None:
-                raise InputError(
-                    f"method {method.id!r} needs a VP-Drafter, and {models.name} has none; use dflash_twice"
-                )
-            sizes.append(models.second.block_size)
         return config.for_drafter(min(sizes))
+
+    def obstacle(self, method: str) -> str | None:
+        """Why these models cannot run a method, as a sentence; None where they can."""
+        models, wanted = self.models, METHODS[method]
+        needs = (
+            (wanted.draft_model, models.draft_model, "a draft model", "use another method"),
+            (wanted.eagle3, models.eagle3, "an EAGLE-3 drafter", "give one with --drafter"),
+            (wanted.first_drafter, models.first, "a drafter", "give one or use autoregressive"),
+            (wanted.second_drafter == "vp", models.second, "a VP-Drafter", "use dflash_twice"),
+        )
+        for needed, there, what, instead in needs:
+            if needed and there is None:
+                return f"method {method!r} needs {what}, and {models.name} has none; {instead}"
+        return None
 
     def verify_cost(self, backend: str) -> VerifyCost:
         """What verified nodes cost here; measured at the first call (a fraction of a second), under the lock."""

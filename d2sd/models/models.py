@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 
 from d2sd.errors import InputError
 from d2sd.models.drafter import DFlashDraftModel
 from d2sd.models.eagle3 import Eagle3DraftModel
 from d2sd.models.target import Target
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -26,10 +29,10 @@ class Models:
     eagle3: Eagle3DraftModel | None = None
 
     def __post_init__(self) -> None:
-        for drafter in (self.first, self.second):
-            if drafter is not None:
-                check_fit(self.target, drafter)
-                self.target.tap(drafter.target_layer_ids)
+        for drafter in {id(d): d for d in (self.first, self.second) if d is not None}.values():
+            check_fit(self.target, drafter)
+            self.target.tap(drafter.target_layer_ids)
+            warn_of_late_taps(drafter, self.target.config.num_hidden_layers)
         if self.eagle3 is not None:
             check_eagle3(self.target, self.eagle3)
             self.target.tap(self.eagle3.target_layer_ids)
@@ -63,6 +66,17 @@ def check_fit(target: Target, drafter: DFlashDraftModel) -> None:
             f"drafter {name} was made for a vocabulary of {c.vocab_size} (mask token {drafter.mask_token_id}), "
             f"the target has {t.vocab_size}: they do not fit"
         )
+
+
+def warn_of_late_taps(drafter: DFlashDraftModel, layers: int) -> None:
+    """Say where a drafter reads later target layers than published ones do: other code may hand those on otherwise."""
+    last = max(drafter.target_layer_ids)
+    if last > max(layers - 3, 0):
+        log.warning(
+            "drafter %s reads the output of target layer %d; published ones read none after layer %d, and other code hands the "
+            "last layer's output on after the final norm, so this drafter may draft worse there (docs/drafter-format.md)",
+            drafter.config.name_or_path, last, layers - 3,
+        )  # fmt: skip
 
 
 def check_eagle3(target: Target, drafter: Eagle3DraftModel) -> None:
