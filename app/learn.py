@@ -223,6 +223,8 @@ def _commit(trace: Trace, step: StepDone) -> Stop:
             "The accepted tokens go into the text. Where the walk ends, the target’s own token is known already: it comes for "
             "free, and is the anchor of the next step.",
             f"The text {same}, only in fewer passes.",
+            "EAGLE-3, which most published drafters are, keeps this step but drafts otherwise: one token after the other, each "
+            "level of its tree in a pass of its own. Race puts both on the clock.",
         ),
         (("", "new tokens = accepted + 1 = "), ("", f"{by_first} + {added} + {0 if ended else 1} = {len(step.committed)}")),
         (

@@ -66,7 +66,7 @@ class Row:
 def run(
     session: Session, number: int, prompt: str, chosen: Chosen, methods: Sequence[str], values: dict[str, Any]
 ) -> Iterator[Update[Race]]:
-    """Run the methods in the registry's order. On bad input the race that is shown stays.
+    """Run the methods in the registry's order, those left out that these models have no drafter for. On bad input the race that is shown stays.
 
     ``values``: settings by name; ``number`` is what ``session.request()`` gave for this race; it stops once that is
     not the newest any more.
@@ -86,6 +86,11 @@ def run(
             raise InputError("no method is ticked; tick at least one, better two")
         if not models.loaded(chosen):
             yield Update(news=f"Loading {chosen.model} …")
+        reasons = {c.method: models.engine(chosen).obstacle(c.method) for c in configs}
+        left_out = [reason for reason in reasons.values() if reason]
+        if len(left_out) == len(configs):
+            raise InputError(left_out[0])
+        configs = [c for c in configs if not reasons[c.method]]
         runs = [prepare(chosen, prompt, config) for config in configs]
     except InputError as error:
         yield Update(problem=settings.readable(error))
@@ -101,12 +106,12 @@ def run(
         problem = ""
         try:
             for _ in paced(_generate(prepared, events, stale)):
-                steps = sum(len(e.committed) for e in Trace.of(header, events).steps)
-                yield Update(replace(race, status=f"{title}, {steps} tokens …"))
+                tokens = Trace.of(header, events).totals.tokens
+                yield Update(replace(race, status=f"{title}, {tokens} tokens …"))
         except (MemoryError, RuntimeError) as error:
             problem = failure_sentence(error)
         race = replace(race, lanes=(*race.lanes, Lane(Trace.of(header, events), problem)))
-    yield Update(race)
+    yield Update(race, news=" ".join(f"Left out: {reason}." for reason in left_out))
 
 
 def _generate(run: Prepared, events: list[Event], stop: Callable[[], bool]) -> Iterator[None]:

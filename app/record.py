@@ -22,7 +22,7 @@ from d2sd import DecodeConfig
 from d2sd.trace.trace import parse_trace
 
 RACE = presets.ASSETS / "traces" / "race.json.gz"
-DEFAULT = ("autoregressive", "dflash", "d2sd", "d2sd_tree")
+DEFAULT = ("autoregressive", "dflash", "eagle3", "d2sd", "d2sd_tree")
 ASKED = "d2sd"  # the lane whose what-if answers are recorded too
 
 

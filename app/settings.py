@@ -51,6 +51,8 @@ SETTINGS = (
     Setting("second_block_size", "block γ₂", "the same for the second drafter; auto: as γ", "gamma-2", "whole", None, optional=True),
     Setting("num_branches", "branches K", "of how many likely boundaries a re-draft starts", "branches", "whole", 4),
     Setting("node_budget", "nodes B", "nodes verified at most; auto: all, or 64 for methods that grow trees", "budget", "whole", None, optional=True),
+    Setting("draft_depth", "depth", "eagle3: passes after the first one, each of which adds a level to its tree", "draft-depth", "whole", 5),
+    Setting("draft_top_k", "top k", "eagle3: nodes that a level keeps, and children that each of them gets", "draft-top-k", "whole", 10),
     Setting("temperature", "temperature", "0: the target’s favourite; more: drawn from its probabilities", "temperature", "real", 0, step=0.1),
     Setting("top_p", "top-p", "draw only from the likeliest tokens that have this probability together", "top-p", "real", 1, step=0.05),
     Setting("seed", "seed", "of all random draws: the same seed, the same text", "seed", "whole", 0),

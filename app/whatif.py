@@ -34,6 +34,7 @@ SWEEPS = {
     for s in (
         Sweep("num_branches", "K", "branches K", (1, 2, 4, 6, 8, 12)),
         Sweep("block_size", "γ", "block size γ", (4, 6, 8, 10, 12, 16)),
+        Sweep("draft_depth", "d", "draft depth d", (1, 2, 3, 5, 7)),
         Sweep("node_budget", "B", "node budget B", (8, 16, 32, 64, 128)),
     )
 }
@@ -138,7 +139,7 @@ def questions(
                 if sweep.name not in METHODS[method].settings:
                     out.append(Question(sweep.name, method, value, plain))
                     continue
-                if value is None and METHODS[method].needs_budget:
+                if value is None and METHODS[method].default_budget:
                     continue
                 try:
                     varied: dict[str, Any] = {sweep.name: value}

@@ -10,7 +10,8 @@ from d2sd.errors import InputError
 from d2sd.methods import METHODS
 
 MAX_NEW_TOKENS = 4096
-DEFAULT_BUDGET, MAX_NODES = 64, 512
+MAX_NODES = 512
+MAX_DEPTH, MAX_TOP_K = 15, 64
 MAX_BRANCHES = 64
 
 
@@ -20,7 +21,9 @@ class DecodeConfig:
 
     block_size: γ, anchor included (None: the drafter's trained block). second_block_size: γ₂ ≥ γ of the re-drafts
     (None: γ). num_branches: K. node_budget: B, the most tree nodes below the anchor that are verified (None: all;
-    methods that grow a tree then use 64). cost_aware: verify fewer nodes where the next one is expected to gain less
+    methods that grow a tree then use 64, eagle3 59: with the anchor, its authors' ``total_token`` of 60).
+    draft_depth and draft_top_k: of eagle3 alone, ``depth`` and ``top_k`` of its authors: passes after the first one, each of
+    which adds a level, and nodes that a level keeps and children that each of them gets. cost_aware: verify fewer nodes where the next one is expected to gain less
     than it costs on this machine (d2sd.decoding.cost); the trees then depend on measured times, the text never does.
     backend: an attention backend, or "auto" for the fastest one on the device (d2sd.attention).
     chat: put a prompt given as text into the target's chat template; thinking: let the model think first, where its
@@ -35,6 +38,8 @@ class DecodeConfig:
     second_block_size: int | None = None
     num_branches: int = 4
     node_budget: int | None = None
+    draft_depth: int = 5
+    draft_top_k: int = 10
     cost_aware: bool = False
     temperature: float = 0.0
     top_p: float = 1.0
@@ -55,7 +60,7 @@ class DecodeConfig:
             self.backend in ("auto", *NAMES),
             f"unknown backend {self.backend!r}; choose one of: auto, {', '.join(NAMES)}",
         )
-        for name in ("max_new_tokens", "num_branches", "top_k", "seed"):
+        for name in ("max_new_tokens", "num_branches", "draft_depth", "draft_top_k", "top_k", "seed"):
             value = getattr(self, name)
             check(isinstance(value, int) and not isinstance(value, bool), f"{name} must be a whole number")
         check(
@@ -75,6 +80,8 @@ class DecodeConfig:
             1 <= self.num_branches <= MAX_BRANCHES,
             f"num_branches must be between 1 and {MAX_BRANCHES}, not {self.num_branches}",
         )
+        for name, most in (("draft_depth", MAX_DEPTH), ("draft_top_k", MAX_TOP_K)):
+            check(1 <= getattr(self, name) <= most, f"{name} must be between 1 and {most}, not {getattr(self, name)}")
         check(
             isfinite(self.temperature) and 0 <= self.temperature <= 5,
             f"temperature must be between 0 (greedy) and 5, not {self.temperature}",
@@ -104,5 +111,5 @@ class DecodeConfig:
             raise InputError(
                 f"num_branches {self.num_branches} is more than the {most} that a block of {gamma} has; choose {range_}"
             )
-        budget = self.node_budget or (DEFAULT_BUDGET if method.needs_budget else None)
+        budget = self.node_budget or method.default_budget
         return replace(self, block_size=gamma, second_block_size=longer, node_budget=budget)

@@ -19,7 +19,7 @@ from d2sd.models.loading import load_models
 from d2sd.models.models import Models
 from d2sd.passes.passes import Passes, choose_mode
 from d2sd.passes.shapes import row_shape
-from d2sd.trace.events import Event, Finished, PrefillDone
+from d2sd.trace.events import Event, Finished
 from d2sd.trace.text import TokenTexts
 from d2sd.trace.trace import Trace
 
@@ -76,26 +76,31 @@ class Engine:
         models, method = self.models, METHODS[config.method]
         target = models.target
         config = replace(config, backend=choose(config.backend, target.device, target.dtype, target.head_shape[2]))
+        if reason := self.obstacle(method.id):
+            raise InputError(reason)
         if method.draft_model:
-            if models.draft_model is None:
-                raise InputError(
-                    f"method {method.id!r} needs a draft model, and {models.name} has none; use another method"
-                )
             return config.for_drafter(MODEL_CHAIN)
-        if not method.first_drafter:
+        if method.eagle3:
+            return replace(config, node_budget=config.node_budget or method.default_budget)
+        used = (method.first_drafter and models.first, method.second_drafter == "vp" and models.second)
+        sizes = [drafter.block_size for drafter in used if drafter]
+        if not sizes:
             return config
-        if models.first is None:
-            raise InputError(
-                f"method {method.id!r} needs a drafter, and {models.name} has none; give one or use autoregressive"
-            )
-        sizes = [models.first.block_size]
-        if method.second_drafter == "vp":
-            if models.second is None:
-                raise InputError(
-                    f"method {method.id!r} needs a VP-Drafter, and {models.name} has none; use dflash_twice"
-                )
-            sizes.append(models.second.block_size)
         return config.for_drafter(min(sizes))
+
+    def obstacle(self, method: str) -> str | None:
+        """Why these models cannot run a method, as a sentence; None where they can."""
+        models, wanted = self.models, METHODS[method]
+        needs = (
+            (wanted.draft_model, models.draft_model, "a draft model", "use another method"),
+            (wanted.eagle3, models.eagle3, "an EAGLE-3 drafter", "give one with --drafter"),
+            (wanted.first_drafter, models.first, "a drafter", "give one or use autoregressive"),
+            (wanted.second_drafter == "vp", models.second, "a VP-Drafter", "use dflash_twice"),
+        )
+        for needed, there, what, instead in needs:
+            if needed and there is None:
+                return f"method {method!r} needs {what}, and {models.name} has none; {instead}"
+        return None
 
     def verify_cost(self, backend: str) -> VerifyCost:
         """What verified nodes cost here; measured at the first call (a fraction of a second), under the lock."""
@@ -174,8 +179,8 @@ class Engine:
         with self._lent_passes(config, len(ids) + config.max_new_tokens) as passes:
             run = self.generation(ids, config, passes)
             with self.lock:
-                seconds = run.prefill()
-            yield PrefillDone(ids, run.prompt_texts, seconds)
+                prefill = run.prefill()
+            yield prefill
             while run.stop_reason is None:
                 if stop():
                     run.stop_reason = "stopped"
@@ -185,7 +190,7 @@ class Engine:
                 yield event
         out = run.output
         text = self.models.target.tokenizer.decode(out, skip_special_tokens=True)
-        yield Finished(run.stop_reason, text, tuple(out), run.steps, run.elapsed, seconds)
+        yield Finished(run.stop_reason, text, tuple(out), run.steps, run.elapsed, prefill.seconds)
 
     def generation(self, ids: Sequence[int], config: DecodeConfig, passes: Passes) -> Generation:
         """A generation that its caller runs step by step; config: resolved settings, passes: with room for it."""

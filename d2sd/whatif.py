@@ -61,11 +61,12 @@ class Replay:
     def __init__(self, engine: Engine, trace: Trace):
         if recorded_config(trace).temperature != 0:
             raise InputError("what-if needs a run at temperature 0: only then is the text the same for every setting")
-        if trace.prefill is None or not trace.token_ids:
-            raise InputError("the trace holds no generated text; record a run of at least one step")
+        if trace.prefill is None or len(trace.token_ids) < 2:
+            raise InputError("the trace holds no text to draft; record a run of at least two tokens")
         self.engine, self.prompt = engine, list(trace.prefill.prompt_token_ids)
         self.output = trace.token_ids
-        drafters = [d for d in (engine.models.first, engine.models.second) if d is not None]
+        models = engine.models
+        drafters = [d for d in (models.first, models.second, models.eagle3) if d is not None]
         with engine.lock:
             self._read([d.target_layer_ids for d in drafters])
 
@@ -106,10 +107,9 @@ class Replay:
     def _replay(self, config: DecodeConfig) -> Outcome:
         ids = [*self.prompt, *self.output]
         proposer = self.engine.proposer(config, len(ids))
-        known = len(self.prompt) - 1  # tokens before the anchor
-        if known:
-            self._extend(proposer, 0, known)
-            proposer.read_prompt(ids[:known])
+        known = len(self.prompt)  # tokens before the anchor; the prompt's pass gave the first one of the output
+        self._extend(proposer, 0, known)
+        proposer.read_prompt(ids[:known])
         committed, nodes, hits = [], [], []
         while known + 1 < len(ids):
             proposal = proposer.propose(ids[: known + 1])

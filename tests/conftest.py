@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast,
 
 from d2sd import Engine, load
 from d2sd.models.drafter import DFlashDraftModel, drafter_config, start_from_target
+from d2sd.models.eagle3 import Eagle3DraftModel, new_eagle3
 from d2sd.models.models import Models
 from d2sd.models.target import Target
 from d2sd.train.data import train_tokenizer
@@ -22,11 +24,11 @@ def tokenizer() -> PreTrainedTokenizerFast:
     return train_tokenizer(["the cat sat on the mat", "a dog ran to the park"] * 5, VOCABULARY, 512)
 
 
-def make_target(tokenizer, kind: str = "qwen3", vocabulary: int = VOCABULARY, seed: int = 0) -> Target:
+def make_target(tokenizer, kind: str = "qwen3", vocabulary: int = VOCABULARY, seed: int = 0, layers: int = 3) -> Target:
     """A random target whose logits are spread enough that its text is not one repeated token."""
     torch.manual_seed(seed)
     shape = {
-        "vocab_size": vocabulary, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 3, "num_attention_heads": 4,
+        "vocab_size": vocabulary, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": layers, "num_attention_heads": 4,
         "num_key_value_heads": 2, "head_dim": 16, "max_position_embeddings": 512, "tie_word_embeddings": False,
         "initializer_range": 0.2, "bos_token_id": None, "eos_token_id": 0, "pad_token_id": None,
     }  # fmt: skip
@@ -43,16 +45,27 @@ def make_drafter(target: Target, block_size: int = 16, layers: int = 2, seed: in
     return drafter.requires_grad_(False)
 
 
+def make_eagle3(target: Target, seed: int = 3) -> Eagle3DraftModel:
+    """A drafter of half the vocabulary, every other token of it."""
+    torch.manual_seed(seed)
+    return new_eagle3(target.model, range(0, target.config.vocab_size, 2), [0, 0, 0]).eval().requires_grad_(False)
+
+
 @pytest.fixture(scope="session")
 def bundled() -> Engine:
-    return load("tiny")
+    found = load("tiny")
+    if found.models.eagle3 is not None:
+        return found
+    return Engine(replace(found.models, eagle3=make_eagle3(found.models.target)))
 
 
 @pytest.fixture(scope="session", params=["qwen3", "llama"])
 def engine(request, tokenizer) -> Engine:
     target = make_target(tokenizer, request.param)
     small = make_target(tokenizer, seed=5)
-    return Engine(Models(target, make_drafter(target, seed=1), make_drafter(target, seed=2), small, "random"))
+    return Engine(
+        Models(target, make_drafter(target, seed=1), make_drafter(target, seed=2), small, "random", make_eagle3(target))
+    )
 
 
 @pytest.fixture(scope="session")

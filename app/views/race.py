@@ -54,15 +54,17 @@ def machine(header: dict[str, Any]) -> str:
 
 
 def _lane(lane: Lane) -> dict[str, Any]:
-    """Steps as [seconds since the prompt was read, [[text, proposer], …]]."""
-    method = lane.trace.header["method"]
+    """Commits as [seconds since the prompt was read, [[text, proposer], …]]; the first is that of the prompt's pass."""
+    method, prefill = lane.trace.header["method"], lane.trace.prefill
+    commits = [(0.0, prefill.committed)] if prefill and prefill.committed else []
+    commits += [(s.elapsed, s.committed) for s in lane.trace.steps]
     return {
         "method": method,
         "sentence": METHODS[method].sentence,
         "state": "broke off" if lane.problem else "done" if lane.complete else "stopped",
         "problem": lane.problem,
         "steps": [
-            [round(s.elapsed, 6), [[c.text.encode("utf-8", "replace").decode(), c.proposer] for c in s.committed]]
-            for s in lane.trace.steps
+            [round(elapsed, 6), [[c.text.encode("utf-8", "replace").decode(), c.proposer] for c in committed]]
+            for elapsed, committed in commits
         ],
     }

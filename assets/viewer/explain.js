@@ -48,8 +48,20 @@ function lineage(step, candidate) {
   return drafts;
 }
 
+const inTree = (level) => level.kept.filter(({ node }) => node).length;
+
+/** What the strip shows of a tree that grew level by level, and what it cannot show. */
+function levelWords(step) {
+  return `${step.levels.length} draft passes in turn, one a level: no block confidence and no boundary estimate here.`;
+}
+
 function stepSentence(step) {
   const bonus = step.bonus ? [{ text: "the target wrote " }, { text: quoted(step.bonus.text), kind: "target" }] : null;
+  if (!step.draft && step.nodes.size > 1) {
+    const right = step.accepted.length;
+    const who = { text: right ? `${capital(step.names.first)} got ${count(right, "token")} right` : `No first token of the ${step.names.first} was right`, kind: "first" };
+    return [who, ...(bonus ? [{ text: "; then " }, ...bonus, { text: "." }] : [{ text: step.ending === "max_new_tokens" ? "; the limit on tokens ends the text here." : "; the text ends here." }])];
+  }
   if (!step.draft) {
     return [{ text: "Plain decoding drafts nothing: " }, ...(bonus || [{ text: "nothing was written" }]), { text: "." }];
   }
@@ -112,6 +124,7 @@ function originOf(step, node) {
 function originWords(step, node) {
   if (node.depth === 0) return "anchor";
   const origin = originOf(step, node);
+  if (!origin && step.levels.length) return `level ${node.depth} of the ${step.names.first}’s tree`;
   if (!origin) return `a lower-ranked choice of the ${step.names[node.proposer]}`;
   return origin.branch ? branchName(origin.draft) : "first draft";
 }

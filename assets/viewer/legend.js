@@ -23,13 +23,13 @@ function glyphLegend() {
   return h("ul", { class: "glyphs", "aria-label": "Marks under the steps" }, h("li", {}, "Steps", h("span", { class: "hit" }, ": boundary")), item("hit", "●", "predicted"), item("miss", "✕", "missed"), item("all", "▲", "all accepted"));
 }
 
-const SAID = [["γ", "block_size"], ["γ₂", "second_block_size"], ["K", "num_branches"], ["B", "node_budget"], ["T", "temperature"], ["top-p", "top_p"], ["seed", "seed"]];
+const SAID = [["γ", "block_size"], ["γ₂", "second_block_size"], ["K", "num_branches"], ["B", "node_budget"], ["depth", "draft_depth"], ["top k", "draft_top_k"], ["T", "temperature"], ["top-p", "top_p"], ["seed", "seed"]];
 const UNSAID = { temperature: null, top_p: 1, seed: 0 };
 
 /** What was run, in a few words: method, models and the settings that are not as they always are. */
 function runWords({ header, recorded, seen, length }) {
   const config = header.config && typeof header.config === "object" ? header.config : {};
-  const means = { block_size: seen.draft || !length, second_block_size: config.second_block_size !== config.block_size, num_branches: seen.branches };
+  const means = { block_size: seen.draft || !length, second_block_size: config.second_block_size !== config.block_size, num_branches: seen.branches, draft_depth: seen.levels, draft_top_k: seen.levels };
   const shown = SAID.filter(([, name]) => typeof config[name] === "number" && config[name] !== UNSAID[name] && means[name] !== false);
   const who = [header.method, header.models && header.models.preset].map((name) => text(name) && visible(name, 60));
   const words = [...who, ...shown.map(([symbol, name]) => `${symbol} ${config[name]}`), config.cost_aware === true ? "cost-aware" : "", config.chat === true ? "chat" : ""];
@@ -46,7 +46,7 @@ class RunView {
   show(store) {
     this.label.textContent = runWords(store);
     const yes = (flag) => (flag || !store.length ? "yes" : "no");
-    Object.assign(this.root.dataset, { drafts: yes(store.seen.draft), redrafts: yes(store.seen.second), predicts: yes(store.seen.selected) });
+    Object.assign(this.root.dataset, { drafts: yes(store.seen.draft || store.seen.levels), redrafts: yes(store.seen.second), predicts: yes(store.seen.selected) });
     const first = this.root.querySelector(".legend .first span");
     if (first.textContent !== store.names.first) first.textContent = store.names.first;
   }

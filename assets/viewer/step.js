@@ -41,6 +41,21 @@ function readNodes(raw) {
   return nodes;
 }
 
+/** Levels of a tree that grew one a pass: of the nodes that the next pass went on from, path probability and tree node. */
+function readLevels(raw, nodes) {
+  return list(raw).slice(0, MOST_DEPTH).map((level) => {
+    const ids = list(level && level.nodes);
+    return {
+      scored: whole(level && level.scored, 0, 1e9, 0),
+      kept: list(level && level.scores).slice(0, MOST_NODES).map((score, at) => ({
+        p: Math.exp(number(score, -1e9, 0, -1e9)),
+        text: text(list(level.texts)[at]),
+        node: nodes.has(ids[at]) ? nodes.get(ids[at]) : null,
+      })),
+    };
+  });
+}
+
 /** `names`: what the proposers of this run are called. */
 function readStep(raw, index, names) {
   const nodes = readNodes(raw.nodes);
@@ -60,6 +75,8 @@ function readStep(raw, index, names) {
     branches: readBranches(raw),
     posterior: list(raw.boundary_posterior).slice(0, MOST_DEPTH).map((r) => number(r, 0, 1, 0)),
     full: number(raw.full_acceptance, 0, 1, 0),
+    levels: readLevels(raw.levels, nodes),
+    passes: whole(raw.draft_passes, 0, 1e6, null),
     nodes,
     choices,
     accepted,

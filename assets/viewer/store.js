@@ -55,10 +55,11 @@ class Store {
     this.received = 0;
     this.lines = [];
     this.steps = []; // the place of every step among the lines
+    this.opening = []; // what the prompt's own pass committed: it belongs to no step
     this.committed = [];
     this.summaries = [];
     this.read = new Map();
-    this.seen = { draft: false, branches: false, second: false, selected: false }; // what kinds of things the steps have
+    this.seen = { draft: false, levels: false, branches: false, second: false, selected: false }; // what kinds of things the steps have
     this.sums = { tokens: 0, nodes: 0, hits: 0, judged: 0, most: 1, seconds: readSeconds(null) };
     // Whether the run was already complete when it was first seen: a recording, not something to follow.
     this.recorded = false;
@@ -74,7 +75,8 @@ class Store {
 
   /** What the proposers are called in this run. */
   get names() {
-    return this.header.method === "draft_model" ? { ...PROPOSER_NAMES, first: "draft model" } : PROPOSER_NAMES;
+    const first = { draft_model: "draft model", eagle3: "EAGLE-3 drafter" }[this.header.method];
+    return first ? { ...PROPOSER_NAMES, first } : PROPOSER_NAMES;
   }
 
   get live() {
@@ -145,6 +147,7 @@ class Store {
       this.prompt = text(event.prompt);
     } else if (event.event === "PrefillDone") {
       this.prompt = this.prompt || list(event.texts).map(text).join("");
+      this.opening = list(event.committed).map(readCommitted);
     } else if (event.event === "StepDone") this.addStep(event);
     else if (event.event === "Finished") {
       this.finished = event;
@@ -159,6 +162,7 @@ class Store {
     this.committed.push(list(event.committed).map(readCommitted));
     this.summaries.push(summary);
     this.seen.draft ||= Boolean(event.first_draft);
+    this.seen.levels ||= list(event.levels).length > 0;
     this.seen.branches ||= list(event.branches).length > 0;
     this.seen.second ||= list(event.branches).some((draft) => draft && draft.drafter === "second");
     this.seen.selected ||= list(event.selected_prefixes).length > 0;

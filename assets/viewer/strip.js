@@ -22,7 +22,8 @@ class StripView {
   }
 
   summary() {
-    const { selected } = this.step;
+    const { selected, levels } = this.step;
+    if (levels.length) return `${levelWords(this.step)} ${levels.map((l, at) => `Level ${at + 1}: ${inTree(l)} of ${l.kept.length} kept nodes are in the tree.`).join(" ")}`;
     const predicted = selected.length ? `Predicted boundaries, likeliest first: ${joined(selected.map(String))}. ` : "";
     return `Confidence of the first draft. ${predicted}${boundaryWords(this.step).long}`;
   }
@@ -36,12 +37,41 @@ class StripView {
     const { step } = this;
     this.host.classList.toggle("narrow", this.narrow);
     if (!step) return this.svg.replaceChildren();
+    if (step.levels.length) return this.svg.replaceChildren(this.drawAxis(), this.drawLevels(), this.drawLevelTitles());
     if (!step.draft) return this.svg.replaceChildren(s("text", { class: "none", x: "50%", y: 23 }, "Nothing was drafted in this step, so there is no confidence and no boundary to show."));
     const parts = [this.drawAxis(), this.drawBars()];
     if (step.posterior.length) parts.push(this.drawPosterior());
     if (step.boundary !== null) parts.push(this.drawBoundary());
     parts.push(this.drawTitles());
     return this.svg.replaceChildren(...parts);
+  }
+
+  /** Level by level, the nodes that the next pass went on from, by the probability of their path; hollow: not verified. */
+  drawLevels() {
+    const { step } = this;
+    const [top, bottom] = [this.band.bars[0], this.band.points[1] - 24];
+    const group = s("g", { class: "levels" });
+    group.append(s("line", { class: "base", x1: 0, x2: "100%", y1: bottom, y2: bottom }));
+    step.levels.forEach((level, at) => {
+      const x = this.x(at + 1);
+      for (const { p, node } of level.kept) {
+        group.append(s("circle", { class: `kept ${node ? node.state : "left-out"}`, cx: x, cy: bottom - p * (bottom - top), r: 3 }));
+      }
+      group.append(s("text", { x, y: bottom + 13 }, `${inTree(level)}/${level.kept.length}`));
+    });
+    return group;
+  }
+
+  drawLevelTitles() {
+    const { bars, points } = this.band;
+    const titles = s("g", { class: "titles" });
+    const put = (words, y) => titles.append(s("text", { x: 4, y }, words));
+    if (!this.narrow) put("level", 11);
+    put("path p", bars[0]);
+    if (!this.narrow) put("verified", points[1] - 11);
+    const words = this.narrow ? levelWords(this.step).split(": ") : [levelWords(this.step)];
+    words.forEach((line, at) => put(line, points[1] + 8 + 14 * at));
+    return titles;
   }
 
   get width() {
@@ -148,14 +178,21 @@ class StripView {
   /** Exact values under the pointer: bars above, boundary points below. */
   point(event) {
     const { step } = this;
-    if (!step || !step.draft || event.pointerType === "touch") return;
+    if (!step || (!step.draft && !step.levels.length) || event.pointerType === "touch") return;
     const box = this.svg.getBoundingClientRect();
     const depth = (event.clientX - box.left - this.viewport.x) / (this.viewport.k * this.tree.column);
     const inBars = event.clientY - box.top < this.band.bars[1] + 2;
     const at = inBars ? Math.round(depth) : Math.round(depth - 0.5);
-    const card = inBars ? this.barCard(at) : this.pointCard(at);
+    const card = step.levels.length ? this.levelCard(Math.round(depth)) : inBars ? this.barCard(at) : this.pointCard(at);
     if (card) this.tooltip.show(card, event.clientX, event.clientY);
     else this.tooltip.hide();
+  }
+
+  levelCard(number) {
+    const level = this.step.levels[number - 1];
+    if (!level) return null;
+    const row = ({ text: words, p, node }) => h("li", {}, h("bdi", {}, visible(words, 14)), ` ${probability(p, 3)}${node ? "" : " (not verified)"}`);
+    return h("div", {}, h("b", {}, `Level ${number}: pass ${number} of the drafter`), h("p", {}, `${count(level.scored, "candidate")} scored; the next pass goes on from the best ${level.kept.length}, by the probability of the whole path:`), h("ol", {}, ...level.kept.slice(0, 6).map(row)));
   }
 
   barCard(k) {

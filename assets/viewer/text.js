@@ -19,6 +19,7 @@ class TextView {
     this.sticky = true;
     this.late = null;
     this.line = null;
+    this.opened = 0;
     this.promptText = null;
     this.prompt.replaceChildren();
     this.output.replaceChildren();
@@ -27,6 +28,7 @@ class TextView {
   /** Adds the steps that arrived; what is already there is left alone. */
   append() {
     if (this.store.prompt !== this.promptText) this.showPrompt();
+    if (this.opened === 0) for (const c of this.store.opening) this.opened = this.addToken(c, null, 0) && 1;
     const before = this.tokens.length;
     for (let i = before; i < this.store.length; i += 1) {
       this.tokens.push(this.store.committed[i].map((c, at) => this.addToken(c, i, at)));
@@ -49,13 +51,14 @@ class TextView {
     this.prompt.append(" ", more);
   }
 
-  /** A line of output is its own block, so that a long text is laid out line by line. */
+  /** A line of output is its own block, so that a long text is laid out line by line. `step`: null for the prompt's pass. */
   addToken({ text: words, proposer }, step, at) {
     if (!this.line) {
       this.line = h("div", { class: "line" });
       this.output.append(this.line);
     }
-    const token = h("span", { class: `tok ${proposer}${at === 0 ? " border" : ""}${words ? "" : " empty"}`, dir: "auto", "data-step": step, "data-index": at });
+    const token = h("span", { class: `tok ${proposer}${at === 0 ? " border" : ""}${words ? "" : " empty"}`, dir: "auto", "data-index": at });
+    if (step !== null) token.dataset.step = step;
     words.replace(LONE, "\ufffd").split("\n").forEach((part, i) => {
       if (i) token.append(h("i", { class: "newline", "aria-hidden": "true" }), "\n");
       token.append(part);
@@ -90,7 +93,7 @@ class TextView {
     const { host, selection } = this;
     const stepOf = (event) => {
       const token = event.target.closest && event.target.closest(".tok");
-      return token ? Number(token.dataset.step) : null;
+      return token && token.dataset.step ? Number(token.dataset.step) : null;
     };
     host.addEventListener("pointerover", (event) => {
       if (event.pointerType === "touch") return;

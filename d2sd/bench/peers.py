@@ -1,8 +1,8 @@
 """Other people's decoding of the same target, as contestants: transformers' own ``generate``.
 
 It runs plain, with a draft model (``assistant_model``), and with its DFlash speculation. All use a twin of the target:
-the same weight tensors in a fresh model with the stock attention and none of our hooks. Where their clock starts at
-the end of the first target pass, the tokens of that pass are counted too: that is in the peers' favour.
+the same weight tensors in a fresh model with the stock attention and none of our hooks. As with
+ours, cycles are counted: time and tokens behind the target's pass over the prompt.
 """
 
 from __future__ import annotations
@@ -83,17 +83,20 @@ class Generate:
 
     @torch.inference_mode()
     def __call__(self, ids: Sequence[int]) -> Run:
-        """One prompt. Steps are all passes of the target, the one over the prompt included: it commits tokens too."""
+        """One prompt."""
         prompt = torch.tensor([list(ids)], device=self.target.device)
         passes: list[float] = []
+        begins: list[Any] = []  # of the second pass: the position of its first row, the last token committed before it
 
-        def count(*_: Any) -> None:
+        def count(_: Any, __: Any, given: dict[str, Any], ___: Any) -> None:
             if not passes and prompt.is_cuda:
                 torch.cuda.synchronize(prompt.device)
             passes.append(time.perf_counter())
+            if len(passes) == 2:
+                begins.append(given["position_ids"])
 
         self.twin.generation_config = self.config
-        handle = self.twin.register_forward_hook(count)
+        handle = self.twin.register_forward_hook(count, with_kwargs=True)
         try:
             began = time.perf_counter()
             out = self.twin.generate(
@@ -103,9 +106,8 @@ class Generate:
             ended = time.perf_counter()
         finally:
             handle.remove()
-        # one pass gives a text of one token: then there is no time after it
-        seconds = ended - passes[0] if len(passes) > 1 else ended - began
-        return Run(tuple(output), len(passes), seconds, ended - began)
+        first = int(begins[0][0, 0]) + 1 - len(ids) if begins else len(output)
+        return Run(tuple(output), len(output) - first, len(passes) - 1, ended - passes[0], ended - began)
 
 
 def _draft_model(engine: Engine) -> Any:

@@ -19,8 +19,7 @@ class Preset:
 
 
 def _table(sentence: str, *columns: str) -> Preset:
-    ours = tuple(c for c in columns if c != "eagle3")
-    return Preset(sentence, ("autoregressive", *ours), by_method(columns))
+    return Preset(sentence, ("autoregressive", *columns), by_method(columns))
 
 
 RESAMPLED = _table("D²SD against the first draft with K resampled chains", "dflash", "dflash_resample", "d2sd")
@@ -32,10 +31,19 @@ PRESETS: dict[str, Preset] = {
         by_block_size(),
     ),
     "table2": RESAMPLED,
-    "table3": _table("main comparison: plain decoding, DFlash, D²SD", "dflash", "eagle3", "d2sd"),
+    "table3": _table("main comparison: plain decoding, DFlash, EAGLE-3, D²SD", "dflash", "eagle3", "d2sd"),
     "table5": RESAMPLED,
     "table6": _table("D²SD against the first drafter used twice", "dflash", "dflash_twice", "d2sd"),
     "table7": _table("D²SD against a third level of drafts", "dflash", "d2sd", "d2sd_three_level"),
+    "equal-nodes": Preset(
+        "trees of the same size: eagle3, ddtree, d2sd (with K = 15, so that it reaches B) and d2sd_tree",
+        (
+            "autoregressive",
+            "dflash",
+            *(f"{m}:B={b}" for b in (32, 64) for m in ("eagle3", "ddtree", "d2sd:K=15", "d2sd_tree")),
+        ),
+        None,
+    ),
     "ddtree-budget": Preset(
         "node budgets B: ddtree, d2sd_tree, and d2sd cut to B nodes (with K = 4, and with K = 15 so that it reaches B)",
         (

@@ -15,8 +15,8 @@ from d2sd.bench.runner import Run
 from d2sd.errors import InputError
 
 NOTES = (
-    "α: committed tokens per target pass. Brackets: 95% bootstrap interval over prompts. tokens/s and speedup count "
-    "from the end of prefill (for transformers: from the end of its first pass, whose tokens are counted too); "
+    "α: committed tokens per cycle. Draft passes: of the drafters in a cycle, those that wait for each other. Brackets: 95% bootstrap interval over prompts. Cycles alone are counted, for every row: "
+    "the target's pass over the prompt and the tokens that it commits are in neither α, tokens/s nor speedup; "
     "“from the call” counts everything. Speedup and identical hold a row against plain decoding of the same run."
 )
 
@@ -37,13 +37,14 @@ def table(rows: list[dict[str, Any]]) -> str:
     """All figures, one row per contestant."""
     stages: dict[str, float] = next((r["seconds_per_step"] for r in rows if r["seconds_per_step"]), {})
     head = [
-        "method", "α", "median α", "tokens/s", "speedup", "tokens/s from the call", "nodes/step", "hit rate", "ECE",
+        "method", "α", "median α", "tokens/s", "speedup", "tokens/s from the call", "nodes/step", "draft passes/step", "hit rate", "ECE",
         "ms/step " + " · ".join(s.replace("_", " ") for s in stages), "identical",
     ]  # fmt: skip
     return markdown_table(head, ([
         r["label"], _span(r, "mean_acceptance_length", "{:.2f}"), _text(r["mean_acceptance_length_median"], "{:.2f}"),
         _span(r, "tokens_per_second", "{:.0f}"), _span(r, "speedup", "{:.2f}"),
         _text(r["wall_tokens_per_second"], "{:.0f}"), _text(r["nodes_per_step"], "{:.1f}"),
+        _text(r["draft_passes_per_step"], "{:.0f}"),
         _text(r["boundary_hit_rate"], "{:.0%}"), _text(r["expected_calibration_error"], "{:.3f}"),
         " · ".join(f"{1e3 * s:.2f}" for s in r["seconds_per_step"].values()) or "–", _text(r["identical"], "{:.0%}"),
     ] for r in rows))  # fmt: skip

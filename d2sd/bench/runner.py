@@ -17,17 +17,20 @@ from d2sd.trace.metrics import boundary_hit
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One contestant on one prompt. ``steps`` are the target passes that commit tokens.
+    """One contestant on one prompt. ``steps`` are the target's passes behind the prompt's, ``cycle_tokens`` what they
+    committed: every contestant's pass over the prompt commits tokens too, and those are counted for none.
 
     ``seconds`` count from the end of prefill, ``wall_seconds`` from the call to the whole text; both are medians where
-    a prompt was run several times. ``nodes`` (verified in all) is None and ``stage_seconds`` empty where not measured.
+    a prompt was run several times. ``nodes`` (verified in all) and ``draft_passes`` (of drafters, those that waited for each other) are None and ``stage_seconds`` empty where not measured.
     """
 
     token_ids: tuple[int, ...]
+    cycle_tokens: int
     steps: int
     seconds: float
     wall_seconds: float
     nodes: int | None = None
+    draft_passes: int | None = None
     stage_seconds: tuple[tuple[str, float], ...] = ()
     boundary_hits: tuple[bool, ...] = ()
     scored: tuple[tuple[float, bool], ...] = ()
@@ -57,10 +60,12 @@ def contestant(engine: Engine, setting: BenchSetting) -> Contestant:
         totals = trace.totals
         return Run(
             token_ids=tuple(trace.token_ids),
+            cycle_tokens=sum(len(s.committed) for s in trace.steps),
             steps=totals.steps,
             seconds=totals.seconds,
             wall_seconds=wall,
             nodes=sum(len(s.nodes) for s in trace.steps),
+            draft_passes=sum(s.draft_passes or 0 for s in trace.steps),
             stage_seconds=tuple(totals.stage_seconds.items()),
             boundary_hits=tuple(h for s in trace.steps if (h := boundary_hit(s)) is not None),
             scored=tuple(pair for s in trace.steps for pair in scored_positions(s)),

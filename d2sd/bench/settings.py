@@ -11,7 +11,10 @@ from d2sd.engine import Engine
 from d2sd.errors import InputError
 from d2sd.methods import METHODS
 
-SYMBOLS = {"gamma": "block_size", "gamma2": "second_block_size", "K": "num_branches", "B": "node_budget"}
+SYMBOLS = {
+    "gamma": "block_size", "gamma2": "second_block_size", "K": "num_branches", "B": "node_budget",
+    "depth": "draft_depth", "topk": "draft_top_k",
+}  # fmt: skip
 NAMES = {field: symbol for symbol, field in SYMBOLS.items()}
 FIELDS = (*SYMBOLS.values(), "cost_aware", "backend")
 SYNTAX = (

@@ -10,17 +10,29 @@ import numpy as np
 
 from d2sd.bench.runner import Contestant, Run
 from d2sd.calibration import expected_calibration_error, uniform_edges
+from d2sd.errors import InputError
 
 RESAMPLES = 2000
 PLAIN = "autoregressive"
 
 
+def with_cycles(runs: Sequence[Run]) -> list[Run]:
+    """The runs on prompts where every contestant had a cycle; raises ``InputError`` where there are none."""
+    short = {r.prompt for r in runs if not r.steps}
+    kept = [r for r in runs if r.prompt not in short]
+    if not kept:
+        raise InputError(
+            "every text ended with the prompt's own pass, so there is no cycle to count; ask for more tokens"
+        )
+    return kept
+
+
 def summarise(runs: Sequence[Run], contestants: Sequence[Contestant], seed: int = 0) -> list[dict[str, Any]]:
     """One row per contestant. The prompt is the unit that intervals draw again, with replacement.
 
-    Pooled figures are ratios of sums (all tokens / all steps, all tokens / all seconds), medians those of the ratios
-    of single prompts. Speedup and ``identical`` hold a contestant against plain decoding on the same prompts; they
-    are None where plain decoding was not run. Times leave out the prefill, except in ``wall_…``.
+    Pooled figures are ratios of sums over the cycles (tokens / steps, tokens / seconds), medians those of the ratios of
+    single prompts; the prompt's pass counts in ``wall_…`` only. Speedup and ``identical`` hold a contestant against plain
+    decoding on the same prompts; they are None where plain decoding was not run.
     """
     by_label: dict[str, list[Run]] = {c.label: [] for c in contestants}
     for run in sorted(runs, key=lambda r: r.prompt):
@@ -30,23 +42,26 @@ def summarise(runs: Sequence[Run], contestants: Sequence[Contestant], seed: int 
 
 
 def _row(contestant: Contestant, runs: list[Run], plain: list[Run] | None, seed: int) -> dict[str, Any]:
-    tokens = np.array([len(r.token_ids) for r in runs], dtype=float)
+    written = np.array([len(r.token_ids) for r in runs], dtype=float)
+    tokens = np.array([r.cycle_tokens for r in runs], dtype=float)
     steps, seconds, wall = (np.array([getattr(r, f) for r in runs]) for f in ("steps", "seconds", "wall_seconds"))
     hits = [h for r in runs for h in r.boundary_hits]
     nodes = [r.nodes for r in runs if r.nodes is not None]
+    passes = [r.draft_passes for r in runs if r.draft_passes is not None]
     all_steps = float(steps.sum())
     row: dict[str, Any] = {
         "label": contestant.label,
         "method": contestant.method,
         "config": None if contestant.config is None else asdict(contestant.config),
         "prompts": len(runs),
-        "tokens": int(tokens.sum()),
+        "tokens": int(written.sum()),
         **_ratio("mean_acceptance_length", tokens, steps, seed),
         **_ratio("tokens_per_second", tokens, seconds, seed),
-        **_ratio("wall_tokens_per_second", tokens, wall, seed),
+        **_ratio("wall_tokens_per_second", written, wall, seed),
         **_ratio("speedup", None, None, seed),
         **_ratio("wall_speedup", None, None, seed),
         "nodes_per_step": sum(nodes) / all_steps if nodes else None,
+        "draft_passes_per_step": sum(passes) / all_steps if passes else None,
         "boundary_hit_rate": sum(hits) / len(hits) if hits else None,
         "expected_calibration_error": _calibration_error([p for r in runs for p in r.scored]),
         "seconds_per_step": {
@@ -55,7 +70,7 @@ def _row(contestant: Contestant, runs: list[Run], plain: list[Run] | None, seed:
         "identical": None,
     }
     if plain:
-        own, base = (np.array([r.seconds / len(r.token_ids) for r in rs]) for rs in (runs, plain))
+        own, base = (np.array([r.seconds / r.cycle_tokens for r in rs]) for rs in (runs, plain))
         row |= _ratio("speedup", base, own, seed)
         own, base = (np.array([r.wall_seconds / len(r.token_ids) for r in rs]) for rs in (runs, plain))
         row |= _ratio("wall_speedup", base, own, seed)

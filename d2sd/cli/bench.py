@@ -22,7 +22,7 @@ from d2sd.bench.provenance import provenance
 from d2sd.bench.report import body, write_files, write_report
 from d2sd.bench.runner import contestant, run_bench, run_count
 from d2sd.bench.settings import SYNTAX, parse_settings, runnable
-from d2sd.bench.summary import RESAMPLES, summarise
+from d2sd.bench.summary import RESAMPLES, summarise, with_cycles
 from d2sd.cli import bench_gpu, lossless
 from d2sd.cli.common import add_run_arguments, decode_config, prepare, printable
 from d2sd.errors import InputError
@@ -98,7 +98,8 @@ def run(arguments: argparse.Namespace) -> int:
     if not runs:
         raise KeyboardInterrupt
     done = {r.prompt for r in runs}
-    domains = sorted({r.domain for r in runs})
+    counted = with_cycles(runs)
+    domains = sorted({r.domain for r in counted})
     result = {
         "model": engine.models.name,
         "prompts": arguments.prompts,
@@ -108,8 +109,10 @@ def run(arguments: argparse.Namespace) -> int:
         "preset": arguments.preset,
         "preset_sentence": preset.sentence if preset else None,
         "left_out": left_out,
-        "rows": summarise(runs, contestants, BOOTSTRAP_SEED),
-        "by_domain": {d: summarise([r for r in runs if r.domain == d], contestants, BOOTSTRAP_SEED) for d in domains},
+        "rows": summarise(counted, contestants, BOOTSTRAP_SEED),
+        "by_domain": {
+            d: summarise([r for r in counted if r.domain == d], contestants, BOOTSTRAP_SEED) for d in domains
+        },
         "provenance": {**origin, "bootstrap_resamples": RESAMPLES, "repeats": arguments.repeats},
     }
     published = preset.published if preset else None

@@ -20,7 +20,9 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
         "--model", default="tiny", metavar="NAME|FOLDER", help="bundled preset, or a folder with target/, dflash/, vp/"
     )
     parser.add_argument("--target", metavar="FOLDER|HUB-ID", help="target instead of the model's own")
-    parser.add_argument("--drafter", metavar="FOLDER|HUB-ID", help="first drafter instead of the model's own")
+    parser.add_argument(
+        "--drafter", metavar="FOLDER|HUB-ID", help="first drafter, or EAGLE-3 drafter, instead of the model's own"
+    )
     parser.add_argument("--second-drafter", metavar="FOLDER|HUB-ID", help="VP-Drafter instead of the model's own")
     parser.add_argument("--draft-model", metavar="FOLDER|HUB-ID", help="draft model instead of the model's own")
     parser.add_argument("--dtype", help="float32 (default), bfloat16 or float16")
@@ -44,7 +46,24 @@ def add_decode_arguments(parser: argparse.ArgumentParser) -> None:
         "--num-branches", type=int, default=4, metavar="K", help="prefixes to re-draft from (default 4)"
     )
     parser.add_argument(
-        "--node-budget", type=int, metavar="B", help="most nodes verified a step (default: all; 64 for grown trees)"
+        "--node-budget",
+        type=int,
+        metavar="B",
+        help="most nodes verified a step (default: all; 64 for grown trees, 59 for eagle3)",
+    )
+    parser.add_argument(
+        "--draft-depth",
+        type=int,
+        default=5,
+        metavar="N",
+        help="eagle3: passes after the first, one a level (default 5)",
+    )
+    parser.add_argument(
+        "--draft-top-k",
+        type=int,
+        default=10,
+        metavar="K",
+        help="eagle3: nodes kept a level, children of each (default 10)",
     )
     parser.add_argument(
         "--cost-aware", action="store_true", help="verify only nodes that are expected to gain more than they cost here"
@@ -106,6 +125,8 @@ def decode_config(arguments: argparse.Namespace, method: str, inspect: bool = Tr
         second_block_size=arguments.second_block_size,
         num_branches=arguments.num_branches,
         node_budget=arguments.node_budget,
+        draft_depth=arguments.draft_depth,
+        draft_top_k=arguments.draft_top_k,
         cost_aware=arguments.cost_aware,
         temperature=arguments.temperature,
         top_p=arguments.top_p,

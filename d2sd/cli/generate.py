@@ -12,7 +12,7 @@ from d2sd.cli.common import add_decode_arguments, add_model_arguments, decode_co
 from d2sd.engine import Engine
 from d2sd.errors import InputError
 from d2sd.methods import METHODS
-from d2sd.trace.events import Event, Finished, StepDone
+from d2sd.trace.events import Event, Finished, PrefillDone, StepDone
 from d2sd.trace.trace import Trace
 from d2sd.trace.writer import to_line
 
@@ -57,7 +57,7 @@ def run(arguments: argparse.Namespace) -> None:
             if lines is not None:
                 lines.write(to_line(event))
                 lines.flush()
-            if not arguments.json and isinstance(event, StepDone):
+            if not arguments.json and not isinstance(event, Finished):
                 _show(event)
     trace = Trace.of(header, events)
     if arguments.json:
@@ -68,7 +68,7 @@ def run(arguments: argparse.Namespace) -> None:
           f"{totals.mean_acceptance_length:.2f}, {totals.tokens_per_second:.0f} tokens/s", file=sys.stderr)  # fmt: skip
 
 
-def _show(event: StepDone) -> None:
+def _show(event: PrefillDone | StepDone) -> None:
     colour = sys.stdout.isatty()
     for token in event.committed:
         text = printable(token.text)

@@ -9,12 +9,12 @@ from pathlib import Path
 from d2sd.errors import InputError
 from d2sd.train.loop import DEFAULT_OPTIMIZER
 
-HELP = "train a target, its responses, a DFlash drafter, a VP-Drafter, or the bundled recipe"
+HELP = "train a target, its responses, a DFlash, VP- or EAGLE-3 drafter, or the bundled recipe"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of ``train`` and its stages."""
-    stages = parser.add_subparsers(dest="stage", required=True, metavar="target|regenerate|dflash|vp|recipe|report")
+    stages = parser.add_subparsers(dest="stage", required=True, metavar="target|regenerate|dflash|vp|eagle3|recipe|report")
     target = stages.add_parser("target", help="small Qwen3-type model from text")
     target.add_argument(
         "--data", nargs="+", required=True, metavar="FILE", help=".txt, .jsonl (field text) or hub data set"
@@ -63,6 +63,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         drafter.add_argument("--decay", type=float, default=7.0, metavar="TAU")
         drafter.add_argument("--beta", type=float, default=0.9, help="visible-prefix prior (vp)")
         _add_loop(drafter, steps=1200, batch_size=12)
+    eagle3 = stages.add_parser("eagle3", help="EAGLE-3 drafter from the target's responses")
+    eagle3.add_argument("--target", required=True, metavar="FOLDER|HUB-ID")
+    eagle3.add_argument("--responses", type=Path, required=True, metavar="FILE.jsonl")
+    eagle3.add_argument(
+        "--target-layers", type=int, nargs="+", metavar="N", help="tapped layers (default: 1, L/2 - 1, L - 4)"
+    )
+    eagle3.add_argument("--draft-vocab-size", type=int, metavar="D", help="most frequent tokens only (default: all)")
+    eagle3.add_argument("--max-length", type=int, default=1024, metavar="N", help="cut sequences to N tokens")
+    eagle3.add_argument("--unrolled", type=int, default=7, metavar="N", help="steps of training-time test")
+    eagle3.add_argument("--decay", type=float, default=0.8, help="weight of unrolled step i is this to the power i")
+    eagle3.add_argument("--rows", type=int, default=32, help="unrolled rows per sequence and step")
+    _add_loop(eagle3, steps=1500, batch_size=12)
     recipe = stages.add_parser("recipe", help="repeat the bundled nets from nothing")
     recipe.add_argument("name", choices=["tiny"])
     recipe.add_argument("--data", type=Path, required=True, metavar="FOLDER", help="public data sets (PROVENANCE.md)")
@@ -91,6 +103,7 @@ def run(arguments: argparse.Namespace) -> None:
     from d2sd.train import stages
     from d2sd.train.data import read_documents, read_jsonl
     from d2sd.train.drafters import DrafterConfig
+    from d2sd.train.eagle3 import Eagle3Objective, train_eagle3
     from d2sd.train.loop import LoopConfig
     from d2sd.train.regenerate import RegenerateConfig
     from d2sd.train.target import TargetShape
@@ -124,6 +137,11 @@ def run(arguments: argparse.Namespace) -> None:
         return stages.train_target(documents, held, a.out, shape, loop, a.row_length)
     if not a.responses.is_file():
         raise InputError(f"there is no response file {a.responses}; write one with `python -m d2sd train regenerate`")
+    if a.stage == "eagle3":
+        return train_eagle3(
+            a.target, a.responses, a.out, objective=Eagle3Objective(a.unrolled, a.decay, a.rows), config=loop,
+            draft_vocab_size=a.draft_vocab_size, target_layer_ids=a.target_layers, max_length=a.max_length,
+        )  # fmt: skip
     objective = DrafterConfig(a.stage == "vp", a.anchors, a.beta, a.decay, a.objective, a.soft_targets)
     return stages.train_drafter(
         a.target, a.responses, a.out, objective=objective, config=loop, layers=a.layers, block_size=a.block_size,

@@ -66,7 +66,7 @@ class BlockDrafter:
         start = self.cache.length
         masked = [b * block_size + k for b, p in enumerate(prefixes) for k in range(1 + len(p), block_size)]
         count = len(masked)
-        if passes.fixed and start:
+        if passes.fixed:
             read, slots = passes.window(self.cache, block_size)
             masked += [0] * (len(prefixes) * (block_size - 1) - count)
             self.plan(len(prefixes), block_size)
@@ -94,11 +94,12 @@ class BlockDrafter:
 
     def block(self, prefix: int, drafted: Sequence[Sequence[float]]) -> Block:
         """A drafted block from its rows of ``forward``'s first output."""
-        ranked = len(drafted[0]) // 2 if drafted else 0
-        tokens = [[int(t) for t in row[ranked:]] for row in drafted]
+        ranked = len(drafted[0]) // 3 if drafted else 0
+        tokens = [[int(t) for t in row[ranked : 2 * ranked]] for row in drafted]
         probabilities = [row[:ranked] for row in drafted]
         ids, confidence = tuple(t[0] for t in tokens), tuple(p[0] for p in probabilities)
-        return Block(self.name, prefix, ids, confidence, tokens, probabilities)
+        logs = [row[2 * ranked :] for row in drafted]
+        return Block(self.name, prefix, ids, confidence, tokens, probabilities, logs=logs)
 
     def forward(
         self, ids: Tensor, positions: Tensor, masked: Tensor, read: int | None, top: int
@@ -106,7 +107,7 @@ class BlockDrafter:
         """What is drafted at the ``masked`` rows (M,) of blocks (B, R) at positions (R,) right after the context.
 
         read: slots of the context that a fixed-shape pass reads; None: just those that are filled. Returns the top
-        probabilities and, after them in the same float64 row, their tokens, (M, 2·top); and the logits (M, V).
+        probabilities and, after them in the same float64 row, their tokens and logarithms, (M, 3·top); and the logits (M, V).
         """
         layers, seen = range(self.model.config.num_hidden_layers), None
         if read is None:
@@ -118,8 +119,8 @@ class BlockDrafter:
         hidden = self.model(block, positions[None], context, partial(_attend, self.passes.backend, self.scale, seen))
         hidden = hidden.flatten(0, 1)[masked]
         logits = self.target.head(hidden.to(self.target.dtype)).float()
-        best = logits.softmax(-1).topk(min(top, logits.shape[-1]), dim=-1)
-        return torch.cat([best.values.clamp_max(1.0).double(), best.indices.double()], -1), logits
+        best = logits.log_softmax(-1).clamp_max(0.0).topk(min(top, logits.shape[-1]), dim=-1)
+        return torch.cat([best.values.exp().double(), best.indices.double(), best.values.double()], -1), logits
 
     def sample(self, count: int, seed: int) -> list[Block]:
         """``count`` blocks drawn i.i.d. at temperature 1 from the distributions of the last unconditioned draft."""
@@ -136,7 +137,7 @@ class BlockDrafter:
 
 def best_tokens(ranked: Tensor) -> Tensor:
     """The likeliest token of every row of ``BlockDrafter.forward``'s first output, int64."""
-    return ranked[..., ranked.shape[-1] // 2].long()
+    return ranked[..., ranked.shape[-1] // 3].long()
 
 
 def best_probabilities(ranked: Tensor) -> Tensor:

@@ -65,7 +65,7 @@ class DeviceCycle:
 
     def _shapes(self) -> dict[str, tuple[int, ...]]:
         """What a cycle tells the host. A row of a draft holds the likeliest tokens' probabilities, then the tokens."""
-        ranked = 2 * min(self.top, self.vocabulary)
+        ranked = 3 * min(self.top, self.vocabulary)
         shapes: dict[str, tuple[int, ...]] = {"measured": (4 if self.config.inspect else 1, self.rows)}
         if self.first is not None:
             shapes["first"] = (self.lengths[0], ranked)
@@ -160,7 +160,7 @@ class DeviceCycle:
         return torch.tensor(numbers, pin_memory=self.device.type == "cuda").to(self.device, non_blocking=True)
 
     def _draft(self, drafter: BlockDrafter, read: int, state: Tensor, chain: Tensor, prefixes: Tensor) -> Tensor:
-        """Likeliest tokens at all positions below the anchor, (B, M, 2·top); chain: (M,); prefixes: (B,)."""
+        """Likeliest tokens at all positions below the anchor, (B, M, 3·top); chain: (M,); prefixes: (B,)."""
         anchor, start = state[:1], state[1]
         rows = block_rows(anchor, chain, prefixes, drafter.model.mask_token_id)
         count, size = rows.shape
@@ -170,14 +170,14 @@ class DeviceCycle:
         return best.view(count, size - 1, -1)
 
     def _draft_first(self, read: int, state: Tensor) -> tuple[Tensor, ...]:
-        """Drafted tokens (M,), and the likeliest tokens with their probabilities (M, 2·top)."""
+        """Drafted tokens (M,), and the likeliest tokens with their probabilities (M, 3·top)."""
         nothing = torch.zeros(self.lengths[0], dtype=torch.int64, device=self.device)
         assert self.first is not None
         (drafted,) = self._draft(self.first, read, state, nothing, nothing[:1])
         return best_tokens(drafted), drafted
 
     def _draft_second(self, read: int, state: Tensor, chain: Tensor, basis: Tensor) -> tuple[Tensor, ...]:
-        """Prefixes (B,), all candidates (1 + B, M) and the likeliest tokens of the re-drafts (B, M, 2·top).
+        """Prefixes (B,), all candidates (1 + B, M) and the likeliest tokens of the re-drafts (B, M, 3·top).
 
         chain: the first draft; basis: its confidences, or the prefixes themselves.
         """

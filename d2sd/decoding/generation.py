@@ -12,13 +12,13 @@ from d2sd.config import DecodeConfig
 from d2sd.decoding.cost import VerifyCost
 from d2sd.decoding.device_cycle import DeviceCycle
 from d2sd.decoding.host_cycle import Cycle, HostCycle
-from d2sd.decoding.inspection import describe_choices, describe_draft, describe_nodes
+from d2sd.decoding.inspection import describe_choices, describe_draft, describe_levels, describe_nodes
 from d2sd.decoding.proposer import Proposer
 from d2sd.decoding.verifier import Verifier
 from d2sd.methods import Proposal
 from d2sd.models.models import Models
 from d2sd.passes.passes import Passes
-from d2sd.trace.events import Committed, StepDone, StopReason
+from d2sd.trace.events import Committed, PrefillDone, StepDone, StopReason
 from d2sd.trace.text import Detokenizer, TokenTexts
 from d2sd.tree.walk import Walk, first_draft_boundary
 
@@ -53,24 +53,34 @@ class Generation:
         self.prompt_texts = tuple(self.pieces.feed(token) for token in ids)
 
     @torch.inference_mode()
-    def prefill(self) -> float:
-        """Read all prompt tokens but the last, which is the first anchor."""
+    def prefill(self) -> PrefillDone:
+        """Read the prompt and commit the token that the target chooses after it, the first anchor."""
         began = time.perf_counter()
-        count = len(self.ids) - 1
-        if count:
-            positions = self.verifier.read(self.ids[:-1])
-            self.proposer.extend(partial(self.target.features, rows=slice(0, count)), positions)
-            self.proposer.read_prompt(self.ids[:-1])
-        if self.target.device.type == "cuda":
-            torch.cuda.synchronize(self.target.device)
-        return time.perf_counter() - began
+        prompt, device = tuple(self.ids), self.target.device
+        positions, logits = self.verifier.read(prompt)
+        scores, sampler = self.host_cycle.sampler.scores(logits), self.host_cycle.sampler
+        noise = sampler.noise(len(prompt) - 1, 1, scores.shape[-1], device)
+        token = int(sampler.choose(scores, torch.zeros(1, dtype=torch.int64, device=device), noise))
+        self.output.append(token)
+        self.ids.append(token)
+        if token in self.target.end_ids:
+            self.stop_reason = "end_token"
+        elif self.config.max_new_tokens == 1:
+            self.stop_reason = "max_new_tokens"
+        else:
+            self.proposer.extend(partial(self.target.features, rows=slice(0, len(prompt))), positions)
+            self.proposer.read_prompt(prompt)
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        seconds = time.perf_counter() - began
+        return PrefillDone(prompt, self.prompt_texts, seconds, committed=(self._own(token),))
 
     @torch.inference_mode()
     def step(self) -> StepDone:
         """One cycle."""
         began = time.perf_counter()
         anchor, start, texts, inspect = self.ids[-1], len(self.ids) - 1, self.labels, self.config.inspect
-        cycle: Cycle = self.device_cycle if self.device_cycle and start else self.host_cycle
+        cycle: Cycle = self.device_cycle or self.host_cycle
         done = cycle.run(self.ids, self.config.max_new_tokens - len(self.output))
         proposal, seen, outcome = done.proposal, done.seen, done.walk
         tokens = [proposal.tree.tokens[n] for n in outcome.accepted]
@@ -104,6 +114,8 @@ class Generation:
             if first is None
             else first_draft_boundary(proposal.tree, first.ids, seen.chosen, outcome),
             seconds=done.seconds,
+            draft_passes=self.proposer.draft_passes,
+            levels=describe_levels(proposal, texts) if inspect else (),
         )
         # a GPU may have worked on this step before it was asked for
         self.elapsed += max(time.perf_counter() - began, done.seconds.total)
@@ -111,12 +123,17 @@ class Generation:
 
     def _describe_committed(self, proposal: Proposal, outcome: Walk) -> tuple[Committed, ...]:
         out = []
-        end, blocks = self.target.end_ids, proposal.blocks
+        end = self.target.end_ids
         for node in outcome.accepted:
             token = proposal.tree.tokens[node]
             text = "" if token in end else self.pieces.feed(token)
-            out.append(Committed(token, text, proposer=blocks[proposal.tree.blocks[node]].drafter, node=node))
+            out.append(Committed(token, text, proposer=proposal.drafter_of(node), node=node))
         if outcome.bonus is not None:
-            text = "" if outcome.bonus in end else self.pieces.feed(outcome.bonus)
-            out.append(Committed(outcome.bonus, text, proposer="target", node=None))
+            out.append(self._own(outcome.bonus))
         return tuple(out)
+
+    def _own(self, token: int) -> Committed:
+        """A token that the target chose and no draft had."""
+        return Committed(
+            token, "" if token in self.target.end_ids else self.pieces.feed(token), proposer="target", node=None
+        )

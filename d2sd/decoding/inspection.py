@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 from d2sd.methods import Proposal
-from d2sd.trace.events import Alternative, Choice, Draft, Node, State
+from d2sd.trace.events import Alternative, Choice, Draft, DraftLevel, Node, State
 from d2sd.trace.text import TokenTexts
 from d2sd.tree.block import Block
+from d2sd.tree.levels import kept_nodes
 from d2sd.tree.walk import Walk
 
 TOP_ALTERNATIVES = 5  # alternatives a position
@@ -100,7 +101,6 @@ def describe_nodes(proposal: Proposal, seen: Inspection, outcome: Walk, texts: T
     """All nodes of the tree with their state after the walk."""
     tree = proposal.tree
     accepted, visited = set(outcome.accepted), set(outcome.visited)
-    drafters = [block.drafter for block in proposal.blocks]
     anchor = Node(
         id=0,
         parent=-1,
@@ -126,7 +126,7 @@ def describe_nodes(proposal: Proposal, seen: Inspection, outcome: Walk, texts: T
                 token=tree.tokens[n],
                 text=texts[tree.tokens[n]],
                 candidates=tree.candidates[n],
-                proposer=drafters[tree.blocks[n]],
+                proposer=proposal.drafter_of(n),
                 state=state,
                 drafter_probability=tree.probabilities[n],
                 target_probability=seen.probability[n] if seen.probability else None,
@@ -134,3 +134,19 @@ def describe_nodes(proposal: Proposal, seen: Inspection, outcome: Walk, texts: T
             )
         )
     return tuple(nodes)
+
+
+def describe_levels(proposal: Proposal, texts: TokenTexts) -> tuple[DraftLevel, ...]:
+    """The levels that a tree was chosen from, as event data."""
+    nodes = kept_nodes(proposal.tree, proposal.levels)
+    return tuple(
+        DraftLevel(
+            ids=tuple(level.tokens[at] for at in level.kept),
+            texts=tuple(texts[level.tokens[at]] for at in level.kept),
+            parents=tuple(level.parents[at] for at in level.kept),
+            scores=tuple(round(level.scores[at], DIGITS) for at in level.kept),
+            nodes=tuple(row),
+            scored=len(level.tokens),
+        )
+        for level, row in zip(proposal.levels, nodes, strict=True)
+    )

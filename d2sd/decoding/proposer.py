@@ -15,18 +15,23 @@ from d2sd.decoding.block_drafter import BlockDrafter
 from d2sd.decoding.chain_drafter import ChainDrafter
 from d2sd.decoding.cost import VerifyCost, affordable
 from d2sd.decoding.inspection import TOP_ALTERNATIVES
+from d2sd.decoding.level_drafter import LevelDrafter
 from d2sd.methods import METHODS, Drafters, Method, Proposal
 from d2sd.models.models import Models
 from d2sd.passes.passes import Passes
 from d2sd.passes.shapes import row_shape
 from d2sd.tree.block import Block
+from d2sd.tree.levels import Level
 from d2sd.tree.tree import TokenTree
 
 
 def slots(config: DecodeConfig, tokens: int) -> int:
     """Cache slots for so many tokens of prompt and output and the largest tree that the method can make after them."""
-    if METHODS[config.method].needs_budget:
+    method = METHODS[config.method]
+    if method.default_budget:
         nodes = config.node_budget or 0
+        if method.eagle3:  # its own tree may be larger than what is verified of it
+            nodes = max(nodes, config.draft_depth * config.draft_top_k)
     else:
         longest = max(config.block_size or 1, config.second_block_size or 1)
         nodes = (1 + 2 * (config.num_branches + 1)) * longest
@@ -59,7 +64,25 @@ class Proposer:
         self.chain: ChainDrafter | None = None
         if self.method.draft_model and models.draft_model is not None:
             self.chain = ChainDrafter(models.draft_model, passes)
+        self.levels: LevelDrafter | None = None
+        if self.method.eagle3 and models.eagle3 is not None:
+            depth, top_k = config.draft_depth, config.draft_top_k
+            self.levels = LevelDrafter(models.eagle3, models.target, passes, depth, top_k)
         self.seconds: dict[str, float] = {}
+
+    @property
+    def reads_features(self) -> bool:
+        """Whether a drafter wants the features of committed tokens."""
+        return bool(self.block_drafters) or self.levels is not None
+
+    @property
+    def draft_passes(self) -> int:
+        """Drafters' passes in a proposal of which each waits for the one before."""
+        if self.levels is not None:
+            return 1 + self.levels.depth
+        if self.chain is not None:
+            return self.block_size - 1
+        return self.method.draft_levels
 
     def extend(self, features: Callable[[list[int]], Tensor], positions: Tensor) -> None:
         """Add committed tokens at these (T,) positions to the drafters' context.
@@ -68,11 +91,15 @@ class Proposer:
         """
         for drafter in self.block_drafters:
             drafter.extend(features(drafter.model.target_layer_ids), positions)
+        if self.levels is not None:
+            self.levels.extend(features(self.levels.model.target_layer_ids))
 
     def read_prompt(self, ids: Sequence[int]) -> None:
-        """Let the autoregressive draft model, if there is one, read the prompt."""
+        """Let autoregressive drafters read the prompt."""
         if self.chain:
             self.chain.read(ids)
+        if self.levels:
+            self.levels.read(ids)
 
     def propose(self, ids: Sequence[int]) -> Proposal:
         """The tree to verify after the committed ``ids``, whose last one is the anchor."""
@@ -86,6 +113,7 @@ class Proposer:
                 second=partial(self._draft, "second_draft", self.second, ids[-1], self.second_block_size),
                 sample=partial(self._sample, seed),
                 model=partial(self._chain, ids),
+                levels=partial(self._levels, ids),
                 num_branches=self.config.num_branches,
                 longer=self.second_block_size - self.block_size,
                 budget=self.config.node_budget or 0,
@@ -137,3 +165,10 @@ class Proposer:
         block = self.chain.draft(ids, self.block_size - 1)
         self.seconds["first_draft"] += time.perf_counter() - began
         return block
+
+    def _levels(self, ids: Sequence[int]) -> list[Level]:
+        assert self.levels is not None
+        began = time.perf_counter()
+        levels = self.levels.draft(ids)
+        self.seconds["first_draft"] += time.perf_counter() - began
+        return levels

@@ -22,18 +22,18 @@ class Verifier:
         self.target, self.passes = target, passes
         self.cache = passes.cache("target", target.new_cache)
 
-    def read(self, ids: Sequence[int]) -> Tensor:
-        """Read the prompt into the empty cache; returns its positions, (T,)."""
+    def read(self, ids: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """Read the prompt into the empty cache; returns its positions, (T,), and the logits behind it, (1, V) float32."""
         device = self.target.device
         positions = torch.arange(len(ids), device=device)
-        self.target.forward(torch.tensor(ids, device=device), positions, self.cache, None, None)
+        hidden = self.target.forward(torch.tensor(ids, device=device), positions, self.cache, None, None)
         self.cache.commit(range(len(ids)))
-        return positions
+        return positions, self.target.head(hidden[-1:]).float().to(device)
 
     def logits(self, tree: TokenTree) -> Tensor:
         """The target's logits after every node of a tree whose anchor comes next, (N, V) float32."""
         start, device, passes = self.cache.length, self.target.device, self.passes
-        if not (passes.fixed and start):
+        if not passes.fixed:
             mask = torch.from_numpy(tree.ancestor_mask()).to(device) if len(tree) > 1 else None
             positions = torch.tensor(tree.depths, device=device) + start
             tokens = torch.tensor(tree.tokens, device=device)

@@ -9,6 +9,7 @@ from d2sd.methods.d2sd_tree import D2SD_TREE
 from d2sd.methods.ddtree import DDTREE
 from d2sd.methods.dflash import DFLASH
 from d2sd.methods.draft_model import DRAFT_MODEL
+from d2sd.methods.eagle3 import EAGLE3
 from d2sd.methods.resample import DFLASH_RESAMPLE, SPECDIFF2_SELECT
 from d2sd.methods.three_level import D2SD_THREE_LEVEL
 
@@ -17,6 +18,7 @@ METHODS: dict[str, Method] = {
     for m in (
         AUTOREGRESSIVE,
         DRAFT_MODEL,
+        EAGLE3,
         DFLASH,
         DFLASH_RESAMPLE,
         SPECDIFF2_SELECT,

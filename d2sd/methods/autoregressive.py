@@ -18,5 +18,6 @@ AUTOREGRESSIVE = Method(
     propose,
     frozenset(),
     first_drafter=False,
+    draft_levels=0,
     on_device="anchor",
 )

@@ -7,12 +7,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from d2sd.tree.block import Block
+from d2sd.tree.block import Block, DrafterName
 from d2sd.tree.boundary import NOTHING_DRAFTED, Boundary
+from d2sd.tree.levels import Level
 from d2sd.tree.tree import TokenTree, merge_drafts
 
-SETTINGS = frozenset({"block_size", "second_block_size", "num_branches", "node_budget", "cost_aware"})
-BRANCHED = SETTINGS - {"second_block_size"}
+TWO_DRAFTS = frozenset({"block_size", "second_block_size", "num_branches", "node_budget", "cost_aware"})
+BRANCHED = TWO_DRAFTS - {"second_block_size"}
+SETTINGS = TWO_DRAFTS | {"draft_depth", "draft_top_k"}  # all fields of ``DecodeConfig`` that shape some method's trees
+DEFAULT_BUDGET = 64
 
 
 class DraftPass(Protocol):
@@ -26,7 +29,7 @@ class Drafters:
     """The drafters at one step.
 
     first: blocks of γ; second: blocks of γ₂; sample: blocks drawn from the distributions of the first draft;
-    model: a chain of the autoregressive draft model; longer: γ₂ − γ; budget: node budget B of tree methods.
+    model: a chain of the autoregressive draft model; levels: a draft tree of EAGLE-3; longer: γ₂ − γ; budget: node budget B of tree methods.
     """
 
     anchor: int
@@ -34,6 +37,7 @@ class Drafters:
     second: DraftPass
     sample: Callable[[int], list[Block]]
     model: Callable[[], Block]
+    levels: Callable[[], list[Level]]
     num_branches: int
     longer: int
     budget: int
@@ -44,7 +48,8 @@ class Drafters:
 class Proposal:
     """A token tree and how it came about; ``first`` is None where nothing was drafted.
 
-    boundary: the estimate for the first draft that prefixes were selected by, where one was made.
+    boundary: the estimate for the first draft that prefixes were selected by, where one was made; levels: what a tree
+    that grew level by level was chosen from.
     """
 
     tree: TokenTree
@@ -52,18 +57,25 @@ class Proposal:
     boundary: Boundary = NOTHING_DRAFTED
     selected: tuple[int, ...] = ()
     branches: tuple[Block, ...] = ()
+    levels: tuple[Level, ...] = ()
 
     @property
     def blocks(self) -> tuple[Block, ...]:
         """All drafts by their number."""
         return () if self.first is None else (self.first, *self.branches)
 
+    def drafter_of(self, node: int) -> DrafterName:
+        """Who drafted a node below the anchor."""
+        return self.blocks[self.tree.blocks[node]].drafter if self.blocks else "first"
+
 
 @dataclass(frozen=True, slots=True)
 class Method:
     """A way to draft. ``second_drafter`` says which network re-drafts, if any.
 
-    settings: the fields of ``DecodeConfig`` that shape its trees; needs_budget: it cannot run without a node budget;
+    settings: the fields of ``DecodeConfig`` that shape its trees; default_budget: the node budget of a method
+    that cannot run without one; eagle3: it drafts with the EAGLE-3 drafter;
+    draft_levels: passes of block drafters that wait for each other;
     on_device: how its tree comes about, where that is simple enough to be worked out on the device
     (``d2sd.decoding.device_cycle``): the anchor alone, a single chain, or re-drafts from the likeliest or from random prefixes.
     """
@@ -76,7 +88,9 @@ class Method:
     first_drafter: bool = True
     second_drafter: Literal["none", "vp", "first"] = "none"
     draft_model: bool = False
-    needs_budget: bool = False
+    eagle3: bool = False
+    default_budget: int | None = None
+    draft_levels: int = 1
     on_device: Literal["anchor", "chain", "likeliest", "random"] | None = None
 
 

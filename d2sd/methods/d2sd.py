@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from d2sd.methods.base import SETTINGS, Drafters, Method, Proposal, merged, random_prefixes
+from d2sd.methods.base import TWO_DRAFTS, Drafters, Method, Proposal, merged, random_prefixes
 from d2sd.tree.block import Block
 from d2sd.tree.boundary import Boundary, boundary_posterior, select_prefixes
 
@@ -39,8 +39,9 @@ D2SD = Method(
     "A second, variable-prefix drafter re-drafts from the K likeliest rejection boundaries in one batch.",
     "D²SD, arXiv 2606.04446",
     propose,
-    SETTINGS,
+    TWO_DRAFTS,
     second_drafter="vp",
+    draft_levels=2,
     on_device="likeliest",
 )
 DFLASH_TWICE = Method(
@@ -48,8 +49,9 @@ DFLASH_TWICE = Method(
     "D²SD with the first drafter used again for the re-drafts.",
     "D²SD, arXiv 2606.04446, ablation 2",
     propose,
-    SETTINGS,
+    TWO_DRAFTS,
     second_drafter="first",
+    draft_levels=2,
     on_device="likeliest",
 )
 RANDOM_PREFIX = Method(
@@ -57,7 +59,8 @@ RANDOM_PREFIX = Method(
     "D²SD that re-drafts from K prefixes drawn at random: the control that shows what confidence buys.",
     "control",
     propose_random,
-    SETTINGS,
+    TWO_DRAFTS,
     second_drafter="vp",
+    draft_levels=2,
     on_device="random",
 )

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from d2sd.methods.base import SETTINGS, Drafters, Method, Proposal
+from math import exp, inf, log
+
+from d2sd.methods.base import DEFAULT_BUDGET, TWO_DRAFTS, Drafters, Method, Proposal
 from d2sd.methods.growth import Offer, grow, offers
 from d2sd.tree.block import Block
 from d2sd.tree.boundary import boundary_posterior, select_prefixes
 
 TOP = 12  # likeliest tokens per position and drafter that are looked at
 SECOND, FIRST = 0.8, 0.4  # exponents of the drafters' probabilities in their product (docs/tree-log.md)
-UNLISTED = 1e-3  # probability of a token that one drafter has not among its likeliest
+UNLISTED = log(1e-3)  # log probability of a token that one drafter has not among its likeliest
 
 
 def propose(drafters: Drafters) -> Proposal:
@@ -34,15 +36,17 @@ def agreed(first: Block, second: Block, number: int) -> list[Offer]:
     number: that of the re-draft; a token counts as that of the draft that gave it more. Behind the end of the first block the
     second drafter is alone.
     """
-    out = offers(second, number)
+    out, ours, theirs = offers(second, number), first.scores, second.scores
     for position, at in enumerate(range(second.prefix, len(first.ids))):
-        own = dict(zip(first.tokens[at], first.probabilities[at], strict=True))
-        other = dict(zip(second.tokens[position], second.probabilities[position], strict=True))
-        weight = {t: other.get(t, UNLISTED) ** SECOND * own.get(t, UNLISTED) ** FIRST for t in {**other, **own}}
-        total = sum(weight.values())
+        own = dict(zip(first.tokens[at], ours[at], strict=True))
+        other = dict(zip(second.tokens[position], theirs[position], strict=True))
+        weight = {t: SECOND * other.get(t, UNLISTED) + FIRST * own.get(t, UNLISTED) for t in {**other, **own}}
         tokens = sorted(weight, key=lambda t: -weight[t])
-        owners = [0 if own.get(t, 0.0) > other.get(t, 0.0) else number for t in tokens]
-        out[position] = Offer(tokens, [weight[t] / total for t in tokens], owners)
+        best = weight[tokens[0]]
+        total = best + log(sum(exp(w - best) for w in weight.values()))
+        logs = [min(0.0, weight[t] - total) for t in tokens]
+        owners = [0 if own.get(t, -inf) > other.get(t, -inf) else number for t in tokens]
+        out[position] = Offer(tokens, [exp(s) for s in logs], logs, owners)
     return out
 
 
@@ -51,7 +55,8 @@ D2SD_TREE = Method(
     "A tree of the B likeliest paths over both drafters, grown best first from the re-anchored prefixes.",
     "this project, after D²SD and DDTree",
     propose,
-    SETTINGS,
+    TWO_DRAFTS,
     second_drafter="vp",
-    needs_budget=True,
+    draft_levels=2,
+    default_budget=DEFAULT_BUDGET,
 )

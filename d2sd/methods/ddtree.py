@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from d2sd.methods.base import Drafters, Method, Proposal
+from d2sd.methods.base import DEFAULT_BUDGET, Drafters, Method, Proposal
 from d2sd.methods.growth import grow, offers
 from d2sd.tree.boundary import boundary_posterior
 
@@ -20,5 +20,5 @@ DDTREE = Method(
     "DDTree, arXiv 2604.12989",
     propose,
     frozenset({"block_size", "node_budget", "cost_aware"}),
-    needs_budget=True,
+    default_budget=DEFAULT_BUDGET,
 )

@@ -1,7 +1,8 @@
 """Best-first growth of a token tree over the per-position distributions of one or several block drafts.
 
 DDTree, arXiv 2604.12989: pop the likeliest path from a heap, push its next sibling and its first child. Every path is
-pushed by one that is at least as likely, so paths are popped in order of probability. With several drafts, a path
+pushed by one that is at least as likely, so paths are popped in order of probability. Logarithms are
+added, because products of very small probabilities are all 0. With several drafts, a path
 takes its next token from the draft that was given most of it.
 """
 
@@ -17,16 +18,19 @@ from d2sd.tree.tree import TokenTree, TreeBuilder, chains
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What may follow at one position, best first: tokens, their probabilities, and the draft that each one came from."""
+    """What may follow at one position, best first: tokens, their probabilities and the logarithms of these, and the
+    draft each one is owed to."""
 
     tokens: Sequence[int]
     probabilities: Sequence[float]
+    logs: Sequence[float]
     owners: Sequence[int]
 
 
 def offers(block: Block, number: int) -> list[Offer]:
     """A draft's own distributions, one offer per drafted position."""
-    return [Offer(t, p, [number] * len(t)) for t, p in zip(block.tokens, block.probabilities, strict=True)]
+    rows = zip(block.tokens, block.probabilities, block.scores, strict=True)
+    return [Offer(t, p, s, [number] * len(t)) for t, p, s in rows]
 
 
 def grow(anchor: int, blocks: Sequence[Block], offered: Sequence[Sequence[Offer]], budget: int) -> TokenTree:
@@ -48,15 +52,15 @@ def grow(anchor: int, blocks: Sequence[Block], offered: Sequence[Sequence[Offer]
     pushed = 0
 
     def push(above: float, parent: int, depth: int, rank: int, source: int, at: int) -> None:
-        """Offer the token of this rank at ``depth`` (0 = right below the anchor) below a path of probability above."""
+        """Offer the token of this rank at ``depth`` (0 = right below the anchor) below a path of this log probability."""
         nonlocal pushed
         position = depth - blocks[source].prefix
         if position < len(offered[source]) and rank < len(offered[source][position].tokens):
             pushed += 1
-            score = -above * offered[source][position].probabilities[rank]
+            score = -above - offered[source][position].logs[rank]
             heapq.heappush(heap, (score, pushed, above, parent, depth, rank, source, at))
 
-    push(1.0, 0, 0, 0, source_at[0], 0)
+    push(0.0, 0, 0, 0, source_at[0], 0)
     while heap and len(builder.tokens) <= budget:
         score, _, above, parent, depth, rank, source, at = heapq.heappop(heap)
         offer = offered[source][depth - blocks[source].prefix]

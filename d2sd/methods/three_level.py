@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from d2sd.methods.base import SETTINGS, Drafters, Method, Proposal
+from d2sd.methods.base import TWO_DRAFTS, Drafters, Method, Proposal
 from d2sd.methods.d2sd import propose as propose_two_levels
 from d2sd.tree.boundary import boundary_posterior, select_prefixes
 from d2sd.tree.tree import chains, merge_drafts
@@ -38,6 +38,7 @@ D2SD_THREE_LEVEL = Method(
     "D²SD, and every branch is re-drafted once more from its own likeliest boundary.",
     "D²SD, arXiv 2606.04446, ablation 3",
     propose,
-    SETTINGS,
+    TWO_DRAFTS,
     second_drafter="vp",
+    draft_levels=3,
 )

@@ -13,6 +13,8 @@ from transformers.utils import logging as transformers_logging
 from d2sd.__about__ import HOME
 from d2sd.errors import InputError
 from d2sd.models.drafter import DFlashDraftModel
+from d2sd.models.eagle3 import Eagle3DraftModel
+from d2sd.models.eagle3_folder import is_eagle3, published_config, read_eagle3
 from d2sd.models.models import Models
 from d2sd.models.target import Target, check_supported
 
@@ -36,9 +38,11 @@ def load_models(
     device: str | None = None,
     load_in_8bit: bool = False,
 ) -> Models:
-    """The ``Models`` of a bundled preset or a folder that holds ``target/``, ``dflash/`` and, if there, ``vp/``, ``draft/``.
+    """The ``Models`` of a bundled preset or a folder that holds ``target/``, ``dflash/`` and, if there, ``vp/``,
+    ``draft/``, ``eagle3/``.
 
-    ``target``, ``drafter``, ``second_drafter`` and ``draft_model`` replace single parts by a folder or a hub id.
+    ``target``, ``drafter``, ``second_drafter`` and ``draft_model`` replace single parts by a folder or a hub id; a drafter's
+    config says whether it is a DFlash or an EAGLE-3 drafter.
     device: a torch device, or "auto": the target's layers spread over all GPUs, everything else on the first one.
     load_in_8bit: the target's weights in 8 bits through bitsandbytes. Raises ``InputError`` when something is missing, broken
     or does not fit together.
@@ -48,6 +52,7 @@ def load_models(
     device = _check_device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     if load_in_8bit:
         _check_8bit()
+    own, eagle3 = None, None
     label = _short(target) if target is not None else name if name in presets() else _short(name)
     if target is None:
         folder = BUNDLED / name if name in presets() else Path(name)
@@ -57,15 +62,18 @@ def load_models(
             )
         if not (folder / "target").is_dir():
             raise InputError(f"{folder} has no target/ folder; it needs target/, dflash/ and, for d2sd, vp/")
-        target = str(folder / "target")
-        drafter = drafter or _part(folder, "dflash")
+        target, own, eagle3 = str(folder / "target"), _part(folder, "dflash"), _part(folder, "eagle3")
+        drafter = drafter or own
         second_drafter = second_drafter or _part(folder, "vp")
         draft_model = draft_model or _part(folder, "draft")
     loaded = load_target(target, DTYPES[dtype], device, load_in_8bit)
     near = str(loaded.device)
+    if drafter is not None and _is_eagle3(drafter):
+        eagle3, drafter = drafter, own
+    level = None if eagle3 is None else load_eagle3(eagle3, DTYPES[dtype], loaded)
     first, second = (None if d is None else load_drafter(d, DTYPES[dtype], near) for d in (drafter, second_drafter))
     small = None if draft_model is None else load_target(draft_model, DTYPES[dtype], near)
-    return Models(loaded, first, second, small, label)
+    return Models(loaded, first, second, small, label, level)
 
 
 def _part(folder: Path, part: str) -> str | None:
@@ -132,6 +140,22 @@ def load_drafter(source: str, dtype: torch.dtype, device: str) -> DFlashDraftMod
     return model.to(device).eval().requires_grad_(False)
 
 
+def _is_eagle3(source: str) -> bool:
+    try:
+        return is_eagle3(published_config(source))
+    except Exception as error:
+        raise InputError(f"cannot load the drafter {source}: {_first_line(error)}") from error
+
+
+def load_eagle3(source: str, dtype: torch.dtype, target: Target) -> Eagle3DraftModel:
+    """EAGLE-3 drafter from a folder or hub id in one of the published forms, for this target."""
+    try:
+        model = read_eagle3(source, _short(source), target.config, target.embedding.weight, dtype)
+    except Exception as error:
+        raise InputError(f"cannot load the drafter {source}: {_first_line(error, 600)}") from error
+    return model.to(target.device)
+
+
 def _check_complete(info: dict[str, Any]) -> None:
     kinds = ("missing_keys", "unexpected_keys", "mismatched_keys")
     wrong = [f"{kind.replace('_', ' ')} {sorted(map(str, info[kind]))[:3]}" for kind in kinds if info.get(kind)]
@@ -145,8 +169,8 @@ def _short(source: str) -> str:
     return "/".join(path.resolve().parts[-2:]) if path.is_dir() else source
 
 
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
+def _first_line(error: Exception, most: int = 300) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:most]
 
 
 class _quiet:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 
 from d2sd.errors import InputError
 from d2sd.models.drafter import DFlashDraftModel
+from d2sd.models.eagle3 import Eagle3DraftModel
 from d2sd.models.target import Target
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -14,7 +18,7 @@ class Models:
     """A target with its drafters, which fit it; methods whose drafter is missing cannot run.
 
     first: DFlash drafter; second: VP-Drafter (or the first one again); draft_model: a small causal LM with the target's
-    vocabulary; name: what the set is called. Raises ``InputError`` where a drafter was made for another target.
+    vocabulary; name: what the set is called; eagle3: an EAGLE-3 drafter. Raises ``InputError`` where a drafter was made for another target.
     """
 
     target: Target
@@ -22,12 +26,16 @@ class Models:
     second: DFlashDraftModel | None = None
     draft_model: Target | None = None
     name: str = "custom"
+    eagle3: Eagle3DraftModel | None = None
 
     def __post_init__(self) -> None:
-        for drafter in (self.first, self.second):
-            if drafter is not None:
-                check_fit(self.target, drafter)
-                self.target.tap(drafter.target_layer_ids)
+        for drafter in {id(d): d for d in (self.first, self.second) if d is not None}.values():
+            check_fit(self.target, drafter)
+            self.target.tap(drafter.target_layer_ids)
+            warn_of_late_taps(drafter, self.target.config.num_hidden_layers)
+        if self.eagle3 is not None:
+            check_eagle3(self.target, self.eagle3)
+            self.target.tap(self.eagle3.target_layer_ids)
         if self.draft_model is not None:
             check_vocabulary(self.target, self.draft_model)
 
@@ -39,6 +47,7 @@ class Models:
             "first_drafter": self.first.config.name_or_path if self.first else None,
             "second_drafter": self.second.config.name_or_path if self.second else None,
             "draft_model": self.draft_model.name if self.draft_model else None,
+            "eagle3": self.eagle3.config.name_or_path if self.eagle3 else None,
         }
 
 
@@ -56,6 +65,29 @@ def check_fit(target: Target, drafter: DFlashDraftModel) -> None:
         raise InputError(
             f"drafter {name} was made for a vocabulary of {c.vocab_size} (mask token {drafter.mask_token_id}), "
             f"the target has {t.vocab_size}: they do not fit"
+        )
+
+
+def warn_of_late_taps(drafter: DFlashDraftModel, layers: int) -> None:
+    """Say where a drafter reads later target layers than published ones do: other code may hand those on otherwise."""
+    last = max(drafter.target_layer_ids)
+    if last > max(layers - 3, 0):
+        log.warning(
+            "drafter %s reads the output of target layer %d; published ones read none after layer %d, and other code hands the "
+            "last layer's output on after the final norm, so this drafter may draft worse there (docs/drafter-format.md)",
+            drafter.config.name_or_path, last, layers - 3,
+        )  # fmt: skip
+
+
+def check_eagle3(target: Target, drafter: Eagle3DraftModel) -> None:
+    """Raise ``InputError`` if this drafter was made for another target."""
+    c, t = drafter.config, target.config
+    fits = (c.target_hidden_size, c.layer.vocab_size) == (t.hidden_size, t.vocab_size)
+    if not fits or max(c.target_layer_ids) >= t.num_hidden_layers:
+        raise InputError(
+            f"drafter {c.name_or_path} was made for hidden size {c.target_hidden_size}, {c.layer.vocab_size} tokens and layers "
+            f"up to {max(c.target_layer_ids)}, the target has {t.hidden_size}, {t.vocab_size} and {t.num_hidden_layers - 1}: "
+            "they do not fit"
         )
 
 

@@ -21,6 +21,13 @@ def check_step(step: Any) -> None:
     _check_drafts(step)
 
 
+def check_prefill(prefill: Any) -> None:
+    """Check the prompt's pass: a text for every token, and at most one token committed, by the target."""
+    _need(len(prefill.texts) == len(prefill.prompt_token_ids), "texts", "one for each prompt token is needed")
+    own = all(c.node is None and c.proposer == "target" for c in prefill.committed)
+    _need(own and len(prefill.committed) <= 1, "committed", "the prompt's pass gives one token, the target's own")
+
+
 def check_order(step: Any, before: Any | None, prefill: PrefillDone | None, number: int) -> None:
     """Check that ``step`` has this number and goes on from the step ``before``, the first one from the prompt."""
     _need(step.step == number, "step", f"the steps count up from 0; this is number {number}")
@@ -28,7 +35,8 @@ def check_order(step: Any, before: Any | None, prefill: PrefillDone | None, numb
         position, token = before.anchor_position + len(before.committed), before.committed[-1].token
         _need(step.elapsed >= before.elapsed, "elapsed", "time must not run backwards")
     elif prefill is not None and prefill.prompt_token_ids:
-        position, token = len(prefill.prompt_token_ids) - 1, prefill.prompt_token_ids[-1]
+        read = [*prefill.prompt_token_ids, *(c.token for c in prefill.committed)]
+        position, token = len(read) - 1, read[-1]
     else:
         return
     _need(step.anchor_position == position, "anchor_position", f"the last token before is at position {position}")

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 Count = Annotated[int, Meta(ge=0, le=2**53 - 1)]  # what JavaScript holds exactly
 Parent = Annotated[int, Meta(ge=-1, le=2**53 - 1)]
 Probability = Annotated[float, Meta(ge=0, le=1)]
+Score = Annotated[float, Meta(le=0)]
 Seconds = Annotated[float, Meta(ge=0)]
 State = Literal["root", "accepted", "rejected", "unreached"]
 ProposedBy = Literal["first", "second", "target"]
@@ -47,6 +48,23 @@ class Draft:
     confidence: tuple[Probability, ...]
     alternatives: tuple[tuple[Alternative, ...], ...]
     base: Count = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DraftLevel:
+    """One pass of a drafter whose tree grows level by level (EAGLE-3): the nodes that the pass after it went on from.
+
+    Entry j is the j-th best of ``scored`` candidates: parents[j] its parent's place in the level above (0, the anchor, in the
+    first level), scores[j] the natural logarithm of its path's probability, nodes[j] its node in the verified tree, None
+    where better nodes took its place there.
+    """
+
+    ids: tuple[Count, ...]
+    texts: tuple[str, ...]
+    parents: tuple[Count, ...]
+    scores: tuple[Score, ...]
+    nodes: tuple[Count | None, ...]
+    scored: Count
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,11 +129,16 @@ class StageSeconds:
 
 @dataclass(frozen=True, slots=True)
 class PrefillDone:
-    """The prompt has been read. ``texts`` are the pieces of the prompt, one per token."""
+    """The prompt has been read. ``texts`` are the pieces of the prompt, one per token.
+
+    committed: the first token of the output, which the target's pass over the prompt gives; empty where the first
+    step begins at the prompt's last token instead, as in traces of schema 1.
+    """
 
     prompt_token_ids: tuple[Count, ...]
     texts: tuple[str, ...]
     seconds: Seconds
+    committed: tuple[Committed, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +148,7 @@ class StepDone:
     ``boundary_posterior[i]`` = r(i), i = 0 … γ−2; ``full_acceptance`` = the remaining mass ∏ c_k.
     ``actual_boundary`` = number of leading first-draft tokens that the target accepted, None where generation
     ended before that was decided or nothing was drafted. ``elapsed`` counts from the end of prefill.
+    ``draft_passes``: drafters' passes of which each waited for the one before, None where that is not known.
     """
 
     step: Count
@@ -143,6 +167,8 @@ class StepDone:
     actual_boundary: Count | None
     seconds: StageSeconds
     elapsed: Seconds
+    draft_passes: Count | None = None
+    levels: tuple[DraftLevel, ...] = ()
 
     def graph(self) -> networkx.DiGraph:
         """The token tree as a networkx graph; see ``d2sd.trace.graph.step_graph``."""

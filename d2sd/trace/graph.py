@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from math import log
 from typing import TYPE_CHECKING, Any
 
-from d2sd.trace.events import Node, StepDone
+from d2sd.trace.events import StepDone
 
 if TYPE_CHECKING:
     import networkx
@@ -19,12 +20,13 @@ def step_graph(step: StepDone) -> networkx.DiGraph:
     """The tree of one step: node ids as in ``step.nodes``, edges from parent to child.
 
     Node attributes: token, text, depth, proposer, state, and, where they are known, drafter_probability,
-    target_probability and target_rank. Characters that a GraphML file cannot hold are shown by a stand-in in ``text``.
+    target_probability and target_rank; score, the natural logarithm of the probability that drafters gave its path; for trees
+    that grew level by level (EAGLE-3) level, and kept: whether the next pass went on from it. Characters that a GraphML file cannot hold are shown by a stand-in in ``text``.
     """
     import networkx
 
     graph = networkx.DiGraph(step=step.step, anchor_position=step.anchor_position)
-    graph.add_nodes_from((node.id, _attributes(node)) for node in step.nodes)
+    graph.add_nodes_from(zip(range(len(step.nodes)), _attributes(step), strict=True))
     graph.add_edges_from((node.parent, node.id) for node in step.nodes if node.parent >= 0)
     return graph
 
@@ -35,15 +37,26 @@ def forest(steps: Iterable[StepDone]) -> networkx.DiGraph:
 
     graph = networkx.DiGraph()
     for step in steps:
-        graph.add_nodes_from((f"{step.step}.{n.id}", {"step": step.step, **_attributes(n)}) for n in step.nodes)
+        named = ((f"{step.step}.{at}", {"step": step.step, **known}) for at, known in enumerate(_attributes(step)))
+        graph.add_nodes_from(named)
         graph.add_edges_from((f"{step.step}.{n.parent}", f"{step.step}.{n.id}") for n in step.nodes if n.parent >= 0)
     return graph
 
 
-def _attributes(node: Node) -> dict[str, Any]:
+def _attributes(step: StepDone) -> Iterator[dict[str, Any]]:
+    """Of every node in turn."""
     names = ("token", "depth", "proposer", "state", "drafter_probability", "target_probability", "target_rank")
-    known = {name: value for name in names if (value := getattr(node, name)) is not None}
-    return {"text": _ILLEGAL.sub(_stand_in, node.text), **known}
+    kept = {node for level in step.levels for node in level.nodes}
+    scores: list[float | None] = []
+    for node in step.nodes:
+        known = {name: value for name in names if (value := getattr(node, name)) is not None}
+        above, own = scores[node.parent] if node.parent >= 0 else 0.0, node.drafter_probability
+        scores.append(0.0 if node.parent < 0 else above + log(own) if above is not None and own else None)
+        if (score := scores[-1]) is not None:
+            known["score"] = score
+        if step.levels and node.parent >= 0:
+            known |= {"level": node.depth, "kept": node.id in kept}
+        yield {"text": _ILLEGAL.sub(_stand_in, node.text), **known}
 
 
 def _stand_in(match: re.Match[str]) -> str:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 
-from d2sd.trace.events import StageSeconds, StepDone
+from d2sd.trace.events import PrefillDone, StageSeconds, StepDone
 
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """mean_acceptance_length: committed tokens per step, bonus included (α); nodes_per_step: verified tree nodes,
+    """tokens: of the whole output, that of the prompt's pass included, which none of the other figures counts;
+    mean_acceptance_length: committed tokens per step, bonus included (α); nodes_per_step: verified tree nodes,
     anchor included; boundary_hit_rate: share of steps, among those whose first draft was partly rejected and
     whose prefixes were chosen, where the true boundary was among them (None: no such step);
     seconds exclude prefill; stage_seconds: totals by stage."""
@@ -25,8 +26,8 @@ class Totals:
     stage_seconds: dict[str, float]
 
 
-def totals(steps: Iterable[StepDone]) -> Totals:
-    """Totals of these steps of one run; they are gone through once."""
+def totals(steps: Iterable[StepDone], prefill: PrefillDone | None = None) -> Totals:
+    """Totals of these steps of one run and of its prompt's pass; the steps are gone through once."""
     count, tokens, nodes, seconds = 0, 0, 0, 0.0
     hits: list[bool] = []
     stages = {f.name: 0.0 for f in fields(StageSeconds)}
@@ -40,7 +41,7 @@ def totals(steps: Iterable[StepDone]) -> Totals:
         if (hit := boundary_hit(step)) is not None:
             hits.append(hit)
     return Totals(
-        tokens=tokens,
+        tokens=tokens + (len(prefill.committed) if prefill else 0),
         steps=count,
         mean_acceptance_length=tokens / count if count else 0.0,
         nodes_per_step=nodes / count if count else 0.0,

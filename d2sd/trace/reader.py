@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, cast, overload
 
 from d2sd.errors import InputError
-from d2sd.trace.consistency import check_order, check_step
+from d2sd.trace.consistency import check_order, check_prefill, check_step
 from d2sd.trace.events import Finished, PrefillDone, StepDone
 from d2sd.trace.schema import Line, check_event, check_other, is_json, kind_of, read_event, read_header
 
@@ -56,7 +56,7 @@ class RecordedSteps(Sequence[StepDone]):
 class Reader:
     """Takes the lines of a trace one by one and checks each against those before it.
 
-    ``lines`` are all that were taken, those of an unknown kind included; ``token_ids`` all that the steps committed.
+    ``lines`` are all that were taken, those of an unknown kind included; ``token_ids`` all that was committed.
     """
 
     def __init__(self) -> None:
@@ -128,8 +128,8 @@ class Reader:
         if self.prefill or self._steps or self.finished:
             raise InputError("PrefillDone comes once, before the steps")
         checked = check_event("PrefillDone", line)
-        if len(checked.texts) != len(checked.prompt_token_ids):
-            raise InputError("texts: one for each prompt token is needed")
+        check_prefill(checked)
+        self.token_ids += [c.token for c in checked.committed]
         self.prefill = read_event("PrefillDone", line)
 
     def _take_finished(self, line: Line) -> None:
@@ -139,7 +139,7 @@ class Reader:
         if checked.steps != len(self._steps):
             raise InputError(f"steps: the trace holds {len(self._steps)}")
         if checked.token_ids != self.token_ids:
-            raise InputError("token_ids: they must be the tokens that the steps committed")
+            raise InputError("token_ids: they must be the tokens that the prompt's pass and the steps committed")
         self.finished = read_event("Finished", line)
 
 

@@ -42,12 +42,13 @@ class Trace:
     @property
     def token_ids(self) -> list[int]:
         """Generated ids, prompt excluded."""
-        return [c.token for s in self.steps for c in s.committed]
+        first = self.prefill.committed if self.prefill else ()
+        return [c.token for done in (first, *(s.committed for s in self.steps)) for c in done]
 
     @property
     def totals(self) -> Totals:
         """Acceptance, speed and stage times over all steps."""
-        return totals(self.steps)
+        return totals(self.steps, self.prefill)
 
     def events(self) -> Iterator[Event]:
         """The stream it was recorded from."""

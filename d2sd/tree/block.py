@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf, log
 from typing import Literal
 
 DrafterName = Literal["first", "second"]
@@ -14,7 +15,8 @@ class Block:
     """Drafted tokens below the anchor, after ``prefix`` given ones of candidate ``base`` (see ``trace.events.Draft``).
 
     confidence[j]: drafter's probability of ids[j]; tokens[j], probabilities[j]: its most likely tokens there, best
-    first, as many as were asked for.
+    first, as many as were asked for; logs[j]: the natural logarithms of these probabilities, which tell apart even those that
+    are 0 as numbers (empty where only probabilities are known).
     """
 
     drafter: DrafterName
@@ -24,3 +26,9 @@ class Block:
     tokens: Sequence[Sequence[int]]
     probabilities: Sequence[Sequence[float]]
     base: int = 0
+    logs: Sequence[Sequence[float]] = ()
+
+    @property
+    def scores(self) -> Sequence[Sequence[float]]:
+        """The logarithms, from the probabilities where the drafter gave no better ones."""
+        return self.logs or [[log(p) if p > 0 else -inf for p in row] for row in self.probabilities]

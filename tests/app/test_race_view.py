@@ -84,12 +84,14 @@ def test_a_recorded_race_replays_by_itself_and_can_be_scrubbed(page: Any) -> Non
     end = max(lane.trace.totals.seconds for lane in race.lanes)
     at = float(data(page, "time"))
     assert at == pytest.approx(end / 2, rel=0.01)
-    expected = [sum(len(s.committed) for s in lane.trace.steps if s.elapsed <= at) for lane in race.lanes]
+    expected = [1 + sum(len(s.committed) for s in lane.trace.steps if s.elapsed <= at) for lane in race.lanes]
     assert all(abs(a - b) <= 16 for a, b in zip(visible_tokens(page), expected, strict=True))
     seek(page, 1)
     assert visible_tokens(page) == [lane.trace.totals.tokens for lane in race.lanes]
     texts = page.locator("#race .lane .words").evaluate_all("all => all.map(e => e.textContent)")
-    assert texts == ["".join(c.text for s in lane.trace.steps for c in s.committed) for lane in race.lanes]
+    assert texts == [
+        "".join(c.text for s in (lane.trace.prefill, *lane.trace.steps) for c in s.committed) for lane in race.lanes
+    ]
     assert page.locator("#race .track .result").first.text_content()
     seek(page, 0)
     assert max(visible_tokens(page)) == 0

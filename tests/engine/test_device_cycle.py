@@ -84,7 +84,7 @@ def test_caches_hold_what_was_committed(padded, method):
         assert {cache.length for cache in caches} == {len(run.ids) - 1}
 
 
-def test_a_prompt_of_one_token_and_cut_trees_are_left_to_the_host(engine, padded):
+def test_a_prompt_may_have_one_token_and_cut_trees_are_left_to_the_host(engine, padded):
     for prompt, config in (([7], DecodeConfig("d2sd", 9)), ("the cat", DecodeConfig("d2sd", 9, node_budget=12))):
         assert padded.generate(prompt, config).token_ids == engine.generate(prompt, config).token_ids
 

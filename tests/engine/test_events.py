@@ -15,7 +15,9 @@ def test_steps_are_consistent(bundled, method, temperature):
     assert isinstance(events[0], PrefillDone)
     assert isinstance(events[-1], Finished)
     steps = events[1:-1]
-    ids = list(events[0].prompt_token_ids)
+    (own,) = events[0].committed  # the prompt's pass gives the first token
+    assert (own.proposer, own.node) == ("target", None)
+    ids = [*events[0].prompt_token_ids, own.token]
     for number, step in enumerate(steps):
         assert isinstance(step, StepDone)
         assert step.step == number
@@ -47,7 +49,7 @@ def test_steps_are_consistent(bundled, method, temperature):
             drafted = step.first_draft.ids[: step.actual_boundary]
             assert drafted == tuple(c.token for c in step.committed[: step.actual_boundary])
     assert tuple(ids[len(events[0].prompt_token_ids) :]) == events[-1].token_ids
-    text = "".join(c.text for s in steps for c in s.committed)
+    text = own.text + "".join(c.text for s in steps for c in s.committed)
     assert text == events[-1].text
 
 
@@ -82,6 +84,6 @@ def test_two_interleaved_runs_do_not_disturb_each_other(bundled):
             event = next(streams[i], None)
             if event is None:
                 live.remove(i)
-            elif isinstance(event, StepDone):
+            elif not isinstance(event, Finished):
                 ids[i] += [c.token for c in event.committed]
     assert ids == alone

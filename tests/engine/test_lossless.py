@@ -81,9 +81,10 @@ def test_a_seed_gives_the_same_sampled_text_with_every_method(bundled, method):
         assert bundled.generate("One day, a cat", DecodeConfig(method, **settings)).token_ids == plain.token_ids
 
 
-def test_prompt_of_one_token_has_no_context(engine):
+def test_a_prompt_may_have_one_token(engine):
     plain = engine.generate([5], DecodeConfig("autoregressive", 12))
     assert plain.prefill.prompt_token_ids == (5,)
+    assert plain.token_ids == transformers_greedy(engine, [5], 12)
     assert engine.generate([5], DecodeConfig("d2sd", 12)).token_ids == plain.token_ids
 
 

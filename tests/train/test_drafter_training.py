@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import shutil
+from functools import partial
 
 import pytest
 import torch
+from torch.nn.functional import scaled_dot_product_attention
 
 from d2sd import DecodeConfig, InputError, load
 from d2sd.models.taps import LayerTaps
 from d2sd.train.data import read_documents, read_responses
 from d2sd.train.drafters import DrafterConfig, block_mask, draw_anchors, draw_prefixes, position_weights
+from d2sd.train.eagle3 import Eagle3Objective, Unrolled, train_eagle3
 from d2sd.train.loop import LoopConfig, rate_at, rows_at
 from d2sd.train.regenerate import RegenerateConfig
 from d2sd.train.stages import regenerate_responses, train_drafter, train_target
@@ -167,3 +170,47 @@ def test_trained_folders_load_and_draft(folder, tmp_path):
 def test_text_that_is_missing_is_named(tmp_path):
     with pytest.raises(InputError, match=r"not a \.txt or \.jsonl file that exists"):
         list(read_documents(str(tmp_path / "no.txt")))
+
+
+@torch.no_grad()
+def test_unrolled_steps_are_what_drafting_a_chain_computes(engine):
+    """The loss of a row is that of the chain that a drafter's cache would grow from it, fed with the text."""
+    target, drafter = engine.models.target, engine.models.eagle3
+    ids, row, steps = torch.arange(2, 14)[None], 4, 3
+    target.model.set_attn_implementation("sdpa")
+    try:
+        objective = Unrolled(drafter, target.model, Eagle3Objective(steps, 0.5, 1))
+        loss, _ = objective(ids, torch.tensor([12]), torch.tensor([[row]]))
+        logits = target.model(ids).logits[0]
+    finally:
+        target.model.set_attn_implementation("d2sd_tree")
+    cache = target.new_cache(16)
+    target.forward(ids[0], torch.arange(12), cache, None, None)
+    feature = drafter.project(target.features(drafter.target_layer_ids, slice(0, row + 1)))
+    expected = 0.0
+    for step in range(steps):
+        embedding = target.embedding(ids[:, 1 : row + 2 + step])
+        places = torch.arange(row + 1 + step)[None]
+        causal = partial(scaled_dot_product_attention, is_causal=True, enable_gqa=True)
+        hidden = drafter(embedding, feature, places, causal)[:, -1:]
+        wanted = logits[row + 1 + step][drafter.token_ids].softmax(-1)
+        expected -= 0.5**step * (wanted * drafter.logits(hidden)[0, 0].log_softmax(-1)).sum()
+        feature = torch.cat([feature, drafter.following(hidden)], 1)
+    assert float(loss) == pytest.approx(float(expected) / 1.75, rel=1e-4)
+
+
+def test_an_eagle3_drafter_is_trained_and_runs(folder, tmp_path):
+    settings = {"objective": Eagle3Objective(3, 0.8, 4), "draft_vocab_size": 300, "target_layer_ids": [0, 0, 0]}
+    train_eagle3(folder / "target", folder / "r.jsonl", tmp_path, config=LoopConfig(3, **LOOP), **settings)
+    engine = load(target=str(folder / "target"), drafter=str(tmp_path))
+    assert engine.models.eagle3.config.draft_vocab_size == 300
+    plain = engine.generate("Question: Tom", DecodeConfig("autoregressive", 12))
+    assert engine.generate("Question: Tom", DecodeConfig("eagle3", 12)).token_ids == plain.token_ids
+    with pytest.raises(InputError, match="must lie between 0 and 0"):
+        train_eagle3(
+            folder / "target",
+            folder / "r.jsonl",
+            tmp_path,
+            config=LoopConfig(3, **LOOP),
+            **settings | {"target_layer_ids": [0, 1, 2]},
+        )

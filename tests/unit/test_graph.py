@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections import Counter
 from dataclasses import replace
+from math import log
 from pathlib import Path
 
 import networkx
@@ -21,6 +22,11 @@ RECORDED = Path(__file__).parent.parent / "data" / "schema-1.jsonl.gz"
 @pytest.fixture(scope="module")
 def steps():
     return d2sd.load_trace(RECORDED).steps
+
+
+def path_score(step, node):
+    """Sum of the logarithms of drafter probabilities from the anchor to a node."""
+    return log(node.drafter_probability) + path_score(step, step.nodes[node.parent]) if node.parent >= 0 else 0.0
 
 
 def test_the_graph_is_the_tree(steps):
@@ -113,3 +119,21 @@ def test_the_engine_imports_no_drawing_library():
     for path in Path(d2sd.__file__).parent.rglob("*.py"):
         assert not imported_at_once(path) & {"gradio", "networkx", "app"}, path
         assert "plotly" not in imported_at_once(path) or path.name == "plot.py", path
+
+
+def test_a_tree_that_grew_by_levels_says_so_and_its_scores_are_those_of_the_drafter(engine):
+    trace = engine.generate("the cat", DecodeConfig("eagle3", 12, draft_depth=2, draft_top_k=4, node_budget=9))
+    for step in trace.steps:
+        graph = step.graph()
+        assert len(step.levels) == 3
+        for number, level in enumerate(step.levels, 1):
+            assert list(level.scores) == sorted(level.scores, reverse=True)
+            assert level.scored == (4 if number == 1 else 16)
+            for token, parent, score, node in zip(level.ids, level.parents, level.scores, level.nodes, strict=True):
+                if node is None:
+                    continue
+                known = graph.nodes[node]
+                assert (known["token"], known["level"], known["kept"]) == (token, number, True)
+                assert known["score"] == pytest.approx(score, abs=1e-4)
+                above = step.levels[number - 2].nodes[parent] if number > 1 else 0
+                assert list(graph.predecessors(node)) == [above]

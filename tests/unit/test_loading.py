@@ -14,7 +14,9 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, Qwen3Config
 
 from d2sd import DecodeConfig, Engine, InputError, load
+from d2sd.bench.peers import _stock_drafter
 from d2sd.models.drafter import DFlashDraftModel, default_target_layers, drafter_config
+from d2sd.models.eagle3_folder import save_eagle3
 from d2sd.models.loading import load_drafter, load_target
 from d2sd.models.models import Models, check_fit
 from d2sd.models.target import Target
@@ -188,3 +190,57 @@ def test_a_card_that_is_too_small_is_a_sentence(folder, monkeypatch):
     monkeypatch.setattr("d2sd.models.loading.AutoModelForCausalLM.from_pretrained", full)
     with pytest.raises(InputError, match="does not fit into the memory of cpu; choose a smaller one"):
         load(str(folder))
+
+
+def test_late_taps_are_warned_of(tokenizer, caplog):
+    target = make_target(tokenizer, layers=6)
+    for taps, warned in (([1, 3], False), ([1, 5], True)):
+        caplog.clear()
+        config = drafter_config(target.config, layers=2, block_size=6, mask_token_id=1, target_layer_ids=taps)
+        Models(target, DFlashDraftModel(config))
+        assert ("reads the output of target layer 5; published ones read none after layer 3" in caplog.text) == warned
+
+
+def test_an_eagle3_folder_is_recognised_by_its_config_and_the_models_own_drafter_stays(engine, folder):
+    save_eagle3(engine.models.eagle3, folder / "other")
+    found = load(str(folder), drafter=str(folder / "other")).models
+    assert (found.first.block_size, found.eagle3.config.draft_vocab_size) == (16, 150)
+    assert load(str(folder)).models.eagle3 is None
+    with pytest.raises(InputError, match=r"needs an EAGLE-3 drafter, and .* has none; give one with --drafter"):
+        load(str(folder)).stream("the cat", DecodeConfig("eagle3", 20))
+    shutil.copytree(folder / "other", folder / "eagle3")
+    config = DecodeConfig("eagle3", 20)
+    assert load(str(folder)).generate("the cat", config).token_ids == engine.generate("the cat", config).token_ids
+
+
+def test_transformers_own_dflash_drafts_the_same_with_a_folder_of_ours(tokenizer, tmp_path, monkeypatch):
+    """As others run it: the target through ``from_pretrained``, hidden states as transformers hands them on."""
+    generation = pytest.importorskip("transformers.generation", reason="transformers without DFlash")
+    if not hasattr(generation, "DFlashTokenCandidateGenerator"):
+        pytest.skip("transformers without DFlash")
+    target = make_target(tokenizer, layers=6)
+    made = make_drafter(target, block_size=5)
+    assert max(made.target_layer_ids) == 3
+    for part, name in ((target.model, "target"), (target.tokenizer, "target"), (made, "dflash")):
+        part.save_pretrained(tmp_path / name)
+    ours = load(str(tmp_path)).generate("the cat sat", DecodeConfig("dflash", 40))
+    stock = AutoModelForCausalLM.from_pretrained(tmp_path / "target")
+    drafts = {}
+    generate = generation.DFlashTokenCandidateGenerator.get_candidates
+
+    def watched(self, input_ids, *arguments, **options):
+        candidates, logits = generate(self, input_ids, *arguments, **options)
+        drafts[input_ids.shape[1] - 1] = candidates[0, input_ids.shape[1] :].tolist()
+        return candidates, logits
+
+    monkeypatch.setattr(generation.DFlashTokenCandidateGenerator, "get_candidates", watched)
+    prompt = torch.tensor([ours.prefill.prompt_token_ids])
+    stock.generate(
+        prompt, attention_mask=torch.ones_like(prompt), do_sample=False, max_new_tokens=40, pad_token_id=0,
+        assistant_model=_stock_drafter(load_drafter(str(tmp_path / "dflash"), torch.float32, "cpu")),
+        speculation_type="dflash",
+    )  # fmt: skip
+    found = {s.anchor_position: list(s.first_draft.ids) for s in ours.steps}
+    shared = [at for at in found if drafts.get(at)]
+    assert len(shared) >= len(found) - 1
+    assert all(found[at][: len(drafts[at])] == drafts[at] for at in shared)

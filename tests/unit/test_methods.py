@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from math import exp
 
 import pytest
 from hypothesis import given, settings
@@ -130,6 +131,7 @@ class Scripted:
             self.second,
             self.sample,
             lambda: self.first_block,
+            list,
             branches,
             longer,
             budget,
@@ -192,3 +194,14 @@ def test_every_method_says_what_it_does_and_where_it_is_from():
     for method in METHODS.values():
         assert method.sentence.endswith(".")
         assert method.source
+
+
+def test_paths_whose_probability_is_no_number_any_more_keep_their_order():
+    """Logits far apart: all probabilities but the first are 0 as numbers, their logarithms are not."""
+    logs = [[0.0, -2000.0, -3000.0], [0.0, -900.0, -5000.0]]
+    draft = Block(
+        "first", 0, (1, 5), (1.0, 1.0), [[1, 2, 3], [5, 6, 7]], [[exp(s) for s in row] for row in logs], logs=logs
+    )  # fmt: skip
+    tree = grow(9, [draft], [offers(draft, 0)], 6)
+    paths = [tuple(tree.tokens[n] for n in tree.path(node)) for node in range(1, len(tree))]
+    assert paths == [(1,), (1, 5), (1, 6), (2,), (2, 5), (2, 6)]

@@ -1,0 +1,187 @@
+"""Training objective of the EAGLE-3 drafter: training-time test, with the target's distribution as labels.
+
+The network is unrolled on its own hidden states as drafting will unroll it: row t of unrolled step i stands at position
+t + i, reads the token after it and the state that step i − 1 gave to row t, and sees the committed rows up to t and its own
+chain (EAGLE-3, arXiv 2503.01840, section 3.2). Chains do not see each other, so a few random rows a sequence are
+unrolled instead of all: one pass of the target serves rows × steps predictions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from transformers import PreTrainedModel
+
+from d2sd.errors import InputError
+from d2sd.models.eagle3 import Eagle3DraftModel, KeyValue, default_eagle3_layers, new_eagle3
+from d2sd.models.eagle3_folder import save_eagle3
+from d2sd.models.taps import LayerTaps
+from d2sd.train.curves import draw_curves
+from d2sd.train.data import Responses, read_responses
+from d2sd.train.loop import LoopConfig, train
+from d2sd.train.stages import digest, load_frozen
+
+
+@dataclass(frozen=True, slots=True)
+class Eagle3Objective:
+    """unrolled: steps; decay: weight of step i is decay^i; rows: chains per sequence."""
+
+    unrolled: int = 7
+    decay: float = 0.8
+    rows: int = 32
+
+    def __post_init__(self) -> None:
+        if self.unrolled < 1 or self.rows < 1 or not 0 < self.decay <= 1:
+            raise InputError("unrolled steps and rows must be at least 1, decay in (0, 1]")
+
+
+def draw_rows(prompt_lengths: Tensor, lengths: Tensor, count: int, generator: torch.Generator) -> Tensor:
+    """(B, count) rows to unroll, uniform from the last but one prompt token to the last but two tokens of the text.
+
+    Row t drafts the token at t + 2: from the second one of the response, after the first that the target's own pass
+    over the prompt gives, to the last.
+    """
+    low = (prompt_lengths - 1).clamp_min(0)
+    high = torch.maximum(lengths - 3, low)
+    uniform = torch.rand(len(lengths), count, generator=generator)
+    return low[:, None] + (uniform * (high - low + 1)[:, None]).long()
+
+
+class Unrolled(nn.Module):
+    """Loss of the drafter on sequences written by the target."""
+
+    def __init__(self, drafter: Eagle3DraftModel, target: PreTrainedModel, config: Eagle3Objective):
+        super().__init__()
+        self.drafter, self.config = drafter, config
+        self._target = (target.eval().requires_grad_(False),)  # a tuple hides it from this module's parameters
+        self._taps = LayerTaps(target.model.layers)
+        self._taps.add(drafter.target_layer_ids)
+
+    def forward(self, ids: Tensor, lengths: Tensor, rows: Tensor) -> tuple[Tensor, dict[str, Any]]:
+        """ids: (B, S) right-padded; rows: (B, A). Returns (loss, metrics).
+
+        ``draft_length``: mean number of leading steps whose favourite is the target's, plus 1, as a chain at T = 0.
+        """
+        (target,), drafter, config = self._target, self.drafter, self.config
+        width = ids.shape[1]
+        with torch.no_grad():
+            hidden = target.model(input_ids=ids, use_cache=False).last_hidden_state
+            taps = self._taps.features(drafter.target_layer_ids, ids.device)
+            embedded = target.get_input_embeddings()(ids)
+        at = torch.arange(width - 1, device=ids.device)
+        feature = drafter.project(taps[:, :-1])
+        chains = _Chains(rows, at, drafter.keys_values(embedded[:, 1:], feature, at[None]))
+        state = _take(feature, rows)
+        losses, right, alive = [], [], []
+        for step in range(config.unrolled):
+            place = rows + step  # position of the row; its token stands after it, its prediction after that
+            shown = _take(embedded, (place + 1).clamp_max(width - 1))
+            out = drafter(shown, state, place, chains)
+            logits = drafter.logits(out)
+            with torch.no_grad():
+                wanted = target.lm_head(_take(hidden, (place + 1).clamp_max(width - 1))).float()
+                right.append(drafter.token_ids[logits.argmax(-1)] == wanted.argmax(-1))
+                labels = wanted[..., drafter.token_ids].softmax(-1)
+            inside = place + 2 < lengths[:, None]
+            loss = F.cross_entropy(logits.flatten(0, 1), labels.flatten(0, 1), reduction="none").view_as(inside)
+            losses.append(config.decay**step * (loss * inside).sum() / inside.sum().clamp_min(1))
+            alive.append(inside)
+            state = drafter.following(out)
+        first = alive[0]
+        streak = (torch.stack(right) & torch.stack(alive)).cumprod(0).sum(0)
+        count = first.sum().clamp_min(1)
+        metrics = {
+            "draft_length": 1 + (streak * first).sum() / count,
+            "first_accuracy": (right[0] & first).sum() / count,
+        }
+        return torch.stack(losses).sum() / sum(config.decay**i for i in range(config.unrolled)), metrics
+
+
+class _Chains:
+    """Attention of chains that hang below rows of committed text, unrolled step by unrolled step."""
+
+    def __init__(self, rows: Tensor, at: Tensor, context: KeyValue):
+        self._seen = (at < rows[..., None])[:, None]  # (B, 1, A, S): the rows above a chain, its own first row apart
+        self._context = context
+        self._own: list[KeyValue] = []
+
+    def __call__(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        """Rows (B, heads, A, D) of the next step over the committed rows and their own chains."""
+        self._own.append((key, value))
+        heads, kv_heads = query.shape[1], key.shape[1]
+        scale = query.shape[-1] ** -0.5
+        spread = [t.repeat_interleave(heads // kv_heads, 1) for t in self._context]
+        own = [[t.repeat_interleave(heads // kv_heads, 1) for t in pair] for pair in self._own]
+        above = (query @ spread[0].transpose(-1, -2)).masked_fill(~self._seen, float("-inf"))
+        chain = torch.stack([(query * k).sum(-1) for k, _ in own], -1)
+        weights = (torch.cat([above, chain], -1).float() * scale).softmax(-1).to(query.dtype)
+        split = above.shape[-1]
+        out = weights[..., :split] @ spread[1]
+        for step, (_, v) in enumerate(own):
+            out = out + weights[..., split + step, None] * v
+        return out
+
+
+def _take(x: Tensor, rows: Tensor) -> Tensor:
+    """(B, S, H) at rows (B, A): (B, A, H)."""
+    return x.gather(1, rows[..., None].expand(-1, -1, x.shape[-1]))
+
+
+def frequent_tokens(data: Responses, count: int, vocabulary: int) -> list[int]:
+    """The ``count`` tokens that the responses hold most often, ascending; rarer ids fill up where there are too few."""
+    if not 1 <= count <= vocabulary:
+        raise InputError(f"the draft vocabulary must hold 1 to {vocabulary} tokens, not {count}")
+    at = torch.arange(data.ids.shape[1])
+    written = (at >= data.prompt_lengths[:, None]) & (at < data.lengths[:, None])
+    seen = torch.bincount(data.ids[written].long(), minlength=vocabulary)
+    return sorted(seen.argsort(descending=True, stable=True)[:count].tolist())
+
+
+def train_eagle3(
+    target: str | Path,
+    responses: Path,
+    out: Path,
+    *,
+    objective: Eagle3Objective,
+    config: LoopConfig,
+    draft_vocab_size: int | None = None,
+    target_layer_ids: list[int] | None = None,
+    max_length: int = 1024,
+) -> None:
+    """An EAGLE-3 drafter for ``target`` from its own responses, saved in SpecForge's form in bfloat16.
+
+    draft_vocab_size: how many of the responses' most frequent tokens it can draft (default: the whole vocabulary).
+    """
+    model, tokenizer = load_frozen(target)
+    torch.manual_seed(config.seed)
+    depth, vocabulary = model.config.num_hidden_layers, model.config.vocab_size
+    try:
+        layers = target_layer_ids or list(default_eagle3_layers(depth))
+    except ValueError as error:
+        raise InputError(f"{error}; name the layers to read with --target-layers") from None
+    if not all(0 <= n <= depth - 3 for n in layers):
+        raise InputError(
+            f"tapped layers must lie between 0 and {depth - 3}, not {layers}: later ones are normed elsewhere"
+        )
+    data = read_responses(responses, max_length, tokenizer.eos_token_id)
+    drafter = new_eagle3(model, frequent_tokens(data, draft_vocab_size or vocabulary, vocabulary), layers)
+
+    def sample(index: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
+        lengths = data.lengths[index]
+        rows = draw_rows(data.prompt_lengths[index], lengths, objective.rows, generator)
+        return {"ids": data.ids[index, : int(lengths.max())].long(), "lengths": lengths, "rows": rows}
+
+    identity = {
+        "objective": asdict(objective),
+        "target_layer_ids": layers,
+        "draft_vocab_size": drafter.config.draft_vocab_size,
+        "data": digest(data.ids),
+    }
+    if train(Unrolled(drafter, model, objective), len(data.ids), sample, out, config, None, "eagle3", identity):
+        save_eagle3(drafter.bfloat16(), out)
+        draw_curves(out / "metrics.jsonl", out / "curves.svg")

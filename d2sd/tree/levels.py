@@ -1,0 +1,65 @@
+"""Draft trees that grow level by level, and the best part of them as a token tree.
+
+EAGLE-2, arXiv 2406.16858, section 4: every level scores the k children of each of its k best nodes by the logarithm of the
+path's probability and goes on from the k best of them; of all that was scored, the best nodes are verified.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import exp
+
+from d2sd.tree.tree import TokenTree
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """The candidates that one pass scored.
+
+    parents: place among the kept ones of the level above (0, the anchor, at the first level); tokens; scores: natural
+    logarithm of the path's probability, never above its parent's; kept: numbers of those that were gone on from, best first.
+    """
+
+    parents: Sequence[int]
+    tokens: Sequence[int]
+    scores: Sequence[float]
+    kept: Sequence[int]
+
+
+def level_tree(anchor: int, levels: Sequence[Level], count: int) -> TokenTree:
+    """The anchor and the ``count`` best candidates of all levels; on ties the higher level, then the earlier one.
+
+    No child is better than its parent, so what is taken hangs together.
+    """
+    everyone = ((-s, depth, at) for depth, level in enumerate(levels) for at, s in enumerate(level.scores))
+    taken = sorted((depth, at) for _, depth, at in sorted(everyone)[:count])
+    number = {place: node for node, place in enumerate(taken, 1)}
+    tokens, parents, depths, probabilities = [anchor], [-1], [0], [1.0]
+    for depth, at in taken:
+        level, above, score = levels[depth], 0, 0.0
+        if depth:
+            parent = levels[depth - 1].kept[level.parents[at]]
+            above, score = number[depth - 1, parent], levels[depth - 1].scores[parent]
+        tokens.append(level.tokens[at])
+        parents.append(above)
+        depths.append(depth + 1)
+        probabilities.append(exp(min(0.0, level.scores[at] - score)))
+    size = len(tokens)
+    return TokenTree(
+        tuple(tokens), tuple(parents), tuple(depths), (0,) * size, tuple(probabilities), ((),) * size
+    )  # fmt: skip
+
+
+def kept_nodes(tree: TokenTree, levels: Sequence[Level]) -> list[list[int | None]]:
+    """By level, the tree's node of every kept candidate, None where the tree leaves it out."""
+    children = tree.children()
+    out: list[list[int | None]] = []
+    for level in levels:
+        above: list[int | None] = out[-1] if out else [0]
+        row: list[int | None] = []
+        for at in level.kept:
+            parent = above[level.parents[at]]
+            row.append(None if parent is None else children[parent].get(level.tokens[at]))
+        out.append(row)
+    return out

@@ -1,0 +1,160 @@
+"""EAGLE-3 folders in their published forms draft what the definition says; what does not fit is refused."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from d2sd import DecodeConfig, Engine, InputError
+from d2sd.models.eagle3 import default_eagle3_layers
+from d2sd.models.eagle3_folder import is_eagle3, save_eagle3
+from d2sd.models.loading import load_eagle3
+from d2sd.models.models import Models
+from tests.conftest import make_eagle3, make_target
+from tests.unit.reference_eagle3 import KEY, best_nodes, write_folder
+
+FORMS = ["specforge", "angelslim", "speculators"]
+
+
+@pytest.fixture(scope="module", params=["qwen3", "llama"])
+def target(request, tokenizer):
+    return make_target(tokenizer, request.param, layers=10)
+
+
+@torch.inference_mode()
+def tapped(target, ids, layers):
+    """Outputs of decoder layers for all tokens but the last, read by transformers itself."""
+    target.model.set_attn_implementation("sdpa")
+    try:
+        out = target.model(torch.tensor([ids[:-1]]), output_hidden_states=True, use_cache=False)
+    finally:
+        target.model.set_attn_implementation("d2sd_tree")
+    return torch.stack([out.hidden_states[n + 1][0] for n in layers], 1)
+
+
+def paths(step):
+    """Token paths of a step's nodes with what the drafter thought of them."""
+    found, scores = {0: ()}, {0: 0.0}
+    for node in step.nodes[1:]:
+        found[node.id] = (*found[node.parent], node.token)
+        scores[node.id] = scores[node.parent] + torch.tensor(node.drafter_probability).double().log().item()
+    return {found[n]: scores[n] for n in found if n}
+
+
+@pytest.mark.parametrize("passes", ["eager", "padded"])
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(
+    "flags",
+    [
+        {},
+        {"draft_vocab": 40, "layers": (0, 2, 5)},
+        {"norm_before_residual": True},
+        {"norm_output": True, "fc_norm": True},
+    ],
+    ids=["plain", "cut", "normed residual", "3.1"],
+)
+@torch.inference_mode()
+def test_every_form_drafts_by_the_definition(target, tmp_path, form, flags, passes):
+    definition = write_folder(tmp_path / "d", form, target, **flags)
+    drafter = load_eagle3(str(tmp_path / "d"), torch.float32, target)
+    assert drafter.target_layer_ids == list(flags.get("layers", (1, 4, 6)))
+    engine = Engine(Models(target, eagle3=drafter), passes)
+    config = DecodeConfig("eagle3", 8, draft_depth=2, draft_top_k=3, node_budget=9)
+    trace = engine.generate("the cat sat", config)
+    ids = [*trace.prefill.prompt_token_ids, trace.prefill.committed[0].token]
+    for step in trace.steps[:3]:
+        taps = tapped(target, ids, drafter.target_layer_ids)
+        expected = best_nodes(definition, ids, taps, 2, 3, 9)
+        found = paths(step)
+        assert found.keys() == expected.keys()
+        assert list(found.values()) == pytest.approx([expected[p] for p in found], abs=2e-3)
+        ids += [c.token for c in step.committed]
+
+
+def test_a_top_k_of_one_is_a_chain_and_passes_are_counted(engine):
+    trace = engine.generate("the cat", DecodeConfig("eagle3", 12, draft_depth=3, draft_top_k=1))
+    for step in trace.steps:
+        assert [n.parent for n in step.nodes] == [-1, 0, 1, 2, 3]
+        assert step.draft_passes == len(step.levels) == 4
+
+
+def test_layer_numbers_mean_outputs_inside_eagle_config_and_inputs_outside(target, tmp_path):
+    write_folder(tmp_path / "d", "specforge", target, layers=(1, 4, 6))
+    path = tmp_path / "d" / "config.json"
+    config = json.loads(path.read_text())
+    path.write_text(json.dumps(config | {KEY: [2, 5, 7]}))  # both, and they agree
+    assert load_eagle3(str(path.parent), torch.float32, target).target_layer_ids == [1, 4, 6]
+    del config["eagle_config"]
+    path.write_text(json.dumps(config | {KEY: [1, 4, 6]}))
+    assert load_eagle3(str(path.parent), torch.float32, target).target_layer_ids == [0, 3, 5]
+
+
+def test_default_layers_are_those_of_the_paper():
+    assert default_eagle3_layers(36) == (1, 17, 32)
+    with pytest.raises(ValueError, match="6 layers"):
+        default_eagle3_layers(6)
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"hidden_size": 32}, "features of width 32, the target's hidden size is 64"),
+        ({"vocab_size": 200}, "a vocabulary of 200, the target has 300"),
+        ({"eagle_config": {KEY: [1, 4, 10]}}, r"output of target layer 10, the target has 10 layers \(0 to 9\)"),
+        ({"eagle_config": {"use_aux_hidden_state": False}}, "use_aux_hidden_state"),
+        ({KEY: [1, 4, 6], "eagle_config": {KEY: [1, 4, 6]}}, "two sets of layers"),
+        ({"parallel_drafting": True}, "sets parallel_drafting, which this version does not know"),
+        ({"num_hidden_layers": 2}, "num_hidden_layers to 2"),
+        ({"hidden_act": "gelu"}, "hidden_act to 'gelu'"),
+        ({"draft_vocab_size": 20}, r"its lm_head.weight has shape \(300, 64\), its config asks for \(20, 64\)"),
+        ({"fc_norm": True}, "its weights lack fc_norm.0.weight"),
+        ({"model_type": "gemma3"}, "'gemma3'; llama and qwen3"),
+    ],
+    ids=lambda x: x[:24] if isinstance(x, str) else None,
+)
+def test_what_does_not_fit_is_refused_in_one_sentence(target, tmp_path, changes, sentence):
+    write_folder(tmp_path / "d", "specforge", target)
+    path = tmp_path / "d" / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    with pytest.raises(InputError, match=f"cannot load the drafter.*{sentence}"):
+        load_eagle3(str(path.parent), torch.float32, target)
+
+
+def test_weights_that_are_unknown_contradict_each_other_or_are_pickled_are_refused(target, tmp_path):
+    write_folder(tmp_path / "d", "specforge", target, draft_vocab=40)
+    path = tmp_path / "d" / "model.safetensors"
+    whole = load_file(path)
+    for changes, sentence in (
+        ({"mask_hidden": torch.zeros(3)}, "its weights hold mask_hidden, which this version does not know"),
+        ({"t2d": torch.zeros(300, dtype=torch.bool)}, "d2t and its t2d contradict"),
+        ({"d2t": torch.full((40,), 299)}, "does not lead to 40 different tokens"),
+    ):
+        save_file(whole | changes, path)
+        with pytest.raises(InputError, match=sentence):
+            load_eagle3(str(path.parent), torch.float32, target)
+    path.unlink()
+    (path.parent / "pytorch_model.bin").write_bytes(b"\x80\x04")
+    with pytest.raises(
+        InputError, match=r"pickled ones.*convert them in their folder with python -c .*model\.safetensors"
+    ):
+        load_eagle3(str(path.parent), torch.float32, target)
+
+
+def test_what_is_saved_is_the_published_form_and_drafts_the_same(target, tmp_path):
+    made = make_eagle3(target)
+    save_eagle3(made, tmp_path / "d")
+    config = json.loads((tmp_path / "d" / "config.json").read_text())
+    assert config["architectures"] == ["LlamaForCausalLMEagle3"]
+    assert is_eagle3(config)
+    assert {"d2t", "t2d", "midlayer.self_attn.q_proj.weight", "fc.weight"} < set(
+        load_file(tmp_path / "d" / "model.safetensors")
+    )
+    loaded = load_eagle3(str(tmp_path / "d"), torch.float32, target)
+    assert loaded.config == replace(made.config, layer=loaded.config.layer, name_or_path=loaded.config.name_or_path)
+    config = DecodeConfig("eagle3", 12)
+    one, other = (Engine(Models(target, eagle3=d)).generate("a dog", config) for d in (made, loaded))
+    assert [paths(s).keys() for s in one.steps] == [paths(s).keys() for s in other.steps]
