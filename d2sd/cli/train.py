@@ -14,7 +14,9 @@ HELP = "train a target, its responses, a DFlash, VP- or EAGLE-3 drafter, or the 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of ``train`` and its stages."""
-    stages = parser.add_subparsers(dest="stage", required=True, metavar="target|regenerate|dflash|vp|eagle3|recipe|report")
+    stages = parser.add_subparsers(
+        dest="stage", required=True, metavar="target|regenerate|dflash|vp|eagle3|recipe|report"
+    )
     target = stages.add_parser("target", help="small Qwen3-type model from text")
     target.add_argument(
         "--data", nargs="+", required=True, metavar="FILE", help=".txt, .jsonl (field text) or hub data set"
@@ -74,6 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     eagle3.add_argument("--unrolled", type=int, default=7, metavar="N", help="steps of training-time test")
     eagle3.add_argument("--decay", type=float, default=0.8, help="weight of unrolled step i is this to the power i")
     eagle3.add_argument("--rows", type=int, default=32, help="unrolled rows per sequence and step")
+    eagle3.add_argument("--cache", type=Path, metavar="FILE", help="keep the target's features here (small targets)")
     _add_loop(eagle3, steps=1500, batch_size=12)
     recipe = stages.add_parser("recipe", help="repeat the bundled nets from nothing")
     recipe.add_argument("name", choices=["tiny"])
@@ -141,6 +144,7 @@ def run(arguments: argparse.Namespace) -> None:
         return train_eagle3(
             a.target, a.responses, a.out, objective=Eagle3Objective(a.unrolled, a.decay, a.rows), config=loop,
             draft_vocab_size=a.draft_vocab_size, target_layer_ids=a.target_layers, max_length=a.max_length,
+            cache=a.cache,
         )  # fmt: skip
     objective = DrafterConfig(a.stage == "vp", a.anchors, a.beta, a.decay, a.objective, a.soft_targets)
     return stages.train_drafter(

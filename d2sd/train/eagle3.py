@@ -24,7 +24,7 @@ from d2sd.models.taps import LayerTaps
 from d2sd.train.curves import draw_curves
 from d2sd.train.data import Responses, read_responses
 from d2sd.train.loop import LoopConfig, train
-from d2sd.train.stages import digest, load_frozen
+from d2sd.train.stages import cached, digest, load_frozen
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,19 +62,24 @@ class Unrolled(nn.Module):
         self._taps = LayerTaps(target.model.layers)
         self._taps.add(drafter.target_layer_ids)
 
-    def forward(self, ids: Tensor, lengths: Tensor, rows: Tensor) -> tuple[Tensor, dict[str, Any]]:
+    def forward(
+        self, ids: Tensor, lengths: Tensor, rows: Tensor, features: Tensor | None = None, hidden: Tensor | None = None
+    ) -> tuple[Tensor, dict[str, Any]]:
         """ids: (B, S) right-padded; rows: (B, A). Returns (loss, metrics).
 
+        features (B, S, taps·hidden) and hidden (B, S, hidden) of the target, where they are known; else it is run.
         ``draft_length``: mean number of leading steps whose favourite is the target's, plus 1, as a chain at T = 0.
         """
         (target,), drafter, config = self._target, self.drafter, self.config
         width = ids.shape[1]
         with torch.no_grad():
-            hidden = target.model(input_ids=ids, use_cache=False).last_hidden_state
-            taps = self._taps.features(drafter.target_layer_ids, ids.device)
+            if features is None or hidden is None:
+                hidden = target.model(input_ids=ids, use_cache=False).last_hidden_state
+                features = self._taps.features(drafter.target_layer_ids, ids.device)
             embedded = target.get_input_embeddings()(ids)
+            features, hidden = features.to(embedded.dtype), hidden.to(embedded.dtype)
         at = torch.arange(width - 1, device=ids.device)
-        feature = drafter.project(taps[:, :-1])
+        feature = drafter.project(features[:, :-1])
         chains = _Chains(rows, at, drafter.keys_values(embedded[:, 1:], feature, at[None]))
         state = _take(feature, rows)
         losses, right, alive = [], [], []
@@ -152,10 +157,12 @@ def train_eagle3(
     draft_vocab_size: int | None = None,
     target_layer_ids: list[int] | None = None,
     max_length: int = 1024,
+    cache: Path | None = None,
 ) -> None:
     """An EAGLE-3 drafter for ``target`` from its own responses, saved in SpecForge's form in bfloat16.
 
-    draft_vocab_size: how many of the responses' most frequent tokens it can draft (default: the whole vocabulary).
+    draft_vocab_size: how many of the responses' most frequent tokens it can draft (default: the whole vocabulary);
+    cache: a file that keeps the target's features between runs (default: the target runs in every step).
     """
     model, tokenizer = load_frozen(target)
     torch.manual_seed(config.seed)
@@ -171,10 +178,13 @@ def train_eagle3(
     data = read_responses(responses, max_length, tokenizer.eos_token_id)
     drafter = new_eagle3(model, frequent_tokens(data, draft_vocab_size or vocabulary, vocabulary), layers)
 
+    known = cached(cache, model, layers, data)
+
     def sample(index: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
         lengths = data.lengths[index]
         rows = draw_rows(data.prompt_lengths[index], lengths, objective.rows, generator)
-        return {"ids": data.ids[index, : int(lengths.max())].long(), "lengths": lengths, "rows": rows}
+        batch = {"ids": data.ids[index, : int(lengths.max())].long(), "lengths": lengths, "rows": rows}
+        return batch if known is None else {**batch, **known.rows(index, int(lengths.max()))}
 
     identity = {
         "objective": asdict(objective),

@@ -13,6 +13,7 @@ from pathlib import Path
 from d2sd.train.corpus import Mix, Sources, training_text
 from d2sd.train.data import write_jsonl
 from d2sd.train.drafters import DrafterConfig
+from d2sd.train.eagle3 import Eagle3Objective, train_eagle3
 from d2sd.train.heldout import held_out_prompts
 from d2sd.train.loop import LoopConfig
 from d2sd.train.prompts import drafter_prompts
@@ -96,6 +97,13 @@ def drafter(out: Path, name: str, target_folder: Path, written: Path) -> Path:
     return out / name
 
 
+def eagle3(out: Path, target_folder: Path, written: Path) -> Path:
+    """The EAGLE-3 drafter, with the block drafters' steps on the same responses."""
+    folder, cache = out / "eagle3", out / "features-eagle3.safetensors"
+    train_eagle3(target_folder, written, folder, objective=Eagle3Objective(), config=DRAFTERS, cache=cache)
+    return folder
+
+
 def draft_model(data: Path, out: Path, target_folder: Path, written: Path) -> Path:
     """The autoregressive draft model, from the same responses."""
     _, held = Sources.read(data)
@@ -113,6 +121,7 @@ def run(data: Path, out: Path) -> None:
         "target": lambda: target_folder,
         "dflash": lambda: drafter(out, "dflash", target_folder, written),
         "vp": lambda: drafter(out, "vp", target_folder, written),
+        "eagle3": lambda: eagle3(out, target_folder, written),
         "draft": lambda: draft_model(data, out, target_folder, written),
     }
     for name, make in parts.items():

@@ -17,9 +17,9 @@ from d2sd.errors import InputError
 from d2sd.models.drafter import DFlashDraftModel, drafter_config, start_from_target
 from d2sd.models.loading import DTYPES, load_drafter, load_target
 from d2sd.train.curves import draw_curves
-from d2sd.train.data import pack, read_jsonl, read_responses, train_tokenizer
+from d2sd.train.data import Responses, pack, read_jsonl, read_responses, train_tokenizer
 from d2sd.train.drafters import DrafterConfig, DrafterObjective, draw_anchors, draw_prefixes
-from d2sd.train.features import cache_features
+from d2sd.train.features import FeatureCache, cache_features
 from d2sd.train.loop import LoopConfig, processes, train
 from d2sd.train.regenerate import RegenerateConfig, regenerate
 from d2sd.train.target import NextToken, TargetShape, held_out_loss, new_target, stacked
@@ -132,10 +132,7 @@ def train_drafter(
             start_from_target(drafter, model.model)
     gamma = drafter.block_size
     data = read_responses(responses, max_length, tokenizer.eos_token_id)
-    known = None
-    if cache is not None:
-        with processes().main_process_first():
-            known = cache_features(cache, model, drafter.target_layer_ids, data, digest(data.ids))
+    known = cached(cache, model, drafter.target_layer_ids, data)
 
     def sample(index: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
         lengths = data.lengths[index]
@@ -158,6 +155,14 @@ def train_drafter(
     }
     if train(DrafterObjective(drafter, model, objective), len(data.ids), sample, out, config, None, note, identity):
         _save(drafter, out)
+
+
+def cached(path: Path | None, target: Any, taps: list[int], data: Responses) -> FeatureCache | None:
+    """The target's features of all responses, kept at ``path``; None where no path is given."""
+    if path is None:
+        return None
+    with processes().main_process_first():
+        return cache_features(path, target, taps, data, digest(data.ids))
 
 
 def response_texts(target: Path, responses: Path) -> list[str]:
