@@ -9,9 +9,9 @@ PORT ?= 7860
 run: $(VENV)/.run
 	GRADIO_SERVER_NAME=$(HOST) GRADIO_SERVER_PORT=$(PORT) $(PYTHON) app.py
 
-# One process a core, so torch takes one thread in each.
+# One process a core, so torch takes one thread in each; whoever is done first takes tests from the others.
 test: $(VENV)/.dev browser
-	OMP_NUM_THREADS=1 $(PYTHON) -m pytest -n auto --maxprocesses 4 --dist loadfile
+	OMP_NUM_THREADS=1 $(PYTHON) -m pytest -n auto --maxprocesses 4 --dist worksteal
 
 check: $(VENV)/.dev
 	$(VENV)/bin/ruff check .

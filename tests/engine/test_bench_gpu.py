@@ -21,8 +21,7 @@ def test_the_command_writes_tables_with_provenance(tmp_path, capsys, passes):
     result = json.loads((tmp_path / "gpu-tiny-cpu.json").read_text())
     assert [row["context"] for row in result["rows"]] == [64, 300]
     for row in result["rows"]:
-        assert all(row[name] > 0 for name in (*STAGES, "floor_ms", "plain_floor_ms"))
-        assert row["cycle_ms"] >= max(row[name] for name in STAGES[1:-1])
+        assert all(row[name] > 0 for name in ("cycle_ms", *STAGES, "floor_ms", "plain_floor_ms"))
         assert row["plain_captured_ms"] is None
         assert row["memory_gb"] is None
     assert "need a CUDA GPU" in result["without_capture"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -11,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from d2sd import DecodeConfig, Engine
-from d2sd.decoding.cost import MEASURED_SLOTS, VerifyCost, affordable, measure_verify_cost
+from d2sd.decoding.cost import MEASURED_SLOTS, SIZES, VerifyCost, affordable, measure_verify_cost
+from d2sd.decoding.verifier import Verifier
 from d2sd.passes.passes import Passes
 from tests.conftest import make_target
 
@@ -29,10 +31,23 @@ def test_the_count_is_the_best_of_all(reach, fixed, per_node, spent):
 
 
 @pytest.mark.parametrize("mode", ["eager", "padded"])
-def test_measured_costs_are_positive(tokenizer, mode):
+def test_the_line_goes_through_the_usual_times_of_warm_passes(tokenizer, monkeypatch, mode):
+    """By a clock that a pass moves on: the first round takes long, and so does a later one in which something got in."""
+    now, passes = 0.0, 0
+    real = Verifier.logits
+
+    def logits(self, tree):
+        nonlocal now, passes
+        slow = passes // len(SIZES) in (0, 3)
+        now += 0.002 + 0.0001 * len(tree) + slow * 0.01 * len(tree)
+        passes += 1
+        return real(self, tree)
+
+    monkeypatch.setattr(Verifier, "logits", logits)
+    monkeypatch.setattr("d2sd.decoding.cost.time", SimpleNamespace(perf_counter=lambda: now))
     cost = measure_verify_cost(make_target(tokenizer), Passes(mode, "dense", MEASURED_SLOTS, torch.device("cpu")))
-    assert cost.per_node > 0
-    assert cost.seconds(64) > 0
+    assert (cost.fixed, cost.per_node) == (pytest.approx(0.002), pytest.approx(0.0001))
+    assert cost.seconds(64) == pytest.approx(0.0084)
 
 
 def test_costs_are_measured_once_while_nothing_else_computes(engine, monkeypatch):

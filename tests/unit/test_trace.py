@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import gzip
 import json
-import time
+import sys
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -252,25 +252,42 @@ def test_a_broken_gzip_is_refused(trace, tmp_path):
             load_trace(tmp_path / "broken.jsonl.gz")
 
 
-def test_strict_reading_costs_little_more_than_parsing_the_json(tmp_path):
+def long_run(steps: int) -> bytes:
+    """The lines of a run with so many steps."""
     trace = load_trace(RECORDED)
     lines = [to_line(trace.header), to_line(trace.prefill)]
     token, position = trace.prefill.prompt_token_ids[-1], len(trace.prefill.prompt_token_ids) - 1
-    for number in range(300):
+    for number in range(steps):
         step = trace.steps[number % (len(trace.steps) - 1)]
         nodes = (replace(step.nodes[0], token=token), *step.nodes[1:])
         here = {"step": number, "anchor": token, "anchor_position": position, "nodes": nodes, "elapsed": float(number)}
         lines.append(to_line(replace(step, **here)))
         token, position = step.committed[-1].token, position + len(step.committed)
-    raw = "".join(lines).encode()
+    return "".join(lines).encode()
 
-    def seconds(work):
-        began = time.process_time()
-        work()
-        return time.process_time() - began
 
-    parsing = min(seconds(lambda: [orjson.loads(line) and None for line in raw.splitlines()]) for _ in range(3))
-    assert min(seconds(lambda: parse_trace(raw)) for _ in range(3)) < 2.5 * parsing
+def calls(raw: bytes) -> int:
+    """How many functions run while a trace is read: unlike seconds, the same on every machine."""
+    counted = 0
+
+    def count(_frame, event, _argument):
+        nonlocal counted
+        counted += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        parse_trace(raw)
+    finally:
+        sys.setprofile(None)
+    return counted
+
+
+def test_reading_costs_the_same_for_every_step_and_little_for_each_node():
+    steps = len(load_trace(RECORDED).steps) - 1  # after which the long run's steps come again
+    once, twice, thrice = (calls(long_run(n * steps)) for n in (1, 2, 3))
+    assert thrice - twice == twice - once
+    nodes = sum(len(s.nodes) for s in load_trace(RECORDED).steps[:-1])
+    assert twice - once < 4 * nodes
 
 
 def test_text_that_no_encoding_holds_is_replaced():

@@ -1,0 +1,49 @@
+"""Texts of tokens: the pieces of a growing output, also where a character comes in several tokens."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
+
+from d2sd.trace.text import BROKEN, WINDOW, Detokenizer, TokenTexts
+
+SPLIT = "a cat 😀 naïve 日本語 👩‍👩‍👧 — é" * 6
+
+
+def fed(tokenizer, ids):
+    pieces = Detokenizer(tokenizer)
+    return [pieces.feed(token) for token in ids]
+
+
+@examples(max_examples=200, deadline=None)
+@given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters=BROKEN), max_size=80))
+def test_the_pieces_of_any_text_join_to_it(tokenizer, text):
+    ids = tokenizer.encode(text, add_special_tokens=False)
+    assert "".join(fed(tokenizer, ids)) == tokenizer.decode(ids) == text
+
+
+def test_a_split_character_comes_whole_with_its_last_token(tokenizer):
+    ids = tokenizer.encode(SPLIT, add_special_tokens=False)
+    assert len(ids) > 4 * WINDOW
+    assert any(BROKEN in tokenizer.decode([token]) for token in ids)
+    pieces = fed(tokenizer, ids)
+    assert "".join(pieces) == SPLIT
+    assert not any(BROKEN in piece for piece in pieces)
+    emoji = tokenizer.encode("😀", add_special_tokens=False)
+    assert len(emoji) > 1
+    assert fed(tokenizer, emoji) == [*[""] * (len(emoji) - 1), "😀"]
+
+
+def test_half_a_character_that_never_ends_holds_nothing_back_for_long(tokenizer):
+    half = tokenizer.encode("😀", add_special_tokens=False)[0]
+    pieces = fed(tokenizer, [half] * (3 * WINDOW) + tokenizer.encode(" the cat", add_special_tokens=False))
+    assert any(pieces[: 2 * WINDOW])
+    assert "".join(pieces).endswith(" the cat")
+
+
+def test_a_part_of_a_character_has_a_readable_label(tokenizer):
+    texts = TokenTexts(tokenizer)
+    for token in tokenizer.encode("😀", add_special_tokens=False):
+        assert texts[token]
+        assert BROKEN not in texts[token]
