@@ -10,7 +10,7 @@ function membersOf(data, chart, places) {
   const each = (test) => steps.run.forEach((_, row) => test(row) && items.push({ row, at: null }));
   if (chart === "uniform" || chart === "equal_mass" || chart === "positions") {
     steps.confidence.forEach((own, row) =>
-      own.forEach((_, at) => wanted.has(chart === "positions" ? at + 1 : steps[chart][row][at]) && items.push({ row, at })),
+      own.forEach((_, at) => wanted.has(chart === "positions" ? steps.depths[row][at] : steps[chart][row][at]) && items.push({ row, at })),
     );
     sortBySurprise(items, steps);
   } else if (chart === "matrix") {
@@ -41,7 +41,7 @@ function placesOf(data, chart, row) {
   const { steps, report } = data;
   if (row === null) return [];
   if (chart === "uniform" || chart === "equal_mass") return steps[chart][row];
-  if (chart === "positions") return steps.confidence[row].map((_, at) => at + 1);
+  if (chart === "positions") return steps.depths[row];
   if (chart === "ranks") return steps.rank[row] ? [steps.rank[row] - 1] : [];
   if (chart === "gains") return steps.won[row];
   const size = report.matrix.counts.length;
@@ -97,11 +97,12 @@ class MembersView {
   }
 
   positionWords(row, at) {
-    const { steps } = this.data;
+    const { data } = this;
+    const { steps } = data;
     const right = at < steps.boundary[row];
     const token = h("bdi", { class: `chip ${right ? "first" : "rejected"}` }, visible(steps.tokens[row][at], 14));
-    const said = ` at ${at + 1}, says ${probability(steps.confidence[row][at])}: `;
-    return right ? [token, said, h("b", {}, "accepted ✓")] : [token, said, h("b", { class: "reject" }, "rejected ✕"), ", wanted ", h("bdi", { class: "chip target" }, visible(steps.wanted[row], 14))];
+    const said = ` at ${steps.depths[row][at]}, says ${probability(steps.confidence[row][at])}: `;
+    return right ? [token, said, h("b", {}, "accepted ✓")] : [token, said, h("b", { class: "reject" }, data.report.of_paths ? "not accepted ✕" : "rejected ✕"), ...(data.report.of_paths ? [] : [", wanted ", h("bdi", { class: "chip target" }, visible(steps.wanted[row], 14))])];
   }
 
   stepWords(row) {
