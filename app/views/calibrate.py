@@ -16,9 +16,10 @@ import orjson
 
 from app.views.drawn import STATIC, DrawnView
 from d2sd import Trace
-from d2sd.calibration import StepTable, calibrate, read_report, tabulate
+from d2sd.calibration import Paths, StepTable, calibrate, read_report, tabulate, tabulate_paths
 from d2sd.calibration.outcomes import happened, predicted, ranks
 from d2sd.calibration.scores import equal_mass_edges, places, uniform_edges
+from d2sd.calibration.steps import UNSEEN
 from d2sd.trace.events import StepDone
 
 SCRIPTS = (
@@ -53,8 +54,9 @@ class Progress:
 
 def drawing(traces: Sequence[Trace], labels: Sequence[str], progress: Progress) -> str:
     """What the view draws for these runs, one label each."""
-    table = tabulate([t.steps for t in traces])
-    report = calibrate(table)
+    runs = [t.steps for t in traces]
+    table, paths = tabulate(runs), tabulate_paths(runs)
+    report = calibrate(table, paths)
     data = {
         "progress": asdict(progress),
         "reading": [asdict(s) for s in read_report(report)],
@@ -63,19 +65,26 @@ def drawing(traces: Sequence[Trace], labels: Sequence[str], progress: Progress) 
             {"label": label, "run": str(t.header.get("run", ""))} for t, label in zip(traces, labels, strict=True)
         ],
         "other": table.nodes.shape[1] - 1,
-        "steps": step_columns(table, [s for t in traces for s in t.steps]),
+        "steps": step_columns(table, [s for t in traces for s in t.steps], paths if report.of_paths else None),
     }
     return orjson.dumps(data).decode()
 
 
-def step_columns(table: StepTable, steps: Sequence[StepDone]) -> dict[str, list[Any]]:
-    """Per step: run, step, boundary (−1: not seen), drafted, what was predicted and what happened (outcomes as in the
+def step_columns(table: StepTable, steps: Sequence[StepDone], paths: Paths | None = None) -> dict[str, list[Any]]:
+    """Per step: run, step, boundary (−1: not seen; of ``paths``, which then are what is scored, how many were
+    accepted), drafted, what was predicted and what happened (outcomes as in the
     matrix), rank of the true boundary (from 1; 0: none); of its scored positions the confidences, the bins (uniform,
-    equal mass), tokens and nodes; the token that the target wanted at the first rejection; the drafts that brought
+    equal mass), depths, tokens and nodes; the token that the target wanted at the first rejection; the drafts that brought
     tokens."""
-    scored = table.scored
-    rows = np.nonzero(scored)[0]
-    confidence = table.confidence[scored]
+    boundary = table.boundary
+    if paths is None:
+        rows, at = np.nonzero(table.scored)
+        confidence, depths = table.confidence[rows, at], at + 1
+    else:
+        rows, confidence, depths = paths.row, paths.probability, paths.depth
+        boundary = np.full(len(table), UNSEEN)
+        boundary[rows] = 0
+        boundary += np.bincount(rows, weights=paths.accepted, minlength=len(table)).astype(int)
     starts = np.searchsorted(rows, np.arange(len(table) + 1)).tolist()
 
     def by_step(values: list[Any]) -> list[list[Any]]:
@@ -86,10 +95,16 @@ def step_columns(table: StepTable, steps: Sequence[StepDone]) -> dict[str, list[
     won_row, won = np.nonzero(table.gained)
     won_at = np.searchsorted(won_row, np.arange(len(table) + 1)).tolist()
     counts = [b - a for a, b in itertools.pairwise(starts)]
+    if paths is None:
+        nodes = [_nodes(s, n) for s, n in zip(steps, counts, strict=True)]
+        tokens = [_texts(s, n) for s, n in zip(steps, counts, strict=True)]
+    else:
+        nodes = by_step(paths.node.tolist())
+        tokens = [[_cut(s.nodes[n].text) for n in own] for s, own in zip(steps, nodes, strict=True)]
     return {
         "run": table.run.tolist(),
         "step": table.step.tolist(),
-        "boundary": table.boundary.tolist(),
+        "boundary": boundary.tolist(),
         "drafted": table.drafted.tolist(),
         "predicted": predicted(table).tolist(),
         "happened": np.where(table.seen, happened(table), -1).tolist(),
@@ -97,8 +112,9 @@ def step_columns(table: StepTable, steps: Sequence[StepDone]) -> dict[str, list[
         "confidence": by_step(confidence.round(4).tolist()),
         "uniform": by_step(places(confidence, uniform_edges()).tolist()),
         "equal_mass": by_step(places(confidence, equal_mass_edges(confidence)).tolist()),
-        "tokens": [_texts(s, n) for s, n in zip(steps, counts, strict=True)],
-        "nodes": [_nodes(s, n) for s, n in zip(steps, counts, strict=True)],
+        "depths": by_step(depths.tolist()),
+        "tokens": tokens,
+        "nodes": nodes,
         "wanted": [_wanted(s) for s in steps],
         "won": [won[a:b].tolist() for a, b in itertools.pairwise(won_at)],
     }

@@ -1,12 +1,13 @@
 """Does a drafter's confidence deserve trust? Reliability, ECE, Brier score, boundary hits, gains, temperature advice.
 
-``calibrate(tabulate(runs))`` gives every figure of recorded runs; ``read_report`` puts them into plain sentences.
+``calibrate(tabulate(runs), tabulate_paths(runs))`` gives every figure of recorded runs; ``read_report`` puts them into plain sentences.
 Intervals are 95% percentile bootstraps that draw whole prompts again (``steps.units``); of a share that is none or all
 of them, Wilson's.
 """
 
 from __future__ import annotations
 
+from d2sd.calibration.paths import Paths, tabulate_paths
 from d2sd.calibration.reading import Sentence, read_report
 from d2sd.calibration.report import Report, calibrate
 from d2sd.calibration.resampling import Figure
@@ -21,6 +22,7 @@ from d2sd.calibration.steps import StepTable, tabulate
 __all__ = [
     "Bin",
     "Figure",
+    "Paths",
     "Report",
     "Sentence",
     "StepTable",
@@ -29,5 +31,6 @@ __all__ = [
     "read_report",
     "scored_positions",
     "tabulate",
+    "tabulate_paths",
     "uniform_edges",
 ]

@@ -30,10 +30,15 @@ class Sentence:
 
 
 def read_report(report: Report) -> list[Sentence]:
-    """The verdict first, then what it rests on."""
+    """The verdict, and what it rests on."""
     if not report.positions:
         nothing = "no step drafted a block whose boundary was seen" if report.steps else "there are no steps"
         return [Sentence("few", f"Nothing to score: {nothing}.")]
+    if report.of_paths:
+        trees = (
+            "No block was drafted: every verified node of the trees is scored, by the probability of its whole path."
+        )
+        return [Sentence("note", trees), _verdict(report), *_ranges(report), _unit(report)]
     return [
         _verdict(report),
         *_ranges(report),
@@ -45,7 +50,9 @@ def read_report(report: Report) -> list[Sentence]:
 
 
 def _verdict(report: Report) -> Sentence:
-    where = f"{count(report.positions, 'scored position')} from {count(report.runs, 'run')}"
+    where = (
+        f"{count(report.positions, 'node' if report.of_paths else 'scored position')} from {count(report.runs, 'run')}"
+    )
     assert report.confidence is not None
     assert report.accepted is not None
     assert report.error.value is not None

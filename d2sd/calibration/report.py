@@ -9,10 +9,12 @@ import numpy as np
 
 from d2sd.calibration.gains import Gains, gains
 from d2sd.calibration.outcomes import Matrix, Ranks, outcome_matrix, rank_table
+from d2sd.calibration.paths import Paths
 from d2sd.calibration.resampling import Figure, Resampler
 from d2sd.calibration.scores import (
     Bin,
     Position,
+    Scores,
     acceptance_by_position,
     brier_score,
     calibration_error,
@@ -28,7 +30,8 @@ from d2sd.calibration.temperature import TemperatureAdvice, temperature_advice
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Figures of the first draft's confidence over ``runs`` runs with ``steps`` steps and ``positions`` scored positions.
+    """Figures of the first draft's confidence over ``runs`` runs with ``steps`` steps and ``positions`` scored positions, or, where
+    ``of_paths``, of the probabilities of the paths of so many verified nodes.
 
     unit: what intervals draw again. confidence, accepted: means over scored positions; gap: accepted − confidence,
     below 0 where the drafter is over-confident. error, adaptive: ECE with equal-width and with equal-mass bins;
@@ -38,6 +41,7 @@ class Report:
     runs: int
     steps: int
     positions: int
+    of_paths: bool
     unit: str
     confidence: float | None
     accepted: float | None
@@ -59,17 +63,23 @@ class Report:
         return asdict(self)
 
 
-def calibrate(table: StepTable) -> Report:
-    """Every figure of these steps. An empty table gives a report that has seen nothing."""
+def calibrate(table: StepTable, paths: Paths | None = None) -> Report:
+    """Every figure of these steps, ``paths`` being their trees without a block draft, which are looked at where no step
+    has one. An empty table gives a report that has seen nothing."""
     unit, name = units(table)
     resampler = Resampler(int(unit.max(initial=-1)) + 1)
     scores = score(table, unit)
+    of_paths = False
+    if paths is not None and len(paths) and not len(scores):
+        of_paths = True
+        scores = Scores(paths.probability, paths.accepted, paths.depth, paths.row, unit[paths.row])
     edges, adaptive = uniform_edges(), equal_mass_edges(scores.confidence)
     some = len(scores) > 0
     return Report(
         runs=table.runs,
         steps=len(table),
         positions=len(scores),
+        of_paths=of_paths,
         unit=name,
         confidence=float(scores.confidence.mean()) if some else None,
         accepted=float(scores.accepted.mean()) if some else None,
@@ -84,5 +94,5 @@ def calibrate(table: StepTable) -> Report:
         matrix=outcome_matrix(table, unit, resampler),
         ranks=rank_table(table, unit, resampler),
         gains=gains(table, unit, resampler),
-        advice=temperature_advice(table, scores, resampler),
+        advice=None if of_paths else temperature_advice(table, scores, resampler),
     )

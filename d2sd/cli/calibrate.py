@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import orjson
 from tqdm.auto import tqdm
 
-from d2sd.calibration import Figure, calibrate, read_report, tabulate
+from d2sd.calibration import Figure, calibrate, read_report, tabulate, tabulate_paths
 from d2sd.cli.common import add_run_arguments, decode_config, prepare, printable
 from d2sd.trace.events import StepDone
 from d2sd.trace.trace import load_trace
@@ -40,7 +40,7 @@ def run(arguments: argparse.Namespace) -> None:
             if prompt.domain != "all":
                 groups.setdefault(prompt.domain, []).append(steps)
     if arguments.json:
-        result = {name: calibrate(tabulate(runs)).to_dict() for name, runs in groups.items()}
+        result = {name: calibrate(tabulate(runs), tabulate_paths(runs)).to_dict() for name, runs in groups.items()}
         sys.stdout.write(orjson.dumps(result).decode() + "\n")
         return
     for name, runs in groups.items():
@@ -48,8 +48,8 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _text(name: str, runs: Sequence[Sequence[StepDone]]) -> str:
-    report = calibrate(tabulate(runs))
-    title = f"{name}: {report.runs} prompts, {report.steps} steps, {report.positions} scored positions"
+    report = calibrate(tabulate(runs), tabulate_paths(runs))
+    title = f"{name}: {report.runs} prompts, {report.steps} steps, {report.positions} scored {'nodes' if report.of_paths else 'positions'}"
     lines = [title, *(f"  {s.text}" for s in read_report(report))]
     if report.positions:
         shares = (f"{b.confidence:.2f}→{b.accepted:.2f} ({b.count})" for b in report.uniform if b.count)
@@ -59,8 +59,9 @@ def _text(name: str, runs: Sequence[Sequence[StepDone]]) -> str:
         lines += [
             f"  ECE {_figure(report.error)}, adaptive {_figure(report.adaptive)}, Brier {_figure(report.brier)}",
             f"  confidence → accepted (count): {', '.join(shares)}",
-            f"  true boundary within the top {', '.join(hits)}",
         ]
+        if not report.of_paths:
+            lines.append(f"  true boundary within the top {', '.join(hits)}")
     return "\n".join(lines)
 
 

@@ -26,6 +26,9 @@ class BlockDrafter:
     def __init__(self, name: DrafterName, model: DFlashDraftModel, target: Target, passes: Passes):
         self.name, self.model, self.target, self.passes = name, model, target, passes
         config = model.config
+        # properties of a model look through all of its parameters or its config, several times a cycle
+        self.dtype, self.device, self.mask_token = model.dtype, model.device, model.mask_token_id
+        self.taps, self.layers = model.target_layer_ids, range(config.num_hidden_layers)
 
         def make(capacity: int) -> KeyValueCache:
             layers, heads = config.num_hidden_layers, config.num_key_value_heads
@@ -37,7 +40,7 @@ class BlockDrafter:
 
     def extend(self, features: Tensor, positions: Tensor) -> None:
         """Add committed tokens at these (T,) positions, by their (1, T, taps·hidden) target features, to the context."""
-        features, count = features.to(self.model.dtype), len(positions)
+        features, count = features.to(self.dtype), len(positions)
         if self.passes.fixed and count <= MAX_COMMITTED:
             rows = row_shape(count)
             _, slots = self.passes.window(self.cache, rows)  # a token's slot is its position
@@ -60,7 +63,7 @@ class BlockDrafter:
 
         The anchor stands right after the context; all prefixes share the context's keys and values.
         """
-        device, passes, mask = self.model.device, self.passes, self.model.mask_token_id
+        device, passes, mask = self.device, self.passes, self.mask_token
         rows = [[anchor, *p, *[mask] * (block_size - 1 - len(p))] for p in prefixes]
         ids = torch.tensor(rows, device=device)
         start = self.cache.length
@@ -109,13 +112,13 @@ class BlockDrafter:
         read: slots of the context that a fixed-shape pass reads; None: just those that are filled. Returns the top
         probabilities and, after them in the same float64 row, their tokens and logarithms, (M, 3·top); and the logits (M, V).
         """
-        layers, seen = range(self.model.config.num_hidden_layers), None
+        layers, seen = self.layers, None
         if read is None:
             context = [self.cache.layer(i) for i in layers]
         else:
             context = [(k[:, :, :read], v[:, :, :read]) for k, v in map(self.cache.buffers, layers)]
             seen = torch.arange(read, device=ids.device) < positions[0]
-        block = self.target.embedding(ids).to(self.model.dtype)
+        block = self.target.embedding(ids).to(self.dtype)
         hidden = self.model(block, positions[None], context, partial(_attend, self.passes.backend, self.scale, seen))
         hidden = hidden.flatten(0, 1)[masked]
         logits = self.target.head(hidden.to(self.target.dtype)).float()

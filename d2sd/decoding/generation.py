@@ -39,6 +39,7 @@ class Generation:
         cost: VerifyCost | None = None,
     ):
         self.target, self.labels, self.config = models.target, labels, config
+        self.end_ids = models.target.end_ids
         self.ids, self.steps, self.elapsed = list(ids), 0, 0.0
         self.output: list[int] = []
         self.stop_reason: StopReason | None = None
@@ -63,7 +64,7 @@ class Generation:
         token = int(sampler.choose(scores, torch.zeros(1, dtype=torch.int64, device=device), noise))
         self.output.append(token)
         self.ids.append(token)
-        if token in self.target.end_ids:
+        if token in self.end_ids:
             self.stop_reason = "end_token"
         elif self.config.max_new_tokens == 1:
             self.stop_reason = "max_new_tokens"
@@ -123,7 +124,7 @@ class Generation:
 
     def _describe_committed(self, proposal: Proposal, outcome: Walk) -> tuple[Committed, ...]:
         out = []
-        end = self.target.end_ids
+        end = self.end_ids
         for node in outcome.accepted:
             token = proposal.tree.tokens[node]
             text = "" if token in end else self.pieces.feed(token)
@@ -134,6 +135,4 @@ class Generation:
 
     def _own(self, token: int) -> Committed:
         """A token that the target chose and no draft had."""
-        return Committed(
-            token, "" if token in self.target.end_ids else self.pieces.feed(token), proposer="target", node=None
-        )
+        return Committed(token, "" if token in self.end_ids else self.pieces.feed(token), proposer="target", node=None)

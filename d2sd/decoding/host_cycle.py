@@ -47,7 +47,7 @@ class HostCycle:
     def __init__(self, config: DecodeConfig, proposer: Proposer, verifier: Verifier):
         self.config, self.proposer, self.verifier = config, proposer, verifier
         self.target = verifier.target
-        self.sampler = Sampler.of(config)
+        self.sampler, self.end_ids = Sampler.of(config), verifier.target.end_ids
 
     def run(self, ids: Sequence[int], room: int) -> CycleDone:
         """See ``Cycle``."""
@@ -63,7 +63,7 @@ class HostCycle:
         )
         chosen = self.sampler.choose(scores, depths, noise)
         seen = Inspection.read(measure(scores, chosen, tokens, parents, self.config.inspect).tolist())
-        found = walk(tree, seen.chosen, self.target.end_ids, room)
+        found = walk(tree, seen.chosen, self.end_ids, room)
         verified = time.perf_counter()
         if not (found.ended or found.cut):
             self._commit([0, *found.accepted], start)

@@ -90,7 +90,7 @@ class Proposer:
         features: target layers → the tokens' features, (1, T, layers·hidden).
         """
         for drafter in self.block_drafters:
-            drafter.extend(features(drafter.model.target_layer_ids), positions)
+            drafter.extend(features(drafter.taps), positions)
         if self.levels is not None:
             self.levels.extend(features(self.levels.model.target_layer_ids))
 

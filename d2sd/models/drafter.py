@@ -31,6 +31,12 @@ def default_target_layers(target_layers: int, count: int) -> list[int]:
     return sorted({round(first + (last - first) * i / (count - 1)) for i in range(count)})
 
 
+def rotated(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Rotary positions of queries or of keys alone, (B, heads, R, D); cos, sin: (B or 1, R, D)."""
+    a, b = x.chunk(2, -1)
+    return x * cos[:, None] + torch.cat([-b, a], -1) * sin[:, None]
+
+
 class DraftAttention(nn.Module):
     """Grouped-query attention whose keys and values come from the context and from the block."""
 
@@ -51,7 +57,7 @@ class DraftAttention(nn.Module):
     def keys_values(self, x: Tensor, cos: Tensor, sin: Tensor) -> KeyValue:
         """Keys and values of context rows, (B, T, hidden) → two tensors (B, KV heads, T, head_dim)."""
         key = self.k_norm(self._heads(self.k_proj(x)))
-        return apply_rotary_pos_emb(key, key, cos, sin)[0], self._heads(self.v_proj(x))
+        return rotated(key, cos, sin), self._heads(self.v_proj(x))
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor, context: KeyValue, attend: Attend) -> Tensor:
         query = self.q_norm(self._heads(self.q_proj(x)))

@@ -14,7 +14,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers.models.llama.modeling_llama import LlamaMLP, LlamaRotaryEmbedding, apply_rotary_pos_emb
+from transformers.models.llama.modeling_llama import LlamaMLP, LlamaRotaryEmbedding
+
+from d2sd.models.drafter import rotated
 
 KeyValue = tuple[Tensor, Tensor]
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -82,12 +84,11 @@ class Eagle3Attention(nn.Module):
     def keys_values(self, x: Tensor, cos: Tensor, sin: Tensor) -> KeyValue:
         """Keys and values of rows, (B, R, 2·hidden) → two tensors (B, KV heads, R, D)."""
         key = self.k_norm(self._heads(self.k_proj(x))).transpose(1, 2)
-        return apply_rotary_pos_emb(key, key, cos, sin)[0], self._heads(self.v_proj(x)).transpose(1, 2)
+        return rotated(key, cos, sin), self._heads(self.v_proj(x)).transpose(1, 2)
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor, attend: Attend) -> Tensor:
         query = self.q_norm(self._heads(self.q_proj(x))).transpose(1, 2)
-        query = apply_rotary_pos_emb(query, query, cos, sin)[0]
-        out = attend(query, *self.keys_values(x, cos, sin))
+        out = attend(rotated(query, cos, sin), *self.keys_values(x, cos, sin))
         return self.o_proj(out.transpose(1, 2).flatten(-2))
 
 

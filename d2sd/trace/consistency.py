@@ -19,6 +19,7 @@ def check_step(step: Any) -> None:
     path = _check_path(step, parents)
     _check_committed(step, path)
     _check_drafts(step)
+    _check_levels(step)
 
 
 def check_prefill(prefill: Any) -> None:
@@ -144,6 +145,24 @@ def _check_drafts(step: Any) -> None:
         "actual_boundary",
         f"{drafted} tokens were drafted",
     )
+
+
+def _check_levels(step: Any) -> None:
+    """Of a tree that grew level by level: entries belong together, parents and nodes are there."""
+    above = 1
+    for number, level in enumerate(step.levels):
+        field, count = f"levels[{number}]", len(level.ids)
+        lists = (level.texts, level.parents, level.scores, level.nodes)
+        _need(
+            all(len(entries) == count for entries in lists),
+            field,
+            f"its lists need one entry for each of the {count} ids",
+        )
+        _need(max(level.parents, default=0) < above, f"{field}.parents", f"the level above has {above} entries")
+        for token, node in zip(level.ids, level.nodes, strict=True):
+            there = node is None or (node < len(step.nodes) and step.nodes[node].token == token)
+            _need(there, f"{field}.nodes", f"node {node} is not there or has another token than {token}")
+        above = count
 
 
 def _check_draft(draft: Any, field: str) -> None:

@@ -24,7 +24,7 @@ function positionsCsv(data) {
       const right = at < steps.boundary[row];
       const { run, label } = runs[steps.run[row]];
       const predicted = steps.predicted[row] === all ? "all" : steps.predicted[row];
-      const values = [run, label, steps.step[row], at + 1, c, right ? 1 : 0, steps.tokens[row][at], right ? "" : steps.wanted[row], steps.boundary[row], steps.drafted[row], predicted, steps.rank[row]];
+      const values = [run, label, steps.step[row], steps.depths[row][at], c, right ? 1 : 0, steps.tokens[row][at], right ? "" : steps.wanted[row], steps.boundary[row], steps.drafted[row], predicted, steps.rank[row]];
       rows.push(values.map(cell).join(","));
     }),
   );

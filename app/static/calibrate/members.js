@@ -79,11 +79,12 @@ class MembersView {
   }
 
   positionWords(row, at) {
-    const { steps } = this.data;
+    const { data } = this;
+    const { steps } = data;
     const right = at < steps.boundary[row];
     const token = h("bdi", { class: `chip ${right ? "first" : "rejected"}` }, visible(steps.tokens[row][at], 14));
-    const said = ` at ${at + 1}, says ${probability(steps.confidence[row][at])}: `;
-    return right ? [token, said, h("b", {}, "accepted ✓")] : [token, said, h("b", { class: "reject" }, "rejected ✕"), ", wanted ", h("bdi", { class: "chip target" }, visible(steps.wanted[row], 14))];
+    const said = ` at ${steps.depths[row][at]}, says ${probability(steps.confidence[row][at])}: `;
+    return right ? [token, said, h("b", {}, "accepted ✓")] : [token, said, h("b", { class: "reject" }, data.report.of_paths ? "not accepted ✕" : "rejected ✕"), ...(data.report.of_paths ? [] : [", wanted ", h("bdi", { class: "chip target" }, visible(steps.wanted[row], 14))])];
   }
 
   stepWords(row) {

@@ -11,11 +11,11 @@ class PositionChart extends ColumnChart {
   }
 
   members(data, places) {
-    return positionsWhere(data, (row, at) => places.includes(at + 1));
+    return positionsWhere(data, (row, at) => places.includes(data.steps.depths[row][at]));
   }
 
   placesOf({ steps }, row) {
-    return steps.confidence[row].map((_, at) => at + 1);
+    return steps.depths[row];
   }
 
   columns() {
