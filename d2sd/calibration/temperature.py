@@ -9,10 +9,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from d2sd.calibration.outcomes import posteriors, ranks
+from d2sd.calibration.outcomes import ranks
 from d2sd.calibration.resampling import Figure, Resampler
 from d2sd.calibration.scores import Scores, expected_calibration_error, resampled_error, uniform_edges
 from d2sd.calibration.steps import StepTable
+from d2sd.tree.boundary import boundary_posteriors
 
 EDGE = 1e-6
 MIN_TEMPERATURE, MAX_TEMPERATURE = 0.2, 5.0
@@ -111,7 +112,7 @@ def _replaced(steps: StepTable, temperature: float) -> np.ndarray:
     """How many of its K likeliest prefixes each step would replace, (N,)."""
 
     def likeliest(confidence: np.ndarray) -> np.ndarray:
-        order = np.argsort(-posteriors(confidence)[0], axis=1, kind="stable")
+        order = np.argsort(-boundary_posteriors(confidence)[0], axis=1, kind="stable")
         place = np.empty_like(order)
         np.put_along_axis(place, order, np.arange(order.shape[1])[None, :], axis=1)
         return place < steps.selected[:, None]

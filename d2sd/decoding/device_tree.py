@@ -24,14 +24,16 @@ class DeviceTree(NamedTuple):
     mask: Tensor
 
 
-def likeliest_prefixes(confidence: Tensor, count: int) -> Tensor:
-    """The ``count`` prefix lengths with the largest r(i), best first, (count,) int64; on ties the shorter one first.
-
-    confidence: (γ−1,) c_1 …; r(i) = (c_1 · … · c_i) · (1 − c_{i+1}) in float64 (D²SD, arXiv 2606.04446, section 3).
-    """
+def posterior(confidence: Tensor) -> Tensor:
+    """r(i) = (c_1 · … · c_i) · (1 − c_{i+1}), (γ−1,) float64, of confidences (γ−1,) c_1 …; see ``tree.boundary``."""
     c = confidence.double()
     alive = torch.cat([torch.ones_like(c[:1]), c[:-1]]).cumprod(0)
-    return (alive * (1 - c)).argsort(descending=True, stable=True)[:count]
+    return alive * (1 - c)
+
+
+def likeliest_prefixes(confidence: Tensor, count: int) -> Tensor:
+    """The ``count`` prefix lengths with the largest r(i), best first, (count,) int64; on ties the shorter one first."""
+    return posterior(confidence).argsort(descending=True, stable=True)[:count]
 
 
 def block_rows(anchor: Tensor, chain: Tensor, prefixes: Tensor, mask_token: int) -> Tensor:

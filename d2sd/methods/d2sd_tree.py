@@ -19,13 +19,13 @@ def propose(drafters: Drafters) -> Proposal:
     neither is calibrated alone. Elsewhere it is the first drafter's.
     """
     (first,) = drafters.first([()], top=TOP)
-    posterior, full = boundary_posterior(first.confidence)
-    selected = select_prefixes(posterior, drafters.num_branches)
+    boundary = boundary_posterior(first.confidence)
+    selected = select_prefixes(boundary.posterior, drafters.num_branches)
     prefixes = (*selected, len(first.ids)) if drafters.longer else selected
     branches = tuple(drafters.second([first.ids[:i] for i in prefixes], top=TOP))
     offered = [offers(first, 0), *(agreed(first, b, n) for n, b in enumerate(branches, 1))]
     tree = grow(drafters.anchor, [first, *branches], offered, drafters.budget)
-    return Proposal(tree, first, posterior, full, selected, branches)
+    return Proposal(tree, first, boundary, selected, branches)
 
 
 def agreed(first: Block, second: Block, number: int) -> list[Offer]:
