@@ -33,6 +33,7 @@ class BlockDrafter:
 
         self.cache = passes.cache(name, make)
         self.scale = config.head_dim**-0.5
+        self._unread: list[Tensor] = []
         self._first_rows: tuple[Tensor, Block] | None = None
 
     def extend(self, features: Tensor, positions: Tensor) -> None:
@@ -48,6 +49,18 @@ class BlockDrafter:
                 self.cache.update(key, value, layer)
         self.cache.length += count
 
+    def later(self, features: Tensor) -> None:
+        """Committed tokens, as for ``extend``, that are read in one batch before the next draft."""
+        self._unread.append(features)
+
+    def catch_up(self) -> None:
+        """Read what was put off."""
+        if self._unread:
+            features = torch.cat(self._unread, 1)
+            self._unread.clear()
+            start = self.cache.length
+            self.extend(features, torch.arange(start, start + features.shape[1], device=self.model.device))
+
     def project(self, features: Tensor, slots: Tensor) -> tuple[Tensor, ...]:
         """Write what (1, T, taps·hidden) features of tokens become into the context's slots (T,), their positions."""
         for layer, pair in enumerate(self.model.project_context(features, slots[None])):
@@ -60,6 +73,7 @@ class BlockDrafter:
 
         The anchor stands right behind the context; all prefixes share the context's keys and values.
         """
+        self.catch_up()
         device, passes, mask = self.model.device, self.passes, self.model.mask_token_id
         rows = [[anchor, *p, *[mask] * (block_size - 1 - len(p))] for p in prefixes]
         ids = torch.tensor(rows, device=device)

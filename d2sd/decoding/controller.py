@@ -10,41 +10,16 @@ target will say at a position that is not committed yet: whatever is chosen, the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from d2sd.decoding.costs import RunningCosts
 from d2sd.decoding.gains import Calibration, LookAgain, Redrafts, Yield
-from d2sd.tree.boundary import boundary_posterior
+from d2sd.trace.events import Decision, Option
 
 FIRST_WAIT, FIRST_REDRAFT_WAIT = 6, 8  # steps until the first look, after a pause begins
 SURE, FIRST_STREAK, LONGEST_STREAK = 0.9, 3, 48  # the target's probability; tokens in a row that call for a look
 KEEP_ON = 0.97  # drafting goes on while it is expected to be that much of plain decoding's rate
 DOUBT = 2.0  # re-drafts are looked at where they would pay with so many times their estimate
 FOLLOW = 0.2  # share of a step's surprise that running means take over
-
-
-@dataclass(frozen=True, slots=True)
-class Option:
-    """A way to go on: γ of the first draft (0: none), re-drafts, and what is expected of the whole step."""
-
-    block_size: int
-    branches: int
-    tokens: float
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """What a step did of what it looked at; ``tokens`` and ``seconds`` are expected of the tree that was verified.
-
-    looking: it did what was not expected to pay, to see whether it does by now.
-    """
-
-    options: tuple[Option, ...]
-    taken: int
-    tokens: float
-    seconds: float
-    looking: bool
 
 
 class Controller:
@@ -101,13 +76,14 @@ class Controller:
         self.block_size = self._options[self._taken].block_size
         return self.block_size
 
-    def redraft(self, confidence: Sequence[float], prefixes: Sequence[int]) -> int:
-        """From how many of these prefix lengths, in their order, to draft again; confidence: c_1 … c_{γ−1}."""
-        posterior, full = boundary_posterior([min(1.0, c**self._first.exponent) for c in confidence])
-        masses, alive, reach = [*posterior, full], 1.0, []
-        for r in posterior:
-            alive -= r
-            reach.append(max(0.0, alive))
+    def redraft(self, confidence: Sequence[float], prefixes: Sequence[int]) -> tuple[int, ...]:
+        """Those of the prefix lengths that a re-draft from pays for; confidence: c_1 … c_{γ−1} of the first draft."""
+        masses, reach, alive = [], [], 1.0
+        for c in confidence:
+            reach.append(alive * c**self._first.exponent)
+            masses.append(alive - reach[-1])
+            alive = reach[-1]
+        masses.append(alive)
         costs, size = self.costs, 1 + len(confidence) + self.longer
         verified = self._best(reach)
         seconds = costs.seconds("first_draft", self.block_size) + costs.other(False)
@@ -116,7 +92,8 @@ class Controller:
         options = [Option(self.block_size, 0, 1.0 + sum(reach[:verified]), seconds)]
         gain = best_doubted = 0.0
         best = doubted = 0
-        for count, prefix in enumerate(prefixes, 1):
+        order = sorted(prefixes, key=lambda p: -masses[p])
+        for count, prefix in enumerate(order, 1):
             gain += masses[prefix] * self._redrafts.tokens(size - 1 - prefix)
             spent = costs.seconds("second_draft", count * size) + count * node
             options.append(Option(self.block_size, count, options[0].tokens + gain, seconds + spent))
@@ -128,8 +105,8 @@ class Controller:
             best, self._resting = doubted, True
         self._taken = len(self._options) + best
         self._options += options
-        self._lengths = {prefix: size - 1 - prefix for prefix in prefixes[:best]}
-        return best
+        self._lengths = {prefix: size - 1 - prefix for prefix in order[:best]}
+        return tuple(order[:best])
 
     def _net(self, option: Option) -> float:
         return option.tokens - self._rate * option.seconds
@@ -144,6 +121,11 @@ class Controller:
             if net > best:
                 best, count = net, number
         return count
+
+    def least(self) -> float:
+        """The drafted probability below which no node can be worth its time."""
+        needed = self._rate * self.costs.factor("verify") * self.costs.cheapest_node
+        return min(1.0, needed) ** (1.0 / min(self._first.exponent, self._second.exponent))
 
     def reach(self, first: float, second: float) -> float:
         """Probability of acceptance of a node, by the products of both drafters' probabilities along its path."""

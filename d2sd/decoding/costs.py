@@ -146,6 +146,7 @@ class RunningCosts:
     def __init__(self, table: CostTable):
         self.table = table
         self.by_nodes = [table.verify.seconds(n) for n in range(MAX_NODES + 2)]  # of the table, uncorrected
+        self.cheapest_node = min(b - a for a, b in pairwise(self.by_nodes[1:128]))
         self._common = 0.0
         self._own = dict.fromkeys(STAGES, 0.0)
         self._factor = dict.fromkeys(STAGES, 1.0)

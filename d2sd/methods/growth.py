@@ -29,8 +29,10 @@ def offers(block: Block, number: int) -> list[Offer]:
     return [Offer(t, p, [number] * len(t)) for t, p in zip(block.tokens, block.probabilities, strict=True)]
 
 
-def grow(anchor: int, blocks: Sequence[Block], offered: Sequence[Sequence[Offer]], budget: int) -> TokenTree:
-    """The ``budget`` likeliest paths below the anchor.
+def grow(
+    anchor: int, blocks: Sequence[Block], offered: Sequence[Sequence[Offer]], budget: int, least: float = 0.0
+) -> TokenTree:
+    """The ``budget`` likeliest paths below the anchor, as far as they are at least so likely.
 
     blocks: the drafts; offered: for each of them what follows behind the tokens that it was given, by position. A later
     draft with the same given tokens replaces an earlier one.
@@ -57,7 +59,7 @@ def grow(anchor: int, blocks: Sequence[Block], offered: Sequence[Sequence[Offer]
             heapq.heappush(heap, (score, pushed, above, parent, depth, rank, source, at))
 
     push(1.0, 0, 0, 0, source_at[0], 0)
-    while heap and len(builder.tokens) <= budget:
+    while heap and len(builder.tokens) <= budget and -heap[0][0] >= least:
         score, _, above, parent, depth, rank, source, at = heapq.heappop(heap)
         offer = offered[source][depth - blocks[source].prefix]
         token = offer.tokens[rank]

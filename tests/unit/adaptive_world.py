@@ -143,7 +143,7 @@ def run_fixed(world: World, size: int, branches: int, budget: int = 64) -> list[
         seconds = table.first_draft.seconds(size) + table.other
         selected: tuple[int, ...] = ()
         if branches:
-            selected = select_prefixes(boundary_posterior(confidence)[0], branches)
+            selected = select_prefixes(boundary_posterior(confidence).posterior, branches)
             seconds += table.second_draft.seconds(branches * size)
         count = size - 1 + sum(size - 1 - i for i in selected)
         gained = world.second(at, boundary, size)[1] if boundary in selected else 0
@@ -176,7 +176,7 @@ def run_adaptive(world: World, controller: Controller, branches: int) -> list[tu
             confidence, boundary = world.first(at, size)
             seconds += stage("first_draft", size)
             prefixes = select_prefixes(boundary_posterior(confidence)[0], min(branches, size - 1))
-            selected = prefixes[: controller.redraft(confidence, prefixes)]
+            selected = controller.redraft(confidence, prefixes)
             seconds += stage("second_draft", len(selected) * size)
             tree = _tree(confidence, [(i, world.second(at, i, size)[0]) for i in selected], controller.reach)
             nodes = controller.nodes([n[0] for n in tree], [n[1] for n in tree], 512)
