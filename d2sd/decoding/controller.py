@@ -19,6 +19,7 @@ FIRST_WAIT, FIRST_REDRAFT_WAIT = 6, 8  # steps until the first look, after a pau
 SURE, FIRST_STREAK, LONGEST_STREAK = 0.9, 3, 48  # the target's probability; tokens in a row that call for a look
 KEEP_ON = 0.97  # drafting goes on while it is expected to be that much of plain decoding's rate
 DOUBT = 2.0  # re-drafts are looked at where they would pay with so many times their estimate
+LOST = 0.01  # share of the time that looks may cost in the long run, before they grow rarer
 FOLLOW = 0.2  # share of a step's surprise that running means take over
 
 
@@ -179,7 +180,8 @@ class Controller:
                 self._yield.restart()
             if self._sure_called:
                 self._streak = FIRST_STREAK if fruitful else min(2 * self._streak, LONGEST_STREAK)
-            self._pause.looked(fruitful)
+            lost = self.decision().seconds / self.costs.plain() - 1.0 - self._yield.tokens  # in plain steps
+            self._pause.looked(fruitful, lost / LOST)
             self._sure = 0
         self._yield.observe(sum(self._expected), accepted, self.block_size - 1)
 

@@ -11,16 +11,17 @@ LONGEST_WAIT = 64  # steps without a look
 class Calibration:
     """Turns a drafter's probabilities p into p^κ, where κ makes expected and accepted tokens agree on average."""
 
-    RATE, MOST = 0.15, 1.5
+    RATE, MOST = 0.04, 1.5
 
     def __init__(self) -> None:
-        self._log = 0.0
+        self._log, self._rate = 0.0, 0.2
         self.exponent = 1.0
 
     def observe(self, expected: float, accepted: int) -> None:
         """So many tokens of a step's tree were expected to be accepted, and so many were."""
         surprise = max(-2.0, (expected - accepted) / (1.0 + expected))
-        self._log = max(-self.MOST, min(self.MOST, self._log + self.RATE * surprise))
+        self._log = max(-self.MOST, min(self.MOST, self._log + self._rate * surprise))
+        self._rate = max(self.RATE, 0.9 * self._rate)
         self.exponent = exp(self._log)
 
 
@@ -123,10 +124,10 @@ class LookAgain:
         """A step went by without it."""
         self.since += 1
 
-    def looked(self, fruitful: bool) -> None:
-        """It was tried."""
+    def looked(self, fruitful: bool, longest: float = LONGEST_WAIT) -> None:
+        """It was tried; longest: steps to wait at most."""
         self.since = 0
-        self.wait = self._first if fruitful else min(2 * self.wait, LONGEST_WAIT)
+        self.wait = self._first if fruitful else max(self._first, min(2 * self.wait, int(longest), LONGEST_WAIT))
 
 
 def covered(posterior: Sequence[float], lengths: Sequence[int], redrafts: Redrafts) -> list[float]:
