@@ -10,7 +10,9 @@ import torch
 from torch import Tensor
 
 from d2sd.attention import Backend
+from d2sd.attention.dense import attend as dense
 from d2sd.models.drafter import DFlashDraftModel
+from d2sd.models.lean import LeanLayers
 from d2sd.models.target import Target
 from d2sd.passes.cache import KeyValueCache
 from d2sd.passes.passes import Passes
@@ -122,18 +124,40 @@ class BlockDrafter:
         read: slots of the context that a fixed-shape pass reads; None: just those that are filled. Returns the top
         probabilities and, behind them in the same float64 row, their tokens, (M, 2·top); and the logits (M, V).
         """
-        layers, seen = range(self.model.config.num_hidden_layers), None
+        block = self.target.embedding(ids).to(self.model.dtype)
+        hidden = self._hidden(block, positions, read).flatten(0, 1)[masked]
+        logits = self.target.head(hidden.to(self.target.dtype)).float()
+        best = logits.softmax(-1).topk(min(top, logits.shape[-1]), dim=-1)
+        return torch.cat([best.values.clamp_max(1.0).double(), best.indices.double()], -1), logits
+
+    def _hidden(self, block: Tensor, positions: Tensor, read: int | None) -> Tensor:
+        """Hidden states of embedded blocks, (B, R, hidden); see ``forward``."""
+        layers, seen, backend = range(self.model.config.num_hidden_layers), None, self.passes.backend
+        if read is None and backend is dense and (lean := self.model.lean()) is not None:
+            return self._run_lean(lean, block, positions)
         if read is None:
             context = [self.cache.layer(i) for i in layers]
         else:
             context = [(k[:, :, :read], v[:, :, :read]) for k, v in map(self.cache.buffers, layers)]
-            seen = torch.arange(read, device=ids.device) < positions[0]
-        block = self.target.embedding(ids).to(self.model.dtype)
-        hidden = self.model(block, positions[None], context, partial(_attend, self.passes.backend, self.scale, seen))
-        hidden = hidden.flatten(0, 1)[masked]
-        logits = self.target.head(hidden.to(self.target.dtype)).float()
-        best = logits.softmax(-1).topk(min(top, logits.shape[-1]), dim=-1)
-        return torch.cat([best.values.clamp_max(1.0).double(), best.indices.double()], -1), logits
+            seen = torch.arange(read, device=positions.device) < positions[0]
+        hidden: Tensor = self.model(block, positions[None], context, partial(_attend, backend, self.scale, seen))
+        return hidden
+
+    def _run_lean(self, lean: LeanLayers, x: Tensor, positions: Tensor) -> Tensor:
+        batch = len(x)
+        cos, sin = lean.rotation(positions)
+        for index in range(len(lean.layers)):
+
+            def attend(query: Tensor, key: Tensor, value: Tensor, index: int = index) -> Tensor:
+                if batch == 1:  # right behind the context, where the next draft or what is committed goes over it
+                    return lean.attention(query, *self.cache.update(key, value, index), None)
+                context = (part.expand(batch, -1, -1, -1) for part in self.cache.layer(index))
+                joined = (torch.cat(pair, 2) for pair in zip(context, (key, value), strict=True))
+                return lean.attention(query, *joined, None)
+
+            x = lean.run(index, x, cos, sin, attend)
+        hidden: Tensor = self.model.norm(x)
+        return hidden
 
     def sample(self, count: int, seed: int) -> list[Block]:
         """``count`` blocks drawn i.i.d. at temperature 1 from the distributions of the last unconditioned draft."""

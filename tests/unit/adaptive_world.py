@@ -199,8 +199,10 @@ def rate(steps: Sequence[tuple[int, float]]) -> float:
 
 def fixed_settings(branches: int) -> list[tuple[int, int, int]]:
     """(γ, K, B) of the settings that hindsight may choose from; γ = 0: plain decoding."""
-    counts = (0, 1, 2, 4, 8) if branches else (0,)
-    return [(0, 0, 1), *((g, min(k, g - 1), b) for g in (4, 8, 16) for k in counts for b in (16, 32, 64))]
+    plain = [(0, 0, 1)]
+    if not branches:
+        return plain + [(g, 0, 16) for g in (4, 8, 16)]
+    return plain + [(g, min(k, g - 1), b) for g in (4, 8, 16) for k in (0, 1, 2, 4, 8) for b in ((32,) if k else (16,))]
 
 
 def new_controller(table: CostTable, branches: int) -> Controller:
