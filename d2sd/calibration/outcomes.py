@@ -88,10 +88,10 @@ def rank_table(table: StepTable, unit: np.ndarray, resampler: Resampler) -> Rank
     size = int(partly.drafted.max(initial=0))
     chosen = partly.selected > 0
     return Ranks(
-        len(partly),
-        tuple(np.bincount(place, minlength=size)[:size].tolist()),
-        tuple(resampler.share(place <= n, unit) for n in range(size)),
-        tuple(float(np.minimum(1, (n + 1) / partly.drafted).mean()) for n in range(size)),
-        resampler.share(partly.hit[chosen], unit[chosen]),
-        float(partly.selected[chosen].mean()) if chosen.any() else None,
+        steps=len(partly),
+        counts=tuple(np.bincount(place, minlength=size)[:size].tolist()),
+        within=tuple(resampler.share(place <= n, unit) for n in range(size)),
+        chance=tuple(float(np.minimum(1, (n + 1) / partly.drafted).mean()) for n in range(size)),
+        used=resampler.share(partly.hit[chosen], unit[chosen]),
+        mean_used=float(partly.selected[chosen].mean()) if chosen.any() else None,
     )

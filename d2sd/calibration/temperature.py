@@ -88,18 +88,20 @@ def temperature_advice(table: StepTable, scores: Scores, resampler: Resampler) -
     moved = _replaced(steps, temperature)
     partly = steps.partly
     return TemperatureAdvice(
-        temperature,
-        int(fit.sum()),
-        int(judge.sum()),
-        errors[0],
-        errors[1],
-        resampler.figure(errors[0] - errors[1], drawn[0] - drawn[1]),
-        len(rows),
-        tuple(rows[moved > 0].tolist()),
-        float((moved > 0).mean()) if len(rows) else None,
-        float(moved.sum() / steps.selected.sum()) if len(rows) else None,
-        _hits(steps.confidence, steps)[partly].mean().item() if partly.any() else None,
-        _hits(tempered(steps.confidence, temperature), steps)[partly].mean().item() if partly.any() else None,
+        temperature=temperature,
+        fitted_positions=int(fit.sum()),
+        judged_positions=int(judge.sum()),
+        error_before=errors[0],
+        error_after=errors[1],
+        improvement=resampler.figure(errors[0] - errors[1], drawn[0] - drawn[1]),
+        steps=len(rows),
+        rows=tuple(rows[moved > 0].tolist()),
+        moved_steps=float((moved > 0).mean()) if len(rows) else None,
+        moved=float(moved.sum() / steps.selected.sum()) if len(rows) else None,
+        hits_before=_hits(steps.confidence, steps)[partly].mean().item() if partly.any() else None,
+        hits_after=_hits(tempered(steps.confidence, temperature), steps)[partly].mean().item()
+        if partly.any()
+        else None,
     )
 
 

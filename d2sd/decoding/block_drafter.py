@@ -47,7 +47,13 @@ class BlockDrafter:
             padded = torch.nn.functional.pad(features, (0, 0, 0, rows - count))
             self.passes.run(("extend", self.name, rows), self.project, padded, slots)
         else:
-            for layer, (key, value) in enumerate(self.model.project_context(features, positions[None])):
+            lean = None if self.passes.fixed else self.model.lean()
+            if lean is None:
+                pairs = self.model.project_context(features, positions[None])
+            else:
+                context, (cos, sin) = self.model.hidden_norm(self.model.fc(features)), lean.rotation(positions)
+                pairs = [lean.keys_values(layer, context, cos, sin) for layer in range(len(lean.layers))]
+            for layer, (key, value) in enumerate(pairs):
                 self.cache.update(key, value, layer)
         self.cache.length += count
 
@@ -73,7 +79,7 @@ class BlockDrafter:
     def draft(self, anchor: int, prefixes: Sequence[Sequence[int]], block_size: int, top: int) -> list[Block]:
         """One batched pass: for every prefix the block anchor, prefix, masks; greedy tokens at the masks.
 
-        The anchor stands right behind the context; all prefixes share the context's keys and values.
+        The anchor stands right after the context; all prefixes share the context's keys and values.
         """
         self.catch_up()
         device, passes, mask = self.model.device, self.passes, self.model.mask_token_id
@@ -119,10 +125,10 @@ class BlockDrafter:
     def forward(
         self, ids: Tensor, positions: Tensor, masked: Tensor, read: int | None, top: int
     ) -> tuple[Tensor, Tensor]:
-        """What is drafted at the ``masked`` rows (M,) of blocks (B, R) at positions (R,) right behind the context.
+        """What is drafted at the ``masked`` rows (M,) of blocks (B, R) at positions (R,) right after the context.
 
         read: slots of the context that a fixed-shape pass reads; None: just those that are filled. Returns the top
-        probabilities and, behind them in the same float64 row, their tokens, (M, 2·top); and the logits (M, V).
+        probabilities and, after them in the same float64 row, their tokens, (M, 2·top); and the logits (M, V).
         """
         block = self.target.embedding(ids).to(self.model.dtype)
         hidden = self._hidden(block, positions, read).flatten(0, 1)[masked]
@@ -149,7 +155,7 @@ class BlockDrafter:
         for index in range(len(lean.layers)):
 
             def attend(query: Tensor, key: Tensor, value: Tensor, index: int = index) -> Tensor:
-                if batch == 1:  # right behind the context, where the next draft or what is committed goes over it
+                if batch == 1:  # right after the context, where the next draft or what is committed goes over it
                     return lean.attention(query, *self.cache.update(key, value, index), None)
                 context = (part.expand(batch, -1, -1, -1) for part in self.cache.layer(index))
                 joined = (torch.cat(pair, 2) for pair in zip(context, (key, value), strict=True))
@@ -170,6 +176,16 @@ class BlockDrafter:
         return [
             replace(block, ids=tuple(i), confidence=tuple(c)) for i, c in zip(ids.T.tolist(), confidence, strict=True)
         ]
+
+
+def best_tokens(ranked: Tensor) -> Tensor:
+    """The likeliest token of every row of ``BlockDrafter.forward``'s first output, int64."""
+    return ranked[..., ranked.shape[-1] // 2].long()
+
+
+def best_probabilities(ranked: Tensor) -> Tensor:
+    """The probability of the likeliest token of every row of ``BlockDrafter.forward``'s first output, float64."""
+    return ranked[..., 0]
 
 
 def _attend(

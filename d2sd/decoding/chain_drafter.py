@@ -22,7 +22,7 @@ class ChainDrafter:
         self._sure = 0  # how many of them were committed text when they were read
 
     def read(self, ids: Sequence[int]) -> Tensor:
-        """Read the committed ``ids`` as far as they are not in the cache; logits behind the last one, (V,)."""
+        """Read the committed ``ids`` as far as they are not in the cache; logits after the last one, (V,)."""
         kept, most = self._sure, min(len(self._read), len(ids) - 1)
         while kept < most and self._read[kept] == ids[kept]:
             kept += 1
@@ -31,13 +31,13 @@ class ChainDrafter:
         return self._forward(torch.tensor(ids[kept:], device=self.model.device))
 
     def draft(self, ids: Sequence[int], count: int) -> Block:
-        """``count`` greedy tokens behind the committed ``ids``, each with its probability at temperature 1."""
+        """``count`` greedy tokens after the committed ``ids``, each with its probability at temperature 1."""
         block, chosen = self._chain(self.read(ids), count)
         self._read += chosen[:-1]
         return block
 
-    def draft_behind(self, rows: Tensor, count: int) -> Block:
-        """The same behind tokens (R,) that are not to be remembered: to see how long it takes."""
+    def draft_after(self, rows: Tensor, count: int) -> Block:
+        """The same after tokens (R,) that are not to be remembered: to see how long it takes."""
         return self._chain(self._forward(rows), count)[0]
 
     def _chain(self, logits: Tensor, count: int) -> tuple[Block, list[int]]:

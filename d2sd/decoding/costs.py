@@ -34,7 +34,7 @@ FORM = (
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """Seconds over rows, as points with ascending rows and times that never fall; lines between and behind them."""
+    """Seconds over rows, as points with ascending rows and times that never fall; lines between and after them."""
 
     points: tuple[tuple[int, float], ...]
 

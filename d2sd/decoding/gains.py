@@ -62,7 +62,7 @@ class Redrafts:
             self._further.observe(accepted - 1, min(accepted, length - 1))
 
     def observe_without(self, accepted: int) -> None:
-        """So many tokens were accepted behind a boundary that was not drafted from again: by siblings in a grown tree."""
+        """So many tokens were accepted after a boundary that was not drafted from again: by siblings in a grown tree."""
         self._without += 0.1 * (accepted - self._without)
 
 

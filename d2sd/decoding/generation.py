@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import astuple
 from functools import partial
 
 import torch
@@ -107,8 +106,8 @@ class Generation:
             seconds=done.seconds,
             decision=decision,
         )
-        # a card may have worked on this step before it was asked for
-        whole = max(time.perf_counter() - began, sum(astuple(done.seconds)))
+        # a GPU may have worked on this step before it was asked for
+        whole = max(time.perf_counter() - began, done.seconds.total)
         self.elapsed += whole
         if decision is not None:
             self.proposer.timed(decision, len(proposal.tree), done.seconds, whole)
@@ -120,8 +119,8 @@ class Generation:
         for node in outcome.accepted:
             token = proposal.tree.tokens[node]
             text = "" if token in end else self.pieces.feed(token)
-            out.append(Committed(token, text, blocks[proposal.tree.blocks[node]].drafter, node))
+            out.append(Committed(token, text, proposer=blocks[proposal.tree.blocks[node]].drafter, node=node))
         if outcome.bonus is not None:
             text = "" if outcome.bonus in end else self.pieces.feed(outcome.bonus)
-            out.append(Committed(outcome.bonus, text, "target", None))
+            out.append(Committed(outcome.bonus, text, proposer="target", node=None))
         return tuple(out)

@@ -22,9 +22,9 @@ from d2sd.tree.walk import Walk, walk
 
 @dataclass(frozen=True, slots=True)
 class CycleDone:
-    """What a cycle did: the tree, what the target thought of it, which part it accepted, and the time of its stages.
+    """What a cycle did: the tree, what the target chose at its nodes, which part it accepted, and the time of its stages.
 
-    sure: the target's probability, at temperature 1, of its favourite behind the anchor, where a controller asks for it.
+    sure: the target's probability, at temperature 1, of its favourite after the anchor, where a controller asks for it.
     """
 
     proposal: Proposal
@@ -38,7 +38,7 @@ class Cycle(Protocol):
     """Runs cycles of one generation."""
 
     def run(self, ids: Sequence[int], room: int) -> CycleDone:
-        """One cycle behind the committed ``ids``, whose last one is the anchor; ``room``: tokens it may commit.
+        """One cycle after the committed ``ids``, whose last one is the anchor; ``room``: tokens it may commit.
 
         Caches hold what was committed, unless the text ended.
         """

@@ -83,7 +83,7 @@ def _blocks(drafter: BlockDrafter, count: int, block_size: int) -> None:
 
 def _chain(drafter: ChainDrafter, block_size: int) -> None:
     drafter.cache.length = CONTEXT
-    drafter.draft_behind(torch.zeros(COMMITTED, dtype=torch.int64, device=drafter.model.device), block_size - 1)
+    drafter.draft_after(torch.zeros(COMMITTED, dtype=torch.int64, device=drafter.model.device), block_size - 1)
 
 
 def path_tree(count: int) -> TokenTree:

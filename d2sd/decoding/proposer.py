@@ -28,7 +28,7 @@ from d2sd.tree.walk import Walk
 
 
 def slots(config: DecodeConfig, tokens: int) -> int:
-    """Cache slots for so many tokens of prompt and output and the largest tree that the method can make behind them."""
+    """Cache slots for so many tokens of prompt and output and the largest tree that the method can make after them."""
     if METHODS[config.method].needs_budget:
         nodes = config.node_budget or 0
     else:
@@ -98,7 +98,7 @@ class Proposer:
             self.chain.read(ids)
 
     def propose(self, ids: Sequence[int]) -> Proposal:
-        """The tree to verify behind the committed ``ids``, whose last one is the anchor."""
+        """The tree to verify after the committed ``ids``, whose last one is the anchor."""
         began = time.perf_counter()
         self.seconds = {"first_draft": 0.0, "second_draft": 0.0}
         seed, controller = self._seed(ids), self.controller
@@ -107,15 +107,15 @@ class Proposer:
             proposal = Proposal(merge_drafts(ids[-1], []))
         else:
             drafters = Drafters(
-                ids[-1],
-                partial(self._draft, "first_draft", self.first, ids[-1], size),
-                partial(self._draft, "second_draft", self.second, ids[-1], size + self.longer),
-                partial(self._sample, seed),
-                partial(self._chain, ids, size - 1),
-                self.config.num_branches,
-                self.longer,
-                self.config.node_budget or 0,
-                self.rng(ids),
+                anchor=ids[-1],
+                first=partial(self._draft, "first_draft", self.first, ids[-1], size),
+                second=partial(self._draft, "second_draft", self.second, ids[-1], size + self.longer),
+                sample=partial(self._sample, seed),
+                model=partial(self._chain, ids, size - 1),
+                num_branches=self.config.num_branches,
+                longer=self.longer,
+                budget=self.config.node_budget or 0,
+                rng=self.rng(ids),
             )
             if controller is not None:
                 drafters = replace(drafters, worthwhile=partial(_worthwhile, controller), least=controller.least())
@@ -155,7 +155,7 @@ class Proposer:
         """Tell the controller, if there is one, what was committed; returns what it had decided.
 
         boundary: accepted tokens of the first draft, where that was seen; sure: the target's probability of its
-        favourite behind the anchor.
+        favourite after the anchor.
         """
         if self.controller is None:
             return None

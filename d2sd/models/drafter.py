@@ -131,9 +131,6 @@ class DFlashDraftModel(PreTrainedModel):
         Returns per layer a pair of (B, KV heads, T, head_dim).
         """
         context = self.hidden_norm(self.fc(features))
-        if (lean := self.lean()) is not None and len(position_ids) == 1:
-            cos, sin = lean.rotation(position_ids[0])
-            return [lean.keys_values(i, context, cos, sin) for i in range(len(lean.layers))]
         cos, sin = self.rotary_emb(context, position_ids)
         return [layer.self_attn.keys_values(context, cos, sin) for layer in self.layers]
 
