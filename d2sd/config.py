@@ -20,9 +20,9 @@ class DecodeConfig:
 
     block_size: γ, anchor included (None: the drafter's trained block). second_block_size: γ₂ ≥ γ of the re-drafts
     (None: γ). num_branches: K. node_budget: B, the most tree nodes below the anchor that are verified (None: all;
-    methods that grow a tree then use 64). cost_aware: spend on a step only what is expected to pay on this machine: whether to draft at all, how long, from
-    how many of the K prefixes again, and which nodes to verify (d2sd.decoding.controller); γ, K and B are then the most.
-    What is drafted depends on measured times, the text never does.
+    methods that grow a tree then use 64). cost_aware: spend on a step only what is expected to pay on this
+    machine, whether to draft at all, how long, from how many of the K prefixes again, and which nodes to verify
+    (d2sd.decoding.controller); γ, K and B are then the most. Steps then depend on measured times, the text never does.
     backend: an attention backend, or "auto" for the fastest one on the device (d2sd.attention).
     chat: put a prompt given as text into the target's chat template; thinking: let the model think first, where its
     template knows of that (Qwen3).

@@ -195,9 +195,13 @@ class Engine:
         """A generation that its caller runs step by step; config: resolved settings, passes: with room for it."""
         return Generation(self.models, self.texts, ids, config, passes, self._decided_by(config))
 
-    def proposer(self, config: DecodeConfig, tokens: int) -> Proposer:
-        """Drafters alone, with eager passes and buffers of their own for so many tokens; config: resolved settings."""
-        return Proposer(self.models, config, self._eager_passes(config, tokens), self._decided_by(config))
+    def proposer(self, config: DecodeConfig, tokens: int, costs: CostTable | None = None) -> Proposer:
+        """Drafters alone, with eager passes and buffers of their own for so many tokens.
+
+        config: resolved settings; costs: what cost-aware ones go by, instead of what is measured here.
+        """
+        decided_by = costs if costs is not None and config.cost_aware else self._decided_by(config)
+        return Proposer(self.models, config, self._eager_passes(config, tokens), decided_by)
 
 
 def load(

@@ -174,6 +174,14 @@ class Proposer:
         passes = seconds.first_draft + seconds.second_draft + seconds.verify
         costs.observe_other(not taken.block_size, whole - passes)
 
+    def seconds_by(self, costs: CostTable, proposal: Proposal) -> float:
+        """What a step with this proposal takes by a cost table."""
+        first, again = proposal.first, len(proposal.branches) if self.second else 0
+        size = 1 + len(first.ids) if first else 0
+        seconds = costs.other + costs.verify.seconds(len(proposal.tree))
+        seconds += costs.first_draft.seconds(size) if size else 0.0
+        return seconds + (costs.second_draft.seconds(again * (size + self.longer)) if again else 0.0)
+
     def _draft(
         self,
         stage: str,
