@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 
 from d2sd.attention import choose, flashinfer
 from d2sd.config import MAX_NODES, DecodeConfig
-from d2sd.decoding.cost import MEASURED_SLOTS, VerifyCost, measure_verify_cost
+from d2sd.decoding.costs import CostTable
 from d2sd.decoding.generation import Generation
 from d2sd.decoding.header import make_header
+from d2sd.decoding.measured_costs import MEASURED_SLOTS, measure_costs
 from d2sd.decoding.proposer import Proposer, slots
 from d2sd.errors import InputError
 from d2sd.methods import METHODS
@@ -48,7 +49,7 @@ class Engine:
         self.texts = TokenTexts(models.target.tokenizer)
         self.lock = threading.Lock()  # held while the models compute
         self.mode = choose_mode(passes, models.target.device, models.target.capturable)
-        self._costs: dict[str, VerifyCost] = {}
+        self._costs: dict[tuple[object, ...], CostTable] = {}
         self._free: list[tuple[str, Passes]] = []  # buffers and graphs that no generation uses at present
 
     def generate(self, prompt: str | Sequence[int], config: DecodeConfig) -> Trace:
@@ -102,16 +103,21 @@ class Engine:
                 return f"method {method!r} needs {what}, and {models.name} has none; {instead}"
         return None
 
-    def verify_cost(self, backend: str) -> VerifyCost:
-        """What verified nodes cost here; measured at the first call (a fraction of a second), under the lock."""
+    def costs(self, config: DecodeConfig) -> CostTable:
+        """What the stages of a step cost here with these resolved settings; measured at first use (a fraction of a
+        second), under the lock."""
+        method, gamma, top_k = METHODS[config.method], config.block_size or 2, 1
+        if method.eagle3:
+            gamma, top_k = config.draft_depth + 2, config.draft_top_k
+        key = config.backend, gamma, top_k, method.draft_model, method.second_drafter
         with self.lock:
-            if backend not in self._costs:
-                passes = Passes(self.mode, backend, MEASURED_SLOTS, self.models.target.device)
-                self._costs[backend] = measure_verify_cost(self.models.target, passes)
-            return self._costs[backend]
+            if key not in self._costs:
+                passes = Passes(self.mode, config.backend, MEASURED_SLOTS, self.models.target.device)
+                self._costs[key] = measure_costs(self.models, method, gamma, passes, top_k)
+            return self._costs[key]
 
-    def _cost(self, config: DecodeConfig) -> VerifyCost | None:
-        return self.verify_cost(config.backend) if config.cost_aware else None
+    def _decided_by(self, config: DecodeConfig) -> CostTable | None:
+        return self.costs(config) if config.cost_aware and METHODS[config.method].drafts else None
 
     def first_use(self, backend: str) -> str | None:
         """A sentence for the person who waits, where a run with this (resolved) backend first compiles kernels."""
@@ -194,11 +200,15 @@ class Engine:
 
     def generation(self, ids: Sequence[int], config: DecodeConfig, passes: Passes) -> Generation:
         """A generation that its caller runs step by step; config: resolved settings, passes: with room for it."""
-        return Generation(self.models, self.texts, ids, config, passes, self._cost(config))
+        return Generation(self.models, self.texts, ids, config, passes, self._decided_by(config))
 
-    def proposer(self, config: DecodeConfig, tokens: int) -> Proposer:
-        """Drafters alone, with eager passes and buffers of their own for so many tokens; config: resolved settings."""
-        return Proposer(self.models, config, self._eager_passes(config, tokens), self._cost(config))
+    def proposer(self, config: DecodeConfig, tokens: int, costs: CostTable | None = None) -> Proposer:
+        """Drafters alone, with eager passes and buffers of their own for so many tokens.
+
+        config: resolved settings; costs: what cost-aware ones go by, instead of what is measured here.
+        """
+        decided_by = costs if costs is not None and config.cost_aware else self._decided_by(config)
+        return Proposer(self.models, config, self._eager_passes(config, tokens), decided_by)
 
 
 def load(

@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields
 import torch
 
 from d2sd.config import DecodeConfig
+from d2sd.decoding.costs import CostTable
 from d2sd.decoding.proposer import Proposer
 from d2sd.engine import Engine
 from d2sd.errors import InputError
@@ -26,13 +27,20 @@ MARGIN = 1e-3  # logits: how far the recorded token may lie below the favourite 
 class Outcome:
     """What a setting would have done over the recorded text: committed tokens and verified nodes of every step.
 
-    hits: whether the true boundary was a selected prefix, for the steps where that was decided.
+    hits: whether the true boundary was a selected prefix, for the steps where that was decided; seconds: of all steps, by
+    the cost table, None without one. They are calculated, not measured.
     """
 
     config: DecodeConfig
     committed: tuple[int, ...]
     nodes: tuple[int, ...]
     hits: tuple[bool, ...]
+    seconds: float | None = None
+
+    @property
+    def tokens_per_second(self) -> float | None:
+        """By the cost table."""
+        return sum(self.committed) / self.seconds if self.seconds else None
 
     @property
     def mean_acceptance_length(self) -> float:
@@ -85,7 +93,9 @@ class Replay:
         self.features = {tuple(taps): target.features(taps, slice(None)) for taps in layers}
         scores = target.head(hidden[len(self.prompt) - 1 :]).float()
         own = scores.gather(1, torch.tensor(self.output, device=target.device)[:, None])[:, 0]
-        gap = scores.max(-1).values - own
+        best = scores.max(-1).values
+        self.sure = (best - scores.logsumexp(-1)).exp().tolist()  # of its favourite, at every anchor
+        gap = best - own
         if float(gap.max()) > MARGIN:
             at = int(gap.gt(MARGIN).int().argmax())
             raise InputError(
@@ -93,24 +103,28 @@ class Replay:
                 "is not the one that it would choose; give the model with --model"
             )
 
-    def run(self, configs: Sequence[DecodeConfig]) -> Iterator[Outcome]:
-        """The outcome of every setting, one after the other; configs: resolved settings (``Engine.resolve``)."""
+    def run(self, configs: Sequence[DecodeConfig], costs: CostTable | None = None) -> Iterator[Outcome]:
+        """The outcome of every setting, one after the other; configs: resolved settings (``Engine.resolve``).
+
+        costs: what stages cost, for times and for what cost-aware settings decide; these go by what is measured on this
+        machine without it.
+        """
         for config in configs:
-            yield self._replay(config)
+            yield self._replay(config, costs)
 
     def _extend(self, proposer: Proposer, begin: int, end: int) -> None:
         """Let the drafters read the recorded tokens from ``begin`` up to ``end``."""
         positions = torch.arange(begin, end, device=self.engine.models.target.device)
-        proposer.extend(lambda layers: self.features[tuple(layers)][:, begin:end], positions)
+        proposer.committed(lambda layers: self.features[tuple(layers)][:, begin:end], positions)
 
     @torch.inference_mode()
-    def _replay(self, config: DecodeConfig) -> Outcome:
+    def _replay(self, config: DecodeConfig, costs: CostTable | None) -> Outcome:
         ids = [*self.prompt, *self.output]
-        proposer = self.engine.proposer(config, len(ids))
+        proposer = self.engine.proposer(config, len(ids), costs)
         known = len(self.prompt)  # tokens before the anchor; the prompt's pass gave the first one of the output
         self._extend(proposer, 0, known)
         proposer.read_prompt(ids[:known])
-        committed, nodes, hits = [], [], []
+        committed, nodes, hits, seconds = [], [], [], 0.0
         while known + 1 < len(ids):
             proposal = proposer.propose(ids[: known + 1])
             tree = proposal.tree
@@ -121,11 +135,14 @@ class Replay:
             count = len(outcome.accepted) + (outcome.bonus is not None)
             committed.append(count)
             nodes.append(len(tree))
-            if proposal.first is not None and proposal.selected:
+            boundary = None
+            if proposal.first is not None:
                 boundary = first_draft_boundary(tree, proposal.first.ids, chosen, outcome)
-                if boundary is not None and boundary < len(proposal.first.ids):
+                if proposal.selected and boundary is not None and boundary < len(proposal.first.ids):
                     hits.append(boundary in proposal.selected)
+            proposer.learn(proposal, outcome, boundary, self.sure[known + 1 - len(self.prompt)])
+            seconds += 0.0 if costs is None else proposer.seconds_by(costs, proposal)
             if known + count + 1 < len(ids):
                 self._extend(proposer, known, known + count)
             known += count
-        return Outcome(config, tuple(committed), tuple(nodes), tuple(hits))
+        return Outcome(config, tuple(committed), tuple(nodes), tuple(hits), None if costs is None else seconds)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from d2sd.bench import adaptive
 from d2sd.bench.published import BLOCK_SIZES, PublishedTable, by_block_size, by_method
 
 BUDGETS = (16, 32, 64, 128)
@@ -51,6 +52,11 @@ PRESETS: dict[str, Preset] = {
             "dflash",
             *(f"{m}:B={b}" for b in BUDGETS for m in ("ddtree", "d2sd:K=4", "d2sd:K=15", "d2sd_tree")),
         ),
+        None,
+    ),
+    "adaptive": Preset(
+        "cost-aware settings beside the fixed settings that they choose from, by domain",
+        adaptive.SETTINGS,
         None,
     ),
 }

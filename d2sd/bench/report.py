@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 
+from d2sd.bench import adaptive
 from d2sd.bench.charts import Point, interval_chart, stacked_chart
 from d2sd.bench.provenance import as_markdown
 from d2sd.bench.published import PublishedTable
@@ -68,6 +69,8 @@ def body(result: dict[str, Any], by_domain: bool, published: PublishedTable | No
     parts = [table(result["rows"])]
     if by_domain:
         parts += [f"{plain_text(name)}\n\n{table(rows)}" for name, rows in result["by_domain"].items()]
+    if compared := adaptive.ratios(result["by_domain"]):
+        parts.append(f"{markdown_table(*adaptive.cells(compared))}\n\n{adaptive.NOTE}")
     if result["preset"]:
         parts.append(
             f"Measured here, speedup / α ({result['preset']}: {result['preset_sentence']})\n\n{layout(result)}"

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import orjson
 from tqdm import tqdm
 
 from d2sd.bench.settings import SYNTAX, parse_settings, runnable
 from d2sd.cli.common import add_model_arguments, load_engine, printable
+from d2sd.config import DecodeConfig
+from d2sd.decoding.costs import FORM, CostTable, read_costs
+from d2sd.engine import Engine
+from d2sd.methods import METHODS
 from d2sd.trace.trace import load_trace
 from d2sd.whatif import Replay, recorded_config
 
@@ -30,6 +36,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FIELD=A,B,…",
         help="every method that uses the field with each of the values, such as K=1,2,4,8; may be repeated",
     )
+    parser.add_argument(
+        "--costs", metavar="FILE", help="milliseconds of every stage on some machine, as JSON: what cost-aware settings "
+        "decide by and what times are calculated from (they are not measured). " + FORM.replace("%", "%%")
+    )  # fmt: skip
     add_model_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
@@ -43,7 +53,9 @@ def run(arguments: argparse.Namespace) -> None:
     settings = parse_settings(methods, arguments.sweep, base)
     engine = load_engine(arguments)
     settings, left_out = runnable(engine, settings, lenient=methods == "all")
-    outcomes = Replay(engine, trace).run([s.config for s in settings])
+    given = read_costs(arguments.costs) if arguments.costs else None
+    stated = _stated(engine, [s.config for s in settings], given)
+    outcomes = Replay(engine, trace).run([s.config for s in settings], given)
     rows = []
     for setting, outcome in zip(
         settings, tqdm(outcomes, total=len(settings), unit="setting", leave=False), strict=True
@@ -55,6 +67,13 @@ def run(arguments: argparse.Namespace) -> None:
             "steps": len(outcome.committed),
             "boundary_hit_rate": sum(outcome.hits) / len(outcome.hits) if outcome.hits else None,
         }
+        if given is not None and outcome.seconds is not None:
+            rate = sum(outcome.committed) / outcome.seconds
+            row |= {
+                "calculated_ms_per_step": 1e3 * outcome.seconds / len(outcome.committed),
+                "calculated_tokens_per_second": rate,
+                "calculated_speedup": rate * given.plain(),
+            }
         rows.append(row)
     was = {
         "setting": f"recorded: {recorded.method}",
@@ -64,14 +83,38 @@ def run(arguments: argparse.Namespace) -> None:
         "boundary_hit_rate": trace.totals.boundary_hit_rate,
     }
     if arguments.json:
-        sys.stdout.write(orjson.dumps({"recorded": was, "rows": rows, "left_out": left_out}).decode() + "\n")
+        sys.stdout.write(
+            orjson.dumps({"recorded": was, "rows": rows, "left_out": left_out, "costs": stated}).decode() + "\n"
+        )
         return
-    print(f"{'setting':44s} {'α':>6s} {'nodes/step':>11s} {'steps':>6s} {'hit rate':>9s}")
+    calculated = f" {'ms/step':>8s} {'tokens/s':>9s} {'speedup':>8s}" if given else ""
+    print(f"{'setting':44s} {'α':>6s} {'nodes/step':>11s} {'steps':>6s} {'hit rate':>9s}{calculated}")
     for row in (was, *rows):
         hit = "–" if row["boundary_hit_rate"] is None else f"{row['boundary_hit_rate']:.0%}"
         print(
             f"{printable(str(row['setting'])):44s} {row['mean_acceptance_length']:6.2f} {row['nodes_per_step']:11.1f} "
-            f"{row['steps']:6d} {hit:>9s}"
+            f"{row['steps']:6d} {hit:>9s}{_calculated(row)}"
         )
+    for costs in stated:
+        print(
+            f"Costs of {printable(str(costs['machine']))}, in ms over rows: {orjson.dumps(costs['milliseconds']).decode()}"
+        )
+    if given:
+        print("ms/step, tokens/s and speedup over plain decoding are calculated from these costs; nothing was timed.")
     for label, reason in left_out.items():
         print(f"left out: {label} ({reason})", file=sys.stderr)
+
+
+def _stated(engine: Engine, configs: Sequence[DecodeConfig], given: CostTable | None) -> list[dict[str, Any]]:
+    """The cost tables that answers rest on: the given one, or those that were measured here."""
+    if given is not None:
+        return [given.to_dict()]
+    measured = [engine.costs(c).to_dict() for c in configs if c.cost_aware and METHODS[c.method].drafts]
+    return [table for number, table in enumerate(measured) if table not in measured[:number]]
+
+
+def _calculated(row: dict[str, Any]) -> str:
+    if "calculated_speedup" not in row:
+        return ""
+    rate, speedup = row["calculated_tokens_per_second"], row["calculated_speedup"]
+    return f" {row['calculated_ms_per_step']:8.2f} {rate:9.1f} {speedup:8.2f}"

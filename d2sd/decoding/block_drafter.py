@@ -10,7 +10,9 @@ import torch
 from torch import Tensor
 
 from d2sd.attention import Backend
+from d2sd.attention.dense import attend as dense
 from d2sd.models.drafter import DFlashDraftModel
+from d2sd.models.lean import LeanLayers
 from d2sd.models.target import Target
 from d2sd.passes.cache import KeyValueCache
 from d2sd.passes.passes import Passes
@@ -36,6 +38,7 @@ class BlockDrafter:
 
         self.cache = passes.cache(name, make)
         self.scale = config.head_dim**-0.5
+        self._unread: list[Tensor] = []
         self._first_rows: tuple[Tensor, Block] | None = None
 
     def extend(self, features: Tensor, positions: Tensor) -> None:
@@ -47,9 +50,27 @@ class BlockDrafter:
             padded = torch.nn.functional.pad(features, (0, 0, 0, rows - count))
             self.passes.run(("extend", self.name, rows), self.project, padded, slots)
         else:
-            for layer, (key, value) in enumerate(self.model.project_context(features, positions[None])):
+            lean = None if self.passes.fixed else self.model.lean()
+            if lean is None:
+                pairs = self.model.project_context(features, positions[None])
+            else:
+                context, (cos, sin) = self.model.hidden_norm(self.model.fc(features)), lean.rotation(positions)
+                pairs = [lean.keys_values(layer, context, cos, sin) for layer in range(len(lean.layers))]
+            for layer, (key, value) in enumerate(pairs):
                 self.cache.update(key, value, layer)
         self.cache.length += count
+
+    def later(self, features: Tensor) -> None:
+        """Committed tokens, as for ``extend``, that are read in one batch before the next draft."""
+        self._unread.append(features)
+
+    def catch_up(self) -> None:
+        """Read what was put off."""
+        if self._unread:
+            features = torch.cat(self._unread, 1)
+            self._unread.clear()
+            start = self.cache.length
+            self.extend(features, torch.arange(start, start + features.shape[1], device=self.model.device))
 
     def project(self, features: Tensor, slots: Tensor) -> tuple[Tensor, ...]:
         """Write what (1, T, taps·hidden) features of tokens become into the context's slots (T,), their positions."""
@@ -63,6 +84,7 @@ class BlockDrafter:
 
         The anchor stands right after the context; all prefixes share the context's keys and values.
         """
+        self.catch_up()
         device, passes, mask = self.device, self.passes, self.mask_token
         rows = [[anchor, *p, *[mask] * (block_size - 1 - len(p))] for p in prefixes]
         ids = torch.tensor(rows, device=device)
@@ -112,18 +134,40 @@ class BlockDrafter:
         read: slots of the context that a fixed-shape pass reads; None: just those that are filled. Returns the top
         probabilities and, after them in the same float64 row, their tokens and logarithms, (M, 3·top); and the logits (M, V).
         """
-        layers, seen = self.layers, None
+        block = self.target.embedding(ids).to(self.dtype)
+        hidden = self._hidden(block, positions, read).flatten(0, 1)[masked]
+        logits = self.target.head(hidden.to(self.target.dtype)).float()
+        best = logits.log_softmax(-1).clamp_max(0.0).topk(min(top, logits.shape[-1]), dim=-1)
+        return torch.cat([best.values.exp().double(), best.indices.double(), best.values.double()], -1), logits
+
+    def _hidden(self, block: Tensor, positions: Tensor, read: int | None) -> Tensor:
+        """Hidden states of embedded blocks, (B, R, hidden); see ``forward``."""
+        layers, seen, backend = self.layers, None, self.passes.backend
+        if read is None and backend is dense and (lean := self.model.lean()) is not None:
+            return self._run_lean(lean, block, positions)
         if read is None:
             context = [self.cache.layer(i) for i in layers]
         else:
             context = [(k[:, :, :read], v[:, :, :read]) for k, v in map(self.cache.buffers, layers)]
-            seen = torch.arange(read, device=ids.device) < positions[0]
-        block = self.target.embedding(ids).to(self.dtype)
-        hidden = self.model(block, positions[None], context, partial(_attend, self.passes.backend, self.scale, seen))
-        hidden = hidden.flatten(0, 1)[masked]
-        logits = self.target.head(hidden.to(self.target.dtype)).float()
-        best = logits.log_softmax(-1).clamp_max(0.0).topk(min(top, logits.shape[-1]), dim=-1)
-        return torch.cat([best.values.exp().double(), best.indices.double(), best.values.double()], -1), logits
+            seen = torch.arange(read, device=positions.device) < positions[0]
+        hidden: Tensor = self.model(block, positions[None], context, partial(_attend, backend, self.scale, seen))
+        return hidden
+
+    def _run_lean(self, lean: LeanLayers, x: Tensor, positions: Tensor) -> Tensor:
+        batch = len(x)
+        cos, sin = lean.rotation(positions)
+        for index in range(len(lean.layers)):
+
+            def attend(query: Tensor, key: Tensor, value: Tensor, index: int = index) -> Tensor:
+                if batch == 1:  # right after the context, where the next draft or what is committed goes over it
+                    return lean.attention(query, *self.cache.update(key, value, index), None)
+                context = (part.expand(batch, -1, -1, -1) for part in self.cache.layer(index))
+                keys, values = (torch.cat(pair, 2) for pair in zip(context, (key, value), strict=True))
+                return lean.attention(query, keys, values, None)
+
+            x = lean.run(index, x, cos, sin, attend)
+        hidden: Tensor = self.model.norm(x)
+        return hidden
 
     def sample(self, count: int, seed: int) -> list[Block]:
         """``count`` blocks drawn i.i.d. at temperature 1 from the distributions of the last unconditioned draft."""

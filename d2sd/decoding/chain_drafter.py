@@ -32,7 +32,15 @@ class ChainDrafter:
 
     def draft(self, ids: Sequence[int], count: int) -> Block:
         """``count`` greedy tokens after the committed ``ids``, each with its probability at temperature 1."""
-        logits = self.read(ids)
+        block, chosen = self._chain(self.read(ids), count)
+        self._read += chosen[:-1]
+        return block
+
+    def draft_after(self, rows: Tensor, count: int) -> Block:
+        """The same after tokens (R,) that are not to be remembered: to see how long it takes."""
+        return self._chain(self._forward(rows), count)[0]
+
+    def _chain(self, logits: Tensor, count: int) -> tuple[Block, list[int]]:
         tokens, confidence = [], []
         for number in range(count):
             best, token = logits.max(-1)
@@ -41,8 +49,8 @@ class ChainDrafter:
             if number + 1 < count:
                 logits = self._forward(token[None])
         chosen, given = torch.stack(tokens).tolist(), torch.stack(confidence).clamp_max(1.0).tolist()
-        self._read += chosen[:-1]
-        return Block("first", 0, tuple(chosen), tuple(given), [[t] for t in chosen], [[c] for c in given])
+        block = Block("first", 0, tuple(chosen), tuple(given), [[t] for t in chosen], [[c] for c in given])
+        return block, chosen
 
     def _forward(self, rows: Tensor) -> Tensor:
         start, count = self.cache.length, len(rows)

@@ -9,7 +9,7 @@ from functools import partial
 import torch
 
 from d2sd.config import DecodeConfig
-from d2sd.decoding.cost import VerifyCost
+from d2sd.decoding.costs import CostTable
 from d2sd.decoding.device_cycle import DeviceCycle
 from d2sd.decoding.host_cycle import Cycle, HostCycle
 from d2sd.decoding.inspection import describe_choices, describe_draft, describe_levels, describe_nodes
@@ -26,7 +26,7 @@ from d2sd.tree.walk import Walk, first_draft_boundary
 class Generation:
     """One prompt being continued: committed ids, caches, clock.
 
-    labels: texts of single tokens; config, passes and cost: as for ``Proposer``.
+    labels: texts of single tokens; config, passes and costs: as for ``Proposer``.
     """
 
     def __init__(
@@ -36,14 +36,14 @@ class Generation:
         ids: Sequence[int],
         config: DecodeConfig,
         passes: Passes,
-        cost: VerifyCost | None = None,
+        costs: CostTable | None = None,
     ):
         self.target, self.labels, self.config = models.target, labels, config
         self.end_ids = models.target.end_ids
         self.ids, self.steps, self.elapsed = list(ids), 0, 0.0
         self.output: list[int] = []
         self.stop_reason: StopReason | None = None
-        self.proposer = Proposer(models, config, passes, cost)
+        self.proposer = Proposer(models, config, passes, costs)
         self.verifier = Verifier(models.target, passes)
         self.host_cycle = HostCycle(config, self.proposer, self.verifier)
         self.device_cycle: DeviceCycle | None = None
@@ -96,6 +96,8 @@ class Generation:
         elif self.device_cycle:
             self.device_cycle.ahead(self.ids)
         first = proposal.first
+        boundary = None if first is None else first_draft_boundary(proposal.tree, first.ids, seen.chosen, outcome)
+        decision = self.proposer.learn(proposal, outcome, boundary, done.sure)
         event = partial(
             StepDone,
             step=self.steps - 1,
@@ -111,15 +113,17 @@ class Generation:
             choices=describe_choices(seen, outcome, texts),
             accepted=outcome.accepted,
             committed=self._describe_committed(proposal, outcome),
-            actual_boundary=None
-            if first is None
-            else first_draft_boundary(proposal.tree, first.ids, seen.chosen, outcome),
+            actual_boundary=boundary,
             seconds=done.seconds,
             draft_passes=self.proposer.draft_passes,
             levels=describe_levels(proposal, texts) if inspect else (),
+            decision=decision,
         )
         # a GPU may have worked on this step before it was asked for
-        self.elapsed += max(time.perf_counter() - began, done.seconds.total)
+        whole = max(time.perf_counter() - began, done.seconds.total)
+        self.elapsed += whole
+        if decision is not None:
+            self.proposer.timed(decision, len(proposal.tree), done.seconds, whole)
         return event(elapsed=self.elapsed)
 
     def _describe_committed(self, proposal: Proposal, outcome: Walk) -> tuple[Committed, ...]:

@@ -13,16 +13,20 @@ from torch import Tensor
 from d2sd.config import DecodeConfig
 from d2sd.decoding.block_drafter import BlockDrafter
 from d2sd.decoding.chain_drafter import ChainDrafter
-from d2sd.decoding.cost import VerifyCost, affordable
+from d2sd.decoding.controller import Controller
+from d2sd.decoding.costs import CostTable, RunningCosts
 from d2sd.decoding.inspection import TOP_ALTERNATIVES
 from d2sd.decoding.level_drafter import LevelDrafter
+from d2sd.decoding.measured_costs import draft_lengths
 from d2sd.methods import METHODS, Drafters, Method, Proposal
 from d2sd.models.models import Models
 from d2sd.passes.passes import Passes
 from d2sd.passes.shapes import row_shape
+from d2sd.trace.events import Decision, StageSeconds
 from d2sd.tree.block import Block
 from d2sd.tree.levels import Level
-from d2sd.tree.tree import TokenTree
+from d2sd.tree.tree import TokenTree, merge_drafts
+from d2sd.tree.walk import Walk
 
 
 def slots(config: DecodeConfig, tokens: int) -> int:
@@ -42,14 +46,14 @@ class Proposer:
     """Drafters with their caches; ``seconds`` holds the measured time of the last proposal by stage.
 
     config: resolved settings (``Engine.resolve``); passes: with room for prompt, output and a tree (``slots``);
-    cost: what verified nodes cost, where trees are to be cut by it. ``block_drafters``: those of ``first`` and
-    ``second``, which share one where they are the same network.
+    costs: what stages cost, where a controller is to decide what a step spends. ``block_drafters``: those of ``first``
+    and ``second``, which share one where they are the same network.
     """
 
-    def __init__(self, models: Models, config: DecodeConfig, passes: Passes, cost: VerifyCost | None = None):
-        self.config, self.passes, self.cost = config, passes, cost
+    def __init__(self, models: Models, config: DecodeConfig, passes: Passes, costs: CostTable | None = None):
+        self.config, self.passes = config, passes
         self.method: Method = METHODS[config.method]
-        self.block_size = config.block_size or 1
+        self.block_size = config.draft_depth + 2 if self.method.eagle3 else config.block_size or 1
         self.second_block_size = config.second_block_size or self.block_size
         first = models.first if self.method.first_drafter else None
         second = {"none": None, "vp": models.second, "first": models.first}[self.method.second_drafter]
@@ -69,6 +73,13 @@ class Proposer:
             depth, top_k = config.draft_depth, config.draft_top_k
             self.levels = LevelDrafter(models.eagle3, models.target, passes, depth, top_k)
         self.seconds: dict[str, float] = {}
+        self.longer = self.second_block_size - self.block_size if self.second else 0
+        self.controller: Controller | None = None
+        if costs is not None and self.method.drafts:
+            lengths = draft_lengths(self.method, self.block_size)
+            self.controller = Controller(
+                RunningCosts(costs), lengths, config.num_branches if self.second else 0, self.longer
+            )
 
     @property
     def reads_features(self) -> bool:
@@ -94,6 +105,20 @@ class Proposer:
         if self.levels is not None:
             self.levels.extend(features(self.levels.model.target_layer_ids))
 
+    def committed(self, features: Callable[[list[int]], Tensor], positions: Tensor) -> None:
+        """The same for what a step commits. Under a controller drafters read it when they draft next, if they ever do."""
+        if self.controller is None:
+            self.extend(features, positions)
+            return
+        by_layers: dict[tuple[int, ...], Tensor] = {}
+        if self.levels is not None:
+            self.levels.extend(features(self.levels.model.target_layer_ids))
+        for drafter in self.block_drafters:
+            layers = drafter.taps
+            if tuple(layers) not in by_layers:
+                by_layers[tuple(layers)] = features(layers)
+            drafter.later(by_layers[tuple(layers)])
+
     def read_prompt(self, ids: Sequence[int]) -> None:
         """Let autoregressive drafters read the prompt."""
         if self.chain:
@@ -105,22 +130,27 @@ class Proposer:
         """The tree to verify after the committed ``ids``, whose last one is the anchor."""
         began = time.perf_counter()
         self.seconds = {"first_draft": 0.0, "second_draft": 0.0}
-        seed = self._seed(ids)
-        proposal = self.method.propose(
-            Drafters(
+        seed, controller = self._seed(ids), self.controller
+        size = self.block_size if controller is None else controller.begin()
+        if self.method.drafts and not size:
+            proposal = Proposal(merge_drafts(ids[-1], []))
+        else:
+            drafters = Drafters(
                 anchor=ids[-1],
-                first=partial(self._draft, "first_draft", self.first, ids[-1], self.block_size),
-                second=partial(self._draft, "second_draft", self.second, ids[-1], self.second_block_size),
+                first=partial(self._draft, "first_draft", self.first, ids[-1], size),
+                second=partial(self._draft, "second_draft", self.second, ids[-1], size + self.longer),
                 sample=partial(self._sample, seed),
-                model=partial(self._chain, ids),
+                model=partial(self._chain, ids, size - 1),
                 levels=partial(self._levels, ids),
                 num_branches=self.config.num_branches,
-                longer=self.second_block_size - self.block_size,
+                longer=self.longer,
                 budget=self.config.node_budget or 0,
                 rng=self.rng(ids),
             )
-        )
-        proposal = replace(proposal, tree=self._afford(proposal.tree))
+            if controller is not None:
+                drafters = replace(drafters, worthwhile=partial(_worthwhile, controller), least=controller.least())
+            proposal = self.method.propose(drafters)
+            proposal = replace(proposal, tree=self._afford(proposal.tree))
         self.seconds["tree"] = time.perf_counter() - began - sum(self.seconds.values())
         return proposal
 
@@ -134,11 +164,53 @@ class Proposer:
 
     def _afford(self, tree: TokenTree) -> TokenTree:
         """What of a tree is verified, by the node budget and by what nodes cost."""
-        count = self.config.node_budget or len(tree)
-        if self.cost is not None:
-            reach = sorted(tree.reach()[1:], reverse=True)
-            count = min(count, affordable(reach, self.cost, sum(self.seconds.values())))
-        return tree.keep(count)
+        most = self.config.node_budget or len(tree)
+        if self.controller is None:
+            return tree.keep(most)
+        again = [self._drafted_again(block) for block in tree.blocks]
+        first, second, reach = [1.0], [1.0], [1.0]
+        for parent, p, other in zip(tree.parents[1:], tree.probabilities[1:], again[1:], strict=True):
+            first.append(first[parent] if other else first[parent] * p)
+            second.append(second[parent] * p if other else second[parent])
+            reach.append(self.controller.reach(first[-1], second[-1]))
+        order = sorted(range(1, len(tree)), key=lambda n: -reach[n])
+        count = self.controller.nodes([reach[n] for n in order], [again[n] for n in order], most)
+        return tree.keep(count, reach)
+
+    def _drafted_again(self, block: int) -> bool:
+        """Whether the draft of this number is a re-draft of the second drafter."""
+        return block > 0 and self.second is not None
+
+    def learn(self, proposal: Proposal, outcome: Walk, boundary: int | None, sure: float) -> Decision | None:
+        """Tell the controller, if there is one, what was committed; returns what it had decided.
+
+        boundary: accepted tokens of the first draft, where that was seen; sure: the target's probability of its
+        favourite after the anchor.
+        """
+        if self.controller is None:
+            return None
+        again = sum(self._drafted_again(proposal.tree.blocks[n]) for n in outcome.accepted)
+        decision = self.controller.decision()
+        self.controller.observe(len(outcome.accepted), again, boundary, sure)
+        return decision
+
+    def timed(self, decision: Decision, nodes: int, seconds: StageSeconds, whole: float) -> None:
+        """Tell the controller how long the stages of a step and the ``whole`` of it took."""
+        assert self.controller is not None
+        taken, costs = decision.options[decision.taken], self.controller.costs
+        costs.observe("first_draft", taken.block_size, seconds.first_draft)
+        costs.observe("second_draft", taken.branches * (taken.block_size + self.longer), seconds.second_draft)
+        costs.observe("verify", nodes, seconds.verify)
+        passes = seconds.first_draft + seconds.second_draft + seconds.verify
+        costs.observe_other(not taken.block_size, whole - passes)
+
+    def seconds_by(self, costs: CostTable, proposal: Proposal) -> float:
+        """What a step with this proposal takes by a cost table."""
+        first, again = proposal.first, len(proposal.branches) if self.second else 0
+        size = 1 + len(first.ids) if first else 0
+        seconds = costs.other + costs.verify.seconds(len(proposal.tree))
+        seconds += costs.first_draft.seconds(size) if size else 0.0
+        return seconds + (costs.second_draft.seconds(again * (size + self.longer)) if again else 0.0)
 
     def _draft(
         self,
@@ -159,10 +231,10 @@ class Proposer:
         assert self.first is not None
         return self.first.sample(count, seed)
 
-    def _chain(self, ids: Sequence[int]) -> Block:
+    def _chain(self, ids: Sequence[int], count: int) -> Block:
         assert self.chain is not None
         began = time.perf_counter()
-        block = self.chain.draft(ids, self.block_size - 1)
+        block = self.chain.draft(ids, count)
         self.seconds["first_draft"] += time.perf_counter() - began
         return block
 
@@ -172,3 +244,7 @@ class Proposer:
         levels = self.levels.draft(ids)
         self.seconds["first_draft"] += time.perf_counter() - began
         return levels
+
+
+def _worthwhile(controller: Controller, first: Block, prefixes: tuple[int, ...]) -> tuple[int, ...]:
+    return controller.redraft(first.confidence, prefixes)

@@ -29,7 +29,10 @@ class Drafters:
     """The drafters at one step.
 
     first: blocks of γ; second: blocks of γ₂; sample: blocks drawn from the distributions of the first draft;
-    model: a chain of the autoregressive draft model; levels: a draft tree of EAGLE-3; longer: γ₂ − γ; budget: node budget B of tree methods.
+    model: a chain of the autoregressive draft model; levels: a draft tree of EAGLE-3; longer: γ₂ − γ; budget: node
+    budget B of tree methods;
+    worthwhile: of prefixes of the first draft, those that a re-draft from pays for; least: the probability of acceptance
+    that a node needs to be worth growing.
     """
 
     anchor: int
@@ -42,6 +45,8 @@ class Drafters:
     longer: int
     budget: int
     rng: random.Random
+    worthwhile: Callable[[Block, tuple[int, ...]], tuple[int, ...]] = lambda first, prefixes: prefixes
+    least: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +98,22 @@ class Method:
     draft_levels: int = 1
     on_device: Literal["anchor", "chain", "likeliest", "random"] | None = None
 
+    @property
+    def drafts(self) -> bool:
+        """Whether anything is drafted at all."""
+        return self.first_drafter or self.draft_model or self.eagle3
+
 
 def random_prefixes(rng: random.Random, positions: int, count: int) -> tuple[int, ...]:
     """So many distinct prefix lengths of a draft of ``positions`` tokens, drawn uniformly."""
-    return tuple(rng.sample(range(positions), count))
+    return tuple(rng.sample(range(positions), min(count, positions)))
+
+
+def split(drafters: Drafters, first: Block, selected: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Of selected prefixes, those to draft again from; and the same with the whole first block where that goes on."""
+    whole = (len(first.ids),) if drafters.longer else ()
+    prefixes = drafters.worthwhile(first, (*selected, *whole))
+    return tuple(p for p in prefixes if p < len(first.ids)), prefixes
 
 
 def merged(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from d2sd.methods.base import TWO_DRAFTS, Drafters, Method, Proposal, merged, random_prefixes
+from d2sd.methods.base import TWO_DRAFTS, Drafters, Method, Proposal, merged, random_prefixes, split
 from d2sd.tree.block import Block
 from d2sd.tree.boundary import Boundary, boundary_posterior, select_prefixes
 
@@ -29,8 +29,8 @@ def propose_random(drafters: Drafters) -> Proposal:
 
 def redraft(drafters: Drafters, first: Block, boundary: Boundary, selected: Sequence[int]) -> Proposal:
     """One D²SD proposal. Where γ₂ > γ one more branch goes on after the whole first block."""
-    prefixes = (*selected, len(first.ids)) if drafters.longer else selected
-    branches = drafters.second([first.ids[:i] for i in prefixes])
+    selected, prefixes = split(drafters, first, selected)
+    branches = drafters.second([first.ids[:i] for i in prefixes]) if prefixes else []
     return merged(drafters.anchor, first, boundary, selected, branches)
 
 

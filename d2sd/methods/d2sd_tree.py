@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import exp, inf, log
 
-from d2sd.methods.base import DEFAULT_BUDGET, TWO_DRAFTS, Drafters, Method, Proposal
+from d2sd.methods.base import DEFAULT_BUDGET, TWO_DRAFTS, Drafters, Method, Proposal, split
 from d2sd.methods.growth import Offer, grow, offers
 from d2sd.tree.block import Block
 from d2sd.tree.boundary import boundary_posterior, select_prefixes
@@ -22,11 +22,10 @@ def propose(drafters: Drafters) -> Proposal:
     """
     (first,) = drafters.first([()], top=TOP)
     boundary = boundary_posterior(first.confidence)
-    selected = select_prefixes(boundary.posterior, drafters.num_branches)
-    prefixes = (*selected, len(first.ids)) if drafters.longer else selected
-    branches = tuple(drafters.second([first.ids[:i] for i in prefixes], top=TOP))
+    selected, prefixes = split(drafters, first, select_prefixes(boundary.posterior, drafters.num_branches))
+    branches = tuple(drafters.second([first.ids[:i] for i in prefixes], top=TOP)) if prefixes else ()
     offered = [offers(first, 0), *(agreed(first, b, n) for n, b in enumerate(branches, 1))]
-    tree = grow(drafters.anchor, [first, *branches], offered, drafters.budget)
+    tree = grow(drafters.anchor, [first, *branches], offered, drafters.budget, drafters.least)
     return Proposal(tree, first, boundary, selected, branches)
 
 

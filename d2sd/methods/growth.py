@@ -11,6 +11,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf, log
 
 from d2sd.tree.block import Block
 from d2sd.tree.tree import TokenTree, TreeBuilder, chains
@@ -33,8 +34,10 @@ def offers(block: Block, number: int) -> list[Offer]:
     return [Offer(t, p, s, [number] * len(t)) for t, p, s in rows]
 
 
-def grow(anchor: int, blocks: Sequence[Block], offered: Sequence[Sequence[Offer]], budget: int) -> TokenTree:
-    """The ``budget`` likeliest paths below the anchor.
+def grow(
+    anchor: int, blocks: Sequence[Block], offered: Sequence[Sequence[Offer]], budget: int, least: float = 0.0
+) -> TokenTree:
+    """The ``budget`` likeliest paths below the anchor, as far as they are at least so likely.
 
     blocks: the drafts; offered: for each of them what follows after the tokens that it was given, by position. A later
     draft with the same given tokens replaces an earlier one.
@@ -60,8 +63,9 @@ def grow(anchor: int, blocks: Sequence[Block], offered: Sequence[Sequence[Offer]
             score = -above - offered[source][position].logs[rank]
             heapq.heappush(heap, (score, pushed, above, parent, depth, rank, source, at))
 
+    floor = log(least) if least > 0 else -inf
     push(0.0, 0, 0, 0, source_at[0], 0)
-    while heap and len(builder.tokens) <= budget:
+    while heap and len(builder.tokens) <= budget and -heap[0][0] >= floor:
         score, _, above, parent, depth, rank, source, at = heapq.heappop(heap)
         offer = offered[source][depth - blocks[source].prefix]
         token = offer.tokens[rank]

@@ -16,6 +16,8 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel, Qwen3Config
 from transformers.models.qwen3.modeling_qwen3 import Qwen3MLP, Qwen3RotaryEmbedding, apply_rotary_pos_emb
 
+from d2sd.models.lean import LeanLayers
+
 KeyValue = tuple[Tensor, Tensor]
 Attend = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 
@@ -102,6 +104,7 @@ class DFlashDraftModel(PreTrainedModel):
         self.layers = nn.ModuleList(DraftLayer(config) for _ in range(config.num_hidden_layers))
         self.norm = nn.RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
         self.rotary_emb = Qwen3RotaryEmbedding(config)
+        self._lean: LeanLayers | None = None
         self.post_init()
 
     @property
@@ -118,6 +121,14 @@ class DFlashDraftModel(PreTrainedModel):
     def target_layer_ids(self) -> list[int]:
         """Decoder layers of the target whose outputs condition this drafter."""
         return list(self.config.dflash_config["target_layer_ids"])
+
+    def lean(self) -> LeanLayers | None:
+        """Its layers with few calls, where that can be; made at the first call once the weights are frozen."""
+        if any(p.requires_grad for p in self.parameters()):
+            self._lean = None  # they may change
+        elif self._lean is None and LeanLayers.possible(self, self.config):
+            self._lean = LeanLayers(self.layers, self.rotary_emb, self.config)
+        return self._lean
 
     def project_context(self, features: Tensor, position_ids: Tensor) -> list[KeyValue]:
         """Keys and values of context tokens, once per committed token.

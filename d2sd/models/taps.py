@@ -27,6 +27,11 @@ class LayerTaps:
             self._layers[index].register_forward_hook(keep)
             self._hooked.add(index)
 
+    def keep(self, index: int, output: Tensor) -> None:
+        """Keep the output of a layer, if it is tapped, that ran without its hooks."""
+        if index in self._hooked:
+            self._outputs[index] = output
+
     def outputs(self) -> tuple[Tensor, ...]:
         """All tapped outputs of the last pass, by layer."""
         return tuple(self._outputs[i] for i in sorted(self._hooked))

@@ -15,7 +15,9 @@ from torch.nn import functional as F
 from transformers import AttentionInterface, PreTrainedModel
 
 from d2sd.attention import Backend
+from d2sd.attention.dense import attend as dense
 from d2sd.errors import InputError
+from d2sd.models.lean import LeanLayers
 from d2sd.models.taps import LayerTaps
 from d2sd.passes.cache import KeyValueCache, Window
 
@@ -99,6 +101,9 @@ class Target:
         self.head: Any = model.lm_head
         self.embedding: Any = model.get_input_embeddings()
         self._taps = LayerTaps(self.base.layers)
+        self._lean: LeanLayers | None = None
+        if LeanLayers.possible(self.base, config):
+            self._lean = LeanLayers(self.base.layers, self.base.rotary_emb, config)
 
     @property
     def config(self) -> Any:
@@ -187,6 +192,9 @@ class Target:
         ids, positions: (R,) int64; tree_mask: (R, R) bool or None for a causal chain on an empty cache; a window
         needs both a mask and a backend.
         """
+        tree = backend is dense and tree_mask is not None
+        if self._lean is not None and isinstance(cache, KeyValueCache) and (tree or len(ids) == 1):
+            return self._run_lean(self._lean, ids, positions, cache, tree_mask)
         return self.base(
             input_ids=ids[None],
             position_ids=positions[None],
@@ -196,6 +204,26 @@ class Target:
             tree_mask=tree_mask,
             window=cache if isinstance(cache, Window) else None,
         ).last_hidden_state[0]
+
+    def _run_lean(
+        self, lean: LeanLayers, ids: Tensor, positions: Tensor, cache: KeyValueCache, tree_mask: Tensor | None
+    ) -> Tensor:
+        """``forward`` for rows after a prefix that all of them see."""
+        rows, mask = len(ids), None
+        if rows > 1 and tree_mask is not None:
+            mask = torch.zeros(rows, cache.length + rows)
+            mask[:, cache.length :].masked_fill_(~tree_mask, float("-inf"))
+            mask = lean.grouped(mask)
+        cos, sin = lean.rotation(positions)
+        x = self.embedding.weight[ids][None]
+        for index in range(len(lean.layers)):
+
+            def attend(query: Tensor, key: Tensor, value: Tensor, index: int = index) -> Tensor:
+                return lean.attention(query, *cache.update(key, value, index), mask)
+
+            x = lean.run(index, x, cos, sin, attend)
+            self._taps.keep(index, x)
+        return self.base.norm(x)[0]
 
     def tapped(self) -> tuple[Tensor, ...]:
         """The outputs that were kept of the last pass, by layer."""

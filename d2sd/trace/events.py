@@ -20,6 +20,7 @@ Parent = Annotated[int, Meta(ge=-1, le=2**53 - 1)]
 Probability = Annotated[float, Meta(ge=0, le=1)]
 Score = Annotated[float, Meta(le=0)]
 Seconds = Annotated[float, Meta(ge=0)]
+Amount = Annotated[float, Meta(ge=0)]
 State = Literal["root", "accepted", "rejected", "unreached"]
 ProposedBy = Literal["first", "second", "target"]
 StopReason = Literal["end_token", "max_new_tokens", "stopped"]
@@ -128,6 +129,32 @@ class StageSeconds:
 
 
 @dataclass(frozen=True, slots=True)
+class Option:
+    """A way to go on with a step: γ of the first draft (0: none), how many re-drafts, and what is expected of the step."""
+
+    block_size: Count
+    branches: Count
+    tokens: Amount
+    seconds: Seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What a cost-aware step did, of the ``options`` that it looked at: first those before anything was drafted, then
+    those that were left with the first draft at hand.
+
+    tokens, seconds: expected of the tree that was verified; looking: the option was not expected to pay and was taken to
+    see whether it does by now.
+    """
+
+    options: tuple[Option, ...]
+    taken: Count
+    tokens: Amount
+    seconds: Seconds
+    looking: bool
+
+
+@dataclass(frozen=True, slots=True)
 class PrefillDone:
     """The prompt has been read. ``texts`` are the pieces of the prompt, one per token.
 
@@ -149,6 +176,8 @@ class StepDone:
     ``actual_boundary`` = number of leading first-draft tokens that the target accepted, None where generation
     ended before that was decided or nothing was drafted. ``elapsed`` counts from the end of prefill.
     ``draft_passes``: drafters' passes of which each waited for the one before, None where that is not known.
+    ended before that was decided or nothing was drafted. ``elapsed`` counts from the end of prefill. ``decision`` is None
+    where the settings alone say what a step does.
     """
 
     step: Count
@@ -169,6 +198,7 @@ class StepDone:
     elapsed: Seconds
     draft_passes: Count | None = None
     levels: tuple[DraftLevel, ...] = ()
+    decision: Decision | None = None
 
     def graph(self) -> networkx.DiGraph:
         """The token tree as a networkx graph; see ``d2sd.trace.graph.step_graph``."""

@@ -55,7 +55,8 @@ def train_target(
     tokens_per_character = held_rows.numel() / max(1, sum(map(len, held_out)))
     model: Any = new_target(shape, tokenizer, config.seed)
     if start is not None:
-        model = stacked(AutoModelForCausalLM.from_pretrained(start, dtype=torch.float32), stack).train()
+        shallow: Any = AutoModelForCausalLM.from_pretrained(start, dtype=torch.float32)
+        model = stacked(shallow, stack).train()
 
     def sample(index: Tensor, _: torch.Generator) -> dict[str, Tensor]:
         return {"ids": rows[index].long()}

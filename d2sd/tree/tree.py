@@ -62,11 +62,14 @@ class TokenTree:
             out.append(out[parent] * probability)
         return out
 
-    def keep(self, count: int) -> TokenTree:
-        """The anchor and the ``count`` nodes that are likeliest to be accepted (ties: the earlier node)."""
+    def keep(self, count: int, reach: Sequence[float] | None = None) -> TokenTree:
+        """The anchor and the ``count`` nodes that are likeliest to be accepted (ties: the earlier node).
+
+        reach: probabilities to judge by, none larger than its parent's; ``reach()`` unless given.
+        """
         if len(self) <= count + 1:
             return self
-        reach = self.reach()
+        reach = self.reach() if reach is None else reach
         # a parent is never less likely than its children and comes before them, so what is kept hangs together
         kept = sorted(sorted(range(1, len(self)), key=lambda n: -reach[n])[:count])
         number = {old: new for new, old in enumerate([0, *kept])}

@@ -30,7 +30,7 @@ def tiny(tokenizer):
 
 
 @torch.inference_mode()
-def enumerate_sequences(engine, prompt, temperature, top_k=0, top_p=1.0):
+def enumerate_sequences(engine, prompt, temperature, top_k=0, top_p=1.0, cost_aware=False):
     """Probability of every sequence of LENGTH tokens, from one plain batched pass."""
     sequences = list(itertools.product(range(VOCABULARY), repeat=LENGTH))
     ids = torch.tensor([[*prompt, *s] for s in sequences])
@@ -47,6 +47,7 @@ def enumerate_sequences(engine, prompt, temperature, top_k=0, top_p=1.0):
 
 CASES = [(m, s, RUNS) for m in ("autoregressive", "dflash", "d2sd") for s in SETTINGS]
 CASES += [(m, SETTINGS[1], FEWER) for m in METHODS if m not in ("autoregressive", "dflash", "d2sd")]
+CASES += [(m, SETTINGS[0] | {"cost_aware": True}, FEWER) for m in ("d2sd", "d2sd_tree")]
 
 
 @pytest.mark.parametrize(("method", "settings", "runs"), CASES, ids=lambda c: c if isinstance(c, str) else None)

@@ -7,11 +7,15 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
+from d2sd.bench import adaptive
 from d2sd.bench.charts import Point, interval_chart, stacked_chart
+from d2sd.bench.presets import PRESETS
 from d2sd.bench.prompts import Prompt
 from d2sd.bench.report import charts, markdown_table, remarks, table
 from d2sd.bench.runner import Contestant, Run, run_bench, run_count
+from d2sd.bench.settings import parse_settings
 from d2sd.bench.summary import interval, summarise
+from d2sd.config import DecodeConfig
 
 
 def timed(label, method, tokens, steps, seconds, calls):
@@ -106,3 +110,26 @@ def test_the_axis_of_a_picture_holds_every_value():
         assert ticks[0] == 0
         assert ticks[-1] >= largest
         assert 4 <= len(ticks) <= 7
+
+
+def test_cost_aware_rows_are_held_against_plain_and_the_best_fixed_of_each_domain():
+    def row(label, method, rate, cost_aware=False, speedup=None):
+        config = {"cost_aware": cost_aware}
+        return {"label": label, "method": method, "config": config, "tokens_per_second": rate, "speedup": speedup,
+                "mean_acceptance_length": 2.0}  # fmt: skip
+
+    domains = {
+        "easy": [row("d2sd:cost_aware=true", "d2sd", 90, True, 1.8), row("d2sd:K=4", "d2sd", 100),
+                 row("dflash", "dflash", 60), row("ddtree", "ddtree", 300)],
+        "hard": [row("d2sd:cost_aware=true", "d2sd", 99, True, 0.99), row("d2sd:K=4", "d2sd", 40),
+                 row("dflash", "dflash", 90), row("ddtree", "ddtree", 300)],
+    }  # fmt: skip
+    easy, hard = adaptive.ratios(domains)
+    assert (easy["over_plain"], easy["over_best"], easy["best"]) == (1.8, 0.9, "d2sd:K=4")
+    assert (hard["over_best"], hard["best"]) == (pytest.approx(1.1), "dflash")  # with K = 0
+    assert adaptive.cells([easy, hard])[1][-1][1:4] == ["worst", "0.99", "0.90"]
+
+
+def test_every_setting_of_the_adaptive_preset_can_be_read():
+    settings = parse_settings(",".join(PRESETS["adaptive"].methods), [], DecodeConfig())
+    assert len(settings) == len(PRESETS["adaptive"].methods)

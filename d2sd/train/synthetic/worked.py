@@ -111,9 +111,9 @@ def reworded(wording: Wording, rng: random.Random) -> Worked | None:
         if len(set(new.values())) < len(new):
             continue
         equation = copy.deepcopy(wording.equation)
-        for node in ast.walk(equation):
-            if isinstance(node, ast.Constant):
-                node.value = new[str(int(node.value))]  # type: ignore[arg-type]
+        for number in ast.walk(equation):
+            if isinstance(number, ast.Constant):
+                number.value = new[str(int(number.value))]  # type: ignore[arg-type]
         worked = worked_steps(equation)
         if worked is None or not 0 <= worked[1] < 1500:
             continue

@@ -1,0 +1,200 @@
+"""What a step spends: whether to draft, how long, from how many prefixes to draft again, how many nodes to verify.
+
+Every choice maximises expected tokens − ρ · expected seconds, where ρ is the rate, in tokens a second, that the text
+allows at present: what brings less than ρ a second would lower it. ρ is never below the rate of plain decoding.
+
+A choice depends on what was committed before, on this step's drafts and on measured times only, never on what the
+target will say at a position that is not committed yet: whatever is chosen, the text is the target's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from d2sd.decoding.costs import RunningCosts
+from d2sd.decoding.gains import Calibration, LookAgain, Redrafts, Yield
+from d2sd.trace.events import Decision, Option
+
+FIRST_WAIT, FIRST_REDRAFT_WAIT = 6, 8  # steps until the first look, after a pause begins
+SURE, FIRST_STREAK, LONGEST_STREAK = 0.9, 3, 48  # the target's probability; tokens in a row that call for a look
+KEEP_ON = 0.97  # drafting goes on while it is expected to be that much of plain decoding's rate
+DOUBT = 2.0  # re-drafts are looked at where they would pay with so many times their estimate
+LOST = 0.01  # share of the time that looks may cost in the long run, before they grow rarer
+FOLLOW = 0.2  # share of a step's surprise that running means take over
+
+
+class Controller:
+    """The decisions of one generation, and what they are made from.
+
+    A step asks, in this order, ``begin``; ``redraft`` if there is a first draft; ``nodes`` if there is a tree; and
+    then says how it went: ``observe``.
+
+    lengths: values of γ to choose from, ascending; branches: K, 0 where nothing drafts again; longer: γ₂ − γ.
+    """
+
+    def __init__(self, costs: RunningCosts, lengths: Sequence[int], branches: int, longer: int = 0):
+        self.costs, self.lengths, self.branches, self.longer = costs, list(lengths), branches, longer
+        self._yield = Yield(max(self.lengths) - 1 + longer)
+        self._redrafts = Redrafts()
+        self._first, self._second = Calibration(), Calibration()
+        self._pause, self._rest = LookAgain(FIRST_WAIT), LookAgain(FIRST_REDRAFT_WAIT)
+        self._streak, self._sure, self._paused = FIRST_STREAK, 0, False
+        self._extra = costs.seconds("verify", 8) - costs.seconds("verify", 1)  # of a drafting step, besides its draft
+        self._branch_nodes = 3.0
+        self._start()
+
+    def _start(self) -> None:
+        """Forget the last step."""
+        self._options: list[Option] = []
+        self._taken = self.block_size = self._nodes = 0
+        self._pausing = self._resting = self._sure_called = False  # whether this is a look, at what, and why
+        self._lengths: dict[int, int] = {}  # tokens of the re-drafts, by the prefixes that they begin at
+        self._expected = 0.0, 0.0  # accepted tokens by drafter
+
+    def begin(self) -> int:
+        """γ of this step's first draft; 0 to decode plainly."""
+        self._start()
+        costs = self.costs
+        plain = costs.plain()
+        base = costs.other(False) + costs.seconds("verify", 1) + self._extra
+        self._options = [Option(0, 0, 1.0, plain)]
+        for size in self.lengths:
+            seconds = costs.seconds("first_draft", size) + base
+            self._options.append(Option(size, 0, 1.0 + self._yield.by_length(size - 1), seconds))
+        rates = [o.tokens / o.seconds for o in self._options]
+        self._rate = max(rates)
+        if rates[0] * KEEP_ON < max(rates[1:]):
+            self._taken = 1 + max(range(len(self.lengths)), key=lambda n: rates[1 + n])
+            self._paused = False
+        else:
+            if not self._paused:
+                self._paused = True
+                self._pause.since = 0
+            self._sure_called = self._sure >= self._streak
+            self._pausing = self._pause.due or self._sure_called
+            if self._pausing:
+                self._taken = 1 + max(range(len(self.lengths)), key=lambda n: rates[1 + n])
+        self.block_size = self._options[self._taken].block_size
+        return self.block_size
+
+    def redraft(self, confidence: Sequence[float], prefixes: Sequence[int]) -> tuple[int, ...]:
+        """Those of the prefix lengths that a re-draft from pays for; confidence: c_1 … c_{γ−1} of the first draft."""
+        masses, reach, alive = [], [], 1.0
+        for c in confidence:
+            reach.append(alive * c**self._first.exponent)
+            masses.append(alive - reach[-1])
+            alive = reach[-1]
+        masses.append(alive)
+        costs, size = self.costs, 1 + len(confidence) + self.longer
+        verified = self._best(reach)
+        seconds = costs.seconds("first_draft", self.block_size) + costs.other(False)
+        seconds += costs.seconds("verify", 1 + verified)
+        node = (costs.seconds("verify", 24) - costs.seconds("verify", 8)) / 16 * self._branch_nodes
+        options = [Option(self.block_size, 0, 1.0 + sum(reach[:verified]), seconds)]
+        gain = best_doubted = 0.0
+        best = doubted = 0
+        order = sorted(prefixes, key=lambda p: -masses[p])
+        for count, prefix in enumerate(order, 1):
+            gain += masses[prefix] * self._redrafts.tokens(size - 1 - prefix)
+            spent = costs.seconds("second_draft", count * size) + count * node
+            options.append(Option(self.block_size, count, options[0].tokens + gain, seconds + spent))
+            if self._net(options[count]) > self._net(options[best]):
+                best = count
+            if DOUBT * gain - self._rate * spent > best_doubted:
+                best_doubted, doubted = DOUBT * gain - self._rate * spent, count
+        if not best and doubted and self._rest.due:
+            best, self._resting = doubted, True
+        self._taken = len(self._options) + best
+        self._options += options
+        self._lengths = {prefix: size - 1 - prefix for prefix in order[:best]}
+        return tuple(order[:best])
+
+    def _net(self, option: Option) -> float:
+        return option.tokens - self._rate * option.seconds
+
+    def _best(self, reach: Sequence[float]) -> int:
+        """How many nodes of these probabilities pay, taken in their order."""
+        times, price = self.costs.by_nodes, self._rate * self.costs.factor("verify")
+        count, best, total = 0, -price * times[1], 0.0
+        for number, gain in enumerate(reach, 1):
+            total += gain
+            net = total - price * times[1 + number]
+            if net > best:
+                best, count = net, number
+        return count
+
+    def least(self) -> float:
+        """The drafted probability below which no node can be worth its time."""
+        needed = self._rate * self.costs.factor("verify") * self.costs.cheapest_node
+        return min(1.0, needed) ** (1.0 / min(self._first.exponent, self._second.exponent))
+
+    def reach(self, first: float, second: float) -> float:
+        """Probability of acceptance of a node, by the products of both drafters' probabilities along its path."""
+        value: float = first**self._first.exponent * second**self._second.exponent
+        return value
+
+    def nodes(self, reach: Sequence[float], by_second: Sequence[bool], most: int) -> int:
+        """How many nodes below the anchor to verify, at most ``most``.
+
+        reach: their probabilities of acceptance, descending; by_second: whether the second drafter proposed them.
+        """
+        count = self._best(reach[:most])
+        second = sum(r for r, other in zip(reach[:count], by_second, strict=False) if other)
+        self._expected = sum(reach[:count]) - second, second
+        self._nodes = count
+        if self._lengths:
+            self._branch_nodes += FOLLOW * (sum(by_second[:count]) / len(self._lengths) - self._branch_nodes)
+        return count
+
+    def decision(self) -> Decision:
+        """What the step decided, once its tree is there."""
+        taken, costs = self._options[self._taken], self.costs
+        seconds = costs.plain()
+        if self.block_size:
+            seconds = costs.other(False) + costs.seconds("first_draft", self.block_size)
+            seconds += costs.seconds("second_draft", taken.branches * (self.block_size + self.longer))
+            seconds += costs.seconds("verify", 1 + self._nodes)
+        looking = self._pausing or self._resting
+        return Decision(tuple(self._options), self._taken, 1.0 + sum(self._expected), seconds, looking)
+
+    def observe(self, accepted: int, by_second: int, boundary: int | None, sure: float) -> None:
+        """What the step brought.
+
+        accepted: drafted tokens that were accepted, ``by_second`` of them proposed by the second drafter; boundary: how
+        many of the first draft's were, where that was seen; sure: the target's probability of the first committed token.
+        """
+        self._sure = self._sure + 1 if sure >= SURE else 0
+        if not self.block_size:
+            self._pause.skipped()
+            return
+        branches = self._options[self._taken].branches
+        self._first.observe(self._expected[0], accepted - by_second)
+        self._second.observe(self._expected[1], by_second)
+        self._learn_redrafts(accepted, boundary)
+        spent = self.costs.seconds("second_draft", branches * (self.block_size + self.longer))
+        spent += self.costs.seconds("verify", 1 + self._nodes) - self.costs.seconds("verify", 1)
+        self._extra += FOLLOW * (spent - self._extra)
+        if self._pausing:
+            fruitful = (1 + accepted) * self.costs.plain() > self.decision().seconds
+            if fruitful:
+                self._yield.restart()
+            if self._sure_called:
+                self._streak = FIRST_STREAK if fruitful else min(2 * self._streak, LONGEST_STREAK)
+            lost = self.decision().seconds / self.costs.plain() - 1.0 - self._yield.tokens  # in plain steps
+            self._pause.looked(fruitful, lost / LOST)
+            self._sure = 0
+        self._yield.observe(sum(self._expected), accepted, self.block_size - 1)
+
+    def _learn_redrafts(self, accepted: int, boundary: int | None) -> None:
+        branches = len(self._lengths)
+        if boundary is not None and boundary < self.block_size - 1:
+            if boundary in self._lengths:
+                self._redrafts.observe(accepted - boundary, self._lengths[boundary])
+            else:
+                self._redrafts.observe_without(accepted - boundary)
+        if not branches:
+            self._rest.skipped()
+        elif self._resting:
+            self._rest.looked(boundary is not None and boundary in self._lengths and accepted > boundary)
+        else:
+            self._rest.looked(True)

@@ -1,0 +1,142 @@
+"""What drafting has lately gained in this text: running estimates with a prior. Plain floats; nothing is random."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import exp
+
+LONGEST_WAIT = 64  # steps without a look
+
+
+class Calibration:
+    """Turns a drafter's probabilities p into p^κ, where κ makes expected and accepted tokens agree on average."""
+
+    RATE, MOST = 0.04, 1.5
+
+    def __init__(self) -> None:
+        self._log, self._rate = 0.0, 0.2
+        self.exponent = 1.0
+
+    def observe(self, expected: float, accepted: int) -> None:
+        """So many tokens of a step's tree were expected to be accepted, and so many were."""
+        surprise = max(-2.0, (expected - accepted) / (1.0 + expected))
+        self._log = max(-self.MOST, min(self.MOST, self._log + self._rate * surprise))
+        self._rate = max(self.RATE, 0.9 * self._rate)
+        self.exponent = exp(self._log)
+
+
+class Share:
+    """How often something comes true, lately: a discounted count with a prior."""
+
+    def __init__(self, prior: float, weight: float, keep: float = 0.95):
+        self._prior, self._weight, self._keep = prior, weight, keep
+        self._true = self._all = 0.0
+
+    @property
+    def value(self) -> float:
+        """The estimate, strictly between 0 and 1."""
+        return (self._true + self._prior * self._weight) / (self._all + self._weight)
+
+    def observe(self, true: int, tried: int) -> None:
+        """It came true so often in so many tries."""
+        self._true = self._keep * self._true + true
+        self._all = self._keep * self._all + tried
+
+
+class Redrafts:
+    """What a re-draft from the true boundary adds: its first token with one probability, every further one with another."""
+
+    def __init__(self) -> None:
+        self._first, self._further = Share(0.4, 4.0), Share(0.65, 4.0)
+        self._without = 0.0
+
+    def tokens(self, length: int) -> float:
+        """What a re-draft of so many tokens is expected to add, where the boundary is where it begins."""
+        further = self._further.value
+        return max(0.0, self._first.value * (1.0 - further**length) / (1.0 - further) - self._without)
+
+    def observe(self, accepted: int, length: int) -> None:
+        """A re-draft from the true boundary had so many of its tokens accepted."""
+        self._first.observe(int(accepted > 0), 1)
+        if accepted:
+            self._further.observe(accepted - 1, min(accepted, length - 1))
+
+    def observe_without(self, accepted: int) -> None:
+        """So many tokens were accepted after a boundary that was not drafted from again: by siblings in a grown tree."""
+        self._without += 0.1 * (accepted - self._without)
+
+
+class Yield:
+    """Tokens that a drafting step adds to the one of plain decoding, and how they spread over depths."""
+
+    FAST, SLOW = 0.25, 0.12
+
+    def __init__(self, depths: int, prior: float = 1.7):
+        self._fast = self._slow = prior
+        keep = prior / (1.0 + prior)  # of a geometric distribution with this mean
+        self._survival = [keep**k for k in range(1, depths + 1)]
+        self._seen = 0
+
+    @property
+    def tokens(self) -> float:
+        """Expected added tokens."""
+        return (self._fast + self._slow) / 2
+
+    def by_length(self, drafted: int) -> float:
+        """Expected added tokens with a first draft of only so many tokens."""
+        whole = sum(self._survival)
+        return self.tokens * sum(self._survival[:drafted]) / whole if whole > 0 else 0.0
+
+    def observe(self, expected: float, accepted: int, drafted: int) -> None:
+        """A step with so many drafted tokens added ``accepted``, where ``expected`` was what its tree promised."""
+        self._seen += 1
+        start = 1.0 / (1.0 + self._seen)
+        self._fast += max(self.FAST, start) * (expected - self._fast)
+        self._slow += max(self.SLOW, start) * (accepted - self._slow)
+        rate, survival = max(self.SLOW, 1.0 / (1.0 + self._seen)), self._survival
+        above = 1.0  # new share above the last depth that was tried, by its old one
+        for k in range(len(survival)):
+            old = survival[k]
+            if k < drafted or accepted > k:
+                survival[k] = old + rate * ((accepted > k) - old)
+                above = survival[k] / old if old > 0 else 1.0
+            else:
+                survival[k] = old * above
+
+    def restart(self) -> None:
+        """The text has changed: what comes next counts as if little had been seen."""
+        self._seen = min(self._seen, 1)
+
+
+class LookAgain:
+    """When to try again what did not pay: at intervals that double with every fruitless look."""
+
+    def __init__(self, first: int):
+        self._first = self.wait = first
+        self.since = 0
+
+    @property
+    def due(self) -> bool:
+        """Whether it is time."""
+        return self.since >= self.wait
+
+    def skipped(self) -> None:
+        """A step went by without it."""
+        self.since += 1
+
+    def looked(self, fruitful: bool, longest: float = LONGEST_WAIT) -> None:
+        """It was tried; longest: steps to wait at most."""
+        self.since = 0
+        self.wait = self._first if fruitful else max(self._first, min(2 * self.wait, int(longest), LONGEST_WAIT))
+
+
+def covered(posterior: Sequence[float], lengths: Sequence[int], redrafts: Redrafts) -> list[float]:
+    """Expected tokens that re-drafts add, of the first, the first two, … prefixes.
+
+    posterior: probability that the boundary is at each of them; lengths: tokens of their re-drafts.
+    """
+    out, total = [], 0.0
+    for r, length in zip(posterior, lengths, strict=True):
+        total += r * redrafts.tokens(length)
+        out.append(total)
+    return out

@@ -1,0 +1,112 @@
+"""The table of what stages cost on this machine, from a few measured passes of every shape."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from statistics import median
+
+import torch
+
+from d2sd.decoding.block_drafter import BlockDrafter
+from d2sd.decoding.chain_drafter import ChainDrafter
+from d2sd.decoding.costs import CostTable, Curve
+from d2sd.decoding.level_drafter import LevelDrafter
+from d2sd.decoding.verifier import Verifier
+from d2sd.methods import Method
+from d2sd.models.models import Models
+from d2sd.models.target import Target
+from d2sd.passes.passes import Passes
+from d2sd.tree.tree import TokenTree
+
+SIZES = (1, 2, 4, 8, 16, 32, 64)  # nodes
+BRANCHES = (1, 2, 4, 8)
+REPEATS = 5
+CONTEXT = 192
+COMMITTED = 2  # tokens a step that a drafter has to read first
+MEASURED_SLOTS = CONTEXT + 128
+OTHER = 0.05  # of a plain pass, until the run's own times say more
+NOTHING = Curve(((1, 0.0),))
+
+
+def draft_lengths(method: Method, block_size: int) -> list[int]:
+    """Values of γ that a controller chooses from: the one asked for, and shorter ones that cost less.
+
+    A draft model drafts its tokens one by one; trees of levels have one depth.
+    """
+    shorter = 4 if method.draft_model else 1 if method.eagle3 else 3
+    return sorted({max(2, block_size >> halvings) for halvings in range(shorter)})
+
+
+@torch.inference_mode()
+def measure_costs(models: Models, method: Method, block_size: int, passes: Passes, top_k: int = 1) -> CostTable:
+    """Median times of every stage of a method after a context of 192 tokens; a fraction of a second on a small model.
+
+    block_size: the largest γ (of EAGLE-3's trees: 2 + depth, with ``top_k`` nodes a level); passes: how they are run,
+    with ``MEASURED_SLOTS`` slots.
+    """
+    verifier = Verifier(models.target, passes)
+    verifier.cache.length = CONTEXT
+    trees = {n: path_tree(n) for n in SIZES}
+    jobs: list[tuple[str, int, Callable[[], object]]] = [
+        ("verify", n, lambda tree=tree: verifier.logits(tree).argmax(-1).tolist())  # type: ignore[misc]
+        for n, tree in trees.items()
+    ]
+    lengths = draft_lengths(method, block_size)
+    if method.draft_model and models.draft_model is not None:
+        chain = ChainDrafter(models.draft_model, passes)
+        jobs += [("first_draft", g, lambda g=g: _chain(chain, g)) for g in lengths]  # type: ignore[misc]
+    elif method.eagle3 and models.eagle3 is not None:
+        levels = LevelDrafter(models.eagle3, models.target, passes, block_size - 2, top_k)
+        jobs.append(("first_draft", block_size, lambda: _levels(levels, models.target)))
+    elif method.first_drafter and models.first is not None:
+        first = BlockDrafter("first", models.first, models.target, passes)
+        jobs += [("first_draft", g, lambda g=g: _blocks(first, 1, g)) for g in lengths]  # type: ignore[misc]
+        model = {"none": None, "vp": models.second, "first": models.first}[method.second_drafter]
+        if model is not None:
+            second = first if model is models.first else BlockDrafter("second", model, models.target, passes)
+            jobs += [("second_draft", b * block_size, lambda b=b: _blocks(second, b, block_size)) for b in BRANCHES]  # type: ignore[misc]
+    times: dict[tuple[str, int], list[float]] = {(stage, rows): [] for stage, rows, _ in jobs}
+    for _ in range(REPEATS + 1):  # the first round warms up
+        for stage, rows, work in jobs:
+            began = time.perf_counter()
+            work()
+            times[stage, rows].append(time.perf_counter() - began)
+    points: dict[str, list[tuple[int, float]]] = {"first_draft": [], "second_draft": [], "verify": []}
+    for (stage, rows), seconds in times.items():
+        points[stage].append((rows, median(seconds[1:])))
+    curves = {stage: Curve.through(p) if p else NOTHING for stage, p in points.items()}
+    return CostTable(
+        first_draft=curves["first_draft"],
+        second_draft=curves["second_draft"],
+        verify=curves["verify"],
+        other=OTHER * curves["verify"].seconds(1),
+    )
+
+
+def _blocks(drafter: BlockDrafter, count: int, block_size: int) -> None:
+    """Read what a step commits and draft so many blocks."""
+    model = drafter.model
+    width = len(model.target_layer_ids) * model.config.hidden_size
+    drafter.cache.length = CONTEXT
+    drafter.later(torch.zeros(1, COMMITTED, width, dtype=model.dtype, device=model.device))
+    drafter.draft(0, [()] * count, block_size, 1)
+
+
+def _chain(drafter: ChainDrafter, block_size: int) -> None:
+    drafter.cache.length = CONTEXT
+    drafter.draft_after(torch.zeros(COMMITTED, dtype=torch.int64, device=drafter.model.device), block_size - 1)
+
+
+def _levels(drafter: LevelDrafter, target: Target) -> None:
+    """Read what a step commits and draft a tree."""
+    width = len(drafter.model.target_layer_ids) * target.embedding.weight.shape[1]
+    drafter.cache.length = CONTEXT
+    drafter.extend(torch.zeros(1, COMMITTED, width, device=drafter.model.device))
+    drafter.draft([0] * (CONTEXT + COMMITTED + 1))
+
+
+def path_tree(count: int) -> TokenTree:
+    """So many nodes in a row: what they are and where they come from does not matter for their time."""
+    parents, depths = tuple(range(-1, count - 1)), tuple(range(count))
+    return TokenTree((0,) * count, parents, depths, (0,) * count, (1.0,) * count, ((),) * count)

@@ -1,0 +1,128 @@
+"""Cost-aware runs: whatever they decide, the text stays the target's own."""
+
+from __future__ import annotations
+
+import random
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+
+from d2sd import METHODS, DecodeConfig, Engine
+from d2sd.decoding import proposer as proposing
+from d2sd.decoding.controller import Controller
+from d2sd.decoding.costs import STAGES, CostTable, Curve
+from d2sd.decoding.measured_costs import MEASURED_SLOTS, measure_costs
+from d2sd.passes.passes import Passes
+
+ADAPTIVE = [m.id for m in METHODS.values() if "cost_aware" in m.settings]
+FLAT = CostTable(Curve(((1, 1e-3),)), Curve(((1, 1e-3),)), Curve(((1, 5e-3), (64, 6e-3))))
+
+
+def restless(seed):
+    """A controller that decides at random, whatever it is told."""
+    rng = random.Random(seed)
+
+    class Restless(Controller):
+        def begin(self):
+            super().begin()
+            self._taken = rng.randrange(len(self._options))
+            self.block_size = self._options[self._taken].block_size
+            return self.block_size
+
+        def redraft(self, confidence, prefixes):
+            super().redraft(confidence, prefixes)
+            chosen = tuple(sorted(prefixes, key=lambda _: rng.random())[: rng.randint(0, len(prefixes))])
+            self._lengths = {p: len(confidence) + self.longer - p for p in chosen}
+            self._taken = len(self._options) - 1 - len(prefixes) + len(chosen)
+            return chosen
+
+        def nodes(self, reach, by_second, most):
+            super().nodes(reach, by_second, most)
+            self._nodes = rng.randint(0, min(most, len(reach)))
+            return self._nodes
+
+    return Restless
+
+
+@pytest.mark.parametrize("method", ADAPTIVE)
+def test_random_decisions_leave_the_text_alone(engine, method, monkeypatch):
+    plain = engine.generate("the cat sat", DecodeConfig("autoregressive", 40))
+    seen = set()
+    for seed, settings in enumerate(({}, {"block_size": 6, "second_block_size": 9, "num_branches": 3})):
+        monkeypatch.setattr(proposing, "Controller", restless(seed))
+        monkeypatch.setattr(Engine, "costs", lambda *_: FLAT)
+        trace = engine.generate("the cat sat", DecodeConfig(method, 40, cost_aware=True, **settings))
+        assert trace.token_ids == plain.token_ids
+        for step in trace.steps:
+            taken = step.decision.options[step.decision.taken]
+            assert (step.first_draft is None) == (taken.block_size == 0)
+            if METHODS[method].second_drafter != "none":
+                assert taken.branches <= len(step.branches) <= 2 * taken.branches
+            seen.add((taken.block_size, taken.branches))
+    assert len(seen) > 3
+
+
+@pytest.mark.parametrize("method", ["dflash", "d2sd", "d2sd_tree"])
+def test_random_decisions_leave_sampled_text_alone(bundled, method, monkeypatch):
+    settings = {"max_new_tokens": 40, "temperature": 0.9, "top_p": 0.95, "seed": 3}
+    plain = bundled.generate("One day, a cat", DecodeConfig("autoregressive", **settings))
+    monkeypatch.setattr(proposing, "Controller", restless(1))
+    monkeypatch.setattr(Engine, "costs", lambda *_: FLAT)
+    trace = bundled.generate("One day, a cat", DecodeConfig(method, cost_aware=True, **settings))
+    assert trace.token_ids == plain.token_ids
+
+
+def test_drafters_read_what_they_put_off_before_they_draft(bundled, monkeypatch):
+    """A draft after plain steps is the one that a drafter gives which read every token at once."""
+
+    steps = []
+
+    class Late(Controller):
+        def begin(self):
+            super().begin()
+            late = len(steps) % 5 == 4
+            steps.append(late)
+            self._taken = len(self._options) - 1 if late else 0
+            self.block_size = self._options[self._taken].block_size
+            return self.block_size
+
+    monkeypatch.setattr(proposing, "Controller", Late)
+    monkeypatch.setattr(Engine, "costs", lambda *_: FLAT)
+    late = bundled.generate("Once upon a time", DecodeConfig("dflash", 24, cost_aware=True))
+    monkeypatch.undo()
+    at_once = bundled.generate("Once upon a time", DecodeConfig("dflash", 24))
+    drafts = {s.anchor_position: s.first_draft.ids for s in at_once.steps}
+    compared = [(s.first_draft.ids, drafts[s.anchor_position]) for s in late.steps
+                if s.first_draft and s.anchor_position in drafts]  # fmt: skip
+    assert compared
+    assert all(one == other for one, other in compared)
+
+
+@pytest.mark.parametrize("method", ["d2sd", "dflash_twice", "draft_model"])
+@pytest.mark.parametrize("mode", ["eager", "padded"])
+def test_every_stage_is_measured(engine, method, mode):
+    passes = Passes(mode, "dense", MEASURED_SLOTS, torch.device("cpu"))
+    table = measure_costs(engine.models, METHODS[method], 16, passes)
+    assert table.plain() > 0
+    for stage in STAGES:
+        used = stage != "second_draft" or METHODS[method].second_drafter != "none"
+        assert (table.curve(stage).seconds(16) > 0) == used
+        assert table.curve(stage).seconds(64) >= table.curve(stage).seconds(4)
+
+
+def test_costs_are_measured_once_while_nothing_else_computes(engine, monkeypatch):
+    fresh, measured = Engine(engine.models), []
+
+    def measure(*_):
+        assert fresh.lock.locked()
+        measured.append(time.sleep(0.05))
+        return FLAT
+
+    monkeypatch.setattr("d2sd.engine.measure_costs", measure)
+    config = DecodeConfig("dflash", 4, cost_aware=True)
+    with ThreadPoolExecutor(2) as threads:
+        one, other = threads.map(lambda _: fresh.generate("the cat", config), range(2))
+    assert one.token_ids == other.token_ids
+    assert len(measured) == 1

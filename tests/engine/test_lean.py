@@ -1,0 +1,65 @@
+"""Layers run with few calls give what the models' own forward passes give."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from d2sd.attention import make_backend
+from d2sd.decoding.block_drafter import BlockDrafter
+from d2sd.models.lean import LeanLayers
+from d2sd.passes.passes import Passes
+from tests.conftest import make_drafter, make_target
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("kind", ["qwen3", "llama"])
+def test_a_tree_gets_the_same_hidden_states_and_features(tokenizer, kind):
+    target = make_target(tokenizer, kind)
+    target.tap([0, 2])
+    dense = make_backend("dense")
+    results = []
+    for lean in (target._lean, None):
+        assert results or lean is not None
+        target._lean = lean
+        cache = target.new_cache(32)
+        target.forward(torch.arange(7), torch.arange(7), cache, None, None)
+        cache.commit(range(7))
+        mask = torch.tensor([[1, 0, 0, 0], [1, 1, 0, 0], [1, 0, 1, 0], [1, 1, 0, 1]]).bool()
+        tree = target.forward(torch.tensor([4, 9, 8, 7]), torch.tensor([7, 8, 8, 9]), cache, mask, dense)
+        features = target.features([0, 2], slice(None))
+        cache.commit([0, 1, 3])
+        one = target.forward(torch.tensor([3]), torch.tensor([10]), cache, None, dense)
+        results.append((tree, features, one, *cache.parts[0]))
+    for ours, own in zip(*results, strict=True):
+        torch.testing.assert_close(ours, own, atol=2e-4, rtol=1e-4)
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("branches", [1, 3])
+def test_drafts_are_the_same(tokenizer, branches):
+    target = make_target(tokenizer)
+    model = make_drafter(target)
+    features = torch.randn(1, 9, len(model.target_layer_ids) * 64)
+    results = []
+    for lean in (True, False):
+        if not lean:
+            model.lean = lambda: None
+        drafter = BlockDrafter("first", model, target, Passes("eager", "dense", 64, target.device))
+        drafter.extend(features, torch.arange(9))
+        ids = torch.randint(0, 300, (branches, 8), generator=torch.Generator().manual_seed(0))
+        logits = drafter.forward(ids, torch.arange(9, 17), torch.arange(branches * 8), None, 3)[1]
+        results.append((logits, *drafter.cache.layer(0), *drafter.cache.layer(1)))
+    for ours, own in zip(*results, strict=True):
+        torch.testing.assert_close(ours, own, atol=2e-4, rtol=1e-4)
+
+
+def test_weights_are_shared_and_what_may_change_is_left_alone(tokenizer):
+    target = make_target(tokenizer)
+    layer = target.base.layers[0].self_attn
+    assert layer.k_proj.weight.untyped_storage().data_ptr() == layer.q_proj.weight.untyped_storage().data_ptr()
+    model = make_drafter(target)
+    assert model.lean() is not None
+    model.requires_grad_(True)
+    assert model.lean() is None
+    assert not LeanLayers.possible(model, model.config)

@@ -1,0 +1,129 @@
+"""What a step spends, on a made-up text and machine where the best is known."""
+
+from __future__ import annotations
+
+import itertools
+import time
+
+import pytest
+
+from d2sd.decoding.costs import RunningCosts
+from tests.unit.adaptive_world import (
+    CPU,
+    GPU,
+    Part,
+    World,
+    fixed_settings,
+    new_controller,
+    rate,
+    run_adaptive,
+    run_fixed,
+)
+
+TEXTS = {
+    "templates": Part(400, 0.93),
+    "stories": Part(400, 0.7, 0.95),
+    "prose": Part(400, 0.5, 0.93),
+    "hard": Part(400, 0.2, 0.9),
+    "noise": Part(400, 0.05, 0.9),
+    "over-confident drafters": Part(400, 0.55, 0.93, honest=0.5),
+    "re-drafts that never help": Part(400, 0.6, 0.93, second=0.05),
+    "re-drafts that help": Part(400, 0.7, 0.95, second=0.95),
+}
+
+
+def adaptive(world, branches):
+    return run_adaptive(world, new_controller(world.table, branches), branches)
+
+
+@pytest.mark.parametrize("machine", [CPU, GPU], ids=["cpu", "gpu"])
+@pytest.mark.parametrize("branches", [0, 8])
+@pytest.mark.parametrize("text", TEXTS)
+def test_within_three_percent_of_the_best_fixed_setting_in_hindsight(text, branches, machine):
+    worlds = [World([TEXTS[text]], machine, noise=0.2, seed=seed) for seed in range(4)]
+    ours = rate([step for w in worlds for step in adaptive(w, branches)])
+    best = max(rate([s for w in worlds for s in run_fixed(w, *f)]) for f in fixed_settings(branches))
+    assert ours > 0.97 * best
+    assert ours > 0.97 / machine.plain()
+
+
+def test_a_text_that_changes_halfway_and_back():
+    parts = [Part(150, 0.95), Part(150, 0.05, 0.9), Part(150, 0.95)]
+    worlds = [World(parts, CPU, noise=0.2, seed=seed) for seed in range(4)]
+    runs = [(w, adaptive(w, 8)) for w in worlds]
+    for number, part in enumerate(parts):
+        ours = []
+        for _, steps in runs:
+            at = 0
+            for step in steps:
+                if at // 150 == number:
+                    ours.append(step)
+                at += step[0]
+        alone = [World([part], CPU, seed=w.seed) for w in worlds]
+        best = max(rate([s for w in alone for s in run_fixed(w, *f)]) for f in fixed_settings(8))
+        assert rate(ours) > 0.93 * best, number
+
+
+def test_a_machine_that_slows_down_is_followed():
+    costs = RunningCosts(CPU)
+    for _ in range(60):
+        costs.observe("verify", 1, 2 * CPU.verify.seconds(1))
+    assert costs.plain() == pytest.approx(2 * CPU.verify.seconds(1) + CPU.other, rel=0.05)
+    assert costs.seconds("first_draft", 16) > 1.3 * CPU.first_draft.seconds(16)  # though none was drafted since
+
+
+def test_one_late_pass_changes_little():
+    costs = RunningCosts(CPU)
+    costs.observe("verify", 1, 100 * CPU.verify.seconds(1))
+    assert costs.plain() < 1.25 * CPU.plain()
+
+
+def test_looks_grow_rarer_where_nothing_is_ever_accepted():
+    world = World([Part(400, 0.0)], CPU)
+    controller = new_controller(CPU, 0)
+    steps = run_adaptive(world, controller, 0)
+    looks = [n for n, (_, seconds) in enumerate(steps) if seconds > 1.1 * CPU.plain()]
+    gaps = [b - a for a, b in itertools.pairwise(looks)][2:]
+    assert len(looks) < 12
+    assert gaps == sorted(gaps)
+
+
+def test_a_text_that_gets_easy_is_noticed_at_once_by_a_target_that_is_sure():
+    controller = new_controller(CPU, 0)
+    for _ in range(150):
+        controller.observe(0, 0, 0, 0.2) if controller.begin() else controller.observe(0, 0, None, 0.2)
+    waited = 0
+    while not controller.begin():
+        controller.observe(0, 0, None, 0.99)
+        waited += 1
+    assert waited <= 12
+
+
+def test_an_option_is_taken_for_its_rate_and_told():
+    controller = new_controller(CPU, 4)
+    size = controller.begin()
+    assert size
+    chosen = controller.redraft([0.9, 0.5, 0.9, *[0.8] * (size - 4)], (1, 0, 2))
+    controller.nodes([0.9, 0.4], [False, False], 64)
+    decision = controller.decision()
+    taken = decision.options[decision.taken]
+    assert (taken.block_size, taken.branches) == (size, len(chosen))
+    assert [o.branches for o in decision.options[-4:]] == [0, 1, 2, 3]
+    assert decision.options[0].block_size == 0
+    assert decision.tokens == pytest.approx(1 + 1.3)
+
+
+def test_a_decision_takes_less_than_a_tenth_of_a_millisecond():
+    world, controller = World([Part(120, 0.7)], GPU), new_controller(GPU, 8)
+    confidence, _ = world.first(0, 16)
+    reach = sorted((0.9**n for n in range(64)), reverse=True)
+    times = []
+    for _ in range(200):
+        began = time.thread_time()
+        if controller.begin():
+            controller.redraft(confidence, tuple(range(8)))
+            controller.nodes(reach, [False] * 64, 64)
+        controller.decision()
+        controller.observe(2, 0, 2, 0.0)
+        times.append(time.thread_time() - began)
+    assert sorted(times)[100] < 1e-4
