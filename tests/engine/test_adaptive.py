@@ -57,11 +57,12 @@ def test_random_decisions_leave_the_text_alone(engine, method, monkeypatch):
         assert trace.token_ids == plain.token_ids
         for step in trace.steps:
             taken = step.decision.options[step.decision.taken]
-            assert (step.first_draft is None) == (taken.block_size == 0)
+            drafted = step.levels if method == "eagle3" else step.first_draft
+            assert bool(drafted) == (taken.block_size > 0)
             if METHODS[method].second_drafter != "none":
                 assert taken.branches <= len(step.branches) <= 2 * taken.branches
             seen.add((taken.block_size, taken.branches))
-    assert len(seen) > 3
+    assert len(seen) > (1 if method == "eagle3" else 3)
 
 
 @pytest.mark.parametrize("method", ["dflash", "d2sd", "d2sd_tree"])
