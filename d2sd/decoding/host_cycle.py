@@ -22,7 +22,7 @@ from d2sd.tree.walk import Walk, walk
 
 @dataclass(frozen=True, slots=True)
 class CycleDone:
-    """What a cycle did: the tree, what the target thought of it, which part it accepted, and the time of its stages."""
+    """What a cycle did: the tree, what the target chose at its nodes, which part it accepted, and the time of its stages."""
 
     proposal: Proposal
     seen: Inspection

@@ -1,4 +1,4 @@
-"""What the target thought of every node of a tree, as numbers that leave the device in one copy, and its description."""
+"""What the target chose at every node of a tree and how likely it was, measured on the device and described as events."""
 
 from __future__ import annotations
 

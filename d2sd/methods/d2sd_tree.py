@@ -33,7 +33,7 @@ def propose(drafters: Drafters) -> Proposal:
 def agreed(first: Block, second: Block, number: int) -> list[Offer]:
     """Product of both drafters' distributions after a re-drafted prefix, normalised over the tokens that they list.
 
-    number: that of the re-draft; a token is owed to the draft that gave it more. Behind the end of the first block the
+    number: that of the re-draft; a token counts as that of the draft that gave it more. Behind the end of the first block the
     second drafter is alone.
     """
     out, ours, theirs = offers(second, number), first.scores, second.scores

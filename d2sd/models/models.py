@@ -92,7 +92,7 @@ def check_eagle3(target: Target, drafter: Eagle3DraftModel) -> None:
 
 
 def check_vocabulary(target: Target, model: Target) -> None:
-    """Raise ``InputError`` if a draft model does not speak the target's vocabulary."""
+    """Raise ``InputError`` if a draft model has another vocabulary than the target."""
     if (
         model.config.vocab_size != target.config.vocab_size
         or model.tokenizer.get_vocab() != target.tokenizer.get_vocab()
