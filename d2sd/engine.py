@@ -94,7 +94,12 @@ class Engine:
         models, wanted = self.models, METHODS[method]
         needs = (
             (wanted.draft_model, models.draft_model, "a draft model", "use another method"),
-            (wanted.eagle3, models.eagle3, "an EAGLE-3 drafter", "give one with --drafter"),
+            (
+                wanted.eagle3,
+                models.eagle3,
+                "an EAGLE-3 drafter",
+                "give one with --drafter, or as eagle3/ in their folder",
+            ),
             (wanted.first_drafter, models.first, "a drafter", "give one or use autoregressive"),
             (wanted.second_drafter == "vp", models.second, "a VP-Drafter", "use dflash_twice"),
         )

@@ -46,12 +46,15 @@ function alternativeRow(a, proposer) {
   );
 }
 
+/** How many passes of a drafter, one after the other, its draft took. */
+const passWords = (step) => (step.passes ? `, ${step.passes} pass${step.passes === 1 ? "" : "es"}` : "");
+
 /** The cycle of a step, stage by stage, with its times. */
 function stepCard(step, total) {
   const spent = Object.values(step.seconds).reduce((a, b) => a + b, 0);
   const resampled = step.branches.filter(isResample).length;
   const facts = {
-    first_draft: step.levels.length ? count(step.levels.length, "level") : step.draft ? count(step.drafted, "token") : null,
+    first_draft: step.levels.length ? count(step.levels.length, "level") + passWords(step) : step.draft ? count(step.drafted, "token") + (step.branches.length ? "" : passWords(step)) : null,
     second_draft: [
       [step.selected.length, `from ${step.selected.join(", ")}`],
       [resampled, `${resampled} resampled`],
@@ -73,7 +76,7 @@ function stepCard(step, total) {
       h("td", { class: "value" }, milliseconds(step.seconds[stage])),
     ),
   );
-  return h("div", { class: "card" }, h("div", { class: "title" }, h("b", {}, `Step ${step.index + 1}`), h("span", {}, `of ${total} · ${milliseconds(spent)}${step.passes ? ` · ${step.passes === 1 ? "1 draft pass" : `${step.passes} draft passes in turn`}` : ""}`)), h("table", { class: "stages" }, h("tbody", {}, ...rows)), h("p", { class: "hint" }, "Point at a node, or click it, for its probabilities."));
+  return h("div", { class: "card" }, h("div", { class: "title" }, h("b", {}, `Step ${step.index + 1}`), h("span", {}, `of ${total} · ${milliseconds(spent)}`)), h("table", { class: "stages" }, h("tbody", {}, ...rows)), h("p", { class: "hint" }, "Point at a node, or click it, for its probabilities."));
 }
 
 class DetailsView {

@@ -46,7 +46,7 @@ class RunView {
   show(store) {
     this.label.textContent = runWords(store);
     const yes = (flag) => (flag || !store.length ? "yes" : "no");
-    Object.assign(this.root.dataset, { drafts: yes(store.seen.draft || store.seen.levels), redrafts: yes(store.seen.second), predicts: yes(store.seen.selected) });
+    Object.assign(this.root.dataset, { drafts: yes(store.seen.draft || store.seen.levels), redrafts: yes(store.seen.second), predicts: yes(store.seen.selected), levels: yes(store.seen.levels) });
     const first = this.root.querySelector(".legend .first span");
     if (first.textContent !== store.names.first) first.textContent = store.names.first;
   }

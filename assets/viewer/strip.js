@@ -67,7 +67,7 @@ class StripView {
     const titles = s("g", { class: "titles" });
     const put = (words, y) => titles.append(s("text", { x: 4, y }, words));
     if (!this.narrow) put("level", 11);
-    put("path p", bars[0]);
+    put("path p", bars[0] + 14);
     if (!this.narrow) put("verified", points[1] - 11);
     const words = this.narrow ? levelWords(this.step).split(": ") : [levelWords(this.step)];
     words.forEach((line, at) => put(line, points[1] + 8 + 14 * at));

@@ -18,7 +18,7 @@ from accelerate import init_empty_weights
 from transformers import GenerationConfig
 
 from d2sd.bench.runner import Contestant, Run
-from d2sd.engine import Engine
+from d2sd.engine import MODEL_CHAIN, Engine
 from d2sd.errors import InputError
 from d2sd.models.drafter import DFlashDraftModel
 from d2sd.models.target import Target
@@ -26,6 +26,7 @@ from d2sd.models.target import Target
 PEERS = {
     "generate": "transformers' generate, plain greedy decoding",
     "assistant": "transformers' generate with assistant_model: the draft model, with transformers' default settings",
+    "assistant_chain": "the same, but always with as many drafted tokens as draft_model: as it is, it stops where unsure",
     "dflash": "transformers' DFlash speculation with the first drafter's weights",
 }
 ATTENTION = "sdpa"
@@ -54,8 +55,8 @@ def make_peers(
     for name in names:
         label, options = f"transformers {name}", {}
         try:
-            if name == "assistant":
-                options = {"assistant_model": _draft_model(engine)}
+            if name.startswith("assistant"):
+                options = {"assistant_model": _draft_model(engine, whole=name == "assistant_chain")}
             elif name == "dflash":
                 options = {"assistant_model": _stock_drafter(engine.models.first), "speculation_type": "dflash"}
         except InputError as error:
@@ -110,10 +111,16 @@ class Generate:
         return Run(tuple(output), len(output) - first, len(passes) - 1, ended - passes[0], ended - began)
 
 
-def _draft_model(engine: Engine) -> Any:
+def _draft_model(engine: Engine, whole: bool) -> Any:
+    """The draft model; ``whole``: it drafts chains as long as ours and does not stop where it is unsure."""
     if engine.models.draft_model is None:
         raise InputError(f"{engine.models.name} has no draft model; give one with --draft-model")
-    return stock_twin(engine.models.draft_model)
+    twin = stock_twin(engine.models.draft_model)
+    if whole:
+        settings = twin.generation_config
+        settings.num_assistant_tokens, settings.num_assistant_tokens_schedule = MODEL_CHAIN - 1, "constant"
+        settings.assistant_confidence_threshold = 0.0
+    return twin
 
 
 def _stock_drafter(drafter: DFlashDraftModel | None) -> Any:

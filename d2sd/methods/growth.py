@@ -20,7 +20,7 @@ from d2sd.tree.tree import TokenTree, TreeBuilder, chains
 @dataclass(frozen=True, slots=True)
 class Offer:
     """What may follow at one position, best first: tokens, their probabilities and the logarithms of these, and the
-    draft each one is owed to."""
+    draft that each one came from."""
 
     tokens: Sequence[int]
     probabilities: Sequence[float]

@@ -52,7 +52,7 @@ def _attributes(step: StepDone) -> Iterator[dict[str, Any]]:
         known = {name: value for name in names if (value := getattr(node, name)) is not None}
         above, own = scores[node.parent] if node.parent >= 0 else 0.0, node.drafter_probability
         scores.append(0.0 if node.parent < 0 else above + log(own) if above is not None and own else None)
-        if (score := scores[-1]) is not None:
+        if (score := scores[-1]) is not None and node.parent >= 0:
             known["score"] = score
         if step.levels and node.parent >= 0:
             known |= {"level": node.depth, "kept": node.id in kept}

@@ -218,3 +218,18 @@ def test_ten_thousand_steps_are_drawn_and_listed_a_page_at_a_time(page: Any) -> 
 def test_nothing_to_draw_says_what_to_do(page: Any) -> None:
     page.click("#empty")
     page.wait_for_selector("#calibration .empty:not([hidden])")
+
+
+def test_of_trees_without_a_block_draft_every_node_is_listed(engine):
+    trace = engine.generate("the cat", DecodeConfig("eagle3", 20))
+    data = json.loads(drawing([trace], ["a"], Progress("", 1, 1)))
+    steps = data["steps"]
+    assert data["report"]["of_paths"]
+    for row, step in enumerate(trace.steps):
+        ended = step.committed[-1].node is not None
+        nodes = steps["nodes"][row]
+        assert sorted(nodes) == ([] if ended else list(range(1, len(step.nodes))))
+        assert nodes[: len(step.accepted)] == ([] if ended else sorted(step.accepted))
+        assert steps["boundary"][row] == (-1 if ended else len(step.accepted))
+        assert steps["tokens"][row] == [step.nodes[n].text for n in nodes]
+        assert steps["depths"][row] == [step.nodes[n].depth for n in nodes]

@@ -19,7 +19,7 @@ from d2sd.models.models import Models
 from d2sd.passes.capture import CapturedPass, Recorder
 from d2sd.passes.passes import Passes
 from d2sd.trace.events import StageSeconds
-from tests.conftest import make_drafter, make_target
+from tests.conftest import make_drafter, make_eagle3, make_target
 
 ON_DEVICE = [m.id for m in METHODS.values() if m.on_device]
 SETTINGS = [
@@ -32,7 +32,8 @@ SETTINGS = [
 
 def small_engine(tokenizer):
     target = make_target(tokenizer)
-    return Engine(Models(target, make_drafter(target, seed=1), make_drafter(target, seed=2)))
+    models = Models(target, make_drafter(target, seed=1), make_drafter(target, seed=2), eagle3=make_eagle3(target))
+    return Engine(models)
 
 
 @pytest.fixture(scope="module")
@@ -133,6 +134,22 @@ def test_a_whole_cycle_is_queued_before_anything_is_read(method, inspect, dtype,
         cycle.run(ids, 20)
 
 
+@torch.inference_mode()
+def test_all_levels_of_a_draft_tree_are_queued_before_anything_is_read(tokenizer):
+    engine = small_engine(tokenizer)
+    config = engine.resolve(DecodeConfig("eagle3", 20, draft_depth=3, draft_top_k=4))
+    for model in (engine.models.target.model, engine.models.eagle3):
+        model.to("meta")
+    passes = Passes("padded", "dense", slots(config, 300), torch.device("meta"))
+    levels = Proposer(engine.models, config, passes).levels
+    whole = [torch.zeros(shape, dtype=kind, device="meta") for shape, kind in (
+        ((1, 1, 3 * engine.models.target.config.hidden_size), torch.float32), ((1, 1), torch.int64), ((1,), torch.int64),
+    )]  # fmt: skip
+    with OnMeta():
+        (numbers,) = levels._grow(300, 280, *whole)
+    assert numbers.shape == (3 * 4 + 3 * (2 * 16 + 4),)
+
+
 class Frozen:
     """What a CUDA graph is to us: operations on fixed storage, with every number of the host as it was at capture."""
 
@@ -168,11 +185,14 @@ def frozen(small, monkeypatch):
     return other
 
 
-@pytest.mark.parametrize("method", [*ON_DEVICE, "d2sd_tree"])
+@pytest.mark.parametrize("method", [*ON_DEVICE, "d2sd_tree", "eagle3"])
 def test_what_is_frozen_at_capture_does_not_change_a_text(small, frozen, method):
     config = DecodeConfig(method, 16, num_branches=3)
     for prompt in ("the cat sat on", "a dog ran to the park and"):
-        assert frozen.generate(prompt, config).token_ids == small.generate(prompt, config).token_ids
+        one, other = frozen.generate(prompt, config), small.generate(prompt, config)
+        assert one.token_ids == other.token_ids
+        # a tree that was drafted from something else would cost speed, not the text
+        assert [[n.token for n in s.nodes] for s in one.steps] == [[n.token for n in s.nodes] for s in other.steps]
     (passes,) = (lent for _, lent in frozen._free)
     assert passes.mode == "captured"
     assert passes._captured

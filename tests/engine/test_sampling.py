@@ -12,7 +12,7 @@ from scipy.stats import chisquare
 from d2sd import METHODS, DecodeConfig, Engine
 from d2sd.decoding.sampling import gumbel_noise, restrict
 from d2sd.models.models import Models
-from tests.conftest import make_drafter, make_target
+from tests.conftest import make_drafter, make_eagle3, make_target
 
 VOCABULARY, LENGTH, RUNS = 4, 3, 450
 FEWER = 200  # of the methods that share everything but the tree with the others
@@ -26,7 +26,8 @@ def tiny(tokenizer):
     target.model.generation_config.eos_token_id = None
     target.model.config.eos_token_id = VOCABULARY + 9  # never drawn: all sequences have the same length
     small = make_target(tokenizer, vocabulary=VOCABULARY, seed=6)
-    return Engine(Models(target, make_drafter(target, 4, seed=1), make_drafter(target, 4, seed=2), small))
+    drafters = make_drafter(target, 4, seed=1), make_drafter(target, 4, seed=2)
+    return Engine(Models(target, *drafters, small, eagle3=make_eagle3(target)))
 
 
 @torch.inference_mode()

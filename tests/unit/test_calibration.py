@@ -219,3 +219,23 @@ def test_ten_thousand_steps_take_under_two_seconds():
     report = calibration.calibrate(calibration.tabulate(runs))
     assert time.process_time() - began < 2
     assert report.steps == 10_000
+
+
+def test_trees_without_a_block_draft_are_scored_by_the_paths_of_their_nodes(engine):
+    runs = [engine.generate(p, DecodeConfig("eagle3", 30)).steps for p in ("the cat", "a dog ran")]
+    table, paths = calibration.tabulate(runs), calibration.tabulate_paths(runs)
+    report = calibration.calibrate(table, paths)
+    assert report.of_paths
+    assert report.positions == len(paths) == sum(b.count for b in report.uniform)
+    steps = [s for run in runs for s in run]
+    ended = [s for s in steps if s.committed[-1].node is not None]
+    assert report.positions == sum(len(s.nodes) - 1 for s in steps if s not in ended)
+    assert paths.accepted.sum() == sum(len(s.accepted) for s in steps if s not in ended)
+    step, node = steps[paths.row[0]], steps[paths.row[0]].nodes[paths.node[0]]
+    expected = 1.0
+    while node.id:
+        expected, node = expected * node.drafter_probability, step.nodes[node.parent]
+    assert paths.probability[0] == pytest.approx(expected)
+    first, *_ = calibration.read_report(report)
+    assert first.text.startswith("No block was drafted: every verified node")
+    assert not calibration.calibrate(calibration.tabulate([[]]), calibration.tabulate_paths([[]])).of_paths

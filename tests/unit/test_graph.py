@@ -39,7 +39,7 @@ def test_the_graph_is_the_tree(steps):
     assert graph.nodes[5] == {
         "token": node.token, "text": node.text, "depth": node.depth, "proposer": node.proposer, "state": node.state,
         "drafter_probability": node.drafter_probability, "target_probability": node.target_probability,
-        "target_rank": node.target_rank,
+        "target_rank": node.target_rank, "score": pytest.approx(path_score(step, node)),
     }  # fmt: skip
     assert set(graph.nodes[0]) == {"token", "text", "depth", "proposer", "state"}
 

@@ -126,6 +126,25 @@ def test_the_line_and_field_at_fault_are_named(recorded, change, sentence):
         parse_trace(written([*recorded[:2], step]))
 
 
+def test_levels_that_do_not_fit_their_tree_are_refused(engine):
+    trace = engine.generate("the cat", DecodeConfig("eagle3", 6, draft_depth=1, draft_top_k=2))
+    header, prefill, step, *_ = (json.loads(line) for line in trace.lines())
+    assert parse_trace(written([header, prefill, step])).steps[0].levels == trace.steps[0].levels
+    for change, sentence in (
+        (lambda first, second: first["scores"].pop(), r"levels\[0\]: its lists need one entry for each of the 2 ids"),
+        (
+            lambda first, second: second["parents"].__setitem__(0, 2),
+            r"levels\[1\]\.parents: the level above has 2 entries",
+        ),
+        (lambda first, second: first["nodes"].__setitem__(0, 999), r"levels\[0\]\.nodes: node 999 is not there"),
+        (lambda first, second: first["scores"].__setitem__(0, 0.5), r"levels\[0\]\.scores\[0\]"),
+    ):
+        changed = json.loads(json.dumps(step))
+        change(*changed["levels"])
+        with pytest.raises(InputError, match=sentence):
+            parse_trace(written([header, prefill, changed]))
+
+
 @pytest.mark.parametrize(
     ("build", "sentence"),
     [
@@ -134,6 +153,7 @@ def test_the_line_and_field_at_fault_are_named(recorded, change, sentence):
         (lambda t: [t[0], t[1], t[2], {**t[3], "elapsed": 0}], "line 4: elapsed: time must not run backwards"),
         (lambda t: [t[0], t[2], t[1]], "line 3: PrefillDone comes once"),
         (lambda t: [t[0], {**t[1], "texts": []}], "line 2: texts: one for each prompt token"),
+        (lambda t: [t[0], {**t[1], "committed": 2 * [{"token": 1, "text": "", "proposer": "target", "node": None}]}], "line 2: committed: the prompt's pass gives one token"),
         (lambda t: [t[0], t[1], t[-1]], "line 3: steps: the trace holds 0"),
         (lambda t: [*t[:-1], {**t[-1], "token_ids": [1]}], "line 40: token_ids: they must be the tokens"),
         (lambda t: [*t, t[-1]], "line 41: a second Finished"),
