@@ -16,14 +16,22 @@ from torch import Tensor
 
 from d2sd.config import DecodeConfig
 from d2sd.decoding.block_drafter import BlockDrafter
-from d2sd.decoding.device_tree import DeviceTree, accepted_rows, block_rows, likeliest_prefixes, merge
+from d2sd.decoding.device_tree import (
+    DeviceTree,
+    accepted_rows,
+    block_rows,
+    first_open,
+    likeliest_prefixes,
+    merge,
+    open_prefixes,
+)
 from d2sd.decoding.host_cycle import CycleDone
 from d2sd.decoding.inspection import TOP_ALTERNATIVES, Inspection, measure
 from d2sd.decoding.proposer import Proposer
 from d2sd.decoding.sampling import Sampler
 from d2sd.decoding.verifier import Verifier
 from d2sd.methods import Proposal
-from d2sd.methods.base import merged, random_prefixes
+from d2sd.methods.base import merged, random_order
 from d2sd.passes.clock import StageClock
 from d2sd.passes.shapes import row_shape
 from d2sd.trace.events import StageSeconds
@@ -126,8 +134,9 @@ class DeviceCycle:
         prefixes = [int(p) for p in numbers[end : end + count]]
         if self.second is not None:
             drafted = numbers[end + count : -measured].reshape(count, self.lengths[1], width)
-            branches = [self.second.block(p, rows[p:].tolist()) for p, rows in zip(prefixes, drafted, strict=True)]
-        return merged(anchor, first, prefixes[: count - self.longer], branches), per_node
+            used = [(p, rows) for p, rows in zip(prefixes, drafted, strict=True) if p >= 0]
+            branches = [self.second.block(p, rows[p:].tolist()) for p, rows in used]
+        return merged(anchor, first, [p for p in prefixes[: count - self.longer] if p >= 0], branches), per_node
 
     def _plan(self) -> None:
         """Tell a backend that plans on the host what is about to come."""
@@ -138,7 +147,7 @@ class DeviceCycle:
         self.verifier.plan(self.rows)
 
     def _random(self, ids: Sequence[int]) -> Tensor:
-        return self._send(random_prefixes(self.proposer.rng(ids), self.lengths[0], self.config.num_branches))
+        return self._send(random_order(self.proposer.rng(ids), self.lengths[0]))
 
     def _send(self, numbers: Sequence[int]) -> Tensor:
         """Whole numbers, on the device; from pinned memory, since copies from other memory wait for the device."""
@@ -163,18 +172,24 @@ class DeviceCycle:
     def _draft_second(self, read: int, state: Tensor, chain: Tensor, basis: Tensor) -> tuple[Tensor, ...]:
         """Prefixes (B,), all candidates (1 + B, M) and the likeliest tokens of the re-drafts (B, M, 2·top).
 
-        chain: the first draft; basis: its confidences, or the prefixes themselves.
+        chain: the first draft; basis: its confidences, or its prefix lengths in the order in which they are chosen. A
+        branch that is not used, for want of prefixes without an end of text, has −1 for its prefix and its tokens.
         """
         assert self.second is not None
         if self.proposer.method.on_device == "likeliest":
-            basis = likeliest_prefixes(basis, self.config.num_branches)
-        whole = torch.full((self.longer,), self.lengths[0], device=self.device)
-        prefixes, longest = torch.cat([basis, whole]), max(self.lengths)
+            basis = likeliest_prefixes(basis)
+        usable, longest = open_prefixes(chain, self.proposer.end_ids), max(self.lengths)
+        prefixes = first_open(basis, usable, self.config.num_branches)
+        if self.longer:
+            whole = torch.full_like(usable, len(chain))
+            prefixes = torch.cat([prefixes, torch.where(usable > whole, whole, -1)])
+        used, given = prefixes >= 0, prefixes.clamp(min=0)
         chain = torch.nn.functional.pad(chain, (0, longest - len(chain)), value=-1)
         length = self.lengths[1]
-        drafted = self._draft(self.second, read, state, chain[:length], prefixes)
-        given = torch.arange(length, device=self.device) < prefixes[:, None]
-        branches = torch.where(given, chain[:length], drafted[:, :, drafted.shape[-1] // 2].long())
+        drafted = self._draft(self.second, read, state, chain[:length], given)
+        kept = torch.arange(length, device=self.device) < given[:, None]
+        branches = torch.where(kept, chain[:length], drafted[:, :, drafted.shape[-1] // 2].long())
+        branches = torch.where(used[:, None], branches, -1)
         return prefixes, torch.cat([chain[None], branches]), drafted
 
     def _merge(self, state: Tensor, chains: Tensor | None = None) -> tuple[Tensor, ...]:

@@ -3,11 +3,12 @@
 D²SD, arXiv 2606.04446, section 3: the boundary is at i when the first i drafted tokens are accepted and the next
 is not; with the drafter's confidences taken as acceptance probabilities,
 r(i) = (c_1 · … · c_i) · (1 − c_{i+1}).
+A prefix that holds a drafted end-of-text token is never selected: nothing can follow it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 
 def boundary_posterior(confidence: Sequence[float]) -> tuple[tuple[float, ...], float]:
@@ -19,6 +20,11 @@ def boundary_posterior(confidence: Sequence[float]) -> tuple[tuple[float, ...], 
         posterior.append(alive * (1 - c))
         alive *= c
     return tuple(posterior), alive
+
+
+def open_prefixes(ids: Sequence[int], end_ids: Collection[int]) -> int:
+    """How many of the prefix lengths 0, 1, … of these drafted tokens hold no end-of-text token; at least 1."""
+    return next((at for at, token in enumerate(ids) if token in end_ids), len(ids)) + 1
 
 
 def select_prefixes(posterior: Sequence[float], count: int) -> tuple[int, ...]:
