@@ -20,6 +20,7 @@ from d2sd.calibration import StepTable, calibrate, read_report, tabulate
 from d2sd.calibration.outcomes import happened, predicted, ranks
 from d2sd.calibration.scores import equal_mass_edges, places, uniform_edges
 from d2sd.trace.events import StepDone
+from d2sd.trace.metrics import prediction
 
 SCRIPTS = (
     "chart.js",
@@ -76,7 +77,7 @@ def step_columns(table: StepTable, steps: Sequence[StepDone]) -> dict[str, list[
     """Per step: run, step, boundary (−1: not seen), drafted, what was predicted and what happened (outcomes as in the
     matrix), rank of the true boundary (from 1; 0: none); of its scored positions the confidences, the bins (uniform,
     equal mass), tokens and nodes; the token that the target wanted at the first rejection; the drafts that brought
-    tokens."""
+    tokens; and what came of the prediction (see ``d2sd.trace.metrics.prediction``; empty: nothing)."""
     scored = table.scored
     rows = np.nonzero(scored)[0]
     confidence = table.confidence[scored]
@@ -104,6 +105,7 @@ def step_columns(table: StepTable, steps: Sequence[StepDone]) -> dict[str, list[
         "tokens": [_texts(s, n) for s, n in zip(steps, counts, strict=True)],
         "nodes": [_nodes(s, n) for s, n in zip(steps, counts, strict=True)],
         "wanted": [_wanted(s) for s in steps],
+        "outcome": [prediction(s) or "" for s in steps],
         "won": [won[a:b].tolist() for a, b in itertools.pairwise(won_at)],
     }
 

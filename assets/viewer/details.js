@@ -28,14 +28,15 @@ function nodeCard(step, id) {
   if (others.length) {
     card.append(
       h("div", { class: "heading" }, "Drafter’s top choices here"),
-      h("ol", { class: "top" }, ...others.map((a) => alternativeRow(a, node.proposer))),
+      h("ol", { class: "top" }, ...others.map((a) => alternativeRow(a, node.proposer, step.sampled))),
     );
   }
   return card;
 }
 
-function alternativeRow(a, proposer) {
-  const mark = a.own ? (a.wanted ? "target’s too" : "drafted") : a.wanted ? "target’s" : "";
+function alternativeRow(a, proposer, sampled) {
+  const target = sampled ? "drawn" : "target’s";
+  const mark = a.own ? (a.wanted ? `${target} too` : "drafted") : a.wanted ? target : "";
   return h(
     "li",
     { class: a.own ? "own" : null },
@@ -50,9 +51,10 @@ function alternativeRow(a, proposer) {
 function stepCard(step, total) {
   const spent = Object.values(step.seconds).reduce((a, b) => a + b, 0);
   const resampled = step.branches.filter(isResample).length;
+  const from = [...step.selected].sort((a, b) => a - b);
   const facts = {
     first_draft: step.draft ? count(step.drafted, "token") : null,
-    second_draft: step.selected.length ? `from ${step.selected.join(", ")}` : resampled ? `${resampled} resampled` : step.branches.length ? count(step.branches.length, "draft") : null,
+    second_draft: from.length ? `from ${from.join(", ")}` : resampled ? `${resampled} resampled` : step.branches.length ? count(step.branches.length, "draft") : null,
     tree: count(step.nodes.size, "node"),
     verify: "one target pass",
     commit: count(step.committed.length, "token"),
@@ -68,7 +70,15 @@ function stepCard(step, total) {
       h("td", { class: "value" }, milliseconds(step.seconds[stage])),
     ),
   );
-  return h("div", { class: "card" }, h("div", { class: "title" }, h("b", {}, `Step ${step.index + 1}`), h("span", {}, `of ${total} · ${milliseconds(spent)}`)), h("table", { class: "stages" }, h("tbody", {}, ...rows)), h("p", { class: "hint" }, "Point at a node, or click it, for its probabilities."));
+  const equal = equalDrafts(step).map((group) => `${capital(draftsName(group))}: equal, verified once. `);
+  const hint = matchMedia("(hover: none)").matches ? "Tap a token of the tree for its probabilities." : "Point at a token of the tree for its probabilities.";
+  return h(
+    "div",
+    { class: "card" },
+    h("div", { class: "title" }, h("b", {}, `Step ${step.index + 1}`), h("span", {}, `of ${total} · ${milliseconds(spent)}`)),
+    h("table", { class: "stages" }, h("tbody", {}, ...rows)),
+    h("p", { class: "hint" }, ...equal, equal.length ? "" : hint),
+  );
 }
 
 class DetailsView {

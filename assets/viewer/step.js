@@ -41,8 +41,9 @@ function readNodes(raw) {
   return nodes;
 }
 
-/** `names`: what the proposers of this run are called. */
-function readStep(raw, index, names) {
+/** `run`: names, what the proposers of this run are called; sampled, whether the target drew its tokens; random, whether
+ *  the re-drafted prefixes were drawn. */
+function readStep(raw, index, run) {
   const nodes = readNodes(raw.nodes);
   const choices = new Map();
   for (const c of list(raw.choices)) {
@@ -53,7 +54,7 @@ function readStep(raw, index, names) {
   const draft = readDraft(raw.first_draft);
   const step = {
     index,
-    names,
+    ...run,
     anchorText: text(raw.anchor_text),
     draft,
     drafted: draft ? draft.confidence.length : 0,
@@ -98,18 +99,20 @@ function readSeconds(raw) {
   return seconds;
 }
 
-/** Predicted prefixes, true boundary and the verdict: hit, miss, all (fully accepted) or none (no prediction, or not seen). */
+/** Predicted prefixes, true boundary and the verdict: one of OUTCOMES, or none (no prediction, or not seen). `gained`:
+ *  tokens that re-drafts added behind the boundary. */
 function readBoundary(raw) {
   const selected = list(raw.selected_prefixes).slice(0, MOST_DEPTH).map((i) => whole(i, 0, MOST_DEPTH, 0));
   const boundary = whole(raw.actual_boundary, 0, MOST_DEPTH, null);
   const drafted = raw.first_draft ? list(raw.first_draft.confidence).length : 0;
   const rank = boundary === null ? -1 : selected.indexOf(boundary);
+  const gained = boundary === null ? 0 : Math.max(0, list(raw.accepted).length - boundary);
   let verdict = "none";
   if (boundary !== null && drafted > 0) {
     if (boundary >= drafted) verdict = "all";
-    else if (selected.length) verdict = rank >= 0 ? "hit" : "miss";
+    else if (selected.length) verdict = rank < 0 ? "missed" : gained ? "repaired" : "found";
   }
-  return { selected, boundary, rank: rank + 1, verdict };
+  return { selected, boundary, rank: rank + 1, verdict, gained };
 }
 
 /** What the timeline and the totals need of a step, without reading its tree. */
@@ -117,14 +120,20 @@ function summarise(raw) {
   const counts = { first: 0, second: 0, target: 0 };
   for (const c of list(raw.committed)) counts[readCommitted(c).proposer] += 1;
   const { verdict, rank, boundary } = readBoundary(raw);
+  const accepted = list(raw.accepted);
+  const confidence = raw.first_draft ? list(raw.first_draft.confidence) : [];
+  const isFirst = (id) => raw.nodes[id] && list(raw.nodes[id].candidates).includes(0);
   return {
     counts,
+    redrafts: list(raw.branches).length,
+    gained: accepted.filter((id) => !isFirst(id)).length,
+    sureOfWrong: boundary === null ? null : number(confidence[boundary], 0, 1, null), // of the token that was rejected
     total: counts.first + counts.second + counts.target,
     verdict,
     rank,
     boundary,
     nodes: list(raw.nodes).length,
-    accepted: list(raw.accepted).length,
+    accepted: accepted.length,
     seconds: readSeconds(raw.seconds),
     elapsed: number(raw.elapsed, 0, 1e9, 0),
   };
