@@ -1,4 +1,4 @@
-"""Learn: the idea in seven stops, over a recorded run; ends in Explore."""
+"""Learn: the idea in eight stops, over a recorded run; ends in Explore."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from typing import Any
 
 import gradio as gr
 
-from app import presets
 from app.session import Session
 from app.views.explore import ExplorerView
-from app.views.learn import LearnView
+from app.views.learn import LearnView, lesson_run
 
 
 def build_learn(tabs: gr.Tabs, session: gr.State, view: ExplorerView) -> None:
@@ -20,6 +19,6 @@ def build_learn(tabs: gr.Tabs, session: gr.State, view: ExplorerView) -> None:
         asked = event._data if isinstance(event._data, dict) else {}
         # the step travels with the run: selected earlier, it would be forgotten when the run arrives
         wanted = {"step": asked.get("step"), "node": None}
-        return current.show(presets.opening(), wanted=wanted), gr.Tabs(selected="explore")
+        return current.show(lesson_run(), wanted=wanted), gr.Tabs(selected="explore")
 
     learn.select(open_recorded, session, [view, tabs], show_progress="hidden", queue=False)

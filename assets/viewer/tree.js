@@ -211,6 +211,7 @@ class TreeView {
     const x2 = this.x(node.depth) - this.widths.get(node.id) / 2;
     return s("path", {
       class: `edge ${node.proposer}`,
+      "data-depth": node.depth,
       d: edgePath(x1, this.y(from.id), x2, this.y(node.id), this.x(node.depth - 0.5)),
     });
   }

@@ -16,7 +16,21 @@ def step(boundary: int | None, selected: tuple[int, ...], added: int) -> StepDon
     nodes = [Node(0, -1, 0, 1, "", (0, 1), "target", "root", None, None, None)]
     for depth in range(1, kept + added + 1):
         first = depth <= kept
-        nodes.append(Node(depth, depth - 1, depth, 1, "a", (0, 1) if first else (1,), "first" if first else "second", "accepted", 0.5, 0.5, 0))
+        nodes.append(
+            Node(
+                depth,
+                depth - 1,
+                depth,
+                1,
+                "a",
+                (0, 1) if first else (1,),
+                "first" if first else "second",
+                "accepted",
+                0.5,
+                0.5,
+                0,
+            )
+        )
     accepted = tuple(range(1, kept + added + 1))
     draft = Draft("first", 0, (1, 1, 1), ("a", "a", "a"), (0.5, 0.5, 0.5), ())
     committed = (*(Committed(1, "a", "first", n) for n in accepted), Committed(2, "b", "target", None))
