@@ -11,7 +11,7 @@ from app.explore import failure_sentence
 from app.recordings import Recording, Recordings, read_upload, short
 from app.run_lines import RunLines
 from app.session import Session
-from app.streaming import collect, paced, stream
+from app.streaming import collect, paced, prepare, stream
 from app.update import Update
 from app.views.calibrate import Progress, drawing
 from d2sd import Event, InputError, Trace
@@ -72,10 +72,7 @@ def prompts(
         asked = read_prompts(source, count)
         if not models.loaded(chosen):
             yield Update(news=f"Loading {chosen.model} …")
-        engine = models.engine(chosen)
-        headers = [engine.header(prompt.text, config) for prompt in asked]
-        for prompt in asked:
-            engine.encode(prompt.text, engine.resolve(config))
+        prepared = [prepare(chosen, prompt.text, config) for prompt in asked]
     except InputError as error:
         yield Update(problem=settings.readable(error))
         return
@@ -88,11 +85,11 @@ def prompts(
 
     yield Update(so_far(title, running=True))
     try:
-        for prompt, header in zip(asked, headers, strict=True):
+        for one in prepared:
             events: list[Event] = []
-            for _ in paced(collect(stream(chosen, prompt.text, config, stale), events)):
+            for _ in paced(collect(stream(one, stale), events)):
                 yield Update()
-            trace = Trace.of(header, events)
+            trace = Trace.of(one.engine.header(one.request), events)
             if stale():
                 yield Update(so_far(f"{title}, stopped"))
                 return

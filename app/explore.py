@@ -15,7 +15,7 @@ from app.links import MAX_PROMPT
 from app.models import Chosen
 from app.run_lines import RunLines
 from app.session import Session
-from app.streaming import stream, warm_up
+from app.streaming import Prepared, prepare, stream, warm_up
 from app.update import Update
 from d2sd import DecodeConfig, Finished, InputError, StepDone
 from d2sd.trace.metrics import totals
@@ -58,10 +58,9 @@ def run(session: Session, number: int, asked: Asked) -> Iterator[Update[str]]:
         models.check(asked.models)
         if not models.loaded(asked.models):
             yield Update(news=f"Loading {asked.models.model} …")
-        engine = models.engine(asked.models)
-        header = engine.header(asked.prompt, config)
-        engine.encode(asked.prompt, config)
-        if wait := engine.first_use(config):
+        prepared = prepare(asked.models, asked.prompt, config)
+        header = prepared.engine.header(prepared.request)
+        if wait := prepared.engine.first_use(prepared.request.config.backend):
             yield Update(news=wait)
     except InputError as error:
         yield Update(problem=settings.readable(error))
@@ -70,7 +69,7 @@ def run(session: Session, number: int, asked: Asked) -> Iterator[Update[str]]:
     shown = session.shown = RunLines()
     shown.append([to_line(header)])
     session.window.keep(shown, "Explore")
-    lines = _lines(asked.models, asked.prompt, config, asked.compare, stale)
+    lines = _lines(prepared, asked.compare, stale)
     sent, last = 0, 0.0
     try:
         for kind, line in lines:
@@ -91,22 +90,35 @@ def run(session: Session, number: int, asked: Asked) -> Iterator[Update[str]]:
         lines.close()
 
 
-def _lines(
-    chosen: Chosen, prompt: str, config: DecodeConfig, compare: bool, stop: Callable[[], bool]
-) -> Generator[tuple[str, str], None, None]:
+def _lines(run: Prepared, compare: bool, stop: Callable[[], bool]) -> Generator[tuple[str, str], None, None]:
     """The lines of a run after its header, each with its kind; at the end plain decoding, measured, if asked for."""
     finished = None
-    for _ in warm_up(chosen, prompt, config, stop):
+    request = run.request
+    for _ in warm_up(run, stop):
         pass
-    for event in stream(chosen, prompt, config, stop):
+    for event in stream(run, stop):
         finished = event if isinstance(event, Finished) else None
         yield type(event).__name__, to_line(event)
-    if not compare or finished is None or finished.stop_reason == "stopped" or config.method == "autoregressive":
+    if (
+        not compare
+        or finished is None
+        or finished.stop_reason == "stopped"
+        or request.config.method == "autoregressive"
+    ):
         return
-    plain = replace(config, method="autoregressive", max_new_tokens=max(1, len(finished.token_ids)))
-    for _ in warm_up(chosen, prompt, plain, stop):
+    most = max(1, len(finished.token_ids))
+    config = replace(
+        request.config,
+        method="autoregressive",
+        block_size=None,
+        second_block_size=None,
+        node_budget=None,
+        max_new_tokens=most,
+    )
+    plain = replace(run, request=replace(request, config=config))
+    for _ in warm_up(plain, stop):
         pass
-    events = list(stream(chosen, prompt, plain, stop))
+    events = list(stream(plain, stop))
     if not stop():
         measured = totals([e for e in events if isinstance(e, StepDone)])
         yield "Baseline", to_line({"event": "Baseline", "tokens_per_second": measured.tokens_per_second})

@@ -13,6 +13,7 @@ from app.tabs.calibrate import build_calibrate
 from app.tabs.explore import build_explore
 from app.tabs.learn import build_learn
 from app.tabs.race import build_race
+from app.tabs.runs import wire_runs
 from app.theme import theme
 
 STATIC = Path(__file__).parent / "static"
@@ -41,11 +42,12 @@ def build() -> gr.Blocks:
         gr.Markdown(TITLE, elem_id="title")
         with gr.Tabs() as tabs:
             with gr.Tab("Explore", id="explore"):
-                view = build_explore(page, session)
+                shown = build_explore(session)
             with gr.Tab("Race", id="race"):
-                build_race(session)
+                race = build_race(tabs, shown)
             with gr.Tab("Calibrate", id="calibrate") as tab:
-                build_calibrate(tab, tabs, session, view)
+                build_calibrate(tab, tabs, shown)
             with gr.Tab("Learn", id="learn"):
-                build_learn(tabs, session, view)
+                build_learn(tabs, shown)
+        wire_runs(page, tabs, shown, race)
     return page

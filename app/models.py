@@ -7,7 +7,7 @@ import json
 import os
 import socket
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from huggingface_hub import constants, try_to_load_from_cache
 
 import d2sd
 from app.gpu import ON_ZERO_GPU
+from d2sd.models.loading import load_models
 
 FOLDER = "folder"
 
@@ -188,9 +189,7 @@ def _load(chosen: Chosen) -> d2sd.Engine:
     cuda = torch.cuda.is_available()
     if model in PAIRS:
         pair = PAIRS[model]
-        found = d2sd.load(target=pair.target, drafter=pair.drafter, second_drafter=vp or None, dtype="bfloat16")
+        found = load_models(target=pair.target, drafter=pair.drafter, second_drafter=vp or None, dtype="bfloat16")
     else:
-        found = d2sd.load(model, second_drafter=vp or None, dtype="bfloat16" if cuda else "float32")
-    if found.second is None and found.first is not None:
-        return d2sd.Engine(found.target, found.first, found.first, found.draft_model, found.name, found.mode)
-    return found
+        found = load_models(model, second_drafter=vp or None, dtype="bfloat16" if cuda else "float32")
+    return d2sd.Engine(found if found.second else replace(found, second=found.first))

@@ -11,9 +11,9 @@ from app.explore import failure_sentence
 from app.links import MAX_PROMPT
 from app.models import Chosen
 from app.session import Session
-from app.streaming import collect, first_tokens, paced, stream
+from app.streaming import Prepared, collect, first_tokens, paced, prepare, stream
 from app.update import Update
-from d2sd import METHODS, DecodeConfig, Event, InputError, Trace
+from d2sd import METHODS, Event, InputError, Trace
 
 PLAIN = "autoregressive"
 
@@ -86,22 +86,21 @@ def run(
             raise InputError("no method is ticked; tick at least one, better two")
         if not models.loaded(chosen):
             yield Update(news=f"Loading {chosen.model} …")
-        engine = models.engine(chosen)
-        headers = [engine.header(prompt, config) for config in configs]
-        engine.encode(prompt, configs[0])
+        runs = [prepare(chosen, prompt, config) for config in configs]
     except InputError as error:
         yield Update(problem=settings.readable(error))
         return
     race = Race(prompt, tuple(config.method for config in configs))
-    for place, (config, header) in enumerate(zip(configs, headers, strict=True), 1):
+    for place, prepared in enumerate(runs, 1):
         if stale():
             break
-        title = f"{place} of {len(configs)}: {config.method}"
+        title = f"{place} of {len(runs)}: {prepared.request.config.method}"
+        header = prepared.engine.header(prepared.request)
         yield Update(replace(race, status=f"{title}, warming up …"))
         events: list[Event] = []
         problem = ""
         try:
-            for _ in paced(_generate(chosen, prompt, config, events, stale)):
+            for _ in paced(_generate(prepared, events, stale)):
                 steps = sum(len(e.committed) for e in Trace.of(header, events).steps)
                 yield Update(replace(race, status=f"{title}, {steps} tokens …"))
         except (MemoryError, RuntimeError) as error:
@@ -110,12 +109,10 @@ def run(
     yield Update(race)
 
 
-def _generate(
-    chosen: Chosen, prompt: str, config: DecodeConfig, events: list[Event], stop: Callable[[], bool]
-) -> Iterator[None]:
+def _generate(run: Prepared, events: list[Event], stop: Callable[[], bool]) -> Iterator[None]:
     """Warm up, then collect the events of the run that is timed."""
-    yield from first_tokens(chosen, prompt, config, stop)
-    yield from collect(stream(chosen, prompt, config, stop), events)
+    yield from first_tokens(run, stop)
+    yield from collect(stream(run, stop), events)
 
 
 def reference(race: Race) -> Lane | None:

@@ -1,4 +1,4 @@
-"""Runs on whatever this machine computes with, be it a card that is lent for a moment only."""
+"""Runs on whatever this machine computes with, be it a GPU that is lent for a moment only."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from queue import SimpleQueue
 from threading import Event as Flag
 from weakref import WeakKeyDictionary
@@ -15,6 +15,7 @@ from app import models
 from app.gpu import ON_ZERO_GPU, on_gpu
 from app.models import Chosen
 from d2sd import DecodeConfig, Engine, Event, StepDone
+from d2sd.engine import Request
 
 SECONDS_BETWEEN_PAUSES = 0.5
 WARM_UP_TOKENS = 16
@@ -23,38 +24,51 @@ _warm: WeakKeyDictionary[Engine, set[DecodeConfig]] = WeakKeyDictionary()
 _worker = ThreadPoolExecutor(1, "engine")
 
 
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A run that was checked and can start. ``chosen``: its models, by which another process finds its own engine."""
+
+    chosen: Chosen
+    engine: Engine
+    request: Request
+
+
+def prepare(chosen: Chosen, prompt: str, config: DecodeConfig) -> Prepared:
+    """Load the models if need be, and resolve what is to be run on them; raises ``InputError``."""
+    engine = models.engine(chosen)
+    return Prepared(chosen, engine, engine.request(prompt, config))
+
+
 def never() -> bool:
-    """A run that nobody stops: what a lent card's other process can be sent."""
+    """Never stop: unlike a closure this can be sent to the process that a GPU is lent to."""
     return False
 
 
-def stream(chosen: Chosen, prompt: str, config: DecodeConfig, stop: Callable[[], bool]) -> Generator[Event, None, None]:
+def stream(run: Prepared, stop: Callable[[], bool]) -> Generator[Event, None, None]:
     """The events of a run; once ``stop`` answers True it ends before its next step. It never waits for its reader."""
     if not ON_ZERO_GPU:
-        yield from _ahead(models.engine(chosen).stream(prompt, config, stop=stop))
+        yield from _ahead(run.engine.run(run.request, stop))
         return
-    for event in _elsewhere(chosen, prompt, config):
+    for event in _elsewhere(run.chosen, run.request):
         yield event
         if stop():
             raise RuntimeError("stopped by you")
 
 
 @on_gpu
-def _elsewhere(chosen: Chosen, prompt: str, config: DecodeConfig) -> Generator[Event, None, None]:
-    yield from models.engine(chosen).stream(prompt, config, stop=never)
+def _elsewhere(chosen: Chosen, request: Request) -> Generator[Event, None, None]:
+    yield from models.engine(chosen).run(request, never)
 
 
-def first_tokens(
-    chosen: Chosen, prompt: str, config: DecodeConfig, stop: Callable[[], bool]
-) -> Generator[None, None, None]:
+def first_tokens(run: Prepared, stop: Callable[[], bool]) -> Generator[None, None, None]:
     """Begin a run and end it after a few tokens: as the run itself it takes buffers that hold the whole text.
 
-    What is done on a lent card is gone with it, so nothing is begun there.
+    What is done on a lent GPU is gone with it, so nothing is begun there.
     """
     if ON_ZERO_GPU:
         return
     seen = 0
-    with closing(stream(chosen, prompt, config, stop)) as events:
+    with closing(stream(run, stop)) as events:
         for event in events:
             seen += len(event.committed) if isinstance(event, StepDone) else 0
             if seen >= WARM_UP_TOKENS:
@@ -62,15 +76,16 @@ def first_tokens(
             yield
 
 
-def warm_up(chosen: Chosen, prompt: str, config: DecodeConfig, stop: Callable[[], bool]) -> Generator[None, None, None]:
+def warm_up(run: Prepared, stop: Callable[[], bool]) -> Generator[None, None, None]:
     """Run a few tokens with settings that these models were not run with yet, so that the run itself is timed alone:
-    what is done once, memory that is touched and passes that are captured on a card, is done by then."""
+    what is done once, memory that is touched and passes that are captured on a GPU, is done by then."""
     # much longer texts get larger buffers, and what is captured for them is captured anew
+    config = run.request.config
     kind = replace(config, seed=0, max_new_tokens=1 + config.max_new_tokens // 1024)
-    done = _warm.setdefault(models.engine(chosen), set())
+    done = _warm.setdefault(run.engine, set())
     if kind in done:
         return
-    yield from first_tokens(chosen, prompt, config, stop)
+    yield from first_tokens(run, stop)
     if not stop():
         done.add(kind)
 

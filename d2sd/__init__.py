@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from d2sd.config import DecodeConfig
-    from d2sd.engine import Engine
+    from d2sd.engine import Engine, load
     from d2sd.errors import InputError
     from d2sd.methods import METHODS
-    from d2sd.models.loading import load, presets
+    from d2sd.models.loading import presets
     from d2sd.trace.events import Event, Finished, PrefillDone, StepDone
     from d2sd.trace.trace import Trace, load_trace
 
@@ -33,10 +33,10 @@ __all__ = [
 ]
 _HOMES = {
     "d2sd.config": ("DecodeConfig",),
-    "d2sd.engine": ("Engine",),
+    "d2sd.engine": ("Engine", "load"),
     "d2sd.errors": ("InputError",),
     "d2sd.methods": ("METHODS",),
-    "d2sd.models.loading": ("load", "presets"),
+    "d2sd.models.loading": ("presets",),
     "d2sd.trace.events": ("Event", "Finished", "PrefillDone", "StepDone"),
     "d2sd.trace.trace": ("Trace", "load_trace"),
 }

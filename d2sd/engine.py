@@ -5,19 +5,18 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from d2sd.attention import choose, flashinfer
 from d2sd.config import MAX_NODES, DecodeConfig
 from d2sd.decoding.cost import MEASURED_SLOTS, VerifyCost, measure_verify_cost
 from d2sd.decoding.generation import Generation
 from d2sd.decoding.header import make_header
-from d2sd.decoding.proposer import slots
+from d2sd.decoding.proposer import Proposer, slots
 from d2sd.errors import InputError
 from d2sd.methods import METHODS
-from d2sd.models.drafter import DFlashDraftModel
-from d2sd.models.loading import check_fit, check_vocabulary
-from d2sd.models.target import Target
+from d2sd.models.loading import load_models
+from d2sd.models.models import Models
 from d2sd.passes.passes import Passes, choose_mode
 from d2sd.passes.shapes import row_shape
 from d2sd.trace.events import Event, Finished, PrefillDone
@@ -29,97 +28,98 @@ MIN_SLOTS = 2048  # of caches that stay: most texts fit, so what was captured fo
 MODEL_CHAIN = 16  # γ at most (and by default) of the autoregressive draft model, which was trained with none
 
 
-class Engine:
-    """A target with its drafters; methods whose drafter is missing cannot run.
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A run that was checked and can start: prompt (None where token ids were given), its ids, resolved settings."""
 
-    first: DFlash drafter; second: VP-Drafter; draft_model: a small causal LM with the target's vocabulary; passes: how
-    they are run, eager, padded or captured (``d2sd.passes.passes``), or "auto". Texts do not depend on it.
+    prompt: str | None
+    ids: tuple[int, ...]
+    config: DecodeConfig
+
+
+class Engine:
+    """Models that generate.
+
+    passes: how they are run, eager, padded or captured (``d2sd.passes``), or "auto". Texts do not depend on it.
     """
 
-    def __init__(
-        self,
-        target: Target,
-        first: DFlashDraftModel | None = None,
-        second: DFlashDraftModel | None = None,
-        draft_model: Target | None = None,
-        name: str = "custom",
-        passes: str = "auto",
-    ):
-        for drafter in (first, second):
-            if drafter is not None:
-                check_fit(target, drafter)
-                target.tap(drafter.target_layer_ids)
-        if draft_model is not None:
-            check_vocabulary(target, draft_model)
-        self.target, self.first, self.second, self.draft_model, self.name = target, first, second, draft_model, name
-        self.texts = TokenTexts(target.tokenizer)
-        self.lock = threading.Lock()
-        self.mode = choose_mode(passes, target.device, target.capturable)
+    def __init__(self, models: Models, passes: str = "auto"):
+        self.models = models
+        self.texts = TokenTexts(models.target.tokenizer)
+        self.lock = threading.Lock()  # held while the models compute
+        self.mode = choose_mode(passes, models.target.device, models.target.capturable)
         self._costs: dict[str, VerifyCost] = {}
         self._free: list[tuple[str, Passes]] = []  # buffers and graphs that no generation uses at present
 
     def generate(self, prompt: str | Sequence[int], config: DecodeConfig) -> Trace:
         """Run to the end and return the whole trace."""
-        events = list(self.stream(prompt, config))
-        return Trace.of(self.header(prompt, config), events)
+        request = self.request(prompt, config)
+        return Trace.of(self.header(request), list(self.run(request)))
 
-    def header(self, prompt: str | Sequence[int], config: DecodeConfig) -> dict[str, object]:
+    def stream(
+        self, prompt: str | Sequence[int], config: DecodeConfig, stop: Callable[[], bool] = lambda: False
+    ) -> Iterator[Event]:
+        """Generate; see ``run``. Input is checked at the call, before the first event is asked for."""
+        return self.run(self.request(prompt, config), stop)
+
+    def request(self, prompt: str | Sequence[int], config: DecodeConfig) -> Request:
+        """Check a prompt and settings; raises ``InputError``."""
+        config = self.resolve(config)
+        return Request(prompt if isinstance(prompt, str) else None, tuple(self.encode(prompt, config)), config)
+
+    def header(self, request: Request) -> dict[str, object]:
         """First line of a trace of this run: models, settings, versions, hardware."""
-        models = {
-            "preset": self.name,
-            "target": self.target.name,
-            "first_drafter": self.first.config.name_or_path if self.first else None,
-            "second_drafter": self.second.config.name_or_path if self.second else None,
-            "draft_model": self.draft_model.name if self.draft_model else None,
-        }
-        return make_header(models, self.resolve(config), prompt if isinstance(prompt, str) else None, self.target)
+        return make_header(self.models, request.config, request.prompt)
 
     def resolve(self, config: DecodeConfig) -> DecodeConfig:
         """The settings with γ and the backend filled in; raises ``InputError`` where these models cannot run them."""
-        method = METHODS[config.method]
-        backend = choose(config.backend, self.target.device, self.target.dtype, self.target.head_shape[2])
-        config = replace(config, backend=backend)
+        models, method = self.models, METHODS[config.method]
+        target = models.target
+        config = replace(config, backend=choose(config.backend, target.device, target.dtype, target.head_shape[2]))
         if method.draft_model:
-            if self.draft_model is None:
+            if models.draft_model is None:
                 raise InputError(
-                    f"method {method.id!r} needs a draft model, and {self.name} has none; use another method"
+                    f"method {method.id!r} needs a draft model, and {models.name} has none; use another method"
                 )
             return config.for_drafter(MODEL_CHAIN)
         if not method.first_drafter:
             return config
-        if self.first is None:
+        if models.first is None:
             raise InputError(
-                f"method {method.id!r} needs a drafter, and {self.name} has none; give one or use autoregressive"
+                f"method {method.id!r} needs a drafter, and {models.name} has none; give one or use autoregressive"
             )
-        sizes = [self.first.block_size]
+        sizes = [models.first.block_size]
         if method.second_drafter == "vp":
-            if self.second is None:
-                raise InputError(f"method {method.id!r} needs a VP-Drafter, and {self.name} has none; use dflash_twice")
-            sizes.append(self.second.block_size)
+            if models.second is None:
+                raise InputError(
+                    f"method {method.id!r} needs a VP-Drafter, and {models.name} has none; use dflash_twice"
+                )
+            sizes.append(models.second.block_size)
         return config.for_drafter(min(sizes))
 
     def verify_cost(self, backend: str) -> VerifyCost:
-        """What verified nodes cost here; measured at the first call (a fraction of a second)."""
-        if backend not in self._costs:
-            with self.lock:
-                passes = Passes(self.mode, backend, MEASURED_SLOTS, self.target.device)
-                self._costs[backend] = measure_verify_cost(self.target, passes)
-        return self._costs[backend]
+        """What verified nodes cost here; measured at the first call (a fraction of a second), under the lock."""
+        with self.lock:
+            if backend not in self._costs:
+                passes = Passes(self.mode, backend, MEASURED_SLOTS, self.models.target.device)
+                self._costs[backend] = measure_verify_cost(self.models.target, passes)
+            return self._costs[backend]
 
-    def first_use(self, config: DecodeConfig) -> str | None:
-        """A sentence for the person who waits, where a run with these settings first compiles kernels; else None."""
-        compiles = self.resolve(config).backend == "flashinfer" and not flashinfer.compiled_before()
-        return flashinfer.FIRST_USE if compiles else None
+    def _cost(self, config: DecodeConfig) -> VerifyCost | None:
+        return self.verify_cost(config.backend) if config.cost_aware else None
 
-    def own_passes(self, config: DecodeConfig, tokens: int) -> Passes:
-        """Eager passes with fresh buffers for so many tokens; config: resolved settings."""
-        return Passes("eager", config.backend, slots(config, tokens), self.target.device)
+    def first_use(self, backend: str) -> str | None:
+        """A sentence for the person who waits, where a run with this (resolved) backend first compiles kernels."""
+        return flashinfer.FIRST_USE if backend == "flashinfer" and not flashinfer.compiled_before() else None
+
+    def _eager_passes(self, config: DecodeConfig, tokens: int) -> Passes:
+        return Passes("eager", config.backend, slots(config, tokens), self.models.target.device)
 
     @contextmanager
     def _lent_passes(self, config: DecodeConfig, tokens: int) -> Iterator[Passes]:
         """Buffers for one generation; those of fixed-shape passes go to the next one with everything captured in them."""
         if self.mode == "eager":
-            yield self.own_passes(config, tokens)
+            yield self._eager_passes(config, tokens)
             return
         needed = slots(config, tokens)
         room = max(needed, tokens + row_shape(1 + MAX_NODES), MIN_SLOTS)  # for any other method as well
@@ -129,16 +129,15 @@ class Engine:
                 lent = min(fitting, key=lambda f: f[1].capacity)
                 self._free.remove(lent)
             else:
-                # whatever is too small gives way: a card's memory is for the largest one
+                # smaller ones are dropped first: a GPU's memory is for the largest
                 self._free = [f for f in self._free if f[0] != config.backend]
-                lent = config.backend, Passes(self.mode, config.backend, room, self.target.device)
+                lent = config.backend, Passes(self.mode, config.backend, room, self.models.target.device)
         try:
             yield lent[1]
-        except Exception:
-            raise  # what a broken run leaves is not used again, and its memory is free
-        except GeneratorExit:
+        except GeneratorExit:  # the run was closed before its end, which harms nothing
             self._free.append(lent)
             raise
+        # after an error the buffers are not used again: they are dropped, and their memory is free
         self._free.append(lent)
 
     def encode(self, prompt: str | Sequence[int], config: DecodeConfig) -> list[int]:
@@ -151,38 +150,32 @@ class Engine:
                 raise InputError(f"the prompt has {len(prompt)} characters; at most {MAX_PROMPT_CHARACTERS} are read")
             prompt = prompt.encode("utf-8", "replace").decode()  # lone surrogates have no tokens
             if config.chat:
-                ids = self.target.chat_ids(prompt, config.thinking)
+                ids = self.models.target.chat_ids(prompt, config.thinking)
             else:
-                ids = list(self.target.tokenizer(prompt, add_special_tokens=True)["input_ids"])
+                ids = list(self.models.target.tokenizer(prompt, add_special_tokens=True)["input_ids"])
         else:
             ids = list(prompt)
-        room = self.target.max_positions - config.max_new_tokens
+        room = self.models.target.max_positions - config.max_new_tokens
         if not ids:
             raise InputError("the prompt is empty; write a few words to continue from")
         if len(ids) > room:
             raise InputError(
                 f"the prompt has {len(ids)} tokens; with {config.max_new_tokens} new tokens at most {max(0, room)} "
-                f"fit this target's {self.target.max_positions} positions: shorten the prompt or ask for fewer tokens"
+                f"fit this target's {self.models.target.max_positions} positions: shorten the prompt or ask for fewer tokens"
             )
         return ids
 
-    def stream(
-        self, prompt: str | Sequence[int], config: DecodeConfig, stop: Callable[[], bool] = lambda: False
-    ) -> Iterator[Event]:
-        """Generate; yields ``PrefillDone``, a ``StepDone`` per cycle, ``Finished``.
+    def run(self, request: Request, stop: Callable[[], bool] = lambda: False) -> Iterator[Event]:
+        """Yields ``PrefillDone``, a ``StepDone`` per cycle, ``Finished``.
 
-        Input is checked at the call, before the first event is asked for. ``stop`` is asked before every cycle;
-        closing the iterator also ends the run. Either way its caches are freed.
+        ``stop`` is asked before every cycle; closing the iterator also ends the run. Either way its caches are freed.
         """
-        config = self.resolve(config)
-        return self._run(self.encode(prompt, config), config, stop)
-
-    def _run(self, ids: list[int], config: DecodeConfig, stop: Callable[[], bool]) -> Iterator[Event]:
+        ids, config = request.ids, request.config
         with self._lent_passes(config, len(ids) + config.max_new_tokens) as passes:
-            run = Generation(self, ids, config, passes)
+            run = self.generation(ids, config, passes)
             with self.lock:
                 seconds = run.prefill()
-            yield PrefillDone(tuple(ids), run.prompt_texts, seconds)
+            yield PrefillDone(ids, run.prompt_texts, seconds)
             while run.stop_reason is None:
                 if stop():
                     run.stop_reason = "stopped"
@@ -191,5 +184,39 @@ class Engine:
                     event = run.step()
                 yield event
         out = run.output
-        text = self.target.tokenizer.decode(out, skip_special_tokens=True)
+        text = self.models.target.tokenizer.decode(out, skip_special_tokens=True)
         yield Finished(run.stop_reason, text, tuple(out), run.steps, run.elapsed, seconds)
+
+    def generation(self, ids: Sequence[int], config: DecodeConfig, passes: Passes) -> Generation:
+        """A generation that its caller runs step by step; config: resolved settings, passes: with room for it."""
+        return Generation(self.models, self.texts, ids, config, passes, self._cost(config))
+
+    def proposer(self, config: DecodeConfig, tokens: int) -> Proposer:
+        """Drafters alone, with eager passes and buffers of their own for so many tokens; config: resolved settings."""
+        return Proposer(self.models, config, self._eager_passes(config, tokens), self._cost(config))
+
+
+def load(
+    name: str = "tiny",
+    *,
+    target: str | None = None,
+    drafter: str | None = None,
+    second_drafter: str | None = None,
+    draft_model: str | None = None,
+    dtype: str = "float32",
+    device: str | None = None,
+    load_in_8bit: bool = False,
+    passes: str = "auto",
+) -> Engine:
+    """An engine for the models that ``d2sd.models.loading.load_models`` loads; passes: as for ``Engine``."""
+    models = load_models(
+        name,
+        target=target,
+        drafter=drafter,
+        second_drafter=second_drafter,
+        draft_model=draft_model,
+        dtype=dtype,
+        device=device,
+        load_in_8bit=load_in_8bit,
+    )
+    return Engine(models, passes)

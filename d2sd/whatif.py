@@ -65,17 +65,19 @@ class Replay:
             raise InputError("the trace holds no generated text; record a run of at least one step")
         self.engine, self.prompt = engine, list(trace.prefill.prompt_token_ids)
         self.output = trace.token_ids
-        drafters = [d for d in (engine.first, engine.second) if d is not None]
+        drafters = [d for d in (engine.models.first, engine.models.second) if d is not None]
         with engine.lock:
             self._read([d.target_layer_ids for d in drafters])
 
     @torch.inference_mode()
     def _read(self, layers: list[list[int]]) -> None:
         """One teacher-forced pass over the whole text, for the features of these layers."""
-        target, ids = self.engine.target, [*self.prompt, *self.output]
+        target, ids = self.engine.models.target, [*self.prompt, *self.output]
         size = target.config.vocab_size
         if max(ids) >= size or len(ids) > target.max_positions:
-            raise InputError(f"this trace is not of the model {self.engine.name}: its tokens or its length do not fit")
+            raise InputError(
+                f"this trace is not of the model {self.engine.models.name}: its tokens or its length do not fit"
+            )
         rows = torch.tensor(ids[:-1], device=target.device)
         positions = torch.arange(len(rows), device=target.device)
         hidden = target.forward(rows, positions, target.new_cache(len(rows)), None, None)
@@ -86,24 +88,24 @@ class Replay:
         if float(gap.max()) > MARGIN:
             at = int(gap.gt(MARGIN).int().argmax())
             raise InputError(
-                f"this trace was not written greedily by the model {self.engine.name}: token {at + 1} of its output "
+                f"this trace was not written greedily by the model {self.engine.models.name}: token {at + 1} of its output "
                 "is not the one that it would choose; give the model with --model"
             )
 
     def run(self, configs: Sequence[DecodeConfig]) -> Iterator[Outcome]:
-        """The outcome of every setting, one after the other."""
+        """The outcome of every setting, one after the other; configs: resolved settings (``Engine.resolve``)."""
         for config in configs:
-            yield self._replay(self.engine.resolve(config))
+            yield self._replay(config)
 
     def _extend(self, proposer: Proposer, begin: int, end: int) -> None:
         """Let the drafters read the recorded tokens from ``begin`` up to ``end``."""
-        positions = torch.arange(begin, end, device=self.engine.target.device)
+        positions = torch.arange(begin, end, device=self.engine.models.target.device)
         proposer.extend(lambda layers: self.features[tuple(layers)][:, begin:end], positions)
 
     @torch.inference_mode()
     def _replay(self, config: DecodeConfig) -> Outcome:
         ids = [*self.prompt, *self.output]
-        proposer = Proposer(self.engine, config, self.engine.own_passes(config, len(ids)))
+        proposer = self.engine.proposer(config, len(ids))
         known = len(self.prompt) - 1  # tokens before the anchor
         if known:
             self._extend(proposer, 0, known)
@@ -115,7 +117,7 @@ class Replay:
             # off the accepted path nothing is read, so every node may be given the choice on it
             chosen = [ids[min(known + d + 1, len(ids) - 1)] for d in tree.depths]
             limit = len(ids) - known - 1
-            outcome = walk(tree, chosen, self.engine.target.end_ids, limit)
+            outcome = walk(tree, chosen, self.engine.models.target.end_ids, limit)
             count = len(outcome.accepted) + (outcome.bonus is not None)
             committed.append(count)
             nodes.append(len(tree))

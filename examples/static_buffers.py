@@ -52,12 +52,12 @@ def main() -> None:
     }
     print(f"torch {torch.__version__}, {torch.get_num_threads()} thread(s), {TOKENS} tokens, {ROUNDS} rounds")
     for name, engine in engines.items():
-        for context in (c for c in contexts if c + TOKENS <= engine.target.max_positions):
+        for context in (c for c in contexts if c + TOKENS <= engine.models.target.max_positions):
             times: dict[bool, list[float]] = {True: [], False: []}
             for turn in range(ROUNDS):
                 texts = []
                 for static in (True, False) if turn % 2 else (False, True):
-                    seconds, text = run(engine.target, context, static)
+                    seconds, text = run(engine.models.target, context, static)
                     times[static].append(seconds)
                     texts.append(text)
                 assert texts[0] == texts[1]

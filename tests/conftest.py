@@ -10,6 +10,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast,
 
 from d2sd import Engine, load
 from d2sd.models.drafter import DFlashDraftModel, drafter_config, start_from_target
+from d2sd.models.models import Models
 from d2sd.models.target import Target
 from d2sd.train.data import train_tokenizer
 
@@ -51,7 +52,7 @@ def bundled() -> Engine:
 def engine(request, tokenizer) -> Engine:
     target = make_target(tokenizer, request.param)
     small = make_target(tokenizer, seed=5)
-    return Engine(target, make_drafter(target, seed=1), make_drafter(target, seed=2), small, name="random")
+    return Engine(Models(target, make_drafter(target, seed=1), make_drafter(target, seed=2), small, "random"))
 
 
 @pytest.fixture(scope="session")

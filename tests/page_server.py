@@ -17,6 +17,7 @@ from app.layout import build, launch_options
 from app.models import Chosen
 from app.threads import leave_a_core
 from d2sd import DecodeConfig, Engine, Event, PrefillDone, StepDone
+from d2sd.engine import Request
 
 
 class Clock:
@@ -27,20 +28,20 @@ class Clock:
 
     def __init__(self, engine: Engine, tokens: int) -> None:
         self.speeds: SimpleQueue[float] = SimpleQueue()
-        real = engine.stream
+        real = engine.run
 
-        def stream(prompt: str, config: DecodeConfig, stop: Any = streaming.never) -> Iterator[Event]:
+        def run(request: Request, stop: Any = streaming.never) -> Iterator[Event]:
             began, count = 0.0, 0
-            for event in real(prompt, config, stop):
+            for event in real(request, stop):
                 yield event
                 if isinstance(event, PrefillDone):
                     began = time.perf_counter()
                 elif isinstance(event, StepDone):
                     count += len(event.committed)
-                elif config.max_new_tokens == tokens:
+                elif request.config.max_new_tokens == tokens:
                     self.speeds.put(count / (time.perf_counter() - began))
 
-        engine.stream = stream  # type: ignore[assignment,method-assign]
+        engine.run = run  # type: ignore[assignment,method-assign]
 
 
 def main() -> None:
@@ -55,7 +56,8 @@ def main() -> None:
         clock = clock or Clock(models.engine(Chosen("tiny")), tokens)
         kind, *asked = line.rstrip("\n").split(" ", 2)
         if kind == "alone":
-            list(streaming.stream(Chosen("tiny"), asked[1], DecodeConfig(asked[0], tokens), streaming.never))
+            alone = streaming.prepare(Chosen("tiny"), asked[1], DecodeConfig(asked[0], tokens))
+            list(streaming.stream(alone, streaming.never))
         print(clock.speeds.get(), flush=True)
     demo.close(verbose=False)
 

@@ -14,18 +14,19 @@ from app.recordings import Recordings
 from app.session import Session
 from app.tabs.model_choice import build_models
 from app.tabs.notice import ask, notice_box, sentence
+from app.tabs.runs import Shown
 from app.tabs.setting_box import setting_rows
 from app.update import TURNS
 from app.views.calibrate import CalibrationView
-from app.views.explore import ExplorerView
 from d2sd.bench import prompts
 
 NAMES = ("block_size", "num_branches", "temperature", "max_new_tokens", "chat")
 SOURCES = {"The run in Explore": "shown", "A prompt set": "prompts", "Trace files": "files"}
 
 
-def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, explore: gr.State, view: ExplorerView) -> None:
-    """Lay out the tab and wire it. ``explore`` is the session of Explore, whose run is measured; steps open in ``view``."""
+def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
+    """Lay out the tab and wire it. ``shown``: Explore, whose run is measured and where steps are opened."""
+    explore = shown.session
     # Its own session: a run in Explore and a measurement wait for each other, but do not stop each other.
     session, recordings, number = gr.State(Session()), gr.State(Recordings()), gr.State(0)
     with gr.Row(elem_classes="beside"):
@@ -75,7 +76,8 @@ def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, explore: gr.State, view: Explore
         trigger_mode="multiple",
     )
     stop.click(Session.stop, session, None, show_progress="hidden", queue=False)
-    figures.select(_open, [explore, recordings], [view, tabs, notice], show_progress="hidden")
+    opened = figures.select(_open, [explore, recordings], [shown.view, tabs, notice], show_progress="hidden")
+    shown.after(opened)
 
 
 def _measure(kind: str, kept: Recordings, explore: Session, paths: list[str] | None) -> tuple[Any, Any]:
@@ -129,7 +131,8 @@ def _open(explore: Session, recordings: Recordings, event: gr.EventData) -> tupl
         run = recordings.runs[at].run()
     except d2sd.InputError as error:
         return gr.skip(), gr.skip(), sentence(f"{error}")
-    return explore.show(run), gr.Tabs(selected="explore"), sentence()
+    label = recordings.runs[at].label
+    return explore.show(run, "Calibrate", label), gr.Tabs(selected="explore"), sentence()
 
 
 def _prompt_set() -> tuple[list[Any], gr.Column]:

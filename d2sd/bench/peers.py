@@ -57,11 +57,11 @@ def make_peers(
             if name == "assistant":
                 options = {"assistant_model": _draft_model(engine)}
             elif name == "dflash":
-                options = {"assistant_model": _stock_drafter(engine.first), "speculation_type": "dflash"}
+                options = {"assistant_model": _stock_drafter(engine.models.first), "speculation_type": "dflash"}
         except InputError as error:
             left_out[label] = str(error)
             continue
-        made.append(Contestant(label, label, Generate(engine.target, twin, max_new_tokens, options)))
+        made.append(Contestant(label, label, Generate(engine.models.target, twin, max_new_tokens, options)))
     return made, left_out
 
 
@@ -109,9 +109,9 @@ class Generate:
 
 
 def _draft_model(engine: Engine) -> Any:
-    if engine.draft_model is None:
-        raise InputError(f"{engine.name} has no draft model; give one with --draft-model")
-    return stock_twin(engine.draft_model)
+    if engine.models.draft_model is None:
+        raise InputError(f"{engine.models.name} has no draft model; give one with --draft-model")
+    return stock_twin(engine.models.draft_model)
 
 
 def _stock_drafter(drafter: DFlashDraftModel | None) -> Any:

@@ -14,7 +14,6 @@ from typing import Any
 import torch
 
 from d2sd.bench.prompts import prompt_file
-from d2sd.config import DecodeConfig
 from d2sd.engine import Engine
 from d2sd.models.target import Target
 
@@ -25,10 +24,10 @@ ROOT = Path(__file__).resolve().parents[2]
 def provenance(engine: Engine, argv: list[str], prompts: str, seeds: dict[str, int], processes: int) -> dict[str, Any]:
     """Everything that another person needs to repeat a measurement and to judge it; call it when the run begins."""
     return {
-        **circumstances(engine.target, argv, processes),
+        **circumstances(engine.models.target, argv, processes),
         "seeds": seeds,
         "prompts": {"source": prompts, "sha256": hashlib.sha256(prompt_file(prompts).read_bytes()).hexdigest()},
-        "models": engine.header([], DecodeConfig("autoregressive"))["models"],
+        "models": engine.models.names(),
     }
 
 

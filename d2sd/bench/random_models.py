@@ -13,6 +13,7 @@ from d2sd.engine import Engine
 from d2sd.errors import InputError
 from d2sd.models.drafter import DFlashDraftModel, drafter_config
 from d2sd.models.loading import DTYPES
+from d2sd.models.models import Models
 from d2sd.models.target import Target
 
 
@@ -66,7 +67,7 @@ def random_engine(name: str, dtype: str, device: str, passes: str, positions: in
         for drafter in drafters:
             drafter.to(dtype=DTYPES[dtype]).eval().requires_grad_(False)  # type: ignore[call-arg]
         first, second = drafters
-        return Engine(target, first, second, None, target.name, passes)
+        return Engine(Models(target, first, second, name=target.name), passes)
     except torch.OutOfMemoryError as error:
         raise InputError(f"models of shape {name} do not fit into the memory of {device}") from error
 

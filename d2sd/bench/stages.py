@@ -19,12 +19,10 @@ from torch import nn
 from d2sd.bench.prompts import read_prompts
 from d2sd.config import DecodeConfig
 from d2sd.decoding.cost import path_tree
-from d2sd.decoding.generation import Generation
 from d2sd.decoding.proposer import slots
-from d2sd.engine import Engine
+from d2sd.engine import Engine, load
 from d2sd.methods import Proposal
 from d2sd.methods.base import merged
-from d2sd.models.loading import load
 from d2sd.passes.passes import Passes
 from d2sd.tree.block import Block
 from d2sd.tree.tree import TokenTree, chains
@@ -90,17 +88,17 @@ class Floors:
         def slot(config: Any, bytes_per_number: int) -> int:
             return 2 * config.num_hidden_layers * config.num_key_value_heads * config.head_dim * bytes_per_number
 
-        assert engine.first is not None
-        assert engine.second is not None
-        target, size = engine.target, engine.target.embedding.weight.element_size()
+        assert engine.models.first is not None
+        assert engine.models.second is not None
+        target, size = engine.models.target, engine.models.target.embedding.weight.element_size()
         # of the embedding table only a few rows are read
         return cls(
             rate,
             weight_bytes(target.base) - weight_bytes(target.embedding),
-            weight_bytes(engine.first) + weight_bytes(engine.second),
+            weight_bytes(engine.models.first) + weight_bytes(engine.models.second),
             weight_bytes(target.head),
             slot(target.config, size),
-            slot(engine.first.config, size),
+            slot(engine.models.first.config, size),
         )
 
     def plain(self, context: int) -> float:
@@ -118,15 +116,15 @@ class Bench:
     would be read in longer shapes."""
 
     def __init__(self, engine: Engine, config: DecodeConfig, context: int, mode: str, repeats: int):
-        self.repeats, self.device = repeats, engine.target.device
+        self.repeats, self.device = repeats, engine.models.target.device
         self.config = engine.resolve(config)
         turns = WARM_UP + repeats
         begin = max(1, context - turns)
         self.config = replace(self.config, max_new_tokens=turns * (1 + (self.config.second_block_size or 0)))
         needed = slots(self.config, context + self.config.max_new_tokens)
         self.passes = Passes(mode, self.config.backend, needed, self.device)  # type: ignore[arg-type]
-        self.run = Generation(engine, [1] * (begin + 1), self.config, self.passes)
-        for cache in (self.run.verifier.cache, *(session.cache for session in self.run.proposer.sessions)):
+        self.run = engine.generation([1] * (begin + 1), self.config, self.passes)
+        for cache in (self.run.verifier.cache, *(d.cache for d in self.run.proposer.block_drafters)):
             cache.length = begin
 
     def verify(self, tree: TokenTree) -> float:
@@ -178,7 +176,7 @@ def unmerged(proposal: Proposal) -> TokenTree:
 @torch.inference_mode()
 def context_row(engine: Engine, config: DecodeConfig, context: int, floors: Floors, repeats: int) -> dict[str, Any]:
     """One row of the main table: milliseconds, nodes, and gigabytes; what needs a card is None without one."""
-    device, mode = engine.target.device, engine.mode
+    device, mode = engine.models.target.device, engine.mode
     cuda = device.type == "cuda"
     if cuda:
         torch.cuda.reset_peak_memory_stats(device)
@@ -238,7 +236,7 @@ def cost_rows(engine: Engine, config: DecodeConfig, context: int, repeats: int) 
 def merging_row(engine: Engine, config: DecodeConfig, context: int, repeats: int) -> dict[str, Any]:
     """Time of verifying the candidates of one proposal merged into a tree, and as K+1 full rows."""
     bench = Bench(engine, config, context, engine.mode, repeats)
-    proposal = typical(config, engine.target.head.out_features)
+    proposal = typical(config, engine.models.target.head.out_features)
     merged_tree, side_by_side = proposal.tree, unmerged(proposal)
     return {
         "context": context,

@@ -83,7 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
     contestants = [contestant(engine, s) for s in settings]
     if arguments.peers:
         names = list(PEERS) if arguments.peers == "all" else [p.strip() for p in arguments.peers.split(",")]
-        peers, without = make_peers(engine, stock_twin(engine.target), names, base.max_new_tokens)
+        peers, without = make_peers(engine, stock_twin(engine.models.target), names, base.max_new_tokens)
         contestants, left_out = contestants + peers, left_out | without
     seeds = {"decoding": base.seed, "bootstrap": BOOTSTRAP_SEED}
     origin = provenance(engine, arguments.argv, arguments.prompts, seeds, processes.count)
@@ -100,7 +100,7 @@ def run(arguments: argparse.Namespace) -> int:
     done = {r.prompt for r in runs}
     domains = sorted({r.domain for r in runs})
     result = {
-        "model": engine.name,
+        "model": engine.models.name,
         "prompts": arguments.prompts,
         "prompts_asked": len(prompts),
         "prompts_done": len(done),

@@ -69,10 +69,10 @@ def run(arguments: argparse.Namespace) -> int:
 def measure(engine: Engine, arguments: argparse.Namespace, contexts: list[int]) -> dict[str, Any]:
     """All rows with their provenance."""
     config = decode_config(arguments, "d2sd", inspect=True)
-    if wait := engine.first_use(config):
+    if wait := engine.first_use(engine.resolve(config).backend):
         print(wait, file=sys.stderr)
-    device, repeats = engine.target.device, arguments.repeats
-    origin = circumstances(engine.target, arguments.argv)
+    device, repeats = engine.models.target.device, arguments.repeats
+    origin = circumstances(engine.models.target, arguments.argv)
     rate = bandwidth(device, repeats)
     floors = Floors.of(engine, rate)
     rows = [context_row(engine, config, c, floors, repeats) for c in tqdm(contexts, "contexts", disable=None)]

@@ -8,9 +8,8 @@ import unicodedata
 
 from d2sd.bench.prompts import Prompt, read_prompts
 from d2sd.config import DecodeConfig
-from d2sd.engine import Engine
+from d2sd.engine import Engine, load
 from d2sd.errors import InputError
-from d2sd.models.loading import load
 
 MAX_PROMPT_BYTES = 1 << 20
 
@@ -78,7 +77,7 @@ def prepare(
         raise InputError(f"limit must be at least 1, not {arguments.limit}")
     prompts = read_prompts(arguments.prompts, arguments.limit)
     engine = load_engine(arguments, device)
-    if wait := engine.first_use(config):
+    if wait := engine.first_use(engine.resolve(config).backend):
         print(wait, file=sys.stderr)
     return engine, [(prompt, engine.encode(prompt.text, config)) for prompt in prompts]
 

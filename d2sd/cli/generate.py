@@ -39,10 +39,10 @@ def run(arguments: argparse.Namespace) -> None:
     config = decode_config(arguments, arguments.method)
     prompt = arguments.prompt if arguments.prompt_file is None else read_text(arguments.prompt_file)
     engine = load_engine(arguments)
-    if wait := engine.first_use(config):
+    request = engine.request(prompt, config)
+    if wait := engine.first_use(request.config.backend):
         print(wait, file=sys.stderr)
-    header = engine.header(prompt, config)
-    stream = engine.stream(prompt, config)
+    header = engine.header(request)
     events: list[Event] = []
     with ExitStack() as stack:
         lines = None
@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace) -> None:
             except OSError as error:
                 raise InputError(f"cannot write the trace {arguments.trace}: {error.strerror}") from None
             lines.write(to_line(header))
-        for event in stream:
+        for event in engine.run(request):
             events.append(event)
             if lines is not None:
                 lines.write(to_line(event))
@@ -83,7 +83,7 @@ def summary(engine: Engine, trace: Trace) -> dict[str, object]:
     totals = trace.totals
     return {
         "method": trace.header["method"],
-        "model": engine.name,
+        "model": engine.models.name,
         "text": trace.finished.text,
         "prompt_token_ids": trace.prefill.prompt_token_ids,
         "token_ids": trace.finished.token_ids,

@@ -58,7 +58,7 @@ def run(arguments: argparse.Namespace, processes: Processes) -> int:
             raise InputError(reasons[0] if reasons else f"no K of --branches is below a γ of --gamma for {method}")
     origin = provenance(engine, arguments.argv, arguments.prompts, {"decoding": base.seed}, processes.count)
     plain, *others = [contestant(engine, s) for s in settings]
-    twin = stock_twin(engine.target)
+    twin = stock_twin(engine.models.target)
     (stock,), _ = make_peers(engine, twin, ["generate"], base.max_new_tokens)
     exact = arguments.dtype in (None, "float32")
     contestants = [stock, *others] if exact else [plain, stock, *others]
@@ -75,7 +75,7 @@ def run(arguments: argparse.Namespace, processes: Processes) -> int:
     rows = tally(results, [c.label for c in contestants], None if exact else arguments.margin)
     passed = all(row["passed"] for row in rows)
     result = {
-        "model": engine.name, "prompts_asked": len(prompts), "prompts_done": len({r.prompt for r in results}),
+        "model": engine.models.name, "prompts_asked": len(prompts), "prompts_done": len({r.prompt for r in results}),
         "stopped": stopped, "margin": None if exact else arguments.margin, "left_out": left_out, "passed": passed,
         "rows": rows, "provenance": origin,
     }  # fmt: skip

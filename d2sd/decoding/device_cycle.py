@@ -69,7 +69,7 @@ class DeviceCycle:
         seen = Inspection.read(measured[:, : len(proposal.tree)].tolist())
         found = walk(proposal.tree, seen.chosen, self.target.end_ids, room)
         if not (found.ended or found.cut):
-            for cache in (self.verifier.cache, *(s.cache for s in self.proposer.sessions)):
+            for cache in (self.verifier.cache, *(d.cache for d in self.proposer.block_drafters)):
                 cache.length += 1 + len(found.accepted)
         return CycleDone(proposal, seen, found, StageSeconds(**self.clock.read()))
 
@@ -144,13 +144,13 @@ class DeviceCycle:
         """Whole numbers, on the device; from pinned memory, since copies from other memory wait for the device."""
         return torch.tensor(numbers, pin_memory=self.device.type == "cuda").to(self.device, non_blocking=True)
 
-    def _draft(self, session: BlockDrafter, read: int, state: Tensor, chain: Tensor, prefixes: Tensor) -> Tensor:
+    def _draft(self, drafter: BlockDrafter, read: int, state: Tensor, chain: Tensor, prefixes: Tensor) -> Tensor:
         """Likeliest tokens at all positions below the anchor, (B, M, 2·top); chain: (M,); prefixes: (B,)."""
-        rows = block_rows(state[:1], chain, prefixes, session.model.mask_token_id)
+        rows = block_rows(state[:1], chain, prefixes, drafter.model.mask_token_id)
         count, size = rows.shape
         slots = state[1] + torch.arange(size, device=self.device)
         drafted = torch.arange(count * size, device=self.device).view(count, size)[:, 1:].flatten()
-        best, _ = session.forward(rows, slots, drafted, read, self.top)
+        best, _ = drafter.forward(rows, slots, drafted, read, self.top)
         return best.view(count, size - 1, -1)
 
     def _draft_first(self, read: int, state: Tensor) -> tuple[Tensor, ...]:
@@ -200,15 +200,15 @@ class DeviceCycle:
         tree, taps = DeviceTree(*rest[:4]), rest[4:]
         rows = accepted_rows(tree, chosen, self.depths)
         self.target.restore_taps(taps)
-        features = [self.target.features(s.model.target_layer_ids, rows) for s in self.proposer.sessions]
+        features = [self.target.features(s.model.target_layer_ids, rows) for s in self.proposer.block_drafters]
         return *self.verifier.cache.gather(state[1] + rows), *features
 
     def _commit(self, state: Tensor, *moved: Tensor) -> tuple[Tensor, ...]:
         """Write them behind the committed slots. Rows behind the last accepted one are overwritten by the next cycle."""
         slots = state[1] + torch.arange(self.depths, device=self.device)
-        sessions = self.proposer.sessions
-        kept = len(moved) - len(sessions)
+        drafters = self.proposer.block_drafters
+        kept = len(moved) - len(drafters)
         self.verifier.cache.scatter(slots, moved[:kept])
-        for session, features in zip(sessions, moved[kept:], strict=True):
-            session.project(features.to(session.model.dtype), slots)
+        for drafter, features in zip(drafters, moved[kept:], strict=True):
+            drafter.project(features.to(drafter.model.dtype), slots)
         return ()

@@ -3,38 +3,48 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import astuple
 from functools import partial
-from typing import TYPE_CHECKING
 
 import torch
 
 from d2sd.config import DecodeConfig
+from d2sd.decoding.cost import VerifyCost
 from d2sd.decoding.device_cycle import DeviceCycle
 from d2sd.decoding.host_cycle import Cycle, HostCycle
 from d2sd.decoding.inspection import describe_choices, describe_draft, describe_nodes
 from d2sd.decoding.proposer import Proposer
 from d2sd.decoding.verifier import Verifier
 from d2sd.methods import Proposal
+from d2sd.models.models import Models
 from d2sd.passes.passes import Passes
 from d2sd.trace.events import Committed, StepDone, StopReason
-from d2sd.trace.text import Detokenizer
+from d2sd.trace.text import Detokenizer, TokenTexts
 from d2sd.tree.walk import Walk, first_draft_boundary
-
-if TYPE_CHECKING:
-    from d2sd.engine import Engine
 
 
 class Generation:
-    """One prompt being continued: committed ids, caches, clock."""
+    """One prompt being continued: committed ids, caches, clock.
 
-    def __init__(self, engine: Engine, ids: list[int], config: DecodeConfig, passes: Passes):
-        self.engine, self.target, self.config = engine, engine.target, config
+    labels: texts of single tokens; config, passes and cost: as for ``Proposer``.
+    """
+
+    def __init__(
+        self,
+        models: Models,
+        labels: TokenTexts,
+        ids: Sequence[int],
+        config: DecodeConfig,
+        passes: Passes,
+        cost: VerifyCost | None = None,
+    ):
+        self.target, self.labels, self.config = models.target, labels, config
         self.ids, self.steps, self.elapsed = list(ids), 0, 0.0
         self.output: list[int] = []
         self.stop_reason: StopReason | None = None
-        self.proposer = Proposer(engine, config, passes)
-        self.verifier = Verifier(engine.target, passes)
+        self.proposer = Proposer(models, config, passes, cost)
+        self.verifier = Verifier(models.target, passes)
         self.host_cycle = HostCycle(config, self.proposer, self.verifier)
         self.device_cycle: DeviceCycle | None = None
         if DeviceCycle.possible(config, self.proposer):
@@ -60,7 +70,7 @@ class Generation:
     def step(self) -> StepDone:
         """One cycle."""
         began = time.perf_counter()
-        anchor, start, texts, inspect = self.ids[-1], len(self.ids) - 1, self.engine.texts, self.config.inspect
+        anchor, start, texts, inspect = self.ids[-1], len(self.ids) - 1, self.labels, self.config.inspect
         cycle: Cycle = self.device_cycle if self.device_cycle and start else self.host_cycle
         done = cycle.run(self.ids, self.config.max_new_tokens - len(self.output))
         proposal, seen, outcome = done.proposal, done.seen, done.walk

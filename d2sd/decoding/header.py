@@ -12,21 +12,22 @@ from typing import Any
 import torch
 
 from d2sd.config import DecodeConfig
-from d2sd.models.target import Target
+from d2sd.models.models import Models
 from d2sd.trace.schema import SCHEMA
 
 PACKAGES = ("torch", "transformers")
 
 
-def make_header(models: dict[str, Any], config: DecodeConfig, prompt: str | None, target: Target) -> dict[str, Any]:
+def make_header(models: Models, config: DecodeConfig, prompt: str | None) -> dict[str, Any]:
     """First line of a trace; ``run`` is a fresh identifier."""
+    target = models.target
     return {
         "event": "Header",
         "schema": SCHEMA,
         "run": uuid.uuid4().hex,
         "method": config.method,
         "config": asdict(config),
-        "models": models,
+        "models": models.names(),
         "versions": _versions(),
         "hardware": {
             "device": torch.cuda.get_device_name(target.device) if target.device.type == "cuda" else "cpu",

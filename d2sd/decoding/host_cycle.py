@@ -77,7 +77,7 @@ class HostCycle:
     def _commit(self, rows: list[int], start: int) -> None:
         """Keep the anchor and the accepted path in the target's cache and in every drafter's context."""
         self.verifier.cache.commit(rows)
-        if self.proposer.sessions:
+        if self.proposer.block_drafters:
             index = torch.tensor(rows, device=self.target.device)
             positions = torch.arange(start, start + len(rows), device=self.target.device)
             self.proposer.extend(partial(self.target.features, rows=index), positions)

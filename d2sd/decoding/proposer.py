@@ -7,23 +7,20 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 from torch import Tensor
 
 from d2sd.config import DecodeConfig
 from d2sd.decoding.block_drafter import BlockDrafter
 from d2sd.decoding.chain_drafter import ChainDrafter
-from d2sd.decoding.cost import affordable
+from d2sd.decoding.cost import VerifyCost, affordable
 from d2sd.decoding.inspection import TOP_ALTERNATIVES
 from d2sd.methods import METHODS, Drafters, Method, Proposal
+from d2sd.models.models import Models
 from d2sd.passes.passes import Passes
 from d2sd.passes.shapes import row_shape
-from d2sd.tree.block import Block, DrafterName
+from d2sd.tree.block import Block
 from d2sd.tree.tree import TokenTree
-
-if TYPE_CHECKING:
-    from d2sd.engine import Engine
 
 
 def slots(config: DecodeConfig, tokens: int) -> int:
@@ -39,27 +36,29 @@ def slots(config: DecodeConfig, tokens: int) -> int:
 class Proposer:
     """Drafters with their caches; ``seconds`` holds the measured time of the last proposal by stage.
 
-    config: resolved settings (``Engine.resolve``); passes: with room for prompt, output and a tree (``slots``).
+    config: resolved settings (``Engine.resolve``); passes: with room for prompt, output and a tree (``slots``);
+    cost: what verified nodes cost, where trees are to be cut by it. ``block_drafters``: those of ``first`` and
+    ``second``, which share one where they are the same network.
     """
 
-    def __init__(self, engine: Engine, config: DecodeConfig, passes: Passes):
-        self.config, self.passes = config, passes
+    def __init__(self, models: Models, config: DecodeConfig, passes: Passes, cost: VerifyCost | None = None):
+        self.config, self.passes, self.cost = config, passes, cost
         self.method: Method = METHODS[config.method]
         self.block_size = config.block_size or 1
         self.second_block_size = config.second_block_size or self.block_size
-        self.cost = engine.verify_cost(config.backend) if config.cost_aware else None
-        models = {"none": None, "vp": engine.second, "first": engine.first}
-        first = engine.first if self.method.first_drafter else None
-        second = models[self.method.second_drafter]
-        names: dict[int, DrafterName] = {id(second): "second", id(first): "first"}
-        sessions = {
-            id(m): BlockDrafter(names[id(m)], m, engine.target, passes) for m in (first, second) if m is not None
-        }
-        self.sessions = list(sessions.values())
-        self.first, self.second = sessions.get(id(first)), sessions.get(id(second))
-        self.model: ChainDrafter | None = None
-        if self.method.draft_model and engine.draft_model is not None:
-            self.model = ChainDrafter(engine.draft_model, passes)
+        first = models.first if self.method.first_drafter else None
+        second = {"none": None, "vp": models.second, "first": models.first}[self.method.second_drafter]
+        self.first = None if first is None else BlockDrafter("first", first, models.target, passes)
+        if second is None or second is first:
+            self.second = None if second is None else self.first
+        else:
+            self.second = BlockDrafter("second", second, models.target, passes)
+        self.block_drafters = [d for d in (self.first, self.second) if d is not None]
+        if self.second is self.first:
+            del self.block_drafters[1:]
+        self.chain: ChainDrafter | None = None
+        if self.method.draft_model and models.draft_model is not None:
+            self.chain = ChainDrafter(models.draft_model, passes)
         self.seconds: dict[str, float] = {}
 
     def extend(self, features: Callable[[list[int]], Tensor], positions: Tensor) -> None:
@@ -67,13 +66,13 @@ class Proposer:
 
         features: target layers → the tokens' features, (1, T, layers·hidden).
         """
-        for session in self.sessions:
-            session.extend(features(session.model.target_layer_ids), positions)
+        for drafter in self.block_drafters:
+            drafter.extend(features(drafter.model.target_layer_ids), positions)
 
     def read_prompt(self, ids: Sequence[int]) -> None:
         """Let the autoregressive draft model, if there is one, read the prompt."""
-        if self.model:
-            self.model.read(ids)
+        if self.chain:
+            self.chain.read(ids)
 
     def propose(self, ids: Sequence[int]) -> Proposal:
         """The tree to verify behind the committed ``ids``, whose last one is the anchor."""
@@ -116,15 +115,15 @@ class Proposer:
     def _draft(
         self,
         stage: str,
-        session: BlockDrafter | None,
+        drafter: BlockDrafter | None,
         anchor: int,
         block_size: int,
         prefixes: Sequence[Sequence[int]],
         top: int = 1,
     ) -> list[Block]:
-        assert session is not None
+        assert drafter is not None
         began = time.perf_counter()
-        blocks = session.draft(anchor, prefixes, block_size, max(top, TOP_ALTERNATIVES) if self.config.inspect else top)
+        blocks = drafter.draft(anchor, prefixes, block_size, max(top, TOP_ALTERNATIVES) if self.config.inspect else top)
         self.seconds[stage] += time.perf_counter() - began
         return blocks
 
@@ -133,8 +132,8 @@ class Proposer:
         return self.first.sample(count, seed)
 
     def _chain(self, ids: Sequence[int]) -> Block:
-        assert self.model is not None
+        assert self.chain is not None
         began = time.perf_counter()
-        block = self.model.draft(ids, self.block_size - 1)
+        block = self.chain.draft(ids, self.block_size - 1)
         self.seconds["first_draft"] += time.perf_counter() - began
         return block

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig, Qwen3Config
@@ -12,10 +12,8 @@ from transformers.utils import logging as transformers_logging
 
 from d2sd.errors import InputError
 from d2sd.models.drafter import DFlashDraftModel
+from d2sd.models.models import Models
 from d2sd.models.target import Target, check_supported
-
-if TYPE_CHECKING:
-    from d2sd.engine import Engine
 
 BUNDLED = Path(__file__).resolve().parents[2] / "assets" / "models"
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -26,7 +24,7 @@ def presets() -> list[str]:
     return sorted(p.name for p in BUNDLED.iterdir() if (p / "target").is_dir()) if BUNDLED.is_dir() else []
 
 
-def load(
+def load_models(
     name: str = "tiny",
     *,
     target: str | None = None,
@@ -36,17 +34,14 @@ def load(
     dtype: str = "float32",
     device: str | None = None,
     load_in_8bit: bool = False,
-    passes: str = "auto",
-) -> Engine:
-    """An ``Engine`` for a bundled preset or a folder that holds ``target/``, ``dflash/`` and, if there, ``vp/``, ``draft/``.
+) -> Models:
+    """The ``Models`` of a bundled preset or a folder that holds ``target/``, ``dflash/`` and, if there, ``vp/``, ``draft/``.
 
     ``target``, ``drafter``, ``second_drafter`` and ``draft_model`` replace single parts by a folder or a hub id.
     device: a torch device, or "auto": the target's layers spread over all cards, everything else on the first one.
-    load_in_8bit: the target's weights in 8 bits through bitsandbytes; passes: as for ``Engine``. Raises ``InputError`` when something is missing,
-    broken or does not fit together.
+    load_in_8bit: the target's weights in 8 bits through bitsandbytes. Raises ``InputError`` when something is missing, broken
+    or does not fit together.
     """
-    from d2sd.engine import Engine
-
     if dtype not in DTYPES:
         raise InputError(f"unknown dtype {dtype!r}; choose one of: {', '.join(DTYPES)}")
     device = _check_device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
@@ -69,7 +64,7 @@ def load(
     near = str(loaded.device)
     first, second = (None if d is None else load_drafter(d, DTYPES[dtype], near) for d in (drafter, second_drafter))
     small = None if draft_model is None else load_target(draft_model, DTYPES[dtype], near)
-    return Engine(loaded, first, second, small, label, passes)
+    return Models(loaded, first, second, small, label)
 
 
 def _part(folder: Path, part: str) -> str | None:
@@ -141,34 +136,6 @@ def _check_complete(info: dict[str, Any]) -> None:
     wrong = [f"{kind.replace('_', ' ')} {sorted(map(str, info[kind]))[:3]}" for kind in kinds if info.get(kind)]
     if wrong:
         raise InputError(f"its weights do not match its config ({'; '.join(wrong)})")
-
-
-def check_fit(target: Target, drafter: DFlashDraftModel) -> None:
-    """Raise ``InputError`` if this drafter was made for another target."""
-    name, c, t = drafter.config.name_or_path, drafter.config, target.config
-    if c.hidden_size != t.hidden_size:
-        raise InputError(f"drafter {name} has hidden size {c.hidden_size}, the target {t.hidden_size}: they do not fit")
-    if max(drafter.target_layer_ids) >= t.num_hidden_layers:
-        raise InputError(
-            f"drafter {name} reads target layer {max(drafter.target_layer_ids)}, the target has "
-            f"{t.num_hidden_layers} layers (0 to {t.num_hidden_layers - 1}): they do not fit"
-        )
-    if c.vocab_size != t.vocab_size or not 0 <= drafter.mask_token_id < t.vocab_size:
-        raise InputError(
-            f"drafter {name} was made for a vocabulary of {c.vocab_size} (mask token {drafter.mask_token_id}), "
-            f"the target has {t.vocab_size}: they do not fit"
-        )
-
-
-def check_vocabulary(target: Target, model: Target) -> None:
-    """Raise ``InputError`` if a draft model does not speak the target's vocabulary."""
-    if (
-        model.config.vocab_size != target.config.vocab_size
-        or model.tokenizer.get_vocab() != target.tokenizer.get_vocab()
-    ):
-        raise InputError(
-            f"draft model {model.name} has another vocabulary than the target {target.name}: they do not fit"
-        )
 
 
 def _short(source: str) -> str:

@@ -126,7 +126,7 @@ def test_bad_input_is_one_sentence_and_leaves_the_drawing(changes, sentence):
 
 def test_a_set_that_breaks_off_keeps_what_is_finished(monkeypatch):
     engine, recordings = models.engine(Chosen("tiny")), Recordings()
-    real = engine.first.forward
+    real = engine.models.first.forward
 
     def fail(*_, **__):
         raise MemoryError
@@ -134,10 +134,10 @@ def test_a_set_that_breaks_off_keeps_what_is_finished(monkeypatch):
     running = updates(recordings)
     for update in running:
         if update.value and json.loads(update.value)["progress"]["done"] == 1:
-            monkeypatch.setattr(engine.first, "forward", fail)
+            monkeypatch.setattr(engine.models.first, "forward", fail)
             break
     *_, last = running
-    monkeypatch.setattr(engine.first, "forward", real)
+    monkeypatch.setattr(engine.models.first, "forward", real)
     assert "not enough memory" in last.problem
     progress = json.loads(last.value)["progress"]
     assert (progress["done"], progress["running"]) == (1, False)

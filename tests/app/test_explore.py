@@ -65,16 +65,16 @@ def test_models_that_are_not_loaded_are_announced(monkeypatch):
 
 def test_settings_are_warmed_up_once_before_they_are_timed(monkeypatch):
     engine, runs = models.engine(Chosen("tiny")), []
-    real = engine.stream
+    real = engine.run
 
-    def watched(prompt, config, stop):
-        mine = [config.method, "begun"]
+    def watched(request, stop):
+        mine = [request.config.method, "begun"]
         runs.append(mine)
-        for event in real(prompt, config, stop=stop):
+        for event in real(request, stop):
             mine[1] = "ended" if isinstance(event, Finished) else mine[1]
             yield event
 
-    monkeypatch.setattr(engine, "stream", watched)
+    monkeypatch.setattr(engine, "run", watched)
     monkeypatch.setattr(streaming, "_warm", {})
     long = {"max_new_tokens": 200}
     outcome(**long)
@@ -86,9 +86,7 @@ def test_settings_are_warmed_up_once_before_they_are_timed(monkeypatch):
     assert runs == [["d2sd", "ended"], ["d2sd", "begun"], ["d2sd", "ended"]]
     runs.clear()
     monkeypatch.setattr(streaming, "ON_ZERO_GPU", True)
-    monkeypatch.setattr(
-        streaming, "_elsewhere", lambda chosen, prompt, config: watched(prompt, config, streaming.never)
-    )
+    monkeypatch.setattr(streaming, "_elsewhere", lambda chosen, request: watched(request, streaming.never))
     outcome(num_branches=3, compare=False, **long)
     assert runs == [["d2sd", "ended"]]
 
@@ -173,7 +171,7 @@ def test_a_run_says_nothing_more_once_its_window_shows_something_else():
 
 def test_a_run_that_breaks_off_says_so_and_keeps_its_steps(monkeypatch):
     engine = models.engine(Chosen("tiny"))
-    real = engine.target.head.forward
+    real = engine.models.target.head.forward
     calls = []
 
     def fail_later(*args):
@@ -182,7 +180,7 @@ def test_a_run_that_breaks_off_says_so_and_keeps_its_steps(monkeypatch):
             raise MemoryError
         return real(*args)
 
-    monkeypatch.setattr(engine.target.head, "forward", fail_later)
+    monkeypatch.setattr(engine.models.target.head, "forward", fail_later)
     updates = outcome()
     got = events(updates)
     assert got[-1]["event"] == "Failed"

@@ -113,14 +113,14 @@ def test_a_race_stopped_while_it_waited_never_starts():
 
 def test_a_method_that_breaks_off_says_so_and_the_next_one_runs(monkeypatch):
     engine = models.engine(Chosen("tiny"))
-    real = engine.first.forward
+    real = engine.models.first.forward
 
     def fail(*_, **__):
         raise MemoryError
 
-    monkeypatch.setattr(engine.first, "forward", fail)
+    monkeypatch.setattr(engine.models.first, "forward", fail)
     last = run()[-1].value
-    monkeypatch.setattr(engine.first, "forward", real)
+    monkeypatch.setattr(engine.models.first, "forward", real)
     plain, branched = last.lanes
     assert plain.complete
     assert "not enough memory" in branched.problem
@@ -159,7 +159,7 @@ def test_settings_that_do_not_fit_each_other_are_left_out():
 
 def test_every_method_of_the_registry_has_its_own_points():
     engine = models.engine(Chosen("tiny"))
-    able = [m.id for m in METHODS.values() if m.settings and not (m.draft_model and engine.draft_model is None)]
+    able = [m.id for m in METHODS.values() if m.settings and not (m.draft_model and engine.models.draft_model is None)]
     asked = whatif.questions(engine, engine.resolve(DecodeConfig("d2sd")), list(whatif.SWEEPS), able)
     assert {q.method for q in asked} == set(able)
     for method in able:

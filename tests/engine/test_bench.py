@@ -13,13 +13,14 @@ from d2sd.bench.lossless import DEFAULT_MARGIN, divergence, first_difference, sh
 from d2sd.bench.peers import PEERS, make_peers, stock_twin
 from d2sd.bench.runner import contestant
 from d2sd.bench.settings import make_setting, runnable
+from d2sd.models.models import Models
 
 BASE = DecodeConfig("autoregressive", 24, inspect=False)
 
 
 @pytest.fixture(scope="module")
 def twin(engine):
-    return stock_twin(engine.target)
+    return stock_twin(engine.models.target)
 
 
 @pytest.fixture(scope="module")
@@ -32,11 +33,11 @@ def plain(engine):
 
 
 def test_the_twin_shares_the_weights_and_leaves_the_target_as_it_is(engine, twin):
-    ours, theirs = engine.target.model.state_dict(), twin.state_dict()
+    ours, theirs = engine.models.target.model.state_dict(), twin.state_dict()
     assert ours.keys() == theirs.keys()
     assert all(ours[k].data_ptr() == theirs[k].data_ptr() for k in ours)
     assert twin.config._attn_implementation == "sdpa"
-    assert engine.target.model.config._attn_implementation == "d2sd_tree"
+    assert engine.models.target.model.config._attn_implementation == "d2sd_tree"
     assert not any(layer._forward_hooks for layer in twin.model.layers)
 
 
@@ -57,7 +58,7 @@ def test_every_peer_writes_the_same_text_on_the_same_weights(engine, twin, promp
 
 def test_transformers_dflash_speculation_accepts_what_ours_accepts():
     engine = load("tiny")
-    (peer,), _ = make_peers(engine, stock_twin(engine.target), ["dflash"], 48)
+    (peer,), _ = make_peers(engine, stock_twin(engine.models.target), ["dflash"], 48)
     config = engine.resolve(DecodeConfig("dflash", 48))
     ours = theirs = 0
     for text in ("Once upon a time, a small dog found a key.", "One day, a cat"):
@@ -68,7 +69,7 @@ def test_transformers_dflash_speculation_accepts_what_ours_accepts():
 
 
 def test_peers_that_cannot_run_say_why(engine, twin):
-    bare = Engine(engine.target, name="bare")
+    bare = Engine(Models(engine.models.target, name="bare"))
     peers, left_out = make_peers(bare, twin, list(PEERS), 8)
     assert [p.label for p in peers] == ["transformers generate"]
     assert left_out == {
@@ -129,7 +130,7 @@ def test_bfloat16_texts_stay_within_the_margin():
         engine, grid(["dflash", "d2sd"], (16,), (4,), replace(BASE, max_new_tokens=40)), lenient=True
     )
     field = [contestant(engine, s) for s in settings]
-    reader = stock_twin(engine.target)
+    reader = stock_twin(engine.models.target)
     ids = [(n, engine.encode(t, BASE)) for n, t in enumerate(("Once upon a time", "def add(a, b):"))]
     results = [r for batch in run_check(plain(engine), field, ids, reader, exact=False) for r in batch]
     assert all(row["passed"] for row in tally(results, [c.label for c in field], DEFAULT_MARGIN))

@@ -60,7 +60,7 @@ def test_bad_input_is_a_sentence(tmp_path, capsys, asked, sentence):
 def test_floors_count_every_byte_that_must_be_read():
     engine = random_engine("tiny", "float32", "cpu", "eager", 512)
     floors = Floors.of(engine, rate=1.0)
-    parameters = sum(p.numel() for p in engine.target.model.parameters())
+    parameters = sum(p.numel() for p in engine.models.target.model.parameters())
     assert floors.target + floors.head == 4 * (parameters - 300 * 64)
     assert floors.plain(10) - floors.plain(0) == 10 * 2 * 4 * 2 * 16 * 4  # keys and values, layers, heads, size, bytes
     drafts = floors.drafters + 2 * floors.head + 2 * 10 * floors.drafter_slot

@@ -12,10 +12,10 @@ from torch.utils._pytree import tree_leaves
 
 from d2sd import METHODS, DecodeConfig, Engine
 from d2sd.decoding.device_cycle import DeviceCycle
-from d2sd.decoding.generation import Generation
 from d2sd.decoding.host_cycle import HostCycle
 from d2sd.decoding.proposer import Proposer, slots
 from d2sd.decoding.verifier import Verifier
+from d2sd.models.models import Models
 from d2sd.passes.capture import CapturedPass, Recorder
 from d2sd.passes.passes import Passes
 from d2sd.trace.events import StageSeconds
@@ -32,12 +32,12 @@ SETTINGS = [
 
 def small_engine(tokenizer):
     target = make_target(tokenizer)
-    return Engine(target, make_drafter(target, seed=1), make_drafter(target, seed=2), name="random")
+    return Engine(Models(target, make_drafter(target, seed=1), make_drafter(target, seed=2)))
 
 
 @pytest.fixture(scope="module")
 def padded(engine):
-    return Engine(engine.target, engine.first, engine.second, name="random", passes="padded")
+    return Engine(engine.models, "padded")
 
 
 def untimed(trace):
@@ -75,13 +75,12 @@ def test_its_events_are_those_of_the_host(engine, padded, method, settings, monk
 @pytest.mark.parametrize("method", ON_DEVICE)
 def test_caches_hold_what_was_committed(padded, method):
     config = padded.resolve(DecodeConfig(method, 20))
-    run = Generation(
-        padded, padded.encode("the cat", config), config, Passes("padded", "dense", 512, torch.device("cpu"))
-    )
+    ids = padded.encode("the cat", config)
+    run = padded.generation(ids, config, Passes("padded", "dense", 512, torch.device("cpu")))
     run.prefill()
     for _ in range(3):
         run.step()
-        caches = [run.verifier.cache, *(session.cache for session in run.proposer.sessions)]
+        caches = [run.verifier.cache, *(d.cache for d in run.proposer.block_drafters)]
         assert {cache.length for cache in caches} == {len(run.ids) - 1}
 
 
@@ -109,13 +108,13 @@ class OnMeta(TorchDispatchMode):
 def test_a_whole_cycle_is_queued_before_anything_is_read(method, inspect, dtype, backend, tokenizer, monkeypatch):
     """On torch's meta device tensors hold no values: whatever looks at one on the way fails."""
     engine = small_engine(tokenizer)
-    target = engine.target
+    target = engine.models.target
     config = engine.resolve(DecodeConfig(method, 20, inspect=inspect))
-    for model in (target.model, engine.first, engine.second):
+    for model in (target.model, engine.models.first, engine.models.second):
         model.to("meta", dtype)
     passes = Passes("padded", backend, slots(config, 300), torch.device("meta"))
-    proposer, verifier = Proposer(engine, config, passes), Verifier(target, passes)
-    for cache in (verifier.cache, *(s.cache for s in proposer.sessions)):
+    proposer, verifier = Proposer(engine.models, config, passes), Verifier(target, passes)
+    for cache in (verifier.cache, *(d.cache for d in proposer.block_drafters)):
         cache.length = 280
     cycle, ids = DeviceCycle(config, proposer, verifier), list(range(281))
     assert DeviceCycle.possible(config, proposer)
@@ -164,7 +163,7 @@ def frozen(small, monkeypatch):
         return CapturedPass(graph, own, graph.outputs)
 
     monkeypatch.setattr(Recorder, "capture", capture)
-    other = Engine(small.target, small.first, small.second, name="random", passes="padded")
+    other = Engine(small.models, "padded")
     other.mode = "captured"
     return other
 
@@ -183,7 +182,7 @@ def test_a_run_goes_on_where_capturing_fails_on_the_way(small, frozen):
     config = frozen.resolve(DecodeConfig("dflash", 8))
     ids = frozen.encode("the cat sat", config)
     with frozen._lent_passes(config, len(ids) + 8) as passes:
-        run = Generation(frozen, ids, config, passes)
+        run = frozen.generation(ids, config, passes)
         run.prefill()
         while run.stop_reason is None:
             run.step()

@@ -15,7 +15,7 @@ DRAFTED = [m for m in METHODS if m != "autoregressive"]
 @torch.inference_mode()
 def transformers_greedy(engine, ids, count):
     """Plain greedy decoding by transformers' own attention, without a cache of ours."""
-    model = engine.target.model
+    model = engine.models.target.model
     model.set_attn_implementation("sdpa")
     try:
         out = model.generate(
@@ -100,6 +100,6 @@ def test_stops_with_the_end_token(bundled):
     for method in METHODS:
         trace = bundled.generate(prompt, DecodeConfig(method, 200))
         assert trace.finished.stop_reason == "end_token"
-        assert trace.token_ids[-1] in bundled.target.end_ids
-        assert not set(trace.token_ids[:-1]) & bundled.target.end_ids
+        assert trace.token_ids[-1] in bundled.models.target.end_ids
+        assert not set(trace.token_ids[:-1]) & bundled.models.target.end_ids
         assert "<|endoftext|>" not in trace.finished.text

@@ -11,8 +11,7 @@ from d2sd.passes.passes import choose_mode
 
 @pytest.fixture(scope="module")
 def padded(engine):
-    parts = (engine.target, engine.first, engine.second, engine.draft_model)
-    return Engine(*parts, name="random", passes="padded")
+    return Engine(engine.models, "padded")
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -74,7 +73,7 @@ def test_a_stopped_run_gives_its_buffers_back_and_a_broken_one_does_not(padded, 
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     with monkeypatch.context() as patch:
-        patch.setattr(padded.target, "forward", full)
+        patch.setattr(padded.models.target, "forward", full)
         with pytest.raises(torch.OutOfMemoryError):
             list(padded.stream("the cat", config))
     assert not padded._free
@@ -94,6 +93,6 @@ def test_the_kind_of_passes_is_chosen_by_where_and_what_the_models_are(engine, m
     with monkeypatch.context() as patch:
         patch.setenv("SPACES_ZERO_GPU", "true")
         assert choose_mode("auto", card, capturable=True) == "eager"
-    assert engine.target.capturable
-    monkeypatch.setattr(engine.target.model, "hf_quantizer", object(), raising=False)
-    assert not engine.target.capturable
+    assert engine.models.target.capturable
+    monkeypatch.setattr(engine.models.target.model, "hf_quantizer", object(), raising=False)
+    assert not engine.models.target.capturable

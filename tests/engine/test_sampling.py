@@ -11,6 +11,7 @@ from scipy.stats import chisquare
 
 from d2sd import METHODS, DecodeConfig, Engine
 from d2sd.decoding.sampling import gumbel_noise, restrict
+from d2sd.models.models import Models
 from tests.conftest import make_drafter, make_target
 
 VOCABULARY, LENGTH, RUNS = 4, 3, 450
@@ -25,7 +26,7 @@ def tiny(tokenizer):
     target.model.generation_config.eos_token_id = None
     target.model.config.eos_token_id = VOCABULARY + 9  # never drawn: all sequences have the same length
     small = make_target(tokenizer, vocabulary=VOCABULARY, seed=6)
-    return Engine(target, make_drafter(target, 4, seed=1), make_drafter(target, 4, seed=2), small)
+    return Engine(Models(target, make_drafter(target, 4, seed=1), make_drafter(target, 4, seed=2), small))
 
 
 @torch.inference_mode()
@@ -33,7 +34,7 @@ def enumerate_sequences(engine, prompt, temperature, top_k=0, top_p=1.0):
     """Probability of every sequence of LENGTH tokens, from one plain batched pass."""
     sequences = list(itertools.product(range(VOCABULARY), repeat=LENGTH))
     ids = torch.tensor([[*prompt, *s] for s in sequences])
-    model = engine.target.model
+    model = engine.models.target.model
     model.set_attn_implementation("eager")
     logits = model(input_ids=ids).logits.float()
     model.set_attn_implementation("d2sd_tree")

@@ -14,7 +14,7 @@ SETTINGS = [{}, {"num_branches": 1, "block_size": 7}, {"block_size": 6, "second_
 def test_a_replay_equals_real_runs(engine, method):
     recorded = engine.generate("the cat sat", DecodeConfig("d2sd", 40))
     configs = [DecodeConfig(method, 40, **settings) for settings in SETTINGS]
-    for config, outcome in zip(configs, Replay(engine, recorded).run(configs), strict=True):
+    for config, outcome in zip(configs, Replay(engine, recorded).run(map(engine.resolve, configs)), strict=True):
         real = engine.generate("the cat sat", config)
         assert outcome.committed == tuple(len(s.committed) for s in real.steps)
         assert outcome.nodes == tuple(len(s.nodes) for s in real.steps)

@@ -76,8 +76,8 @@ def test_a_captured_pass_follows_a_growing_text(name, monkeypatch):
     monkeypatch.setitem(SHAPES, "small", Shape("qwen3", 256, 512, 4, 8, 2, 64, 1000, False, drafter_layers=2))
     usable(name, torch.float16, 64)
     engine = random_engine("small", "float16", "cuda", "eager", 4096)
-    captured = Verifier(engine.target, Passes("captured", name, 2048, engine.target.device))
-    eager = Verifier(engine.target, Passes("eager", "dense", 2048, engine.target.device))
+    captured = Verifier(engine.models.target, Passes("captured", name, 2048, engine.models.target.device))
+    eager = Verifier(engine.models.target, Passes("eager", "dense", 2048, engine.models.target.device))
     config = DecodeConfig("d2sd", num_branches=4)
     assert engine.resolve(config).block_size == 16
     random = np.random.default_rng(0)

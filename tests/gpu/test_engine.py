@@ -13,7 +13,6 @@ from d2sd import METHODS, DecodeConfig, load
 from d2sd.bench.lossless import DEFAULT_MARGIN, shortfalls, teacher_forced
 from d2sd.bench.peers import stock_twin
 from d2sd.bench.prompts import read_prompts
-from d2sd.decoding.generation import Generation
 
 PROMPTS = [p.text for p in read_prompts("heldout", limit=6)]
 
@@ -51,7 +50,7 @@ def test_what_is_captured_later_leaves_earlier_graphs_right(most, monkeypatch):
 @pytest.mark.parametrize("method", METHODS)
 def test_bfloat16_texts_are_the_favourites_or_near_ties(method, passes):
     engine = load("tiny", device="cuda", dtype="bfloat16", passes=passes)
-    twin = stock_twin(engine.target)
+    twin = stock_twin(engine.models.target)
     for prompt in PROMPTS:
         trace = engine.generate(prompt, DecodeConfig(method, 64))
         ids = list(trace.token_ids)
@@ -66,7 +65,7 @@ def test_a_cycle_is_queued_without_waiting_for_the_card(method):
     config = engine.resolve(DecodeConfig(method, 64))
     ids = engine.encode(PROMPTS[0], config)
     with engine._lent_passes(config, len(ids) + 64) as passes:
-        run = Generation(engine, ids, config, passes)
+        run = engine.generation(ids, config, passes)
         run.prefill()
         for _ in range(4):  # the first one captures
             run.step()

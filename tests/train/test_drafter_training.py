@@ -76,14 +76,14 @@ def test_anchors_reach_from_the_last_prompt_token_to_the_last_but_one():
 
 
 def test_training_sees_the_features_that_decoding_sees(engine):
-    layers = engine.first.target_layer_ids
+    layers = engine.models.first.target_layer_ids
     ids = torch.arange(2, 12)
-    cache = engine.target.new_cache(16)
-    engine.target.forward(ids, torch.arange(10), cache, None, None)
-    decoding = engine.target.features(layers, slice(0, 10))
-    taps = LayerTaps(engine.target.base.layers)
+    cache = engine.models.target.new_cache(16)
+    engine.models.target.forward(ids, torch.arange(10), cache, None, None)
+    decoding = engine.models.target.features(layers, slice(0, 10))
+    taps = LayerTaps(engine.models.target.base.layers)
     taps.add(layers)
-    engine.target.base(input_ids=ids[None], use_cache=False)
+    engine.models.target.base(input_ids=ids[None], use_cache=False)
     torch.testing.assert_close(taps.features(layers, ids.device), decoding)
 
 

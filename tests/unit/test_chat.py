@@ -7,6 +7,7 @@ import copy
 import pytest
 
 from d2sd import DecodeConfig, Engine, InputError
+from d2sd.models.models import Models
 from tests.conftest import make_target
 
 # the shape of Qwen3's: an empty thought where thinking is switched off
@@ -20,15 +21,15 @@ TEMPLATE = (
 def chatting(tokenizer):
     own = copy.deepcopy(tokenizer)
     own.chat_template = TEMPLATE
-    return Engine(make_target(own))
+    return Engine(Models(make_target(own)))
 
 
 @pytest.mark.parametrize(("thinking", "end"), [(True, "<assistant>"), (False, "<assistant><think></think>")])
 def test_the_prompt_stands_in_the_template(chatting, thinking, end):
     ids = chatting.encode("the cat", DecodeConfig("autoregressive", 4, chat=True, thinking=thinking))
-    assert chatting.target.tokenizer.decode(ids) == f"<user>the cat{end}"
+    assert chatting.models.target.tokenizer.decode(ids) == f"<user>the cat{end}"
     plain = chatting.encode("the cat", DecodeConfig("autoregressive", 4))
-    assert chatting.target.tokenizer.decode(plain) == "the cat"
+    assert chatting.models.target.tokenizer.decode(plain) == "the cat"
 
 
 def test_ids_are_taken_as_they_are(chatting):
@@ -41,6 +42,6 @@ def test_a_target_without_a_template_says_so(engine):
 
 
 def test_a_template_that_fails_is_a_sentence(chatting):
-    chatting.target.tokenizer.chat_template = "{{ raise_exception('roles must alternate') }}"
+    chatting.models.target.tokenizer.chat_template = "{{ raise_exception('roles must alternate') }}"
     with pytest.raises(InputError, match="roles must alternate"):
         chatting.stream("the cat", DecodeConfig("autoregressive", 4, chat=True))

@@ -113,7 +113,7 @@ def test_out_of_memory_is_a_sentence(capsys, monkeypatch):
     def full(*_, **__):
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate …")
 
-    monkeypatch.setattr("d2sd.engine.Engine.stream", full)
+    monkeypatch.setattr("d2sd.engine.Engine.run", full)
     assert main(["generate", "--prompt", "x", "--method", "dflash"]) == 1
     assert capsys.readouterr().err == (
         "error: there was not enough memory; ask for fewer tokens, a shorter prompt, or a smaller model or type\n"

@@ -99,8 +99,7 @@ def test_layers_of_a_pass_share_one_plan(documented):
 def test_a_whole_run_through_it_gives_the_same_text(documented, engine, passes, monkeypatch):
     from d2sd import Engine
 
-    parts = (engine.target, engine.first, engine.second, engine.draft_model)
-    other = Engine(*parts, passes=passes)
+    other = Engine(engine.models, passes)
     monkeypatch.setattr("d2sd.engine.choose", lambda name, *_: name)
     for method in ("autoregressive", "d2sd", "ddtree"):
         expected = engine.generate("the cat", DecodeConfig(method, 12, backend="dense"))
@@ -149,16 +148,15 @@ def test_asking_for_it_on_a_cpu_is_refused_before_anything_runs(engine):
     with pytest.raises(InputError, match="flashinfer needs a CUDA card"):
         engine.stream("the cat", DecodeConfig("d2sd", 8, backend="flashinfer"))
     assert engine.resolve(DecodeConfig("d2sd", 8)).backend == "dense"
-    assert engine.first_use(DecodeConfig("d2sd", 8)) is None
+    assert engine.first_use("dense") is None
 
 
 def test_the_first_compilation_is_announced_once(engine, monkeypatch, tmp_path):
-    monkeypatch.setattr("d2sd.engine.choose", lambda *_: "flashinfer")
     monkeypatch.setenv("FLASHINFER_WORKSPACE_BASE", str(tmp_path))
-    assert "compiles its attention kernels" in engine.first_use(DecodeConfig("d2sd", 8))
+    assert "compiles its attention kernels" in engine.first_use("flashinfer")
     (tmp_path / ".cache" / "flashinfer" / "0.7").mkdir(parents=True)
     (tmp_path / ".cache" / "flashinfer" / "0.7" / "kernel.so").touch()
-    assert engine.first_use(DecodeConfig("d2sd", 8)) is None
+    assert engine.first_use("flashinfer") is None
 
 
 def test_reading_the_backend_does_not_import_flashinfer():

@@ -15,7 +15,8 @@ from transformers import AutoModelForCausalLM, Qwen3Config
 
 from d2sd import DecodeConfig, Engine, InputError, load
 from d2sd.models.drafter import DFlashDraftModel, default_target_layers, drafter_config
-from d2sd.models.loading import check_fit, load_drafter, load_target
+from d2sd.models.loading import load_drafter, load_target
+from d2sd.models.models import Models, check_fit
 from d2sd.models.target import Target
 from tests.conftest import make_drafter, make_target
 
@@ -28,10 +29,10 @@ PUBLISHED_LAYER_KEYS = [
 
 @pytest.fixture
 def folder(engine, tmp_path):
-    engine.target.model.save_pretrained(tmp_path / "target")
-    engine.target.tokenizer.save_pretrained(tmp_path / "target")
-    engine.first.save_pretrained(tmp_path / "dflash")
-    engine.second.save_pretrained(tmp_path / "vp")
+    engine.models.target.model.save_pretrained(tmp_path / "target")
+    engine.models.target.tokenizer.save_pretrained(tmp_path / "target")
+    engine.models.first.save_pretrained(tmp_path / "dflash")
+    engine.models.second.save_pretrained(tmp_path / "vp")
     return tmp_path
 
 
@@ -163,10 +164,10 @@ def test_layers_may_be_placed_by_accelerate(engine, folder):
 def test_layers_that_accelerate_moves_inputs_for_keep_their_hooks(engine, folder):
     model = AutoModelForCausalLM.from_pretrained(folder / "target")
     homes = dict.fromkeys(("model.embed_tokens", "model.rotary_emb", "model.layers", "model.norm", "lm_head"), "cpu")
-    target = Target(dispatch_model(model, homes, force_hooks=True), engine.target.tokenizer, "spread")
+    target = Target(dispatch_model(model, homes, force_hooks=True), engine.models.target.tokenizer, "spread")
     assert all(hasattr(norm, "_hf_hook") for norm in (target.base.norm, target.base.layers[0].input_layernorm))
     config = DecodeConfig("autoregressive", 8)
-    assert Engine(target).generate("the cat", config).token_ids == engine.generate("the cat", config).token_ids
+    assert Engine(Models(target)).generate("the cat", config).token_ids == engine.generate("the cat", config).token_ids
 
 
 def test_a_device_that_is_not_here_is_refused(folder):

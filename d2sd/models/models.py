@@ -1,0 +1,70 @@
+"""The models that a generation is given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from d2sd.errors import InputError
+from d2sd.models.drafter import DFlashDraftModel
+from d2sd.models.target import Target
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Models:
+    """A target with its drafters, which fit it; methods whose drafter is missing cannot run.
+
+    first: DFlash drafter; second: VP-Drafter (or the first one again); draft_model: a small causal LM with the target's
+    vocabulary; name: what the set is called. Raises ``InputError`` where a drafter was made for another target.
+    """
+
+    target: Target
+    first: DFlashDraftModel | None = None
+    second: DFlashDraftModel | None = None
+    draft_model: Target | None = None
+    name: str = "custom"
+
+    def __post_init__(self) -> None:
+        for drafter in (self.first, self.second):
+            if drafter is not None:
+                check_fit(self.target, drafter)
+                self.target.tap(drafter.target_layer_ids)
+        if self.draft_model is not None:
+            check_vocabulary(self.target, self.draft_model)
+
+    def names(self) -> dict[str, str | None]:
+        """What the set and its models are called, by part."""
+        return {
+            "preset": self.name,
+            "target": self.target.name,
+            "first_drafter": self.first.config.name_or_path if self.first else None,
+            "second_drafter": self.second.config.name_or_path if self.second else None,
+            "draft_model": self.draft_model.name if self.draft_model else None,
+        }
+
+
+def check_fit(target: Target, drafter: DFlashDraftModel) -> None:
+    """Raise ``InputError`` if this drafter was made for another target."""
+    name, c, t = drafter.config.name_or_path, drafter.config, target.config
+    if c.hidden_size != t.hidden_size:
+        raise InputError(f"drafter {name} has hidden size {c.hidden_size}, the target {t.hidden_size}: they do not fit")
+    if max(drafter.target_layer_ids) >= t.num_hidden_layers:
+        raise InputError(
+            f"drafter {name} reads target layer {max(drafter.target_layer_ids)}, the target has "
+            f"{t.num_hidden_layers} layers (0 to {t.num_hidden_layers - 1}): they do not fit"
+        )
+    if c.vocab_size != t.vocab_size or not 0 <= drafter.mask_token_id < t.vocab_size:
+        raise InputError(
+            f"drafter {name} was made for a vocabulary of {c.vocab_size} (mask token {drafter.mask_token_id}), "
+            f"the target has {t.vocab_size}: they do not fit"
+        )
+
+
+def check_vocabulary(target: Target, model: Target) -> None:
+    """Raise ``InputError`` if a draft model does not speak the target's vocabulary."""
+    if (
+        model.config.vocab_size != target.config.vocab_size
+        or model.tokenizer.get_vocab() != target.tokenizer.get_vocab()
+    ):
+        raise InputError(
+            f"draft model {model.name} has another vocabulary than the target {target.name}: they do not fit"
+        )
