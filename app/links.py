@@ -83,7 +83,10 @@ def fields(header: Mapping[str, Any]) -> dict[str, str]:
     """The query fields that ask for a recorded run again: its prompt, models and settings, as far as it names them."""
     config, of_models = header.get("config"), header.get("models")
     known = {**(config if isinstance(config, Mapping) else {}), "prompt": header.get("prompt")}
-    known |= {"model": of_models.get("preset") if isinstance(of_models, Mapping) else None, "method": header.get("method")}
+    known |= {
+        "model": of_models.get("preset") if isinstance(of_models, Mapping) else None,
+        "method": header.get("method"),
+    }
     names = ("prompt", "model", "method", *(s.name for s in SETTINGS))
     return {name: written(known[name]) for name in names if known.get(name) is not None}
 

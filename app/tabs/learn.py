@@ -22,7 +22,5 @@ def build_learn(tabs: gr.Tabs, explore: Shown) -> None:
         wanted = {"step": asked.get("step"), "node": None}
         return current.show(presets.opening(), "Recorded", wanted=wanted), gr.Tabs(selected="explore")
 
-    opened = learn.select(
-        open_recorded, explore.session, [explore.view, tabs], show_progress="hidden", queue=False
-    )
+    opened = learn.select(open_recorded, explore.session, [explore.view, tabs], show_progress="hidden", queue=False)
     explore.after(opened)

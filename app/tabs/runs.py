@@ -20,9 +20,7 @@ from app.window import WINDOWS, Window
 
 TABS = ("explore", "race", "compare", "calibrate", "learn")
 GONE = "This run is no longer in the list."
-ELSEWHERE = (
-    "The run of this link is not kept here, or not any more: press Run to make it again with the settings that are filled in."
-)
+ELSEWHERE = "The run of this link is not kept here, or not any more: press Run to make it again with the settings that are filled in."
 NOT_YET = "The run of this link is not shown yet: press Run, and its step is selected."
 # The name of the window and what was in its form, from the browser's storage of this tab.
 RECALL = """(...given) => {
@@ -67,8 +65,15 @@ class Shown:
             session.own = dict(zip(self.controls.inputs, values, strict=True))
         session.followed = session.shown.key
         link = links.read(links.fields(session.shown.header))
-        said = f"The form keeps yours where it cannot take this run's: {'; '.join(link.ignored)}." if link.ignored else ""
-        return [*self.controls.restored(link), gr.Button(visible=True), listed, sentence(note=said) if said else gr.skip()]
+        said = (
+            f"The form keeps yours where it cannot take this run's: {'; '.join(link.ignored)}." if link.ignored else ""
+        )
+        return [
+            *self.controls.restored(link),
+            gr.Button(visible=True),
+            listed,
+            sentence(note=said) if said else gr.skip(),
+        ]
 
     def own(self, session: Session) -> list[Any]:
         """A person's own settings again."""
