@@ -10,6 +10,7 @@ import gradio as gr
 from app import presets, uploads
 from app.session import Session
 from app.tabs.calibrate import build_calibrate
+from app.tabs.compare import build_compare
 from app.tabs.explore import build_explore
 from app.tabs.learn import build_learn
 from app.tabs.race import build_race
@@ -45,6 +46,8 @@ def build() -> gr.Blocks:
                 shown = build_explore(session)
             with gr.Tab("Race", id="race"):
                 race = build_race(tabs, shown)
+            with gr.Tab("Compare", id="compare") as tab:
+                build_compare(tab, tabs, shown)
             with gr.Tab("Calibrate", id="calibrate") as tab:
                 build_calibrate(tab, tabs, shown)
             with gr.Tab("Learn", id="learn"):
