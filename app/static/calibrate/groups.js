@@ -2,7 +2,7 @@
 
 class GroupsView {
   constructor(choose) {
-    Object.assign(this, { id: "groups", ids: ["domain", "kind"], choose, chosen: new Set() });
+    Object.assign(this, { id: "groups", ids: ["domain", "kind"], choose });
     this.body = h("div", { class: "scroller" });
     this.box = h("section", { class: "panel chart groups", "aria-label": "By group" }, h("div", { class: "head" }, h("h3", {}, "By group")), h("p", { class: "question" }, "Where is the confidence off? By the prompt’s group (the domain in a prompt file) and by what kind of token was drafted."), this.body);
     this.body.addEventListener("click", (event) => {
@@ -33,10 +33,9 @@ class GroupsView {
     return h("tr", { class: few ? "few" : null, title: few ? "Too few positions to say" : null }, h("th", { scope: "row" }, h("bdi", {}, text(g.name))), ...cells.map((words) => h("td", { class: "num" }, words)), h("td", {}, steps));
   }
 
-  select(places) {
-    this.chosen = new Set(places);
-    for (const button of this.body.querySelectorAll("button[data-place]")) if (!places.length) button.setAttribute("aria-pressed", "false");
-    if (!places.length) return;
-    for (const button of this.body.querySelectorAll("button[data-place]")) button.setAttribute("aria-pressed", String(button === document.activeElement && this.chosen.has(Number(button.dataset.place))));
+  select(places, here, chart) {
+    for (const button of this.body.querySelectorAll("button[data-place]")) {
+      button.setAttribute("aria-pressed", String(button.dataset.chart === chart && places.includes(Number(button.dataset.place))));
+    }
   }
 }

@@ -63,7 +63,7 @@ function start(element, trigger, props, watch) {
   /** Marks what is chosen here, and where the step is that is pinned in Explore. */
   function mark() {
     const row = pinnedRow();
-    for (const chart of charts) chart.select(chart.id === choice.chart || (chart.ids && chart.ids.includes(choice.chart)) ? choice.places : [], placesOf(data, chart.id, row));
+    for (const chart of charts) chart.select(chart.id === choice.chart || (chart.ids && chart.ids.includes(choice.chart)) ? choice.places : [], placesOf(data, chart.id, row), choice.chart);
   }
 
   function showChoice(asked) {
