@@ -10,9 +10,11 @@ import gradio as gr
 from app import presets, uploads
 from app.session import Session
 from app.tabs.calibrate import build_calibrate
+from app.tabs.compare import build_compare
 from app.tabs.explore import build_explore
 from app.tabs.learn import build_learn
 from app.tabs.race import build_race
+from app.tabs.runs import wire_runs
 from app.theme import theme
 
 STATIC = Path(__file__).parent / "static"
@@ -41,11 +43,14 @@ def build() -> gr.Blocks:
         gr.Markdown(TITLE, elem_id="title")
         with gr.Tabs() as tabs:
             with gr.Tab("Explore", id="explore"):
-                view = build_explore(page, session)
+                shown = build_explore(session)
             with gr.Tab("Race", id="race"):
-                build_race(session)
+                race = build_race(tabs, shown)
+            with gr.Tab("Compare", id="compare") as tab:
+                build_compare(tab, tabs, shown)
             with gr.Tab("Calibrate", id="calibrate") as tab:
-                build_calibrate(tab, tabs, session, view)
+                build_calibrate(tab, tabs, shown)
             with gr.Tab("Learn", id="learn"):
-                build_learn(tabs, session, view)
+                build_learn(tabs, shown)
+        wire_runs(page, tabs, shown, race)
     return page

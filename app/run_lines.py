@@ -37,20 +37,30 @@ def unpack(line: str) -> str:
 
 @dataclass(slots=True)
 class RunLines:
-    """Trace lines of one run, growing while it goes on. ``key`` tells it from every other run."""
+    """Trace lines of one run, growing until it is ``closed``. ``key`` tells it from every other run."""
 
     key: str = field(default_factory=lambda: uuid.uuid4().hex)
+    closed: bool = False
     _lines: list[str] = field(default_factory=list)
 
     @classmethod
     def of(cls, lines: Iterable[str]) -> RunLines:
         """A run whose lines are all there already."""
-        run = cls()
+        run = cls(closed=True)
         run.append(lines)
         return run
 
+    def holds(self, other: RunLines) -> bool:
+        """Whether all lines of another run, of which there are some, are the first ones of this."""
+        return len(other) > 0 and self._lines[: len(other)] == other._lines
+
     def __len__(self) -> int:
         return len(self._lines)
+
+    @property
+    def size(self) -> int:
+        """Characters of its lines as they are kept."""
+        return sum(map(len, self._lines))
 
     def append(self, lines: Iterable[str]) -> None:
         """Add trace lines, each with or without its newline; empty ones are left out."""

@@ -30,6 +30,7 @@ class Controls:
     stop: gr.Button
     notice: gr.Textbox
     upload: gr.UploadButton
+    back: gr.Button
 
     @property
     def values(self) -> list[Any]:
@@ -74,6 +75,7 @@ def build_controls() -> Controls:
         run = gr.Button("Run", variant="primary", elem_id="run", min_width=80)
         stop = gr.Button("Stop", elem_id="stop", min_width=80)
     notice = notice_box("notice")
+    back = gr.Button("Back to my own settings", elem_id="own-settings", size="sm", visible=False)
     FoldView("Examples, models, method, settings", "more", elem_id="fold")
     with gr.Column(elem_id="more"):
         gr.Examples(
@@ -90,7 +92,7 @@ def build_controls() -> Controls:
             upload = gr.UploadButton(
                 "Open a trace", file_types=[".jsonl", ".gz"], size="sm", elem_id="open-trace", min_width=100
             )
-    return Controls(inputs, run, stop, notice, upload)
+    return Controls(inputs, run, stop, notice, upload, back)
 
 
 def _method(inputs: dict[str, Any]) -> None:

@@ -24,10 +24,7 @@ class PickerView(gr.HTML):
         elem_id: str = "model",
         **options: Any,
     ):
-        choices = [
-            {"id": o.id, "label": f"{o.label} ({o.obstacle})" if o.obstacle else o.label, "disabled": bool(o.obstacle)}
-            for o in offers
-        ]
+        choices = [{"id": o.id, "label": _label(o), "disabled": bool(o.obstacle)} for o in offers]
         super().__init__(
             value,
             html_template="<div></div>",
@@ -43,3 +40,8 @@ class PickerView(gr.HTML):
     def get_block_name(self) -> str:
         """The page draws it as any ``gr.HTML``."""
         return "html"
+
+
+def _label(offer: ModelOffer) -> str:
+    said = offer.obstacle or offer.note
+    return f"{offer.label} ({said})" if said else offer.label

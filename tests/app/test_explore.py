@@ -164,7 +164,7 @@ def test_a_run_says_nothing_more_once_its_window_shows_something_else():
     session = Session()
     run = explore.run(session, session.request(), asked(max_new_tokens=400))
     next(run)
-    session.show(RunLines.of(["another trace"]))
+    session.show(RunLines.of(["another trace"]), "Opened", "trace")
     assert list(run) == []
     assert session.shown.lines() == ["another trace"]
 
