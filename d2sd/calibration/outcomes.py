@@ -111,6 +111,6 @@ def rank_table(table: StepTable, unit: np.ndarray, resampler: Resampler) -> Rank
         tuple(resampler.share(place <= n, unit) for n in range(size)),
         tuple(float(np.minimum(1, (n + 1) / partly.drafted).mean()) for n in range(size)),
         resampler.share(partly.hit[chosen], unit[chosen]),
-        resampler.share(partly.repaired[chosen], unit[chosen]),
+        resampler.share(repaired(partly)[chosen], unit[chosen]),
         float(partly.selected[chosen].mean()) if chosen.any() else None,
     )
