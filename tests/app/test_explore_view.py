@@ -439,7 +439,7 @@ def test_panes_are_moved_by_keys_and_come_back(plain: Any) -> None:
 
 def test_on_a_narrow_screen_the_whole_block_is_in_view(plain: Any) -> None:
     size = plain.viewport_size
-    plain.set_viewport_size({"width": 300, "height": 800})
+    plain.set_viewport_size({"width": 240, "height": 800})
     plain.wait_for_selector(".swipe:not([hidden])")
     box = plain.locator("#tree").bounding_box()
     for node in plain.locator("#tree g.node .shape").all():
