@@ -68,11 +68,6 @@ def happened(table: StepTable) -> np.ndarray:
     return np.where(table.boundary >= table.drafted, table.confidence.shape[1], table.boundary)
 
 
-def repaired(table: StepTable) -> np.ndarray:
-    """Steps whose true boundary was re-drafted from and where a re-draft brought a token, (N,) bool."""
-    return table.partly & table.hit & (table.gained[:, 1:-1].sum(1) > 0)
-
-
 def outcome_matrix(table: StepTable, unit: np.ndarray, resampler: Resampler) -> Matrix:
     """Predicted against actual boundaries of the steps where it was seen."""
     seen, size = table.seen, table.confidence.shape[1] + 1
