@@ -26,7 +26,7 @@ from d2sd.decoding.device_tree import (
     open_prefixes,
 )
 from d2sd.decoding.host_cycle import CycleDone
-from d2sd.decoding.inspection import TOP_ALTERNATIVES, Inspection, measure
+from d2sd.decoding.inspection import TOP_ALTERNATIVES, Inspection, measure, measured_rows
 from d2sd.decoding.proposer import Proposer
 from d2sd.decoding.sampling import Sampler
 from d2sd.decoding.verifier import Verifier
@@ -123,7 +123,7 @@ class DeviceCycle:
 
     def _read(self, anchor: int, numbers: np.ndarray) -> tuple[Proposal, np.ndarray]:
         """The proposal, and per node what ``measure`` found, from a cycle's numbers."""
-        measured = (4 if self.config.inspect else 1) * self.rows
+        measured = measured_rows(self.config.inspect, self.vocabulary) * self.rows
         per_node = numbers[-measured:].reshape(-1, self.rows)
         if self.first is None:
             return Proposal(merge_drafts(anchor, [])), per_node
