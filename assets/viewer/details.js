@@ -63,7 +63,12 @@ function stepCard(step, total) {
   const from = [...step.selected].sort((a, b) => a - b);
   const facts = {
     first_draft: step.draft ? count(step.drafted, "token") : null,
-    second_draft: from.length ? `from ${from.join(", ")}` : resampled ? `${resampled} resampled` : step.branches.length ? count(step.branches.length, "draft") : null,
+    second_draft: [
+      [from.length, `from ${from.join(", ")}`],
+      [resampled, `${resampled} resampled`],
+      [step.branches.length, count(step.branches.length, "draft")],
+      [true, null],
+    ].find(([holds]) => holds)[1],
     tree: count(step.nodes.size, "node"),
     verify: "one target pass",
     commit: count(step.committed.length, "token"),
