@@ -66,7 +66,7 @@ def run(session: Session, number: int, asked: Asked) -> Iterator[Update[str]]:
         yield Update(problem=settings.readable(error))
         return
     wanted = session.link.wanted if session.link.fits(header) else None
-    shown = session.shown = RunLines()
+    shown = session.shown = RunLines(live=True)
     shown.append([to_line(header)])
     session.window.keep(shown, "Explore")
     lines = _lines(prepared, asked.compare, stale)
@@ -86,7 +86,7 @@ def run(session: Session, number: int, asked: Asked) -> Iterator[Update[str]]:
         shown.append([to_line({"event": "Failed", "sentence": sentence})])
         yield Update(shown.segment(sent) if session.shown is shown else None, problem=sentence)
     finally:
-        shown.closed = True
+        shown.live = False
         lines.close()
 
 

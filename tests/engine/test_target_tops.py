@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+import torch
 
 from d2sd import DecodeConfig, InputError
-from d2sd.decoding.inspection import TOP_ALTERNATIVES
+from d2sd.decoding.inspection import Inspection, measure, measured_rows
 from d2sd.trace.consistency import check_step
 
 
@@ -22,20 +23,26 @@ def test_every_node_with_others_below_it_has_the_targets_choices(steps):
         assert recorded >= {n.parent for n in step.nodes if n.parent >= 0} | {c.node for c in step.choices}
 
 
-def test_they_agree_with_the_ranks_and_probabilities_of_the_nodes(steps):
-    seen = 0
+def test_they_agree_with_the_choices(steps):
     for step in steps:
         tops = {t.node: t.top for t in step.target_tops}
-        for node in step.nodes[1:]:
-            top = tops[node.parent]
+        for top in tops.values():
             assert [a.probability for a in top] == sorted((a.probability for a in top), reverse=True)
-            if node.target_rank < TOP_ALTERNATIVES:
-                seen += 1
-                assert top[node.target_rank].id == node.token
-                assert top[node.target_rank].probability == pytest.approx(node.target_probability, abs=1e-6)
         for choice in step.choices:
-            assert tops[choice.node][0].id == choice.token
-    assert seen
+            assert (tops[choice.node][0].id, tops[choice.node][0].probability) == (choice.token, choice.probability)
+
+
+def test_they_agree_with_the_ranks_and_probabilities_of_the_nodes():
+    scores = torch.randn(20, 30, generator=torch.Generator().manual_seed(0))
+    parents = torch.arange(-1, 19).clamp(min=0)
+    tokens = scores[parents].topk(7).indices[:, 3]
+    measured = measure(scores, scores.argmax(-1), tokens, parents, inspect=True)
+    assert len(measured) == measured_rows(True, 30)
+    seen = Inspection.read(measured.tolist())
+    assert set(seen.rank) == {3}
+    for node, parent in enumerate(parents.tolist()):
+        assert seen.top[parent][3] == (tokens[node], seen.probability[node])
+        assert seen.top[parent][0] == (seen.chosen[parent], seen.choice_probability[parent])
 
 
 def test_without_inspection_there_are_none(engine):
