@@ -81,7 +81,7 @@ def weight_bytes(pair: Pair) -> float | None:
     """Bytes of the target's weights: as its model card states, or as its folder has them; None where neither tells."""
     if pair.parameters is not None:
         return pair.parameters * 1e9 * BYTES[pair.dtype]
-    folder = Path(pair.target).expanduser()
+    folder = Path(pair.target)
     sizes = [f.stat().st_size for f in folder.glob("*.safetensors")] if is_folder(pair.target) else []
     return float(sum(sizes)) if sizes else None
 
