@@ -13,7 +13,7 @@ from d2sd import InputError, Trace
 from d2sd.calibration import StepTable, calibrate, tabulate
 from d2sd.calibration.alignment import align, text_of
 from d2sd.calibration.comparison import Comparison, Side, compare, read_comparison
-from d2sd.calibration.outcomes import repaired
+from d2sd.trace.metrics import prediction
 
 MAX_PAIRS = 40
 MAX_PAIR_CHARACTERS = 400_000  # of all texts that are drawn side by side
@@ -125,22 +125,17 @@ def partners(a: Sequence[str], b: Sequence[str]) -> list[tuple[int, int]]:
 
 
 def _steps(side: RunSet, run: int, ends: Sequence[int]) -> list[list[Any]]:
-    """Per step: its end in characters, its tokens with their proposers, what became of its draft, tokens accepted."""
-    table = side.table
-    rows = (table.run == run).nonzero()[0].tolist()
-    fixed = repaired(table)
-    out = []
-    for row, step, end in zip(rows, side.traces[run].steps, ends, strict=True):
-        if not table.seen[row]:
-            fate = ""
-        elif not table.partly[row]:
-            fate = "all accepted"
-        elif not table.selected[row]:
-            fate = "rejected"
-        else:
-            fate = "repaired" if fixed[row] else "found, nothing gained" if table.hit[row] else "missed"
-        out.append([end, [[_clean(c.text), c.proposer] for c in step.committed], fate, int(table.boundary[row])])
-    return out
+    """Per step: its end in characters, its tokens with their proposers, what came of the prediction (see ``prediction``), and
+    how much of the first draft was accepted (−1: not seen)."""
+    return [
+        [
+            end,
+            [[_clean(c.text), c.proposer] for c in step.committed],
+            prediction(step) or "",
+            -1 if step.actual_boundary is None else step.actual_boundary,
+        ]
+        for step, end in zip(side.traces[run].steps, ends, strict=True)
+    ]
 
 
 def _clean(text: str) -> str:

@@ -66,7 +66,7 @@ def run(session: Session, number: int, asked: Asked) -> Iterator[Update[str]]:
         yield Update(problem=settings.readable(error))
         return
     wanted = session.link.wanted if session.link.fits(header) else None
-    shown = session.shown = RunLines()
+    shown = session.shown = RunLines(live=True)
     shown.append([to_line(header)])
     session.window.keep(shown, "Explore")
     lines = _lines(prepared, asked.compare, stale)
@@ -80,13 +80,13 @@ def run(session: Session, number: int, asked: Asked) -> Iterator[Update[str]]:
                 continue
             yield Update(shown.segment(sent, wanted=None if sent else wanted))
             sent, last = len(shown), time.monotonic()
-    except Exception as error:  # whatever breaks, the person is told and the page lives on
+    except Exception as error:  # whatever it was, the person is told and the page goes on
         log.warning("a run broke off", exc_info=error)
         sentence = failure_sentence(error)
         shown.append([to_line({"event": "Failed", "sentence": sentence})])
         yield Update(shown.segment(sent) if session.shown is shown else None, problem=sentence)
     finally:
-        shown.closed = True
+        shown.live = False
         lines.close()
 
 

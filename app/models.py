@@ -81,7 +81,7 @@ def weight_bytes(pair: Pair) -> float | None:
     """Bytes of the target's weights: as its model card states, or as its folder has them; None where neither tells."""
     if pair.parameters is not None:
         return pair.parameters * 1e9 * BYTES[pair.dtype]
-    folder = Path(pair.target).expanduser()
+    folder = Path(pair.target)
     sizes = [f.stat().st_size for f in folder.glob("*.safetensors")] if is_folder(pair.target) else []
     return float(sum(sizes)) if sizes else None
 
@@ -94,7 +94,7 @@ def obstacle(pair: Pair) -> str | None:
     card = torch.cuda.is_available()
     memory = float(torch.cuda.get_device_properties(0).total_memory) if card else machine.memory()
     if weights is not None and weights * ROOM > memory and not ON_ZERO_GPU:
-        where = "the card has" if card else "this machine has no CUDA card and"
+        where = "the GPU has" if card else "this machine has no CUDA GPU and"
         return f"its weights take {weights / 1e9:.0f} GB, and {where} {memory / 1e9:.0f} GB{'' if card else ' of memory free'}"
     sources = [s for s in (pair.target, pair.drafter, pair.vp) if s and not is_folder(s)]
     if not all(_cached(source) for source in sources) and not _hub_answers():

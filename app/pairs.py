@@ -93,7 +93,7 @@ def _read(row: Any, number: int) -> Pair:
     if fault:
         return Pair(name, fault=fault)
     values = {field: row[field].strip() for field in FIELDS[1:] if row.get(field)}
-    return Pair(name, **values)
+    return Pair(name, **{field: str(Path(v).expanduser()) if is_folder(v) else v for field, v in values.items()})
 
 
 def _fault(row: Mapping[str, Any]) -> str:

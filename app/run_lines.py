@@ -37,22 +37,25 @@ def unpack(line: str) -> str:
 
 @dataclass(slots=True)
 class RunLines:
-    """Trace lines of one run, growing until it is ``closed``. ``key`` tells it from every other run."""
+    """Trace lines of one run. ``key`` tells it from every other run; ``live``: it goes on, and lines will be added."""
 
     key: str = field(default_factory=lambda: uuid.uuid4().hex)
-    closed: bool = False
+    live: bool = False
     _lines: list[str] = field(default_factory=list)
 
     @classmethod
     def of(cls, lines: Iterable[str]) -> RunLines:
         """A run whose lines are all there already."""
-        run = cls(closed=True)
+        run = cls()
         run.append(lines)
         return run
 
     def holds(self, other: RunLines) -> bool:
         """Whether all lines of another run, of which there are some, are the first ones of this."""
-        return len(other) > 0 and self._lines[: len(other)] == other._lines
+        if not len(self) or not len(other) or self._lines[0] != other._lines[0]:
+            return False  # other headers: nearly always
+        theirs = other.lines()
+        return self.lines()[: len(theirs)] == theirs
 
     def __len__(self) -> int:
         return len(self._lines)

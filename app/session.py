@@ -51,4 +51,4 @@ class Session:
         A run that goes on does so out of sight.
         """
         self.shown = self.window.keep(run, source, label)
-        return self.shown.segment(recorded=self.shown.closed, **notes)
+        return self.shown.segment(recorded=not self.shown.live, **notes)

@@ -109,7 +109,7 @@ def wire_runs(page: gr.Blocks, tabs: gr.Tabs, shown: Shown, race: Any) -> None:
         segment, said = gr.skip(), sentence(problem=link.sentence) if link.sentence else gr.skip()
         if found:
             current.shown = found.run
-            segment = found.run.segment(recorded=found.run.closed, wanted=link.wanted)
+            segment = found.run.segment(recorded=not found.run.live, wanted=link.wanted)
             link = form or link
         elif link.wanted and len(current.shown) and link.fits(current.shown.header):
             segment = current.shown.segment(len(current.shown), wanted=link.wanted)

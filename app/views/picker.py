@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -35,11 +36,11 @@ class PickerView(gr.HTML):
         super().__init__(
             value,
             html_template="<div></div>",
-            js_on_load=SCRIPT.read_text(encoding="utf-8"),
+            # in the script, not in a property: what an update says of a tab not opened yet would take its place
+            js_on_load=f"const choices = {json.dumps(choices)};\n{SCRIPT.read_text(encoding='utf-8')}",
             apply_default_css=False,
             elem_id=elem_id,
             elem_classes="picker",
-            choices=choices,
             name=label,
             **options,
         )

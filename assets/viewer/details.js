@@ -18,7 +18,8 @@ function nodeTitle(node, words) {
 /** Everything about a node: the tooltip and the details panel show the same card. */
 function nodeCard(step, id) {
   if (id === BONUS) {
-    return h("div", { class: "card" }, nodeTitle({ text: step.bonus.text, proposer: "target" }, `position ${step.bonus.depth}`), h("p", {}, bonusSentence(step)), meter("target", step.bonus.p, "target"));
+    const targets = targetTopOf(step, { parent: step.bonus.parent, token: null });
+    return h("div", { class: "card" }, nodeTitle({ text: step.bonus.text, proposer: "target" }, `position ${step.bonus.depth}`), h("p", {}, bonusSentence(step)), meter("target", step.bonus.p, "target"), ...targetRows(step, targets, []));
   }
   const node = step.nodes.get(id);
   const card = h("div", { class: "card" }, nodeTitle(node, `position ${node.depth} · ${originWords(step, node)}`), h("p", { class: node.state }, nodeSentence(step, node)));
@@ -31,7 +32,15 @@ function nodeCard(step, id) {
       h("ol", { class: "top" }, ...others.map((a) => alternativeRow(a, node.proposer, step.sampled))),
     );
   }
+  card.append(...targetRows(step, targetTopOf(step, node), others));
   return card;
+}
+
+/** The target's likeliest tokens at a place beside the drafter's, and how far they agree; nothing where none are recorded. */
+function targetRows(step, targets, drafted) {
+  if (!targets.length) return [];
+  const words = agreementWords(drafted, targets);
+  return [h("div", { class: "heading" }, "Target’s top choices here"), h("ol", { class: "top of-target" }, ...targets.map((a) => alternativeRow(a, "target", step.sampled))), words ? h("p", { class: "agreement" }, words) : ""];
 }
 
 function alternativeRow(a, proposer, sampled) {
@@ -54,7 +63,12 @@ function stepCard(step, total) {
   const from = [...step.selected].sort((a, b) => a - b);
   const facts = {
     first_draft: step.draft ? count(step.drafted, "token") : null,
-    second_draft: from.length ? `from ${from.join(", ")}` : resampled ? `${resampled} resampled` : step.branches.length ? count(step.branches.length, "draft") : null,
+    second_draft: [
+      [from.length, `from ${from.join(", ")}`],
+      [resampled, `${resampled} resampled`],
+      [step.branches.length, count(step.branches.length, "draft")],
+      [true, null],
+    ].find(([holds]) => holds)[1],
     tree: count(step.nodes.size, "node"),
     verify: "one target pass",
     commit: count(step.committed.length, "token"),

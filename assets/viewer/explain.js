@@ -196,4 +196,32 @@ function alternativesOf(step, node) {
   }));
 }
 
+/** The target's top list at this node's place, with the node's token and the choice there marked; empty in older traces. */
+function targetTopOf(step, node) {
+  const wanted = step.choices.get(node.parent);
+  return (step.targetTops.get(node.parent) || []).map((a) => ({ ...a, own: a.id === node.token, wanted: Boolean(wanted) && a.id === wanted.token }));
+}
+
+/**
+ * How far drafter and target agree at a place, in words: where the target's favourite stands in the drafter's list, and a
+ * lower bound of KL(target ‖ drafter) in nats. The lists hold a few tokens each, so tokens of both lists are told apart and
+ * all others are taken together, which can only make the divergence smaller.
+ */
+function agreementWords(drafted, wanted) {
+  if (!drafted.length || !wanted.length) return "";
+  const rank = drafted.findIndex(({ id }) => id === wanted[0].id);
+  const place = rank < 0 ? `not among the drafter’s ${drafted.length}` : rank === 0 ? "the drafter’s favourite too" : `the drafter’s number ${rank + 1}`;
+  const part = (p, q) => (p > 0 ? p * Math.log(p / Math.max(q, 1e-9)) : 0);
+  let [bound, p, q] = [0, 1, 1];
+  for (const a of wanted) {
+    const same = drafted.find(({ id }) => id === a.id);
+    if (!same) continue;
+    bound += part(a.p, same.p);
+    p -= a.p;
+    q -= same.p;
+  }
+  bound = Math.max(0, bound + part(Math.max(0, p), Math.max(0, q)));
+  return `The target’s favourite is ${place}; KL(target ‖ drafter) is at least ${bound.toFixed(2)}.`;
+}
+
 const rankWords = (rank) => (rank === null ? "—" : rank === 0 ? "favourite" : `number ${rank + 1}`);

@@ -3,6 +3,11 @@
 const MOST_NODES = 4096;
 const MOST_DEPTH = 512;
 
+/** The likeliest tokens at a place, best first. */
+function readTop(top) {
+  return list(top).slice(0, 5).map((a) => ({ id: a && a.id, text: text(a && a.text), p: number(a && a.probability, 0, 1, 0) }));
+}
+
 function readDraft(raw) {
   if (!raw || typeof raw !== "object") return null;
   return {
@@ -11,9 +16,7 @@ function readDraft(raw) {
     base: whole(raw.base, 0, MOST_NODES, 0),
     texts: list(raw.texts).slice(0, MOST_DEPTH).map(text),
     confidence: list(raw.confidence).slice(0, MOST_DEPTH).map((c) => number(c, 0, 1, 0)),
-    alternatives: list(raw.alternatives).slice(0, MOST_DEPTH).map((top) =>
-      list(top).slice(0, 5).map((a) => ({ id: a && a.id, text: text(a && a.text), p: number(a && a.probability, 0, 1, 0) })),
-    ),
+    alternatives: list(raw.alternatives).slice(0, MOST_DEPTH).map(readTop),
   };
 }
 
@@ -63,6 +66,7 @@ function readStep(raw, index, run) {
     full: number(raw.full_acceptance, 0, 1, 0),
     nodes,
     choices,
+    targetTops: new Map(list(raw.target_tops).slice(0, MOST_NODES).map((behind) => [behind && behind.node, readTop(behind && behind.top)])),
     accepted,
     committed,
     bonus: committed.find((c) => c.node === null) || null,
@@ -81,7 +85,7 @@ function readStep(raw, index, run) {
   return step;
 }
 
-/** The drafts behind the first. Where no prefixes were selected, one from the anchor itself is a resample. */
+/** The drafts after the first. Where no prefixes were selected, one from the anchor itself is a resample. */
 function readBranches(raw) {
   const resamples = !list(raw.selected_prefixes).length;
   const drafts = list(raw.branches).map(readDraft).filter(Boolean);

@@ -12,7 +12,7 @@ from math import hypot
 
 import numpy as np
 
-from d2sd.calibration.outcomes import ranks, repaired
+from d2sd.calibration.outcomes import ranks
 from d2sd.calibration.resampling import Figure, Resampler, wilson
 from d2sd.calibration.scores import (
     Scores,
@@ -210,8 +210,8 @@ FIGURES: dict[str, Rows] = {
     "tokens": lambda d: _over(d.table.committed, _every(d.table), d.unit),
     "first": lambda d: _over(d.table.boundary, d.table.seen, d.unit),
     "hit": lambda d: _over(d.table.hit, _judged(d.table), d.unit),
-    "repaired": lambda d: _over(repaired(d.table), _judged(d.table), d.unit),
-    "redraft": lambda d: (d.table.gained[:, 1:-1].sum(1).astype(float), d.table.branches.astype(float), d.unit),
+    "repaired": lambda d: _over(d.table.repaired, _judged(d.table), d.unit),
+    "redraft": lambda d: (d.table.gained[:, 1:].sum(1).astype(float), d.table.branches.astype(float), d.unit),
     "nodes": lambda d: _over(d.table.nodes.sum(1) + 1, _every(d.table), d.unit),
     "gap": lambda d: _scored(d, d.scores.accepted - d.scores.confidence),
     "brier": lambda d: _scored(d, (d.scores.accepted - d.scores.confidence) ** 2),

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from d2sd.calibration.outcomes import repaired
 from d2sd.calibration.resampling import Figure, Resampler
 from d2sd.calibration.scores import Scores, expected_calibration_error, uniform_edges
 from d2sd.calibration.steps import StepTable
@@ -81,7 +80,7 @@ def by_domain(
         steps = of_step == n
         group = _group(name, scores, steps[scores.row], resampler)
         tokens = resampler.ratio(table.committed[steps].astype(float), np.ones(int(steps.sum())), unit[steps])
-        share = resampler.share(repaired(table)[steps & judged], unit[steps & judged])
+        share = resampler.share(table.repaired[steps & judged], unit[steps & judged])
         out.append(
             Group(name, group.positions, group.confidence, group.accepted, group.gap, group.error, tokens, share)
         )

@@ -10,15 +10,15 @@ from collections.abc import Sequence
 
 from d2sd.methods.base import SETTINGS, Drafters, Method, Proposal, merged, random_order
 from d2sd.tree.block import Block
-from d2sd.tree.boundary import boundary_posterior, open_prefixes, select_prefixes
+from d2sd.tree.boundary import Boundary, boundary_posterior, open_prefixes, select_prefixes
 
 
 def propose(drafters: Drafters) -> Proposal:
     """First draft plus K branches from the prefixes with the largest r(i)."""
     (first,) = drafters.first([()])
-    posterior, _ = boundary_posterior(first.confidence)
+    boundary = boundary_posterior(first.confidence)
     usable = open_prefixes(first.ids, drafters.end_ids)
-    return redraft(drafters, first, select_prefixes(posterior[:usable], drafters.num_branches))
+    return redraft(drafters, first, boundary, select_prefixes(boundary.posterior[:usable], drafters.num_branches))
 
 
 def propose_random(drafters: Drafters) -> Proposal:
@@ -26,13 +26,14 @@ def propose_random(drafters: Drafters) -> Proposal:
     (first,) = drafters.first([()])
     usable = open_prefixes(first.ids, drafters.end_ids)
     order = random_order(drafters.rng, len(first.ids))
-    return redraft(drafters, first, [i for i in order if i < usable][: drafters.num_branches])
+    selected = [i for i in order if i < usable][: drafters.num_branches]
+    return redraft(drafters, first, boundary_posterior(first.confidence), selected)
 
 
-def redraft(drafters: Drafters, first: Block, selected: Sequence[int]) -> Proposal:
+def redraft(drafters: Drafters, first: Block, boundary: Boundary, selected: Sequence[int]) -> Proposal:
     """One D²SD proposal with re-drafts from the selected prefixes."""
-    prefixes = redrafted(drafters, first, selected)
-    return merged(drafters.anchor, first, selected, drafters.second([first.ids[:i] for i in prefixes]))
+    branches = drafters.second([first.ids[:i] for i in redrafted(drafters, first, selected)])
+    return merged(drafters.anchor, first, boundary, selected, branches)
 
 
 def redrafted(drafters: Drafters, first: Block, selected: Sequence[int]) -> tuple[int, ...]:

@@ -49,16 +49,16 @@ def totals(steps: Iterable[StepDone]) -> Totals:
         if (outcome := prediction(step)) not in (None, "all"):
             predictions.append(outcome)
     return Totals(
-        tokens,
-        count,
-        tokens / count if count else 0.0,
-        nodes / count if count else 0.0,
-        1 - predictions.count("missed") / len(predictions) if predictions else None,
-        predictions.count("repaired") / len(predictions) if predictions else None,
-        gained / redrafts if redrafts else None,
-        tokens / seconds if seconds else 0.0,
-        seconds,
-        stages,
+        tokens=tokens,
+        steps=count,
+        mean_acceptance_length=tokens / count if count else 0.0,
+        nodes_per_step=nodes / count if count else 0.0,
+        boundary_hit_rate=1 - predictions.count("missed") / len(predictions) if predictions else None,
+        repaired_rate=predictions.count("repaired") / len(predictions) if predictions else None,
+        tokens_per_redraft=gained / redrafts if redrafts else None,
+        tokens_per_second=tokens / seconds if seconds else 0.0,
+        seconds=seconds,
+        stage_seconds=stages,
     )
 
 

@@ -99,6 +99,14 @@ def test_modules_do_not_import_each_other_in_circles():
     assert not below
 
 
+@pytest.mark.parametrize("name", MODULES)
+def test_the_engine_knows_nothing_of_the_page(name):
+    tree = ast.parse(MODULES[name].read_text(encoding="utf-8"))
+    froms = {n.module for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) and not n.level}
+    names = froms | {a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names}
+    assert not {n.split(".")[0] for n in names} & {"app", "gradio"}
+
+
 @pytest.mark.parametrize("room", ["trace", "tree"])
 def test_reading_traces_and_walking_trees_need_no_torch(room):
     names = [name for name in MODULES if name.startswith(f"d2sd.{room}")]

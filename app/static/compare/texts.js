@@ -1,6 +1,7 @@
 // Two runs over the same characters: bars of their steps, and their texts; the steps at one place are chosen together.
 
-const FATES = ["repaired", "all accepted", "found, nothing gained", "missed", "rejected"];
+/** What came of a prediction, as everywhere on the page; a step without one has neither mark nor words. */
+const outcomeOf = (step) => OUTCOMES[step.fate] || { mark: "", words: "no prediction" };
 
 function readPair(raw) {
   const side = (steps) => {
@@ -9,7 +10,7 @@ function readPair(raw) {
       const [end, tokens, fate, boundary] = list(step);
       const begin = from;
       from = whole(end, begin, 1e9, begin);
-      return { begin, end: from, tokens: list(tokens).map((t) => ({ text: text(list(t)[0]), proposer: PROPOSERS.includes(list(t)[1]) ? list(t)[1] : "target" })), fate: FATES.includes(fate) ? fate : "", boundary: whole(boundary, -1, 1e6, -1) };
+      return { begin, end: from, tokens: list(tokens).map((t) => ({ text: text(list(t)[0]), proposer: PROPOSERS.includes(list(t)[1]) ? list(t)[1] : "target" })), fate: OUTCOMES[fate] ? fate : "", boundary: whole(boundary, -1, 1e6, -1) };
     });
   };
   return { prompt: text(raw.prompt), at: whole(raw.differs_at, 0, 1e9, null), runs: list(raw.runs), differ: list(raw.differ), sides: list(raw.sides).slice(0, 2).map(side) };
@@ -27,7 +28,7 @@ class TextsView {
       { class: "panel texts", "aria-label": "Texts side by side" },
       h("div", { class: "head" }, h("h3", {}, "The same places in both texts"), this.choice, this.status),
       ...this.lanes.map((lane) => lane.track),
-      h("ul", { class: "legend", "aria-label": "What became of the first draft" }, ...FATES.map((fate) => h("li", {}, s("svg", { width: 14, height: 12, "aria-hidden": "true" }, s("rect", { class: `bar ${fate.split(/\W/)[0]}`, width: 14, height: 12 })), fate))),
+      h("ul", { class: "legend", "aria-label": "What came of the prediction" }, ...Object.entries(OUTCOMES).map(([kind, { mark, words }]) => h("li", {}, s("svg", { width: 16, height: 14, "aria-hidden": "true" }, s("rect", { class: `bar ${kind}`, width: 16, height: 14 }), s("text", { class: "mark", x: 8, y: 11 }, mark)), words))),
       h("div", { class: "lanes" }, ...this.lanes.map((lane) => lane.box)),
     );
     this.choice.addEventListener("change", () => this.use(Number(this.choice.value)));
@@ -35,7 +36,7 @@ class TextsView {
   }
 
   lane(name, side) {
-    const svg = s("svg", { width: "100%", height: 18, role: "img", "aria-label": `Steps of ${name}` });
+    const svg = s("svg", { width: "100%", height: 20, role: "img", "aria-label": `Steps of ${name}` });
     const words = h("div", { class: "words", tabindex: 0, role: "region", "aria-label": `Text of ${name}: arrow keys move from step to step` });
     const about = h("div", { class: "about" });
     const choose = (event) => {
@@ -99,10 +100,10 @@ class TextsView {
   tell({ about }, side, at) {
     const step = this.pair.sides[side][at];
     if (!step) return about.replaceChildren("no steps");
-    const fate = step.fate ? `${step.fate}; ` : "";
+    const { mark, words } = outcomeOf(step);
     const open = h("button", { type: "button" }, "Explore →");
     open.addEventListener("click", () => this.open(side, this.pair.runs[side], at));
-    return about.replaceChildren(h("b", {}, `Step ${at + 1}`), `${fate}${count(step.tokens.length, "token")}${step.boundary >= 0 ? `, ${step.boundary} of the first draft accepted` : ""}`, open);
+    return about.replaceChildren(h("b", {}, `Step ${at + 1}`), `${mark} ${words}; ${count(step.tokens.length, "token")}${step.boundary >= 0 ? `, ${step.boundary} of the first draft accepted` : ""}`, open);
   }
 
   drawTracks() {
@@ -113,11 +114,14 @@ class TextsView {
       const x = (place) => (width * place) / end;
       const chosen = this.stepAt(side);
       const bars = this.pair.sides[side].map((step, n) => {
-        const kind = step.fate.split(/\W/)[0];
-        return s("rect", { class: `bar ${kind}${n === chosen ? " chosen" : ""}`, "data-step": n, x: x(step.begin).toFixed(1), y: 2, width: Math.max(1, x(step.end) - x(step.begin)).toFixed(1), height: 14 }, s("title", {}, `Step ${n + 1}: ${step.fate || "no boundary"}, ${count(step.tokens.length, "token")}`));
+        const wide = Math.max(1, x(step.end) - x(step.begin));
+        const { mark, words } = outcomeOf(step);
+        const title = s("title", {}, `Step ${n + 1}: ${words}, ${count(step.tokens.length, "token")}`);
+        const bar = s("rect", { class: `bar ${step.fate}${n === chosen ? " chosen" : ""}`, x: x(step.begin).toFixed(1), y: 2, width: wide.toFixed(1), height: 16 });
+        return s("g", { "data-step": n }, title, bar, wide >= 10 ? s("text", { class: "mark", x: (x(step.begin) + wide / 2).toFixed(1), y: 14 }, mark) : "");
       });
       const at = this.pair.at;
-      svg.replaceChildren(...bars, ...(at === null ? [] : [s("path", { class: "differs", d: `M${x(at).toFixed(1)} 0V18` })]));
+      svg.replaceChildren(...bars, ...(at === null ? [] : [s("path", { class: "differs", d: `M${x(at).toFixed(1)} 0V20` })]));
     });
   }
 }
