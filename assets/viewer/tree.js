@@ -124,7 +124,7 @@ class TreeView {
     }
     for (const chain of layout.chains) {
       const label = this.chainLabel(chain);
-      if (label) put(chain.lane, label.x, this.small(label.words) * (label.won ? 1.08 : 1), LABEL.above);
+      if (label) put(chain.lane, label.x, this.small(label.words) * (label.won ? 1.14 : 1), LABEL.above);
     }
     layout.rows = laneRows(layout, items);
     layout.rows.right = Math.max(...items.map((item) => item.right));

@@ -92,7 +92,7 @@ def test_all_stops_by_keyboard_light_what_they_speak_of(learn: Page, told):
 
 
 def test_the_walk_goes_node_by_node_and_stands_still_where_motion_is_not_wanted(learn: Page, told):
-    number, stops = told
+    _, stops = told
     learn.emulate_media(reduced_motion="reduce")
     visits = next(stop.walk for stop in stops if stop.id == "verify")
     learn.locator("#learn .dots button").nth(5).click()
