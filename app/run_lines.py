@@ -37,9 +37,10 @@ def unpack(line: str) -> str:
 
 @dataclass(slots=True)
 class RunLines:
-    """Trace lines of one run, growing while it goes on. ``key`` tells it from every other run."""
+    """Trace lines of one run. ``key`` tells it from every other run; ``live``: it goes on, and lines will be added."""
 
     key: str = field(default_factory=lambda: uuid.uuid4().hex)
+    live: bool = False
     _lines: list[str] = field(default_factory=list)
 
     @classmethod
@@ -49,8 +50,20 @@ class RunLines:
         run.append(lines)
         return run
 
+    def holds(self, other: RunLines) -> bool:
+        """Whether all lines of another run, of which there are some, are the first ones of this."""
+        if not len(self) or not len(other) or self._lines[0] != other._lines[0]:
+            return False  # other headers: nearly always
+        theirs = other.lines()
+        return self.lines()[: len(theirs)] == theirs
+
     def __len__(self) -> int:
         return len(self._lines)
+
+    @property
+    def size(self) -> int:
+        """Characters of its lines as they are kept."""
+        return sum(map(len, self._lines))
 
     def append(self, lines: Iterable[str]) -> None:
         """Add trace lines, each with or without its newline; empty ones are left out."""

@@ -14,18 +14,26 @@ from typing import Any
 import numpy as np
 import orjson
 
+from app.compare import RunSet, compared
+from app.recordings import Recording
 from app.views.drawn import STATIC, DrawnView
 from d2sd import Trace
-from d2sd.calibration import Paths, StepTable, calibrate, read_report, tabulate, tabulate_paths
+from d2sd.calibration import Labels, Paths, StepTable, calibrate, label, read_report, tabulate, tabulate_paths
 from d2sd.calibration.outcomes import happened, predicted, ranks
+from d2sd.calibration.redrafts import gain_places
 from d2sd.calibration.scores import equal_mass_edges, places, uniform_edges
+from d2sd.calibration.splits import KINDS
 from d2sd.calibration.steps import UNSEEN
 from d2sd.trace.events import StepDone
+from d2sd.trace.metrics import prediction
 
 SCRIPTS = (
     "chart.js",
     "columns.js",
     *sorted(f"charts/{path.name}" for path in (STATIC / "calibrate" / "charts").glob("*.js")),
+    "../compare/differences.js",
+    "../compare/curves.js",
+    "against.js",
     "summary.js",
     "members.js",
     "download.js",
@@ -39,7 +47,7 @@ class CalibrationView(DrawnView):
     run that Explore shows."""
 
     def __init__(self, value: str | None = None, *, elem_id: str = "calibration", **options: Any):
-        super().__init__(value, "calibrate", SCRIPTS, elem_id=elem_id, **options)
+        super().__init__(value, "calibrate", SCRIPTS, elem_id=elem_id, sheets=("compare",), **options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,30 +60,39 @@ class Progress:
     running: bool = False
 
 
-def drawing(traces: Sequence[Trace], labels: Sequence[str], progress: Progress) -> str:
-    """What the view draws for these runs, one label each."""
-    runs = [t.steps for t in traces]
-    table, paths = tabulate(runs), tabulate_paths(runs)
-    report = calibrate(table, paths)
+def drawing(
+    traces: Sequence[Trace], runs: Sequence[Recording], progress: Progress, against: RunSet | None = None
+) -> str:
+    """What the view draws for these runs, each a trace and its recording; ``against``: others to compare them with."""
+    steps = [t.steps for t in traces]
+    table, paths = tabulate(steps), tabulate_paths(steps)
+    labels = label(steps, table, [r.domain for r in runs])
+    report = calibrate(table, paths, labels)
     data = {
         "progress": asdict(progress),
         "reading": [asdict(s) for s in read_report(report)],
         "report": report.to_dict(),
         "runs": [
-            {"label": label, "run": str(t.header.get("run", ""))} for t, label in zip(traces, labels, strict=True)
+            {"label": r.label, "run": str(t.header.get("run", "")), "domain": r.domain}
+            for t, r in zip(traces, runs, strict=True)
         ],
         "other": table.nodes.shape[1] - 1,
-        "steps": step_columns(table, [s for t in traces for s in t.steps], paths if report.of_paths else None),
+        "steps": step_columns(table, [s for run in steps for s in run], labels, paths if report.of_paths else None),
+        "kinds": KINDS,
+        "against": compared(against, RunSet(progress.title, tuple(traces))) if against and traces else None,
     }
     return orjson.dumps(data).decode()
 
 
-def step_columns(table: StepTable, steps: Sequence[StepDone], paths: Paths | None = None) -> dict[str, list[Any]]:
+def step_columns(
+    table: StepTable, steps: Sequence[StepDone], labels: Labels, paths: Paths | None = None
+) -> dict[str, list[Any]]:
     """Per step: run, step, boundary (−1: not seen; of ``paths``, which then are what is scored, how many were
     accepted), drafted, what was predicted and what happened (outcomes as in the
     matrix), rank of the true boundary (from 1; 0: none); of its scored positions the confidences, the bins (uniform,
-    equal mass), depths, tokens and nodes; the token that the target wanted at the first rejection; the drafts that brought
-    tokens."""
+    equal mass), kinds (of ``paths`` none), depths, tokens and nodes; the token that the target wanted at the first
+    rejection; what came of the prediction (see ``d2sd.trace.metrics.prediction``; empty: nothing); the drafts that brought
+    tokens; of its re-drafts the bins of the scored confidences and of what was promised."""
     boundary = table.boundary
     if paths is None:
         rows, at = np.nonzero(table.scored)
@@ -101,6 +118,7 @@ def step_columns(table: StepTable, steps: Sequence[StepDone], paths: Paths | Non
     else:
         nodes = by_step(paths.node.tolist())
         tokens = [[_cut(s.nodes[n].text) for n in own] for s, own in zip(steps, nodes, strict=True)]
+    redrafts = labels.redrafts
     return {
         "run": table.run.tolist(),
         "step": table.step.tolist(),
@@ -112,12 +130,24 @@ def step_columns(table: StepTable, steps: Sequence[StepDone], paths: Paths | Non
         "confidence": by_step(confidence.round(4).tolist()),
         "uniform": by_step(places(confidence, uniform_edges()).tolist()),
         "equal_mass": by_step(places(confidence, equal_mass_edges(confidence)).tolist()),
+        "kind": by_step(labels.kinds.tolist()),
+        "second": _by_row(len(table), redrafts.scored_row, places(redrafts.confidence, uniform_edges())),
+        "promise": _by_row(len(table), redrafts.row, gain_places(redrafts)),
         "depths": by_step(depths.tolist()),
         "tokens": tokens,
         "nodes": nodes,
         "wanted": [_wanted(s) for s in steps],
+        "outcome": [prediction(s) or "" for s in steps],
         "won": [won[a:b].tolist() for a, b in itertools.pairwise(won_at)],
     }
+
+
+def _by_row(count: int, rows: np.ndarray, values: np.ndarray) -> list[list[int]]:
+    """The different values of each of so many steps."""
+    out: list[list[int]] = [[] for _ in range(count)]
+    for row, value in sorted(set(zip(rows.tolist(), values.tolist(), strict=True))):
+        out[row].append(value)
+    return out
 
 
 def _texts(step: StepDone, count: int) -> list[str]:

@@ -12,7 +12,7 @@ from d2sd.config import DecodeConfig
 from d2sd.decoding.costs import CostTable
 from d2sd.decoding.device_cycle import DeviceCycle
 from d2sd.decoding.host_cycle import Cycle, HostCycle
-from d2sd.decoding.inspection import describe_choices, describe_draft, describe_levels, describe_nodes
+from d2sd.decoding.inspection import describe_choices, describe_draft, describe_levels, describe_nodes, describe_tops
 from d2sd.decoding.proposer import Proposer
 from d2sd.decoding.verifier import Verifier
 from d2sd.methods import Proposal
@@ -118,6 +118,7 @@ class Generation:
             draft_passes=self.proposer.draft_passes,
             levels=describe_levels(proposal, texts) if inspect else (),
             decision=decision,
+            target_tops=describe_tops(proposal, seen, outcome, texts),
         )
         # a GPU may have worked on this step before it was asked for
         whole = max(time.perf_counter() - began, done.seconds.total)

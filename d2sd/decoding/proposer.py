@@ -52,6 +52,7 @@ class Proposer:
 
     def __init__(self, models: Models, config: DecodeConfig, passes: Passes, costs: CostTable | None = None):
         self.config, self.passes = config, passes
+        self.end_ids = models.target.end_ids
         self.method: Method = METHODS[config.method]
         self.block_size = config.draft_depth + 2 if self.method.eagle3 else config.block_size or 1
         self.second_block_size = config.second_block_size or self.block_size
@@ -146,6 +147,7 @@ class Proposer:
                 longer=self.longer,
                 budget=self.config.node_budget or 0,
                 rng=self.rng(ids),
+                end_ids=self.end_ids,
             )
             if controller is not None:
                 drafters = replace(drafters, worthwhile=partial(_worthwhile, controller), least=controller.least())

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from d2sd.tree.block import Block, DrafterName
-from d2sd.tree.boundary import NOTHING_DRAFTED, Boundary
+from d2sd.tree.boundary import NOTHING_DRAFTED, Boundary, open_prefixes
 from d2sd.tree.levels import Level
 from d2sd.tree.tree import TokenTree, merge_drafts
 
@@ -32,7 +32,7 @@ class Drafters:
     model: a chain of the autoregressive draft model; levels: a draft tree of EAGLE-3; longer: γ₂ − γ; budget: node
     budget B of tree methods;
     worthwhile: of prefixes of the first draft, those that a re-draft from pays for; least: the probability of acceptance
-    that a node needs to be worth growing.
+    that a node needs to be worth growing; end_ids: tokens that end a text, behind which nothing is drafted anew.
     """
 
     anchor: int
@@ -47,6 +47,7 @@ class Drafters:
     rng: random.Random
     worthwhile: Callable[[Block, tuple[int, ...]], tuple[int, ...]] = lambda first, prefixes: prefixes
     least: float = 0.0
+    end_ids: Collection[int] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,16 +105,18 @@ class Method:
         return self.first_drafter or self.draft_model or self.eagle3
 
 
-def random_prefixes(rng: random.Random, positions: int, count: int) -> tuple[int, ...]:
-    """So many distinct prefix lengths of a draft of ``positions`` tokens, drawn uniformly."""
-    return tuple(rng.sample(range(positions), min(count, positions)))
+def random_order(rng: random.Random, positions: int) -> tuple[int, ...]:
+    """The prefix lengths of a draft of ``positions`` tokens in random order."""
+    return tuple(rng.sample(range(positions), positions))
 
 
 def split(drafters: Drafters, first: Block, selected: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Of selected prefixes, those to draft again from; and the same with the whole first block where that goes on."""
-    whole = (len(first.ids),) if drafters.longer else ()
-    prefixes = drafters.worthwhile(first, (*selected, *whole))
-    return tuple(p for p in prefixes if p < len(first.ids)), prefixes
+    """Of selected prefixes, those to draft again from; and the same with the whole first block where γ₂ > γ and the text
+    does not end in it, so that one more branch goes on after it."""
+    whole = len(first.ids)
+    goes_on = drafters.longer and open_prefixes(first.ids, drafters.end_ids) > whole
+    prefixes = drafters.worthwhile(first, (*selected, whole) if goes_on else tuple(selected))
+    return tuple(p for p in prefixes if p < whole), prefixes
 
 
 def merged(

@@ -7,7 +7,7 @@ from math import exp, inf, log
 from d2sd.methods.base import DEFAULT_BUDGET, TWO_DRAFTS, Drafters, Method, Proposal, split
 from d2sd.methods.growth import Offer, grow, offers
 from d2sd.tree.block import Block
-from d2sd.tree.boundary import boundary_posterior, select_prefixes
+from d2sd.tree.boundary import boundary_posterior, open_prefixes, select_prefixes
 
 TOP = 12  # likeliest tokens per position and drafter that are looked at
 SECOND, FIRST = 0.8, 0.4  # exponents of the drafters' probabilities in their product (docs/tree-log.md)
@@ -22,7 +22,9 @@ def propose(drafters: Drafters) -> Proposal:
     """
     (first,) = drafters.first([()], top=TOP)
     boundary = boundary_posterior(first.confidence)
-    selected, prefixes = split(drafters, first, select_prefixes(boundary.posterior, drafters.num_branches))
+    usable = open_prefixes(first.ids, drafters.end_ids)
+    likeliest = select_prefixes(boundary.posterior[:usable], drafters.num_branches)
+    selected, prefixes = split(drafters, first, likeliest)
     branches = tuple(drafters.second([first.ids[:i] for i in prefixes], top=TOP)) if prefixes else ()
     offered = [offers(first, 0), *(agreed(first, b, n) for n, b in enumerate(branches, 1))]
     tree = grow(drafters.anchor, [first, *branches], offered, drafters.budget, drafters.least)

@@ -20,6 +20,8 @@ def check_step(step: Any) -> None:
     _check_committed(step, path)
     _check_drafts(step)
     _check_levels(step)
+    for at, behind in enumerate(step.target_tops):
+        _need(behind.node < len(step.nodes), f"target_tops[{at}].node", f"there is no node {behind.node}")
 
 
 def check_prefill(prefill: Any) -> None:

@@ -103,6 +103,14 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
+class TargetTop:
+    """The target's likeliest tokens behind a node, best first: what it would go on with there."""
+
+    node: Count
+    top: tuple[Alternative, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Committed:
     """One token of the output. ``text`` is what it adds to the decoded text (may be empty inside a character)."""
 
@@ -176,8 +184,8 @@ class StepDone:
     ``actual_boundary`` = number of leading first-draft tokens that the target accepted, None where generation
     ended before that was decided or nothing was drafted. ``elapsed`` counts from the end of prefill.
     ``draft_passes``: drafters' passes of which each waited for the one before, None where that is not known.
-    ended before that was decided or nothing was drafted. ``elapsed`` counts from the end of prefill. ``decision`` is None
-    where the settings alone say what a step does.
+    ``decision`` is None where the settings alone say what a step does.
+    ``target_tops``: of the nodes behind which something was drafted or chosen; empty where nothing was inspected.
     """
 
     step: Count
@@ -199,6 +207,7 @@ class StepDone:
     draft_passes: Count | None = None
     levels: tuple[DraftLevel, ...] = ()
     decision: Decision | None = None
+    target_tops: tuple[TargetTop, ...] = ()
 
     def graph(self) -> networkx.DiGraph:
         """The token tree as a networkx graph; see ``d2sd.trace.graph.step_graph``."""

@@ -8,6 +8,7 @@ from math import log
 from typing import TYPE_CHECKING, Any
 
 from d2sd.trace.events import StepDone
+from d2sd.trace.metrics import prediction
 
 if TYPE_CHECKING:
     import networkx
@@ -21,25 +22,30 @@ def step_graph(step: StepDone) -> networkx.DiGraph:
 
     Node attributes: token, text, depth, proposer, state, and, where they are known, drafter_probability,
     target_probability and target_rank; score, the natural logarithm of the probability that drafters gave its path; for trees
-    that grew level by level (EAGLE-3) level, and kept: whether the next pass went on from it. Characters that a GraphML file cannot hold are shown by a stand-in in ``text``.
+    that grew level by level (EAGLE-3) level, and kept: whether the next pass went on from it. Of the graph: step, counted
+    from 1 as on the page, prediction (what came of the selected prefixes, where that is known; see ``d2sd.trace.metrics``)
+    and anchor_position. Characters that a GraphML file cannot hold are shown by a stand-in in ``text``.
     """
     import networkx
 
-    graph = networkx.DiGraph(step=step.step, anchor_position=step.anchor_position)
+    outcome = prediction(step)
+    of_step = {"step": step.step + 1, "anchor_position": step.anchor_position}
+    graph = networkx.DiGraph(**of_step, **({"prediction": outcome} if outcome else {}))
     graph.add_nodes_from(zip(range(len(step.nodes)), _attributes(step), strict=True))
     graph.add_edges_from((node.parent, node.id) for node in step.nodes if node.parent >= 0)
     return graph
 
 
 def forest(steps: Iterable[StepDone]) -> networkx.DiGraph:
-    """The trees of all steps side by side: node ``"3.12"`` is node 12 of step 3; ``step`` is one more attribute."""
+    """The trees of all steps side by side: node ``"3.12"`` is node 12 of step 3, counted from 1; ``step`` is one more attribute."""
     import networkx
 
     graph = networkx.DiGraph()
     for step in steps:
-        named = ((f"{step.step}.{at}", {"step": step.step, **known}) for at, known in enumerate(_attributes(step)))
+        number = step.step + 1
+        named = ((f"{number}.{at}", {"step": number, **known}) for at, known in enumerate(_attributes(step)))
         graph.add_nodes_from(named)
-        graph.add_edges_from((f"{step.step}.{n.parent}", f"{step.step}.{n.id}") for n in step.nodes if n.parent >= 0)
+        graph.add_edges_from((f"{number}.{n.parent}", f"{number}.{n.id}") for n in step.nodes if n.parent >= 0)
     return graph
 
 

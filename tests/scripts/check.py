@@ -25,8 +25,8 @@ LANGUAGE = "Array Boolean Date Error Infinity JSON Map Math NaN Number Object Pr
 BROWSER = """
     Blob CustomEvent DecompressionStream Element Image IntersectionObserver MutationObserver Node ResizeObserver Response
     SVGElement URL URLSearchParams XMLSerializer addEventListener atob clearTimeout console devicePixelRatio document
-    getComputedStyle getSelection history innerHeight innerWidth location matchMedia navigator performance
-    removeEventListener requestAnimationFrame setTimeout window"""
+    getComputedStyle getSelection history innerHeight innerWidth localStorage location matchMedia navigator performance
+    removeEventListener requestAnimationFrame sessionStorage setTimeout window"""
 KNOWN = {*LANGUAGE.split(), *BROWSER.split()}
 
 

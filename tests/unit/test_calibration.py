@@ -163,7 +163,7 @@ def test_tokens_and_nodes_add_up_to_those_of_the_run(recorded):
     table = calibration.tabulate([t.steps for t in recorded])
     found = calibration.calibrate(table).gains
     n = len(table)
-    tokens = sum(len(t.token_ids) for t in recorded)
+    tokens = sum(len(s.committed) for t in recorded for s in t.steps)
     assert found.tokens_per_step.value == pytest.approx(tokens / n)
     assert sum(s.tokens.value for s in found.sources) + found.bonus == pytest.approx(tokens / n)
     nodes = sum(len(s.nodes) - 1 for t in recorded for s in t.steps)

@@ -4,6 +4,7 @@ const PATIENCE_MS = 20000;
 // In reading order. Each has an id and a box, draws what show(data) is given and marks places with select(chosen, here);
 // named(data, places), members(data, places) and placesOf(data, row) say what its places stand for.
 const CHARTS = [ReliabilityChart, PositionChart, MatrixChart, RankChart, GainsView, AdviceView];
+const FURTHER = [SecondChart, PromiseChart, GroupsView]; // below them
 
 function start(element, trigger, props, watch) {
   let data = null;
@@ -15,7 +16,9 @@ function start(element, trigger, props, watch) {
     showChoice(true);
   };
   const summary = new SummaryView(choose);
-  const charts = CHARTS.map((Kind) => new Kind(choose, tooltip));
+  const [main, more] = [CHARTS, FURTHER].map((kinds) => kinds.map((Kind) => new Kind(choose, tooltip)));
+  const charts = [...main, ...more];
+  const against = new AgainstView();
   const members = new MembersView(open, () => putAway());
   const title = h("span", { class: "what" });
   const bar = h("progress", { max: 1, "aria-label": "Prompts done" });
@@ -23,8 +26,9 @@ function start(element, trigger, props, watch) {
   const notice = h("p", { class: "notice", role: "alert", hidden: true });
   const empty = h("p", { class: "empty" }, "Nothing is measured yet: choose what to measure and press Measure.");
   const legend = h("ul", { class: "legend", "aria-label": "Legend" }, ...legendItems());
-  const views = h("div", { class: "grid", hidden: true }, summary.figures, summary.reading, legend, ...charts.map((c) => c.box), members.box);
-  root.prepend(h("div", { class: "line" }, h("span", { class: "asked" }, "Can the first drafter’s confidence be trusted?"), title, bar, h("div", { class: "tools" }, ...files)), notice, empty, views, summary.spoken, patterns());
+  const views = h("div", { class: "grid", hidden: true }, summary.figures, summary.reading, legend, ...main.map((c) => c.box), members.box);
+  const further = h("div", { class: "further", hidden: true }, ...more.map((c) => c.box));
+  root.prepend(h("div", { class: "line" }, h("span", { class: "asked" }, "Can the first drafter’s confidence be trusted?"), title, bar, h("div", { class: "tools" }, ...files)), notice, empty, against.box, views, further, summary.spoken, patterns());
   element.replaceChildren(root);
 
   function show() {
@@ -34,7 +38,8 @@ function start(element, trigger, props, watch) {
       data = null;
     }
     const some = Boolean(data && data.report);
-    views.hidden = !some;
+    views.hidden = further.hidden = !some;
+    against.show(some ? data.against : null);
     empty.hidden = some;
     notice.hidden = true;
     if (!some) return;
@@ -87,7 +92,7 @@ function start(element, trigger, props, watch) {
   }
 
   function putAway() {
-    const from = charts.find((c) => c.id === choice.chart);
+    const from = chosenChart();
     choice = { chart: "", places: [] };
     showChoice(false);
     if (from && from.focus) from.focus(from.at);

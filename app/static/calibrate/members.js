@@ -93,6 +93,7 @@ class MembersView {
     if (steps.happened[row] < 0) return ["boundary not seen"];
     const name = (outcome) => (outcome === all ? "all" : String(outcome));
     const rank = steps.rank[row] ? `, true boundary ranked ${steps.rank[row]}` : "";
-    return [`predicted ${name(steps.predicted[row])}, accepted ${name(steps.happened[row])}${rank}`];
+    const outcome = OUTCOMES[steps.outcome[row]];
+    return [`predicted ${name(steps.predicted[row])}, accepted ${name(steps.happened[row])}${rank}`, ...(outcome ? [": ", h("b", { class: `outcome ${steps.outcome[row]}` }, `${outcome.mark} ${outcome.words}`)] : [])];
   }
 }
