@@ -106,3 +106,11 @@ def test_groups_share_all_positions_among_them():
     alone = tabulate(runs[:5])
     assert story.tokens.value == pytest.approx(alone.committed.mean())
     assert story.accepted == pytest.approx(calibrate(alone).accepted)
+
+
+def test_a_group_of_few_prompts_has_no_interval():
+    runs = simulated(10, 8)
+    table = tabulate(runs)
+    few, many = calibrate(table, label(runs, table, ["rare"] * 2 + ["usual"] * 8)).domains
+    assert (few.gap.low, few.gap.high) == (None, None)
+    assert many.gap.low < many.gap.value < many.gap.high
