@@ -21,7 +21,7 @@ STATIC = Path(__file__).parent / "static"
 TITLE = (
     "# D²SD Explorer\n"
     "A drafter fills a block at once, a second one re-drafts from where the first will likely be rejected, "
-    "the target checks everything as one tree. New here? Begin with Learn."
+    "the target checks everything as one tree. New here?"
 )
 
 
@@ -40,7 +40,9 @@ def build() -> gr.Blocks:
     """The page. Models are loaded at the first run, not here."""
     with gr.Blocks(title="D²SD Explorer", analytics_enabled=False, fill_width=True) as page:
         session = gr.State(Session(shown=presets.opening()))
-        gr.Markdown(TITLE, elem_id="title")
+        with gr.Row(elem_id="top"):
+            gr.Markdown(TITLE, elem_id="title")
+            begin = gr.Button("Begin with Learn", elem_id="begin", size="sm", min_width=60)
         with gr.Tabs() as tabs:
             with gr.Tab("Explore", id="explore"):
                 shown = build_explore(session)
@@ -52,5 +54,6 @@ def build() -> gr.Blocks:
                 build_calibrate(tab, tabs, shown)
             with gr.Tab("Learn", id="learn"):
                 build_learn(tabs, shown)
+        begin.click(lambda: gr.Tabs(selected="learn"), None, tabs, show_progress="hidden", queue=False)
         wire_runs(page, tabs, shown, race)
     return page

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from app.check import Odd, Visit, odds, visits
 from app.wording import Pieces, decimal, hat, milliseconds, quoted
 from d2sd import StepDone, Trace
-from d2sd.trace.metrics import boundary_hit, tokens_gained
+from d2sd.trace.metrics import boundary_hit
 
 MAX_LISTED = 5
 
@@ -62,8 +62,8 @@ def instructive(steps: Sequence[StepDone]) -> int:
 
 def tokens_of(step: StepDone) -> tuple[int, int]:
     """Accepted tokens of the first draft, and those that other drafts added."""
-    added = tokens_gained(step)
-    return len(step.accepted) - added, added
+    by_first = sum(0 in step.nodes[n].candidates for n in step.accepted)
+    return by_first, len(step.accepted) - by_first
 
 
 def lesson(trace: Trace, number: int) -> Lesson:

@@ -39,9 +39,11 @@ class Session:
         self.claimed = number
         return True
 
-    def stop(self) -> None:
-        """Stop whatever runs or waits in this window."""
-        self.newest += 1
+    def stop(self) -> bool:
+        """Stop whatever runs or waits in this window; whether something waited that had not begun."""
+        waited = self.newest != self.claimed
+        self.newest = self.claimed = self.newest + 1
+        return waited
 
     def show(self, run: RunLines, source: str, label: str = "", **notes: Any) -> str:
         """Show another run, which the window keeps from now on: the segment for the view, with the given notes.

@@ -14,7 +14,7 @@ from app.models import Chosen
 from app.recordings import Recordings
 from app.session import Session
 from app.tabs.model_choice import build_models
-from app.tabs.notice import ask, notice_box, sentence
+from app.tabs.notice import ask, notice_box, sentence, stopped
 from app.tabs.runs import Shown
 from app.tabs.setting_box import setting_rows
 from app.update import TURNS
@@ -104,7 +104,7 @@ def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
         trigger_mode="multiple",
     )
     offered(measured)
-    stop.click(Session.stop, session, None, show_progress="hidden", queue=False)
+    stop.click(stopped, session, notice, show_progress="hidden", queue=False)
     opened = figures.select(_open, [explore, recordings], [shown.view, tabs, notice], show_progress="hidden")
     shown.after(opened)
 

@@ -12,7 +12,7 @@ from app import explore, share, uploads
 from app.session import Session
 from app.settings import SETTINGS
 from app.tabs.controls import build_controls
-from app.tabs.notice import ask, sentence
+from app.tabs.notice import ask, sentence, stopped
 from app.tabs.runs import Shown
 from app.update import TURNS
 from app.views.explore import ExplorerView
@@ -54,7 +54,9 @@ def _wire_runs(shown: Shown) -> None:
             listed: tuple[Any, Any] = (gr.skip(), gr.skip())
             if update.value is not None and current.shown is not before:
                 before, listed = current.shown, shown.started(current)
-            yield segment, sentence(update.problem, update.news), *listed
+            # who stopped it was told what that means
+            said = sentence(update.problem, update.news) if current.newest == number else gr.skip()
+            yield segment, said, *listed
 
     # A request is counted at once, outside the queue, so that Stop and a second Run also reach runs that wait.
     number = gr.State(0)
@@ -69,7 +71,7 @@ def _wire_runs(shown: Shown) -> None:
             concurrency_limit=1,
             trigger_mode="multiple",
         )
-    controls.stop.click(Session.stop, session, None, show_progress="hidden", queue=False)
+    controls.stop.click(stopped, session, controls.notice, show_progress="hidden", queue=False)
 
 
 def open_trace(session: Session, path: str) -> tuple[Any, Any]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import gradio as gr
 
 from app.session import Session
@@ -23,6 +26,20 @@ def sentence(problem: str = "", news: str = "", note: str = "") -> gr.Textbox:
         elem_classes=["notice", "problem" if problem else "news"],
         visible=bool(problem or news or note),
     )
+
+
+def forgive(notice: gr.Textbox, changed: Sequence[Any]) -> None:
+    """Take a problem back as soon as one of these events tells of a mended value. In the page alone: no server is asked."""
+    hide = (
+        f"() => document.querySelector('#{notice.elem_id}.problem') "
+        "? { __type__: 'update', visible: false } : { __type__: 'update' }"
+    )
+    gr.on(list(changed), None, None, notice, js=hide, show_progress="hidden", queue=False)
+
+
+def stopped(session: Session) -> gr.Textbox:
+    """Stop what runs or waits, and say so where it had not begun."""
+    return sentence(note="Stopped before its turn came: nothing was run." if session.stop() else "")
 
 
 def ask(session: Session) -> tuple[int, gr.Textbox]:

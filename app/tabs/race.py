@@ -16,7 +16,7 @@ from app.record import DEFAULT, recorded_race
 from app.run_lines import RunLines
 from app.session import Session
 from app.tabs.model_choice import build_models
-from app.tabs.notice import ask, notice_box, sentence
+from app.tabs.notice import ask, forgive, notice_box, sentence, stopped
 from app.tabs.runs import Shown
 from app.tabs.setting_box import setting_rows
 from app.tabs.whatif import WhatIf, build_whatif
@@ -72,11 +72,12 @@ def build_race(tabs: gr.Tabs, shown: Shown) -> RaceTab:
                 keep(explored.window, done)
             yield (
                 drawing(raced) if raced else gr.skip(),
-                sentence(update.problem, update.news),
+                sentence(update.problem, update.news) if current.newest == mine else gr.skip(),
                 *asked.about(done),
                 runs_view.drawing(explored.window, explored.shown.key) if done else gr.skip(),
             )
 
+    forgive(notice, [box.change for box in inputs.values()])
     requested = start.click(ask, session, [number, notice], show_progress="hidden", queue=False)
     requested.then(
         run,
@@ -87,7 +88,7 @@ def build_race(tabs: gr.Tabs, shown: Shown) -> RaceTab:
         concurrency_limit=1,
         trigger_mode="multiple",
     )
-    stop.click(Session.stop, session, None, show_progress="hidden", queue=False)
+    stop.click(stopped, session, notice, show_progress="hidden", queue=False)
     opened = lanes.select(open_lane, explore, [shown.view, tabs, notice], show_progress="hidden", queue=False)
     shown.after(opened)
     return RaceTab(inputs, lanes, asked)

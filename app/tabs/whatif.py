@@ -15,7 +15,7 @@ from app.race import Race
 from app.record import DEFAULT, recorded_answers, recorded_race
 from app.run_lines import RunLines
 from app.session import Session
-from app.tabs.notice import ask, notice_box, sentence
+from app.tabs.notice import ask, notice_box, sentence, stopped
 from app.update import TURNS
 from app.views.whatif import WhatIfView, drawing
 from d2sd import METHODS, InputError, Trace
@@ -109,7 +109,7 @@ def build_whatif(explore: gr.State, chosen: list[Component]) -> WhatIf:
         concurrency_limit=1,
         trigger_mode="multiple",
     )
-    stop.click(Session.stop, session, None, show_progress="hidden", queue=False)
+    stop.click(stopped, session, notice, show_progress="hidden", queue=False)
     return WhatIf(source, charts, notice)
 
 

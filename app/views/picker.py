@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +15,24 @@ SCRIPT = Path(__file__).resolve().parent.parent / "static" / "picker.js"
 
 
 class PickerView(gr.HTML):
-    """A native select: ``gr.Dropdown`` and ``gr.Radio`` cannot disable single choices. The value is the chosen id."""
+    """A native select: ``gr.Dropdown`` and ``gr.Radio`` cannot disable single choices, and a list of theirs stays open when
+    one tabs on. The value is the chosen id; names are offered as they are."""
 
     def __init__(
         self,
-        offers: list[ModelOffer],
+        offers: Sequence[ModelOffer | str],
         value: str | None = None,
         *,
         label: str = "Models",
         elem_id: str = "model",
         **options: Any,
     ):
-        choices = [{"id": o.id, "label": _label(o), "disabled": bool(o.obstacle)} for o in offers]
+        choices = [
+            {"id": o, "label": o, "disabled": False}
+            if isinstance(o, str)
+            else {"id": o.id, "label": _label(o), "disabled": bool(o.obstacle)}
+            for o in offers
+        ]
         super().__init__(
             value,
             html_template="<div></div>",

@@ -103,14 +103,17 @@ function readSeconds(raw) {
   return seconds;
 }
 
+/** Whether drafts behind the first brought a node: not a lower-ranked choice, which no draft holds. */
+const isRedrafted = (raw) => Boolean(raw) && list(raw.candidates).length > 0 && !list(raw.candidates).includes(0);
+
 /** Predicted prefixes, true boundary and the verdict: one of OUTCOMES, or none (no prediction, or not seen). `gained`:
- *  tokens that re-drafts added behind the boundary. */
+ *  tokens that re-drafts added. */
 function readBoundary(raw) {
   const selected = list(raw.selected_prefixes).slice(0, MOST_DEPTH).map((i) => whole(i, 0, MOST_DEPTH, 0));
   const boundary = whole(raw.actual_boundary, 0, MOST_DEPTH, null);
   const drafted = raw.first_draft ? list(raw.first_draft.confidence).length : 0;
   const rank = boundary === null ? -1 : selected.indexOf(boundary);
-  const gained = boundary === null ? 0 : Math.max(0, list(raw.accepted).length - boundary);
+  const gained = list(raw.accepted).filter((id) => isRedrafted(list(raw.nodes)[id])).length;
   let verdict = "none";
   if (boundary !== null && drafted > 0) {
     if (boundary >= drafted) verdict = "all";
@@ -123,21 +126,19 @@ function readBoundary(raw) {
 function summarise(raw) {
   const counts = { first: 0, second: 0, target: 0 };
   for (const c of list(raw.committed)) counts[readCommitted(c).proposer] += 1;
-  const { verdict, rank, boundary } = readBoundary(raw);
-  const accepted = list(raw.accepted);
+  const { verdict, rank, boundary, gained } = readBoundary(raw);
   const confidence = raw.first_draft ? list(raw.first_draft.confidence) : [];
-  const isFirst = (id) => raw.nodes[id] && list(raw.nodes[id].candidates).includes(0);
   return {
     counts,
     redrafts: list(raw.branches).length,
-    gained: accepted.filter((id) => !isFirst(id)).length,
+    gained,
     sureOfWrong: boundary === null ? null : number(confidence[boundary], 0, 1, null), // of the token that was rejected
     total: counts.first + counts.second + counts.target,
     verdict,
     rank,
     boundary,
     nodes: list(raw.nodes).length,
-    accepted: accepted.length,
+    accepted: list(raw.accepted).length,
     seconds: readSeconds(raw.seconds),
     elapsed: number(raw.elapsed, 0, 1e9, 0),
   };

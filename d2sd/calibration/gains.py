@@ -31,7 +31,7 @@ class Gain:
 class Gains:
     """Tokens committed per step (α, bonus included), nodes verified per step (anchor left out), and their sources.
 
-    per_redraft: tokens that the drafts behind the first added, per such draft.
+    per_redraft: tokens that the drafts behind the first added, per such draft; lower-ranked choices are left out.
     """
 
     tokens_per_step: Figure
@@ -72,7 +72,7 @@ def gains(table: StepTable, unit: np.ndarray, resampler: Resampler) -> Gains:
         float(table.nodes.sum() / count),
         _wasted(table.nodes, table.gained),
         float(bonus.sum() / count),
-        resampler.ratio(table.gained[:, 1:].sum(1).astype(float), table.branches.astype(float), unit),
+        resampler.ratio(table.gained[:, 1:-1].sum(1).astype(float), table.branches.astype(float), unit),
         tuple(sources),
     )
 

@@ -78,8 +78,9 @@ def acceptance_by_depth(steps: Iterable[StepDone]) -> list[tuple[int, int, float
 
 
 def tokens_gained(step: StepDone) -> int:
-    """Accepted tokens that the first draft did not bring."""
-    return sum(0 not in step.nodes[n].candidates for n in step.accepted)
+    """Accepted tokens that drafts behind the first brought; a drafter's lower-ranked choices are left out."""
+    through = [step.nodes[n].candidates for n in step.accepted]
+    return sum(bool(candidates) and 0 not in candidates for candidates in through)
 
 
 def prediction(step: StepDone) -> Prediction | None:
@@ -95,7 +96,7 @@ def prediction(step: StepDone) -> Prediction | None:
         return "all"
     if boundary not in step.selected_prefixes:
         return "missed"
-    return "repaired" if len(step.accepted) > boundary else "found"
+    return "repaired" if tokens_gained(step) else "found"
 
 
 def boundary_hit(step: StepDone) -> bool | None:
