@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlencode
@@ -27,7 +28,7 @@ class RunsView(DrawnView):
     """
 
     def __init__(self, value: str | None = None, *, elem_id: str = "runs", **options: Any):
-        super().__init__(value, "runs", SCRIPTS, elem_id=elem_id, form=FORM, **options)
+        super().__init__(value, "runs", SCRIPTS, elem_id=elem_id, before=f"const FORM = {json.dumps(FORM)};", **options)
 
 
 def drawing(window: Window, shown: str, file: dict[str, str] | None = None) -> str:
