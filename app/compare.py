@@ -96,7 +96,8 @@ def _curves(side: RunSet) -> dict[str, Any]:
 
 def side_by_side(a: RunSet, b: RunSet) -> list[dict[str, Any]]:
     """The texts of both sides, prompt by prompt, with their steps over the same characters."""
-    pairs, size = [], 0
+    pairs: list[dict[str, Any]] = []
+    size = 0
     for left, right in partners(a.prompts, b.prompts):
         steps = [side.traces[n].steps for side, n in ((a, left), (b, right))]
         size += sum(len(text_of(step)) for own in steps for step in own)

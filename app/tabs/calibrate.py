@@ -168,7 +168,7 @@ def _measure_prompts(
     except d2sd.InputError as error:
         yield gr.skip(), sentence(problem=f"{error}")
         return
-    for update in TURNS.taken(session, calibrate.prompts(session, number, recordings, *asked, other)):
+    for update in TURNS.taken(session, calibrate.prompts(session, number, recordings, *asked, against=other)):
         yield gr.skip() if update.value is None else update.value, sentence(update.problem, update.news)
     if recordings.runs:
         explore.window.keep_set(recordings.title, recordings.runs)
