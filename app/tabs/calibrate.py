@@ -174,7 +174,7 @@ def _measure_prompts(
         explore.window.keep_set(recordings.title, recordings.runs)
 
 
-def _asked(kind: str, *values: Any) -> tuple[Any, ...]:
+def _asked(kind: str, *values: Any) -> tuple[calibrate.PromptSource, float | None, Chosen, str, dict[str, Any]]:
     """From the values of the controls to the arguments of ``calibrate.prompts``; raises ``InputError``."""
     (bundled, pasted, path, limit), values = values[:4], values[4:]
     source = calibrate.PromptSource.read(kind, bundled, pasted, path)
