@@ -15,14 +15,14 @@ LESSON = ASSETS / "traces" / "lesson.json.gz"
 # one for every domain, and one for what the bundled nets cannot do
 EXAMPLES = {
     "Story": "There was a girl called Lily who had a red kite. One day, Lily took the kite to the park.",
-    "Ask for a story": "Tell me a story about a dragon.",
+    "Ask a story": "Tell me a story about a dragon.",
     "Sum": "Question: Mia has 24 shells. She finds 38 more. How many shells does Mia have now?\nAnswer:",
-    "Plain question": "Max has 53 cards and gives away 17. How many cards are left?",
+    "Question": "Max has 53 cards and gives away 17. How many cards are left?",
     "Python": (
         "# Task: With a loop: take a list called prices, keep the numbers above 12 and then return their sum.\n"
         "def prices_large_total(prices):"
     ),
-    "Anything else": "What is photosynthesis?",
+    "Else": "What is photosynthesis?",
 }
 BUNDLED = "tiny"
 TINY = "writes children’s stories, works small sums, completes small Python functions"

@@ -1,10 +1,10 @@
 // The row of totals, each with the shown step's own value.
 
 const CARDS = [
-  ["alpha", "Tokens per step, mean α", "Mean acceptance length over all steps: committed tokens per step, the target’s own token included."],
+  ["alpha", "Mean tokens/step α", "Mean acceptance length over all steps: committed tokens per step, the target’s own token included."],
   ["speed", "Tokens per second", "Of the whole run: committed tokens over the time since the prompt was read."],
   ["speedup", "Speedup", "Tokens per second over plain decoding with the same target, measured in the same process right after the run, without drawing it. Below 1×, a step costs more plain steps than it brings tokens."],
-  ["nodes", "Nodes verified, mean", "Tree nodes that the target checks in one pass, anchor included; mean over the steps."],
+  ["nodes", "Mean nodes/step", "Tree nodes that the target checks in one pass, anchor included; mean over the steps."],
   ["repaired", "Repaired drafts", "Of the steps whose first draft was partly rejected: how often a re-draft started exactly there and added tokens."],
   ["gain", "Gained per re-draft", "Tokens that the drafts behind the first added, over the number of those drafts."],
 ];
@@ -42,12 +42,12 @@ class NumbersView {
     const gain = speed !== null && base ? speed / base : null;
     const costs = gain !== null && gain < 1 ? `a step costs ${(tokens / steps / gain).toFixed(1)} plain ones` : null;
     const unmeasured = store.header.method === "autoregressive" ? "nothing is drafted" : store.live ? "not measured yet" : "not measured";
-    set("speedup", gain === null ? "—" : gain.toFixed(2) + "×", costs || (base ? `without drafts: ${base.toFixed(1)}` : unmeasured));
+    set("speedup", gain === null ? "—" : gain.toFixed(2) + "×", costs || (base ? `no drafts: ${base.toFixed(1)}` : unmeasured));
     set("nodes", steps ? decimals(nodes / steps, 1) : "—", here ? `this step: ${here.nodes}` : "");
     const verdict = here && OUTCOMES[here.verdict];
     const none = !steps || store.seen.selected ? "no prediction yet" : "no boundary predicted";
     set("repaired", cases ? percent(outcomes.repaired / cases) : "—", verdict ? `this step: ${verdict.mark} ${verdict.short || verdict.words}` : cases ? `${outcomes.repaired} of ${cases}` : none);
-    set("gain", redrafts ? (gained / redrafts).toFixed(2) : "—", redrafts ? (here ? `this step: ${count(here.gained, "token")} of ${here.redrafts}` : `${gained} by ${redrafts}`) : "no re-drafts");
+    set("gain", redrafts ? (gained / redrafts).toFixed(2) : "—", redrafts ? (here ? `this step: ${here.gained} by ${here.redrafts}` : `${gained} by ${redrafts}`) : "no re-drafts");
     this.showStages();
   }
 

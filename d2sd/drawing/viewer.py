@@ -33,6 +33,7 @@ SCRIPTS = (
     "tree_layout.js",
     "tree_shapes.js",
     "tree_rows.js",
+    "tree_paths.js",
     "tree.js",
     "strip.js",
     "details.js",
