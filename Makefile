@@ -36,7 +36,7 @@ bench: $(VENV)/.run
 page-bench: $(VENV)/.dev browser
 	$(PYTHON) -m tests.page_bench
 
-# The run and the race that the page opens with, run again on this machine with the bundled nets.
+# The run, the race and the tour that the page opens with, run again on this machine with the bundled nets.
 record: $(VENV)/.run
 	$(PYTHON) -m app.record
 

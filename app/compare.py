@@ -47,7 +47,7 @@ def _prompt(trace: Trace) -> str:
 def choices(window: Window) -> list[tuple[str, str]]:
     """What can be compared: the window's runs and measured sets, as labels and names."""
     sets = [(f"Set: {s.title}", f"set {s.title}") for s in window.sets]
-    runs = [(f"{k.label} ({k.source}: {about(k.run.header)})"[:MAX_LABEL], f"run {k.run.key}") for k in window.runs]
+    runs = [(f"{about(k.run.header)}: {k.label} ({k.source})", f"run {k.run.key}") for k in window.runs]
     return sets + runs
 
 

@@ -25,7 +25,7 @@ class TreeView {
     const { width, height } = this.viewport.size;
     if (!width) return;
     const across = width - MARGIN.left - MARGIN.right;
-    this.columns = new Columns(step.columns, across, width < NARROW && !this.widened, this.matters());
+    this.columns = new Columns(step.columns, across, width < NARROW && !this.widened, columnsThatMatter(step, this.selection));
     this.measure();
     const room = (height - MARGIN.top - MARGIN.bottom) / LEAST_SCALE;
     this.layout = layoutTree(step, this.selection.node, this.unfolded ? null : (layout) => this.rowsOf(layout).bottom - this.rowsOf(layout).top <= room);
@@ -36,23 +36,10 @@ class TreeView {
     this.drawn(this.layout.hidden);
   }
 
-  /** Columns that must be readable: what is selected, the anchor, where the first draft went wrong, the target's token. */
-  matters() {
-    const { step } = this;
-    const selected = this.selection.node === BONUS ? step.bonus : step.nodes.get(this.selection.node);
-    const deepest = Math.max(0, ...step.accepted.map((id) => step.nodes.get(id).depth));
-    const end = step.bonus ? step.bonus.depth : deepest;
-    const own = this.selection.shown === step.index && selected ? [selected.depth] : [];
-    const wrong = step.boundary === null || !step.draft ? [] : [step.boundary + 1, step.boundary];
-    return [...own, 0, ...wrong.slice(0, 1), end, ...wrong.slice(1), 1, deepest, 2, 3];
-  }
-
   draw() {
     const { step, layout } = this;
-    const edges = s("g", { class: "edges" });
-    const strong = s("g", { class: "edges strong" });
-    const nodes = s("g", { class: "nodes" });
-    const labels = s("g", { class: "labels" });
+    const [edges, strong] = ["edges", "edges strong"].map((name) => s("g", { class: name }));
+    const [nodes, labels] = ["nodes", "labels"].map((name) => s("g", { class: name }));
     const shown = [...step.nodes.values()].filter((node) => layout.lanes.has(node.id));
     for (const node of shown) nodes.append(this.drawNode(node));
     for (const node of shown) if (node.parent >= 0) (node.state === "accepted" ? strong : edges).append(this.drawEdge(node));
@@ -81,23 +68,7 @@ class TreeView {
     };
     for (const node of step.nodes.values()) put(node.id, node.depth, node.text, node.state === "accepted", 28, 11);
     if (step.bonus) put(BONUS, step.bonus.depth, step.bonus.text, true, 34, 20);
-    this.ghosts = this.wanted();
-  }
-
-  /** Under one rejected node of every place where the target chose otherwise: what it wanted. The first draft's own
-   *  token says it if there is one, else the likeliest. */
-  wanted() {
-    const { step } = this;
-    const best = new Map();
-    const found = new Set(step.accepted.map((id) => step.nodes.get(id).parent));
-    const rank = (node) => (node.candidates.includes(0) ? 2 : 0) + (node.drafterP || 0);
-    for (const node of step.nodes.values()) {
-      if (node.state !== "rejected" || !step.choices.has(node.parent)) continue;
-      if (found.has(node.parent) && !node.candidates.includes(0)) continue; // what it wanted stands beside it
-      const other = best.get(node.parent);
-      if (!other || rank(node) > rank(other)) best.set(node.parent, node);
-    }
-    return new Map([...best.values()].map((node) => [node.id, visible(step.choices.get(node.parent).text, 12)]));
+    this.ghosts = wantedTokens(step);
   }
 
   /** Where the words under a node begin: at its left, or beside the number of nodes that are folded away. */
@@ -296,24 +267,8 @@ class TreeView {
     return group.dataset.node === "bonus" ? BONUS : Number(group.dataset.node);
   }
 
-  /** The next node in a direction: up and down across lanes, sideways along the path. */
   neighbour(node, direction) {
-    const { step, layout } = this;
-    if (!step || !step.nodes.size) return null;
-    if (node === null || !layout.lanes.has(node)) return step.accepted.length ? step.accepted[step.accepted.length - 1] : step.nodes.keys().next().value;
-    const all = [...[...step.nodes.values()].filter((n) => layout.lanes.has(n.id)), ...(layout.lanes.has(BONUS) ? [{ id: BONUS, parent: step.bonus.parent, depth: step.bonus.depth }] : [])];
-    const here = all.find((n) => n.id === node);
-    if (direction === "left") return here.parent >= 0 ? here.parent : node;
-    if (direction === "right") {
-      const next = all.filter((n) => n.parent === node);
-      const path = next.find((n) => n.id === BONUS || n.state === "accepted");
-      return (path || next.find((n) => layout.lanes.get(n.id) === layout.lanes.get(node)) || next[0] || here).id;
-    }
-    const side = direction === "up" ? -1 : 1;
-    const lane = layout.lanes.get(node);
-    const away = (n) => (layout.lanes.get(n.id) - lane) * side * 1000 + Math.abs(n.depth - here.depth);
-    const beyond = all.filter((n) => (layout.lanes.get(n.id) - lane) * side > 0);
-    return beyond.length ? beyond.reduce((a, b) => (away(b) < away(a) ? b : a)).id : node;
+    return nextNode(this.step, this.layout, node, direction);
   }
 
   reveal(node) {

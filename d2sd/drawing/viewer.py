@@ -34,6 +34,7 @@ SCRIPTS = (
     "tree_layout.js",
     "tree_shapes.js",
     "tree_rows.js",
+    "tree_paths.js",
     "tree.js",
     "strip.js",
     "details.js",
