@@ -47,7 +47,7 @@ def _prompt(trace: Trace) -> str:
 def choices(window: Window) -> list[tuple[str, str]]:
     """What can be compared: the window's runs and measured sets, as labels and names."""
     sets = [(f"Set: {s.title}", f"set {s.title}") for s in window.sets]
-    runs = [(f"{k.label} ({k.source}: {about(k.run.header)})"[:MAX_LABEL], f"run {k.run.key}") for k in window.runs]
+    runs = [(f"{about(k.run.header)}: {k.label} ({k.source})", f"run {k.run.key}") for k in window.runs]
     return sets + runs
 
 
@@ -96,7 +96,8 @@ def _curves(side: RunSet) -> dict[str, Any]:
 
 def side_by_side(a: RunSet, b: RunSet) -> list[dict[str, Any]]:
     """The texts of both sides, prompt by prompt, with their steps over the same characters."""
-    pairs, size = [], 0
+    pairs: list[dict[str, Any]] = []
+    size = 0
     for left, right in partners(a.prompts, b.prompts):
         steps = [side.traces[n].steps for side, n in ((a, left), (b, right))]
         size += sum(len(text_of(step)) for own in steps for step in own)

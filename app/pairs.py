@@ -92,8 +92,9 @@ def _read(row: Any, number: int) -> Pair:
     fault = _fault(row)
     if fault:
         return Pair(name, fault=fault)
-    values = {field: row[field].strip() for field in FIELDS[1:] if row.get(field)}
-    return Pair(name, **{field: str(Path(v).expanduser()) if is_folder(v) else v for field, v in values.items()})
+    sources = {field: (row.get(field) or "").strip() for field in ("target", "drafter", "vp")}
+    target, drafter, vp = (str(Path(s).expanduser()) if is_folder(s) else s for s in sources.values())
+    return Pair(name, target, drafter, vp, dtype=row.get("dtype") or Pair(name).dtype)
 
 
 def _fault(row: Mapping[str, Any]) -> str:

@@ -168,13 +168,13 @@ def _measure_prompts(
     except d2sd.InputError as error:
         yield gr.skip(), sentence(problem=f"{error}")
         return
-    for update in TURNS.taken(session, calibrate.prompts(session, number, recordings, *asked, other)):
+    for update in TURNS.taken(session, calibrate.prompts(session, number, recordings, *asked, against=other)):
         yield gr.skip() if update.value is None else update.value, sentence(update.problem, update.news)
     if recordings.runs:
         explore.window.keep_set(recordings.title, recordings.runs)
 
 
-def _asked(kind: str, *values: Any) -> tuple[Any, ...]:
+def _asked(kind: str, *values: Any) -> tuple[calibrate.PromptSource, float | None, Chosen, str, dict[str, Any]]:
     """From the values of the controls to the arguments of ``calibrate.prompts``; raises ``InputError``."""
     (bundled, pasted, path, limit), values = values[:4], values[4:]
     source = calibrate.PromptSource.read(kind, bundled, pasted, path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlencode
@@ -15,7 +16,9 @@ from app.window import KeptRun, Window
 
 SCRIPTS = ("address.js", "form.js", "list.js", "main.js")
 MAX_LINK = 8000  # characters; longer ones are cut off on their way by some
-FORM = {"prompt": "prompt", "model": "model", "method": "method"} | {s.name: s.elem_id for s in SETTINGS}
+FORM: dict[str, str] = {"prompt": "prompt", "model": "model", "method": "method"} | {
+    s.name: s.elem_id for s in SETTINGS
+}
 DEFAULTS = {s.name: s.value for s in SETTINGS}
 
 
@@ -27,7 +30,7 @@ class RunsView(DrawnView):
     """
 
     def __init__(self, value: str | None = None, *, elem_id: str = "runs", **options: Any):
-        super().__init__(value, "runs", SCRIPTS, elem_id=elem_id, form=FORM, **options)
+        super().__init__(value, "runs", SCRIPTS, elem_id=elem_id, before=f"const FORM = {json.dumps(FORM)};", **options)
 
 
 def drawing(window: Window, shown: str, file: dict[str, str] | None = None) -> str:

@@ -239,14 +239,11 @@ def read_comparison(comparison: Comparison) -> Iterator[str]:
     clear = [d for d in comparison.figures if d.clear and d.name in SPOKEN]
     for d in clear:
         words, write = SPOKEN[d.name]
-        more = (d.difference.value or 0.0) > 0
         assert d.difference.low is not None
         assert d.difference.high is not None
-        ends = sorted((abs(d.difference.low), abs(d.difference.high)))
-        yield (
-            f"B has {'more' if more else 'less'} {words}: {write(d.a.value)} → {write(d.b.value)}, a difference between "
-            f"{write(ends[0])} and {write(ends[1])}."
-        )
+        less, more = sorted((abs(d.difference.low), abs(d.difference.high)))
+        way = "higher" if d.difference.low > 0 else "lower"
+        yield f"{words}: {write(d.a.value)} → {write(d.b.value)}, B is {way} by {write(less)} to {write(more)}."
     if not clear:
         some = any(d.difference.low is not None for d in comparison.figures)
         yield (
@@ -265,8 +262,8 @@ def _percent(value: float | None) -> str:
 
 
 SPOKEN = {
-    "tokens": ("tokens per step", _plain),
-    "first": ("accepted tokens of the first draft", _plain),
-    "repaired": ("repaired steps", _percent),
-    "error": ("calibration error (ECE)", lambda v: "—" if v is None else f"{v:.3f}"),
+    "tokens": ("Tokens per step", _plain),
+    "first": ("Accepted tokens of the first draft", _plain),
+    "repaired": ("Repaired steps", _percent),
+    "error": ("Calibration error (ECE)", lambda v: "—" if v is None else f"{v:.3f}"),
 }

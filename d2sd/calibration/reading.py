@@ -40,6 +40,7 @@ def read_report(report: Report) -> list[Sentence]:
         *_boundary(report),
         *_temperature(report),
         *_gains(report),
+        *_second(report),
         _unit(report),
     ]
 
@@ -174,6 +175,29 @@ def _gains(report: Report) -> Iterator[Sentence]:
     if len(redrafts) > 1:
         text += f"; the last of them, number {last.branch}, adds {last.tokens.value or 0:.2f} for {last.nodes:.1f} verified nodes"
     yield Sentence("note", text + ".", "gains", (last.branch or 0,))
+
+
+def _second(report: Report) -> Iterator[Sentence]:
+    """Whether the second drafter can be trusted, and whether re-drafts bring what they promise."""
+    second = report.second
+    if second is None or second.confidence is None or second.accepted is None:
+        return
+    where = f"{count(second.positions, 'token')} of re-drafts with a right prefix"
+    says = f"it says {percent(second.confidence)} on average and {percent(second.accepted)} are accepted ({where})"
+    low, high = second.gap.low, second.gap.high
+    if second.positions < MIN_POSITIONS or low is None or high is None:
+        yield Sentence("few", f"Too few to say of the second drafter: {says}.")
+    elif low > 0 or high < 0:
+        yield Sentence("mixed", f"The second drafter is {'under' if low > 0 else 'over'}-confident: {says}.")
+    else:
+        yield Sentence("good", f"The second drafter’s confidence is right on average: {says}.")
+    promised, gained = second.predicted, second.gained
+    if promised is not None and gained.low is not None and gained.high is not None:
+        word = "as promised" if gained.low <= promised <= gained.high else "not as promised"
+        yield Sentence(
+            "good" if word == "as promised" else "mixed",
+            f"A re-draft gains {gained.value:.2f} tokens on average ({gained.low:.2f}–{gained.high:.2f}), {word}: {promised:.2f}.",
+        )
 
 
 def _unit(report: Report) -> Sentence:

@@ -91,13 +91,13 @@ def tabulate_redrafts(runs: Sequence[Sequence[StepDone]], table: StepTable) -> R
                 scored += [(row, *s) for s in scored_tokens(draft, written)]
     columns = list(zip(*drafts, strict=True)) or [(), (), (), ()]
     tokens = list(zip(*scored, strict=True)) or [(), (), (), ()]
-    row, branch = np.array(columns[0], int), np.array(columns[1], int)
+    rows, branches = np.array(columns[0], int), np.array(columns[1], int)
     return RedraftTable(
-        row,
-        branch,
+        rows,
+        branches,
         np.array(columns[2], bool),
         np.array(columns[3], float),
-        table.gained[row, branch].astype(float),
+        table.gained[rows, branches].astype(float),
         *(np.array(tokens[n], kind) for n, kind in enumerate((int, int, float, float))),
     )
 

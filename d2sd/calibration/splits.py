@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from d2sd.calibration.resampling import Figure, Resampler
+from d2sd.calibration.resampling import MIN_UNITS, Figure, Resampler
 from d2sd.calibration.scores import Scores, expected_calibration_error, uniform_edges
 from d2sd.calibration.steps import StepTable
 from d2sd.trace.events import StepDone
@@ -91,11 +91,12 @@ def _group(name: str, scores: Scores, where: np.ndarray, resampler: Resampler) -
     confidence, accepted, count = scores.confidence[where], scores.accepted[where], int(where.sum())
     if not count:
         return Group(name, 0, None, None, Figure(None), None)
+    gap = resampler.ratio(accepted - confidence, np.ones(count), scores.unit[where])
     return Group(
         name,
         count,
         float(confidence.mean()),
         float(accepted.mean()),
-        resampler.ratio(accepted - confidence, np.ones(count), scores.unit[where]),
+        Figure(gap.value) if len(np.unique(scores.unit[where])) < MIN_UNITS else gap,  # resamples hardly differ
         expected_calibration_error(confidence, accepted, uniform_edges()),
     )

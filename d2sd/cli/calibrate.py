@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import orjson
 from tqdm.auto import tqdm
 
-from d2sd.calibration import Figure, calibrate, read_report, tabulate
+from d2sd.calibration import Figure, Report, calibrate, label, read_report, tabulate
 from d2sd.cli.common import add_run_arguments, decode_config, prepare, printable
 from d2sd.trace.events import StepDone
 from d2sd.trace.trace import load_trace
@@ -40,15 +40,20 @@ def run(arguments: argparse.Namespace) -> None:
             if prompt.domain != "all":
                 groups.setdefault(prompt.domain, []).append(steps)
     if arguments.json:
-        result = {name: calibrate(tabulate(runs)).to_dict() for name, runs in groups.items()}
+        result = {name: _report(runs).to_dict() for name, runs in groups.items()}
         sys.stdout.write(orjson.dumps(result).decode() + "\n")
         return
     for name, runs in groups.items():
         print(printable(_text(name, runs)))
 
 
+def _report(runs: Sequence[Sequence[StepDone]]) -> Report:
+    table = tabulate(runs)
+    return calibrate(table, label(runs, table))
+
+
 def _text(name: str, runs: Sequence[Sequence[StepDone]]) -> str:
-    report = calibrate(tabulate(runs))
+    report = _report(runs)
     title = f"{name}: {report.runs} prompts, {report.steps} steps, {report.positions} scored positions"
     lines = [title, *(f"  {s.text}" for s in read_report(report))]
     if report.positions:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from urllib.parse import parse_qsl
 
 import pytest
 
@@ -11,8 +12,10 @@ from app.record import recorded_race
 from app.recordings import Recording
 from app.run_lines import RunLines
 from app.session import Session
-from app.tabs.race import keep, open_lane
+from app.tabs.race import RaceTab, keep, open_lane
 from app.tabs.runs import GONE, _kept, file, remove, rename, show
+from app.tabs.whatif import WhatIf
+from app.views.race import query as race_query
 from app.views.runs import about, drawing
 from app.window import Window, Windows
 
@@ -133,3 +136,18 @@ def test_sets_are_kept_by_title_within_bounds():
     assert len(kept.sets) == window.MAX_SETS
     assert [s.title for s in kept.sets].count("set 4") == 1
     assert kept.sets[0].runs[0].label == "b"
+
+
+def test_a_link_to_a_race_fills_in_what_fits_and_the_windows_race_comes_back():
+    names = ("prompt", "model", "folder", "vp", "methods", "seed")
+    tab = RaceTab(dict.fromkeys(names), None, WhatIf(None, None, None))
+    query = dict(parse_qsl(race_query(recorded_race())))
+    assert query["tab"] == "race"
+    values = dict(
+        zip(names, tab.restored(Window(), query | {"methods": "evil,d2sd,dflash", "seed": "x"}), strict=False)
+    )
+    assert values["prompt"] == recorded_race().prompt
+    assert values["methods"] == ["dflash", "d2sd"]
+    assert not isinstance(values["seed"], int)
+    lanes = tab.restored(Window(race=recorded_race()), {})[len(names)]
+    assert len(json.loads(lanes)["lanes"]) == len(recorded_race().lanes)

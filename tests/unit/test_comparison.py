@@ -39,7 +39,7 @@ def test_an_over_confident_drafter_is_clearly_so():
     assert error.clear
     assert error.difference.value > 0.05
     assert gap.difference.high < 0
-    assert any("more calibration error" in s for s in read_comparison(result))
+    assert any(s.startswith("Calibration error") and "B is higher by" in s for s in read_comparison(result))
 
 
 def test_pairing_by_prompt_narrows_the_interval():

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from d2sd.calibration import calibrate, label, tabulate
+from d2sd.calibration import calibrate, label, read_report, tabulate
 from d2sd.calibration.redrafts import given, promised, tabulate_redrafts
 from d2sd.calibration.splits import KINDS, token_kind
 from d2sd.trace.events import Committed, Draft
@@ -106,3 +106,25 @@ def test_groups_share_all_positions_among_them():
     alone = tabulate(runs[:5])
     assert story.tokens.value == pytest.approx(alone.committed.mean())
     assert story.accepted == pytest.approx(calibrate(alone).accepted)
+
+
+def test_a_group_of_few_prompts_has_no_interval():
+    runs = simulated(10, 8)
+    table = tabulate(runs)
+    few, many = calibrate(table, label(runs, table, ["rare"] * 2 + ["usual"] * 8)).domains
+    assert (few.gap.low, few.gap.high) == (None, None)
+    assert many.gap.low < many.gap.value < many.gap.high
+
+
+def test_the_reading_speaks_of_the_second_drafter_only_where_there_is_enough():
+    step = step_with([redraft(1, (22, 23, 99), (0.9, 0.8, 0.7))], (11, 22, 23, 24))
+    runs = [[step] * 12] * 9
+    table = tabulate(runs)
+
+    def said(of):
+        found = tabulate(of)
+        return [s.text for s in read_report(calibrate(found, label(of, found)))]
+
+    assert any(s.startswith("The second drafter is over-confident: it says 80% on average and 67%") for s in said(runs))
+    assert any(s.startswith("Too few to say of the second drafter") for s in said(runs[:2]))
+    assert not any("second drafter" in s for s in [t.text for t in read_report(calibrate(table))])

@@ -19,7 +19,7 @@ class CurvesChart {
     }[kind];
     this.svg = s("svg", { role: "img", "aria-label": `${title}: ${question}`, width: "100%", height: ROOM.height });
     this.table = h("div", {});
-    this.box = h("figure", { class: `panel curves ${kind}` }, h("figcaption", {}, h("b", {}, title), h("span", {}, question)), this.svg, h("details", {}, h("summary", {}, "Differences with their intervals"), this.table));
+    this.box = h("figure", { class: "panel curves", "data-kind": kind }, h("figcaption", {}, h("b", {}, title), h("span", {}, question)), this.svg, h("details", {}, h("summary", {}, "Differences with their intervals"), this.table));
     new ResizeObserver(([entry]) => {
       const width = Math.round(entry.contentRect.width);
       if (width && width !== this.width) {

@@ -72,7 +72,7 @@ function start(element, trigger, props, watch) {
   }
 
   const runsOf = (raw) => (Array.isArray(raw) ? raw.map(readRun) : []);
-  rememberForm(props.form || {});
+  rememberForm(FORM);
   watch("value", show);
   show();
 }
