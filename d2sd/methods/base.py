@@ -45,9 +45,9 @@ class Drafters:
     longer: int
     budget: int
     rng: random.Random
+    end_ids: Collection[int] = ()
     worthwhile: Callable[[Block, tuple[int, ...]], tuple[int, ...]] = lambda first, prefixes: prefixes
     least: float = 0.0
-    end_ids: Collection[int] = ()
 
 
 @dataclass(frozen=True, slots=True)
