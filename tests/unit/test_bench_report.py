@@ -25,7 +25,7 @@ def timed(label, method, tokens, steps, seconds, calls):
     def run(_):
         calls.append(label)
         now = next(times)
-        return Run(tuple(range(tokens + 1)), tokens, steps, now, now + 1, 2 * steps, (("verify", now),))
+        return Run(tuple(range(tokens + 1)), tokens, steps, now, now + 1, 2 * steps, stage_seconds=(("verify", now),))
 
     return Contestant(label, method, run)
 
