@@ -7,7 +7,6 @@ from typing import Any
 
 import gradio as gr
 
-import d2sd
 from app import presets, race
 from app.models import Chosen
 from app.record import DEFAULT, recorded_race
@@ -18,6 +17,7 @@ from app.tabs.setting_box import setting_rows
 from app.tabs.whatif import build_whatif, lane_choices
 from app.update import TURNS
 from app.views.race import RaceView, drawing
+from app.views.race import sentence as lane_sentence
 
 CHOSEN = ("model", "folder", "vp")
 NAMES = ("block_size", "num_branches", "node_budget", "temperature", "seed", "max_new_tokens", "chat")
@@ -78,7 +78,7 @@ def _settings() -> tuple[dict[str, Any], gr.Button, gr.Button, gr.Textbox]:
     notice = notice_box("race-notice")
     inputs |= build_models("race-")
     inputs["methods"] = gr.CheckboxGroup(
-        [(f"{m.id}: {m.sentence}", m.id) for m in d2sd.METHODS.values()],
+        [(f"{name}: {lane_sentence(name)}", name) for name in race.LANES],
         value=list(DEFAULT),
         label="Methods, run one after the other",
         elem_id="race-methods",

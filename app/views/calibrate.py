@@ -17,6 +17,7 @@ import orjson
 from app.views.drawn import DrawnView
 from d2sd import Trace
 from d2sd.calibration import StepTable, calibrate, read_report, tabulate
+from d2sd.calibration.decisions import promised
 from d2sd.calibration.outcomes import happened, predicted, ranks
 from d2sd.calibration.scores import equal_mass_edges, places, uniform_edges
 from d2sd.trace.events import StepDone
@@ -63,6 +64,7 @@ def drawing(traces: Sequence[Trace], labels: Sequence[str], progress: Progress) 
         "progress": asdict(progress),
         "reading": [asdict(s) for s in read_report(report)],
         "report": report.to_dict(),
+        "promised": None if (kept := promised(s for t in traces for s in t.steps)) is None else asdict(kept),
         "runs": [
             {"label": label, "run": str(t.header.get("run", ""))} for t, label in zip(traces, labels, strict=True)
         ],

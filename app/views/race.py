@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from app.race import PLAIN, Lane, Race, reference, rows
+from app.race import COST_AWARE, PLAIN, Lane, Race, lane_name, reference, rows
 from app.views.drawn import DrawnView
 from d2sd import METHODS
 
@@ -30,7 +30,7 @@ def drawing(race: Race) -> str:
     running = bool(race.status)
     for number, method in enumerate(race.methods[len(lanes) :]):
         state = "running" if running and number == 0 else "waiting" if running else "not run"
-        lanes.append({"method": method, "sentence": METHODS[method].sentence, "state": state})
+        lanes.append({"method": method, "sentence": sentence(method), "state": state})
     data = {
         "status": race.status,
         "recorded": race.recorded,
@@ -40,6 +40,13 @@ def drawing(race: Race) -> str:
         "lanes": lanes,
     }
     return orjson.dumps(data).decode()
+
+
+def sentence(name: str) -> str:
+    """What a lane of this name runs."""
+    method = name.removesuffix(COST_AWARE)
+    words = METHODS[method].sentence
+    return words if name == method else f"{words[:-1]}, spending on a step only what is expected to pay."
 
 
 def machine(header: dict[str, Any]) -> str:
@@ -55,10 +62,10 @@ def machine(header: dict[str, Any]) -> str:
 
 def _lane(lane: Lane) -> dict[str, Any]:
     """Steps as [seconds since the prompt was read, [[text, proposer], …]]."""
-    method = lane.trace.header["method"]
+    method = lane_name(lane.trace)
     return {
         "method": method,
-        "sentence": METHODS[method].sentence,
+        "sentence": sentence(method),
         "state": "broke off" if lane.problem else "done" if lane.complete else "stopped",
         "problem": lane.problem,
         "steps": [

@@ -20,7 +20,7 @@ function legend() {
 
 function glyphLegend() {
   const item = (kind, mark, words) => h("li", { class: kind }, h("i", { class: kind, "aria-hidden": "true" }, mark), words);
-  return h("ul", { class: "glyphs", "aria-label": "Marks under the steps" }, h("li", {}, "Steps", h("span", { class: "hit" }, ": boundary")), item("hit", "●", "predicted"), item("miss", "✕", "missed"), item("all", "▲", "all accepted"));
+  return h("ul", { class: "glyphs", "aria-label": "Marks under the steps" }, h("li", {}, "Steps", h("span", { class: "hit" }, ": boundary")), item("hit", "●", "predicted"), item("miss", "✕", "missed"), item("all", "▲", "all accepted"), item("undrafted", "–", "cost-aware: nothing drafted"));
 }
 
 const SAID = [["γ", "block_size"], ["γ₂", "second_block_size"], ["K", "num_branches"], ["B", "node_budget"], ["T", "temperature"], ["top-p", "top_p"], ["seed", "seed"]];

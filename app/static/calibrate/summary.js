@@ -8,6 +8,7 @@ const MEANINGS = {
   ECE: "Expected calibration error: how far acceptance is from confidence, averaged over ten bins of equal width. 0 is perfect; “chance” is what an honest drafter would show with as few tokens.",
   "Adaptive ECE": "The same over ten bins with equally many tokens.",
   "Brier score": "Mean squared distance between confidence and outcome (0 or 1). 0 is perfect.",
+  "Tokens a step, expected → got": "Of cost-aware steps that drafted: what they expected of the tree that they verified, and what came of it.",
   "Boundary in top K": "How often a re-draft began exactly where the first draft was rejected.",
   "Boundary in top 4": "How often the place where the first draft was rejected was among the four likeliest.",
 };
@@ -38,10 +39,10 @@ class SummaryView {
     };
     this.reading.replaceChildren(verdict ? line({ ...verdict }, "h3") : "", rest.length ? h("ul", {}, ...rest.map((sentence) => line(sentence, "li"))) : "");
     if (!data.progress.running && verdict) this.spoken.textContent = text(verdict.text);
-    this.showFigures(data.report);
+    this.showFigures(data.report, data.promised);
   }
 
-  showFigures(report) {
+  showFigures(report, promised) {
     const range = (f, write) => (f.low === null ? "no interval" : `${write(f.low)}–${write(f.high)}`);
     const { ranks } = report;
     const hit = ranks.used.value === null ? { figure: ranks.within[Math.min(3, ranks.within.length - 1)], name: "Boundary in top 4" } : { figure: ranks.used, name: "Boundary in top K" };
@@ -53,6 +54,10 @@ class SummaryView {
       ["Brier score", decimals(report.brier.value), report.brier.value === null ? "" : range(report.brier, decimals)],
       [hit.name, hit.figure ? share(hit.figure.value) : "—", hit.figure && hit.figure.value !== null ? `${range(hit.figure, share)} of ${count(ranks.steps, "step")}` : ""],
     ];
+    if (promised) {
+      const skipped = `${count(promised.steps, "drafting step")}, ${promised.plain} plain, ${promised.looks} tried out`;
+      stats.push(["Tokens a step, expected → got", promised.steps ? `${promised.expected.toFixed(2)} → ${promised.obtained.toFixed(2)}` : "—", skipped]);
+    }
     this.figures.replaceChildren(...stats.map(([name, value, note]) => h("div", { class: "stat", title: MEANINGS[name] || null }, h("dt", {}, name), h("dd", {}, h("span", { class: "value" }, value), h("span", { class: "note", title: note }, note)))));
   }
 }
