@@ -50,7 +50,7 @@ def build_whatif(explore: gr.State, kept: gr.State, chosen: list[Component]) -> 
         )
         methods = gr.CheckboxGroup(
             [m.id for m in METHODS.values() if m.settings],
-            value=list(DEFAULT[1:]),
+            value=[m for m in DEFAULT[1:] if m in METHODS],
             label="Methods",
             elem_id="whatif-methods",
             scale=4,
