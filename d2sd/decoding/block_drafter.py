@@ -157,9 +157,8 @@ class BlockDrafter:
             def attend(query: Tensor, key: Tensor, value: Tensor, index: int = index) -> Tensor:
                 if batch == 1:  # right after the context, where the next draft or what is committed goes over it
                     return lean.attention(query, *self.cache.update(key, value, index), None)
-                context = (part.expand(batch, -1, -1, -1) for part in self.cache.layer(index))
-                joined = (torch.cat(pair, 2) for pair in zip(context, (key, value), strict=True))
-                return lean.attention(query, *joined, None)
+                keys, values = (part.expand(batch, -1, -1, -1) for part in self.cache.layer(index))
+                return lean.attention(query, torch.cat([keys, key], 2), torch.cat([values, value], 2), None)
 
             x = lean.run(index, x, cos, sin, attend)
         hidden: Tensor = self.model.norm(x)

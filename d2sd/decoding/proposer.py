@@ -68,9 +68,7 @@ class Proposer:
         self.controller: Controller | None = None
         if costs is not None and (self.first or self.chain):
             lengths = draft_lengths(self.block_size, self.chain is not None)
-            self.controller = Controller(
-                RunningCosts(costs), lengths, config.num_branches if self.second else 0, self.longer
-            )
+            self.controller = Controller(RunningCosts(costs), lengths, self.longer)
 
     def extend(self, features: Callable[[list[int]], Tensor], positions: Tensor) -> None:
         """Add committed tokens at these (T,) positions to the drafters' context.
