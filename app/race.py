@@ -13,9 +13,11 @@ from app.models import Chosen
 from app.session import Session
 from app.streaming import Prepared, collect, first_tokens, paced, prepare, stream
 from app.update import Update
-from d2sd import METHODS, Event, InputError, Trace
+from d2sd import METHODS, DecodeConfig, Event, InputError, Trace
 
 PLAIN = "autoregressive"
+COST_AWARE = " cost-aware"  # in the name of a lane, after its method
+LANES = (*METHODS, f"d2sd{COST_AWARE}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,7 @@ def run(
         if len(prompt) > MAX_PROMPT:
             raise InputError(f"the prompt has {len(prompt)} characters; the page reads at most {MAX_PROMPT}")
         # without details for the drawing of trees: nothing but decoding is timed
-        configs = [replace(settings.config(m, values), inspect=False) for m in METHODS if m in methods]
+        configs = [_config(name, values) for name in LANES if name in methods]
         if not configs:
             raise InputError("no method is ticked; tick at least one, better two")
         if not models.loaded(chosen):
@@ -95,11 +97,11 @@ def run(
     except InputError as error:
         yield Update(problem=settings.readable(error))
         return
-    race = Race(prompt, tuple(config.method for config in configs))
+    race = Race(prompt, tuple(_name(c.method, c.cost_aware) for c in configs))
     for place, prepared in enumerate(runs, 1):
         if stale():
             break
-        title = f"{place} of {len(runs)}: {prepared.request.config.method}"
+        title = f"{place} of {len(runs)}: {race.methods[place - 1]}"
         header = prepared.engine.header(prepared.request)
         yield Update(replace(race, status=f"{title}, warming up …"))
         events: list[Event] = []
@@ -112,6 +114,20 @@ def run(
             problem = failure_sentence(error)
         race = replace(race, lanes=(*race.lanes, Lane(Trace.of(header, events), problem)))
     yield Update(race, news=" ".join(f"Left out: {reason}." for reason in left_out))
+
+
+def lane_name(trace: Trace) -> str:
+    """What the lane of a run is called: its method, and whether that was cost-aware."""
+    return _name(trace.header["method"], trace.header["config"].get("cost_aware") is True)
+
+
+def _name(method: str, cost_aware: bool) -> str:
+    return method + COST_AWARE if cost_aware else method
+
+
+def _config(name: str, values: dict[str, Any]) -> DecodeConfig:
+    method = name.removesuffix(COST_AWARE)
+    return replace(settings.config(method, values), inspect=False, cost_aware=name != method)
 
 
 def _generate(run: Prepared, events: list[Event], stop: Callable[[], bool]) -> Iterator[None]:
@@ -140,7 +156,7 @@ def _row(lane: Lane, base: Lane | None, plain_speed: float | None, order: list[f
     comparable = lane.complete and base is not None
     differs = _differs_at(lane.trace.token_ids, base.trace.token_ids) if base and comparable else None
     return Row(
-        method=lane.trace.header["method"],
+        method=lane_name(lane.trace),
         tokens=totals.tokens,
         seconds=totals.seconds,
         mean_acceptance_length=totals.mean_acceptance_length,

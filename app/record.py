@@ -19,11 +19,11 @@ from app.race import Lane, Race
 from app.session import Session
 from app.settings import SETTINGS
 from app.views.whatif import drawing
-from d2sd import DecodeConfig
+from d2sd import METHODS, DecodeConfig
 from d2sd.trace.trace import parse_trace
 
 RACE = presets.ASSETS / "traces" / "race.json.gz"
-DEFAULT = ("autoregressive", "dflash", "eagle3", "d2sd", "d2sd_tree")
+DEFAULT = ("autoregressive", "dflash", "eagle3", "d2sd", "d2sd_tree", f"d2sd{race.COST_AWARE}")
 LESSON_TOKENS = 60  # a shorter text has too few steps to compare
 ASKED = "d2sd"  # the lane whose what-if answers are recorded too
 
@@ -35,7 +35,7 @@ def recorded_race() -> Race:
     lanes = tuple(Lane(parse_trace(trace.encode())) for trace in kept.get("traces", ()))
     if not lanes:
         return Race("", ())
-    methods = tuple(lane.trace.header["method"] for lane in lanes)
+    methods = tuple(race.lane_name(lane.trace) for lane in lanes)
     return Race(str(lanes[0].trace.header["prompt"]), methods, lanes, recorded=True)
 
 
@@ -68,11 +68,17 @@ def record_race(path: Path, model: Chosen, prompt: str, values: dict[str, Any]) 
         done = update.value or done
         if update.problem or (not done.status and any(lane.problem for lane in done.lanes)):
             raise SystemExit(update.problem or "a method broke off")
-    lane = next(lane for lane in done.lanes if lane.trace.header["method"] == ASKED)
+    lane = next(lane for lane in done.lanes if race.lane_name(lane.trace) == ASKED)
     answers = None
     source = f"Race: {ASKED}"
     for asked in whatif.run(
-        session, session.request(), source, lane.trace, model, list(whatif.SWEEPS), list(DEFAULT[1:])
+        session,
+        session.request(),
+        source,
+        lane.trace,
+        model,
+        list(whatif.SWEEPS),
+        [m for m in DEFAULT[1:] if m in METHODS],
     ):
         if asked.problem:
             raise SystemExit(asked.problem)

@@ -8,7 +8,6 @@ from typing import Any
 
 import gradio as gr
 
-import d2sd
 from app import links, presets, race
 from app.models import Chosen
 from app.race import Race
@@ -23,6 +22,7 @@ from app.tabs.whatif import WhatIf, build_whatif
 from app.update import TURNS
 from app.views import runs as runs_view
 from app.views.race import RaceView, drawing
+from app.views.race import sentence as lane_sentence
 from app.window import Window
 
 CHOSEN = ("model", "folder", "vp")
@@ -45,7 +45,7 @@ class RaceTab:
     def restored(self, window: Window, query: Mapping[str, str]) -> list[Any]:
         """The controls as a link to a race sets them, and the window's race where it has one."""
         values = dict(links.read(query).values) if "methods" in query else {}
-        methods = [m for m in d2sd.METHODS if m in query.get("methods", "").split(",")]
+        methods = [m for m in race.LANES if m in query.get("methods", "").split(",")]
         if methods:
             values["methods"] = methods
         controls = [values.get(name, gr.skip()) for name in self.inputs]
@@ -131,7 +131,7 @@ def _settings() -> tuple[dict[str, Any], gr.Button, gr.Button, gr.Textbox]:
     notice = notice_box("race-notice")
     inputs |= build_models("race-")
     inputs["methods"] = gr.CheckboxGroup(
-        [(f"{m.id}: {m.sentence}", m.id) for m in d2sd.METHODS.values()],
+        [(f"{name}: {lane_sentence(name)}", name) for name in race.LANES],
         value=list(DEFAULT),
         label="Methods, run one after the other",
         elem_id="race-methods",

@@ -11,7 +11,7 @@ from gradio.components import Component
 
 from app import whatif
 from app.models import Chosen
-from app.race import Race
+from app.race import Race, lane_name
 from app.record import DEFAULT, recorded_answers, recorded_race
 from app.run_lines import RunLines
 from app.session import Session
@@ -77,7 +77,7 @@ def build_whatif(explore: gr.State, chosen: list[Component]) -> WhatIf:
         )
         methods = gr.CheckboxGroup(
             [m.id for m in METHODS.values() if m.settings],
-            value=list(DEFAULT[1:]),
+            value=[m for m in DEFAULT[1:] if m in METHODS],
             label="Methods",
             elem_id="whatif-methods",
             scale=4,
@@ -115,7 +115,7 @@ def build_whatif(explore: gr.State, chosen: list[Component]) -> WhatIf:
 
 def lane_choices(race: Race) -> dict[str, Any]:
     """The runs that can be asked: that of Explore and the lanes of a race."""
-    lanes = [lane.trace.header["method"] for lane in race.lanes]
+    lanes = [lane_name(lane.trace) for lane in race.lanes]
     first = FAVOURITE if FAVOURITE in lanes else lanes[0] if lanes else EXPLORE
     return {"choices": [*((f"Race: {m}", m) for m in lanes), (EXPLORE, EXPLORE)], "value": first}
 
@@ -124,5 +124,5 @@ def _trace(race: Race, chosen: str, shown: RunLines) -> tuple[str, Trace | None]
     """What the chosen run is called, and the run; ``shown``: the run in Explore."""
     if chosen == EXPLORE:
         return EXPLORE, shown.trace() if len(shown) else None
-    lanes = {lane.trace.header["method"]: lane.trace for lane in race.lanes}
+    lanes = {lane_name(lane.trace): lane.trace for lane in race.lanes}
     return f"Race: {chosen}", lanes.get(chosen)

@@ -19,6 +19,7 @@ from app.recordings import Recording
 from app.views.drawn import STATIC, DrawnView
 from d2sd import Trace
 from d2sd.calibration import Labels, Paths, StepTable, calibrate, label, read_report, tabulate, tabulate_paths
+from d2sd.calibration.decisions import promised
 from d2sd.calibration.outcomes import happened, predicted, ranks
 from d2sd.calibration.redrafts import gain_places
 from d2sd.calibration.scores import equal_mass_edges, places, uniform_edges
@@ -72,6 +73,7 @@ def drawing(
         "progress": asdict(progress),
         "reading": [asdict(s) for s in read_report(report)],
         "report": report.to_dict(),
+        "promised": None if (kept := promised(s for t in traces for s in t.steps)) is None else asdict(kept),
         "runs": [
             {"label": r.label, "run": str(t.header.get("run", "")), "domain": r.domain}
             for t, r in zip(traces, runs, strict=True)

@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 import orjson
 
 from app import links
-from app.race import PLAIN, Lane, Race, reference, rows
+from app.race import COST_AWARE, PLAIN, Lane, Race, lane_name, reference, rows
 from app.views.drawn import DrawnView
 from app.views.runs import MAX_LINK
 from d2sd import METHODS
@@ -33,7 +33,7 @@ def drawing(race: Race) -> str:
     running = bool(race.status)
     for number, method in enumerate(race.methods[len(lanes) :]):
         state = "running" if running and number == 0 else "waiting" if running else "not run"
-        lanes.append({"method": method, "sentence": METHODS[method].sentence, "state": state})
+        lanes.append({"method": method, "sentence": sentence(method), "state": state})
     data = {
         "status": race.status,
         "recorded": race.recorded,
@@ -56,6 +56,13 @@ def query(race: Race) -> str:
     return text if len(text) <= MAX_LINK else ""
 
 
+def sentence(name: str) -> str:
+    """What a lane of this name runs."""
+    method = name.removesuffix(COST_AWARE)
+    words = METHODS[method].sentence
+    return words if name == method else f"{words[:-1]}, spending on a step only what is expected to pay."
+
+
 def machine(header: dict[str, Any]) -> str:
     """The hardware of a trace's header in a few words."""
     hardware = header.get("hardware")
@@ -69,12 +76,12 @@ def machine(header: dict[str, Any]) -> str:
 
 def _lane(lane: Lane) -> dict[str, Any]:
     """Commits as [seconds since the prompt was read, [[text, proposer], …]]; the first is that of the prompt's pass."""
-    method, prefill = lane.trace.header["method"], lane.trace.prefill
+    method, prefill = lane_name(lane.trace), lane.trace.prefill
     commits = [(0.0, prefill.committed)] if prefill and prefill.committed else []
     commits += [(s.elapsed, s.committed) for s in lane.trace.steps]
     return {
         "method": method,
-        "sentence": METHODS[method].sentence,
+        "sentence": sentence(method),
         "state": "broke off" if lane.problem else "done" if lane.complete else "stopped",
         "problem": lane.problem,
         "steps": [

@@ -91,10 +91,11 @@ function stepSentence(step) {
     const right = step.accepted.length;
     const got = step.sampled ? `${count(right, "token")} of the ${step.names.first} ${right === 1 ? "was" : "were"} drawn` : `${capital(step.names.first)} got ${count(right, "token")} right`;
     const who = { text: right ? got : `No first token of the ${step.names.first} was ${step.sampled ? "the one drawn" : "right"}`, kind: "first" };
-    return [who, ...(bonus ? [{ text: "; then " }, ...bonus, { text: "." }] : [{ text: step.ending === "max_new_tokens" ? "; the limit on tokens ends the text here." : "; the text ends here." }])];
+    return [who, ...(bonus ? [{ text: "; then " }, ...bonus, { text: "." }] : [{ text: step.ending === "max_new_tokens" ? "; the limit on tokens ends the text here." : "; the text ends here." }]), ...decisionPieces(step)];
   }
   if (!step.draft) {
-    return [{ text: "Plain decoding drafts nothing: " }, ...(bonus || [{ text: "nothing was written" }]), { text: "." }];
+    const why = step.decision ? "Nothing was drafted: " : "Plain decoding drafts nothing: ";
+    return [{ text: why }, ...(bonus || [{ text: "nothing was written" }]), { text: "." }, ...decisionPieces(step)];
   }
   const { kept, parts } = contributions(step);
   const who = capital(step.names.first);
@@ -120,7 +121,28 @@ function stepSentence(step) {
   }
   if (bonus) pieces.push({ text: "; then " }, ...bonus, { text: "." });
   else pieces.push({ text: step.ending === "max_new_tokens" ? "; the limit on tokens ends the text here." : "; the text ends here." });
-  return pieces;
+  return [...pieces, ...decisionPieces(step)];
+}
+
+/** What a cost-aware step weighed against each other, as pieces of its sentence. */
+function decisionPieces(step) {
+  if (!step.decision) return [];
+  const { options, taken, looking } = step.decision;
+  const rate = (o) => (o.seconds > 0 ? o.tokens / o.seconds : 0);
+  const best = (among) => among.reduce((a, b) => (!a || rate(b) > rate(a) ? b : a), null);
+  const ms = (seconds) => `${(1000 * seconds).toFixed(1)} ms`;
+  const says = [];
+  if (!taken.size) {
+    const other = best(options.filter((o) => o.size));
+    if (other) says.push(`A draft of ${other.size} promised ${other.tokens.toFixed(1)} tokens in ${ms(other.seconds)}, the target alone 1 in ${ms(taken.seconds)}.`);
+  } else {
+    // Options with the first draft at hand come last and begin with the one that adds no re-draft.
+    const bare = options.findLast((o) => o.size === taken.size && !o.branches);
+    const other = taken.branches ? taken : best(options.filter((o) => o.size === taken.size && o.branches));
+    if (other) says.push(`${taken.branches ? "Re-drafts" : "Re-draft skipped"}: +${(other.tokens - bare.tokens).toFixed(1)} tokens expected for ${ms(other.seconds - bare.seconds)}.`);
+  }
+  if (looking) says.push("It was tried to see whether it pays by now.");
+  return says.map((said) => ({ text: ` ${said}` }));
 }
 
 /** What became of the first draft's token at position `k`, from 1: "right", "wrong", or "unseen" by the target. */

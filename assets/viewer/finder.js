@@ -10,6 +10,7 @@ const FILTERS = {
   longest: [`the ${MOST} longest`, (all) => largest(all, (s) => s.total)],
   slowest: [`the ${MOST} slowest`, (all) => largest(all, (s) => Object.values(s.seconds).reduce((a, b) => a + b, 0))],
 };
+FILTERS.undrafted = ["nothing drafted (cost-aware)", (all) => where(all, (s) => s.undrafted)];
 for (const [id, { words }] of Object.entries(OUTCOMES)) FILTERS[id] = [words, (all) => where(all, (s) => s.verdict === id)];
 
 const where = (all, test) => all.flatMap((summary, at) => (test(summary) ? [at] : []));
@@ -25,7 +26,7 @@ class FinderView {
       made.addEventListener("click", act);
       return made;
     };
-    const options = ["any", ...Object.keys(OUTCOMES), "sure", "longest", "slowest"].map((id) => h("option", { value: id }, capital(FILTERS[id][0])));
+    const options = ["any", ...Object.keys(OUTCOMES), "undrafted", "sure", "longest", "slowest"].map((id) => h("option", { value: id }, capital(FILTERS[id][0])));
     this.choice = h("select", { id: "step-filter", "aria-label": "Which steps to look for" }, ...options);
     this.count = h("span", { class: "count", role: "status" });
     this.marks = h("ul", { class: "glyphs", "aria-label": "Marks under the steps: what came of the predicted boundary" });

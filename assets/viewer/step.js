@@ -88,6 +88,7 @@ function readStep(raw, index, run) {
     committed,
     bonus: committed.find((c) => c.node === null) || null,
     seconds: readSeconds(raw.seconds),
+    decision: readDecision(raw.decision),
     ...readBoundary(raw),
   };
   const last = accepted.length ? accepted[accepted.length - 1] : nodes.size ? nodes.keys().next().value : null;
@@ -107,6 +108,19 @@ function readBranches(raw) {
   const resamples = !list(raw.selected_prefixes).length;
   const drafts = list(raw.branches).map(readDraft).filter(Boolean);
   return drafts.map((draft) => ({ ...draft, resampled: resamples && draft.drafter === "first" && draft.prefix === 0 }));
+}
+
+/** What a cost-aware step decided, of which options; null where the settings alone say what a step does. */
+function readDecision(raw) {
+  if (!raw || typeof raw !== "object") return null;
+  const options = list(raw.options).slice(0, MOST_DEPTH).map((o) => ({
+    size: whole(o && o.block_size, 0, MOST_DEPTH, 0),
+    branches: whole(o && o.branches, 0, MOST_NODES, 0),
+    tokens: number(o && o.tokens, 0, 1e6, 0),
+    seconds: number(o && o.seconds, 0, 1e6, 0),
+  }));
+  const taken = options[whole(raw.taken, 0, MOST_DEPTH, -1)];
+  return taken ? { options, taken, looking: raw.looking === true } : null;
 }
 
 function readCommitted(c) {
@@ -156,6 +170,7 @@ function summarise(raw) {
     boundary,
     nodes: list(raw.nodes).length,
     accepted: list(raw.accepted).length,
+    undrafted: Boolean(raw.decision) && !raw.first_draft && list(raw.nodes).length < 2,
     seconds: readSeconds(raw.seconds),
     elapsed: number(raw.elapsed, 0, 1e9, 0),
   };

@@ -167,14 +167,22 @@ class TimelineView {
       pen.lineWidth = 2;
       pen.strokeRect(x + gap / 2 - 1, 1, Math.max(2, pitch - gap + 2), base + BAR.glyphs - 2);
     }
-    this.paintVerdict(pen, colours, summary.verdict, x + pitch / 2, base + BAR.glyphs / 2 + 1, Math.min(3.4, pitch / 2 - 0.5));
+    this.paintVerdict(pen, colours, summary.undrafted ? "undrafted" : summary.verdict, x + pitch / 2, base + BAR.glyphs / 2 + 1, Math.min(3.4, pitch / 2 - 0.5));
     pen.globalAlpha = 1;
   }
 
-  /** The mark of an outcome: ● repaired, ○ found and nothing gained, ✕ missed, ▲ all accepted. */
+  /** The mark of an outcome: ● repaired, ○ found and nothing gained, ✕ missed, ▲ all accepted; – a cost-aware step drafted nothing. */
   paintVerdict(pen, colours, verdict, x, y, r) {
     if (verdict === "none") return;
     pen.beginPath();
+    if (verdict === "undrafted") {
+      pen.strokeStyle = colours.muted;
+      pen.lineWidth = 1.4;
+      pen.moveTo(x - r, y);
+      pen.lineTo(x + r, y);
+      pen.stroke();
+      return;
+    }
     if (verdict === "missed") {
       pen.strokeStyle = colours.reject;
       pen.lineWidth = 1.4;

@@ -66,7 +66,9 @@ def add_decode_arguments(parser: argparse.ArgumentParser) -> None:
         help="eagle3: nodes kept a level, children of each (default 10)",
     )
     parser.add_argument(
-        "--cost-aware", action="store_true", help="verify only nodes that are expected to gain more than they cost here"
+        "--cost-aware",
+        action="store_true",
+        help="spend on a step only what is expected to pay here (at most γ, K, B): draft or not, how long, re-drafts, nodes",
     )
     parser.add_argument("--temperature", type=float, default=0.0, metavar="T", help="0 = greedy (default)")
     parser.add_argument("--top-p", type=float, default=1.0, metavar="P")

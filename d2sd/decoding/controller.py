@@ -29,11 +29,11 @@ class Controller:
     A step asks, in this order, ``begin``; ``redraft`` if there is a first draft; ``nodes`` if there is a tree; and
     then says how it went: ``observe``.
 
-    lengths: values of γ to choose from, ascending; branches: K, 0 where nothing drafts again; longer: γ₂ − γ.
+    lengths: values of γ to choose from, ascending; longer: γ₂ − γ.
     """
 
-    def __init__(self, costs: RunningCosts, lengths: Sequence[int], branches: int, longer: int = 0):
-        self.costs, self.lengths, self.branches, self.longer = costs, list(lengths), branches, longer
+    def __init__(self, costs: RunningCosts, lengths: Sequence[int], longer: int = 0):
+        self.costs, self.lengths, self.longer = costs, list(lengths), longer
         self._yield = Yield(max(self.lengths) - 1 + longer)
         self._redrafts = Redrafts()
         self._first, self._second = Calibration(), Calibration()

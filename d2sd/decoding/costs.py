@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from math import exp, isfinite, log
 from pathlib import Path
@@ -136,6 +137,12 @@ def _seconds(milliseconds: Any) -> float:
     return milliseconds / 1e3
 
 
+@lru_cache(maxsize=16)
+def _by_nodes(table: CostTable) -> list[float]:
+    """Times of passes over 0, 1, 2, … nodes by a table."""
+    return [table.verify.seconds(n) for n in range(MAX_NODES + 2)]
+
+
 class RunningCosts:
     """A cost table corrected by the times of a run.
 
@@ -145,7 +152,7 @@ class RunningCosts:
 
     def __init__(self, table: CostTable):
         self.table = table
-        self.by_nodes = [table.verify.seconds(n) for n in range(MAX_NODES + 2)]  # of the table, uncorrected
+        self.by_nodes = _by_nodes(table)
         self.cheapest_node = min(b - a for a, b in pairwise(self.by_nodes[1:128]))
         self._common = 0.0
         self._own = dict.fromkeys(STAGES, 0.0)

@@ -10,7 +10,7 @@ import torch
 
 from d2sd.decoding.block_drafter import BlockDrafter
 from d2sd.decoding.chain_drafter import ChainDrafter
-from d2sd.decoding.costs import CostTable, Curve
+from d2sd.decoding.costs import STAGES, CostTable, Curve
 from d2sd.decoding.level_drafter import LevelDrafter
 from d2sd.decoding.verifier import Verifier
 from d2sd.methods import Method
@@ -76,12 +76,8 @@ def measure_costs(models: Models, method: Method, block_size: int, passes: Passe
     for (stage, rows), seconds in times.items():
         points[stage].append((rows, median(seconds[1:])))
     curves = {stage: Curve.through(p) if p else NOTHING for stage, p in points.items()}
-    return CostTable(
-        first_draft=curves["first_draft"],
-        second_draft=curves["second_draft"],
-        verify=curves["verify"],
-        other=OTHER * curves["verify"].seconds(1),
-    )
+    first_draft, second_draft, verify = (curves[stage] for stage in STAGES)
+    return CostTable(first_draft, second_draft, verify, OTHER * verify.seconds(1))
 
 
 def _blocks(drafter: BlockDrafter, count: int, block_size: int) -> None:

@@ -78,9 +78,7 @@ class Proposer:
         self.controller: Controller | None = None
         if costs is not None and self.method.drafts:
             lengths = draft_lengths(self.method, self.block_size)
-            self.controller = Controller(
-                RunningCosts(costs), lengths, config.num_branches if self.second else 0, self.longer
-            )
+            self.controller = Controller(RunningCosts(costs), lengths, self.longer)
 
     @property
     def reads_features(self) -> bool:

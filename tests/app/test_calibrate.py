@@ -17,6 +17,7 @@ from app.session import Session
 from app.tabs.calibrate import _open
 from d2sd import InputError, load_trace
 from d2sd.bench.prompts import read_prompts
+from d2sd.decoding.block_drafter import BlockDrafter
 
 VALUES = {"block_size": 16, "num_branches": 4, "temperature": 0, "max_new_tokens": 16}
 
@@ -128,8 +129,8 @@ def test_bad_input_is_one_sentence_and_leaves_the_drawing(changes, sentence):
 
 
 def test_a_set_that_breaks_off_keeps_what_is_finished(monkeypatch):
-    engine, recordings = models.engine(Chosen("tiny")), Recordings()
-    real = engine.models.first.forward
+    recordings = Recordings()
+    real = BlockDrafter.draft
 
     def fail(*_, **__):
         raise MemoryError
@@ -137,10 +138,10 @@ def test_a_set_that_breaks_off_keeps_what_is_finished(monkeypatch):
     running = updates(recordings)
     for update in running:
         if update.value and json.loads(update.value)["progress"]["done"] == 1:
-            monkeypatch.setattr(engine.models.first, "forward", fail)
+            monkeypatch.setattr(BlockDrafter, "draft", fail)
             break
     *_, last = running
-    monkeypatch.setattr(engine.models.first, "forward", real)
+    monkeypatch.setattr(BlockDrafter, "draft", real)
     assert "not enough memory" in last.problem
     progress = json.loads(last.value)["progress"]
     assert (progress["done"], progress["running"]) == (1, False)

@@ -15,6 +15,7 @@ from app.tabs.whatif import WhatIf
 from app.views.race import drawing
 from app.views.whatif import drawing as whatif_drawing
 from d2sd import METHODS, DecodeConfig
+from d2sd.decoding.block_drafter import BlockDrafter
 
 VALUES = {
     "block_size": 16, "num_branches": 4, "node_budget": None, "temperature": 0, "seed": 0, "max_new_tokens": 12,
@@ -52,6 +53,15 @@ def test_the_table_holds_measured_figures_and_compares_with_plain_decoding(done)
     assert sorted((plain.place, branched.place)) == [1, 2]
     assert sum(branched.stage_seconds.values()) <= branched.seconds
     assert branched.stage_seconds["verify"] > 0
+
+
+def test_a_cost_aware_lane_has_its_own_name_and_the_same_text():
+    race_of = run(("autoregressive", "d2sd", "d2sd cost-aware"))[-1].value
+    assert race_of.methods == ("autoregressive", "d2sd", "d2sd cost-aware")
+    assert [row.method for row in race.rows(race_of)] == list(race_of.methods)
+    assert [row.identical for row in race.rows(race_of)] == [True, True, True]
+    assert [lane.trace.header["config"]["cost_aware"] for lane in race_of.lanes] == [False, False, True]
+    assert "expected to pay" in json.loads(drawing(race_of))["lanes"][2]["sentence"]
 
 
 def test_without_plain_decoding_there_is_no_speedup():
@@ -113,15 +123,14 @@ def test_a_race_stopped_while_it_waited_never_starts():
 
 
 def test_a_method_that_breaks_off_says_so_and_the_next_one_runs(monkeypatch):
-    engine = models.engine(Chosen("tiny"))
-    real = engine.models.first.forward
+    real = BlockDrafter.draft
 
     def fail(*_, **__):
         raise MemoryError
 
-    monkeypatch.setattr(engine.models.first, "forward", fail)
+    monkeypatch.setattr(BlockDrafter, "draft", fail)
     last = run()[-1].value
-    monkeypatch.setattr(engine.models.first, "forward", real)
+    monkeypatch.setattr(BlockDrafter, "draft", real)
     plain, branched = last.lanes
     assert plain.complete
     assert "not enough memory" in branched.problem

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from d2sd import METHODS, DecodeConfig, InputError
+from d2sd.decoding.costs import CostTable, Curve
 from d2sd.whatif import Replay
 
 SETTINGS = [{}, {"num_branches": 1, "block_size": 7}, {"block_size": 6, "second_block_size": 12}, {"node_budget": 12}]
@@ -33,3 +34,18 @@ def test_a_run_of_another_model_is_refused(engine):
     mixed = type(run)(run.header, run.prefill, other.steps, other.finished)
     with pytest.raises(InputError, match="was not written greedily by the model"):
         Replay(engine, mixed)
+
+
+def test_times_and_decisions_come_from_a_stated_table(engine):
+    recorded = engine.generate("the cat sat", DecodeConfig("d2sd", 40))
+    table = CostTable(Curve(((1, 1e-3),)), Curve(((1, 1e-3),)), Curve(((1, 5e-3), (64, 6e-3))), 1e-3)
+    configs = [DecodeConfig("autoregressive"), DecodeConfig("d2sd"), DecodeConfig("d2sd", cost_aware=True)]
+    resolved = [engine.resolve(c) for c in configs]
+    plain, fixed, adaptive = Replay(engine, recorded).run(resolved, table)
+    assert plain.tokens_per_second == pytest.approx(1 / table.plain())
+    steps = [table.verify.seconds(n) + 3e-3 for n in fixed.nodes]  # both drafts and what every step takes
+    assert fixed.seconds == pytest.approx(sum(steps))
+    assert sum(adaptive.committed) == len(recorded.token_ids)
+    assert list(Replay(engine, recorded).run(resolved[2:], table)) == [adaptive]
+    (untimed,) = Replay(engine, recorded).run(resolved[1:2])
+    assert (untimed.seconds, untimed.tokens_per_second) == (None, None)

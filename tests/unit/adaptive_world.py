@@ -205,5 +205,5 @@ def fixed_settings(branches: int) -> list[tuple[int, int, int]]:
     return plain + [(g, min(k, g - 1), b) for g in (4, 8, 16) for k in (0, 1, 2, 4, 8) for b in ((32,) if k else (16,))]
 
 
-def new_controller(table: CostTable, branches: int) -> Controller:
-    return Controller(RunningCosts(table), (4, 8, 16), branches)
+def new_controller(table: CostTable) -> Controller:
+    return Controller(RunningCosts(table), (4, 8, 16))

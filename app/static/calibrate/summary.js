@@ -10,6 +10,7 @@ const MEANINGS = {
   "Brier score": "Mean squared distance between confidence and outcome (0 or 1). 0 is perfect.",
   Repaired: "Of the drafts that were partly rejected: how often a re-draft began exactly there and added tokens.",
   "Tokens per re-draft": "Tokens that the drafts behind the first added, over the number of those drafts.",
+  "Tokens a step, expected → got": "Of cost-aware steps that drafted: what they expected of the tree that they verified, and what came of it.",
   "Boundary in top 4": "How often the place where the first draft was rejected was among the four likeliest.",
 };
 
@@ -39,10 +40,10 @@ class SummaryView {
     };
     this.reading.replaceChildren(verdict ? line({ ...verdict }, "h3") : "", rest.length ? h("ul", {}, ...rest.map((sentence) => line(sentence, "li"))) : "");
     if (!data.progress.running && verdict) this.spoken.textContent = text(verdict.text);
-    this.showFigures(data.report);
+    this.showFigures(data.report, data.promised);
   }
 
-  showFigures(report) {
+  showFigures(report, promised) {
     const range = (f, write) => (f.low === null ? "no interval" : `${write(f.low)}–${write(f.high)}`);
     const { ranks } = report;
     const found = ranks.used.value === null ? "" : `; boundary found in ${share(ranks.used.value)}`;
@@ -59,6 +60,10 @@ class SummaryView {
       ["Brier score", decimals(report.brier.value), report.brier.value === null ? "" : range(report.brier, decimals)],
       ...last.map(([name, figure, write, more = count(ranks.steps, "step")]) => [name, figure ? write(figure.value) : "—", figure && figure.value !== null ? [range(figure, write), more].filter(Boolean).join(" of ") : ""]),
     ];
+    if (promised) {
+      const skipped = `${count(promised.steps, "drafting step")}, ${promised.plain} plain, ${promised.looks} tried out`;
+      stats.push(["Tokens a step, expected → got", promised.steps ? `${promised.expected.toFixed(2)} → ${promised.obtained.toFixed(2)}` : "—", skipped]);
+    }
     this.figures.replaceChildren(...stats.map(([name, value, note]) => h("div", { class: "stat", title: MEANINGS[name] || null }, h("dt", {}, name), h("dd", {}, h("span", { class: "value" }, value), h("span", { class: "note", title: note }, note)))));
   }
 }

@@ -1,0 +1,44 @@
+"""Is what decides about a step calibrated itself? Tokens that cost-aware steps expected, against those that they got."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from d2sd.trace.events import StepDone
+
+
+@dataclass(frozen=True, slots=True)
+class Promised:
+    """Means over the drafting steps that decided what to spend: tokens and seconds expected, and tokens that came;
+    ``plain``: steps that decided to draft nothing; ``looks``: steps that tried what was not expected to pay."""
+
+    steps: int
+    expected: float
+    obtained: float
+    expected_seconds: float
+    plain: int
+    looks: int
+
+
+def promised(steps: Iterable[StepDone]) -> Promised | None:
+    """None where no step decided anything. Plain steps get the one token that they expect; the last step of a run may be
+    cut off, so it is left out where it drafted."""
+    decided = [s for s in steps if s.decision is not None]
+    if not decided:
+        return None
+    drafted = [s for s in decided if _drafted(s) and s.choices and s.committed[-1].node is None]
+    count = max(1, len(drafted))
+    decisions = [s.decision for s in drafted if s.decision is not None]
+    return Promised(
+        len(drafted),
+        sum(d.tokens for d in decisions) / count,
+        sum(len(s.committed) for s in drafted) / count,
+        sum(d.seconds for d in decisions) / count,
+        sum(not _drafted(s) for s in decided),
+        sum(s.decision.looking for s in decided if s.decision is not None),
+    )
+
+
+def _drafted(step: StepDone) -> bool:
+    return step.first_draft is not None or len(step.nodes) > 1

@@ -1,0 +1,77 @@
+"""Tables of stage costs: their file, their curves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import orjson
+import pytest
+
+from d2sd.decoding.costs import CostTable, Curve, read_costs
+from d2sd.errors import InputError
+
+GOOD = {
+    "machine": "a card",
+    "milliseconds": {
+        "verify": [[1, 22.0], [64, 23.0]],
+        "first_draft": [[16, 4.5]],
+        "second_draft": [[16, 4.5], [64, 4.9]],
+        "other": 0.5,
+    },
+}
+
+
+def written(tmp_path, data):
+    path = tmp_path / "costs.json"
+    path.write_bytes(data if isinstance(data, bytes) else orjson.dumps(data))
+    return str(path)
+
+
+def test_a_file_is_read_and_written_alike(tmp_path):
+    table = read_costs(written(tmp_path, GOOD))
+    assert table.plain() == pytest.approx(0.0225)
+    assert table.verify.seconds(64) == pytest.approx(0.023)
+    assert table.to_dict() == GOOD
+
+
+def test_the_ratio_of_the_paper_is_that_of_its_file():
+    table = read_costs(str(Path(__file__).parents[2] / "docs" / "costs-paper.json"))
+    cycle = table.first_draft.seconds(16) + table.second_draft.seconds(64) + table.verify.seconds(80)
+    assert cycle / table.plain() == pytest.approx(1.42)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"verify": []}, "1 to 64 points"),
+        ({"verify": [[1, 0.0]]}, "must take time"),
+        ({"verify": [[8, 2.0], [1, 3.0]]}, "ascend"),
+        ({"verify": [[1, 3.0], [8, 2.0]]}, "must not fall"),
+        ({"first_draft": [[1.5, 3.0]]}, "pairs"),
+        ({"first_draft": [[1, "3"]]}, "number of milliseconds"),
+        ({"first_draft": [[1, -1]]}, "between 0 and"),
+        ({"other": True}, "number of milliseconds"),
+        ({"verfy": [[1, 1.0]]}, "none of its stages"),
+    ],
+)
+def test_what_cannot_be_a_table_is_refused_with_its_reason(tmp_path, change, words):
+    with pytest.raises(InputError, match=words) as refused:
+        read_costs(written(tmp_path, GOOD | {"milliseconds": GOOD["milliseconds"] | change}))
+    assert "Its form:" in str(refused.value)
+
+
+@pytest.mark.parametrize("data", [b"", b"[]", b"{", b"\xff", b'{"machine": "x"}', b"[" * 1000, b" " * 70_000])
+def test_other_files_are_refused(tmp_path, data):
+    with pytest.raises(InputError):
+        read_costs(written(tmp_path, data))
+
+
+def test_a_missing_file_is_named():
+    with pytest.raises(InputError, match=r"nowhere\.json"):
+        read_costs("nowhere.json")
+
+
+def test_a_curve_goes_on_straight_and_never_falls():
+    curve = Curve.through([(16, 1.0), (1, 2.0), (32, 4.0)])
+    assert [curve.seconds(n) for n in (0, 1, 8, 16, 24, 32, 48)] == [2, 2, 2, 2, 3, 4, 6]
+    assert CostTable(Curve(((1, 0.0),)), Curve(((1, 0.0),)), curve, 0.5).plain() == 2.5
