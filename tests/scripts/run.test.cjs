@@ -8,7 +8,7 @@ const { Store, Selection, readStep, stepSentence, plain, openLine } = load(
   ["viewer/dom", "viewer/words", "viewer/step", "viewer/store", "viewer/selection", "viewer/explain"],
   ["Store", "Selection", "readStep", "stepSentence", "plain", "openLine"],
 );
-const NAMES = { first: "first drafter", second: "second drafter", target: "target" };
+const RUN = { names: { first: "first drafter", second: "second drafter", target: "target" }, sampled: false, random: false };
 
 /** A step whose first draft of `drafted` tokens was accepted up to `boundary`; `selected`: predicted prefixes. */
 function stepLine(drafted, boundary, selected = [], elapsed = 0) {
@@ -46,8 +46,8 @@ test("a run is read as it arrives, and its totals add up", async () => {
   store.feed(segment("k", 2, stepLine(4, 4, [1], 1), stepLine(4, 0, [3], 1.5), FINISHED));
   await settled(store);
   assert.equal(store.live, false);
-  assert.deepEqual(store.summaries.map((s) => s.verdict), ["hit", "all", "miss"]);
-  assert.deepEqual({ tokens: store.sums.tokens, hits: store.sums.hits, judged: store.sums.judged, most: store.sums.most }, { tokens: 3 + 5 + 1, hits: 1, judged: 2, most: 5 });
+  assert.deepEqual(store.summaries.map((s) => s.verdict), ["found", "all", "missed"]);
+  assert.deepEqual([store.sums.tokens, store.most, store.sums.outcomes], [3 + 5 + 1, 5, { repaired: 0, found: 1, missed: 1, all: 1 }]);
   assert.equal(store.prompt, "Once");
   assert.equal(store.step(2).ending, "max_new_tokens");
   assert.equal(store.step(3), null);
@@ -113,7 +113,7 @@ test("a live run is followed until a step is pinned, and again after it is relea
 });
 
 test("a step says in words what its tree shows", () => {
-  const step = readStep(JSON.parse(stepLine(4, 2)), 0, NAMES);
+  const step = readStep(JSON.parse(stepLine(4, 2)), 0, RUN);
   assert.equal(plain(stepSentence(step)), "First drafter got 2 right; then the target wrote “right”.");
   assert.deepEqual([step.columns, step.bonus.depth, step.drafted], [5, 3, 4]);
 });
@@ -122,7 +122,7 @@ test("numbers and references of a hostile step are bounded", () => {
   const step = readStep(
     { nodes: [{ id: 0, parent: -1 }, { id: 1, parent: 5 }, { id: 2, parent: 0, drafter_probability: 1e9, text: { a: 1 }, state: "x" }, null], accepted: [2, 77], committed: "no", first_draft: 3, selected_prefixes: [1e12] },
     0,
-    NAMES,
+    RUN,
   );
   assert.deepEqual([...step.nodes.keys()], [0, 2]);
   assert.deepEqual([step.nodes.get(2).drafterP, step.nodes.get(2).state, typeof step.nodes.get(2).text], [1, "unreached", "string"]);
