@@ -154,8 +154,7 @@ def read_eagle3(source: str, name: str, target: Any, embedding: Tensor, dtype: t
     Raises ``InputError`` where something is missing, unknown or does not fit this target.
     """
     config = read_config(published_config(source), target, name)
-    weights = {_own_name(k): v for k, v in read_weights(source).items()}
-    weights = {k: v for k, v in weights.items() if k is not None}
+    weights = {own: v for k, v in read_weights(source).items() if (own := _own_name(k)) is not None}
     d2t, t2d = weights.pop("d2t", None), weights.pop("t2d", None)
     table = weights.get("embedding.weight")
     if table is not None and table.shape == embedding.shape and torch.equal(table.to(embedding), embedding):
