@@ -71,11 +71,11 @@ def check_fit(target: Target, drafter: DFlashDraftModel) -> None:
 def warn_of_late_taps(drafter: DFlashDraftModel, layers: int) -> None:
     """Say where a drafter reads later target layers than published ones do: other code may hand those on otherwise."""
     last = max(drafter.target_layer_ids)
-    if last > max(layers - 3, 0):
+    if last > max(layers - 3, 1):  # of the smallest targets layer 1 is read all the same
         log.warning(
             "drafter %s reads the output of target layer %d; published ones read none after layer %d, and other code hands the "
             "last layer's output on after the final norm, so this drafter may draft worse there (docs/drafter-format.md)",
-            drafter.config.name_or_path, last, layers - 3,
+            drafter.config.name_or_path, last, max(layers - 3, 1),
         )  # fmt: skip
 
 
