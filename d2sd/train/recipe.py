@@ -101,7 +101,15 @@ def drafter(out: Path, name: str, target_folder: Path, written: Path) -> Path:
 def eagle3(out: Path, target_folder: Path, written: Path) -> Path:
     """The EAGLE-3 drafter, on the same responses."""
     folder, cache = out / "eagle3", out / "features-eagle3.safetensors"
-    train_eagle3(target_folder, written, folder, objective=Eagle3Objective(), config=EAGLE3, cache=cache)
+    train_eagle3(
+        target_folder,
+        written,
+        folder,
+        objective=Eagle3Objective(),
+        config=EAGLE3,
+        target_layer_ids=TARGET_LAYERS[::2],
+        cache=cache,
+    )
     return folder
 
 
