@@ -56,7 +56,6 @@ ROUNDS = (
 RESPONSES = {"stories": 5_000, "asked": 1_300, "questions": 1_700, "code": 1_000}
 TARGET_LAYERS = [1, 4, 7, 10, 13]
 DRAFTERS = LoopConfig(steps=1600, batch_size=12, learning_rate=2e-3, warmup=60)
-EAGLE3 = replace(DRAFTERS, steps=800)
 DRAFT_SHAPE = replace(SHAPE, hidden_size=128, layers=2, heads=2, kv_heads=1, intermediate_size=384)
 DRAFT_LOOP = LoopConfig(steps=1000, batch_size=12, learning_rate=4e-3, warmup=60, compile=COMPILE)
 
@@ -106,7 +105,7 @@ def eagle3(out: Path, target_folder: Path, written: Path) -> Path:
         written,
         folder,
         objective=Eagle3Objective(),
-        config=EAGLE3,
+        config=DRAFTERS,
         target_layer_ids=TARGET_LAYERS[::2],
         cache=cache,
     )
