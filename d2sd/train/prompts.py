@@ -43,7 +43,7 @@ def drafter_prompts(sources: Sources, counts: dict[str, int], seed: int) -> list
     stories = rng.sample(sources.stories, min(len(sources.stories), counts["stories"]))
     prompts = [opening(s, rng) for s in stories]
     common = asked.topics_of(sources.stories)
-    topics = [t for t, n in common.most_common(1200) if n >= 20]
+    topics = sorted(t for t, n in common.items() if n >= 20)
     for _ in range(counts["asked"]):
         if rng.random() < 0.55:
             prompts.append(asked.strange(sources.instructions, rng)[0])

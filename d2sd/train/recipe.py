@@ -55,9 +55,9 @@ ROUNDS = (
 )
 RESPONSES = {"stories": 5_000, "asked": 1_300, "questions": 1_700, "code": 1_000}
 TARGET_LAYERS = [1, 4, 7, 10, 13]
-DRAFTERS = LoopConfig(steps=2000, batch_size=12, learning_rate=2e-3, warmup=60)
+DRAFTERS = LoopConfig(steps=1600, batch_size=12, learning_rate=2e-3, warmup=60)
 DRAFT_SHAPE = replace(SHAPE, hidden_size=128, layers=2, heads=2, kv_heads=1, intermediate_size=384)
-DRAFT_LOOP = LoopConfig(steps=1500, batch_size=12, learning_rate=4e-3, warmup=60, compile=COMPILE)
+DRAFT_LOOP = LoopConfig(steps=1000, batch_size=12, learning_rate=4e-3, warmup=60, compile=COMPILE)
 
 
 def target(data: Path, out: Path, upto: int = len(ROUNDS)) -> Path:
@@ -98,9 +98,17 @@ def drafter(out: Path, name: str, target_folder: Path, written: Path) -> Path:
 
 
 def eagle3(out: Path, target_folder: Path, written: Path) -> Path:
-    """The EAGLE-3 drafter, with the block drafters' steps on the same responses."""
+    """The EAGLE-3 drafter, on the same responses."""
     folder, cache = out / "eagle3", out / "features-eagle3.safetensors"
-    train_eagle3(target_folder, written, folder, objective=Eagle3Objective(), config=DRAFTERS, cache=cache)
+    train_eagle3(
+        target_folder,
+        written,
+        folder,
+        objective=Eagle3Objective(),
+        config=DRAFTERS,
+        target_layer_ids=TARGET_LAYERS[::2],
+        cache=cache,
+    )
     return folder
 
 
