@@ -8,11 +8,12 @@ from typing import Any
 
 from app import models, settings
 from app.explore import failure_sentence
-from app.recordings import Recording, Recordings, read_upload, short
+from app.recordings import Recording, Recordings
 from app.run_lines import RunLines
 from app.session import Session
 from app.streaming import collect, paced, prepare, stream
 from app.update import Update
+from app.uploads import read_all, short
 from app.views.calibrate import Progress, drawing
 from d2sd import Event, InputError, Trace
 from d2sd.bench.prompts import names, read_prompts
@@ -34,7 +35,7 @@ def files(recordings: Recordings, paths: Sequence[str] | None) -> str:
         raise InputError("choose one or more trace files first")
     if len(paths) > MAX_FILES:
         raise InputError(f"{len(paths)} files were chosen; at most {MAX_FILES} are read at once")
-    traces = [read_upload(Path(p)) for p in paths]
+    traces = read_all([Path(p) for p in paths])
     runs = [Recording(short(Path(p).name), Path(p)) for p in paths]
     recordings.runs = runs
     title = runs[0].label if len(runs) == 1 else f"{len(runs)} trace files"

@@ -8,9 +8,8 @@ from pathlib import Path
 
 from app import uploads
 from app.run_lines import RunLines
-from d2sd import InputError, Trace, load_trace
-
-LABEL = 60
+from app.uploads import short
+from d2sd import Trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +28,8 @@ class Recording:
     def run(self) -> RunLines:
         """The run as Explore shows it; ``InputError`` where its file is gone or too large to draw."""
         if isinstance(self.trace, bytes):
-            return RunLines.of(zlib.decompress(self.trace).decode().splitlines())
+            # not splitlines(): texts may hold U+2028 and the like
+            return RunLines.packed(zlib.decompress(self.trace).decode().split("\n"))
         return uploads.read(self.trace)
 
 
@@ -38,17 +38,3 @@ class Recordings:
     """The measured runs of one window, in the order of the drawing."""
 
     runs: list[Recording] = field(default_factory=list)
-
-
-def read_upload(path: Path) -> Trace:
-    """An uploaded trace; errors name the file as the person knows it."""
-    try:
-        return load_trace(path)
-    except InputError as error:
-        raise InputError(f"{short(path.name)} was not read: {str(error).replace(str(path), 'it')}") from None
-
-
-def short(text: str) -> str:
-    """A text as a label."""
-    text = text.encode("utf-8", "replace").decode()
-    return text if len(text) <= LABEL else text[: LABEL - 1] + "…"

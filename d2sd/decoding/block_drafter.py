@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from d2sd.attention import Backend
+from d2sd.decoding.finite import check_confidence
 from d2sd.models.drafter import DFlashDraftModel
 from d2sd.models.target import Target
 from d2sd.passes.cache import KeyValueCache
@@ -98,6 +99,7 @@ class BlockDrafter:
         tokens = [[int(t) for t in row[ranked:]] for row in drafted]
         probabilities = [row[:ranked] for row in drafted]
         ids, confidence = tuple(t[0] for t in tokens), tuple(p[0] for p in probabilities)
+        check_confidence(confidence, self.model.config.name_or_path, self.target)
         return Block(self.name, prefix, ids, confidence, tokens, probabilities)
 
     def forward(

@@ -12,6 +12,7 @@ import torch
 from d2sd.config import DecodeConfig
 from d2sd.decoding.cost import VerifyCost
 from d2sd.decoding.device_cycle import DeviceCycle
+from d2sd.decoding.finite import not_finite
 from d2sd.decoding.host_cycle import Cycle, HostCycle
 from d2sd.decoding.inspection import describe_choices, describe_draft, describe_nodes
 from d2sd.decoding.proposer import Proposer
@@ -74,6 +75,8 @@ class Generation:
         cycle: Cycle = self.device_cycle if self.device_cycle and start else self.host_cycle
         done = cycle.run(self.ids, self.config.max_new_tokens - len(self.output))
         proposal, seen, outcome = done.proposal, done.seen, done.walk
+        if outcome.bonus == -1:
+            raise not_finite(f"the target {self.target.name}")
         tokens = [proposal.tree.tokens[n] for n in outcome.accepted]
         tokens += [] if outcome.bonus is None else [outcome.bonus]
         self.output += tokens
