@@ -98,5 +98,5 @@ def prompts(
             runs.append(Recording.of(trace))
             recordings.runs = runs
             yield Update(so_far(title, running=len(runs) < len(asked)))
-    except (MemoryError, RuntimeError) as error:
+    except Exception as error:  # as in Explore
         yield Update(so_far(f"{title}, broken off"), problem=failure_sentence(error))

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from app import models, settings
+from app.guard import without_paths
 from app.links import MAX_PROMPT
 from app.models import Chosen
 from app.run_lines import RunLines
@@ -79,7 +80,6 @@ def run(session: Session, number: int, asked: Asked) -> Iterator[Update[str]]:
             yield Update(shown.segment(sent, wanted=None if sent else wanted))
             sent, last = len(shown), time.monotonic()
     except Exception as error:  # whatever breaks, the person is told and the page lives on
-        log.warning("a run broke off", exc_info=error)
         sentence = failure_sentence(error)
         shown.append([to_line({"event": "Failed", "sentence": sentence})])
         yield Update(shown.segment(sent), problem=sentence)
@@ -122,7 +122,9 @@ def _lines(run: Prepared, compare: bool, stop: Callable[[], bool]) -> Generator[
 
 
 def failure_sentence(error: Exception) -> str:
-    """One sentence for a run that broke off."""
+    """One sentence for a run that broke off; what nobody expected goes into the log as well."""
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return "The run stopped: there was not enough memory. Ask for fewer tokens or a shorter prompt."
-    return f"The run stopped: {(str(error).splitlines() or [type(error).__name__])[0][:200]}"
+    if not isinstance(error, InputError):
+        log.warning("a run broke off", exc_info=error)
+    return without_paths(f"The run stopped: {(str(error).splitlines() or [type(error).__name__])[0][:200]}")

@@ -9,6 +9,7 @@ import socket
 import threading
 from dataclasses import dataclass, replace
 from functools import cache
+from ipaddress import ip_address
 from pathlib import Path
 
 import torch
@@ -62,16 +63,32 @@ class Chosen:
         return cls((named or "").strip(), (vp or "").strip())
 
 
-def on_space() -> bool:
-    """Whether this is a public Hugging Face Space, where visitors may not name folders of the machine."""
-    return "SPACE_ID" in os.environ
+def public() -> bool:
+    """Whether others than the owner of this machine may be visiting; they may not name folders of it, nor hub ids.
+
+    So it is on a Hugging Face Space, behind a link that Gradio shares, and where the page listens on another address than
+    the loopback one. ``FOLDERS=allow`` says that visitors may all the same, ``FOLDERS=refuse`` that they may not, for a
+    page on the loopback address behind a proxy.
+    """
+    said = os.environ.get("FOLDERS", "").strip().lower()
+    if said in ("allow", "refuse"):
+        return said == "refuse"
+    shared = "SPACE_ID" in os.environ or os.environ.get("GRADIO_SHARE", "").strip().lower() == "true"
+    return shared or not _loopback(os.environ.get("GRADIO_SERVER_NAME") or "127.0.0.1")
+
+
+def _loopback(host: str) -> bool:
+    try:
+        return ip_address(host.strip("[] ")).is_loopback
+    except ValueError:
+        return host.strip().lower() == "localhost"
 
 
 def offers() -> list[ModelOffer]:
     """All choices, those that cannot run here with the reason."""
     bundled = [ModelOffer(name, f"{name} (bundled)") for name in d2sd.presets()]
     pairs = [ModelOffer(p.target, p.target, obstacle(p)) for p in PAIRS.values()]
-    folder = [] if on_space() else [ModelOffer(FOLDER, "a folder of your own")]
+    folder = [] if public() else [ModelOffer(FOLDER, "a folder of your own")]
     return bundled + pairs + folder
 
 
@@ -120,10 +137,10 @@ def check(chosen: Chosen) -> None:
     """Raise ``InputError`` where a choice cannot run here; folders are checked when they are loaded."""
     model = chosen.model
     offered = {offer.id: offer for offer in offers()}
-    if on_space() and model not in offered:
-        raise d2sd.InputError(f"this public page offers only: {', '.join(offered)}")
-    if on_space() and chosen.vp:
-        raise d2sd.InputError("this public page opens no folders; leave the VP-Drafter empty")
+    if public() and model not in offered:
+        raise d2sd.InputError(f"this page offers only: {', '.join(offered)}")
+    if public() and chosen.vp:
+        raise d2sd.InputError("this page opens no folders; leave the VP-Drafter empty")
     if model in offered and (reason := offered[model].obstacle):
         raise d2sd.InputError(f"{model} {reason}; choose other models")
 

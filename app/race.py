@@ -103,7 +103,7 @@ def run(
             for _ in paced(_generate(prepared, events, stale)):
                 steps = sum(len(e.committed) for e in Trace.of(header, events).steps)
                 yield Update(replace(race, status=f"{title}, {steps} tokens …"))
-        except (MemoryError, RuntimeError) as error:
+        except Exception as error:  # as in Explore
             problem = failure_sentence(error)
         race = replace(race, lanes=(*race.lanes, Lane(Trace.of(header, events), problem)))
     yield Update(race)

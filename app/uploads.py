@@ -15,6 +15,7 @@ from d2sd.trace.writer import to_line
 
 MAX_MEGABYTES = 96  # unpacked: what a browser still draws comfortably
 MAX_MEGABYTES_TOGETHER = 256  # of all files that are measured at once, unpacked
+SECONDS_KEPT = 3600  # an uploaded file; after that the run that was read from it is still there
 START = b'{"event":"'
 
 

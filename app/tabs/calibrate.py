@@ -13,7 +13,7 @@ from app.models import Chosen
 from app.recordings import Recordings
 from app.session import Session
 from app.tabs.model_choice import build_models
-from app.tabs.notice import ask, notice_box, sentence
+from app.tabs.notice import MODEL, ask, line_of, notice_box, sentence
 from app.tabs.setting_box import setting_rows
 from app.update import TURNS
 from app.views.calibrate import CalibrationView
@@ -64,13 +64,13 @@ def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, explore: gr.State, view: Explore
     uploads.upload(_measure, given, outputs, **quick)
     source.change(_measure_shown, given, outputs, **quick)
     tab.select(_measure_shown, given, outputs, **quick)
-    requested = go.click(_request, [source, session], [number, notice], show_progress="hidden", queue=False)
+    requested = go.click(_request, [source, session], [number, notice, line_of(notice, session)], show_progress="hidden", queue=False)
     requested.then(
         _measure_prompts,
         [source, session, number, recordings, *inputs],
         outputs,
         show_progress="hidden",
-        concurrency_id="model",
+        concurrency_id=MODEL,
         concurrency_limit=1,
         trigger_mode="multiple",
     )
@@ -97,8 +97,8 @@ def _answer(work: Callable[[], str]) -> tuple[Any, gr.Textbox]:
         return gr.skip(), sentence(problem=f"{error}")
 
 
-def _request(kind: str, session: Session) -> tuple[int, Any]:
-    return ask(session) if kind == "prompts" else (session.request(), gr.skip())
+def _request(kind: str, session: Session, request: gr.Request) -> tuple[int, Any, Any]:
+    return ask(session, request) if kind == "prompts" else (session.request(), gr.skip(), gr.skip())
 
 
 def _measure_prompts(

@@ -23,7 +23,7 @@ def build_models(prefix: str = "") -> dict[str, gr.components.Component]:
 
     def describe(chosen: str, given: str | None) -> tuple[gr.Group, gr.Textbox, str]:
         bundled = chosen in d2sd.presets()
-        shown = gr.Group(visible=not bundled and not models.on_space())
+        shown = gr.Group(visible=not bundled and not models.public())
         return shown, gr.Textbox(visible=chosen == models.FOLDER), models.second_drafter(chosen, (given or "").strip())
 
     changed = [model.change, vp.change]

@@ -13,7 +13,7 @@ from app.models import Chosen
 from app.record import DEFAULT, recorded_race
 from app.session import Session
 from app.tabs.model_choice import build_models
-from app.tabs.notice import ask, notice_box, sentence
+from app.tabs.notice import MODEL, ask, line_of, notice_box, sentence
 from app.tabs.setting_box import setting_rows
 from app.tabs.whatif import build_whatif, lane_choices
 from app.update import TURNS
@@ -47,13 +47,13 @@ def build_race(explore: gr.State) -> None:
                 gr.Dropdown(**lane_choices(done)) if done else gr.skip(),
             )
 
-    requested = start.click(ask, session, [number, notice], show_progress="hidden", queue=False)
+    requested = start.click(ask, session, [number, notice, line_of(notice, session)], show_progress="hidden", queue=False)
     requested.then(
         run,
         [session, number, *inputs.values()],
         [lanes, notice, kept, source],
         show_progress="hidden",
-        concurrency_id="model",
+        concurrency_id=MODEL,
         concurrency_limit=1,
         trigger_mode="multiple",
     )
