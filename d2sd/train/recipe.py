@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from d2sd.errors import InputError
+from d2sd.files import write_whole
 from d2sd.train.data import normalise, read_documents
 from d2sd.train.drafters import DrafterConfig
 from d2sd.train.loop import LoopConfig
@@ -120,7 +121,7 @@ def held_out_prompts(domain: str, count: int, seen: set[str]) -> Iterator[dict[s
 def write_jsonl(path: Path, rows: Iterator[dict[str, str]] | list[dict[str, str]]) -> None:
     """Write rows as JSON lines."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(json.dumps(r, ensure_ascii=False) + "\n" for r in rows), encoding="utf-8")
+    write_whole(path, "".join(json.dumps(r, ensure_ascii=False) + "\n" for r in rows))
 
 
 def drafter_prompts(train: list[str], plan: Round) -> list[str]:
