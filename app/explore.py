@@ -11,13 +11,13 @@ from typing import Any
 import torch
 
 from app import models, settings
-from app.guard import without_paths
 from app.links import MAX_PROMPT
 from app.models import Chosen
 from app.run_lines import RunLines
 from app.session import Session
 from app.streaming import Prepared, prepare, stream, warm_up
 from app.update import Update
+from app.visitors import without_paths
 from d2sd import DecodeConfig, Finished, InputError, StepDone
 from d2sd.trace.metrics import totals
 from d2sd.trace.writer import to_line

@@ -8,14 +8,12 @@ import ctypes
 import gc
 import json
 import logging
-import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 import gradio as gr
 
-from app import models
 from app.inputs import control_values, event_data
 from d2sd import InputError
 
@@ -29,8 +27,6 @@ CLOSED = ("file=", "file/", "proxy=", "stream/", "deep_link", "monitoring", "run
 PREFIX = "/gradio_api/"
 UNEXPECTED = "Something went wrong here; it was written into the server's log."
 MISFIT = "A value does not fit its control, or its file is not here any more; load the page again."
-
-_PATH = re.compile(r"""(?<![\w/.:])(?:[A-Za-z]:)?[/\\](?:[^\s/\\:'"]+[/\\])+([^\s/\\:'"]*)""")
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -148,11 +144,6 @@ def trim() -> None:
         ctypes.CDLL(None).malloc_trim(0)
     except (AttributeError, OSError):
         return
-
-
-def without_paths(sentence: str) -> str:
-    """A sentence for a visitor: of paths of this machine only the last part stays. Its owner sees them whole."""
-    return _PATH.sub(r"…/\1", sentence) if models.public() else sentence
 
 
 async def _refuse(send: Send, status: int, sentence: str) -> None:

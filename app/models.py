@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import gc
 import json
-import os
 import socket
 import threading
 from dataclasses import dataclass, replace
 from functools import cache
-from ipaddress import ip_address
 from pathlib import Path
 
 import torch
@@ -17,6 +15,7 @@ from huggingface_hub import constants, try_to_load_from_cache
 
 import d2sd
 from app.gpu import ON_ZERO_GPU
+from app.visitors import public
 from d2sd.models.loading import load_models
 
 FOLDER = "folder"
@@ -61,27 +60,6 @@ class Chosen:
         """From the values of the inputs."""
         named = folder if model == FOLDER else model
         return cls((named or "").strip(), (vp or "").strip())
-
-
-def public() -> bool:
-    """Whether others than the owner of this machine may be visiting; they may not name folders of it, nor hub ids.
-
-    So it is on a Hugging Face Space, behind a link that Gradio shares, and where the page listens on another address than
-    the loopback one. ``FOLDERS=allow`` says that visitors may all the same, ``FOLDERS=refuse`` that they may not, for a
-    page on the loopback address behind a proxy.
-    """
-    said = os.environ.get("FOLDERS", "").strip().lower()
-    if said in ("allow", "refuse"):
-        return said == "refuse"
-    shared = "SPACE_ID" in os.environ or os.environ.get("GRADIO_SHARE", "").strip().lower() == "true"
-    return shared or not _loopback(os.environ.get("GRADIO_SERVER_NAME") or "127.0.0.1")
-
-
-def _loopback(host: str) -> bool:
-    try:
-        return ip_address(host.strip("[] ")).is_loopback
-    except ValueError:
-        return host.strip().lower() == "localhost"
 
 
 def offers() -> list[ModelOffer]:

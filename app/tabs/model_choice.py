@@ -6,6 +6,7 @@ import gradio as gr
 
 import d2sd
 from app import models
+from app.visitors import public
 from app.views.picker import PickerView
 
 
@@ -23,7 +24,7 @@ def build_models(prefix: str = "") -> dict[str, gr.components.Component]:
 
     def describe(chosen: str, given: str | None) -> tuple[gr.Group, gr.Textbox, str]:
         bundled = chosen in d2sd.presets()
-        shown = gr.Group(visible=not bundled and not models.public())
+        shown = gr.Group(visible=not bundled and not public())
         return shown, gr.Textbox(visible=chosen == models.FOLDER), models.second_drafter(chosen, (given or "").strip())
 
     changed = [model.change, vp.change]

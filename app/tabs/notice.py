@@ -8,9 +8,9 @@ from typing import Any
 import gradio as gr
 from gradio.context import LocalContext
 
-from app.guard import without_paths
 from app.session import Session
 from app.update import TURNS
+from app.visitors import without_paths
 
 SECONDS_BETWEEN_PLACES = 2
 MODEL = "model"  # the concurrency id of everything that runs the models: it takes turns

@@ -10,9 +10,10 @@ import weakref
 
 import pytest
 
-from app import guard, models
+from app import guard, models, visitors
 from app.layout import build, launch_options
 from app.run_lines import RunLines
+from d2sd import InputError
 from tests.page_client import PageClient, Window
 
 WRONG = [
@@ -188,7 +189,7 @@ def test_who_may_name_folders(monkeypatch, environment, refused, tmp_path):
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    assert models.public() is refused
+    assert visitors.public() is refused
     assert (models.FOLDER in {o.id for o in models.offers()}) is not refused
     for chosen in (
         models.Chosen(str(tmp_path)),
@@ -196,7 +197,7 @@ def test_who_may_name_folders(monkeypatch, environment, refused, tmp_path):
         models.Chosen("tiny", str(tmp_path)),
     ):
         if refused:
-            with pytest.raises(guard.InputError, match="this page"):
+            with pytest.raises(InputError, match="this page"):
                 models.check(chosen)
         else:
             models.check(chosen)
@@ -216,7 +217,7 @@ def test_no_path_of_the_server_reaches_a_visitor(monkeypatch, sentence, seen):
 
     monkeypatch.delenv("FOLDERS", raising=False)
     monkeypatch.setenv("SPACE_ID", "a/b")
-    assert guard.without_paths(sentence) == seen
+    assert visitors.without_paths(sentence) == seen
     assert notice(problem=sentence).value == seen
     monkeypatch.setenv("FOLDERS", "allow")
-    assert guard.without_paths(sentence) == sentence
+    assert visitors.without_paths(sentence) == sentence
