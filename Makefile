@@ -21,10 +21,10 @@ check: $(VENV)/.dev
 e2e: $(VENV)/.dev browser
 	$(PYTHON) -m pytest -m e2e
 
-# On a machine with a CUDA card. The kernels of flashinfer are compiled in the first run: minutes, once.
+# On a machine with a CUDA GPU. The kernels of flashinfer are compiled in the first run: minutes, once.
 gpu: $(VENV)/.dev
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check -r requirements-gpu.txt
-	$(PYTHON) -c "import sys, torch; sys.exit(None if torch.cuda.is_available() else 'torch sees no CUDA card here')"
+	$(PYTHON) -c "import sys, torch; sys.exit(None if torch.cuda.is_available() else 'torch sees no CUDA GPU here')"
 	$(PYTHON) -m pytest -rs tests/gpu
 	$(PYTHON) -m d2sd bench gpu --shape qwen3-8b --context 1024,8192,32768
 

@@ -18,7 +18,9 @@ def wanted() -> dict[str, int]:
     if not named:
         return {}
     if not (named.isascii() and named.isdigit() and 0 < int(named[:6]) < 2**16):
-        raise InputError(f"the port must be a number from 1 to 65535, not {named[:40]!r}; for example PORT=8123 make run")
+        raise InputError(
+            f"the port must be a number from 1 to 65535, not {named[:40]!r}; for example PORT=8123 make run"
+        )
     try:
         family, kind, _, _, place = socket.getaddrinfo(host.strip("[]"), int(named), type=socket.SOCK_STREAM)[0]
         with socket.socket(family, kind) as probe:

@@ -79,7 +79,7 @@ def run(session: Session, number: int, asked: Asked) -> Iterator[Update[str]]:
                 continue
             yield Update(shown.segment(sent, wanted=None if sent else wanted))
             sent, last = len(shown), time.monotonic()
-    except Exception as error:  # whatever breaks, the person is told and the page lives on
+    except Exception as error:  # whatever it was, the person is told and the page goes on
         sentence = failure_sentence(error)
         shown.append([to_line({"event": "Failed", "sentence": sentence})])
         yield Update(shown.segment(sent), problem=sentence)

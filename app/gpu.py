@@ -1,4 +1,4 @@
-"""Work that needs the graphics card of a shared Hugging Face Space (ZeroGPU): there it is lent for one call at a time.
+"""Work that needs the GPU of a shared Hugging Face Space (ZeroGPU): there it is lent for one call at a time.
 
 This is the one place that knows the ``spaces`` package; without it everything here is plain Python.
 """
@@ -21,5 +21,5 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def on_gpu(function: Function) -> Function:
-    """The function with the card lent to it while it runs; itself where nothing is lent."""
+    """The function with the GPU lent to it while it runs; itself where nothing is lent."""
     return function if spaces is None else spaces.GPU(duration=SECONDS)(function)

@@ -30,11 +30,7 @@ def control_values(controls: Sequence[Any], values: Any) -> list[Any]:
 
 def control_value(control: Any, value: Any) -> Any:
     """The value, or an ``InputError`` that names the control."""
-    for kind, read in _READ.items():
-        if isinstance(control, kind):
-            break
-    else:
-        read = _text
+    read = next((r for kind, r in _READ.items() if isinstance(control, kind)), _text)
     try:
         return None if value is None and not isinstance(control, gr.Dataset) else read(value)
     except InputError as error:
@@ -108,7 +104,12 @@ def _files(value: Any) -> Any:
 def _file(value: Any) -> dict[str, Any]:
     """Where Gradio put an upload; whether it did is checked there. Addresses are not fetched: the server calls nobody."""
     path = value.get("path") if isinstance(value, dict) else None
-    if not isinstance(path, str) or not path.startswith("/") and ":\\" not in path or len(path) > MAX_PATH or "\0" in path:
+    if (
+        not isinstance(path, str)
+        or (not path.startswith("/") and ":\\" not in path)
+        or len(path) > MAX_PATH
+        or "\0" in path
+    ):
         raise InputError("choose the file again; it was not uploaded here")
     name = value.get("orig_name")
     return {"path": _text(path), "orig_name": _text(name)[-255:] if isinstance(name, str) else None, "meta": _FILE}

@@ -73,11 +73,11 @@ def offers() -> list[ModelOffer]:
 def obstacle(pair: Pair) -> str | None:
     """Why this machine cannot run a published pair, in a few words; None where it can."""
     if not torch.cuda.is_available():
-        return "needs a CUDA card, and this machine has none"
+        return "needs a CUDA GPU, and this machine has none"
     weights = pair.parameters * 2  # bytes per parameter in bfloat16
     memory = torch.cuda.get_device_properties(0).total_memory / 1e9
     if weights > memory and not ON_ZERO_GPU:
-        return f"its weights take {weights:.0f} GB, and the card has {memory:.0f} GB"
+        return f"its weights take {weights:.0f} GB, and the GPU has {memory:.0f} GB"
     if not all(_cached(source) for source in (pair.target, pair.drafter)) and not _hub_answers():
         return "is not in the local hub cache, and there is no network"
     return None

@@ -1,4 +1,4 @@
-"""Runs on whatever this machine computes with, be it a GPU that is lent for a moment only."""
+"""Runs on this machine, or on a GPU that a shared Space lends for one run at a time."""
 
 from __future__ import annotations
 

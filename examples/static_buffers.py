@@ -26,7 +26,7 @@ SHAPES["middle"] = Shape("qwen3", 512, 1024, 8, 8, 4, 64, 4000, False, drafter_l
 
 @torch.inference_mode()
 def run(target: Target, context: int, static: bool) -> tuple[float, list[int]]:
-    """Seconds of processor time a token behind a prompt of this length, and the tokens."""
+    """Seconds of processor time a token after a prompt of this length, and the tokens."""
     cache = target.new_cache(context + TOKENS) if static else DynamicCache(config=target.config)
     ids, out = torch.arange(context) % 200 + 3, []
     hidden = target.forward(ids, torch.arange(context), cache, None, None)

@@ -61,7 +61,7 @@ def browser():
     path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if path is None:
         pytest.skip("no Chromium on this machine (on Debian: apt install chromium)")
-    # only here: machines with a card for the GPU tests may lack it
+    # only here: machines with a GPU for the GPU tests may lack it
     from playwright.sync_api import expect, sync_playwright
 
     expect.set_options(timeout=20_000)  # ms: several browsers and engines may share few cores

@@ -64,7 +64,9 @@ def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, explore: gr.State, view: Explore
     uploads.upload(_measure, given, outputs, **quick)
     source.change(_measure_shown, given, outputs, **quick)
     tab.select(_measure_shown, given, outputs, **quick)
-    requested = go.click(_request, [source, session], [number, notice, line_of(notice, session)], show_progress="hidden", queue=False)
+    requested = go.click(
+        _request, [source, session], [number, notice, line_of(notice, session)], show_progress="hidden", queue=False
+    )
     requested.then(
         _measure_prompts,
         [source, session, number, recordings, *inputs],

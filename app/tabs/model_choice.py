@@ -6,8 +6,8 @@ import gradio as gr
 
 import d2sd
 from app import models
-from app.visitors import public
 from app.views.picker import PickerView
+from app.visitors import public
 
 
 def build_models(prefix: str = "") -> dict[str, gr.components.Component]:

@@ -47,7 +47,9 @@ def build_race(explore: gr.State) -> None:
                 gr.Dropdown(**lane_choices(done)) if done else gr.skip(),
             )
 
-    requested = start.click(ask, session, [number, notice, line_of(notice, session)], show_progress="hidden", queue=False)
+    requested = start.click(
+        ask, session, [number, notice, line_of(notice, session)], show_progress="hidden", queue=False
+    )
     requested.then(
         run,
         [session, number, *inputs.values()],

@@ -52,7 +52,12 @@ function stepCard(step, total) {
   const resampled = step.branches.filter(isResample).length;
   const facts = {
     first_draft: step.draft ? count(step.drafted, "token") : null,
-    second_draft: step.selected.length ? `from ${step.selected.join(", ")}` : resampled ? `${resampled} resampled` : step.branches.length ? count(step.branches.length, "draft") : null,
+    second_draft: [
+      [step.selected.length, `from ${step.selected.join(", ")}`],
+      [resampled, `${resampled} resampled`],
+      [step.branches.length, count(step.branches.length, "draft")],
+      [true, null],
+    ].find(([holds]) => holds)[1],
     tree: count(step.nodes.size, "node"),
     verify: "one target pass",
     commit: count(step.committed.length, "token"),

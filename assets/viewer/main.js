@@ -111,16 +111,18 @@ function start(element, trigger, props, watch) {
   function showChip() {
     const { pinned, playing } = selection;
     const at = pinned === null ? "" : `step ${pinned + 1}`;
-    const state = playing ? "playing" : pinned !== null ? "pinned" : store.live ? "live" : "resting";
-    const label = {
-      playing: `Playing: ${at} ✕`,
-      pinned: `Pinned: ${at} ✕`,
-      live: waiting ? "Waiting for the next step" : "Following live",
-      resting: store.failed ? "Stopped" : store.finished && store.finished.stop_reason === "stopped" ? `Stopped after ${count(store.length, "step")}` : `${count(store.length, "step")} · not pinned`,
-    }[state];
+    const [state, , label] = [
+      ["playing", playing, `Playing: ${at} ✕`],
+      ["pinned", pinned !== null, `Pinned: ${at} ✕`],
+      ["live", store.live, waiting ? "Waiting for the next step" : "Following live"],
+      ["resting", store.failed, "Stopped"],
+      ["resting", store.finished && store.finished.stop_reason === "stopped", `Stopped after ${count(store.length, "step")}`],
+      ["resting", true, `${count(store.length, "step")} · not pinned`],
+    ].find(([, holds]) => holds);
+    const release = store.live ? "Release and follow live (Esc)" : "Release (Esc)";
     followChip.dataset.state = state;
     followChip.textContent = label;
-    followChip.title = pinned === null ? "Click a token, a bar or a node to pin its step" : store.live ? "Release and follow live (Esc)" : "Release (Esc)";
+    followChip.title = pinned === null ? "Click a token, a bar or a node to pin its step" : release;
     playButton.textContent = playing ? "❚❚" : "▶";
     playButton.setAttribute("aria-label", playing ? "Pause" : "Play through the steps");
   }

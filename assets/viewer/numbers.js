@@ -43,7 +43,13 @@ class NumbersView {
     set("speedup", gain === null ? "—" : gain.toFixed(2) + "×", costs || (base ? `plain ${base.toFixed(1)} tok/s` : none));
     set("nodes", steps ? decimals(nodes / steps, 1) : "—", here ? `this step ${here.nodes}` : "");
     const verdicts = { hit: "this step hit", miss: "this step miss", all: "this step all accepted", none: "" };
-    set("hits", judged ? percent(hits / judged) : "—", here && verdicts[here.verdict] ? verdicts[here.verdict] : judged ? `${hits} of ${judged}` : !steps || store.seen.selected ? "no prediction yet" : "none predicted");
+    const [, hitNote] = [
+      [here && verdicts[here.verdict], here && verdicts[here.verdict]],
+      [judged, `${hits} of ${judged}`],
+      [!steps || store.seen.selected, "no prediction yet"],
+      [true, "none predicted"],
+    ].find(([holds]) => holds);
+    set("hits", judged ? percent(hits / judged) : "—", hitNote);
     this.showStages();
   }
 

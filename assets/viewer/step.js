@@ -80,7 +80,7 @@ function readStep(raw, index, names) {
   return step;
 }
 
-/** The drafts behind the first. Where no prefixes were selected, one from the anchor itself is a resample. */
+/** The drafts after the first. Where no prefixes were selected, one from the anchor itself is a resample. */
 function readBranches(raw) {
   const resamples = !list(raw.selected_prefixes).length;
   const drafts = list(raw.branches).map(readDraft).filter(Boolean);

@@ -52,7 +52,7 @@ class Store {
     this.complete = false;
     Object.assign(this, { key, header: {}, prompt: "", finished: null, failed: null, baseline: null });
     this.waiting = []; // lines that arrived but were not read yet
-    this.early = new Map(); // lines behind a gap, by the place of the first
+    this.early = new Map(); // lines after a gap, by the place of the first
     this.received = 0;
     this.lines = [];
     this.steps = []; // the place of every step among the lines

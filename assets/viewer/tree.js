@@ -221,7 +221,7 @@ class TreeView {
     return [s("text", { class: `lane ${label.kind}${label.won ? " won" : ""}`, x: label.x, y }, label.words)];
   }
 
-  /** The border behind the last first-draft token that the target accepted; the strip draws it on. */
+  /** The border after the last first-draft token that the target accepted; the strip draws it on. */
   drawBoundary() {
     if (this.step.boundary === null || !this.step.draft) return s("g");
     const x = this.x(this.step.boundary + 0.5);

@@ -8,7 +8,7 @@
 * seen: (C,) bool, the prefix slots that count where the prefix is padded to a fixed shape, None = all;
 * returns (B, H, R, D).
 
-``cascade`` and ``dense`` are plain torch and run anywhere; ``flashinfer`` needs a CUDA card and a compiler.
+``cascade`` and ``dense`` are plain torch and run anywhere; ``flashinfer`` needs a CUDA GPU and a compiler.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ NAMES = (*BACKENDS, "flashinfer")
 
 
 def choose(name: str, device: torch.device, dtype: torch.dtype, head_dim: int) -> str:
-    """The backend to use for a name or "auto": dense on a CPU, flashinfer on a card where it can be used, else cascade.
+    """The backend to use for a name or "auto": dense on a CPU, flashinfer on a GPU where it can be used, else cascade.
 
     Raises ``InputError`` where flashinfer is asked for and cannot be used.
     """

@@ -36,7 +36,7 @@ FIRST_USE = "flashinfer compiles its attention kernels: this takes minutes on a 
 def obstacle(device: torch.device, dtype: torch.dtype, head_dim: int) -> str | None:
     """Why it cannot be used here, as the end of a sentence that begins with its name; None where it can."""
     if device.type != "cuda":
-        return f"needs a CUDA card, and these models are on the {device.type}"
+        return f"needs a CUDA GPU, and these models are on the {device.type}"
     if find_spec("flashinfer") is None:
         return "needs the package flashinfer-python (pip install -r requirements-gpu.txt)"
     if compiler() is None:
@@ -44,9 +44,9 @@ def obstacle(device: torch.device, dtype: torch.dtype, head_dim: int) -> str | N
     if shutil.which("ninja") is None and shutil.which("ninja", path=SCRIPTS) is None:
         return "builds its kernels with ninja, which is not on this machine (pip install ninja)"
     if os.environ.get("SPACES_ZERO_GPU", "").lower() in ("1", "t", "true"):
-        return "would spend the time for which ZeroGPU lends a card on compiling"
+        return "would spend the time for which ZeroGPU lends a GPU on compiling"
     if torch.cuda.get_device_capability(device) < MIN_CAPABILITY:
-        return "needs a card of compute capability 7.5 or newer"
+        return "needs a GPU of compute capability 7.5 or newer"
     if dtype not in DTYPES:
         return f"works in bfloat16 and float16, not in {str(dtype).removeprefix('torch.')}"
     if head_dim not in HEAD_DIMS:

@@ -41,7 +41,7 @@ def interval_chart(title: str, unit: str, points: Sequence[Point]) -> str:
 
 
 def stacked_chart(title: str, unit: str, parts_of: Sequence[tuple[str, dict[str, float]]]) -> str:
-    """One bar a row, made of named parts that follow each other from 0; the total stands behind it."""
+    """One bar a row, made of named parts that follow each other from 0; the total stands after it."""
     names = list(dict.fromkeys(name for _, parts in parts_of for name in parts))
     left, x, axis = _axis([label for label, _ in parts_of], max(sum(p.values()) for _, p in parts_of))
     parts = [axis]

@@ -13,7 +13,7 @@ from d2sd.bench.provenance import as_markdown
 from d2sd.bench.published import PublishedTable
 from d2sd.bench.runner import Run
 from d2sd.errors import InputError
-from d2sd.files import write_whole
+from d2sd.trace.files import write_whole
 
 NOTES = (
     "α: committed tokens per target pass. Brackets: 95% bootstrap interval over prompts. tokens/s and speedup count "

@@ -56,14 +56,14 @@ def contestant(engine: Engine, setting: BenchSetting) -> Contestant:
         wall = time.perf_counter() - began
         totals = trace.totals
         return Run(
-            tuple(trace.token_ids),
-            totals.steps,
-            totals.seconds,
-            wall,
-            sum(len(s.nodes) for s in trace.steps),
-            tuple(totals.stage_seconds.items()),
-            tuple(h for s in trace.steps if (h := boundary_hit(s)) is not None),
-            tuple(pair for s in trace.steps for pair in scored_positions(s)),
+            token_ids=tuple(trace.token_ids),
+            steps=totals.steps,
+            seconds=totals.seconds,
+            wall_seconds=wall,
+            nodes=sum(len(s.nodes) for s in trace.steps),
+            stage_seconds=tuple(totals.stage_seconds.items()),
+            boundary_hits=tuple(h for s in trace.steps if (h := boundary_hit(s)) is not None),
+            scored=tuple(pair for s in trace.steps for pair in scored_positions(s)),
         )
 
     return Contestant(setting.label, config.method, run, config)

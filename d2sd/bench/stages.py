@@ -1,4 +1,4 @@
-"""Time of every stage of a D²SD cycle, and of plain decoding, behind contexts of given lengths.
+"""Time of every stage of a D²SD cycle, and of plain decoding, after contexts of given lengths.
 
 Works on caches whose slots are declared full: times do not depend on what is in them. Every measurement is a median
 over repeats. Cycles follow each other as in a generation; everything else is timed from an idle device to an idle one.
@@ -25,6 +25,7 @@ from d2sd.methods import Proposal
 from d2sd.methods.base import merged
 from d2sd.passes.passes import Passes
 from d2sd.tree.block import Block
+from d2sd.tree.boundary import Boundary
 from d2sd.tree.tree import TokenTree, chains
 
 WARM_UP = 3
@@ -34,7 +35,7 @@ STAGES = ("first_draft", "second_draft", "tree", "verify", "commit")
 
 
 def wait(device: torch.device) -> None:
-    """Let queued work of a card end."""
+    """Let queued work of a GPU end."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
@@ -112,7 +113,7 @@ class Floors:
 
 
 class Bench:
-    """Stages of one engine behind one context, which is reached with the last of the cycles: text that grows beyond it
+    """Stages of one engine after one context, which is reached with the last of the cycles: text that grows beyond it
     would be read in longer shapes."""
 
     def __init__(self, engine: Engine, config: DecodeConfig, context: int, mode: str, repeats: int):
@@ -158,7 +159,8 @@ def typical(config: DecodeConfig, vocabulary: int) -> Proposal:
         Block(d.drafter, d.prefix, tuple(i % vocabulary for i in d.ids), d.confidence, [], [], d.base)
         for d in (step.first_draft, *step.branches)
     )
-    return merged(step.anchor % vocabulary, first, step.selected_prefixes, branches)
+    boundary = Boundary(step.boundary_posterior, step.full_acceptance)
+    return merged(step.anchor % vocabulary, first, boundary, step.selected_prefixes, branches)
 
 
 def unmerged(proposal: Proposal) -> TokenTree:
@@ -175,7 +177,7 @@ def unmerged(proposal: Proposal) -> TokenTree:
 
 @torch.inference_mode()
 def context_row(engine: Engine, config: DecodeConfig, context: int, floors: Floors, repeats: int) -> dict[str, Any]:
-    """One row of the main table: milliseconds, nodes, and gigabytes; what needs a card is None without one."""
+    """One row of the main table: milliseconds, nodes, and gigabytes; what needs a GPU is None without one."""
     device, mode = engine.models.target.device, engine.mode
     cuda = device.type == "cuda"
     if cuda:
@@ -209,7 +211,7 @@ def _captured(engine: Engine, config: DecodeConfig, context: int, repeats: int) 
 
 @torch.inference_mode()
 def cost_rows(engine: Engine, config: DecodeConfig, context: int, repeats: int) -> list[dict[str, Any]]:
-    """How a cycle's time changes with one setting at a time, and that of verification with nodes, behind one context."""
+    """How a cycle's time changes with one setting at a time, and that of verification with nodes, after one context."""
     block = config.block_size or 16
     changes: list[tuple[str, dict[str, Any]]] = [
         *((f"K = {k}", {"num_branches": k}) for k in (1, 2, 4, 8) if k < block),

@@ -8,6 +8,7 @@ import numpy as np
 
 from d2sd.calibration.resampling import Figure, Resampler
 from d2sd.calibration.steps import StepTable
+from d2sd.tree.boundary import boundary_posteriors
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,21 +41,9 @@ class Ranks:
     mean_used: float | None
 
 
-def posteriors(confidence: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """r(i), (N, G), −1 behind the drafted tokens, and the mass of full acceptance, (N,), from c_k (N, G) with NaN there.
-
-    The same as ``d2sd.tree.boundary.boundary_posterior`` row by row.
-    """
-    known = ~np.isnan(confidence)
-    alive = np.cumprod(np.where(known, confidence, 1.0), axis=1)
-    before = np.concatenate([np.ones((len(confidence), 1)), alive[:, :-1]], axis=1)[:, : confidence.shape[1]]
-    r = np.where(known, before * (1 - np.nan_to_num(confidence)), -1.0)
-    return r, alive[:, -1] if confidence.shape[1] else np.ones(len(confidence))
-
-
 def predicted(table: StepTable) -> np.ndarray:
     """The likeliest outcome of each step, (N,): a number of accepted tokens, or G for all of them."""
-    r, full = posteriors(table.confidence)
+    r, full = boundary_posteriors(table.confidence)
     if not r.shape[1]:
         return np.zeros(len(table), int)
     best = r.argmax(1)
@@ -71,7 +60,7 @@ def outcome_matrix(table: StepTable, unit: np.ndarray, resampler: Resampler) -> 
     seen, size = table.seen, table.confidence.shape[1] + 1
     both = happened(table)[seen] * size + predicted(table)[seen]
     counts = np.bincount(both, minlength=size * size).reshape(size, size)
-    full, ones = posteriors(table.confidence)[1][seen], np.ones(int(seen.sum()))
+    full, ones = boundary_posteriors(table.confidence)[1][seen], np.ones(int(seen.sum()))
     return Matrix(
         tuple(map(tuple, counts.tolist())),
         resampler.ratio(full, ones, unit[seen]),
@@ -81,7 +70,7 @@ def outcome_matrix(table: StepTable, unit: np.ndarray, resampler: Resampler) -> 
 
 def ranks(confidence: np.ndarray, boundary: np.ndarray) -> np.ndarray:
     """Rank of the true boundary among r(i), 0 = likeliest, ties to the shorter prefix, (N,); G where it is none of them."""
-    r, _ = posteriors(confidence)
+    r, _ = boundary_posteriors(confidence)
     rows, size = np.arange(len(r)), r.shape[1]
     if not size:
         return np.zeros(len(r), int)
@@ -99,10 +88,10 @@ def rank_table(table: StepTable, unit: np.ndarray, resampler: Resampler) -> Rank
     size = int(partly.drafted.max(initial=0))
     chosen = partly.selected > 0
     return Ranks(
-        len(partly),
-        tuple(np.bincount(place, minlength=size)[:size].tolist()),
-        tuple(resampler.share(place <= n, unit) for n in range(size)),
-        tuple(float(np.minimum(1, (n + 1) / partly.drafted).mean()) for n in range(size)),
-        resampler.share(partly.hit[chosen], unit[chosen]),
-        float(partly.selected[chosen].mean()) if chosen.any() else None,
+        steps=len(partly),
+        counts=tuple(np.bincount(place, minlength=size)[:size].tolist()),
+        within=tuple(resampler.share(place <= n, unit) for n in range(size)),
+        chance=tuple(float(np.minimum(1, (n + 1) / partly.drafted).mean()) for n in range(size)),
+        used=resampler.share(partly.hit[chosen], unit[chosen]),
+        mean_used=float(partly.selected[chosen].mean()) if chosen.any() else None,
     )

@@ -12,9 +12,9 @@ from d2sd.calibration.resampling import Figure, wilson
 from d2sd.calibration.scores import Bin
 
 MIN_POSITIONS = 200  # for a verdict
-MIN_IN_BIN = 30  # for a word on one bin
+MIN_IN_BIN = 30  # to judge one bin
 CLEAR = 2.81  # standard errors: 99.5%, because ten bins are looked at
-MIN_STEPS = 30  # for a word on boundaries or gains
+MIN_STEPS = 30  # to judge boundaries or gains
 TRUSTED_ERROR = 0.05
 Tone = Literal["good", "bad", "mixed", "few", "note"]
 

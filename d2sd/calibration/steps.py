@@ -20,7 +20,7 @@ class StepTable:
     """N steps of one or more runs; G is the longest first draft, J the largest number of re-drafts.
 
     run, step: number of the run and of the step in it, (N,). drafted: tokens of the first draft, (N,).
-    confidence: c_k, (N, G), NaN behind the last drafted token. boundary: leading first-draft tokens that the target
+    confidence: c_k, (N, G), NaN after the last drafted token. boundary: leading first-draft tokens that the target
     accepted, (N,), UNSEEN where generation ended before that was decided or nothing was drafted.
     selected: number of prefixes that were predicted, (N,). hit: whether the boundary was one of them, (N,).
     committed: tokens, bonus included, (N,). branches: re-drafts, (N,).

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from d2sd.calibration.outcomes import posteriors, ranks
+from d2sd.calibration.outcomes import ranks
 from d2sd.calibration.resampling import Figure, Resampler
 from d2sd.calibration.scores import Scores, expected_calibration_error, resampled_error, uniform_edges
 from d2sd.calibration.steps import StepTable
+from d2sd.tree.boundary import boundary_posteriors
 
 EDGE = 1e-6
 MIN_TEMPERATURE, MAX_TEMPERATURE = 0.2, 5.0
@@ -87,18 +88,20 @@ def temperature_advice(table: StepTable, scores: Scores, resampler: Resampler) -
     moved = _replaced(steps, temperature)
     partly = steps.partly
     return TemperatureAdvice(
-        temperature,
-        int(fit.sum()),
-        int(judge.sum()),
-        errors[0],
-        errors[1],
-        resampler.figure(errors[0] - errors[1], drawn[0] - drawn[1]),
-        len(rows),
-        tuple(rows[moved > 0].tolist()),
-        float((moved > 0).mean()) if len(rows) else None,
-        float(moved.sum() / steps.selected.sum()) if len(rows) else None,
-        _hits(steps.confidence, steps)[partly].mean().item() if partly.any() else None,
-        _hits(tempered(steps.confidence, temperature), steps)[partly].mean().item() if partly.any() else None,
+        temperature=temperature,
+        fitted_positions=int(fit.sum()),
+        judged_positions=int(judge.sum()),
+        error_before=errors[0],
+        error_after=errors[1],
+        improvement=resampler.figure(errors[0] - errors[1], drawn[0] - drawn[1]),
+        steps=len(rows),
+        rows=tuple(rows[moved > 0].tolist()),
+        moved_steps=float((moved > 0).mean()) if len(rows) else None,
+        moved=float(moved.sum() / steps.selected.sum()) if len(rows) else None,
+        hits_before=_hits(steps.confidence, steps)[partly].mean().item() if partly.any() else None,
+        hits_after=_hits(tempered(steps.confidence, temperature), steps)[partly].mean().item()
+        if partly.any()
+        else None,
     )
 
 
@@ -111,7 +114,7 @@ def _replaced(steps: StepTable, temperature: float) -> np.ndarray:
     """How many of its K likeliest prefixes each step would replace, (N,)."""
 
     def likeliest(confidence: np.ndarray) -> np.ndarray:
-        order = np.argsort(-posteriors(confidence)[0], axis=1, kind="stable")
+        order = np.argsort(-boundary_posteriors(confidence)[0], axis=1, kind="stable")
         place = np.empty_like(order)
         np.put_along_axis(place, order, np.arange(order.shape[1])[None, :], axis=1)
         return place < steps.selected[:, None]

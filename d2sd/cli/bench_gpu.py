@@ -29,7 +29,7 @@ FORMULA = (
     "and the drafters' keys and values of the context. The bandwidth is that of a copy measured in the same run, bytes "
     "read and written counted."
 )
-NEEDS_CARD = "captured columns need a CUDA card: CUDA graphs do not exist elsewhere"
+NEEDS_GPU = "captured columns need a CUDA GPU: CUDA graphs do not exist elsewhere"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -87,9 +87,7 @@ def measure(engine: Engine, arguments: argparse.Namespace, contexts: list[int]) 
         "num_branches": config.num_branches,
         "repeats": repeats,
         "rows": rows,
-        "without_capture": (NEEDS_CARD if device.type != "cuda" else "passes were not captured")
-        if uncaptured
-        else None,
+        "without_capture": (NEEDS_GPU if device.type != "cuda" else "passes were not captured") if uncaptured else None,
         "cascade": [context_row(engine, c, n, floors, repeats) for c in others[1:] for n in contexts],
         "merging": [merging_row(engine, c, n, repeats) for c in others for n in contexts],
         "costs": {"context": contexts[0], "rows": cost_rows(engine, config, contexts[0], repeats)},
@@ -121,7 +119,7 @@ def body(result: dict[str, Any]) -> str:
         "The candidates of the median proposal of a text of the bundled nets: random ones share too little.",
         _table(list(result["merging"][0]), result["merging"]),
     ]
-    parts += [f"## Costs behind {costs['context']} tokens", _table(names, costs["rows"])]
+    parts += [f"## Costs after {costs['context']} tokens", _table(names, costs["rows"])]
     return "\n\n".join([*parts, as_markdown(result["provenance"])])
 
 

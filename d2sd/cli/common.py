@@ -25,7 +25,7 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--draft-model", metavar="FOLDER|HUB-ID", help="draft model instead of the model's own")
     parser.add_argument("--dtype", help="float32 (default), bfloat16 or float16")
     parser.add_argument(
-        "--device", metavar="NAME", help="cpu, cuda, cuda:1, …, or auto: the target spread over all cards (default: "
+        "--device", metavar="NAME", help="cpu, cuda, cuda:1, …, or auto: the target spread over all GPUs (default: "
         "cuda if there is one)"
     )  # fmt: skip
     parser.add_argument(

@@ -10,7 +10,6 @@ import orjson
 
 from d2sd.cli.common import add_decode_arguments, add_model_arguments, decode_config, load_engine, printable, read_text
 from d2sd.engine import Engine
-from d2sd.errors import InputError
 from d2sd.methods import METHODS
 from d2sd.trace.events import Event, Finished, StepDone
 from d2sd.trace.trace import Trace

@@ -14,7 +14,7 @@ import orjson
 
 from d2sd.cli.description import describe_run, describe_step
 from d2sd.errors import InputError
-from d2sd.files import write_whole
+from d2sd.trace.files import write_whole
 from d2sd.trace.metrics import acceptance_by_depth
 from d2sd.trace.reader import read_file
 from d2sd.trace.text import escaped

@@ -59,7 +59,7 @@ class BlockDrafter:
     def draft(self, anchor: int, prefixes: Sequence[Sequence[int]], block_size: int, top: int) -> list[Block]:
         """One batched pass: for every prefix the block anchor, prefix, masks; greedy tokens at the masks.
 
-        The anchor stands right behind the context; all prefixes share the context's keys and values.
+        The anchor stands right after the context; all prefixes share the context's keys and values.
         """
         device, passes, mask = self.model.device, self.passes, self.model.mask_token_id
         rows = [[anchor, *p, *[mask] * (block_size - 1 - len(p))] for p in prefixes]
@@ -105,10 +105,10 @@ class BlockDrafter:
     def forward(
         self, ids: Tensor, positions: Tensor, masked: Tensor, read: int | None, top: int
     ) -> tuple[Tensor, Tensor]:
-        """What is drafted at the ``masked`` rows (M,) of blocks (B, R) at positions (R,) right behind the context.
+        """What is drafted at the ``masked`` rows (M,) of blocks (B, R) at positions (R,) right after the context.
 
         read: slots of the context that a fixed-shape pass reads; None: just those that are filled. Returns the top
-        probabilities and, behind them in the same float64 row, their tokens, (M, 2·top); and the logits (M, V).
+        probabilities and, after them in the same float64 row, their tokens, (M, 2·top); and the logits (M, V).
         """
         layers, seen = range(self.model.config.num_hidden_layers), None
         if read is None:
@@ -134,6 +134,16 @@ class BlockDrafter:
         return [
             replace(block, ids=tuple(i), confidence=tuple(c)) for i, c in zip(ids.T.tolist(), confidence, strict=True)
         ]
+
+
+def best_tokens(ranked: Tensor) -> Tensor:
+    """The likeliest token of every row of ``BlockDrafter.forward``'s first output, int64."""
+    return ranked[..., ranked.shape[-1] // 2].long()
+
+
+def best_probabilities(ranked: Tensor) -> Tensor:
+    """The probability of the likeliest token of every row of ``BlockDrafter.forward``'s first output, float64."""
+    return ranked[..., 0]
 
 
 def _attend(

@@ -23,7 +23,7 @@ class ChainDrafter:
         self._sure = 0  # how many of them were committed text when they were read
 
     def read(self, ids: Sequence[int]) -> Tensor:
-        """Read the committed ``ids`` as far as they are not in the cache; logits behind the last one, (V,)."""
+        """Read the committed ``ids`` as far as they are not in the cache; logits after the last one, (V,)."""
         kept, most = self._sure, min(len(self._read), len(ids) - 1)
         while kept < most and self._read[kept] == ids[kept]:
             kept += 1
@@ -32,7 +32,7 @@ class ChainDrafter:
         return self._forward(torch.tensor(ids[kept:], device=self.model.device))
 
     def draft(self, ids: Sequence[int], count: int) -> Block:
-        """``count`` greedy tokens behind the committed ``ids``, each with its probability at temperature 1."""
+        """``count`` greedy tokens after the committed ``ids``, each with its probability at temperature 1."""
         logits = self.read(ids)
         tokens, confidence = [], []
         for number in range(count):

@@ -39,7 +39,7 @@ class VerifyCost:
 
 @torch.inference_mode()
 def measure_verify_cost(target: Target, passes: Passes) -> VerifyCost:
-    """Fit a line through the median times of passes over trees of several sizes behind a context of 192 tokens.
+    """Fit a line through the median times of passes over trees of several sizes after a context of 192 tokens.
 
     passes: how they are run, with ``MEASURED_SLOTS`` slots.
     """

@@ -1,6 +1,6 @@
-"""One cycle without a word from the host: boundaries, tree and walk are worked out on the device.
+"""One cycle worked out on the device: the host queues it whole and decides nothing on the way.
 
-All stages are queued one behind the other, each of them a pass of fixed shape that can be captured as a CUDA graph.
+All stages are queued one after the other, each of them a pass of fixed shape that can be captured as a CUDA graph.
 Then a single small copy brings back every number that the events need, and the host repeats, on these numbers and with
 the code that it uses anywhere, which tree was built and what was accepted.
 """
@@ -15,10 +15,11 @@ import torch
 from torch import Tensor
 
 from d2sd.config import DecodeConfig
-from d2sd.decoding.block_drafter import BlockDrafter
+from d2sd.decoding.block_drafter import BlockDrafter, best_probabilities, best_tokens
 from d2sd.decoding.device_tree import DeviceTree, accepted_rows, block_rows, likeliest_prefixes, merge
 from d2sd.decoding.host_cycle import CycleDone
 from d2sd.decoding.inspection import TOP_ALTERNATIVES, Inspection, measure
+from d2sd.decoding.packing import Packing
 from d2sd.decoding.proposer import Proposer
 from d2sd.decoding.sampling import Sampler
 from d2sd.decoding.verifier import Verifier
@@ -27,6 +28,7 @@ from d2sd.methods.base import merged, random_prefixes
 from d2sd.passes.clock import StageClock
 from d2sd.passes.shapes import row_shape
 from d2sd.trace.events import StageSeconds
+from d2sd.tree.boundary import boundary_posterior
 from d2sd.tree.tree import merge_drafts
 from d2sd.tree.walk import walk
 
@@ -51,36 +53,48 @@ class DeviceCycle:
         longer = proposer.second_block_size > proposer.block_size
         if self.second is not None:
             self.lengths += [proposer.second_block_size - 1] * (config.num_branches + int(longer))
-        self.longer = int(longer)  # one more branch goes on behind the whole first draft
+        self.longer = int(longer)  # one more branch goes on after the whole first draft
         self.depths = 1 + max(self.lengths, default=0)
         self.vocabulary = self.target.head.out_features
         self.rows = row_shape(1 + len(self.lengths) * (self.depths - 1))
+        self.packing = Packing(self._shapes())
         self._ahead: Tensor | None = None
         # everything besides the shapes of its inputs that a captured pass depends on
         self.kind = (proposer.method.id, *self.lengths, config.inspect)
         self.choice = (config.temperature, config.top_k, config.top_p)  # and, where tokens are chosen, these
 
+    def _shapes(self) -> dict[str, tuple[int, ...]]:
+        """What a cycle tells the host. A row of a draft holds the likeliest tokens' probabilities, then the tokens."""
+        ranked = 2 * min(self.top, self.vocabulary)
+        shapes: dict[str, tuple[int, ...]] = {"measured": (4 if self.config.inspect else 1, self.rows)}
+        if self.first is not None:
+            shapes["first"] = (self.lengths[0], ranked)
+        if self.second is not None:
+            count = len(self.lengths) - 1
+            shapes |= {"prefixes": (count,), "second": (count, self.lengths[1], ranked)}
+        return shapes
+
     def run(self, ids: Sequence[int], room: int) -> CycleDone:
         """See ``Cycle``."""
         queued = self.queue(ids) if self._ahead is None else self._ahead
         self._ahead = None
-        numbers = queued.cpu().numpy()  # the only copy from the device, and the only wait for it
-        proposal, measured = self._read(ids[-1], numbers)
-        seen = Inspection.read(measured[:, : len(proposal.tree)].tolist())
-        found = walk(proposal.tree, seen.chosen, self.target.end_ids, room)
-        if not (found.ended or found.cut):
+        found = self.packing.unpack(queued.cpu().numpy())  # the only copy from the device, and the only wait for it
+        proposal = self._proposal(ids[-1], found)
+        seen = Inspection.read(found["measured"][:, : len(proposal.tree)].tolist())
+        walked = walk(proposal.tree, seen.chosen, self.target.end_ids, room)
+        if not (walked.ended or walked.cut):
             for cache in (self.verifier.cache, *(d.cache for d in self.proposer.block_drafters)):
-                cache.length += 1 + len(found.accepted)
-        return CycleDone(proposal, seen, found, StageSeconds(**self.clock.read()))
+                cache.length += 1 + len(walked.accepted)
+        return CycleDone(proposal, seen, walked, StageSeconds(**self.clock.read()))
 
     def ahead(self, ids: Sequence[int]) -> None:
-        """Queue the cycle behind the committed ``ids``, which ``run`` will be asked for next: the card need not wait
-        while the host tells of the last one."""
+        """Queue the cycle after the committed ``ids``, which ``run`` will be asked for next, so that the GPU does not
+        wait while the host describes the last one."""
         if self.passes.mode == "captured":
             self._ahead = self.queue(ids)
 
     def queue(self, ids: Sequence[int]) -> Tensor:
-        """Queue a whole cycle, the moving of cache rows included; returns every number that it found, in float64."""
+        """Queue a whole cycle, the moving of cache rows included; returns what it found, packed."""
         passes, clock, start = self.passes, self.clock, len(ids) - 1
         clock.start()
         read = passes.read(self.verifier.cache)
@@ -92,42 +106,43 @@ class DeviceCycle:
         def stage(name: Hashable, work: partial[tuple[Tensor, ...]], *inputs: Tensor) -> tuple[Tensor, ...]:
             return passes.run((name, *self.kind, read), work, *inputs)
 
-        numbers: list[Tensor] = []
+        found: dict[str, Tensor] = {}
         chains: tuple[Tensor, ...] = ()
         if self.first is not None:
-            chain, drafted = stage("first", partial(self._draft_first, read), state)
-            numbers, chains = [drafted], (chain[None],)
+            chain, found["first"] = stage("first", partial(self._draft_first, read), state)
+            chains = (chain[None],)
         clock.mark("first_draft")
         if self.second is not None:
-            basis = drafted[:, 0] if given is None else given
-            prefixes, whole, redrafted = stage("second", partial(self._draft_second, read), state, chain, basis)
-            numbers, chains = [drafted, prefixes, redrafted], (whole,)
+            basis = best_probabilities(found["first"]) if given is None else given
+            found["prefixes"], whole, found["second"] = stage(
+                "second", partial(self._draft_second, read), state, chain, basis
+            )
+            chains = (whole,)
         clock.mark("second_draft")
         tree = stage("tree", partial(self._merge), state, *chains)
         clock.mark("tree")
-        chosen, measured, *taps = stage(("verify", self.choice), partial(self._verify, read), state, noise, *tree)
+        chosen, found["measured"], *taps = stage(
+            ("verify", self.choice), partial(self._verify, read), state, noise, *tree
+        )
         clock.mark("verify")
         if self.first is not None:  # the anchor alone is in its place already
             moved = stage("walk", partial(self._gather), state, chosen, *tree, *taps)
             stage("commit", partial(self._commit), state, *moved)
         clock.mark("commit")
-        return torch.cat([n.flatten().double() for n in (*numbers, measured)])
+        return self.packing.pack(found)
 
-    def _read(self, anchor: int, numbers: np.ndarray) -> tuple[Proposal, np.ndarray]:
-        """The proposal, and per node what ``measure`` found, from a cycle's numbers."""
-        measured = (4 if self.config.inspect else 1) * self.rows
-        per_node = numbers[-measured:].reshape(-1, self.rows)
+    def _proposal(self, anchor: int, found: dict[str, np.ndarray]) -> Proposal:
+        """The proposal that a cycle verified, built as on the host."""
         if self.first is None:
-            return Proposal(merge_drafts(anchor, [])), per_node
-        width = 2 * min(self.top, self.vocabulary)
-        end = self.lengths[0] * width
-        first = self.first.block(0, numbers[:end].reshape(-1, width).tolist())
-        count, branches = len(self.lengths) - 1, []
-        prefixes = [int(p) for p in numbers[end : end + count]]
-        if self.second is not None:
-            drafted = numbers[end + count : -measured].reshape(count, self.lengths[1], width)
-            branches = [self.second.block(p, rows[p:].tolist()) for p, rows in zip(prefixes, drafted, strict=True)]
-        return merged(anchor, first, prefixes[: count - self.longer], branches), per_node
+            return Proposal(merge_drafts(anchor, []))
+        first = self.first.block(0, found["first"].tolist())
+        boundary = boundary_posterior(first.confidence)
+        if self.second is None:
+            return merged(anchor, first, boundary)
+        prefixes = [int(p) for p in found["prefixes"]]
+        branches = [self.second.block(p, rows[p:].tolist()) for p, rows in zip(prefixes, found["second"], strict=True)]
+        selected = prefixes[: self.config.num_branches]
+        return merged(anchor, first, boundary, selected, branches)
 
     def _plan(self) -> None:
         """Tell a backend that plans on the host what is about to come."""
@@ -146,9 +161,10 @@ class DeviceCycle:
 
     def _draft(self, drafter: BlockDrafter, read: int, state: Tensor, chain: Tensor, prefixes: Tensor) -> Tensor:
         """Likeliest tokens at all positions below the anchor, (B, M, 2·top); chain: (M,); prefixes: (B,)."""
-        rows = block_rows(state[:1], chain, prefixes, drafter.model.mask_token_id)
+        anchor, start = state[:1], state[1]
+        rows = block_rows(anchor, chain, prefixes, drafter.model.mask_token_id)
         count, size = rows.shape
-        slots = state[1] + torch.arange(size, device=self.device)
+        slots = start + torch.arange(size, device=self.device)
         drafted = torch.arange(count * size, device=self.device).view(count, size)[:, 1:].flatten()
         best, _ = drafter.forward(rows, slots, drafted, read, self.top)
         return best.view(count, size - 1, -1)
@@ -158,7 +174,7 @@ class DeviceCycle:
         nothing = torch.zeros(self.lengths[0], dtype=torch.int64, device=self.device)
         assert self.first is not None
         (drafted,) = self._draft(self.first, read, state, nothing, nothing[:1])
-        return drafted[:, drafted.shape[-1] // 2].long(), drafted
+        return best_tokens(drafted), drafted
 
     def _draft_second(self, read: int, state: Tensor, chain: Tensor, basis: Tensor) -> tuple[Tensor, ...]:
         """Prefixes (B,), all candidates (1 + B, M) and the likeliest tokens of the re-drafts (B, M, 2·top).
@@ -174,20 +190,22 @@ class DeviceCycle:
         length = self.lengths[1]
         drafted = self._draft(self.second, read, state, chain[:length], prefixes)
         given = torch.arange(length, device=self.device) < prefixes[:, None]
-        branches = torch.where(given, chain[:length], drafted[:, :, drafted.shape[-1] // 2].long())
+        branches = torch.where(given, chain[:length], best_tokens(drafted))
         return prefixes, torch.cat([chain[None], branches]), drafted
 
     def _merge(self, state: Tensor, chains: Tensor | None = None) -> tuple[Tensor, ...]:
+        anchor = state[:1]
         if chains is None:
             nothing = torch.zeros(1, dtype=torch.int64, device=self.device)
-            return state[:1].clone(), nothing, nothing, torch.ones(1, 1, dtype=torch.bool, device=self.device)
-        return tuple(merge(state[:1], chains, self.rows))
+            return anchor.clone(), nothing, nothing, torch.ones(1, 1, dtype=torch.bool, device=self.device)
+        return tuple(merge(anchor, chains, self.rows))
 
     def _verify(self, read: int, state: Tensor, noise: Tensor, *tree: Tensor) -> tuple[Tensor, ...]:
-        """The target's choice behind every node, what else is inspected of it, and the outputs of tapped layers."""
+        """The target's choice after every node, what else is inspected of it, and the outputs of tapped layers."""
         tokens, parents, depths, mask = DeviceTree(*tree)
-        slots = state[1] + torch.arange(self.rows, device=self.device)
-        logits, *taps = self.verifier.forward(read, tokens, state[1] + depths, slots, mask)
+        start = state[1]
+        slots = start + torch.arange(self.rows, device=self.device)
+        logits, *taps = self.verifier.forward(read, tokens, start + depths, slots, mask)
         scores = self.sampler.scores(logits)
         chosen = self.sampler.choose(scores, depths, noise)
         return chosen, measure(scores, chosen, tokens, parents, self.config.inspect), *taps
@@ -197,18 +215,20 @@ class DeviceCycle:
 
         Apart from ``_commit``, which overwrites what is read here: either may be run again, as capturing does.
         """
-        tree, taps = DeviceTree(*rest[:4]), rest[4:]
+        start, fields = state[1], len(DeviceTree._fields)
+        tree, taps = DeviceTree(*rest[:fields]), rest[fields:]
         rows = accepted_rows(tree, chosen, self.depths)
         self.target.restore_taps(taps)
-        features = [self.target.features(s.model.target_layer_ids, rows) for s in self.proposer.block_drafters]
-        return *self.verifier.cache.gather(state[1] + rows), *features
+        features = [self.target.features(d.model.target_layer_ids, rows) for d in self.proposer.block_drafters]
+        return *self.verifier.cache.gather(start + rows), *features
 
     def _commit(self, state: Tensor, *moved: Tensor) -> tuple[Tensor, ...]:
-        """Write them behind the committed slots. Rows behind the last accepted one are overwritten by the next cycle."""
-        slots = state[1] + torch.arange(self.depths, device=self.device)
+        """Write them after the committed slots. Rows after the last accepted one are overwritten by the next cycle."""
+        start = state[1]
+        slots = start + torch.arange(self.depths, device=self.device)
         drafters = self.proposer.block_drafters
-        kept = len(moved) - len(drafters)
-        self.verifier.cache.scatter(slots, moved[:kept])
-        for drafter, features in zip(drafters, moved[kept:], strict=True):
+        keys_and_values = moved[: len(moved) - len(drafters)]
+        self.verifier.cache.scatter(slots, keys_and_values)
+        for drafter, features in zip(drafters, moved[len(keys_and_values) :], strict=True):
             drafter.project(features.to(drafter.model.dtype), slots)
         return ()

@@ -24,14 +24,16 @@ class DeviceTree(NamedTuple):
     mask: Tensor
 
 
-def likeliest_prefixes(confidence: Tensor, count: int) -> Tensor:
-    """The ``count`` prefix lengths with the largest r(i), best first, (count,) int64; on ties the shorter one first.
-
-    confidence: (γ−1,) c_1 …; r(i) = (c_1 · … · c_i) · (1 − c_{i+1}) in float64 (D²SD, arXiv 2606.04446, section 3).
-    """
+def posterior(confidence: Tensor) -> Tensor:
+    """r(i) = (c_1 · … · c_i) · (1 − c_{i+1}), (γ−1,) float64, of confidences (γ−1,) c_1 …; see ``tree.boundary``."""
     c = confidence.double()
     alive = torch.cat([torch.ones_like(c[:1]), c[:-1]]).cumprod(0)
-    return (alive * (1 - c)).argsort(descending=True, stable=True)[:count]
+    return alive * (1 - c)
+
+
+def likeliest_prefixes(confidence: Tensor, count: int) -> Tensor:
+    """The ``count`` prefix lengths with the largest r(i), best first, (count,) int64; on ties the shorter one first."""
+    return posterior(confidence).argsort(descending=True, stable=True)[:count]
 
 
 def block_rows(anchor: Tensor, chain: Tensor, prefixes: Tensor, mask_token: int) -> Tensor:
@@ -47,7 +49,7 @@ def block_rows(anchor: Tensor, chain: Tensor, prefixes: Tensor, mask_token: int)
 def merge(anchor: Tensor, chains: Tensor, rows: int) -> DeviceTree:
     """Merge candidates at equal prefixes: nodes are numbered candidate by candidate, each from the top down.
 
-    anchor: (1,) its token; chains: (C, M) tokens below the anchor, −1 behind the end of a shorter one;
+    anchor: (1,) its token; chains: (C, M) tokens below the anchor, −1 after the end of a shorter one;
     rows: N > C · M.
     """
     count, length = chains.shape
@@ -82,9 +84,9 @@ def merge(anchor: Tensor, chains: Tensor, rows: int) -> DeviceTree:
 
 
 def accepted_rows(tree: DeviceTree, chosen: Tensor, depths: int) -> Tensor:
-    """The anchor and the nodes that the target accepts, by depth, (depths,) int64; 0 behind the last of them.
+    """The anchor and the nodes that the target accepts, by depth, (depths,) int64; 0 after the last of them.
 
-    chosen: (N,) the target's token behind every node; depths: 1 + the largest depth of the tree.
+    chosen: (N,) the target's token after every node; depths: 1 + the largest depth of the tree.
     """
     matches = tree.tokens == chosen[tree.parents]
     matches[:1].fill_(True)  # an assignment would copy from the host's memory

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import astuple
 from functools import partial
 
 import torch
@@ -96,8 +95,8 @@ class Generation:
             anchor_text=texts[anchor],
             anchor_position=start,
             first_draft=None if first is None else describe_draft(first, texts, inspect),
-            boundary_posterior=proposal.posterior,
-            full_acceptance=proposal.full_acceptance,
+            boundary_posterior=proposal.boundary.posterior,
+            full_acceptance=proposal.boundary.full_acceptance,
             selected_prefixes=proposal.selected,
             branches=tuple(describe_draft(b, texts, inspect) for b in proposal.branches),
             nodes=describe_nodes(proposal, seen, outcome, texts),
@@ -109,8 +108,8 @@ class Generation:
             else first_draft_boundary(proposal.tree, first.ids, seen.chosen, outcome),
             seconds=done.seconds,
         )
-        # a card may have worked on this step before it was asked for
-        self.elapsed += max(time.perf_counter() - began, sum(astuple(done.seconds)))
+        # a GPU may have worked on this step before it was asked for
+        self.elapsed += max(time.perf_counter() - began, done.seconds.total)
         return event(elapsed=self.elapsed)
 
     def _describe_committed(self, proposal: Proposal, outcome: Walk) -> tuple[Committed, ...]:
@@ -119,8 +118,8 @@ class Generation:
         for node in outcome.accepted:
             token = proposal.tree.tokens[node]
             text = "" if token in end else self.pieces.feed(token)
-            out.append(Committed(token, text, blocks[proposal.tree.blocks[node]].drafter, node))
+            out.append(Committed(token, text, proposer=blocks[proposal.tree.blocks[node]].drafter, node=node))
         if outcome.bonus is not None:
             text = "" if outcome.bonus in end else self.pieces.feed(outcome.bonus)
-            out.append(Committed(outcome.bonus, text, "target", None))
+            out.append(Committed(outcome.bonus, text, proposer="target", node=None))
         return tuple(out)

@@ -22,7 +22,7 @@ from d2sd.tree.walk import Walk, walk
 
 @dataclass(frozen=True, slots=True)
 class CycleDone:
-    """What a cycle did: the tree, what the target thought of it, which part it accepted, and the time of its stages."""
+    """What a cycle did: the tree, what the target chose at its nodes, which part it accepted, and the time of its stages."""
 
     proposal: Proposal
     seen: Inspection
@@ -34,7 +34,7 @@ class Cycle(Protocol):
     """Runs cycles of one generation."""
 
     def run(self, ids: Sequence[int], room: int) -> CycleDone:
-        """One cycle behind the committed ``ids``, whose last one is the anchor; ``room``: tokens it may commit.
+        """One cycle after the committed ``ids``, whose last one is the anchor; ``room``: tokens it may commit.
 
         Caches hold what was committed, unless the text ended.
         """

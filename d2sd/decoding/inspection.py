@@ -1,4 +1,4 @@
-"""What the target thought of every node of a tree, as numbers that leave the device in one copy, and its description."""
+"""What the target chose at every node of a tree and how likely it was, measured on the device and described as events."""
 
 from __future__ import annotations
 
@@ -74,14 +74,25 @@ def describe_draft(block: Block, texts: TokenTexts, inspect: bool) -> Draft:
             for t, q in zip(block.tokens, block.probabilities, strict=True)
         )
     pieces = tuple(texts[i] for i in block.ids)
-    return Draft(block.drafter, block.prefix, block.ids, pieces, block.confidence, alternatives, block.base)
+    return Draft(
+        drafter=block.drafter,
+        prefix=block.prefix,
+        ids=block.ids,
+        texts=pieces,
+        confidence=block.confidence,
+        alternatives=alternatives,
+        base=block.base,
+    )
 
 
 def describe_choices(seen: Inspection, outcome: Walk, texts: TokenTexts) -> tuple[Choice, ...]:
     """The target's choices at the visited nodes."""
     return tuple(
         Choice(
-            n, seen.chosen[n], texts[seen.chosen[n]], seen.choice_probability[n] if seen.choice_probability else None
+            node=n,
+            token=seen.chosen[n],
+            text=texts[seen.chosen[n]],
+            probability=seen.choice_probability[n] if seen.choice_probability else None,
         )
         for n in outcome.visited
     )
@@ -92,25 +103,36 @@ def describe_nodes(proposal: Proposal, seen: Inspection, outcome: Walk, texts: T
     tree = proposal.tree
     accepted, visited = set(outcome.accepted), set(outcome.visited)
     drafters = [block.drafter for block in proposal.blocks]
-    nodes = [
-        Node(0, -1, 0, tree.tokens[0], texts[tree.tokens[0]], tree.candidates[0], "target", "root", None, None, None)
-    ]
+    anchor = Node(
+        id=0,
+        parent=-1,
+        depth=0,
+        token=tree.tokens[0],
+        text=texts[tree.tokens[0]],
+        candidates=tree.candidates[0],
+        proposer="target",
+        state="root",
+        drafter_probability=None,
+        target_probability=None,
+        target_rank=None,
+    )
+    nodes = [anchor]
     for n in range(1, len(tree)):
         parent = tree.parents[n]
         state: State = "accepted" if n in accepted else "rejected" if parent in visited else "unreached"
         nodes.append(
             Node(
-                n,
-                parent,
-                tree.depths[n],
-                tree.tokens[n],
-                texts[tree.tokens[n]],
-                tree.candidates[n],
-                drafters[tree.blocks[n]],
-                state,
-                tree.probabilities[n],
-                seen.probability[n] if seen.probability else None,
-                seen.rank[n] if seen.rank else None,
+                id=n,
+                parent=parent,
+                depth=tree.depths[n],
+                token=tree.tokens[n],
+                text=texts[tree.tokens[n]],
+                candidates=tree.candidates[n],
+                proposer=drafters[tree.blocks[n]],
+                state=state,
+                drafter_probability=tree.probabilities[n],
+                target_probability=seen.probability[n] if seen.probability else None,
+                target_rank=seen.rank[n] if seen.rank else None,
             )
         )
     return tuple(nodes)

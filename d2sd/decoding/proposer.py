@@ -24,7 +24,7 @@ from d2sd.tree.tree import TokenTree
 
 
 def slots(config: DecodeConfig, tokens: int) -> int:
-    """Cache slots for so many tokens of prompt and output and the largest tree that the method can make behind them."""
+    """Cache slots for so many tokens of prompt and output and the largest tree that the method can make after them."""
     if METHODS[config.method].needs_budget:
         nodes = config.node_budget or 0
     else:
@@ -75,21 +75,21 @@ class Proposer:
             self.chain.read(ids)
 
     def propose(self, ids: Sequence[int]) -> Proposal:
-        """The tree to verify behind the committed ``ids``, whose last one is the anchor."""
+        """The tree to verify after the committed ``ids``, whose last one is the anchor."""
         began = time.perf_counter()
         self.seconds = {"first_draft": 0.0, "second_draft": 0.0}
         seed = self._seed(ids)
         proposal = self.method.propose(
             Drafters(
-                ids[-1],
-                partial(self._draft, "first_draft", self.first, ids[-1], self.block_size),
-                partial(self._draft, "second_draft", self.second, ids[-1], self.second_block_size),
-                partial(self._sample, seed),
-                partial(self._chain, ids),
-                self.config.num_branches,
-                self.second_block_size - self.block_size,
-                self.config.node_budget or 0,
-                self.rng(ids),
+                anchor=ids[-1],
+                first=partial(self._draft, "first_draft", self.first, ids[-1], self.block_size),
+                second=partial(self._draft, "second_draft", self.second, ids[-1], self.second_block_size),
+                sample=partial(self._sample, seed),
+                model=partial(self._chain, ids),
+                num_branches=self.config.num_branches,
+                longer=self.second_block_size - self.block_size,
+                budget=self.config.node_budget or 0,
+                rng=self.rng(ids),
             )
         )
         proposal = replace(proposal, tree=self._afford(proposal.tree))

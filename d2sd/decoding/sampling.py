@@ -63,7 +63,7 @@ class Sampler:
         return gumbel_noise(self.seed, list(range(start + 1, start + depths + 1)), vocabulary, device)
 
     def choose(self, scores: Tensor, depths: Tensor, noise: Tensor) -> Tensor:
-        """Chosen token behind every node, (N,); its depth says where that token will stand."""
+        """Chosen token after every node, (N,); its depth says where that token will stand."""
         if self.temperature == 0:
             return scores.argmax(-1)
         return (scores + noise.index_select(0, depths)).argmax(-1)

@@ -31,7 +31,7 @@ class Verifier:
         return positions
 
     def logits(self, tree: TokenTree) -> Tensor:
-        """The target's logits behind every node of a tree whose anchor comes next, (N, V) float32."""
+        """The target's logits after every node of a tree whose anchor comes next, (N, V) float32."""
         start, device, passes = self.cache.length, self.target.device, self.passes
         if not (passes.fixed and start):
             mask = torch.from_numpy(tree.ancestor_mask()).to(device) if len(tree) > 1 else None
@@ -39,7 +39,7 @@ class Verifier:
             tokens = torch.tensor(tree.tokens, device=device)
             hidden = self.target.forward(tokens, positions, self.cache, mask, passes.backend)
             logits: Tensor = self.target.head(hidden).float()
-            return logits.to(device)  # of several cards, the last one has them
+            return logits.to(device)  # of several GPUs, the last one has them
         rows = row_shape(len(tree))
         tokens, depths, mask = (torch.from_numpy(x).to(device) for x in padded_tree(tree, rows))
         read, slots = passes.window(self.cache, rows)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from d2sd.tree.block import Block
-from d2sd.tree.boundary import boundary_posterior
+from d2sd.tree.boundary import NOTHING_DRAFTED, Boundary
 from d2sd.tree.tree import TokenTree, merge_drafts
 
 SETTINGS = frozenset({"block_size", "second_block_size", "num_branches", "node_budget", "cost_aware"})
@@ -42,12 +42,14 @@ class Drafters:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A token tree and how it came about; ``first`` and ``posterior`` are None and () where nothing was drafted."""
+    """A token tree and how it came about; ``first`` is None where nothing was drafted.
+
+    boundary: the estimate for the first draft that prefixes were selected by, where one was made.
+    """
 
     tree: TokenTree
     first: Block | None = None
-    posterior: tuple[float, ...] = ()
-    full_acceptance: float = 0.0
+    boundary: Boundary = NOTHING_DRAFTED
     selected: tuple[int, ...] = ()
     branches: tuple[Block, ...] = ()
 
@@ -83,8 +85,9 @@ def random_prefixes(rng: random.Random, positions: int, count: int) -> tuple[int
     return tuple(rng.sample(range(positions), count))
 
 
-def merged(anchor: int, first: Block, selected: Sequence[int] = (), branches: Sequence[Block] = ()) -> Proposal:
+def merged(
+    anchor: int, first: Block, boundary: Boundary, selected: Sequence[int] = (), branches: Sequence[Block] = ()
+) -> Proposal:
     """The proposal that merges a first draft and its re-drafts."""
-    posterior, full = boundary_posterior(first.confidence)
     tree = merge_drafts(anchor, [first, *branches])
-    return Proposal(tree, first, posterior, full, tuple(selected), tuple(branches))
+    return Proposal(tree, first, boundary, tuple(selected), tuple(branches))

@@ -10,26 +10,28 @@ from collections.abc import Sequence
 
 from d2sd.methods.base import SETTINGS, Drafters, Method, Proposal, merged, random_prefixes
 from d2sd.tree.block import Block
-from d2sd.tree.boundary import boundary_posterior, select_prefixes
+from d2sd.tree.boundary import Boundary, boundary_posterior, select_prefixes
 
 
 def propose(drafters: Drafters) -> Proposal:
     """First draft plus K branches from the prefixes with the largest r(i)."""
     (first,) = drafters.first([()])
-    posterior, _ = boundary_posterior(first.confidence)
-    return redraft(drafters, first, select_prefixes(posterior, drafters.num_branches))
+    boundary = boundary_posterior(first.confidence)
+    return redraft(drafters, first, boundary, select_prefixes(boundary.posterior, drafters.num_branches))
 
 
 def propose_random(drafters: Drafters) -> Proposal:
     """First draft plus K branches from prefixes drawn uniformly without replacement."""
     (first,) = drafters.first([()])
-    return redraft(drafters, first, random_prefixes(drafters.rng, len(first.ids), drafters.num_branches))
+    selected = random_prefixes(drafters.rng, len(first.ids), drafters.num_branches)
+    return redraft(drafters, first, boundary_posterior(first.confidence), selected)
 
 
-def redraft(drafters: Drafters, first: Block, selected: Sequence[int]) -> Proposal:
-    """One D²SD proposal. Where γ₂ > γ one more branch goes on behind the whole first block."""
+def redraft(drafters: Drafters, first: Block, boundary: Boundary, selected: Sequence[int]) -> Proposal:
+    """One D²SD proposal. Where γ₂ > γ one more branch goes on after the whole first block."""
     prefixes = (*selected, len(first.ids)) if drafters.longer else selected
-    return merged(drafters.anchor, first, selected, drafters.second([first.ids[:i] for i in prefixes]))
+    branches = drafters.second([first.ids[:i] for i in prefixes])
+    return merged(drafters.anchor, first, boundary, selected, branches)
 
 
 D2SD = Method(

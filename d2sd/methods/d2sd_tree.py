@@ -19,19 +19,19 @@ def propose(drafters: Drafters) -> Proposal:
     neither is calibrated alone. Elsewhere it is the first drafter's.
     """
     (first,) = drafters.first([()], top=TOP)
-    posterior, full = boundary_posterior(first.confidence)
-    selected = select_prefixes(posterior, drafters.num_branches)
+    boundary = boundary_posterior(first.confidence)
+    selected = select_prefixes(boundary.posterior, drafters.num_branches)
     prefixes = (*selected, len(first.ids)) if drafters.longer else selected
     branches = tuple(drafters.second([first.ids[:i] for i in prefixes], top=TOP))
     offered = [offers(first, 0), *(agreed(first, b, n) for n, b in enumerate(branches, 1))]
     tree = grow(drafters.anchor, [first, *branches], offered, drafters.budget)
-    return Proposal(tree, first, posterior, full, selected, branches)
+    return Proposal(tree, first, boundary, selected, branches)
 
 
 def agreed(first: Block, second: Block, number: int) -> list[Offer]:
-    """Product of both drafters' distributions behind a re-drafted prefix, normalised over the tokens that they list.
+    """Product of both drafters' distributions after a re-drafted prefix, normalised over the tokens that they list.
 
-    number: that of the re-draft; a token is owed to the draft that gave it more. Behind the end of the first block the
+    number: that of the re-draft; a token counts as that of the draft that gave it more. Behind the end of the first block the
     second drafter is alone.
     """
     out = offers(second, number)

@@ -10,8 +10,8 @@ from d2sd.tree.boundary import boundary_posterior
 def propose(drafters: Drafters) -> Proposal:
     """The B likeliest paths if the block's positions were independent."""
     (first,) = drafters.first([()], top=drafters.budget)
-    posterior, full = boundary_posterior(first.confidence)
-    return Proposal(grow(drafters.anchor, [first], [offers(first, 0)], drafters.budget), first, posterior, full)
+    tree = grow(drafters.anchor, [first], [offers(first, 0)], drafters.budget)
+    return Proposal(tree, first, boundary_posterior(first.confidence))
 
 
 DDTREE = Method(

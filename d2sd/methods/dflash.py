@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from d2sd.methods.base import Drafters, Method, Proposal, merged
+from d2sd.tree.boundary import boundary_posterior
 
 
 def propose(drafters: Drafters) -> Proposal:
     """One chain of γ−1 drafted tokens."""
     (first,) = drafters.first([()])
-    return merged(drafters.anchor, first)
+    return merged(drafters.anchor, first, boundary_posterior(first.confidence))
 
 
 DFLASH = Method(

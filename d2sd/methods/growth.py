@@ -17,7 +17,7 @@ from d2sd.tree.tree import TokenTree, TreeBuilder, chains
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What may follow at one position, best first: tokens, their probabilities, and the draft each one is owed to."""
+    """What may follow at one position, best first: tokens, their probabilities, and the draft that each one came from."""
 
     tokens: Sequence[int]
     probabilities: Sequence[float]
@@ -32,11 +32,11 @@ def offers(block: Block, number: int) -> list[Offer]:
 def grow(anchor: int, blocks: Sequence[Block], offered: Sequence[Sequence[Offer]], budget: int) -> TokenTree:
     """The ``budget`` likeliest paths below the anchor.
 
-    blocks: the drafts; offered: for each of them what follows behind the tokens that it was given, by position. A later
+    blocks: the drafts; offered: for each of them what follows after the tokens that it was given, by position. A later
     draft with the same given tokens replaces an earlier one.
     """
     builder, whole = TreeBuilder(anchor), chains(blocks)
-    # the given prefixes as a trie: (trie node, token) → trie node, and the draft that goes on behind a trie node
+    # the given prefixes as a trie: (trie node, token) → trie node, and the draft that goes on after a trie node
     trie: dict[tuple[int, int], int] = {}
     source_at: dict[int, int] = {}
     for number, block in enumerate(blocks):

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from d2sd.methods.base import BRANCHED, Drafters, Method, Proposal, merged
+from d2sd.tree.boundary import boundary_posterior
 from d2sd.tree.tree import merge_drafts
 
 
 def propose_resample(drafters: Drafters) -> Proposal:
     """The greedy chain plus K chains sampled i.i.d. at temperature 1 from the same distributions."""
     (first,) = drafters.first([()])
-    return merged(drafters.anchor, first, (), drafters.sample(drafters.num_branches))
+    boundary = boundary_posterior(first.confidence)
+    return merged(drafters.anchor, first, boundary, branches=drafters.sample(drafters.num_branches))
 
 
 def propose_select(drafters: Drafters) -> Proposal:
     """K sampled drafts, verified jointly; the walk keeps the longest accepted one."""
     drafters.first([()])
     first, *others = drafters.sample(drafters.num_branches)
-    return Proposal(merge_drafts(drafters.anchor, [first, *others]), first, (), 0.0, (), tuple(others))
+    return Proposal(merge_drafts(drafters.anchor, [first, *others]), first, branches=tuple(others))
 
 
 DFLASH_RESAMPLE = Method(

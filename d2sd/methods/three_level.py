@@ -22,8 +22,8 @@ def propose(drafters: Drafters) -> Proposal:
     known = {chain[: block.prefix] for chain, block in zip(whole[1:], two.branches, strict=True)}
     starts: list[tuple[int, tuple[int, ...]]] = []
     for number, block in enumerate(two.branches, 1):
-        posterior, _ = boundary_posterior(block.confidence[1:])
-        for best in select_prefixes(posterior, 1):
+        boundary = boundary_posterior(block.confidence[1:])
+        for best in select_prefixes(boundary.posterior, 1):
             prefix = whole[number][: block.prefix + 1 + best]
             if prefix not in known:
                 known.add(prefix)

@@ -52,7 +52,7 @@ def check_config(config: Mapping[str, Any], supported: Sequence[str]) -> None:
     _need(isinstance(act, str) and act in ACT2FN, f"its hidden_act {_short(act)} is unknown")
     _check_heads(config)
     kinds, layers = config.get("layer_types"), config.get("num_hidden_layers")
-    fit = kinds is None or isinstance(kinds, list) and layers in (None, len(kinds))
+    fit = kinds is None or (isinstance(kinds, list) and layers in (None, len(kinds)))
     _need(fit, f"its layer_types must be a list with one entry for each of its {layers} layers")
     for name in ("rope_parameters", "rope_scaling"):
         _check_rope(config.get(name), name)
@@ -103,9 +103,13 @@ def check_shapes(folder: Path, make: Callable[[], nn.Module]) -> None:
         wanted = {name: list(weight.shape) for name, weight in make().state_dict().items()}
     for name in sorted(held.keys() & wanted.keys()):
         there, asked = held[name], wanted[name]
-        _need(there == asked, f"its weights do not match its config ({name} is {there}, and its config makes it {asked})")
+        _need(
+            there == asked, f"its weights do not match its config ({name} is {there}, and its config makes it {asked})"
+        )
     there, asked = (sum(map(prod, shapes.values())) for shapes in (held, wanted))
-    _need(asked <= 3 * there, f"its weights do not match its config ({there} numbers are there, and it asks for {asked})")
+    _need(
+        asked <= 3 * there, f"its weights do not match its config ({there} numbers are there, and it asks for {asked})"
+    )
 
 
 def check_finite(model: nn.Module) -> None:
@@ -158,7 +162,7 @@ def _number(config: Mapping[str, Any], name: str, above: float, below: float, wh
     value = config.get(name)
     if value is None:
         return
-    real = isinstance(value, float) and isfinite(value) or _is_whole(value)
+    real = (isinstance(value, float) and isfinite(value)) or _is_whole(value)
     limit = f" and below {below:g}" if isfinite(below) else ""
     _need(real and above < value < below, f"its {where}{name} is {_short(value)}; it must be a number above {above:g}{limit}")  # fmt: skip
 

@@ -48,7 +48,7 @@ def load_models(
     """The ``Models`` of a bundled preset or a folder that holds ``target/``, ``dflash/`` and, if there, ``vp/``, ``draft/``.
 
     ``target``, ``drafter``, ``second_drafter`` and ``draft_model`` replace single parts by a folder or a hub id.
-    device: a torch device, or "auto": the target's layers spread over all cards, everything else on the first one.
+    device: a torch device, or "auto": the target's layers spread over all GPUs, everything else on the first one.
     load_in_8bit: the target's weights in 8 bits through bitsandbytes. Raises ``InputError`` when something is missing, broken
     or does not fit together.
     """
@@ -110,7 +110,7 @@ def load_target(source: str, dtype: torch.dtype, device: str, load_in_8bit: bool
     except torch.OutOfMemoryError as error:
         raise InputError(
             f"the target {source} does not fit into the memory of {device}; choose a smaller one, --dtype bfloat16, "
-            "--load-in-8bit, or --device auto for several cards"
+            "--load-in-8bit, or --device auto for several GPUs"
         ) from error
     except Exception as error:
         raise InputError(f"cannot load the target {source}: {_first_line(error)}") from error
@@ -131,7 +131,7 @@ def _check_8bit() -> None:
     if find_spec("bitsandbytes") is None:
         raise InputError("8-bit weights need the package bitsandbytes; install it or leave out --load-in-8bit")
     if not torch.cuda.is_available():
-        raise InputError("8-bit weights need a CUDA card, and this machine has none; leave out --load-in-8bit")
+        raise InputError("8-bit weights need a CUDA GPU, and this machine has none; leave out --load-in-8bit")
 
 
 def load_drafter(source: str, dtype: torch.dtype, device: str) -> DFlashDraftModel:

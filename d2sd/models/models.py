@@ -60,7 +60,7 @@ def check_fit(target: Target, drafter: DFlashDraftModel) -> None:
 
 
 def check_vocabulary(target: Target, model: Target) -> None:
-    """Raise ``InputError`` if a draft model does not speak the target's vocabulary."""
+    """Raise ``InputError`` if a draft model has another vocabulary than the target."""
     if (
         model.config.vocab_size != target.config.vocab_size
         or model.tokenizer.get_vocab() != target.tokenizer.get_vocab()

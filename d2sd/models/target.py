@@ -74,7 +74,7 @@ AttentionInterface.register(ATTENTION, _tree_attention)
 def _fuse_norms(model: nn.Module) -> None:
     """Let torch's one-kernel RMSNorm take the place of the model's own, which is written out in seven operations.
 
-    Where accelerate spreads a model over cards, norms stay: it has hooked them to move their inputs.
+    Where accelerate spreads a model over GPUs, norms stay: it has hooked them to move their inputs.
     """
     for parent in list(model.modules()):
         for name, module in parent.named_children():

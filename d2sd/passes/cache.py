@@ -11,9 +11,9 @@ from torch import Tensor
 class KeyValueCache:
     """Keys and values of all layers in static buffers, (layers, batch, KV heads, capacity, head_dim) each.
 
-    The first ``length`` slots are committed. A forward pass writes its rows behind them (``update``, which also
+    The first ``length`` slots are committed. A forward pass writes its rows after them (``update``, which also
     serves as the cache protocol of transformers); ``commit`` keeps some of these rows and forgets the rest.
-    ``device`` is one for all layers or, where a model is spread over several cards, one per layer: every card then
+    ``device`` is one for all layers or, where a model is spread over several GPUs, one per layer: every GPU then
     holds the buffers of its own layers.
     """
 
@@ -42,7 +42,7 @@ class KeyValueCache:
 
     @property
     def parts(self) -> list[tuple[Tensor, Tensor]]:
-        """Keys and values by card: the whole buffers."""
+        """Keys and values by GPU: the whole buffers."""
         return self._parts
 
     def buffers(self, layer: int) -> tuple[Tensor, Tensor]:
@@ -52,7 +52,7 @@ class KeyValueCache:
         return keys[index], values[index]
 
     def update(self, key: Tensor, value: Tensor, layer: int, *_: object, **__: object) -> tuple[Tensor, Tensor]:
-        """Write (batch, KV heads, R, D) rows behind the committed slots; returns views of both parts together."""
+        """Write (batch, KV heads, R, D) rows after the committed slots; returns views of both parts together."""
         end = self.length + key.shape[2]
         if end > self.capacity:
             raise ValueError(f"{end} cache slots are needed, {self.capacity} were allocated")
@@ -67,7 +67,7 @@ class KeyValueCache:
         return keys[:, :, : self.length], values[:, :, : self.length]
 
     def commit(self, rows: Sequence[int]) -> None:
-        """Keep these rows of the last pass (ascending) and move them, in order, behind the committed slots."""
+        """Keep these rows of the last pass (ascending) and move them, in order, after the committed slots."""
         start, count = self.length, len(rows)
         if list(rows) != list(range(count)):
             for buffer in (b for part in self._parts for b in part):
@@ -76,7 +76,7 @@ class KeyValueCache:
         self.length += count
 
     def gather(self, slots: Tensor) -> tuple[Tensor, ...]:
-        """Keys and values of all layers at these slots (S,), by card."""
+        """Keys and values of all layers at these slots (S,), by GPU."""
         return tuple(buffer.index_select(3, slots) for part in self._parts for buffer in part)
 
     def scatter(self, slots: Tensor, rows: Sequence[Tensor]) -> None:

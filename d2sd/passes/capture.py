@@ -33,19 +33,19 @@ class CapturedPass:
 
 @cache
 def _stream(device: torch.device) -> Any:
-    """Where everything is captured on a card: one stream, since libraries keep memory for each that they ever saw."""
+    """Where everything is captured on a GPU: one stream, since libraries keep memory for each that they ever saw."""
     return torch.cuda.Stream(device)
 
 
 class Recorder:
-    """Captures passes on one card, all of them in one memory pool."""
+    """Captures passes on one GPU, all of them in one memory pool."""
 
     def __init__(self, device: torch.device):
         self.device = device
         self._pool: Any = None
 
     def capture(self, function: Pass, inputs: tuple[Tensor, ...]) -> CapturedPass:
-        """Run a pass thrice, which must do no harm, and capture it. Raises ``RuntimeError`` where it cannot be captured."""
+        """Capture a pass, which runs three times for it: that must change nothing. Raises ``RuntimeError`` where it cannot be captured."""
         with torch.cuda.device(self.device), _one_at_a_time:
             stream = _stream(self.device)
             self._pool = self._pool or torch.cuda.graph_pool_handle()

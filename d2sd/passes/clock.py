@@ -9,7 +9,7 @@ import torch
 
 
 class StageClock:
-    """Times of stages that are queued one behind the other: events on a card, the clock on the wall elsewhere."""
+    """Times of stages that are queued one after the other: events on a GPU, the clock on the wall elsewhere."""
 
     def __init__(self, device: torch.device):
         self._device, self._cuda = device, device.type == "cuda"
@@ -36,7 +36,7 @@ class StageClock:
         self._marks.append(event)
 
     def read(self) -> dict[str, float]:
-        """Seconds by stage; on a card, once its work has ended."""
+        """Seconds by stage; on a GPU, once its work has ended."""
         pairs = zip(self._names[1:], self._marks, self._marks[1:], strict=False)
         if self._cuda:
             return {name: one.elapsed_time(other) / 1e3 for name, one, other in pairs}

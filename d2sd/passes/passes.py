@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 
 def choose_mode(mode: str, device: torch.device, capturable: bool) -> Mode:
-    """ "auto" is captured on a CUDA card where the models allow it (``Target.capturable``), and eager elsewhere and on
+    """ "auto" is captured on a CUDA GPU where the models allow it (``Target.capturable``), and eager elsewhere and on
     ZeroGPU. Raises ``InputError``."""
     if mode not in MODES:
         raise InputError(f"unknown kind of passes {mode!r}; choose one of: {', '.join(MODES)}")
@@ -36,7 +36,7 @@ def choose_mode(mode: str, device: torch.device, capturable: bool) -> Mode:
     possible = device.type == "cuda" and capturable and not lent
     if mode == "captured" and not possible:
         raise InputError(
-            "captured passes need all models on one CUDA card of this machine's own, and weights that are not "
+            "captured passes need all models on one CUDA GPU of this machine's own, and weights that are not "
             "quantised; choose auto or eager"
         )
     chosen: Mode = ("captured" if possible else "eager") if mode == "auto" else mode  # type: ignore[assignment]

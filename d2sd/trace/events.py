@@ -103,6 +103,11 @@ class StageSeconds:
     verify: Seconds = 0.0
     commit: Seconds = 0.0
 
+    @property
+    def total(self) -> float:
+        """All stages together."""
+        return self.first_draft + self.second_draft + self.tree + self.verify + self.commit
+
 
 @dataclass(frozen=True, slots=True)
 class PrefillDone:

@@ -40,14 +40,14 @@ def totals(steps: Iterable[StepDone]) -> Totals:
         if (hit := boundary_hit(step)) is not None:
             hits.append(hit)
     return Totals(
-        tokens,
-        count,
-        tokens / count if count else 0.0,
-        nodes / count if count else 0.0,
-        sum(hits) / len(hits) if hits else None,
-        tokens / seconds if seconds else 0.0,
-        seconds,
-        stages,
+        tokens=tokens,
+        steps=count,
+        mean_acceptance_length=tokens / count if count else 0.0,
+        nodes_per_step=nodes / count if count else 0.0,
+        boundary_hit_rate=sum(hits) / len(hits) if hits else None,
+        tokens_per_second=tokens / seconds if seconds else 0.0,
+        seconds=seconds,
+        stage_seconds=stages,
     )
 
 

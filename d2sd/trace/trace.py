@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from d2sd.files import write_whole
 from d2sd.trace.events import Event, Finished, PrefillDone, StepDone
+from d2sd.trace.files import write_whole
 from d2sd.trace.metrics import Totals, totals
 from d2sd.trace.reader import Reader, lines_of, read_file
 from d2sd.trace.writer import to_line

@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from d2sd.errors import InputError
-from d2sd.files import write_whole
+from d2sd.trace.files import write_whole
 
 
 def keep_metrics_before(path: Path, step: int) -> None:

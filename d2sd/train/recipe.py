@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from d2sd.errors import InputError
-from d2sd.files import write_whole
+from d2sd.trace.files import write_whole
 from d2sd.train.data import normalise, read_documents
 from d2sd.train.drafters import DrafterConfig
 from d2sd.train.loop import LoopConfig

@@ -11,7 +11,7 @@ DrafterName = Literal["first", "second"]
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Drafted tokens below the anchor, behind ``prefix`` given ones of candidate ``base`` (see ``trace.events.Draft``).
+    """Drafted tokens below the anchor, after ``prefix`` given ones of candidate ``base`` (see ``trace.events.Draft``).
 
     confidence[j]: drafter's probability of ids[j]; tokens[j], probabilities[j]: its most likely tokens there, best
     first, as many as were asked for.

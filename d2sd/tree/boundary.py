@@ -3,22 +3,46 @@
 D²SD, arXiv 2606.04446, section 3: the boundary is at i when the first i drafted tokens are accepted and the next
 is not; with the drafter's confidences taken as acceptance probabilities,
 r(i) = (c_1 · … · c_i) · (1 − c_{i+1}).
+``decoding.device_tree`` works out the same on tensors.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
 
 
-def boundary_posterior(confidence: Sequence[float]) -> tuple[tuple[float, ...], float]:
-    """r(i) for i = 0 … γ−2 and the mass of full acceptance, from c_1 … c_{γ−1}; together they sum to 1."""
-    posterior, alive = [], 1.0
+class Boundary(NamedTuple):
+    """An estimate: r(i) for i = 0 … γ−2, and the mass of full acceptance; together they sum to 1."""
+
+    posterior: tuple[float, ...]
+    full_acceptance: float
+
+
+NOTHING_DRAFTED = Boundary((), 0.0)
+
+
+def boundary_posterior(confidence: Sequence[float]) -> Boundary:
+    """The estimate from c_1 … c_{γ−1}."""
     for c in confidence:
         if not 0 <= c <= 1:
             raise ValueError(f"a confidence must be between 0 and 1, not {c}")
-        posterior.append(alive * (1 - c))
-        alive *= c
-    return tuple(posterior), alive
+    posterior, full = boundary_posteriors(np.array([confidence], dtype=float))
+    return Boundary(tuple(posterior[0].tolist()), float(full[0]))
+
+
+def boundary_posteriors(confidence: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Estimates row by row, of confidences (N, G) that are NaN after the last drafted token.
+
+    Returns r(i), (N, G), −1 where nothing was drafted, and the masses of full acceptance, (N,).
+    """
+    known = ~np.isnan(confidence)
+    alive = np.cumprod(np.where(known, confidence, 1.0), axis=1)
+    before = np.concatenate([np.ones((len(confidence), 1)), alive[:, :-1]], axis=1)[:, : confidence.shape[1]]
+    posterior = np.where(known, before * (1 - np.nan_to_num(confidence)), -1.0)
+    return posterior, alive[:, -1] if confidence.shape[1] else np.ones(len(confidence))
 
 
 def select_prefixes(posterior: Sequence[float], count: int) -> tuple[int, ...]:

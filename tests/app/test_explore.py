@@ -110,7 +110,7 @@ def test_settings_are_warmed_up_once_before_they_are_timed(monkeypatch):
         ({"method": "magic"}, "unknown method"),
         ({"model": "magic"}, "unknown model"),
         ({"model": ""}, "unknown model"),
-        ({"model": "Qwen/Qwen3-8B"}, "needs a CUDA card"),
+        ({"model": "Qwen/Qwen3-8B"}, "needs a CUDA GPU"),
         ({"vp": "/nowhere"}, "cannot load the drafter"),
         ({"max_new_tokens": 1e9}, "max tokens must be between"),
     ],

@@ -46,7 +46,9 @@ def test_no_folder_or_hub_id_is_opened_for_a_visitor(public, monkeypatch, chosen
 
 def test_no_prompt_file_of_the_server_is_read(public):
     session = Session()
-    ways = calibrate.prompts(session, session.request(), Recordings(), "/etc/passwd", 1, Chosen("tiny"), "d2sd", DEFAULTS)
+    ways = calibrate.prompts(
+        session, session.request(), Recordings(), "/etc/passwd", 1, Chosen("tiny"), "d2sd", DEFAULTS
+    )
     (said,) = [u.problem for u in ways]
     assert "there is no prompt set" in said
 
@@ -82,11 +84,18 @@ def test_a_speed_that_is_none_is_left_out(tmp_path, speed):
     assert not [line for line in uploads.read(path).lines() if "Baseline" in line]
 
 
-@pytest.mark.parametrize("line", ["[" * 100_000, '{"event":"Later","x":' + "[" * 100_000 + "]" * 100_000 + "}", '{"event":"Baseline","tokens_per_second":' + "[" * 100_000])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[" * 100_000,
+        '{"event":"Later","x":' + "[" * 100_000 + "]" * 100_000 + "}",
+        '{"event":"Baseline","tokens_per_second":' + "[" * 100_000,
+    ],
+)
 def test_deep_nesting_is_a_sentence(tmp_path, line):
     path = trace_file(tmp_path)
     path.write_text(path.read_text() + line + "\n")
-    with pytest.raises(InputError, match="trace line 27|nested|not JSON"):
+    with pytest.raises(InputError, match=r"trace line 27|nested|not JSON"):
         uploads.read(path)
 
 

@@ -1,4 +1,4 @@
-"""What a Hugging Face Space needs: front matter, requirements, and the card that is lent for a run."""
+"""What a Hugging Face Space needs: front matter, requirements, and the GPU that is lent for a run."""
 
 from __future__ import annotations
 

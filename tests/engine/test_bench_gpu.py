@@ -1,4 +1,4 @@
-"""``bench gpu`` runs end to end without a card, and says what only a card can give."""
+"""``bench gpu`` runs end to end without a GPU, and says what only a GPU can give."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_the_command_writes_tables_with_provenance(tmp_path, capsys, passes):
         assert row["cycle_ms"] >= max(row[name] for name in STAGES[1:-1])
         assert row["plain_captured_ms"] is None
         assert row["memory_gb"] is None
-    assert "need a CUDA card" in result["without_capture"]
+    assert "need a CUDA GPU" in result["without_capture"]
     assert result["provenance"]["device"] == "cpu"
     assert result["provenance"]["argv"][:2] == ["bench", "gpu"]
     costs = {row["setting"]: row for row in result["costs"]["rows"]}
@@ -49,7 +49,7 @@ def test_the_command_writes_tables_with_provenance(tmp_path, capsys, passes):
         (["--shape", "tiny", "--context", "0"], "contexts must be at least 1"),
         (["--shape", "tiny", "--repeats", "0"], "repeats must be at least 1"),
         (["--shape", "tiny", "--dtype", "int3"], "unknown dtype"),
-        (["--shape", "tiny", "--passes", "captured"], "need all models on one CUDA card"),
+        (["--shape", "tiny", "--passes", "captured"], "need all models on one CUDA GPU"),
     ],
 )
 def test_bad_input_is_a_sentence(tmp_path, capsys, asked, sentence):

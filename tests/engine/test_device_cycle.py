@@ -90,7 +90,7 @@ def test_a_prompt_of_one_token_and_cut_trees_are_left_to_the_host(engine, padded
 
 
 class OnMeta(TorchDispatchMode):
-    """Fails where a tensor is made anywhere else, and where a number is assigned to one element: for tensors on a card
+    """Fails where a tensor is made anywhere else, and where a number is assigned to one element: for tensors on a GPU
     torch makes the number a tensor of the host first and copies that, which no CUDA graph can hold."""
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):

@@ -81,18 +81,18 @@ def test_a_stopped_run_gives_its_buffers_back_and_a_broken_one_does_not(padded, 
 
 
 def test_the_kind_of_passes_is_chosen_by_where_and_what_the_models_are(engine, monkeypatch):
-    cpu, card = torch.device("cpu"), torch.device("cuda")
+    cpu, gpu = torch.device("cpu"), torch.device("cuda")
     assert choose_mode("auto", cpu, capturable=True) == "eager"
-    assert choose_mode("auto", card, capturable=True) == "captured"
-    assert choose_mode("auto", card, capturable=False) == "eager"
-    for device, capturable in ((cpu, True), (card, False)):
-        with pytest.raises(InputError, match=r"all models on one CUDA card.*not quantised"):
+    assert choose_mode("auto", gpu, capturable=True) == "captured"
+    assert choose_mode("auto", gpu, capturable=False) == "eager"
+    for device, capturable in ((cpu, True), (gpu, False)):
+        with pytest.raises(InputError, match=r"all models on one CUDA GPU.*not quantised"):
             choose_mode("captured", device, capturable)
     with pytest.raises(InputError, match="unknown kind of passes 'fast'"):
         choose_mode("fast", cpu, capturable=True)
     with monkeypatch.context() as patch:
         patch.setenv("SPACES_ZERO_GPU", "true")
-        assert choose_mode("auto", card, capturable=True) == "eager"
+        assert choose_mode("auto", gpu, capturable=True) == "eager"
     assert engine.models.target.capturable
     monkeypatch.setattr(engine.models.target.model, "hf_quantizer", object(), raising=False)
     assert not engine.models.target.capturable

@@ -1,4 +1,4 @@
-"""Tests that need a CUDA card: collected everywhere, skipped where there is none."""
+"""Tests that need a CUDA GPU: collected everywhere, skipped where there is none."""
 
 from __future__ import annotations
 
@@ -14,6 +14,6 @@ def pytest_collection_modifyitems(items):
         if here in item.path.parents:
             item.add_marker(pytest.mark.gpu)
             item.add_marker(pytest.mark.timeout(1800))  # the first use of flashinfer compiles
-            item.add_marker(pytest.mark.filterwarnings("default"))  # what only cards need warns in ways of its own
+            item.add_marker(pytest.mark.filterwarnings("default"))  # what only GPUs need warns in ways of its own
             if not torch.cuda.is_available():
-                item.add_marker(pytest.mark.skip(reason="needs a CUDA card"))
+                item.add_marker(pytest.mark.skip(reason="needs a CUDA GPU"))

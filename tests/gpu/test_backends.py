@@ -1,4 +1,4 @@
-"""On a card all attention backends agree, captured or not."""
+"""On a GPU all attention backends agree, captured or not."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from d2sd.passes.passes import Passes
 from d2sd.tree.block import Block
 from d2sd.tree.tree import merge_drafts
 
-CARD = torch.device("cuda")
+GPU = torch.device("cuda")
 TOLERANCES = {torch.float32: 2e-4, torch.float16: 5e-3, torch.bfloat16: 3e-2}
 
 
 def usable(name, dtype, dim):
     try:
-        return choose(name, CARD, dtype, dim)
+        return choose(name, GPU, dtype, dim)
     except InputError as error:
         pytest.skip(str(error))
 
@@ -32,7 +32,7 @@ def random_tree_mask(rows, seed):
     mask = np.eye(rows, dtype=bool)
     for node in range(1, rows):
         mask[node] |= mask[random.integers(0, node)]
-    return torch.from_numpy(mask).to(CARD)
+    return torch.from_numpy(mask).to(GPU)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -44,7 +44,7 @@ def test_a_backend_agrees_with_dense_in_float32(name, dtype, dim, group, context
     usable(name, dtype, dim)
     torch.manual_seed(context + group)
     kv_heads, rows = 2, 61
-    with CARD:
+    with GPU:
         query = torch.randn(1, kv_heads * group, rows, dim).to(dtype)
         prefix = tuple(torch.randn(1, kv_heads, context + 9, dim).to(dtype)[:, :, :context] for _ in range(2))
         block = tuple(torch.randn(1, kv_heads, rows, dim).to(dtype) for _ in range(2))
@@ -60,7 +60,7 @@ def test_a_backend_agrees_with_dense_in_float32(name, dtype, dim, group, context
 @pytest.mark.parametrize("branches", [1, 4])
 def test_branches_share_the_prefix(name, branches):
     usable(name, torch.bfloat16, 128)
-    with CARD:
+    with GPU:
         query = torch.randn(branches, 32, 16, 128).bfloat16()
         prefix = tuple(torch.randn(1, 8, 700, 128).bfloat16() for _ in range(2))
         block = tuple(torch.randn(branches, 8, 16, 128).bfloat16() for _ in range(2))

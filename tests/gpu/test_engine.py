@@ -1,4 +1,4 @@
-"""The whole engine on a card: the texts of the CPU, no leaks, and a sentence where memory runs out."""
+"""The whole engine on a GPU: the texts of the CPU, no leaks, and a sentence where memory runs out."""
 
 from __future__ import annotations
 

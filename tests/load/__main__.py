@@ -30,7 +30,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.load", description=__doc__)
     parser.add_argument("--people", type=int, default=20)
     parser.add_argument("--minutes", type=float, default=3)
-    parser.add_argument("--window", type=int, default=200, metavar="RUNS", help="runs in one window of a browser (0: none)")
+    parser.add_argument(
+        "--window", type=int, default=200, metavar="RUNS", help="runs in one window of a browser (0: none)"
+    )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path, default=Path("runs/load"), metavar="FOLDER")
     arguments = parser.parse_args()
@@ -54,7 +56,10 @@ def main() -> int:
         faults += [d.fault for d in done if d.fault]
         _report(done, people)
         steps, waited, alone = greedy(page, GREEDY)
-        _row(f"one asks {GREEDY} times", f"{steps} of them ran before the next person's turn, who waited {waited:.1f} s (alone one takes {alone:.1f} s)")
+        _row(
+            f"one asks {GREEDY} times",
+            f"{steps} of them ran before the next person's turn, who waited {waited:.1f} s (alone one takes {alone:.1f} s)",
+        )
         if steps > 2:
             faults.append(f"one person's {GREEDY} runs delayed the next by {steps}")
         time.sleep(IDLE)

@@ -99,7 +99,9 @@ def greedy(page: PageClient, count: int) -> tuple[int, float, float]:
         first = page.call("run", "click")
         one.window.at_once(first, page.values(first, **asked))
         work = page.then(first)
-        lines = [m for m in one.window.queued(work, page.values(work, **asked)) if "StepDone" in str(m.get("output", ""))]
+        lines = [
+            m for m in one.window.queued(work, page.values(work, **asked)) if "StepDone" in str(m.get("output", ""))
+        ]
         if lines:
             began.append(time.monotonic())
 

@@ -31,7 +31,10 @@ def main() -> int:
     if unknown := set(chosen) - set(CAMPAIGNS):
         parser.error(f"unknown: {', '.join(sorted(unknown))}; choose some of {', '.join(CAMPAIGNS)}")
     shares = sum(SHARES.get(name, 1) for name in chosen)
-    print(f"seed {arguments.seed}, {arguments.minutes:g} minutes\n\n{'campaign':16s} {'tried':>8s} {'failures':>9s}", flush=True)
+    print(
+        f"seed {arguments.seed}, {arguments.minutes:g} minutes\n\n{'campaign':16s} {'tried':>8s} {'failures':>9s}",
+        flush=True,
+    )
     faults: dict[str, Counter[str]] = {}
     for name in chosen:
         seconds = 60 * arguments.minutes * SHARES.get(name, 1) / shares

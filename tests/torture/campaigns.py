@@ -50,7 +50,9 @@ def traces(rng: random.Random) -> Cases:
 
 
 def _mutated(rng: random.Random, recorded: list[dict[str, Any]]) -> bytes:
-    lines: list[Any] = json.loads(json.dumps([*recorded[: 2 + rng.randrange(STEPS + 1)], *recorded[-1:] * rng.randrange(2)]))
+    lines: list[Any] = json.loads(
+        json.dumps([*recorded[: 2 + rng.randrange(STEPS + 1)], *recorded[-1:] * rng.randrange(2)])
+    )
     for _ in range(rng.randrange(1, 4)):
         if lines:
             at = rng.randrange(len(lines))
@@ -83,7 +85,7 @@ def _read_everywhere(path: Path) -> str | None:
     except InputError as error:
         return one_sentence(error)
     trace, header = run.trace(), run.header
-    if [s for s in trace.steps] != list(d2sd.load_trace(path).steps):
+    if list(trace.steps) != list(d2sd.load_trace(path).steps):
         return "what the page shows is not what the file holds"
     learn.instructive(trace.steps)
     for number in range(len(trace.steps)):
@@ -110,7 +112,11 @@ def query_strings(rng: random.Random) -> Cases:
             link = links.read(query)
             link.fits(header)
             json.dumps([link.values, link.wanted])
-            yield None if "\n" not in link.sentence and len(link.sentence) < 3000 else f"no sentence: {link.sentence[:200]!r}"
+            yield (
+                None
+                if "\n" not in link.sentence and len(link.sentence) < 3000
+                else f"no sentence: {link.sentence[:200]!r}"
+            )
         except Exception as error:
             yield f"{type(error).__name__}: {str(error)[:150]} ({query!r:.200})"
 
@@ -170,7 +176,9 @@ def _break_and_run(rng: random.Random, folder: Path) -> None:
         save_file(tensors, weights, metadata={"format": "pt"})
     else:
         raw = weights.read_bytes()
-        weights.write_bytes(rng.choice((b"", raw[: rng.randrange(len(raw))], rng.randbytes(8) + raw[8:], rng.randbytes(5000))))
+        weights.write_bytes(
+            rng.choice((b"", raw[: rng.randrange(len(raw))], rng.randbytes(8) + raw[8:], rng.randbytes(5000)))
+        )
     engine = d2sd.load(str(folder))
     for method in ("d2sd", "draft_model"):
         engine.generate("One day", DecodeConfig(method, 4, num_branches=2))
@@ -184,7 +192,9 @@ def losslessness(rng: random.Random) -> Cases:
         temperature = rng.choice((0.0, 0.0, 0.9))
         expected: Any = None
         for method in sorted(METHODS, key=lambda m: m != "autoregressive"):
-            config = DecodeConfig(method, 12, temperature=temperature, seed=rng.randrange(1000) if not temperature else 7)
+            config = DecodeConfig(
+                method, 12, temperature=temperature, seed=rng.randrange(1000) if not temperature else 7
+            )
             try:
                 got = engine.generate(prompt, config).token_ids
                 expected = got if expected is None else expected
@@ -200,14 +210,18 @@ def archives(rng: random.Random) -> Cases:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "x.jsonl.gz"
         while True:
-            block = rng.choice((bytes(1 << 20), b"\n" * (1 << 20), b" " * (1 << 20), b"{}\n" * (1 << 18), b"[" * (1 << 20)))
+            block = rng.choice(
+                (bytes(1 << 20), b"\n" * (1 << 20), b" " * (1 << 20), b"{}\n" * (1 << 18), b"[" * (1 << 20))
+            )
             packed = io.BytesIO()
             with gzip.GzipFile(fileobj=packed, mode="wb", compresslevel=1) as file:
                 file.write((presets.opening().lines()[0] + "\n").encode() if rng.random() < 0.5 else b"")
                 for _ in range(rng.choice((1, 8, 120))):
                     file.write(block)
             raw = packed.getvalue()
-            path.write_bytes(rng.choice((raw, raw[: len(raw) // 2], raw + rng.randbytes(50), b"PK\x03\x04" + raw, b"\x7fELF" + raw)))
+            path.write_bytes(
+                rng.choice((raw, raw[: len(raw) // 2], raw + rng.randbytes(50), b"PK\x03\x04" + raw, b"\x7fELF" + raw))
+            )
             try:
                 uploads.read(path)
                 yield "was read"

@@ -31,7 +31,7 @@ class Server:
     """The page, its log, and what the system says of its process."""
 
     def __init__(self) -> None:
-        self.log = tempfile.TemporaryFile()
+        self.log = tempfile.TemporaryFile()  # noqa: SIM115 (closed by close)
         command = [sys.executable, "-m", "tests.page_server", "16"]
         self.process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log, text=True)  # fmt: skip
         assert self.process.stdout
@@ -91,7 +91,7 @@ def calls(rng: random.Random) -> Cases:
             else:
                 status, answer = window.at_once(call, values, event)
                 said = str(answer.get("error") or answer.get("detail") or answer.get("data") or "")
-                fault = None if status < 500 or said and "Traceback" not in said else f"{status}: {str(answer)[:200]}"
+                fault = None if status < 500 or (said and "Traceback" not in said) else f"{status}: {str(answer)[:200]}"
             now = server.tracebacks()
             if now > seen:
                 fault, seen = f"a traceback in the log: call {call['id']}, {values!r:.150}, event {event!r:.80}", now
@@ -115,7 +115,14 @@ def files(rng: random.Random) -> Cases:
                 continue
             file: Any = {"path": there, "orig_name": name, "meta": FILE}
             if rng.random() < 0.2:
-                file = rng.choice(({**file, "path": rng.choice(("/etc/passwd", there + "x", "http://127.0.0.1:9/", "..", ""))}, [file], {}, there))
+                file = rng.choice(
+                    (
+                        {**file, "path": rng.choice(("/etc/passwd", there + "x", "http://127.0.0.1:9/", "..", ""))},
+                        [file],
+                        {},
+                        there,
+                    )
+                )
             done = [m for m in window.queued(call, [None, file]) if m.get("output")]
             text = json.dumps(done[-1]["output"]) if done else ""
             fault = None if done else "no answer"
@@ -140,7 +147,10 @@ def browser(rng: random.Random) -> Cases:
                 page.on("dialog", lambda d, f=faults: f.append(f"dialog {d.message}"))
                 page.on("pageerror", lambda e, f=faults: f.append(f"error {e}"))
                 allowed = (server.address, "data:", "blob:", "file:", "about:")
-                page.on("request", lambda r, f=faults, a=allowed: None if r.url.startswith(a) else f.append(f"request {r.url}"))
+                page.on(
+                    "request",
+                    lambda r, f=faults, a=allowed: None if r.url.startswith(a) else f.append(f"request {r.url}"),
+                )
                 kind = rng.choice(kinds)
                 try:
                     kind(rng, page, server.address, Path(folder))
@@ -179,7 +189,9 @@ def _hostile_trace(rng: random.Random) -> list[str]:
         if isinstance(data, list):
             return [spoil(v) for v in data]
         fixed = ("first", "second", "target", "root", "accepted", "rejected", "unreached")
-        return rng.choice(material.SCRIPTS) if isinstance(data, str) and data not in fixed and rng.random() < 0.7 else data
+        return (
+            rng.choice(material.SCRIPTS) if isinstance(data, str) and data not in fixed and rng.random() < 0.7 else data
+        )
 
     return [json.dumps(spoil(line)) for line in lines]
 
@@ -188,7 +200,11 @@ def _trace(rng: random.Random, page: Page, address: str, _: Path) -> None:
     page.goto(address)
     expect(page.locator("#tree g.node").first).to_be_visible(timeout=60_000)
     content = "\n".join([*_hostile_trace(rng), ""]).encode()
-    file = {"name": f"{rng.choice(material.SCRIPTS)[:60]}.jsonl".replace("/", ""), "mimeType": "text/plain", "buffer": content}
+    file = {
+        "name": f"{rng.choice(material.SCRIPTS)[:60]}.jsonl".replace("/", ""),
+        "mimeType": "text/plain",
+        "buffer": content,
+    }
     page.locator("#last input[type=file]").set_input_files(file)
     expect(page.locator("#explorer [data-run]")).to_have_attribute("data-steps", "6", timeout=60_000)
     page.keyboard.press("Home")
@@ -219,8 +235,20 @@ def killed(rng: random.Random) -> Cases:
     with tempfile.TemporaryDirectory() as folder:
         for number in range(10**6):
             path = Path(folder) / f"{number}.jsonl"
-            command = [sys.executable, "-m", "d2sd", "generate", "--prompt", "One day", "--max-new-tokens", "400", "--trace"]
-            with subprocess.Popen([*command, str(path)], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as run:
+            command = [
+                sys.executable,
+                "-m",
+                "d2sd",
+                "generate",
+                "--prompt",
+                "One day",
+                "--max-new-tokens",
+                "400",
+                "--trace",
+            ]
+            with subprocess.Popen(
+                [*command, str(path)], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+            ) as run:
                 assert run.stdout
                 run.stdout.read(1)  # it writes
                 run.stdout.read(rng.randrange(200))

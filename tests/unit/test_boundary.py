@@ -3,11 +3,15 @@ from __future__ import annotations
 import itertools
 import math
 
+import numpy as np
 import pytest
-from hypothesis import given
+import torch
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from d2sd.tree.boundary import boundary_posterior, select_prefixes
+from d2sd.calibration.outcomes import ranks
+from d2sd.decoding import device_tree
+from d2sd.tree.boundary import boundary_posterior, boundary_posteriors, select_prefixes
 
 CONFIDENCES = st.lists(st.floats(0, 1), min_size=1, max_size=31)
 
@@ -49,3 +53,25 @@ def test_selected_prefixes_are_the_likeliest_and_ties_take_the_shorter(confidenc
 def test_confidence_outside_zero_one_is_refused():
     with pytest.raises(ValueError, match="between 0 and 1"):
         boundary_posterior([0.5, 1.2])
+
+
+WITH_TIES = st.lists(st.sampled_from([0.0, 0.25, 0.5, 0.9, 1.0]) | st.floats(0, 1), min_size=1, max_size=15)
+
+
+@settings(deadline=None)  # the first example starts torch
+@given(WITH_TIES, st.integers(0, 3), st.data())
+def test_one_draft_a_table_of_drafts_and_the_device_estimate_and_select_alike(confidence, absent, data):
+    count = data.draw(st.integers(1, len(confidence)))
+    boundary = boundary_posterior(confidence)
+    selected = select_prefixes(boundary.posterior, count)
+
+    on_device = torch.tensor(confidence, dtype=torch.float64)
+    assert device_tree.posterior(on_device).tolist() == pytest.approx(boundary.posterior, abs=1e-12)
+    assert tuple(device_tree.likeliest_prefixes(on_device, count).tolist()) == selected
+
+    rows = np.array([[*confidence, *[np.nan] * absent]])
+    posteriors, full = boundary_posteriors(rows)
+    assert posteriors.tolist() == [[*boundary.posterior, *[-1.0] * absent]]
+    assert full.tolist() == [boundary.full_acceptance]
+    place = [int(ranks(rows, np.array([i]))[0]) for i in range(len(confidence))]
+    assert tuple(sorted((i for i in range(len(confidence)) if place[i] < count), key=place.__getitem__)) == selected

@@ -10,7 +10,7 @@ from d2sd.calibration import outcomes, scores, steps, temperature
 from d2sd.calibration.resampling import Resampler
 from d2sd.calibration.scores import Scores
 from d2sd.trace.events import Committed, Draft, Node, StageSeconds, StepDone
-from d2sd.tree.boundary import boundary_posterior, select_prefixes
+from d2sd.tree.boundary import boundary_posterior, boundary_posteriors, select_prefixes
 
 
 def draw(count, true_temperature=1.0, seed=0):
@@ -132,7 +132,7 @@ def test_only_positions_up_to_the_first_rejection_are_scored(recorded):
 def test_posteriors_and_ranks_are_those_of_the_method(recorded):
     all_steps = [s for t in recorded for s in t.steps]
     table = calibration.tabulate([t.steps for t in recorded])
-    r, full = outcomes.posteriors(table.confidence)
+    r, full = boundary_posteriors(table.confidence)
     places = outcomes.ranks(table.confidence, table.boundary)
     for row, step in enumerate(all_steps):
         assert r[row].tolist() == list(step.boundary_posterior)
@@ -145,7 +145,7 @@ def test_posteriors_and_ranks_are_those_of_the_method(recorded):
 
 def test_equal_posteriors_rank_the_shorter_prefix_first():
     confidence = np.array([[0.5, 0.0, 0.3]])
-    assert outcomes.posteriors(confidence)[0].tolist() == [[0.5, 0.5, 0.0]]
+    assert boundary_posteriors(confidence)[0].tolist() == [[0.5, 0.5, 0.0]]
     assert [outcomes.ranks(confidence, np.array([b]))[0] for b in (0, 1, 2, 3, -1)] == [0, 1, 2, 3, 3]
 
 

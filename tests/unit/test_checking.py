@@ -106,7 +106,9 @@ def test_what_makes_a_drafter_is_checked(folder, changes, sentence):
         load_drafter(str(folder / "dflash"), torch.float32, "cpu")
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{", "[" * 100_000, '"x"', "{}", '{"model_type": "qwen3", "hidden_size": 1e999}'])
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{", "[" * 100_000, '"x"', "{}", '{"model_type": "qwen3", "hidden_size": 1e999}']
+)
 def test_a_config_that_is_none_is_a_sentence(folder, text):
     for part, read in (("target", load_target), ("dflash", load_drafter)):
         (folder / part / "config.json").write_text(text)

@@ -6,8 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from d2sd.decoding.device_tree import accepted_rows, block_rows, likeliest_prefixes, merge
-from d2sd.tree.boundary import boundary_posterior, select_prefixes
+from d2sd.decoding.device_tree import accepted_rows, block_rows, merge
 from d2sd.tree.walk import walk
 from tests.unit.drafts import merge_candidates
 
@@ -54,14 +53,6 @@ def test_the_walk_accepts_the_same_nodes(chains, data):
     found = accepted_rows(merge(torch.tensor([ANCHOR]), table, rows), torch.tensor(chosen), depths)
     expected = [0, *accepted]
     assert found.tolist() == expected + [0] * (depths - len(expected))
-
-
-@given(st.lists(st.sampled_from([0.0, 0.25, 0.5, 0.9, 1.0]) | st.floats(0, 1), min_size=1, max_size=15), st.data())
-def test_the_same_prefixes_are_selected_ties_included(confidence, data):
-    count = data.draw(st.integers(1, len(confidence)))
-    posterior, _ = boundary_posterior(confidence)
-    chosen = likeliest_prefixes(torch.tensor(confidence, dtype=torch.float64), count)
-    assert tuple(chosen.tolist()) == select_prefixes(posterior, count)
 
 
 def test_rows_of_a_draft_hold_the_anchor_the_prefix_and_masks():

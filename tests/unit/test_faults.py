@@ -19,9 +19,9 @@ from app import address
 from d2sd import DecodeConfig, InputError, load_trace
 from d2sd.__main__ import main
 from d2sd.engine import Engine
-from d2sd.files import write_whole
-from d2sd.train import checkpoint
+from d2sd.trace.files import write_whole
 from d2sd.trace.writer import TraceFile
+from d2sd.train import checkpoint
 
 ROOT = Path(__file__).parents[2]
 OPENING = ROOT / "assets" / "traces" / "opening.jsonl.gz"
@@ -71,10 +71,10 @@ def test_what_found_room_on_a_full_disk_is_whole(tmp_path):
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, hard))
     try:
-        with TraceFile(path) as file, pytest.raises(InputError, match=r"cannot write the trace .*; its first (\d+) lines"):
-            file.write(whole.header)
-            for event in whole.events():
-                file.write(event)
+        with TraceFile(path) as file:
+            lines = map(file.write, (whole.header, *whole.events()))
+            with pytest.raises(InputError, match=r"cannot write the trace .*; its first (\d+) lines"):
+                list(lines)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
         signal.signal(signal.SIGXFSZ, handler)
@@ -131,7 +131,7 @@ def test_devices_and_links_are_written_through(tmp_path, capfd):
 def test_folders_that_are_gone_or_closed_are_a_sentence(capfd, tmp_path, arguments):
     assert main([a.format(tmp_path) for a in arguments]) == 2
     err = capfd.readouterr().err
-    assert err.startswith("error: cannot ") or err.startswith("error: unknown model")
+    assert err.startswith(("error: cannot ", "error: unknown model"))
     assert err.count("\n") == 1
 
 
@@ -207,7 +207,9 @@ def test_a_full_disk_while_training_keeps_the_checkpoint_before(tmp_path, monkey
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(checkpoint, "save_file", full)
-    with pytest.raises(InputError, match="cannot write a checkpoint .*No space left on device; the one before is still"):
+    with pytest.raises(
+        InputError, match=r"cannot write a checkpoint .*No space left on device; the one before is still"
+    ):
         checkpoint.save_checkpoint(tmp_path, parameters, optimizers, {}, 2)
     assert checkpoint.load_checkpoint(tmp_path, parameters, optimizers, {}) == 1
 
@@ -219,7 +221,9 @@ def test_a_port_that_is_taken_is_a_sentence(monkeypatch):
         taken.listen()
         port = taken.getsockname()[1]
         monkeypatch.setenv("GRADIO_SERVER_PORT", str(port))
-        with pytest.raises(InputError, match=rf"cannot listen on 127\.0\.0\.1:{port}: Address already in use; choose another"):
+        with pytest.raises(
+            InputError, match=rf"cannot listen on 127\.0\.0\.1:{port}: Address already in use; choose another"
+        ):
             address.wanted()
     assert address.wanted() == {"server_port": port}
     for wrong in ("http", "0", "70000", "-1", "٣"):
@@ -235,5 +239,5 @@ def test_a_port_that_is_taken_is_a_sentence(monkeypatch):
 
 
 def test_the_writer_needs_no_torch():
-    code = "import sys, d2sd.trace.writer, d2sd.files; sys.exit('torch' in sys.modules)"
+    code = "import sys, d2sd.trace.writer, d2sd.trace.files; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=Path(d2sd.__file__).parents[1]).returncode == 0

@@ -1,4 +1,4 @@
-"""Our side of the flashinfer backend, as far as it can be checked without a card: plans, layouts, obstacles."""
+"""Our side of the flashinfer backend, as far as it can be checked without a GPU: plans, layouts, obstacles."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.unit import reference_flashinfer
 from tests.unit.drafts import merge_candidates
 from tests.unit.test_attention import inputs
 
-CARD, HALF = torch.device("cuda"), torch.bfloat16
+GPU, HALF = torch.device("cuda"), torch.bfloat16
 
 
 @pytest.fixture
@@ -107,8 +107,8 @@ def test_a_whole_run_through_it_gives_the_same_text(documented, engine, passes, 
 
 
 def test_it_is_chosen_where_everything_is_there(equipped):
-    assert flashinfer.obstacle(CARD, HALF, 128) is None
-    assert choose("auto", CARD, HALF, 128) == "flashinfer"
+    assert flashinfer.obstacle(GPU, HALF, 128) is None
+    assert choose("auto", GPU, HALF, 128) == "flashinfer"
     assert choose("auto", torch.device("cpu"), HALF, 128) == "dense"
 
 
@@ -119,14 +119,14 @@ def without(monkeypatch, name):
 @pytest.mark.parametrize(
     ("change", "device", "dtype", "head_dim", "reason"),
     [
-        (lambda m: None, torch.device("cpu"), HALF, 128, "needs a CUDA card, and these models are on the cpu"),
-        (lambda m: m.setattr(flashinfer, "find_spec", lambda _: None), CARD, HALF, 128, "package flashinfer-python"),
-        (lambda m: without(m, "nvcc"), CARD, HALF, 128, "nvcc, which is not on this machine"),
-        (lambda m: without(m, "ninja"), CARD, HALF, 128, "ninja, which is not on this machine"),
-        (lambda m: m.setenv("SPACES_ZERO_GPU", "1"), CARD, HALF, 128, "ZeroGPU lends a card"),
-        (lambda m: m.setattr(torch.cuda, "get_device_capability", lambda _: (7, 0)), CARD, HALF, 128, "capability 7.5"),
-        (lambda m: None, CARD, torch.float32, 128, "not in float32"),
-        (lambda m: None, CARD, HALF, 16, "no kernels for heads of 16"),
+        (lambda m: None, torch.device("cpu"), HALF, 128, "needs a CUDA GPU, and these models are on the cpu"),
+        (lambda m: m.setattr(flashinfer, "find_spec", lambda _: None), GPU, HALF, 128, "package flashinfer-python"),
+        (lambda m: without(m, "nvcc"), GPU, HALF, 128, "nvcc, which is not on this machine"),
+        (lambda m: without(m, "ninja"), GPU, HALF, 128, "ninja, which is not on this machine"),
+        (lambda m: m.setenv("SPACES_ZERO_GPU", "1"), GPU, HALF, 128, "ZeroGPU lends a GPU"),
+        (lambda m: m.setattr(torch.cuda, "get_device_capability", lambda _: (7, 0)), GPU, HALF, 128, "capability 7.5"),
+        (lambda m: None, GPU, torch.float32, 128, "not in float32"),
+        (lambda m: None, GPU, HALF, 16, "no kernels for heads of 16"),
     ],
 )
 def test_what_is_missing_is_named_and_auto_does_without(equipped, monkeypatch, change, device, dtype, head_dim, reason):
@@ -141,11 +141,11 @@ def test_ninja_is_found_beside_python(equipped, monkeypatch):
     monkeypatch.setattr(
         flashinfer.shutil, "which", lambda name, path=None: None if name == "ninja" and path != beside else f"/x/{name}"
     )
-    assert flashinfer.obstacle(CARD, HALF, 128) is None
+    assert flashinfer.obstacle(GPU, HALF, 128) is None
 
 
 def test_asking_for_it_on_a_cpu_is_refused_before_anything_runs(engine):
-    with pytest.raises(InputError, match="flashinfer needs a CUDA card"):
+    with pytest.raises(InputError, match="flashinfer needs a CUDA GPU"):
         engine.stream("the cat", DecodeConfig("d2sd", 8, backend="flashinfer"))
     assert engine.resolve(DecodeConfig("d2sd", 8)).backend == "dense"
     assert engine.first_use("dense") is None

@@ -1,0 +1,116 @@
+"""Rooms import one way: a module imports its own room and rooms below it, also where only types are meant."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from importlib.util import resolve_name
+from pathlib import Path
+
+import pytest
+
+import d2sd
+
+ROOT = Path(d2sd.__file__).parent
+# From the top down. Those that share a line do not import each other.
+ROOMS = (
+    ("__main__",),
+    ("cli",),
+    ("bench", "train"),
+    ("whatif",),
+    ("engine",),
+    ("decoding",),
+    ("config", "models"),
+    ("methods", "passes"),
+    ("attention", "calibration", "drawing"),
+    ("trace", "tree"),
+    ("errors",),
+)
+FLOORS = {room: floor for floor, rooms in enumerate(reversed(ROOMS)) for room in rooms}
+
+
+def modules():
+    """Every module by its name, the package's own list of public names left out: it stands above all of them."""
+    paths = {path: path.relative_to(ROOT.parent).with_suffix("").parts for path in ROOT.rglob("*.py")}
+    named = {".".join(p[:-1] if p[-1] == "__init__" else p): path for path, p in paths.items()}
+    del named["d2sd"]
+    return named
+
+
+MODULES = modules()
+
+
+def imported(source, name):
+    """Modules of the package that a source imports anywhere in it, by their full names."""
+    package = name if MODULES[name].stem == "__init__" else name.rpartition(".")[0]
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name.split(".")[0] == "d2sd")
+        elif isinstance(node, ast.ImportFrom):
+            base = resolve_name("." * node.level + (node.module or ""), package)
+            if base.split(".")[0] == "d2sd":
+                whole = [f"{base}.{alias.name}" for alias in node.names]
+                yield from (w if w in MODULES else base for w in whole)
+
+
+def wrong(source, name):
+    """What a module of this name imports although it must not."""
+    room = name.split(".")[1]
+
+    def allowed(other):
+        return other != "d2sd" and (other.split(".")[1] == room or FLOORS[other.split(".")[1]] < FLOORS[room])
+
+    return [other for other in imported(source, name) if not allowed(other)]
+
+
+def test_every_room_has_a_floor():
+    assert {name.split(".")[1] for name in MODULES} == set(FLOORS)
+    assert len([p for p in ROOT.iterdir() if not p.name.startswith("__")]) <= 16
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_imports_point_down(name):
+    assert not wrong(MODULES[name].read_text(encoding="utf-8"), name)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from d2sd.engine import Engine",
+        "from d2sd import engine",
+        "import d2sd.engine",
+        "import d2sd",
+        "if TYPE_CHECKING:\n    from d2sd.engine import Engine",
+        "def late():\n    from d2sd.bench.runner import Run",
+    ],
+)
+def test_an_upward_import_is_found(line):
+    assert wrong(line, "d2sd.decoding.generation")
+
+
+def test_modules_do_not_import_each_other_in_circles():
+    """One pair may: ``StepDone.graph()`` is a convenience, and its module is read when it is called."""
+    below = {name: set(imported(path.read_text(encoding="utf-8"), name)) for name, path in MODULES.items()}
+    below["d2sd.trace.events"].remove("d2sd.trace.graph")
+    while free := [name for name, needs in below.items() if not needs & (below.keys() - {name})]:
+        for name in free:
+            del below[name]
+    assert not below
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_the_engine_knows_nothing_of_the_page(name):
+    tree = ast.parse(MODULES[name].read_text(encoding="utf-8"))
+    froms = {n.module for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) and not n.level}
+    names = froms | {a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names}
+    assert not {n.split(".")[0] for n in names} & {"app", "gradio"}
+
+
+@pytest.mark.parametrize("room", ["trace", "tree"])
+def test_reading_traces_and_walking_trees_need_no_torch(room):
+    names = [name for name in MODULES if name.startswith(f"d2sd.{room}")]
+    code = (
+        f"import sys; sys.modules['torch'] = None; import {', '.join(names)}; assert 'transformers' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
