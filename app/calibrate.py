@@ -3,58 +3,116 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from app import models, settings
+from app.compare import RunSet
 from app.explore import failure_sentence
-from app.recordings import Recording, Recordings
+from app.links import MAX_PROMPT
+from app.recordings import Recording, Recordings, read_uploads
 from app.run_lines import RunLines
 from app.session import Session
 from app.streaming import collect, paced, prepare, stream
 from app.update import Update
-from app.uploads import read_all, short
+from app.uploads import short
 from app.views.calibrate import Progress, drawing
 from d2sd import Event, InputError, Trace
-from d2sd.bench.prompts import names, read_prompts
+from d2sd.bench.prompts import Prompt, names, parse_prompts, read_prompts
 
 MAX_FILES = 200
+MAX_NAMED = 3  # of files that are left out
+MAX_PROMPT_BYTES = 5 * 10**6
 
 
-def shown(recordings: Recordings, run: RunLines) -> str:
+def shown(recordings: Recordings, run: RunLines, against: RunSet | None = None) -> str:
     """Measure the run that Explore shows. Raises ``InputError``."""
     traces = [run.trace()] if len(run) else []
     recordings.runs = [Recording.of(t) for t in traces]
-    title = "The run in Explore: one text; a prompt set says more"
-    return drawing(traces, [r.label for r in recordings.runs], Progress(title, len(traces), len(traces)))
+    recordings.title = "The run in Explore"
+    title = f"{recordings.title}: one text; a prompt set says more"
+    return drawing(traces, recordings.runs, Progress(title, len(traces), len(traces)), against)
 
 
-def files(recordings: Recordings, paths: Sequence[str] | None) -> str:
-    """Measure uploaded traces; the first that cannot be read raises ``InputError`` and nothing changes."""
+def files(recordings: Recordings, paths: Sequence[str] | None, against: RunSet | None = None) -> tuple[str, str]:
+    """Measure uploaded traces: what to draw, and a sentence that names those that were left out.
+
+    Where none can be read ``InputError`` is raised and nothing changes.
+    """
     if not paths:
         raise InputError("choose one or more trace files first")
     if len(paths) > MAX_FILES:
         raise InputError(f"{len(paths)} files were chosen; at most {MAX_FILES} are read at once")
-    traces = read_all([Path(p) for p in paths])
-    runs = [Recording(short(Path(p).name), Path(p)) for p in paths]
+    good, bad = read_uploads([Path(p) for p in paths])
+    if not good:
+        raise InputError(bad[0] if len(bad) == 1 else f"none of {len(bad)} files was read; the first: {bad[0]}")
+    runs = [recording for recording, _ in good]
     recordings.runs = runs
-    title = runs[0].label if len(runs) == 1 else f"{len(runs)} trace files"
-    return drawing(traces, [r.label for r in runs], Progress(title, len(runs), len(runs)))
+    recordings.title = runs[0].label if len(runs) == 1 else f"{len(runs)} trace files"
+    drawn = drawing([t for _, t in good], runs, Progress(recordings.title, len(runs), len(runs)), against)
+    return drawn, left_out(bad, len(paths))
+
+
+def again(recordings: Recordings, against: RunSet | None) -> str:
+    """The measured runs once more, now against others. Raises ``InputError``."""
+    traces = [r.read() for r in recordings.runs]
+    return drawing(traces, recordings.runs, Progress(recordings.title, len(traces), len(traces)), against)
+
+
+def left_out(bad: Sequence[str], count: int) -> str:
+    """A sentence about files that were not read; empty where all were."""
+    if not bad:
+        return ""
+    more = f" and {len(bad) - MAX_NAMED} more" if len(bad) > MAX_NAMED else ""
+    return f"{len(bad)} of {count} files were left out: {'; '.join(bad[:MAX_NAMED])}{more}"
+
+
+@dataclass(frozen=True, slots=True)
+class PromptSource:
+    """Where prompts come from: a bundled set by name, or text that was pasted or brought as a file."""
+
+    name: str
+    text: str | None = None
+
+    @classmethod
+    def read(cls, kind: str, bundled: str | None, pasted: str | None, path: str | None) -> PromptSource:
+        """From the controls; raises ``InputError``."""
+        if kind == "prompts":
+            return cls(bundled or "")
+        if not path:
+            return cls("your prompts", pasted or "")
+        raw = Path(path).read_bytes()
+        if len(raw) > MAX_PROMPT_BYTES:
+            raise InputError(f"{short(Path(path).name)} is larger than {MAX_PROMPT_BYTES // 10**6} MB")
+        return cls(short(Path(path).name), raw.decode("utf-8-sig", "replace"))
+
+    def prompts(self, count: int) -> list[Prompt]:
+        """At most ``count`` of them, from all groups in turn; raises ``InputError``."""
+        if self.text is not None:
+            found = parse_prompts(self.text, self.name, count)
+            if any(len(p.text) > MAX_PROMPT for p in found):
+                raise InputError(f"{self.name}: a prompt is longer than {MAX_PROMPT} characters")
+            return found
+        if self.name not in names():
+            raise InputError(f"there is no prompt set {self.name}; choose one of: {', '.join(names())}")
+        return read_prompts(self.name, count)
 
 
 def prompts(
     session: Session,
     number: int,
     recordings: Recordings,
-    source: str,
+    source: PromptSource,
     limit: float | None,
     chosen: models.Chosen,
     method: str,
     values: dict[str, Any],
+    against: RunSet | None = None,
 ) -> Iterator[Update[str]]:
     """Run a prompt set and yield what to draw after every prompt. On bad input the drawing stays.
 
-    ``source`` is a bundled set; ``values``: settings by name. ``number`` is what ``session.request()`` gave; it stops
+    ``values``: settings by name; ``against``: what to compare with. ``number`` is what ``session.request()`` gave; it stops
     once that is not the newest any more, and keeps the prompts that are finished.
     """
 
@@ -67,36 +125,34 @@ def prompts(
         count = settings.whole(limit, "how many")
         if count < 1:
             raise InputError(f"how many must be at least 1, not {count}")
-        if source not in names():
-            raise InputError(f"there is no prompt set {source}; choose one of: {', '.join(names())}")
         config = settings.config(method, values)
-        asked = read_prompts(source, count)
+        asked = source.prompts(count)
         if not models.loaded(chosen):
             yield Update(news=f"Loading {chosen.model} …")
         prepared = [prepare(chosen, prompt.text, config) for prompt in asked]
     except InputError as error:
         yield Update(problem=settings.readable(error))
         return
-    title = f"{len(asked)} prompts of {source} with {method}"
+    title = f"{len(asked)} prompts of {source.name} with {method}"
     traces: list[Trace] = []
     runs: list[Recording] = []
 
     def so_far(title: str, running: bool = False) -> str:
-        return drawing(traces, [r.label for r in runs], Progress(title, len(runs), len(asked), running))
+        return drawing(traces, runs, Progress(title, len(runs), len(asked), running), None if running else against)
 
     yield Update(so_far(title, running=True))
     try:
-        for one in prepared:
+        for prompt, one in zip(asked, prepared, strict=True):
             events: list[Event] = []
             for _ in paced(collect(stream(one, stale), events)):
                 yield Update()
-            trace = Trace.of(one.engine.header(one.request), events)
+            trace = Trace.of(one.engine.header(one.request) | {"domain": prompt.domain}, events)
             if stale():
                 yield Update(so_far(f"{title}, stopped"))
                 return
             traces.append(trace)
             runs.append(Recording.of(trace))
-            recordings.runs = runs
+            recordings.runs, recordings.title = runs, title
             yield Update(so_far(title, running=len(runs) < len(asked)))
     except Exception as error:  # as in Explore
         yield Update(so_far(f"{title}, broken off"), problem=failure_sentence(error))

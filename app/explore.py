@@ -67,14 +67,16 @@ def run(session: Session, number: int, asked: Asked) -> Iterator[Update[str]]:
         yield Update(problem=settings.readable(error))
         return
     wanted = session.link.wanted if session.link.fits(header) else None
-    shown = session.shown = RunLines.of([to_line(header)])
+    shown = session.shown = RunLines(live=True)
+    shown.append([to_line(header)])
+    session.window.keep(shown, "Explore")
     lines = _lines(prepared, asked.compare, stale)
     sent, last = 0, 0.0
     try:
         for kind, line in lines:
             shown.append([line])
             if session.shown is not shown:
-                return  # the window shows something else by now
+                continue  # it goes on for the list; shown again, the page takes what it lacks
             if kind == "StepDone" and time.monotonic() - last < SECONDS_BETWEEN_YIELDS:
                 continue
             yield Update(shown.segment(sent, wanted=None if sent else wanted))
@@ -82,8 +84,9 @@ def run(session: Session, number: int, asked: Asked) -> Iterator[Update[str]]:
     except Exception as error:  # whatever it was, the person is told and the page goes on
         sentence = failure_sentence(error)
         shown.append([to_line({"event": "Failed", "sentence": sentence})])
-        yield Update(shown.segment(sent), problem=sentence)
+        yield Update(shown.segment(sent) if session.shown is shown else None, problem=sentence)
     finally:
+        shown.live = False
         lines.close()
 
 

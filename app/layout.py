@@ -11,9 +11,11 @@ from starlette.middleware import Middleware
 from app import guard, presets, uploads
 from app.session import Session
 from app.tabs.calibrate import build_calibrate
+from app.tabs.compare import build_compare
 from app.tabs.explore import build_explore
 from app.tabs.learn import build_learn
 from app.tabs.race import build_race
+from app.tabs.runs import wire_runs
 from app.theme import theme
 
 STATIC = Path(__file__).parent / "static"
@@ -22,7 +24,7 @@ MAX_WAITING = 200  # calls that wait for their turn
 TITLE = (
     "# D²SD Explorer\n"
     "A drafter fills a block at once, a second one re-drafts from where the first will likely be rejected, "
-    "the target checks everything as one tree. New here? Begin with Learn."
+    "the target checks everything as one tree. New here?"
 )
 
 
@@ -45,15 +47,21 @@ def build() -> gr.Blocks:
     options: dict[str, Any] = {"analytics_enabled": False, "fill_width": True, "delete_cache": kept}
     with guard.GuardedBlocks(title="D²SD Explorer", **options) as page:
         session = gr.State(Session(shown=presets.opening()))
-        gr.Markdown(TITLE, elem_id="title")
+        with gr.Row(elem_id="top"):
+            gr.Markdown(TITLE, elem_id="title")
+            begin = gr.Button("Begin with Learn", elem_id="begin", size="sm", min_width=60)
         with gr.Tabs() as tabs:
             with gr.Tab("Explore", id="explore"):
-                view = build_explore(page, session)
+                shown = build_explore(session)
             with gr.Tab("Race", id="race"):
-                build_race(session)
+                race = build_race(tabs, shown)
+            with gr.Tab("Compare", id="compare") as tab:
+                build_compare(tab, tabs, shown)
             with gr.Tab("Calibrate", id="calibrate") as tab:
-                build_calibrate(tab, tabs, session, view)
+                build_calibrate(tab, tabs, shown)
             with gr.Tab("Learn", id="learn"):
-                build_learn(tabs, session, view)
+                build_learn(tabs, shown)
+        begin.click(lambda: gr.Tabs(selected="learn"), None, tabs, show_progress="hidden", queue=False)
+        wire_runs(page, tabs, shown, race)
     page.queue(max_size=MAX_WAITING)
     return page

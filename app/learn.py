@@ -1,4 +1,4 @@
-"""The tour of one step: seven stops, each with its words, its equation and the numbers of that step.
+"""The tour of one step: eight stops, each with its words, its equation and the numbers of that step.
 
 Everything that a stop says is computed from the recorded step. Equations are lists of (kind, text) pieces, kind one
 of "", "sub", "sup" and "var", so that the page builds them without reading markup.
@@ -9,22 +9,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from app.check import Odd, Visit, odds, visits
+from app.wording import Pieces, decimal, hat, milliseconds, quoted
 from d2sd import StepDone, Trace
 from d2sd.trace.metrics import boundary_hit
 
-Pieces = tuple[tuple[str, str], ...]
 MAX_LISTED = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """``id`` names what is lit on the page; ``say``: sentences; ``numbers``: (name, value) of this step."""
+    """``id`` names what is lit on the page; ``say``: sentences; ``numbers``: (name, value) of this step; ``walk``: what is
+    walked through; ``odds``: what can be drawn from."""
 
     id: str
     title: str
     say: tuple[str, ...]
     equation: Pieces
     numbers: tuple[tuple[str, str], ...]
+    walk: tuple[Visit, ...] = ()
+    odds: tuple[Odd, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +70,7 @@ def lesson(trace: Trace, number: int) -> Lesson:
     """The tour of step ``number``."""
     step = trace.steps[number]
     stops = (_anchor(step), _draft(step), _confidence(step), _boundary(step), _branches(step), _verify(trace, step))
-    return Lesson((*stops, _commit(trace, step)), _by_branches(step))
+    return Lesson((*stops, _commit(trace, step), _temperature(trace, step)), _by_branches(step))
 
 
 def _anchor(step: StepDone) -> Stop:
@@ -98,7 +102,7 @@ def _draft(step: StepDone) -> Stop:
             "That is fast, but no place knows what was put into the others, so the guesses get worse the further they are "
             "from the anchor.",
         ),
-        (("", "( "), *_hat("1"), ("", ", "), *_hat("2"), ("", ", … , "), *_hat("γ−1"), ("", " )    γ = "), ("", str(len(draft.ids) + 1))),
+        (("", "( "), *hat("1"), ("", ", "), *hat("2"), ("", ", … , "), *hat("γ−1"), ("", " )    γ = "), ("", str(len(draft.ids) + 1))),
         (("guessed", f"{first}{' …' if len(draft.texts) > MAX_LISTED else ''}"), ("places", str(len(draft.ids))), ("time", milliseconds(step.seconds.first_draft))),
     )  # fmt: skip
 
@@ -117,7 +121,7 @@ def _confidence(step: StepDone) -> Stop:
             "the tree show it.",
             "Whether a drafter’s confidence deserves trust is what the Calibrate tab measures.",
         ),
-        (("var", "c"), ("sub", "k"), ("", " = "), ("var", "q"), ("sub", "k"), ("", "( "), *_hat("k"), ("", " )")),
+        (("var", "c"), ("sub", "k"), ("", " = "), ("var", "q"), ("sub", "k"), ("", "( "), *hat("k"), ("", " )")),
         (
             *((f"c({k}) of {quoted(draft.texts[k - 1])}", decimal(c)) for k, c in enumerate(shown, 1)),
             ("least sure", f"{decimal(draft.confidence[weakest])} at place {weakest + 1}"),
@@ -167,7 +171,7 @@ def _branches(step: StepDone) -> Stop:
             "rest of the block anew, this time knowing what stands before. All of them are drafted in one batch.",
             "If the first draft breaks where it was expected to, a better continuation is already there.",
         ),
-        (("", "branch("), ("var", "i"), ("", ") = "), *_hat("1"), ("", " … "), *_hat("i"), ("", " + new tokens")),
+        (("", "branch("), ("var", "i"), ("", ") = "), *hat("1"), ("", " … "), *hat("i"), ("", " + new tokens")),
         (
             ("K, re-drafts", str(len(step.branches))),
             ("kept tokens", from_where),
@@ -190,6 +194,8 @@ def _verify(trace: Trace, step: StepDone) -> Stop:
         if hit is not None and wrong is not None:
             rank = f"yes: flag {step.selected_prefixes.index(wrong) + 1}" if hit else "no: no flag stood there"
             numbers.append(("was the break expected", rank))
+            if hit:
+                numbers.append(("was it repaired", "yes" if added else "no: the re-draft was wrong at once"))
     if step.branches:
         numbers.append(("added by re-drafts", str(added)))
     rule = "argmax" if _greedy(trace) else "a sample of"
@@ -203,6 +209,7 @@ def _verify(trace: Trace, step: StepDone) -> Stop:
         ),
         (("var", "x"), ("sub", "next"), ("", f" = {rule} "), ("var", "p"), ("", "( · | text, path )")),
         tuple(numbers),
+        visits(step),
     )  # fmt: skip
 
 
@@ -234,6 +241,30 @@ def _commit(trace: Trace, step: StepDone) -> Stop:
     )  # fmt: skip
 
 
+def _temperature(trace: Trace, step: StepDone) -> Stop:
+    here = odds(step)
+    what = "the chance of a drafted token to be accepted is the target’s own probability of it"
+    numbers = [
+        (f"p of {quoted(o.text)}, {'drafted' if o.drafted else 'not drafted'}", decimal(o.probability)) for o in here
+    ]
+    chance = sum(o.probability for o in here if o.drafted)
+    return Stop(
+        "temperature",
+        "Draw instead of taking the favourite",
+        (
+            f"{'This run took' if _greedy(trace) else 'At temperature 0 the target takes'} the target’s favourite token at every "
+            "node: temperature 0. At a higher temperature it draws one, so another run writes another text.",
+            "The draw comes first, as if nothing had been drafted; only then we look whether a node carries the token that came "
+            f"up. So {what}, and the draft has no say in what is written: the text is drawn exactly as the target alone would "
+            "draw it.",
+            "A rejected token was therefore not wrong: it only did not come up.",
+        ),
+        (("var", "x"), ("", " ~ "), ("var", "p"), ("", "( · | text, path )    accepted ⇔ "), ("var", "x"), ("", " was drafted")),
+        (*numbers, *((("one of the drafted tokens comes up", decimal(min(1.0, chance))),) if here else ())),
+        odds=here,
+    )  # fmt: skip
+
+
 def _greedy(trace: Trace) -> bool:
     config = trace.header.get("config")
     return not isinstance(config, dict) or config.get("temperature", 0) == 0
@@ -256,22 +287,3 @@ def _by_branches(step: StepDone) -> tuple[tuple[int, int], ...]:
 
 def _skipped(stop: str, title: str, sentence: str) -> Stop:
     return Stop(stop, title, (sentence,), (), ())
-
-
-def _hat(index: str) -> Pieces:
-    return (("var", "t̂"), ("sub", index))
-
-
-def quoted(text: str) -> str:
-    """A token between quotation marks."""
-    return f"“{text}”"
-
-
-def decimal(p: float) -> str:
-    """A probability with two digits."""
-    return "<0.01" if 0 < p < 0.005 else f"{p:.2f}"
-
-
-def milliseconds(seconds: float) -> str:
-    """A duration."""
-    return f"{seconds * 1000:.1f} ms"

@@ -79,6 +79,23 @@ def read(query: Mapping[str, str]) -> Link:
     return Link(values, step, node if step is not None else None, tuple(ignored))
 
 
+def fields(header: Mapping[str, Any]) -> dict[str, str]:
+    """The query fields that ask for a recorded run again: its prompt, models and settings, as far as it names them."""
+    config, of_models = header.get("config"), header.get("models")
+    known = {**(config if isinstance(config, Mapping) else {}), "prompt": header.get("prompt")}
+    known |= {
+        "model": of_models.get("preset") if isinstance(of_models, Mapping) else None,
+        "method": header.get("method"),
+    }
+    names = ("prompt", "model", "method", *(s.name for s in SETTINGS))
+    return {name: written(known[name]) for name in names if known.get(name) is not None}
+
+
+def written(value: Any) -> str:
+    """A value as ``read`` takes it."""
+    return str(value).lower() if isinstance(value, bool) else f"{value}"
+
+
 def _prompt(text: str) -> str:
     if not text.strip() or len(text) > MAX_PROMPT:
         raise InputError(f"it must have 1 to {MAX_PROMPT} characters")

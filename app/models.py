@@ -14,38 +14,25 @@ import torch
 from huggingface_hub import constants, try_to_load_from_cache
 
 import d2sd
+from app import machine
 from app.gpu import ON_ZERO_GPU
-from app.visitors import public
+from app.pairs import Pair, is_folder, pairs
+from app.visitors import public, without_paths
 from d2sd.models.loading import load_models
 
 FOLDER = "folder"
-
-
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """A published target with its first drafter. ``parameters`` of the target, in 10⁹, as its model card states."""
-
-    target: str
-    drafter: str
-    parameters: float
-
-
-PAIRS = {
-    p.target: p
-    for p in (
-        Pair("Qwen/Qwen3-4B", "z-lab/Qwen3-4B-DFlash-b16", 4.0),
-        Pair("Qwen/Qwen3-8B", "z-lab/Qwen3-8B-DFlash-b16", 8.2),
-    )
-}
+BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}  # of a weight
+ROOM = 1.2  # the drafters and caches beside the target
 
 
 @dataclass(frozen=True, slots=True)
 class ModelOffer:
-    """A choice of models. ``obstacle``: why it cannot run here, None where it can."""
+    """A choice of models. ``obstacle``: why it cannot run here, None where it can; ``note``: what to expect where it can."""
 
     id: str
     label: str
     obstacle: str | None = None
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,20 +52,48 @@ class Chosen:
 def offers() -> list[ModelOffer]:
     """All choices, those that cannot run here with the reason."""
     bundled = [ModelOffer(name, f"{name} (bundled)") for name in d2sd.presets()]
-    pairs = [ModelOffer(p.target, p.target, obstacle(p)) for p in PAIRS.values()]
+    named = [_offer(pair) for pair in pairs().values()]
     folder = [] if public() else [ModelOffer(FOLDER, "a folder of your own")]
-    return bundled + pairs + folder
+    return bundled + named + folder
+
+
+def _offer(pair: Pair) -> ModelOffer:
+    reason = obstacle(pair)
+    slow = reason is None and not torch.cuda.is_available() and not ON_ZERO_GPU
+    said = reason and without_paths(reason)
+    return ModelOffer(pair.name, pair.name, said, slowness(pair) if slow else "")
+
+
+def slowness(pair: Pair) -> str:
+    """How long a token takes on the processor of this machine, roughly."""
+    weights = weight_bytes(pair)
+    if weights is None:
+        return "on the CPU: slow"
+    seconds = machine.seconds_per_weight(pair.dtype) * weights / BYTES[pair.dtype]
+    return f"on the CPU: about {machine.about(seconds)} a token here"
+
+
+def weight_bytes(pair: Pair) -> float | None:
+    """Bytes of the target's weights: as its model card states, or as its folder has them; None where neither tells."""
+    if pair.parameters is not None:
+        return pair.parameters * 1e9 * BYTES[pair.dtype]
+    folder = Path(pair.target)
+    sizes = [f.stat().st_size for f in folder.glob("*.safetensors")] if is_folder(pair.target) else []
+    return float(sum(sizes)) if sizes else None
 
 
 def obstacle(pair: Pair) -> str | None:
-    """Why this machine cannot run a published pair, in a few words; None where it can."""
-    if not torch.cuda.is_available():
-        return "needs a CUDA GPU, and this machine has none"
-    weights = pair.parameters * 2  # bytes per parameter in bfloat16
-    memory = torch.cuda.get_device_properties(0).total_memory / 1e9
-    if weights > memory and not ON_ZERO_GPU:
-        return f"its weights take {weights:.0f} GB, and the GPU has {memory:.0f} GB"
-    if not all(_cached(source) for source in (pair.target, pair.drafter)) and not _hub_answers():
+    """Why this machine cannot run a pair, in a few words; None where it can."""
+    if pair.fault:
+        return pair.fault
+    weights = weight_bytes(pair)
+    card = torch.cuda.is_available()
+    memory = float(torch.cuda.get_device_properties(0).total_memory) if card else machine.memory()
+    if weights is not None and weights * ROOM > memory and not ON_ZERO_GPU:
+        where = "the GPU has" if card else "this machine has no CUDA GPU and"
+        return f"its weights take {weights / 1e9:.0f} GB, and {where} {memory / 1e9:.0f} GB{'' if card else ' of memory free'}"
+    sources = [s for s in (pair.target, pair.drafter, pair.vp) if s and not is_folder(s)]
+    if not all(_cached(source) for source in sources) and not _hub_answers():
         return "is not in the local hub cache, and there is no network"
     return None
 
@@ -127,8 +142,11 @@ def second_drafter(model: str, vp: str) -> str:
     """Which second drafter a choice of models gets, as a sentence."""
     if vp:
         return f"Second drafter: the VP-Drafter in {vp}."
-    if model in PAIRS:
-        return "Second drafter: the first one used again, because no VP-Drafter has been published for these models."
+    if model in pairs():
+        own = pairs()[model].vp
+        if own:
+            return f"Second drafter: the VP-Drafter in {own}."
+        return "Second drafter: the first one used again, because there is no VP-Drafter for these models."
     if model in d2sd.presets():
         return "Second drafter: the bundled VP-Drafter."
     return "Second drafter: vp/ in that folder; the first one used again where there is none."
@@ -182,9 +200,11 @@ def engine(chosen: Chosen) -> d2sd.Engine:
 def _load(chosen: Chosen) -> d2sd.Engine:
     model, vp = chosen.model, chosen.vp
     cuda = torch.cuda.is_available()
-    if model in PAIRS:
-        pair = PAIRS[model]
-        found = load_models(target=pair.target, drafter=pair.drafter, second_drafter=vp or None, dtype="bfloat16")
+    if model in pairs():
+        pair = pairs()[model]
+        found = load_models(
+            target=pair.target, drafter=pair.drafter, second_drafter=vp or pair.vp or None, dtype=pair.dtype
+        )
     else:
         found = load_models(model, second_drafter=vp or None, dtype="bfloat16" if cuda else "float32")
     return d2sd.Engine(found if found.second else replace(found, second=found.first))

@@ -1,4 +1,5 @@
-"""What the page opens with, run here: ``python -m app.record`` writes the run of Explore and the race that it reads."""
+"""What the page opens with, run here: ``python -m app.record`` writes the run of Explore, the race and the tour that it
+reads."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from app import explore, presets, race, whatif
+from app import explore, live_settings, models, presets, race, whatif
 from app.explore import Asked
 from app.models import Chosen
 from app.race import Lane, Race
@@ -23,6 +24,7 @@ from d2sd.trace.trace import parse_trace
 
 RACE = presets.ASSETS / "traces" / "race.json.gz"
 DEFAULT = ("autoregressive", "dflash", "d2sd", "d2sd_tree")
+LESSON_TOKENS = 60  # a shorter text has too few steps to compare
 ASKED = "d2sd"  # the lane whose what-if answers are recorded too
 
 
@@ -83,6 +85,29 @@ def record_race(path: Path, model: Chosen, prompt: str, values: dict[str, Any]) 
     return _write(path, json.dumps(kept))
 
 
+def record_lesson(path: Path, model: Chosen, _: str, values: dict[str, Any]) -> int:
+    """Run every example, replay it with many K and γ, and write the one on which they matter most to ``path`` for the
+    tour; returns the file's bytes."""
+    engine = models.engine(model)
+    best: dict[str, Any] = {}
+    most = -1.0
+    for prompt in presets.EXAMPLES.values():
+        session = Session()
+        for update in explore.run(
+            session, session.request(), Asked(prompt, model, DecodeConfig().method, False, values)
+        ):
+            if update.problem:
+                raise SystemExit(update.problem)
+        trace = session.shown.trace()
+        points = live_settings.replayed(engine, trace)
+        if len(trace.token_ids) >= LESSON_TOKENS and live_settings.spread(points) > most:
+            most = live_settings.spread(points)
+            best = {"lines": session.shown.lines(), "live": live_settings.drawing(trace, points)}
+    if not best:
+        raise SystemExit(f"no example has a text of {LESSON_TOKENS} tokens")
+    return _write(path, json.dumps(best))
+
+
 def _write(path: Path, text: str) -> int:
     data = gzip.compress(text.encode(), 9, mtime=0)
     path.write_bytes(data)
@@ -98,7 +123,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=RACE.parent, metavar="FOLDER")
     arguments = parser.parse_args()
     values = {s.name: s.value for s in SETTINGS} | {"max_new_tokens": arguments.max_new_tokens}
-    for record, known in ((record_run, presets.OPENING_TRACE), (record_race, RACE)):
+    recorders = ((record_run, presets.OPENING_TRACE), (record_race, RACE), (record_lesson, presets.LESSON))
+    for record, known in recorders:
         path = arguments.out / known.name
         size = record(path, Chosen(arguments.model), arguments.prompt, values)
         print(f"{path}: {size} bytes", file=sys.stderr)

@@ -3,27 +3,36 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from app import uploads
 from app.run_lines import RunLines
 from app.uploads import short
-from d2sd import Trace
+from d2sd import InputError, Trace
+from d2sd.trace.trace import parse_trace
 
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """One run: what it is called, and its trace, packed or as a file that was uploaded."""
+    """One run: what it is called, and its trace, packed or as a file that was uploaded; ``domain``: its prompt's group."""
 
     label: str
     trace: bytes | Path
+    domain: str = "all"
 
     @classmethod
     def of(cls, trace: Trace, label: str = "") -> Recording:
         """A run that was just recorded; named by its prompt unless a label is given."""
         name = label or " ".join(str(trace.header.get("prompt") or "no prompt").split())
-        return cls(short(name), zlib.compress("".join(trace.lines()).encode(), 3))
+        return cls(short(name), zlib.compress("".join(trace.lines()).encode(), 3), domain_of(trace))
+
+    def read(self) -> Trace:
+        """The run as data; raises ``InputError`` where its file is gone."""
+        if isinstance(self.trace, bytes):
+            return parse_trace(zlib.decompress(self.trace))
+        return uploads.read_trace(self.trace, uploads.MAX_MEGABYTES * 10**6)[0]
 
     def run(self) -> RunLines:
         """The run as Explore shows it; ``InputError`` where its file is gone or too large to draw."""
@@ -35,6 +44,27 @@ class Recording:
 
 @dataclass(slots=True)
 class Recordings:
-    """The measured runs of one window, in the order of the drawing."""
+    """The measured runs of one window, in the order of the drawing, and what they are called together."""
 
     runs: list[Recording] = field(default_factory=list)
+    title: str = ""
+
+
+def domain_of(trace: Trace) -> str:
+    """The prompt group that a trace's header names; "all" where it names none."""
+    return short(str(trace.header.get("domain") or "all"))
+
+
+def read_uploads(paths: Sequence[Path]) -> tuple[list[tuple[Recording, Trace]], list[str]]:
+    """Uploaded traces that can be read, and for each of the others a sentence that names it."""
+    good, bad = [], []
+    room = uploads.MAX_MEGABYTES_TOGETHER * 10**6
+    for path in paths:
+        try:
+            trace, size = uploads.read_trace(path, room)
+        except InputError as error:
+            bad.append(f"{short(path.name)} was not read: {error}")
+        else:
+            room -= size
+            good.append((Recording(short(path.name), path, domain_of(trace)), trace))
+    return good, bad

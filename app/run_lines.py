@@ -39,12 +39,13 @@ def unpack(line: str) -> str:
 
 @dataclass(slots=True)
 class RunLines:
-    """Trace lines of one run, growing while it goes on. ``key`` tells it from every other run.
+    """Trace lines of one run. ``key`` tells it from every other run; ``live``: it goes on, and lines will be added.
 
     An entry is a line or a block of lines, as it travels.
     """
 
     key: str = field(default_factory=lambda: uuid.uuid4().hex)
+    live: bool = False
     _lines: list[str] = field(default_factory=list)
 
     @classmethod
@@ -59,9 +60,21 @@ class RunLines:
         """The same in blocks, for a run that nothing will be added to."""
         return cls(_lines=[pack(block) for block in _blocks(lines)])
 
+    def holds(self, other: RunLines) -> bool:
+        """Whether all lines of another run, of which there are some, are the first ones of this."""
+        if not len(self) or not len(other) or self._lines[0] != other._lines[0]:
+            return False  # other headers: nearly always
+        theirs = other.lines()
+        return self.lines()[: len(theirs)] == theirs
+
     def __len__(self) -> int:
         """Entries, not lines."""
         return len(self._lines)
+
+    @property
+    def size(self) -> int:
+        """Characters of its lines as they are kept."""
+        return sum(map(len, self._lines))
 
     def append(self, lines: Iterable[str]) -> None:
         """Add trace lines, each with or without its newline; empty ones are left out."""

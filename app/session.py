@@ -7,17 +7,25 @@ from typing import Any
 
 from app.links import Link
 from app.run_lines import RunLines
+from app.window import Window
 
 
 @dataclass(slots=True)
 class Session:
     """The number of the newest run asked for in this window (any other run of it is to stop), the run that is shown,
-    and the link that the window was opened with."""
+    the link that the window was opened with, and what the window keeps.
+
+    ``own``: a person's own settings by control, put aside while the form follows a run that is shown; ``followed``: the key
+    of the run that the form agrees with.
+    """
 
     newest: int = 0
     claimed: int = 0
     shown: RunLines = field(default_factory=RunLines)
     link: Link = field(default_factory=Link)
+    window: Window = field(default_factory=Window)
+    own: dict[str, Any] | None = None
+    followed: str = ""
 
     def request(self) -> int:
         """Ask for a run: its number. Earlier ones, running or waiting, stop."""
@@ -31,12 +39,16 @@ class Session:
         self.claimed = number
         return True
 
-    def stop(self) -> None:
-        """Stop whatever runs or waits in this window."""
-        self.newest += 1
+    def stop(self) -> bool:
+        """Stop whatever runs or waits in this window; whether something waited that had not begun."""
+        waited = self.newest != self.claimed
+        self.newest = self.claimed = self.newest + 1
+        return waited
 
-    def show(self, run: RunLines, **notes: Any) -> str:
-        """Show another run instead, whatever was going on: the segment for the view, with the given notes."""
-        self.stop()
-        self.shown = run
-        return run.segment(recorded=True, **notes)
+    def show(self, run: RunLines, source: str, label: str = "", **notes: Any) -> str:
+        """Show another run, which the window keeps from now on: the segment for the view, with the given notes.
+
+        A run that goes on does so out of sight.
+        """
+        self.shown = self.window.keep(run, source, label)
+        return self.shown.segment(recorded=not self.shown.live, **notes)

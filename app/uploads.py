@@ -30,22 +30,15 @@ def read(path: str | Path) -> RunLines:
     return RunLines.packed(_for_the_page(reader))
 
 
-def read_all(paths: list[Path]) -> list[Trace]:
-    """Trace files that are measured together; raises ``InputError``, which names the file as the person knows it."""
-    traces, room = [], MAX_MEGABYTES_TOGETHER * 10**6
-    for path in paths:
-        try:
-            reader, size = _read(path, MAX_MEGABYTES)
-        except InputError as error:
-            raise InputError(f"{short(path.name)} was not read: {error}") from None
-        room -= size
-        if room < 0:
-            raise InputError(
-                f"these files hold more than {MAX_MEGABYTES_TOGETHER} MB together, unpacked; choose fewer at once"
-            )
-        assert reader.header is not None
-        traces.append(Trace(reader.header, reader.prefill, reader.steps, reader.finished))
-    return traces
+def read_trace(path: Path, room: int) -> tuple[Trace, int]:
+    """A trace file as data, and its unpacked size; raises ``InputError``, also where it is larger than ``room`` (bytes)."""
+    reader, size = _read(path, MAX_MEGABYTES)
+    if size > room:
+        raise InputError(
+            f"all files together hold more than {MAX_MEGABYTES_TOGETHER} MB, unpacked; choose fewer at once"
+        )
+    assert reader.header is not None
+    return Trace(reader.header, reader.prefill, reader.steps, reader.finished), size
 
 
 def _read(path: str | Path, megabytes: int) -> tuple[Reader, int]:

@@ -84,10 +84,7 @@ class DecodeConfig:
             self.node_budget is None or self.node_budget <= MAX_NODES,
             f"node_budget must be at most {MAX_NODES}, not {self.node_budget}",
         )
-        check(
-            1 <= self.num_branches <= MAX_BRANCHES,
-            f"num_branches must be between 1 and {MAX_BRANCHES}, not {self.num_branches}",
-        )
+        self._check_branches(self.block_size)
         check(0 <= self.temperature <= 5, f"temperature must be between 0 (greedy) and 5, not {self.temperature}")
         check(0 < self.top_p <= 1, f"top_p must be above 0 and at most 1, not {self.top_p}")
         check(self.top_k >= 0, f"top_k must be 0 (off) or more, not {self.top_k}")
@@ -109,10 +106,16 @@ class DecodeConfig:
                 )
         if "second_block_size" in method.settings and longer < gamma:
             raise InputError(f"second_block_size {longer} is smaller than block_size {gamma}; choose {gamma} or more")
-        if method.second_drafter != "none" and self.num_branches > gamma - 1:
+        self._check_branches(gamma)
+        budget = self.node_budget or (DEFAULT_BUDGET if method.needs_budget else None)
+        return replace(self, block_size=gamma, second_block_size=longer, node_budget=budget)
+
+    def _check_branches(self, gamma: int | None) -> None:
+        """K against what is possible at all and, where γ is known, against the prefixes that a block has."""
+        if gamma is not None and METHODS[self.method].second_drafter != "none" and self.num_branches > gamma - 1:
             most, range_ = ("1 prefix", "1") if gamma == 2 else (f"{gamma - 1} prefixes", f"1 to {gamma - 1}")
             raise InputError(
                 f"num_branches {self.num_branches} is more than the {most} that a block of {gamma} has; choose {range_}"
             )
-        budget = self.node_budget or (DEFAULT_BUDGET if method.needs_budget else None)
-        return replace(self, block_size=gamma, second_block_size=longer, node_budget=budget)
+        if not 1 <= self.num_branches <= MAX_BRANCHES:
+            raise InputError(f"num_branches must be between 1 and {MAX_BRANCHES}, not {self.num_branches}")

@@ -1,9 +1,9 @@
-// A labelled native select. The choices come as data and enter the page as text.
+// A labelled native select. `choices` are data and enter the page as text.
 const label = document.createElement("label");
 const name = document.createElement("span");
 const select = document.createElement("select");
 name.textContent = props.name;
-for (const choice of props.choices) {
+for (const choice of choices) {
   const option = document.createElement("option");
   option.value = choice.id;
   option.disabled = choice.disabled;

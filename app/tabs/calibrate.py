@@ -2,36 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import gradio as gr
 
 import d2sd
-from app import calibrate
+from app import calibrate, compare
+from app.compare import RunSet
 from app.models import Chosen
 from app.recordings import Recordings
 from app.session import Session
 from app.tabs.model_choice import build_models
-from app.tabs.notice import MODEL, ask, line_of, notice_box, sentence
+from app.tabs.notice import MODEL, ask, line_of, notice_box, sentence, stopped
+from app.tabs.runs import Shown
 from app.tabs.setting_box import setting_rows
 from app.update import TURNS
 from app.views.calibrate import CalibrationView
-from app.views.explore import ExplorerView
 from d2sd.bench import prompts
 
 NAMES = ("block_size", "num_branches", "temperature", "max_new_tokens", "chat")
-SOURCES = {"The run in Explore": "shown", "A prompt set": "prompts", "Trace files": "files"}
+SOURCES = {
+    "The run in Explore": "shown",
+    "A prompt set": "prompts",
+    "Prompts of my own": "own",
+    "Trace files": "files",
+}
+RUN = ("prompts", "own")  # the sources that are run step by step
+NOTHING = "nothing"
 
 
-def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, explore: gr.State, view: ExplorerView) -> None:
-    """Lay out the tab and wire it. ``explore`` is the session of Explore, whose run is measured; steps open in ``view``."""
+def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
+    """Lay out the tab and wire it. ``shown``: Explore, whose run is measured and where steps are opened."""
+    explore = shown.session
     # Its own session: a run in Explore and a measurement wait for each other, but do not stop each other.
     session, recordings, number = gr.State(Session()), gr.State(Recordings()), gr.State(0)
     with gr.Row(elem_classes="beside"):
         with gr.Column(scale=0, min_width=290, elem_classes="settings"):
             source = gr.Radio(list(SOURCES.items()), value="shown", label="Measure", elem_id="source")
-            inputs, group = _prompt_set()
+            inputs, group, bundled, mine = _prompt_set()
             uploads = gr.File(
                 label="Traces (.jsonl, .jsonl.gz)",
                 file_count="multiple",
@@ -44,77 +53,133 @@ def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, explore: gr.State, view: Explore
                 go = gr.Button("Measure", variant="primary", elem_id="measure", min_width=80)
                 stop = gr.Button("Stop", elem_id="stop-measuring", min_width=80, visible=False)
             notice = notice_box("calibrate-notice")
+            against = gr.Dropdown(
+                [("nothing", NOTHING)],
+                value=NOTHING,
+                label="Compare with (A)",
+                info="What is measured becomes B.",
+                elem_id="against",
+            )
         with gr.Column(scale=1, min_width=320):
             figures = CalibrationView()
 
-    def choose(kind: str) -> tuple[gr.Column, gr.File, gr.Button]:
-        return (
-            gr.Column(visible=kind == "prompts"),
+    def choose(kind: str) -> list[Any]:
+        run = kind in RUN
+        return [
+            gr.Column(visible=run),
+            gr.Dropdown(visible=kind == "prompts"),
+            gr.Column(visible=kind == "own"),
             gr.File(visible=kind == "files"),
-            gr.Button(visible=kind == "prompts"),
-        )
+            gr.Button(visible=run),
+        ]
 
-    source.change(choose, source, [group, uploads, stop], show_progress="hidden", queue=False)
+    source.change(choose, source, [group, bundled, mine, uploads, stop], show_progress="hidden", queue=False)
 
     outputs: list[Any] = [figures, notice]
-    given = [source, recordings, explore, uploads]
+    given = [source, recordings, explore, uploads, against]
     quick: dict[str, Any] = {"show_progress": "hidden", "concurrency_limit": 4}
+
+    def offer(current: Session, chosen: str) -> gr.Dropdown:
+        """The runs and sets that there are by now."""
+        known = [("nothing", NOTHING), *compare.choices(current.window)]
+        return gr.Dropdown(choices=known, value=chosen if chosen in dict(known).values() else NOTHING)
+
+    def offered(event: Any) -> None:
+        event.then(offer, [explore, against], against, show_progress="hidden", queue=False)
+
     go.click(_measure, given, outputs, **quick)
     # What costs nothing is shown without being asked for.
-    uploads.upload(_measure, given, outputs, **quick)
+    offered(uploads.upload(_measure, given, outputs, **quick))
     source.change(_measure_shown, given, outputs, **quick)
-    tab.select(_measure_shown, given, outputs, **quick)
+    offered(tab.select(_measure_shown, given, outputs, **quick))
+    against.input(_compare_again, [recordings, explore, against], outputs, **quick)
     requested = go.click(
         _request, [source, session], [number, notice, line_of(notice, session)], show_progress="hidden", queue=False
     )
-    requested.then(
+    measured = requested.then(
         _measure_prompts,
-        [source, session, number, recordings, *inputs],
+        [source, session, number, recordings, explore, against, *inputs],
         outputs,
         show_progress="hidden",
         concurrency_id=MODEL,
         concurrency_limit=1,
         trigger_mode="multiple",
     )
-    stop.click(Session.stop, session, None, show_progress="hidden", queue=False)
-    figures.select(_open, [explore, recordings], [view, tabs, notice], show_progress="hidden")
+    offered(measured)
+    stop.click(stopped, session, notice, show_progress="hidden", queue=False)
+    opened = figures.select(_open, [explore, recordings], [shown.view, tabs, notice], show_progress="hidden")
+    shown.after(opened)
 
 
-def _measure(kind: str, kept: Recordings, explore: Session, paths: list[str] | None) -> tuple[Any, Any]:
-    """Figures of the run in Explore or of trace files; nothing for a prompt set, which is run step by step."""
-    if kind == "prompts":
+def _against(explore: Session, name: str | None) -> RunSet | None:
+    """What is compared with; raises ``InputError``."""
+    return None if name in (None, NOTHING) else compare.pick(explore.window, name)
+
+
+def _measure(
+    kind: str, kept: Recordings, explore: Session, paths: list[str] | None, against: str | None
+) -> tuple[Any, Any]:
+    """Figures of the run in Explore or of trace files; nothing for prompts, which are run step by step."""
+    if kind in RUN:
         return gr.skip(), gr.skip()
-    return _answer(lambda: calibrate.shown(kept, explore.shown) if kind == "shown" else calibrate.files(kept, paths))
-
-
-def _measure_shown(kind: str, kept: Recordings, explore: Session, paths: list[str] | None) -> tuple[Any, Any]:
-    return _measure(kind, kept, explore, paths) if kind == "shown" else (gr.skip(), sentence())
-
-
-def _answer(work: Callable[[], str]) -> tuple[Any, gr.Textbox]:
-    """What to draw and the notice; a sentence, and the drawing as it was, where the input cannot be used."""
     try:
-        return work(), sentence()
+        if kind == "shown":
+            return calibrate.shown(kept, explore.shown, _against(explore, against)), sentence()
+        drawn, bad = calibrate.files(kept, paths, _against(explore, against))
+    except d2sd.InputError as error:
+        return gr.skip(), sentence(problem=f"{error}")
+    explore.window.keep_set(kept.title, kept.runs)
+    return drawn, sentence(problem=bad)
+
+
+def _measure_shown(
+    kind: str, kept: Recordings, explore: Session, paths: list[str] | None, against: str | None
+) -> tuple[Any, Any]:
+    return _measure(kind, kept, explore, paths, against) if kind == "shown" else (gr.skip(), sentence())
+
+
+def _compare_again(kept: Recordings, explore: Session, against: str | None) -> tuple[Any, Any]:
+    """What is measured already, against something else."""
+    if not kept.runs:
+        return gr.skip(), sentence(note="Press Measure: what it measures is then compared.")
+    try:
+        return calibrate.again(kept, _against(explore, against)), sentence()
     except d2sd.InputError as error:
         return gr.skip(), sentence(problem=f"{error}")
 
 
 def _request(kind: str, session: Session, request: gr.Request) -> tuple[int, Any, Any]:
-    return ask(session, request) if kind == "prompts" else (session.request(), gr.skip(), gr.skip())
+    return ask(session, request) if kind in RUN else (session.request(), gr.skip(), gr.skip())
 
 
 def _measure_prompts(
-    kind: str, session: Session, number: int, recordings: Recordings, *values: Any
+    kind: str,
+    session: Session,
+    number: int,
+    recordings: Recordings,
+    explore: Session,
+    against: str | None,
+    *values: Any,
 ) -> Iterator[tuple[Any, gr.Textbox]]:
-    if kind != "prompts":
+    if kind not in RUN:
         yield gr.skip(), gr.skip()
         return
-    for update in TURNS.taken(session, calibrate.prompts(session, number, recordings, *_asked(*values))):
+    try:
+        asked = _asked(kind, *values)
+        other = _against(explore, against)
+    except d2sd.InputError as error:
+        yield gr.skip(), sentence(problem=f"{error}")
+        return
+    for update in TURNS.taken(session, calibrate.prompts(session, number, recordings, *asked, other)):
         yield gr.skip() if update.value is None else update.value, sentence(update.problem, update.news)
+    if recordings.runs:
+        explore.window.keep_set(recordings.title, recordings.runs)
 
 
-def _asked(source: str, limit: float | None, *values: Any) -> tuple[Any, ...]:
-    """From the values of the controls to the arguments of ``calibrate.prompts``."""
+def _asked(kind: str, *values: Any) -> tuple[Any, ...]:
+    """From the values of the controls to the arguments of ``calibrate.prompts``; raises ``InputError``."""
+    (bundled, pasted, path, limit), values = values[:4], values[4:]
+    source = calibrate.PromptSource.read(kind, bundled, pasted, path)
     chosen, (method, *settings) = Chosen.read(*values[:3]), values[3:]
     return source, limit, chosen, method or "", dict(zip(NAMES, settings, strict=True))
 
@@ -131,14 +196,27 @@ def _open(explore: Session, recordings: Recordings, event: gr.EventData) -> tupl
         run = recordings.runs[at].run()
     except d2sd.InputError as error:
         return gr.skip(), gr.skip(), sentence(f"{error}")
-    return explore.show(run), gr.Tabs(selected="explore"), sentence()
+    label = recordings.runs[at].label
+    return explore.show(run, "Calibrate", label), gr.Tabs(selected="explore"), sentence()
 
 
-def _prompt_set() -> tuple[list[Any], gr.Column]:
-    """The controls of a prompt set, in the order of ``_asked``'s arguments."""
+def _prompt_set() -> tuple[list[Any], gr.Column, gr.Dropdown, gr.Column]:
+    """The controls of prompts, in the order of ``_asked``'s arguments; their column, and in it those of a bundled set and
+    those of prompts of one's own."""
     names = prompts.names()
     methods = [m for m, method in d2sd.METHODS.items() if method.first_drafter]
     with gr.Column(visible=False, elem_id="prompt-set") as group:
+        with gr.Column(visible=False) as mine:
+            pasted = gr.Textbox(
+                label="Prompts",
+                placeholder='One a line, or JSON lines: {"prompt": "…", "domain": "…"}',
+                lines=4,
+                max_lines=10,
+                elem_id="own-prompts",
+            )
+            path = gr.File(
+                label="or a file (.jsonl, .txt)", file_types=[".jsonl", ".txt"], elem_id="prompt-file", height=110
+            )
         with gr.Group(), gr.Row():
             source = gr.Dropdown(names, value=names[0], label="Prompts", elem_id="prompt-source", min_width=90)
             limit = gr.Number(24, label="How many", elem_id="how-many", min_width=90, precision=0)
@@ -146,4 +224,4 @@ def _prompt_set() -> tuple[list[Any], gr.Column]:
         method = gr.Dropdown(methods, value="d2sd", label="Method", elem_id="calibrate-method")
         with gr.Group(elem_classes="small-numbers"):
             settings = setting_rows(NAMES, 2, "calibrate-")
-    return [source, limit, *chosen.values(), method, *settings.values()], group
+    return [source, pasted, path, limit, *chosen.values(), method, *settings.values()], group, source, mine

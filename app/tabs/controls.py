@@ -14,11 +14,13 @@ from app.links import Link
 from app.models import Chosen
 from app.settings import OF_METHODS, SETTINGS, used_by
 from app.tabs.model_choice import build_models
-from app.tabs.notice import notice_box
+from app.tabs.notice import forgive, notice_box
 from app.tabs.setting_box import setting_box
 from app.views.fold import FoldView
+from app.views.picker import PickerView
 
 METHOD = d2sd.DecodeConfig().method
+ABLE = f"{presets.BUNDLED} {presets.TINY}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,7 @@ class Controls:
     stop: gr.Button
     notice: gr.Textbox
     upload: gr.UploadButton
+    back: gr.Button
 
     @property
     def values(self) -> list[Any]:
@@ -70,10 +73,12 @@ def build_controls() -> Controls:
     inputs["prompt"] = gr.Textbox(
         next(iter(presets.EXAMPLES.values())), label="Prompt", lines=3, max_lines=8, elem_id="prompt"
     )
+    able = gr.Markdown(ABLE, elem_id="able")
     with gr.Row(elem_id="buttons"):
         run = gr.Button("Run", variant="primary", elem_id="run", min_width=80)
         stop = gr.Button("Stop", elem_id="stop", min_width=80)
     notice = notice_box("notice")
+    back = gr.Button("Back to my own settings", elem_id="own-settings", size="sm", visible=False)
     FoldView("Examples, models, method, settings", "more", elem_id="fold")
     with gr.Column(elem_id="more"):
         gr.Examples(
@@ -84,17 +89,26 @@ def build_controls() -> Controls:
             example_labels=list(presets.EXAMPLES),
         )
         inputs |= build_models()
+        inputs["model"].change(
+            lambda chosen: gr.Markdown(visible=chosen == presets.BUNDLED),
+            inputs["model"],
+            able,
+            show_progress="hidden",
+            queue=False,
+        )
         _method(inputs)
         with gr.Row(elem_id="last"):
             inputs["compare"] = gr.Checkbox(True, label="Measure speedup", elem_id="compare", min_width=120)
             upload = gr.UploadButton(
                 "Open a trace", file_types=[".jsonl", ".gz"], size="sm", elem_id="open-trace", min_width=100
             )
-    return Controls(inputs, run, stop, notice, upload)
+    # once a value is mended, the sentence about it is of no use
+    forgive(notice, [box.change for box in inputs.values()])
+    return Controls(inputs, run, stop, notice, upload, back)
 
 
 def _method(inputs: dict[str, Any]) -> None:
-    inputs["method"] = method = gr.Dropdown(list(d2sd.METHODS), value=METHOD, label="Method", elem_id="method")
+    inputs["method"] = method = PickerView(list(d2sd.METHODS), METHOD, label="Method", elem_id="method")
     info = gr.Markdown(explained(METHOD), elem_id="method-info")
     with gr.Group(elem_id="numbers-in", elem_classes="small-numbers"):
         numbers = [s for s in SETTINGS if s.kind != "flag"]

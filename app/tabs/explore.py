@@ -3,55 +3,60 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import gradio as gr
 
-from app import explore, links, share, uploads
+from app import explore, share, uploads
 from app.session import Session
 from app.settings import SETTINGS
-from app.tabs.controls import Controls, build_controls
-from app.tabs.notice import MODEL, ask, line_of, sentence
+from app.tabs.controls import build_controls
+from app.tabs.notice import MODEL, ask, line_of, sentence, stopped
+from app.tabs.runs import Shown
 from app.update import TURNS
 from app.views.explore import ExplorerView
+from app.views.runs import RunsView
 from d2sd import InputError
 
 CUT_OFF = "This recording breaks off before the end of its run. What it holds is shown."
 
 
-def build_explore(page: gr.Blocks, session: gr.State) -> ExplorerView:
-    """Lay out the tab and wire it; ``session`` holds the window's ``Session``. Returns the view of the run."""
+def build_explore(session: gr.State) -> Shown:
+    """Lay out the tab and wire it; ``session`` holds the window's ``Session``. Returns what changes with the shown run."""
     with gr.Row(elem_id="main-row"):
         with gr.Column(scale=0, min_width=290, elem_id="settings"):
             controls = build_controls()
+            runs = RunsView()
         with gr.Column(scale=1, min_width=320):
-            shown = session.value.shown
-            view = ExplorerView(shown.segment() if len(shown) else None, linked=[s.name for s in SETTINGS])
+            first = session.value.shown
+            view = ExplorerView(first.segment() if len(first) else None, linked=[s.name for s in SETTINGS])
 
-    _wire_runs(session, controls, view)
+    shown = Shown(session, controls, view, runs, controls.back)
+    _wire_runs(shown)
     at_once: dict[str, Any] = {"show_progress": "hidden", "queue": False}
-    controls.upload.upload(open_trace, [session, controls.upload], [view, controls.notice], show_progress="minimal")
+    opened = controls.upload.upload(
+        open_trace, [session, controls.upload], [view, controls.notice], show_progress="minimal"
+    )
+    shown.after(opened)
     view.missed(send_again, session, view, **at_once)
     view.export(share.export, session, [view, controls.notice], **at_once)
-
-    def restore(current: Session, request: gr.Request) -> list[Any]:
-        link = current.link = links.read(request.query_params)
-        step, said = gr.skip(), sentence(problem=link.sentence) if link.sentence else gr.skip()
-        if link.wanted and len(current.shown) and link.fits(current.shown.header):
-            step = current.shown.segment(len(current.shown), wanted=link.wanted)
-        elif link.wanted and not link.sentence:
-            said = sentence(note="The run of this link is not shown yet: press Run, and its step is selected.")
-        return [*controls.restored(link), step, said]
-
-    page.load(restore, session, [*controls.values, view, controls.notice], **at_once)
-    return view
+    return shown
 
 
-def _wire_runs(session: gr.State, controls: Controls, view: ExplorerView) -> None:
-    def run(current: Session, number: int, *values: Any) -> Iterator[tuple[Any, Any]]:
+def _wire_runs(shown: Shown) -> None:
+    session, controls, view = shown.session, shown.controls, shown.view
+
+    def run(current: Session, number: int, *values: Any) -> Iterator[tuple[Any, ...]]:
+        before = current.shown
         for update in TURNS.taken(current, explore.run(current, number, controls.asked(*values))):
             segment = gr.skip() if update.value is None else update.value
-            yield segment, sentence(update.problem, update.news)
+            listed: tuple[Any, Any] = (gr.skip(), gr.skip())
+            if update.value is not None and current.shown is not before:
+                before, listed = current.shown, shown.started(current)
+            # who stopped it was told what that means
+            said = sentence(update.problem, update.news) if current.newest == number else gr.skip()
+            yield segment, said, *listed
 
     # A request is counted at once, outside the queue, so that Stop and a second Run also reach runs that wait.
     number, line = gr.State(0), line_of(controls.notice, session)
@@ -60,13 +65,13 @@ def _wire_runs(session: gr.State, controls: Controls, view: ExplorerView) -> Non
         requested.then(
             run,
             [session, number, *controls.values],
-            [view, controls.notice],
+            [view, controls.notice, shown.back, shown.runs],
             show_progress="hidden",
             concurrency_id=MODEL,
             concurrency_limit=1,
             trigger_mode="multiple",
         )
-    controls.stop.click(Session.stop, session, None, show_progress="hidden", queue=False)
+    controls.stop.click(stopped, session, controls.notice, show_progress="hidden", queue=False)
 
 
 def open_trace(session: Session, path: str) -> tuple[Any, Any]:
@@ -75,7 +80,7 @@ def open_trace(session: Session, path: str) -> tuple[Any, Any]:
         run = uploads.read(path)
     except InputError as error:
         return gr.skip(), sentence(problem=f"This trace was not opened: {error}.")
-    return session.show(run), sentence(note="" if run.ended else CUT_OFF)
+    return session.show(run, "Opened", Path(path).name), sentence(note="" if run.ended else CUT_OFF)
 
 
 def send_again(session: Session, data: gr.EventData) -> Any:

@@ -1,4 +1,4 @@
-"""Learn: the idea in seven stops, over a recorded run; ends in Explore."""
+"""Learn: the idea in eight stops, over a recorded run; ends in Explore."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from typing import Any
 
 import gradio as gr
 
-from app import presets
 from app.session import Session
-from app.views.explore import ExplorerView
-from app.views.learn import LearnView
+from app.tabs.runs import Shown
+from app.views.learn import LearnView, lesson_run
 
 
-def build_learn(tabs: gr.Tabs, session: gr.State, view: ExplorerView) -> None:
-    """Lay out the tab and wire it. ``view`` is the view of Explore, where the tour ends; ``session`` is Explore's."""
+def build_learn(tabs: gr.Tabs, explore: Shown) -> None:
+    """Lay out the tab and wire it. ``explore``: where the tour ends."""
     learn = LearnView()
 
     def open_recorded(current: Session, event: gr.EventData) -> tuple[Any, gr.Tabs]:
         asked = event._data if isinstance(event._data, dict) else {}
         # the step travels with the run: selected earlier, it would be forgotten when the run arrives
         wanted = {"step": asked.get("step"), "node": None}
-        return current.show(presets.opening(), wanted=wanted), gr.Tabs(selected="explore")
+        return current.show(lesson_run(), "Recorded", wanted=wanted), gr.Tabs(selected="explore")
 
-    learn.select(open_recorded, session, [view, tabs], show_progress="hidden", queue=False)
+    opened = learn.select(open_recorded, explore.session, [explore.view, tabs], show_progress="hidden", queue=False)
+    explore.after(opened)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from typing import Any
 
 import gradio as gr
@@ -67,3 +68,17 @@ def _line() -> list[str]:
     page = LocalContext.blocks.get()
     line = page._queue.event_queue_per_concurrency_id.get(MODEL) if page else None
     return [event.session_hash for event in line.queue] if line else []
+
+
+def forgive(notice: gr.Textbox, changed: Sequence[Any]) -> None:
+    """Take a problem back as soon as one of these events tells of a mended value. In the page alone: no server is asked."""
+    hide = (
+        f"() => document.querySelector('#{notice.elem_id}.problem') "
+        "? { __type__: 'update', visible: false } : { __type__: 'update' }"
+    )
+    gr.on(list(changed), None, None, notice, js=hide, show_progress="hidden", queue=False)
+
+
+def stopped(session: Session) -> gr.Textbox:
+    """Stop what runs or waits, and say so where it had not begun."""
+    return sentence(note="Stopped before its turn came: nothing was run." if session.stop() else "")

@@ -2,64 +2,117 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import gradio as gr
 
 import d2sd
-from app import presets, race
+from app import links, presets, race
 from app.models import Chosen
+from app.race import Race
 from app.record import DEFAULT, recorded_race
+from app.run_lines import RunLines
 from app.session import Session
 from app.tabs.model_choice import build_models
-from app.tabs.notice import MODEL, ask, line_of, notice_box, sentence
+from app.tabs.notice import MODEL, ask, forgive, line_of, notice_box, sentence, stopped
+from app.tabs.runs import Shown
 from app.tabs.setting_box import setting_rows
-from app.tabs.whatif import build_whatif, lane_choices
+from app.tabs.whatif import WhatIf, build_whatif
 from app.update import TURNS
+from app.views import runs as runs_view
 from app.views.race import RaceView, drawing
+from app.window import Window
 
 CHOSEN = ("model", "folder", "vp")
 NAMES = ("block_size", "num_branches", "node_budget", "temperature", "seed", "max_new_tokens", "chat")
 
 
-def build_race(explore: gr.State) -> None:
-    """Lay out the tab and wire it. ``explore`` is the session of Explore, whose run can be asked what-if questions."""
+@dataclass(frozen=True, slots=True)
+class RaceTab:
+    """The parts that are restored when the page is loaded."""
+
+    inputs: dict[str, Any]
+    lanes: RaceView
+    whatif: WhatIf
+
+    @property
+    def outputs(self) -> list[Any]:
+        """What ``restored`` changes."""
+        return [*self.inputs.values(), self.lanes, *self.whatif.outputs]
+
+    def restored(self, window: Window, query: Mapping[str, str]) -> list[Any]:
+        """The controls as a link to a race sets them, and the window's race where it has one."""
+        values = dict(links.read(query).values) if "methods" in query else {}
+        methods = [m for m in d2sd.METHODS if m in query.get("methods", "").split(",")]
+        if methods:
+            values["methods"] = methods
+        controls = [values.get(name, gr.skip()) for name in self.inputs]
+        return [*controls, drawing(window.race) if window.race else gr.skip(), *self.whatif.about(window.race)]
+
+
+def build_race(tabs: gr.Tabs, shown: Shown) -> RaceTab:
+    """Lay out the tab and wire it. ``shown``: Explore, where lanes are opened, and whose window keeps the race."""
     # Its own session: a run in Explore and a race wait for each other, but do not stop each other.
-    session, number = gr.State(Session()), gr.State(0)
-    kept = gr.State(None)  # the window's own race; none yet: the recorded one is shown
+    session, number, explore = gr.State(Session()), gr.State(0), shown.session
     opening = recorded_race()
     with gr.Row(elem_classes="beside"):
         with gr.Column(scale=0, min_width=290, elem_classes="settings", elem_id="race-settings"):
             inputs, start, stop, notice = _settings()
         with gr.Column(scale=1, min_width=320):
             lanes = RaceView(drawing(opening) if opening.lanes else None)
-            source = build_whatif(explore, kept, [inputs[name] for name in CHOSEN])
+            asked = build_whatif(explore, [inputs[name] for name in CHOSEN])
 
-    def run(current: Session, mine: int, *values: Any) -> Iterator[tuple[Any, Any, Any, Any]]:
+    def run(current: Session, mine: int, explored: Session, *values: Any) -> Iterator[tuple[Any, ...]]:
         for update in TURNS.taken(current, race.run(current, mine, *_asked(*values))):
-            shown = update.value
-            done = shown if shown and not shown.status and shown.lanes else None
+            raced = update.value
+            done = raced if raced and not raced.status and raced.lanes else None
+            if done:
+                keep(explored.window, done)
             yield (
-                drawing(shown) if shown else gr.skip(),
-                sentence(update.problem, update.news),
-                done or gr.skip(),
-                gr.Dropdown(**lane_choices(done)) if done else gr.skip(),
+                drawing(raced) if raced else gr.skip(),
+                sentence(update.problem, update.news) if current.newest == mine else gr.skip(),
+                *asked.about(done),
+                runs_view.drawing(explored.window, explored.shown.key) if done else gr.skip(),
             )
 
+    forgive(notice, [box.change for box in inputs.values()])
     requested = start.click(
         ask, session, [number, notice, line_of(notice, session)], show_progress="hidden", queue=False
     )
     requested.then(
         run,
-        [session, number, *inputs.values()],
-        [lanes, notice, kept, source],
+        [session, number, explore, *inputs.values()],
+        [lanes, notice, *asked.outputs, shown.runs],
         show_progress="hidden",
         concurrency_id=MODEL,
         concurrency_limit=1,
         trigger_mode="multiple",
     )
-    stop.click(Session.stop, session, None, show_progress="hidden", queue=False)
+    stop.click(stopped, session, notice, show_progress="hidden", queue=False)
+    opened = lanes.select(open_lane, explore, [shown.view, tabs, notice], show_progress="hidden", queue=False)
+    shown.after(opened)
+    return RaceTab(inputs, lanes, asked)
+
+
+def keep(window: Window, raced: Race) -> None:
+    """Keep a race and, in the list of runs, its lanes."""
+    window.race = raced
+    for lane in reversed(raced.lanes):
+        if lane.trace.steps:
+            window.keep(RunLines.of(lane.trace.lines()), "Race")
+
+
+def open_lane(session: Session, event: gr.EventData) -> tuple[Any, Any, Any]:
+    """Show a lane of the race in Explore."""
+    asked = event._data if isinstance(event._data, dict) else {}
+    lanes = (session.window.race or recorded_race()).lanes
+    at = asked.get("lane")
+    if not isinstance(at, int) or not 0 <= at < len(lanes) or not lanes[at].trace.steps:
+        return gr.skip(), gr.skip(), sentence(problem="This lane is not there any more; race again.")
+    run = RunLines.of(lanes[at].trace.lines())
+    return session.show(run, "Race"), gr.Tabs(selected="explore"), sentence()
 
 
 def _asked(

@@ -20,7 +20,6 @@ def setting_box(setting: Setting, prefix: str = "", **options: Any) -> gr.Number
         label=setting.label[:1].upper() + setting.label[1:],
         elem_id=name,
         step=setting.step,
-        precision=0 if setting.kind == "whole" and not setting.optional else None,
         placeholder="auto" if setting.optional else None,
         min_width=60,
         **options,

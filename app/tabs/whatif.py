@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import gradio as gr
@@ -14,13 +15,18 @@ from app.race import Race
 from app.record import DEFAULT, recorded_answers, recorded_race
 from app.run_lines import RunLines
 from app.session import Session
-from app.tabs.notice import MODEL, ask, line_of, notice_box, sentence
+from app.tabs.notice import MODEL, ask, line_of, notice_box, sentence, stopped
 from app.update import TURNS
 from app.views.whatif import WhatIfView, drawing
 from d2sd import METHODS, InputError, Trace
+from d2sd.whatif import recorded_config
 
 EXPLORE = "The run in Explore"
 FAVOURITE = "d2sd"
+NOT_GREEDY = (
+    "The race was drawn at a temperature above 0, where every setting writes another text: what-if can be asked of runs at "
+    "temperature 0."
+)
 EXPLANATION = (
     "**What if?** Nothing is decoded again. At temperature 0 every method and setting commits the same text, the "
     "target's own choices, so the recorded text already says what the target would accept. Only the drafters run over "
@@ -28,11 +34,32 @@ EXPLANATION = (
 )
 
 
-def build_whatif(explore: gr.State, kept: gr.State, chosen: list[Component]) -> gr.Dropdown:
-    """Lay out the panel and wire it; returns the choice of runs.
+@dataclass(frozen=True, slots=True)
+class WhatIf:
+    """The parts that a new race changes."""
 
-    ``explore``: the session of Explore; ``kept``: the window's race, None: the recorded one; ``chosen``: the choice of
-    models, for runs that do not name bundled ones.
+    source: gr.Dropdown
+    charts: WhatIfView
+    notice: gr.Textbox
+
+    @property
+    def outputs(self) -> list[Any]:
+        """What ``about`` changes."""
+        return [self.source, self.charts, self.notice]
+
+    def about(self, race: Race | None) -> list[Any]:
+        """Another race is there, or none: answers about the one before are not about this one and go."""
+        if race is None:
+            return [gr.skip(), gr.skip(), gr.skip()]
+        drawn = [lane.trace.header["method"] for lane in race.lanes if recorded_config(lane.trace).temperature]
+        return [gr.Dropdown(**lane_choices(race)), None, sentence(note=NOT_GREEDY if drawn else "")]
+
+
+def build_whatif(explore: gr.State, chosen: list[Component]) -> WhatIf:
+    """Lay out the panel and wire it.
+
+    ``explore``: the session of Explore, whose window keeps the race; ``chosen``: the choice of models, for runs that do
+    not name bundled ones.
     """
     session, number = gr.State(Session()), gr.State(0)
     gr.Markdown(EXPLANATION, elem_id="whatif-explained")
@@ -62,12 +89,10 @@ def build_whatif(explore: gr.State, kept: gr.State, chosen: list[Component]) -> 
     notice = notice_box("whatif-notice")
     charts = WhatIfView(recorded_answers())
 
-    def run(
-        current: Session, mine: int, race: Race | None, wanted: str, explored: Session, *values: Any
-    ) -> Iterator[tuple[Any, Any]]:
+    def run(current: Session, mine: int, wanted: str, explored: Session, *values: Any) -> Iterator[tuple[Any, Any]]:
         models, asked = Chosen.read(*values[:3]), values[3:]
         try:
-            title, trace = _trace(race or recorded_race(), wanted, explored.shown)
+            title, trace = _trace(explored.window.race or recorded_race(), wanted, explored.shown)
         except InputError as error:
             yield gr.skip(), sentence(problem=f"{error}")
             return
@@ -77,15 +102,15 @@ def build_whatif(explore: gr.State, kept: gr.State, chosen: list[Component]) -> 
     requested = go.click(ask, session, [number, notice, line_of(notice, session)], show_progress="hidden", queue=False)
     requested.then(
         run,
-        [session, number, kept, source, explore, *chosen, sweeps, methods],
+        [session, number, source, explore, *chosen, sweeps, methods],
         [charts, notice],
         show_progress="hidden",
         concurrency_id=MODEL,
         concurrency_limit=1,
         trigger_mode="multiple",
     )
-    stop.click(Session.stop, session, None, show_progress="hidden", queue=False)
-    return source
+    stop.click(stopped, session, notice, show_progress="hidden", queue=False)
+    return WhatIf(source, charts, notice)
 
 
 def lane_choices(race: Race) -> dict[str, Any]:

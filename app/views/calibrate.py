@@ -14,12 +14,17 @@ from typing import Any
 import numpy as np
 import orjson
 
+from app.compare import RunSet, compared
+from app.recordings import Recording
 from app.views.drawn import DrawnView
 from d2sd import Trace
-from d2sd.calibration import StepTable, calibrate, read_report, tabulate
+from d2sd.calibration import Labels, StepTable, calibrate, label, read_report, tabulate
 from d2sd.calibration.outcomes import happened, predicted, ranks
+from d2sd.calibration.redrafts import gain_places
 from d2sd.calibration.scores import equal_mass_edges, places, uniform_edges
+from d2sd.calibration.splits import KINDS
 from d2sd.trace.events import StepDone
+from d2sd.trace.metrics import prediction
 
 SCRIPTS = (
     "chart.js",
@@ -29,6 +34,11 @@ SCRIPTS = (
     "ranks.js",
     "gains.js",
     "advice.js",
+    "second.js",
+    "groups.js",
+    "../compare/differences.js",
+    "../compare/curves.js",
+    "against.js",
     "summary.js",
     "members.js",
     "download.js",
@@ -42,7 +52,7 @@ class CalibrationView(DrawnView):
     run that Explore shows."""
 
     def __init__(self, value: str | None = None, *, elem_id: str = "calibration", **options: Any):
-        super().__init__(value, "calibrate", SCRIPTS, elem_id=elem_id, **options)
+        super().__init__(value, "calibrate", SCRIPTS, elem_id=elem_id, sheets=("compare",), **options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,28 +65,36 @@ class Progress:
     running: bool = False
 
 
-def drawing(traces: Sequence[Trace], labels: Sequence[str], progress: Progress) -> str:
-    """What the view draws for these runs, one label each."""
-    table = tabulate([t.steps for t in traces])
-    report = calibrate(table)
+def drawing(
+    traces: Sequence[Trace], runs: Sequence[Recording], progress: Progress, against: RunSet | None = None
+) -> str:
+    """What the view draws for these runs, each a trace and its recording; ``against``: others to compare them with."""
+    steps = [t.steps for t in traces]
+    table = tabulate(steps)
+    labels = label(steps, table, [r.domain for r in runs])
+    report = calibrate(table, labels)
     data = {
         "progress": asdict(progress),
         "reading": [asdict(s) for s in read_report(report)],
         "report": report.to_dict(),
         "runs": [
-            {"label": label, "run": str(t.header.get("run", ""))} for t, label in zip(traces, labels, strict=True)
+            {"label": r.label, "run": str(t.header.get("run", "")), "domain": r.domain}
+            for t, r in zip(traces, runs, strict=True)
         ],
         "other": table.nodes.shape[1] - 1,
-        "steps": step_columns(table, [s for t in traces for s in t.steps]),
+        "steps": step_columns(table, [s for run in steps for s in run], labels),
+        "kinds": KINDS,
+        "against": compared(against, RunSet(progress.title, tuple(traces))) if against and traces else None,
     }
     return orjson.dumps(data).decode()
 
 
-def step_columns(table: StepTable, steps: Sequence[StepDone]) -> dict[str, list[Any]]:
+def step_columns(table: StepTable, steps: Sequence[StepDone], labels: Labels) -> dict[str, list[Any]]:
     """Per step: run, step, boundary (−1: not seen), drafted, what was predicted and what happened (outcomes as in the
     matrix), rank of the true boundary (from 1; 0: none); of its scored positions the confidences, the bins (uniform,
-    equal mass), tokens and nodes; the token that the target wanted at the first rejection; the drafts that brought
-    tokens."""
+    equal mass), kinds, tokens and nodes; the token that the target wanted at the first rejection; what came of the
+    prediction (see ``d2sd.trace.metrics.prediction``; empty: nothing); the drafts that brought tokens; of its re-drafts the
+    bins of the scored confidences and of what was promised."""
     scored = table.scored
     rows = np.nonzero(scored)[0]
     confidence = table.confidence[scored]
@@ -90,6 +108,7 @@ def step_columns(table: StepTable, steps: Sequence[StepDone]) -> dict[str, list[
     won_row, won = np.nonzero(table.gained)
     won_at = np.searchsorted(won_row, np.arange(len(table) + 1)).tolist()
     counts = [b - a for a, b in itertools.pairwise(starts)]
+    redrafts = labels.redrafts
     return {
         "run": table.run.tolist(),
         "step": table.step.tolist(),
@@ -101,11 +120,23 @@ def step_columns(table: StepTable, steps: Sequence[StepDone]) -> dict[str, list[
         "confidence": by_step(confidence.round(4).tolist()),
         "uniform": by_step(places(confidence, uniform_edges()).tolist()),
         "equal_mass": by_step(places(confidence, equal_mass_edges(confidence)).tolist()),
+        "kind": by_step(labels.kinds.tolist()),
+        "second": _by_row(len(table), redrafts.scored_row, places(redrafts.confidence, uniform_edges())),
+        "promise": _by_row(len(table), redrafts.row, gain_places(redrafts)),
         "tokens": [_texts(s, n) for s, n in zip(steps, counts, strict=True)],
         "nodes": [_nodes(s, n) for s, n in zip(steps, counts, strict=True)],
         "wanted": [_wanted(s) for s in steps],
+        "outcome": [prediction(s) or "" for s in steps],
         "won": [won[a:b].tolist() for a, b in itertools.pairwise(won_at)],
     }
+
+
+def _by_row(count: int, rows: np.ndarray, values: np.ndarray) -> list[list[int]]:
+    """The different values of each of so many steps."""
+    out: list[list[int]] = [[] for _ in range(count)]
+    for row, value in sorted(set(zip(rows.tolist(), values.tolist(), strict=True))):
+        out[row].append(value)
+    return out
 
 
 def _texts(step: StepDone, count: int) -> list[str]:

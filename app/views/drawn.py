@@ -32,15 +32,17 @@ class DrawnView(gr.HTML):
         *,
         elem_id: str,
         before: str = "",
+        sheets: Sequence[str] = (),
         server_functions: list[Callable[..., Any]] | None = None,
         **options: Any,
     ):
-        """``before``: more code for the scope, ahead of the scripts; ``options``: those of ``gr.HTML``."""
+        """``before``: more code for the scope, ahead of the scripts; ``sheets``: other folders whose style sheets it needs;
+        ``options``: those of ``gr.HTML``."""
         parts = [read(p) for p in (*SHARED, *(STATIC / folder / s for s in scripts))]
         # What all share goes into the page once, ahead of the rest, so that every folder's own rules win over it.
-        sheets = {
+        rules = {
             "panels-style": read(COLOURS).replace(".explorer", ".panels") + read(PANELS),
-            f"{folder}-style": read(STATIC / folder / f"{folder}.css"),
+            **{f"{name}-style": read(STATIC / name / f"{name}.css") for name in (*sheets, folder)},
         }
         # The template is constant: Gradio would run ${...} and {{...}} in a template as code.
         super().__init__(
@@ -51,7 +53,7 @@ class DrawnView(gr.HTML):
 "use strict";
 {before}
 {chr(10).join(parts)}
-for (const [id, rules] of Object.entries({json.dumps(sheets)})) {{
+for (const [id, rules] of Object.entries({json.dumps(rules)})) {{
   if (!document.getElementById(id)) document.head.append(h("style", {{ id }}, rules));
 }}
 start(element, trigger, props, watch, server);

@@ -13,11 +13,12 @@ import orjson
 
 from app import presets
 from app.learn import instructive, lesson
+from app.run_lines import RunLines
 from app.views.drawn import STATIC, DrawnView, read
 from d2sd.drawing.viewer import STYLES, VIEWER, viewer_script
 from d2sd.trace.trace import parse_trace
 
-SCRIPTS = ("card.js", "stage.js", "main.js")
+SCRIPTS = ("walk.js", "draws.js", "live.js", "card.js", "stage.js", "main.js")
 
 
 class LearnView(DrawnView):
@@ -32,21 +33,31 @@ class LearnView(DrawnView):
 
 
 def tour(_: Any = None) -> str:
-    """The recorded run and the tour of each of its steps, packed: base64 of a raw deflate stream of JSON.
+    """The recorded run, the tour of each of its steps and its live settings, packed: base64 of a raw deflate stream of JSON.
 
     Called from the page, which always sends an argument.
     """
-    return packed_tour("\n".join([*presets.opening().lines(), ""]))
+    return packed_tour()
+
+
+def lesson_run() -> RunLines:
+    """The recorded run of the tour, for Explore."""
+    return RunLines.of(presets.lesson()["lines"])
 
 
 @lru_cache(maxsize=1)
-def packed_tour(lines: str) -> str:
-    """The tour of a run given as trace lines."""
+def packed_tour() -> str:
+    """What ``tour`` answers."""
+    recorded = presets.lesson()
+    lines = "\n".join([*recorded["lines"], ""])
     trace = parse_trace(lines.encode())
     data = {
         "start": instructive(trace.steps),
         "run": str(trace.header.get("run", "")),
         "lines": lines,
+        "live": recorded["live"],
+        "about": presets.TINY_SAID,
+        "examples": presets.EXAMPLES,
         "lessons": [asdict(lesson(trace, n)) for n in range(len(trace.steps))],
     }
     deflate = zlib.compressobj(6, zlib.DEFLATED, -zlib.MAX_WBITS)

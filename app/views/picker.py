@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +15,12 @@ SCRIPT = Path(__file__).resolve().parent.parent / "static" / "picker.js"
 
 
 class PickerView(gr.HTML):
-    """A native select: ``gr.Dropdown`` and ``gr.Radio`` cannot disable single choices. The value is the chosen id."""
+    """A native select: ``gr.Dropdown`` and ``gr.Radio`` cannot disable single choices, and a list of theirs stays open when
+    one tabs on. The value is the chosen id; names are offered as they are."""
 
     def __init__(
         self,
-        offers: list[ModelOffer],
+        offers: Sequence[ModelOffer | str],
         value: str | None = None,
         *,
         label: str = "Models",
@@ -25,17 +28,19 @@ class PickerView(gr.HTML):
         **options: Any,
     ):
         choices = [
-            {"id": o.id, "label": f"{o.label} ({o.obstacle})" if o.obstacle else o.label, "disabled": bool(o.obstacle)}
+            {"id": o, "label": o, "disabled": False}
+            if isinstance(o, str)
+            else {"id": o.id, "label": _label(o), "disabled": bool(o.obstacle)}
             for o in offers
         ]
         super().__init__(
             value,
             html_template="<div></div>",
-            js_on_load=SCRIPT.read_text(encoding="utf-8"),
+            # in the script, not in a property: what an update says of a tab not opened yet would take its place
+            js_on_load=f"const choices = {json.dumps(choices)};\n{SCRIPT.read_text(encoding='utf-8')}",
             apply_default_css=False,
             elem_id=elem_id,
             elem_classes="picker",
-            choices=choices,
             name=label,
             **options,
         )
@@ -43,3 +48,8 @@ class PickerView(gr.HTML):
     def get_block_name(self) -> str:
         """The page draws it as any ``gr.HTML``."""
         return "html"
+
+
+def _label(offer: ModelOffer) -> str:
+    said = offer.obstacle or offer.note
+    return f"{offer.label} ({said})" if said else offer.label

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from typing import Any
+from urllib.parse import urlencode
 
 import orjson
 
+from app import links
 from app.race import PLAIN, Lane, Race, reference, rows
 from app.views.drawn import DrawnView
+from app.views.runs import MAX_LINK
 from d2sd import METHODS
 
-SCRIPTS = ("player.js", "lane.js", "controls.js", "table.js", "main.js")
+SCRIPTS = ("player.js", "lane.js", "controls.js", "table.js", "share.js", "main.js")
 
 
 class RaceView(DrawnView):
-    """Draws what ``drawing`` returns."""
+    """Draws what ``drawing`` returns. ``select`` with the number of a ``lane`` asks for its run in Explore."""
 
     def __init__(self, value: str | None = None, *, elem_id: str = "race", **options: Any):
         super().__init__(value, "race", SCRIPTS, elem_id=elem_id, **options)
@@ -38,8 +41,19 @@ def drawing(race: Race) -> str:
         "reference": base.trace.header["method"] if base else "",
         "plain": bool(base and base.trace.header["method"] == PLAIN),
         "lanes": lanes,
+        "query": query(race),
     }
     return orjson.dumps(data).decode()
+
+
+def query(race: Race) -> str:
+    """The query of a link that fills in the race: prompt, models, settings and methods; empty where it would be too long."""
+    if not race.lanes:
+        return ""
+    fields = links.fields(race.lanes[0].trace.header) | {"tab": "race", "methods": ",".join(race.methods)}
+    del fields["method"]
+    text = urlencode(fields)
+    return text if len(text) <= MAX_LINK else ""
 
 
 def machine(header: dict[str, Any]) -> str:

@@ -9,6 +9,7 @@ import orjson
 from app.views.drawn import DrawnView
 from app.whatif import SWEEPS, Answers, Sweep, values
 from d2sd import METHODS
+from d2sd.calibration.comparison import length_difference
 
 SCRIPTS = ("series.js", "chart.js", "main.js")
 
@@ -21,8 +22,8 @@ class WhatIfView(DrawnView):
 
 
 def drawing(answers: Answers) -> str:
-    """What the view draws: per sweep its values and, per method, [place of the value, α, nodes per step] of the points
-    that are answered; the measured figures of the run itself beside them."""
+    """What the view draws: per sweep its values and, per method, [place of the value, α, nodes per step, the interval of α,
+    that of α less the recorded run's] of the points that are answered; the measured figures of the run itself beside them."""
     totals = answers.trace.totals
     asked = {q.sweep for q in answers.questions}
     data = {
@@ -43,12 +44,15 @@ def drawing(answers: Answers) -> str:
 def _sweep(answers: Answers, sweep: Sweep) -> dict[str, Any]:
     known = values(sweep, answers.base)
     own = getattr(answers.base, sweep.name)
-    lines: dict[str, list[tuple[int, float, float]]] = {}
+    recorded = [len(step.committed) for step in answers.trace.steps]
+    lines: dict[str, list[tuple[float | None, ...]]] = {}
     for question in answers.questions:
         outcome = answers.outcomes.get(question.config)
         if question.sweep == sweep.name and outcome is not None:
+            found = length_difference(recorded, outcome.committed)
             point = (known.index(question.value), outcome.mean_acceptance_length, outcome.nodes_per_step)
-            lines.setdefault(question.method, []).append(point)
+            interval = (found.b.low, found.b.high, found.difference.low, found.difference.high)
+            lines.setdefault(question.method, []).append((*point, *interval))
     return {
         "symbol": sweep.symbol,
         "label": sweep.label,

@@ -18,7 +18,8 @@ function nodeTitle(node, words) {
 /** Everything about a node: the tooltip and the details panel show the same card. */
 function nodeCard(step, id) {
   if (id === BONUS) {
-    return h("div", { class: "card" }, nodeTitle({ text: step.bonus.text, proposer: "target" }, `position ${step.bonus.depth}`), h("p", {}, bonusSentence(step)), meter("target", step.bonus.p, "target"));
+    const targets = targetTopOf(step, { parent: step.bonus.parent, token: null });
+    return h("div", { class: "card" }, nodeTitle({ text: step.bonus.text, proposer: "target" }, `position ${step.bonus.depth}`), h("p", {}, bonusSentence(step)), meter("target", step.bonus.p, "target"), ...targetRows(step, targets, []));
   }
   const node = step.nodes.get(id);
   const card = h("div", { class: "card" }, nodeTitle(node, `position ${node.depth} · ${originWords(step, node)}`), h("p", { class: node.state }, nodeSentence(step, node)));
@@ -28,14 +29,23 @@ function nodeCard(step, id) {
   if (others.length) {
     card.append(
       h("div", { class: "heading" }, "Drafter’s top choices here"),
-      h("ol", { class: "top" }, ...others.map((a) => alternativeRow(a, node.proposer))),
+      h("ol", { class: "top" }, ...others.map((a) => alternativeRow(a, node.proposer, step.sampled))),
     );
   }
+  card.append(...targetRows(step, targetTopOf(step, node), others));
   return card;
 }
 
-function alternativeRow(a, proposer) {
-  const mark = a.own ? (a.wanted ? "target’s too" : "drafted") : a.wanted ? "target’s" : "";
+/** The target's likeliest tokens at a place beside the drafter's, and how far they agree; nothing where none are recorded. */
+function targetRows(step, targets, drafted) {
+  if (!targets.length) return [];
+  const words = agreementWords(drafted, targets);
+  return [h("div", { class: "heading" }, "Target’s top choices here"), h("ol", { class: "top of-target" }, ...targets.map((a) => alternativeRow(a, "target", step.sampled))), words ? h("p", { class: "agreement" }, words) : ""];
+}
+
+function alternativeRow(a, proposer, sampled) {
+  const target = sampled ? "drawn" : "target’s";
+  const mark = a.own ? (a.wanted ? `${target} too` : "drafted") : a.wanted ? target : "";
   return h(
     "li",
     { class: a.own ? "own" : null },
@@ -50,10 +60,11 @@ function alternativeRow(a, proposer) {
 function stepCard(step, total) {
   const spent = Object.values(step.seconds).reduce((a, b) => a + b, 0);
   const resampled = step.branches.filter(isResample).length;
+  const from = [...step.selected].sort((a, b) => a - b);
   const facts = {
     first_draft: step.draft ? count(step.drafted, "token") : null,
     second_draft: [
-      [step.selected.length, `from ${step.selected.join(", ")}`],
+      [from.length, `from ${from.join(", ")}`],
       [resampled, `${resampled} resampled`],
       [step.branches.length, count(step.branches.length, "draft")],
       [true, null],
@@ -73,7 +84,15 @@ function stepCard(step, total) {
       h("td", { class: "value" }, milliseconds(step.seconds[stage])),
     ),
   );
-  return h("div", { class: "card" }, h("div", { class: "title" }, h("b", {}, `Step ${step.index + 1}`), h("span", {}, `of ${total} · ${milliseconds(spent)}`)), h("table", { class: "stages" }, h("tbody", {}, ...rows)), h("p", { class: "hint" }, "Point at a node, or click it, for its probabilities."));
+  const equal = equalDrafts(step).map((group) => `${capital(draftsName(group))}: equal, verified once. `);
+  const hint = matchMedia("(hover: none)").matches ? "Tap a token of the tree for its probabilities." : "Point at a token of the tree for its probabilities.";
+  return h(
+    "div",
+    { class: "card" },
+    h("div", { class: "title" }, h("b", {}, `Step ${step.index + 1}`), h("span", {}, `of ${total} · ${milliseconds(spent)}`)),
+    h("table", { class: "stages" }, h("tbody", {}, ...rows)),
+    h("p", { class: "hint" }, ...equal, equal.length ? "" : hint),
+  );
 }
 
 class DetailsView {

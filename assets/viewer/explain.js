@@ -2,7 +2,8 @@
 
 /**
  * Who brought the accepted tokens: `kept` of the first draft, then the `parts` that others added, in order. A part has
- * the number of tokens, its proposer, and the draft that it comes from (null: a drafter's lower-ranked choices).
+ * the number of tokens, its proposer, and the drafts that it comes from, several where they are equal there (none: a
+ * drafter's lower-ranked choices).
  */
 function contributions(step) {
   const path = step.accepted.map((id) => step.nodes.get(id));
@@ -11,15 +12,16 @@ function contributions(step) {
   const parts = [];
   for (let at = kept; at < path.length; ) {
     const { candidate, end } = longestRun(step, path, at);
-    const drafts = lineage(step, candidate);
+    const begun = parts.length;
     for (; at < end; at += 1) {
-      const { depth, proposer } = path[at];
-      const draft = drafts.findLast((d) => d.prefix < depth) || null;
-      const last = parts[parts.length - 1];
-      if (last && last.draft === draft && (draft || last.proposer === proposer)) last.added += 1;
-      else parts.push({ added: 1, draft, proposer });
+      const node = path[at];
+      const draft = draftAt(step, candidate, node.depth);
+      const last = parts.length > begun ? parts[parts.length - 1] : null;
+      if (last && last.draft === draft && (draft || last.proposer === node.proposer)) last.nodes.push(node);
+      else parts.push({ draft, proposer: node.proposer, nodes: [node] });
     }
   }
+  for (const part of parts) Object.assign(part, { added: part.nodes.length, drafts: part.draft ? draftsThrough(step, part.nodes) : [] });
   return { kept, parts };
 }
 
@@ -37,6 +39,34 @@ function longestRun(step, path, start) {
   return best;
 }
 
+/** The draft that candidate `candidate` has its token at this depth from; null where it is none's own. */
+const draftAt = (step, candidate, depth) => lineage(step, candidate).findLast((d) => d.prefix < depth) || null;
+
+/** The re-drafts that drafted all of these nodes of one path: more than one where they are equal there. */
+function draftsThrough(step, nodes) {
+  const common = nodes[0].candidates.filter((c) => c > 0 && nodes.every((node) => node.candidates.includes(c)));
+  return [...new Set(common.map((c) => draftAt(step, c, nodes[0].depth)))].filter(Boolean);
+}
+
+/** What re-drafts are called together: the same words in sentence, tree and panel. */
+function draftsName(drafts) {
+  const [first] = drafts;
+  if (drafts.length === 1) return branchName(first);
+  if (isResample(first)) return `${drafts.length} equal resampled drafts`;
+  const from = (level) => [...new Set(drafts.filter((d) => d.base > 0 === level).map((d) => d.prefix))].sort((a, b) => a - b);
+  const named = (noun, prefixes) => (prefixes.length ? `${noun}${prefixes.length > 1 ? "s" : ""} from ${joined(prefixes.map(String))}` : "");
+  return [named("re-draft", from(false)), named("second re-draft", from(true))].filter(Boolean).join(" and ");
+}
+
+/** Groups of re-drafts that came out equal, so that the target saw them once. */
+function equalDrafts(step) {
+  const routes = new Map();
+  for (const node of step.nodes.values()) for (const c of node.candidates) if (c > 0) routes.set(c, (routes.get(c) || "") + " " + node.id);
+  const groups = new Map();
+  for (const [c, route] of routes) if (step.branches[c - 1]) groups.set(route, [...(groups.get(route) || []), step.branches[c - 1]]);
+  return [...groups.values()].filter((group) => group.length > 1);
+}
+
 /** A re-draft and those that it goes on from, the earliest first; empty for the first draft. */
 function lineage(step, candidate) {
   const drafts = [];
@@ -49,7 +79,7 @@ function lineage(step, candidate) {
 }
 
 function stepSentence(step) {
-  const bonus = step.bonus ? [{ text: "the target wrote " }, { text: quoted(step.bonus.text), kind: "target" }] : null;
+  const bonus = step.bonus ? [{ text: step.sampled ? "the target drew " : "the target wrote " }, { text: quoted(step.bonus.text), kind: "target" }] : null;
   if (!step.draft) {
     return [{ text: "Plain decoding drafts nothing: " }, ...(bonus || [{ text: "nothing was written" }]), { text: "." }];
   }
@@ -57,19 +87,23 @@ function stepSentence(step) {
   const who = capital(step.names.first);
   const pieces = [];
   if (kept === step.drafted && kept > 0) {
-    pieces.push({ text: `All ${kept} tokens of the first draft`, kind: "first" }, { text: " were right" });
+    pieces.push({ text: `All ${kept} tokens of the first draft`, kind: "first" }, { text: step.sampled ? " were the ones drawn" : " were right" });
+  } else if (step.sampled) {
+    pieces.push({ text: kept ? `${kept} of the first draft ${kept === 1 ? "was" : "were"} drawn` : `${who}’s first token was not the one drawn`, kind: "first" });
   } else if (kept) {
     pieces.push({ text: `${who} got ${kept} right`, kind: "first" });
   } else {
     pieces.push({ text: `${who}’s first token was wrong`, kind: "first" });
   }
-  for (const { added: tokens, draft, proposer } of parts) {
-    const source = draft ? `the ${branchName(draft)}` : tokens > 1 ? "lower-ranked choices" : "a lower-ranked choice";
+  for (const { added: tokens, drafts, proposer } of parts) {
+    const equal = drafts.length > 1 && !isResample(drafts[0]) ? " (equal here)" : "";
+    const source = drafts.length ? `the ${draftsName(drafts)}${equal}` : tokens > 1 ? "lower-ranked choices" : "a lower-ranked choice";
     pieces.push({ text: "; " }, { text: `${source} added ${tokens}${kept && parts.length === 1 ? " more" : ""}`, kind: proposer });
   }
   if (!parts.length && step.branches.length && kept < step.drafted && step.bonus) {
     const resampled = step.branches.every(isResample);
-    pieces.push({ text: step.verdict === "miss" ? "; no re-draft started there" : `; the ${resampled ? "resampled drafts" : "re-drafts"} added nothing` });
+    const said = { missed: "; no re-draft started there", found: `; the re-draft from ${step.boundary} started right there but gained nothing` };
+    pieces.push({ text: said[step.verdict] || `; the ${resampled ? "resampled drafts" : "re-drafts"} added nothing` });
   }
   if (bonus) pieces.push({ text: "; then " }, ...bonus, { text: "." });
   else pieces.push({ text: step.ending === "max_new_tokens" ? "; the limit on tokens ends the text here." : "; the text ends here." });
@@ -84,19 +118,26 @@ function fateOf(step, k) {
 }
 
 /** The whole step in one line for those who do not see the tree. */
-function stepSummary(step, total) {
+function stepSummary(step, total, growing = false) {
   const tokens = count(step.committed.length, "token");
-  return `Step ${step.index + 1} of ${total}: ${tokens} committed. ${plain(stepSentence(step))} ${boundaryWords(step).long}`;
+  return `Step ${step.index + 1} of ${total}${growing ? " so far" : ""}: ${tokens} committed. ${plain(stepSentence(step))} ${boundaryWords(step).long}`;
 }
 
 function boundaryWords(step) {
   if (!step.draft) return { short: "", long: "" };
   if (step.boundary === null) return { short: "not seen", long: "The boundary was not seen: the text ended first." };
-  if (step.verdict === "all") return { short: "all accepted ✓", long: "The whole first draft was accepted." };
-  const accepted = `accepted ${step.boundary}`;
-  if (step.verdict === "hit") return { short: `${accepted} · hit #${step.rank} ✓`, long: `The true boundary ${step.boundary} was prediction number ${step.rank}.` };
-  if (step.verdict === "miss") return { short: `${accepted} · miss ✕`, long: `The true boundary ${step.boundary} was not predicted.` };
-  return { short: accepted, long: `The first ${step.boundary} drafted tokens were accepted.` };
+  const { boundary, verdict, rank, gained } = step;
+  if (verdict === "all") return { short: `${OUTCOMES.all.mark} all ${step.drafted} accepted`, long: "The whole first draft was accepted." };
+  const accepted = `accepted ${boundary}`;
+  if (verdict === "none") return { short: accepted, long: `The first ${count(boundary, "drafted token")} ${boundary === 1 ? "was" : "were"} accepted.` };
+  const short = { repaired: `repaired, +${gained}`, found: "re-drafted, nothing gained", missed: "no re-draft there" }[verdict];
+  const number = rank ? (step.random ? "a prefix drawn at random" : `prediction number ${rank}`) : "";
+  const long = {
+    repaired: `The true boundary ${boundary} was ${number}: repaired, re-drafts added ${count(gained, "token")} there.`,
+    found: `The true boundary ${boundary} was ${number}, but the re-draft gained nothing.`,
+    missed: `The true boundary ${boundary} was ${step.random ? "not among the prefixes drawn" : "not predicted"}.`,
+  }[verdict];
+  return { short: `${OUTCOMES[verdict].mark} ${accepted} · ${short}`, long };
 }
 
 /** The drafted block that a node's token was drafted in (not merely given as a prefix), and its place there. */
@@ -127,7 +168,11 @@ function nodeSentence(step, node) {
   const wanted = step.choices.get(node.parent);
   const chance = (p) => (p === null ? "" : ` (p\u00a0=\u00a0${probability(p)})`);
   if (node.state === "root") return "Anchor: every draft of this step continues from here.";
-  if (node.state === "accepted") return `Accepted: the target chose this token${chance(node.targetP)}.`;
+  if (node.state === "accepted") return `Accepted: the target ${step.sampled ? "drew" : "chose"} this token${chance(node.targetP)}.`;
+  if (node.state === "rejected" && step.sampled) {
+    const could = node.targetP > 0 ? ` This one could have been drawn as well${chance(node.targetP)}.` : "";
+    return `Rejected: the target drew ${wanted ? quoted(wanted.text) + chance(wanted.p) : "another token here"}.${could}`;
+  }
   if (node.state === "rejected") {
     return wanted ? `Rejected: the target wanted ${quoted(wanted.text)}${chance(wanted.p)}.` : "Rejected: the target wanted another token here.";
   }
@@ -136,7 +181,7 @@ function nodeSentence(step, node) {
 
 function bonusSentence(step) {
   const where = step.accepted.length ? "after the accepted path" : "after the anchor";
-  return `Bonus token: the target’s own choice ${where}${step.bonus.p === null || step.bonus.p === undefined ? "" : ` (p = ${probability(step.bonus.p)})`}. It is the next anchor.`;
+  return `Bonus token: the target’s own ${step.sampled ? "draw" : "choice"} ${where}${step.bonus.p === null || step.bonus.p === undefined ? "" : ` (p = ${probability(step.bonus.p)})`}. It is the next anchor.`;
 }
 
 /** The drafter's top list where this node was drafted, with the node's token and the target's choice marked. */
@@ -149,6 +194,34 @@ function alternativesOf(step, node) {
     own: a.id === node.token,
     wanted: Boolean(wanted) && a.id === wanted.token,
   }));
+}
+
+/** The target's top list at this node's place, with the node's token and the choice there marked; empty in older traces. */
+function targetTopOf(step, node) {
+  const wanted = step.choices.get(node.parent);
+  return (step.targetTops.get(node.parent) || []).map((a) => ({ ...a, own: a.id === node.token, wanted: Boolean(wanted) && a.id === wanted.token }));
+}
+
+/**
+ * How far drafter and target agree at a place, in words: where the target's favourite stands in the drafter's list, and a
+ * lower bound of KL(target ‖ drafter) in nats. The lists hold a few tokens each, so tokens of both lists are told apart and
+ * all others are taken together, which can only make the divergence smaller.
+ */
+function agreementWords(drafted, wanted) {
+  if (!drafted.length || !wanted.length) return "";
+  const rank = drafted.findIndex(({ id }) => id === wanted[0].id);
+  const place = rank < 0 ? `not among the drafter’s ${drafted.length}` : rank === 0 ? "the drafter’s favourite too" : `the drafter’s number ${rank + 1}`;
+  const part = (p, q) => (p > 0 ? p * Math.log(p / Math.max(q, 1e-9)) : 0);
+  let [bound, p, q] = [0, 1, 1];
+  for (const a of wanted) {
+    const same = drafted.find(({ id }) => id === a.id);
+    if (!same) continue;
+    bound += part(a.p, same.p);
+    p -= a.p;
+    q -= same.p;
+  }
+  bound = Math.max(0, bound + part(Math.max(0, p), Math.max(0, q)));
+  return `The target’s favourite is ${place}; KL(target ‖ drafter) is at least ${bound.toFixed(2)}.`;
 }
 
 const rankWords = (rank) => (rank === null ? "—" : rank === 0 ? "favourite" : `number ${rank + 1}`);

@@ -8,9 +8,28 @@ const KEYS = [
   ["Space", "play through the steps, pause"],
   ["F", "fit the tree"],
   ["+ −", "zoom the tree in, out"],
-  ["/", "find in the text"],
+  ["/", "find in the prompt and the text"],
+  ["N P", "next, previous step of the chosen kind"],
+  ["[ ]", "a range of steps begins, ends at the shown one"],
+  [".", "full screen"],
   ["Esc", "release the node, then the step"],
   ["?", "this list"],
+];
+
+const WORDS = [
+  ["anchor", "the last certain token; a step drafts what follows it"],
+  ["· ↵", "a space and a line break in a token"],
+  ["c", "confidence: the drafter’s own probability of its token"],
+  ["r(i)", "predicted chance that exactly i drafted tokens are accepted; “all”: every one"],
+  ["α", "tokens committed per step, mean over the run"],
+  ["γ", "block: the anchor and γ − 1 drafted tokens"],
+  ["K", "how many prefixes are re-drafted from"],
+  ["T", "temperature: 0 takes the target’s favourite, above 0 it draws"],
+  ["without drafts", "plain decoding: one target pass per token"],
+  ["●", "repaired: re-drafted from where the draft broke, and tokens were gained"],
+  ["○", "re-drafted from there, but nothing was gained"],
+  ["✕", "missed: no re-draft started there"],
+  ["▲", "the whole first draft was accepted"],
 ];
 
 class HelpView {
@@ -18,10 +37,12 @@ class HelpView {
     const close = h("button", { class: "icon close", type: "button", "aria-label": "Close" }, "✕");
     this.box = h(
       "dialog",
-      { class: "help", "aria-label": "Keys" },
+      { class: "help", "aria-label": "Keys and words" },
       close,
       h("h3", {}, "Keys"),
       h("dl", {}, ...KEYS.map(([keys, meaning]) => h("div", {}, h("dt", {}, ...keys.split(" ").map((k) => (k === "+" && keys !== "+ −" ? " + " : h("kbd", {}, k)))), h("dd", {}, meaning)))),
+      h("h3", {}, "Words and marks"),
+      h("dl", { class: "words" }, ...WORDS.map(([word, meaning]) => h("div", {}, h("dt", {}, word), h("dd", {}, meaning)))),
       h("p", {}, "With the mouse: hover previews, click pins, the wheel zooms the tree, dragging pans it."),
     );
     close.addEventListener("click", () => this.box.close());

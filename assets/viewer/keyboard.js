@@ -23,7 +23,7 @@ function listenForKeys(element, act) {
   document.addEventListener("keydown", onKey);
 }
 
-function keyActions({ store, selection, tree, viewport, search, help }) {
+function keyActions({ store, selection, tree, viewport, search, help, finder, timeline, fullScreen }) {
   const toNode = (direction) => {
     const step = selection.shown;
     const node = tree.neighbour(selection.node, direction);
@@ -55,6 +55,11 @@ function keyActions({ store, selection, tree, viewport, search, help }) {
     "-": () => zoom(1 / 1.2),
     "/": () => search.open(),
     "?": () => help.toggle(),
+    n: () => finder.go(1),
+    p: () => finder.go(-1),
+    "[": () => selection.shown !== null && timeline.select(selection.shown, Math.max(selection.shown, timeline.range ? timeline.range[1] : 0)),
+    "]": () => selection.shown !== null && timeline.select(Math.min(selection.shown, timeline.range ? timeline.range[0] : selection.shown), selection.shown),
+    ".": fullScreen,
     Escape: () => selection.release(),
   };
 }

@@ -10,18 +10,15 @@ function legend() {
     item("first drafter", "first", icon(box(3)), "tok first"),
     item("second drafter", "second", icon(box(6)), "tok second"),
     item("target", "target", icon(s("polygon", { class: "shape", points: "-11,0 -6,-6 6,-6 11,0 6,6 -6,6" })), "tok target"),
-    item("accepted", "accepted", icon(s("path", { class: "thick", d: "M-13 0H13" }), box(3))),
+    item("accepted: filled", "accepted", icon(s("path", { class: "thick", d: "M-13 0H13" }), s("rect", { class: "shape one", x: -10, y: -5, width: 9, height: 10, rx: 2 }), s("rect", { class: "shape two", x: 1, y: -5, width: 9, height: 10, rx: 5 }))),
     item("rejected", "rejected", icon(box(3), s("g", { transform: "translate(9,-4)" }, s("circle", { r: 4.5 }), s("path", { d: "M-2-2L2 2M2-2L-2 2" })))),
     item("not reached", "unreached", icon(box(3))),
     item("predicted boundary", "flagged", icon(s("path", { d: "M-5 8V-7H8L5-2.5L8 2H-5" }))),
     item("true boundary", "truth", icon(s("path", { d: "M0-8V8" }))),
+    h("li", { class: "space" }, h("b", {}, "·"), "a space"),
   );
 }
 
-function glyphLegend() {
-  const item = (kind, mark, words) => h("li", { class: kind }, h("i", { class: kind, "aria-hidden": "true" }, mark), words);
-  return h("ul", { class: "glyphs", "aria-label": "Marks under the steps" }, h("li", {}, "Steps", h("span", { class: "hit" }, ": boundary")), item("hit", "●", "predicted"), item("miss", "✕", "missed"), item("all", "▲", "all accepted"));
-}
 
 const SAID = [["γ", "block_size"], ["γ₂", "second_block_size"], ["K", "num_branches"], ["B", "node_budget"], ["T", "temperature"], ["top-p", "top_p"], ["seed", "seed"]];
 const UNSAID = { temperature: null, top_p: 1, seed: 0 };
@@ -32,7 +29,8 @@ function runWords({ header, recorded, seen, length }) {
   const means = { block_size: seen.draft || !length, second_block_size: config.second_block_size !== config.block_size, num_branches: seen.branches };
   const shown = SAID.filter(([, name]) => typeof config[name] === "number" && config[name] !== UNSAID[name] && means[name] !== false);
   const who = [header.method, header.models && header.models.preset].map((name) => text(name) && visible(name, 60));
-  const words = [...who, ...shown.map(([symbol, name]) => `${symbol} ${config[name]}`), config.cost_aware === true ? "cost-aware" : "", config.chat === true ? "chat" : ""];
+  const block = (name) => (name === "block_size" && config[name] > 1 ? ` (anchor + ${config[name] - 1})` : "");
+  const words = [...who, ...shown.map(([symbol, name]) => `${symbol} ${config[name]}${block(name)}`), config.cost_aware === true ? "cost-aware" : "", config.chat === true ? "chat" : ""];
   return (recorded ? "recorded: " : "") + words.filter(Boolean).join(" · ");
 }
 
@@ -44,10 +42,13 @@ class RunView {
   }
 
   show(store) {
-    this.label.textContent = runWords(store);
+    this.label.textContent = this.label.title = runWords(store);
     const yes = (flag) => (flag || !store.length ? "yes" : "no");
     Object.assign(this.root.dataset, { drafts: yes(store.seen.draft), redrafts: yes(store.seen.second), predicts: yes(store.seen.selected) });
     const first = this.root.querySelector(".legend .first span");
     if (first.textContent !== store.names.first) first.textContent = store.names.first;
+    const flag = this.root.querySelector(".legend .flagged span");
+    const name = store.manner.random ? "re-draft, drawn at random" : "predicted boundary";
+    if (flag.textContent !== name) flag.textContent = name;
   }
 }

@@ -14,23 +14,30 @@ function start(element, trigger, props, watch) {
   const sentence = h("p", { id: "sentence", dir: "auto" });
   const spoken = h("p", { class: "spoken", "aria-live": "polite" });
   const followChip = h("button", { id: "follow", type: "button" });
-  const fitButton = h("button", { class: "icon", type: "button", title: "Fit the tree (F)", "aria-label": "Fit the tree" }, "⤢");
+  const fitButton = h("button", { class: "small", type: "button", title: "Fit the tree into view (F)" }, "Fit");
+  const wideButton = h("button", { id: "widen", class: "small", type: "button", hidden: true });
+  const fullButton = h("button", { class: "icon", type: "button", title: "Full screen (.)", "aria-label": "Full screen", hidden: !document.fullscreenEnabled }, icon("M-5-2V-5H-2M2-5H5V-2M5 2V5H2M-2 5H-5V2"));
   const playButton = h("button", { class: "icon", type: "button", title: "Play (space)" });
   const unfoldButton = h("button", { id: "unfold", type: "button", hidden: true });
-  const helpButton = h("button", { class: "icon", type: "button", title: "Keys (?)", "aria-label": "Show the keys" }, "?");
+  const helpButton = h("button", { class: "icon", type: "button", title: "Keys and words (?)", "aria-label": "Show the keys and what the words mean" }, "?");
   const treeBox = part("tree", "Draft tree: up and down move between branches", { role: "group", tabindex: 0 });
   const stripBox = part("strip", "Confidence and boundaries", { role: "group" });
   const timelineBox = part("timeline", "Steps", { role: "slider", tabindex: 0, "aria-valuemin": 1 });
   const empty = h("p", { class: "empty" }, "Nothing to show yet: run a prompt, and its draft trees appear here step by step.");
+  const swipe = h("p", { class: "swipe", hidden: true });
+  const steps = h("div", { class: "panel steps" });
   const run = new RunView(root);
+  const panes = new Panes(root, (id) => ({ reading: textBox.parentElement.offsetHeight, facts: details.parentElement.offsetWidth, tree: treeBox.offsetHeight })[id]);
   const views = h(
     "div",
     { class: "views", hidden: true },
     numbers,
     h("div", { class: "panel reading" }, h("div", { class: "head" }, h("h3", {}, "Text"), run.label, textTools), textBox),
+    panes.bar("facts"),
     h("div", { class: "panel facts" }, details),
-    h("div", { class: "panel drawing" }, h("div", { class: "head" }, sentence, h("div", { class: "tools" }, unfoldButton, followChip, playButton, fitButton, helpButton)), treeBox, stripBox, legend()),
-    h("div", { class: "panel steps" }, glyphLegend(), timelineBox),
+    panes.bar("reading"),
+    h("div", { class: "panel drawing" }, h("div", { class: "head" }, sentence, h("div", { class: "tools" }, unfoldButton, followChip, playButton, wideButton, fitButton, fullButton, helpButton)), treeBox, swipe, panes.bar("tree"), stripBox, legend()),
+    steps,
   );
   root.append(notice, empty, views, spoken);
   element.replaceChildren(root);
@@ -51,6 +58,8 @@ function start(element, trigger, props, watch) {
   const words = new TextView(textBox, store, selection);
   const search = new SearchView(textTools, words, selection);
   const timeline = new TimelineView(timelineBox, store, selection);
+  const finder = new FinderView(timeline, store, selection);
+  steps.append(finder.box, timelineBox, finder.zooms, finder.totals);
   const totals = new NumbersView(numbers, store);
   const panel = new DetailsView(details, selection);
 
@@ -63,7 +72,7 @@ function start(element, trigger, props, watch) {
   });
   textTools.append(share.box);
 
-  let drawn = { step: null, node: null };
+  let drawn = { step: null, node: null, total: 0 };
   const draw = oncePerFrame(() => {
     if (element.isConnected) drawAll();
   });
@@ -75,13 +84,18 @@ function start(element, trigger, props, watch) {
       tree.show(step);
       strip.show(step);
       showSentence(step);
-    } else if (selection.node !== drawn.node) tree.mark();
+      showWidth();
+    } else {
+      if (store.length !== drawn.total) nameTree(step);
+      if (selection.node !== drawn.node) tree.mark();
+    }
     words.show(selection.shown);
-    drawn = { step, node: selection.node };
+    drawn = { step, node: selection.node, total: store.length };
     panel.show(step, store.length);
     totals.show(selection.shown);
     run.show(store);
     timeline.follow();
+    finder.place();
     showChip();
     mirror();
   }
@@ -89,10 +103,25 @@ function start(element, trigger, props, watch) {
   function showSentence(step) {
     const pieces = step ? stepSentence(step) : [];
     sentence.replaceChildren(...(step ? [h("b", {}, `Step ${step.index + 1} `)] : []), ...pieces.map((p) => h("span", { class: p.kind || null }, p.text)));
-    const summary = step ? stepSummary(step, store.length) : "";
-    tree.svg.setAttribute("aria-label", summary || "Draft tree");
+    const summary = nameTree(step);
     // Read out what was chosen, not every step of a running stream or of the pointer's way.
     if (selection.previewed === null && !selection.following) spoken.textContent = summary;
+  }
+
+  /** The name of the tree says how many steps there are, which may grow. */
+  function nameTree(step) {
+    const summary = step ? stepSummary(step, store.length, store.live || store.waiting.length > 0) : "";
+    tree.svg.setAttribute("aria-label", summary || "Draft tree");
+    return summary;
+  }
+
+  /** On a narrow screen: what the slim columns are, and how to see them. */
+  function showWidth() {
+    const { slim } = tree.columns;
+    wideButton.hidden = swipe.hidden = !slim && !tree.widened;
+    wideButton.textContent = tree.widened ? "Narrow" : "Widen";
+    wideButton.title = tree.widened ? "The whole block in view" : "Every token readable; swipe to move";
+    swipe.textContent = tree.widened ? "← Swipe the tree to move along it →" : "The whole block is in view. Tap a slim token to read it, or Widen and swipe.";
   }
 
   /** A run that says nothing for a while, be it slow or cut off, is not shown as one that goes on. */
@@ -117,7 +146,8 @@ function start(element, trigger, props, watch) {
       ["live", store.live, waiting ? "Waiting for the next step" : "Following live"],
       ["resting", store.failed, "Stopped"],
       ["resting", store.finished && store.finished.stop_reason === "stopped", `Stopped after ${count(store.length, "step")}`],
-      ["resting", true, `${count(store.length, "step")} · not pinned`],
+      ["resting", selection.shown === null, count(store.length, "step")],
+      ["resting", true, `Step ${selection.shown + 1} of ${store.length}`],
     ].find(([, holds]) => holds);
     const release = store.live ? "Release and follow live (Esc)" : "Release (Esc)";
     followChip.dataset.state = state;
@@ -167,6 +197,7 @@ function start(element, trigger, props, watch) {
       words.reset();
       search.find();
       timeline.first = 0;
+      finder.reset();
     }
     selection.advance();
     selectWanted();
@@ -200,6 +231,15 @@ function start(element, trigger, props, watch) {
   followChip.addEventListener("click", () => selection.follow());
   playButton.addEventListener("click", () => selection.toggle());
   fitButton.addEventListener("click", () => viewport.fit());
+  wideButton.addEventListener("click", () => {
+    tree.widen(!tree.widened);
+    showWidth();
+  });
+  const fullScreen = () => {
+    if (document.fullscreenElement) document.exitFullscreen();
+    else if (root.requestFullscreen) root.requestFullscreen().catch(() => {});
+  };
+  fullButton.addEventListener("click", fullScreen);
   unfoldButton.addEventListener("click", () => tree.unfold(!tree.unfolded));
   helpButton.addEventListener("click", () => help.toggle());
   const observer = new ResizeObserver((entries) => {
@@ -222,7 +262,7 @@ function start(element, trigger, props, watch) {
   });
   /** A tour says which end of a tree that is too wide for the screen is looked at. */
   element.addEventListener("explorer:look", (event) => viewport.look(event.detail.start === true));
-  listenForKeys(element, keyActions({ store, selection, tree, viewport, search, help }));
+  listenForKeys(element, keyActions({ store, selection, tree, viewport, search, help, finder, timeline, fullScreen }));
   watch("value", () => store.feed(props.value));
   store.feed(props.value);
 }

@@ -1,11 +1,12 @@
 // The row of totals, each with the shown step's own value.
 
 const CARDS = [
-  ["alpha", "Tokens per step α", "Mean acceptance length: committed tokens per step, the target’s own token included."],
-  ["speed", "Tokens per second", "Committed tokens over the time since the prompt was read."],
+  ["alpha", "Tokens per step, mean α", "Mean acceptance length over all steps: committed tokens per step, the target’s own token included."],
+  ["speed", "Tokens per second", "Of the whole run: committed tokens over the time since the prompt was read."],
   ["speedup", "Speedup", "Tokens per second over plain decoding with the same target, measured in the same process right after the run, without drawing it. Below 1×, a step costs more plain steps than it brings tokens."],
-  ["nodes", "Nodes verified", "Tree nodes that the target checks in one pass, anchor included; mean over the steps."],
-  ["hits", "Boundary in top K", "Of the steps whose first draft was partly rejected: how often the true boundary was among the predicted ones."],
+  ["nodes", "Nodes verified, mean", "Tree nodes that the target checks in one pass, anchor included; mean over the steps."],
+  ["repaired", "Repaired drafts", "Of the steps whose first draft was partly rejected: how often a re-draft started exactly there and added tokens."],
+  ["gain", "Gained per re-draft", "Tokens that the drafts behind the first added, over the number of those drafts."],
 ];
 
 class NumbersView {
@@ -24,7 +25,8 @@ class NumbersView {
 
   show(shown) {
     const { store, cells } = this;
-    const { tokens, nodes, hits, judged } = store.sums;
+    const { tokens, nodes, outcomes, gained, redrafts } = store.sums;
+    const cases = judged(store.sums);
     const steps = store.length;
     const last = steps ? store.summaries[steps - 1].elapsed : 0;
     const speed = last > 0 ? tokens / last : null;
@@ -34,22 +36,18 @@ class NumbersView {
       cells[id].note.textContent = note;
     };
     const decimals = (value, digits) => (value === null ? "—" : value.toFixed(digits));
-    set("alpha", steps ? decimals(tokens / steps, 2) : "—", here ? `this step ${here.total}` : "");
+    set("alpha", steps ? decimals(tokens / steps, 2) : "—", here ? `this step: ${here.total}` : "");
     set("speed", decimals(speed, speed !== null && speed >= 100 ? 0 : 1), steps ? `${count(tokens, "token")} in ${last.toFixed(last < 10 ? 2 : 0)} s` : "");
     const base = store.baseline;
     const gain = speed !== null && base ? speed / base : null;
-    const costs = gain !== null && gain < 1 ? `costs ${(tokens / steps / gain).toFixed(1)} plain steps` : null;
-    const none = store.header.method === "autoregressive" ? "this is plain decoding" : store.live ? "not measured yet" : "plain not measured";
-    set("speedup", gain === null ? "—" : gain.toFixed(2) + "×", costs || (base ? `plain ${base.toFixed(1)} tok/s` : none));
-    set("nodes", steps ? decimals(nodes / steps, 1) : "—", here ? `this step ${here.nodes}` : "");
-    const verdicts = { hit: "this step hit", miss: "this step miss", all: "this step all accepted", none: "" };
-    const [, hitNote] = [
-      [here && verdicts[here.verdict], here && verdicts[here.verdict]],
-      [judged, `${hits} of ${judged}`],
-      [!steps || store.seen.selected, "no prediction yet"],
-      [true, "none predicted"],
-    ].find(([holds]) => holds);
-    set("hits", judged ? percent(hits / judged) : "—", hitNote);
+    const costs = gain !== null && gain < 1 ? `a step costs ${(tokens / steps / gain).toFixed(1)} plain ones` : null;
+    const unmeasured = store.header.method === "autoregressive" ? "nothing is drafted" : store.live ? "not measured yet" : "not measured";
+    set("speedup", gain === null ? "—" : gain.toFixed(2) + "×", costs || (base ? `without drafts: ${base.toFixed(1)}` : unmeasured));
+    set("nodes", steps ? decimals(nodes / steps, 1) : "—", here ? `this step: ${here.nodes}` : "");
+    const verdict = here && OUTCOMES[here.verdict];
+    const none = !steps || store.seen.selected ? "no prediction yet" : "no boundary predicted";
+    set("repaired", cases ? percent(outcomes.repaired / cases) : "—", verdict ? `this step: ${verdict.mark} ${verdict.short || verdict.words}` : cases ? `${outcomes.repaired} of ${cases}` : none);
+    set("gain", redrafts ? (gained / redrafts).toFixed(2) : "—", redrafts ? (here ? `this step: ${count(here.gained, "token")} of ${here.redrafts}` : `${gained} by ${redrafts}`) : "no re-drafts");
     this.showStages();
   }
 

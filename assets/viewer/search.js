@@ -1,11 +1,13 @@
-// Finding words in the output: every match is marked, Enter goes to the next one and pins its step.
+// Finding words in prompt and output: every match is marked, Enter goes to the next one and pins its step.
+
+const MOST_MATCHES = 1000;
 
 class SearchView {
   constructor(host, textView, selection) {
     Object.assign(this, { textView, selection, matches: [], at: -1, marked: [] });
-    this.input = h("input", { type: "search", placeholder: "Find in text", "aria-label": "Find in the generated text", spellcheck: "false" });
+    this.input = h("input", { type: "search", placeholder: "Find in prompt and text", "aria-label": "Find in the prompt and the generated text", spellcheck: "false" });
     this.count = h("span", { class: "count", "aria-live": "polite" });
-    this.box = h("div", { class: "search", hidden: true }, this.input, this.count);
+    this.box = h("div", { class: "search", role: "search" }, this.count, this.input);
     host.append(this.box);
     this.input.addEventListener("input", () => this.find());
     this.input.addEventListener("keydown", (event) => {
@@ -18,13 +20,11 @@ class SearchView {
   }
 
   open() {
-    this.box.hidden = false;
     this.input.focus();
     this.input.select();
   }
 
   close() {
-    this.box.hidden = true;
     this.input.value = "";
     this.find();
     this.textView.host.focus();
@@ -33,36 +33,42 @@ class SearchView {
   find() {
     for (const token of this.marked) token.classList.remove("found");
     this.marked = [];
-    this.matches = [];
     this.at = -1;
     const wanted = this.input.value.toLowerCase();
-    if (wanted) this.match(wanted);
-    this.count.textContent = wanted ? (this.matches.length ? `${this.matches.length} found, Enter goes on` : "nothing found") : "";
+    const inPrompt = this.textView.markPrompt(wanted, MOST_MATCHES).map((mark) => ({ mark }));
+    this.matches = [...inPrompt, ...(wanted ? this.match(wanted) : [])];
+    const said = [inPrompt.length ? `${inPrompt.length} in the prompt` : "", this.matches.length > inPrompt.length ? `${this.matches.length - inPrompt.length} in the text` : ""].filter(Boolean);
+    this.count.textContent = wanted ? said.join(", ") || "nothing found" : "";
   }
 
+  /** The steps in whose tokens the words begin. */
   match(wanted) {
     const tokens = this.textView.tokens.flat();
     const starts = [];
+    const found = [];
     let whole = "";
     for (const token of tokens) {
       starts.push(whole.length);
       whole += token.textContent.toLowerCase();
     }
     let first = 0;
-    for (let found = whole.indexOf(wanted); found >= 0 && this.matches.length < 1000; found = whole.indexOf(wanted, found + wanted.length)) {
-      while (first + 1 < tokens.length && starts[first + 1] <= found) first += 1;
-      this.matches.push(Number(tokens[first].dataset.step));
-      for (let i = first; i < tokens.length && starts[i] < found + wanted.length; i += 1) {
+    for (let at = whole.indexOf(wanted); at >= 0 && found.length < MOST_MATCHES; at = whole.indexOf(wanted, at + wanted.length)) {
+      while (first + 1 < tokens.length && starts[first + 1] <= at) first += 1;
+      found.push({ step: Number(tokens[first].dataset.step) });
+      for (let i = first; i < tokens.length && starts[i] < at + wanted.length; i += 1) {
         tokens[i].classList.add("found");
         this.marked.push(tokens[i]);
       }
     }
+    return found;
   }
 
   go(by) {
     if (!this.matches.length) return;
     this.at = (this.at + by + this.matches.length) % this.matches.length;
     this.count.textContent = `${this.at + 1} of ${this.matches.length}`;
-    this.selection.pin(this.matches[this.at]);
+    const { step, mark } = this.matches[this.at];
+    if (mark) this.textView.reveal(mark);
+    else this.selection.pin(step);
   }
 }

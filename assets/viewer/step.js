@@ -3,6 +3,11 @@
 const MOST_NODES = 4096;
 const MOST_DEPTH = 512;
 
+/** The likeliest tokens at a place, best first. */
+function readTop(top) {
+  return list(top).slice(0, 5).map((a) => ({ id: a && a.id, text: text(a && a.text), p: number(a && a.probability, 0, 1, 0) }));
+}
+
 function readDraft(raw) {
   if (!raw || typeof raw !== "object") return null;
   return {
@@ -11,9 +16,7 @@ function readDraft(raw) {
     base: whole(raw.base, 0, MOST_NODES, 0),
     texts: list(raw.texts).slice(0, MOST_DEPTH).map(text),
     confidence: list(raw.confidence).slice(0, MOST_DEPTH).map((c) => number(c, 0, 1, 0)),
-    alternatives: list(raw.alternatives).slice(0, MOST_DEPTH).map((top) =>
-      list(top).slice(0, 5).map((a) => ({ id: a && a.id, text: text(a && a.text), p: number(a && a.probability, 0, 1, 0) })),
-    ),
+    alternatives: list(raw.alternatives).slice(0, MOST_DEPTH).map(readTop),
   };
 }
 
@@ -41,8 +44,9 @@ function readNodes(raw) {
   return nodes;
 }
 
-/** `names`: what the proposers of this run are called. */
-function readStep(raw, index, names) {
+/** `run`: names, what the proposers of this run are called; sampled, whether the target drew its tokens; random, whether
+ *  the re-drafted prefixes were drawn. */
+function readStep(raw, index, run) {
   const nodes = readNodes(raw.nodes);
   const choices = new Map();
   for (const c of list(raw.choices)) {
@@ -53,7 +57,7 @@ function readStep(raw, index, names) {
   const draft = readDraft(raw.first_draft);
   const step = {
     index,
-    names,
+    ...run,
     anchorText: text(raw.anchor_text),
     draft,
     drafted: draft ? draft.confidence.length : 0,
@@ -62,6 +66,7 @@ function readStep(raw, index, names) {
     full: number(raw.full_acceptance, 0, 1, 0),
     nodes,
     choices,
+    targetTops: new Map(list(raw.target_tops).slice(0, MOST_NODES).map((behind) => [behind && behind.node, readTop(behind && behind.top)])),
     accepted,
     committed,
     bonus: committed.find((c) => c.node === null) || null,
@@ -98,27 +103,36 @@ function readSeconds(raw) {
   return seconds;
 }
 
-/** Predicted prefixes, true boundary and the verdict: hit, miss, all (fully accepted) or none (no prediction, or not seen). */
+/** Whether drafts behind the first brought a node: not a lower-ranked choice, which no draft holds. */
+const isRedrafted = (raw) => Boolean(raw) && list(raw.candidates).length > 0 && !list(raw.candidates).includes(0);
+
+/** Predicted prefixes, true boundary and the verdict: one of OUTCOMES, or none (no prediction, or not seen). `gained`:
+ *  tokens that re-drafts added. */
 function readBoundary(raw) {
   const selected = list(raw.selected_prefixes).slice(0, MOST_DEPTH).map((i) => whole(i, 0, MOST_DEPTH, 0));
   const boundary = whole(raw.actual_boundary, 0, MOST_DEPTH, null);
   const drafted = raw.first_draft ? list(raw.first_draft.confidence).length : 0;
   const rank = boundary === null ? -1 : selected.indexOf(boundary);
+  const gained = list(raw.accepted).filter((id) => isRedrafted(list(raw.nodes)[id])).length;
   let verdict = "none";
   if (boundary !== null && drafted > 0) {
     if (boundary >= drafted) verdict = "all";
-    else if (selected.length) verdict = rank >= 0 ? "hit" : "miss";
+    else if (selected.length) verdict = rank < 0 ? "missed" : gained ? "repaired" : "found";
   }
-  return { selected, boundary, rank: rank + 1, verdict };
+  return { selected, boundary, rank: rank + 1, verdict, gained };
 }
 
 /** What the timeline and the totals need of a step, without reading its tree. */
 function summarise(raw) {
   const counts = { first: 0, second: 0, target: 0 };
   for (const c of list(raw.committed)) counts[readCommitted(c).proposer] += 1;
-  const { verdict, rank, boundary } = readBoundary(raw);
+  const { verdict, rank, boundary, gained } = readBoundary(raw);
+  const confidence = raw.first_draft ? list(raw.first_draft.confidence) : [];
   return {
     counts,
+    redrafts: list(raw.branches).length,
+    gained,
+    sureOfWrong: boundary === null ? null : number(confidence[boundary], 0, 1, null), // of the token that was rejected
     total: counts.first + counts.second + counts.target,
     verdict,
     rank,

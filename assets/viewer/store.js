@@ -35,6 +35,21 @@ function readSegment(value) {
   return { key: text(head.key), from: whole(head.from, 0, 1e9, 0), lines: lines.slice(1), wanted: head.wanted, file: head.file, recorded: head.recorded };
 }
 
+const noSums = () => ({ steps: 0, tokens: 0, nodes: 0, redrafts: 0, gained: 0, outcomes: { repaired: 0, found: 0, missed: 0, all: 0 }, seconds: readSeconds(null) });
+
+function addSums(sums, summary) {
+  sums.steps += 1;
+  sums.tokens += summary.total;
+  sums.nodes += summary.nodes;
+  sums.redrafts += summary.redrafts;
+  sums.gained += summary.gained;
+  if (summary.verdict !== "none") sums.outcomes[summary.verdict] += 1;
+  for (const [stage] of STAGES) sums.seconds[stage] += summary.seconds[stage];
+}
+
+/** Of the steps whose first draft was partly rejected: how many there are. */
+const judged = ({ outcomes }) => outcomes.repaired + outcomes.found + outcomes.missed;
+
 class Store {
   /** `changed({reset, wanted, file})` is called after every slice that was read, when another run begins, and for what a
    *  segment brings besides lines; `missed(key, start)` when lines from `start` on are lacking. */
@@ -60,7 +75,8 @@ class Store {
     this.summaries = [];
     this.read = new Map();
     this.seen = { draft: false, branches: false, second: false, selected: false }; // what kinds of things the steps have
-    this.sums = { tokens: 0, nodes: 0, hits: 0, judged: 0, most: 1, seconds: readSeconds(null) };
+    this.sums = noSums();
+    this.most = 1; // tokens of the longest step
     // Whether the run was already complete when it was first seen: a recording, not something to follow.
     this.recorded = false;
   }
@@ -166,13 +182,21 @@ class Store {
     this.seen.branches ||= list(event.branches).length > 0;
     this.seen.second ||= list(event.branches).some((draft) => draft && draft.drafter === "second");
     this.seen.selected ||= list(event.selected_prefixes).length > 0;
-    const sums = this.sums;
-    sums.tokens += summary.total;
-    sums.nodes += summary.nodes;
-    sums.most = Math.max(sums.most, summary.total);
-    if (summary.verdict === "hit" || summary.verdict === "miss") sums.judged += 1;
-    if (summary.verdict === "hit") sums.hits += 1;
-    for (const [stage] of STAGES) sums.seconds[stage] += summary.seconds[stage];
+    addSums(this.sums, summary);
+    this.most = Math.max(this.most, summary.total);
+  }
+
+  /** Totals of the steps from `first` to `last`, both included. */
+  sumsOf(first, last) {
+    const sums = noSums();
+    for (const summary of this.summaries.slice(first, last + 1)) addSums(sums, summary);
+    return sums;
+  }
+
+  /** What every step needs to know of its run. */
+  get manner() {
+    const config = this.header.config && typeof this.header.config === "object" ? this.header.config : {};
+    return { names: this.names, sampled: number(config.temperature, 0, 1e9, 0) > 0, random: this.header.method === "random_prefix" };
   }
 
   /** Step `index`, read in full; the latest ones stay read. All others are kept as text: a long run fits into memory. */
@@ -181,7 +205,7 @@ class Store {
     let step = this.read.get(index);
     if (!step) {
       const ending = this.finished && index === this.length - 1 ? text(this.finished.stop_reason) : "";
-      step = { ...readStep(JSON.parse(this.lines[this.steps[index]]), index, this.names), ending };
+      step = { ...readStep(JSON.parse(this.lines[this.steps[index]]), index, this.manner), ending };
       if (this.read.size >= KEPT_STEPS) this.read.delete(this.read.keys().next().value);
       this.read.set(index, step);
     }
@@ -193,7 +217,7 @@ class Store {
     let best = 0;
     let score = -1;
     this.summaries.forEach((summary, index) => {
-      if (summary.verdict !== "hit") return;
+      if (summary.verdict !== "repaired") return;
       const kept = Math.max(0, summary.boundary);
       const gained = summary.accepted - kept;
       const worth = gained < 2 ? gained : 10 + Math.min(gained, 5) + Math.min(kept, 4);

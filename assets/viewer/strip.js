@@ -2,8 +2,8 @@
 
 // On a narrow screen the titles have lines of their own: the drawing has no margin to put them into.
 const BANDS = {
-  wide: { bars: [20, 60], points: [86, 112], truth: 118, titles: [31, 85], height: 138 },
-  narrow: { bars: [32, 72], points: [114, 140], truth: 146, titles: [27, 88], height: 166 },
+  wide: { bars: [20, 58], points: [84, 106], ends: 117, truth: 121, titles: [31, 83, 117], height: 140 },
+  narrow: { bars: [32, 72], points: [114, 138], ends: 150, truth: 156, titles: [27, 88, 150], height: 176 },
 };
 
 class StripView {
@@ -23,7 +23,8 @@ class StripView {
 
   summary() {
     const { selected } = this.step;
-    const predicted = selected.length ? `Predicted boundaries, likeliest first: ${joined(selected.map(String))}. ` : "";
+    const named = this.step.random ? "Prefixes drawn at random" : "Predicted boundaries, likeliest first";
+    const predicted = selected.length ? `${named}: ${joined(selected.map(String))}. ` : "";
     return `Confidence of the first draft. ${predicted}${boundaryWords(this.step).long}`;
   }
 
@@ -44,8 +45,8 @@ class StripView {
     return this.svg.replaceChildren(...parts);
   }
 
-  get width() {
-    return this.tree.column * this.viewport.k;
+  width(depth) {
+    return this.tree.columns.width(depth) * this.viewport.k;
   }
 
   get narrow() {
@@ -58,16 +59,19 @@ class StripView {
 
   drawAxis() {
     const axis = s("g", { class: "axis" });
-    const every = this.width < 22 ? 4 : 1;
     const free = this.narrow ? 4 : 62; // the title stands to the left of this
-    for (let d = 0; d < this.step.columns; d += every) if (this.x(d) > free) axis.append(s("text", { x: this.x(d), y: 11 }, d));
+    for (let d = 0; d < this.step.columns; d += 1) if (this.x(d) > free && this.readable(d)) axis.append(s("text", { x: this.x(d), y: 11 }, d));
     return axis;
+  }
+
+  /** Whether a number fits over a column; where all are slim, over every fourth. */
+  readable(depth) {
+    return this.width(depth) >= 18 || (!this.tree.columns.slim && depth % 4 === 0);
   }
 
   drawBars() {
     const { step } = this;
     const [top, bottom] = this.band.bars;
-    const w = Math.max(3, Math.min(46, this.width * 0.56));
     const bars = s("g", { class: "bars" });
     bars.append(s("line", { class: "base", x1: 0, x2: "100%", y1: bottom, y2: bottom }));
     step.draft.confidence.forEach((c, j) => {
@@ -75,10 +79,11 @@ class StripView {
       const state = fateOf(step, k);
       const height = Math.max(1, c * (bottom - top - 11));
       const x = this.x(k);
+      const w = Math.max(3, Math.min(46, this.width(k) * 0.56));
       bars.append(
         s("rect", { class: `bar ${state}`, "data-depth": k, x: x - w / 2, y: bottom - height, width: w, height, rx: 2 }),
         // above the cross, where that is taller than the bar
-        this.width >= 26 ? s("text", { class: "value", x, y: bottom - Math.max(height, state === "wrong" ? 12 : 0) - 3 }, probability(c)) : "",
+        this.width(k) >= 26 ? s("text", { class: "value", x, y: bottom - Math.max(height, state === "wrong" ? 12 : 0) - 3 }, probability(c)) : "",
       );
       if (state === "wrong") bars.append(s("path", { class: "cross", d: `M${x - 3} ${bottom - 9}l6 6m0-6l-6 6` }));
     });
@@ -99,25 +104,26 @@ class StripView {
       const last = i === step.posterior.length;
       group.append(
         s("line", { class: "stick", x1: x, x2: x, y1: bottom, y2: y }),
-        last ? s("g", {}, s("rect", { class: "dot", x: x - 3, y: y - 3, width: 6, height: 6 }), s("text", { class: "all", x, y: y - 7 }, "all")) : s("circle", { class: "dot", cx: x, cy: y, r: 2.6 }),
+        last ? s("rect", { class: "dot", x: x - 3, y: y - 3, width: 6, height: 6 }) : s("circle", { class: "dot", cx: x, cy: y, r: 2.6 }),
+        (this.readable(i) || last) && x > 72 ? s("text", { class: "end", x, y: this.band.ends }, last ? "all" : i) : "",
       );
     });
     step.selected.forEach((i, n) => {
       if (i >= at.length) return;
       const [x, y] = at[i];
-      group.append(this.drawFlag(x, y, n + 1, i === step.boundary, all[i]));
+      group.append(this.drawFlag(x, y, step.random ? "?" : n + 1, i === step.boundary, all[i], this.width(i)));
     });
     return group;
   }
 
-  /** A numbered flag: the rank of a predicted boundary. The one that came true is filled. */
-  drawFlag(x, y, rank, hit, r) {
+  /** A numbered flag: the rank of a predicted boundary, “?” where it was drawn at random. The one that came true is filled. */
+  drawFlag(x, y, rank, hit, r, room) {
     return s(
       "g",
       { class: `flag${hit ? " hit" : ""}`, transform: `translate(${x.toFixed(1)},${y.toFixed(1)})` },
       s("path", { d: "M0 0V-20H15L11.5-14.5L15-9H0" }),
       s("text", { x: 5.6, y: -11 }, rank),
-      this.width >= 44 ? s("text", { class: "r", x: 17, y: -11 }, probability(r)) : "",
+      room >= 44 ? s("text", { class: "r", x: 17, y: -11 }, probability(r)) : "",
     );
   }
 
@@ -125,7 +131,7 @@ class StripView {
     const { step } = this;
     const x = this.x(step.boundary + 0.5);
     const words = boundaryWords(step).short;
-    const w = words.length * 6.1 + 16;
+    const w = words.length * 6.2 + 18;
     const left = Math.min(Math.max(x - w / 2, 2), this.viewport.size.width - w - 2);
     return s(
       "g",
@@ -140,9 +146,10 @@ class StripView {
     const titles = [
       ["position", 11],
       ["confidence c", this.band.titles[0]],
-      [this.step.selected.length ? "boundary r" : "r, not used", this.band.titles[1]],
+      [this.step.selected.length && !this.step.random ? "boundary r" : "r, not used", this.band.titles[1]],
+      ["ends after", this.band.titles[2]],
     ];
-    return s("g", { class: "titles" }, ...titles.slice(this.narrow ? 1 : 0).map(([words, y]) => s("text", { x: 4, y }, words)));
+    return s("g", { class: "titles" }, ...titles.slice(this.narrow ? 1 : 0, this.step.posterior.length ? 4 : 2).map(([words, y]) => s("text", { x: 4, y }, words)));
   }
 
   /** Exact values under the pointer: bars above, boundary points below. */
@@ -150,7 +157,7 @@ class StripView {
     const { step } = this;
     if (!step || !step.draft || event.pointerType === "touch") return;
     const box = this.svg.getBoundingClientRect();
-    const depth = (event.clientX - box.left - this.viewport.x) / (this.viewport.k * this.tree.column);
+    const depth = this.tree.columns.depth((event.clientX - box.left - this.viewport.x) / this.viewport.k);
     const inBars = event.clientY - box.top < this.band.bars[1] + 2;
     const at = inBars ? Math.round(depth) : Math.round(depth - 0.5);
     const card = inBars ? this.barCard(at) : this.pointCard(at);
@@ -161,7 +168,7 @@ class StripView {
   barCard(k) {
     const { draft } = this.step;
     if (k < 1 || k > draft.confidence.length) return null;
-    const fate = { right: "The target accepted it.", wrong: "The target rejected it.", unseen: "The target did not get this far." }[fateOf(this.step, k)];
+    const fate = { right: "The target accepted it.", wrong: this.step.sampled ? "The target drew another token." : "The target rejected it.", unseen: "The target did not get this far." }[fateOf(this.step, k)];
     return h("div", {}, h("b", {}, `c(${k}) = ${probability(draft.confidence[k - 1], 4)}`), h("p", {}, `First drafter’s own probability of ${quoted(draft.texts[k - 1])} at position ${k}. ${fate}`));
   }
 
@@ -170,7 +177,7 @@ class StripView {
     if (i < 0 || i > posterior.length || !posterior.length) return null;
     const last = i === posterior.length;
     const rank = selected.indexOf(i);
-    const notes = [rank >= 0 ? `Predicted boundary number ${rank + 1}: a re-draft started here.` : "", i === boundary ? "This is what happened." : ""];
+    const notes = [rank < 0 ? "" : this.step.random ? "Drawn at random: a re-draft started here." : `Predicted boundary number ${rank + 1}: a re-draft started here.`, i === boundary ? "This is what happened." : ""];
     const title = last ? `all = ${probability(full, 4)}` : `r(${i}) = ${probability(posterior[i], 4)}`;
     const meaning = last ? "Predicted chance that the whole first draft is accepted." : `Predicted chance that exactly ${count(i, "drafted token")} ${i === 1 ? "is" : "are"} accepted.`;
     return h("div", {}, h("b", {}, title), h("p", {}, [meaning, ...notes].filter(Boolean).join(" ")));

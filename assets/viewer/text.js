@@ -1,6 +1,7 @@
 // The prompt and every committed token, coloured and underlined by proposer.
 
 const LONG_PROMPT = 280;
+const MANY_LINES = 60; // from here on, lines that are out of sight are not laid out
 const SETTLE = 120; // ms until lines that came into sight have been laid out
 
 class TextView {
@@ -20,8 +21,11 @@ class TextView {
     this.late = null;
     this.line = null;
     this.promptText = null;
+    this.promptShown = "";
+    this.more = null;
     this.prompt.replaceChildren();
     this.output.replaceChildren();
+    this.output.classList.remove("long");
   }
 
   /** Adds the steps that arrived; what is already there is left alone. */
@@ -38,15 +42,37 @@ class TextView {
   showPrompt() {
     this.promptText = this.store.prompt;
     const all = this.promptText.replace(LONE, "\ufffd");
-    const words = document.createTextNode(all.length > LONG_PROMPT ? all.slice(0, LONG_PROMPT) + "…" : all);
-    this.prompt.replaceChildren(words);
+    this.promptShown = all.length > LONG_PROMPT ? all.slice(0, LONG_PROMPT) + "…" : all;
+    this.prompt.replaceChildren(this.promptShown);
     if (all.length <= LONG_PROMPT) return;
-    const more = h("button", { class: "more", type: "button" }, "show all");
-    more.addEventListener("click", () => {
-      words.data = all;
-      more.remove();
-    });
-    this.prompt.append(" ", more);
+    this.more = h("button", { class: "more", type: "button" }, "show all");
+    this.more.addEventListener("click", () => this.showWholePrompt());
+    this.prompt.append(" ", this.more);
+  }
+
+  showWholePrompt() {
+    this.promptShown = text(this.promptText).replace(LONE, "\ufffd");
+    this.more = null;
+    this.prompt.replaceChildren(this.promptShown);
+  }
+
+  /** Marks words in the prompt, which is shown whole where they are in its hidden part; returns the marks. */
+  markPrompt(wanted, most) {
+    const all = text(this.promptText).replace(LONE, "\ufffd");
+    const found = (words) => wanted && words.toLowerCase().includes(wanted);
+    if (this.more && found(all)) this.showWholePrompt();
+    if (!this.prompt.querySelector("mark") && !found(all)) return [];
+    const parts = [];
+    const marks = [];
+    const lower = this.promptShown.toLowerCase();
+    let from = 0;
+    for (let at = wanted ? lower.indexOf(wanted) : -1; at >= 0 && marks.length < most; at = lower.indexOf(wanted, from)) {
+      marks.push(h("mark", { class: "found" }, this.promptShown.slice(at, at + wanted.length)));
+      parts.push(this.promptShown.slice(from, at), marks[marks.length - 1]);
+      from = at + wanted.length;
+    }
+    this.prompt.replaceChildren(...parts, this.promptShown.slice(from), ...(this.more ? [" ", this.more] : []));
+    return marks;
   }
 
   /** A line of output is its own block, so that a long text is laid out line by line. */
@@ -54,6 +80,7 @@ class TextView {
     if (!this.line) {
       this.line = h("div", { class: "line" });
       this.output.append(this.line);
+      if (this.output.childElementCount === MANY_LINES) this.output.classList.add("long");
     }
     const token = h("span", { class: `tok ${proposer}${at === 0 ? " border" : ""}${words ? "" : " empty"}`, dir: "auto", "data-step": step, "data-index": at });
     words.replace(LONE, "\ufffd").split("\n").forEach((part, i) => {
@@ -111,7 +138,8 @@ class TextView {
       if (step === null || String(getSelection()).length) return;
       clearTimeout(this.resting);
       selection.pause();
-      selection.pin(step);
+      const { node } = this.store.committed[step][Number(event.target.closest(".tok").dataset.index)];
+      selection.pin(step, node === null ? BONUS : node);
     });
     // Lines that were never on screen have a guessed height: what was revealed out of sight is revealed again.
     new IntersectionObserver(([entry]) => {

@@ -4,7 +4,11 @@ const BAR = { least: 4, most: 40, top: 6, glyphs: 14, track: 5 };
 
 class TimelineView {
   constructor(host, store, selection) {
-    Object.assign(this, { host, store, selection, first: 0, scrubbing: false, size: { width: 0, height: 0 } });
+    Object.assign(this, { host, store, selection, first: 0, zoomed: 1, scrubbing: false, size: { width: 0, height: 0 } });
+    this.matching = null; // the steps that a filter leaves, null: all
+    this.range = null; // [first, last] step of a selected range
+    this.ranging = false;
+    this.ranged = () => {};
     this.canvas = h("canvas", { "aria-hidden": "true" });
     host.append(this.canvas);
     this.draw = oncePerFrame(() => this.paint());
@@ -22,7 +26,8 @@ class TimelineView {
 
   /** Width of a bar, and how many fit. */
   get pitch() {
-    return Math.min(BAR.most, Math.max(BAR.least, this.room / Math.max(1, this.store.length)));
+    const even = Math.min(BAR.most, Math.max(BAR.least, this.room / Math.max(1, this.store.length)));
+    return Math.min(Math.max(BAR.most, even), even * this.zoomed);
   }
 
   get capacity() {
@@ -31,6 +36,29 @@ class TimelineView {
 
   scrollTo(first) {
     this.first = Math.max(0, Math.min(Math.round(first), this.store.length - this.capacity));
+  }
+
+  /** Makes the bars wider or narrower; the shown step stays in view. */
+  zoom(factor) {
+    this.zoomed = Math.min(16, Math.max(1, this.zoomed * factor));
+    if (this.selection.shown !== null) this.scrollTo(this.selection.shown - this.capacity / 2);
+    this.draw();
+  }
+
+  /** Selects the steps between two, both included; null: none. */
+  select(from, to) {
+    this.range = from === null ? null : [Math.min(from, to), Math.max(from, to)];
+    this.ranged();
+    this.draw();
+  }
+
+  /** Shows the selected range as large as it fits. */
+  zoomToRange() {
+    const [first, last] = this.range;
+    this.zoomed = 1;
+    this.zoomed = Math.max(1, this.room / (last - first + 1) / this.pitch);
+    this.scrollTo(first);
+    this.draw();
   }
 
   /** Brings the shown step into the window when there are more steps than fit. */
@@ -51,7 +79,7 @@ class TimelineView {
     const set = (name, value) => this.host.setAttribute(name, value);
     set("aria-valuemax", Math.max(1, this.store.length));
     set("aria-valuenow", at === null ? 1 : at + 1);
-    set("aria-valuetext", summary ? `Step ${at + 1} of ${this.store.length}, ${count(summary.total, "token")}` : "no steps yet");
+    set("aria-valuetext", summary ? `Step ${at + 1} of ${this.store.length}${this.store.live || this.store.waiting.length ? " so far" : ""}, ${count(summary.total, "token")}` : "no steps yet");
     this.host.dataset.step = at === null ? "" : at;
     this.host.dataset.steps = this.store.length;
     this.host.dataset.pinned = this.selection.pinned === null ? "" : this.selection.pinned;
@@ -59,7 +87,7 @@ class TimelineView {
 
   colours() {
     const style = getComputedStyle(this.host);
-    const names = ["first", "second", "target", "line", "ink", "muted", "reject", "sunken", "panel"];
+    const names = ["first", "second", "target", "line", "ink", "muted", "reject", "sunken", "panel", "first-tint"];
     return Object.fromEntries(names.map((name) => [name, style.getPropertyValue("--" + name).trim()]));
   }
 
@@ -77,6 +105,11 @@ class TimelineView {
     pen.clearRect(0, 0, width, height);
     const paint = { pen, pitch: this.pitch, colours: this.colours(), base: height - BAR.glyphs - BAR.track };
     paint.fills = this.patterns(paint);
+    if (this.range) {
+      const [first, last] = this.range;
+      pen.fillStyle = paint.colours["first-tint"];
+      pen.fillRect((first - this.first) * paint.pitch, 0, (last - first + 1) * paint.pitch, height);
+    }
     const end = Math.min(this.store.length, this.first + this.capacity + 1);
     for (let i = this.first; i < end; i += 1) this.paintBar(paint, i);
     if (this.store.length > this.capacity) this.paintTrack(paint, width, height);
@@ -114,7 +147,8 @@ class TimelineView {
     const summary = this.store.summaries[i];
     const x = (i - this.first) * pitch;
     const gap = pitch > 6 ? 2 : pitch > 3 ? 1 : 0;
-    const unit = (base - BAR.top) / this.store.sums.most;
+    const unit = (base - BAR.top) / this.store.most;
+    pen.globalAlpha = this.matching && !this.matching.has(i) ? 0.22 : 1;
     const shown = i === this.selection.shown;
     if (shown || i === this.selection.pinned) {
       pen.fillStyle = colours.line;
@@ -134,13 +168,14 @@ class TimelineView {
       pen.strokeRect(x + gap / 2 - 1, 1, Math.max(2, pitch - gap + 2), base + BAR.glyphs - 2);
     }
     this.paintVerdict(pen, colours, summary.verdict, x + pitch / 2, base + BAR.glyphs / 2 + 1, Math.min(3.4, pitch / 2 - 0.5));
+    pen.globalAlpha = 1;
   }
 
-  /** ● a predicted boundary was right, ✕ it was not, ▲ the whole first draft was accepted. */
+  /** The mark of an outcome: ● repaired, ○ found and nothing gained, ✕ missed, ▲ all accepted. */
   paintVerdict(pen, colours, verdict, x, y, r) {
     if (verdict === "none") return;
     pen.beginPath();
-    if (verdict === "miss") {
+    if (verdict === "missed") {
       pen.strokeStyle = colours.reject;
       pen.lineWidth = 1.4;
       pen.moveTo(x - r, y - r);
@@ -150,8 +185,15 @@ class TimelineView {
       pen.stroke();
       return;
     }
-    pen.fillStyle = verdict === "hit" ? colours.target : colours.first;
-    if (verdict === "hit") pen.arc(x, y, r, 0, 7);
+    if (verdict === "found") {
+      pen.strokeStyle = colours.second;
+      pen.lineWidth = 1.5;
+      pen.arc(x, y, Math.max(0.8, r - 0.6), 0, 7);
+      pen.stroke();
+      return;
+    }
+    pen.fillStyle = verdict === "repaired" ? colours.target : colours.first;
+    if (verdict === "repaired") pen.arc(x, y, r, 0, 7);
     else {
       pen.moveTo(x, y - r);
       pen.lineTo(x + r, y + r);
@@ -180,22 +222,37 @@ class TimelineView {
       const at = this.stepAt(event);
       if (event.button > 0 || at === null) return;
       selection.pause();
-      this.scrubbing = true;
       host.setPointerCapture(event.pointerId);
+      if (event.shiftKey || this.ranging) {
+        this.rangeFrom = at;
+        this.select(at, at);
+        return;
+      }
+      this.scrubbing = true;
       selection.pin(at);
     });
     host.addEventListener("pointermove", (event) => {
       const at = this.stepAt(event);
-      if (this.scrubbing && at !== null) selection.pin(at);
+      if (this.rangeFrom !== undefined) {
+        if (at !== null) this.select(this.rangeFrom, at);
+      } else if (this.scrubbing && at !== null) selection.pin(at);
       else if (!this.scrubbing && event.pointerType !== "touch") selection.preview(at);
     });
     host.addEventListener("pointerleave", () => this.scrubbing || selection.preview(null));
-    const end = () => (this.scrubbing = false);
+    const end = () => {
+      this.scrubbing = false;
+      this.rangeFrom = undefined;
+    };
     host.addEventListener("pointerup", end);
     host.addEventListener("pointercancel", end);
     host.addEventListener(
       "wheel",
       (event) => {
+        if (event.ctrlKey || event.metaKey) {
+          event.preventDefault();
+          this.zoom(event.deltaY < 0 ? 1.25 : 0.8);
+          return;
+        }
         if (this.store.length <= this.capacity) return;
         event.preventDefault();
         this.scrollTo(this.first + (event.deltaX + event.deltaY) / this.pitch / 2);

@@ -1,12 +1,13 @@
 // The draft tree of the shown step. x is the position in the block; lanes come from tree_layout.js.
 
-const COLUMN = [62, 108];
 const LEAST_SCALE = LEAST_FONT / NODE_FONT;
+const NARROW = 640; // pixels: below, the tree opens fitted
+const SLIM = 24; // a column below this holds a shape without a word
 
 class TreeView {
   /** `host` carries the svg; `viewport` moves it; `drawn(hidden)` hears how many nodes a drawn step has folded away. */
   constructor(host, selection, tooltip, viewport, drawn) {
-    Object.assign(this, { host, selection, tooltip, viewport, drawn, step: null, column: COLUMN[0], unfolded: false });
+    Object.assign(this, { host, selection, tooltip, viewport, drawn, step: null, columns: new Columns(1, 0, false, []), unfolded: false, widened: false });
     this.world = s("g", { class: "world" });
     this.svg = s("svg", { role: "img", "aria-label": "Draft tree", width: "100%", height: "100%" }, this.world);
     host.append(this.svg);
@@ -23,7 +24,8 @@ class TreeView {
     }
     const { width, height } = this.viewport.size;
     if (!width) return;
-    this.column = Math.min(COLUMN[1], Math.max(COLUMN[0], (width - MARGIN.left - MARGIN.right) / step.columns));
+    const across = width - MARGIN.left - MARGIN.right;
+    this.columns = new Columns(step.columns, across, width < NARROW && !this.widened, this.matters());
     this.measure();
     const room = (height - MARGIN.top - MARGIN.bottom) / LEAST_SCALE;
     this.layout = layoutTree(step, this.selection.node, this.unfolded ? null : (layout) => this.rowsOf(layout).bottom - this.rowsOf(layout).top <= room);
@@ -32,6 +34,17 @@ class TreeView {
     this.viewport.set(this.extent());
     this.mark();
     this.drawn(this.layout.hidden);
+  }
+
+  /** Columns that must be readable: what is selected, the anchor, where the first draft went wrong, the target's token. */
+  matters() {
+    const { step } = this;
+    const selected = this.selection.node === BONUS ? step.bonus : step.nodes.get(this.selection.node);
+    const deepest = Math.max(0, ...step.accepted.map((id) => step.nodes.get(id).depth));
+    const end = step.bonus ? step.bonus.depth : deepest;
+    const own = this.selection.shown === step.index && selected ? [selected.depth] : [];
+    const wrong = step.boundary === null || !step.draft ? [] : [step.boundary + 1, step.boundary];
+    return [...own, 0, ...wrong.slice(0, 1), end, ...wrong.slice(1), 1, deepest, 2, 3];
   }
 
   draw() {
@@ -59,13 +72,15 @@ class TreeView {
     this.small = (words) => measure(words, `400 10.5px ${family}`);
     this.words = new Map();
     this.widths = new Map();
-    const put = (id, value, room, bold, least, padding) => {
-      const { words, width } = fitLabel(value, room, font(bold));
+    const put = (id, depth, value, bold, least, padding) => {
+      const column = this.columns.width(depth);
+      const slim = column < SLIM;
+      const { words, width } = slim ? { words: "", width: 0 } : fitLabel(value, column - (this.columns.slim ? 6 : 5) - padding, font(bold));
       this.words.set(id, words);
-      this.widths.set(id, Math.max(least, width + padding));
+      this.widths.set(id, slim ? Math.max(5, column - 3) : Math.max(least, width + padding));
     };
-    for (const node of step.nodes.values()) put(node.id, node.text, this.column - 16, node.state === "accepted", 28, 11);
-    if (step.bonus) put(BONUS, step.bonus.text, this.column - 24, true, 34, 20);
+    for (const node of step.nodes.values()) put(node.id, node.depth, node.text, node.state === "accepted", 28, 11);
+    if (step.bonus) put(BONUS, step.bonus.depth, step.bonus.text, true, 34, 20);
     this.ghosts = this.wanted();
   }
 
@@ -100,22 +115,24 @@ class TreeView {
     for (const [id, lane] of layout.lanes) {
       const node = id === BONUS ? step.bonus : step.nodes.get(id);
       const [x, w] = [this.x(node.depth), this.widths.get(id)];
-      put(lane, x - w / 2, w + (id === BONUS ? 38 : 0), [-PILL / 2, PILL / 2]);
+      put(lane, x - w / 2, w, [-PILL / 2, PILL / 2]);
+      if (id === BONUS) put(lane, x - 18, 36, LABEL.below);
       if (node.state === "rejected") put(lane, x + w / 2 - 8, 14, [-18, 0]);
       if (layout.folded.has(id)) put(lane, x + w / 2 - 16, 32, node.depth ? [0, PILL / 2 + 6] : [-PILL / 2 - 6, 0]);
       if (node.state === "root") put(lane, x - 20, 40, LABEL.below);
-      if (this.ghosts.has(id)) put(lane, x + this.ghostX(id, layout), this.small(`target: ${this.ghosts.get(id)}`) + 4, LABEL.below);
+      if (this.ghosts.has(id)) put(lane, x + this.ghostX(id, layout), this.small(`${this.ghostWord}${this.ghosts.get(id)}`) + 4, LABEL.below);
     }
     for (const chain of layout.chains) {
       const label = this.chainLabel(chain);
       if (label) put(chain.lane, label.x, this.small(label.words) * (label.won ? 1.08 : 1), LABEL.above);
     }
     layout.rows = laneRows(layout, items);
+    layout.rows.right = Math.max(...items.map((item) => item.right));
     return layout.rows;
   }
 
   x(depth) {
-    return depth * this.column;
+    return this.columns.x(depth);
   }
 
   y(id) {
@@ -126,15 +143,15 @@ class TreeView {
     const ids = [0, ...this.step.accepted, BONUS].filter((id) => this.layout.lanes.has(id));
     const ys = ids.map((id) => this.y(id));
     const deepest = this.step.bonus ? this.step.bonus.depth : Math.max(0, ...this.step.accepted.map((id) => this.step.nodes.get(id).depth));
+    const left = this.x(-0.5);
     return {
-      left: -this.column / 2,
-      // A bonus token in the last column has its name to the right of it.
-      right: this.x(this.step.columns - 1) + this.column / 2 + (this.step.bonus && deepest === this.step.columns - 1 ? 34 : 0),
+      left,
+      right: Math.max(this.x(this.step.columns - 0.5), this.rows.right + 4),
       top: this.rows.top,
       bottom: this.rows.bottom,
       focus: {
-        left: -this.column / 2,
-        right: this.x(deepest + 0.6),
+        left,
+        right: this.x(deepest + 0.5) + 8,
         turn: this.x((this.step.boundary ?? deepest) + 0.5),
         top: Math.min(...ys) - 27,
         bottom: Math.max(...ys) + 27,
@@ -155,6 +172,7 @@ class TreeView {
         "data-state": node.state,
         "data-depth": node.depth,
         "data-proposer": node.proposer,
+        "data-draft": node.candidates.length ? Math.min(...node.candidates) : null,
       },
       nodeShape(kind, w),
       kind === "anchor" ? s("rect", { class: "inner", x: -w / 2 + 2.5, y: -PILL / 2 + 2.5, width: w - 5, height: PILL - 5, rx: 3 }) : null,
@@ -162,7 +180,7 @@ class TreeView {
     );
     if (node.state === "root") group.append(s("text", { class: "under", y: PILL / 2 + 11 }, "anchor"));
     if (node.state === "rejected") group.append(crossBadge(w / 2 - 1, -PILL / 2 + 1));
-    if (this.ghosts.has(node.id)) group.append(s("text", { class: "ghost", x: this.ghostX(node.id), y: PILL / 2 + 11 }, "target: ", s("tspan", {}, this.ghosts.get(node.id))));
+    if (this.ghosts.has(node.id)) group.append(s("text", { class: "ghost", x: this.ghostX(node.id), y: PILL / 2 + 11 }, this.ghostWord, s("tspan", {}, this.ghosts.get(node.id))));
     const hidden = this.layout.folded.get(node.id);
     if (hidden) group.append(foldBadge(w / 2 - 3, node.depth ? PILL / 2 : -PILL / 2, hidden));
     return group;
@@ -183,7 +201,7 @@ class TreeView {
       },
       nodeShape("target", w),
       s("text", { class: "label", y: 4 }, this.words.get(BONUS)),
-      s("text", { class: "beside", x: w / 2 + 4, y: 3.5 }, "bonus"),
+      s("text", { class: "under", y: PILL / 2 + 11 }, "bonus"),
     );
   }
 
@@ -193,6 +211,7 @@ class TreeView {
     const x2 = this.x(node.depth) - this.widths.get(node.id) / 2;
     return s("path", {
       class: `edge ${node.proposer}`,
+      "data-depth": node.depth,
       d: edgePath(x1, this.y(from.id), x2, this.y(node.id), this.x(node.depth - 0.5)),
     });
   }
@@ -202,16 +221,15 @@ class TreeView {
     const main = chain.lane === 0 && chain.first.depth === 0;
     const at = main ? chain.nodes[1] : chain.first;
     if (!this.step.draft || !at || at.id === BONUS) return null;
-    const others = at.candidates.filter((c) => c > 0 && this.step.branches[c - 1]);
-    // a draft that goes on from one of the others is named where it leaves it
-    const own = others.map((c) => this.step.branches[c - 1]).filter((draft) => !others.includes(draft.base));
-    const prefixes = [...new Set(own.map(branchName))];
-    if (!main && !prefixes.length) return null;
-    const [head, ...rest] = prefixes;
-    let words = main ? "first draft" : head + rest.slice(0, 2).map((name) => ", " + name.replace(/^.* from /, "")).join("") + (rest.length > 2 ? ", …" : "");
-    const won = chain.nodes.filter((n) => n.state === "accepted" && (!main || n.candidates.includes(0))).length;
-    if (won) words += main ? ` · ${won} right` : ` · added ${won}`;
-    return { words, won, kind: at.proposer, x: this.x(at.depth) - this.widths.get(at.id) / 2 };
+    const accepted = chain.nodes.filter((n) => n.state === "accepted" && (!main || n.candidates.includes(0)));
+    const drafts = main ? [] : draftsThrough(this.step, accepted.length ? accepted : [at]);
+    if (!main && !drafts.length) return null;
+    let words = main ? "first draft" : draftsName(drafts);
+    const won = accepted.length;
+    if (won) words += main ? ` · ${won} ${this.step.sampled ? "drawn" : "right"}` : ` · added ${won}`;
+    // no further to the right than the block goes
+    const end = this.x(this.step.columns - 0.5) - this.small(words) * (won ? 1.1 : 1) - 2;
+    return { words, won, kind: at.proposer, x: Math.max(this.x(-0.5), Math.min(end, this.x(at.depth) - this.widths.get(at.id) / 2)) };
   }
 
   drawChainLabel(chain) {
@@ -226,6 +244,18 @@ class TreeView {
     if (this.step.boundary === null || !this.step.draft) return s("g");
     const x = this.x(this.step.boundary + 0.5);
     return s("line", { class: "boundary", x1: x, x2: x, y1: -4000, y2: 4000 });
+  }
+
+  /** Every column in view, or every token readable and the tree to be moved. */
+  widen(all) {
+    this.widened = all;
+    this.viewport.touched = false;
+    this.show(this.step);
+    this.viewport.look(all);
+  }
+
+  get ghostWord() {
+    return this.step.sampled ? "drawn: " : "target: ";
   }
 
   place() {
@@ -245,7 +275,21 @@ class TreeView {
     const { node, shown } = this.selection;
     const known = this.step && this.step.index === shown && this.step.nodes.has(node);
     if (known && !this.layout.lanes.has(node)) return this.show(this.step);
-    for (const group of this.world.querySelectorAll("g.node")) group.classList.toggle("selected", node !== null && this.nodeOf(group) === node);
+    // a token in a slim column is made readable
+    const depth = known ? this.step.nodes.get(node).depth : null;
+    if (known && this.columns.slim && this.columns.width(depth) < SLIM && !this.marking) {
+      this.marking = true;
+      this.show(this.step);
+      this.marking = false;
+      return;
+    }
+    for (const group of this.world.querySelectorAll("g.node")) {
+      const chosen = node !== null && this.nodeOf(group) === node;
+      group.classList.toggle("selected", chosen);
+      const ring = group.querySelector(".ring");
+      if (ring && !chosen) ring.remove();
+      if (chosen && !ring) group.prepend(s("rect", { class: "ring", x: -this.widths.get(node) / 2 - 4, y: -PILL / 2 - 4, width: this.widths.get(node) + 8, height: PILL + 8, rx: 8 }));
+    }
   }
 
   nodeOf(group) {

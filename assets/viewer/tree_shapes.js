@@ -31,10 +31,11 @@ function fitLabel(value, room, font) {
 function nodeShape(kind, width) {
   const [w, r] = [width / 2, PILL / 2];
   if (kind === "target") {
-    const points = [[-w, 0], [-w + 8, -r], [w - 8, -r], [w, 0], [w - 8, r], [-w + 8, r]];
+    const cut = Math.min(8, w / 2);
+    const points = [[-w, 0], [-w + cut, -r], [w - cut, -r], [w, 0], [w - cut, r], [-w + cut, r]];
     return s("polygon", { class: "shape", points: points.map((p) => p.join(",")).join(" ") });
   }
-  return s("rect", { class: "shape", x: -w, y: -r, width, height: PILL, rx: kind === "second" ? r : 5 });
+  return s("rect", { class: "shape", x: -w, y: -r, width, height: PILL, rx: Math.min(w, kind === "second" ? r : 5) });
 }
 
 /** An edge: straight within a lane, otherwise a rounded elbow whose stem stands on the border between two positions. */

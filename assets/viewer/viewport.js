@@ -45,7 +45,7 @@ class Viewport {
     if (!c || !width || !height) return;
     const across = width - MARGIN.left - MARGIN.right;
     const along = height - MARGIN.top - MARGIN.bottom;
-    const all = Math.min(1.15, across / (c.right - c.left), along / (c.bottom - c.top));
+    const all = Math.min(along > 420 ? 1.5 : 1.15, across / (c.right - c.left), along / (c.bottom - c.top));
     this.k = Math.max(all, LEAST_FONT / NODE_FONT);
     this.touched = false;
     this.x = this.settle(c.left, c.right, c.focus.left, c.focus.right, across, this.start ? c.left : c.focus.turn) + MARGIN.left;

@@ -34,6 +34,14 @@ const capital = (words) => words.slice(0, 1).toUpperCase() + words.slice(1);
 const percent = (share) => Math.round(share * 100) + "%";
 const count = (n, noun) => n + " " + noun + (n === 1 ? "" : "s");
 
+/** What came of the predicted boundaries: a mark and words for each outcome; told apart by shape as well as colour. */
+const OUTCOMES = {
+  repaired: { mark: "●", words: "repaired" },
+  found: { mark: "○", words: "found, nothing gained", short: "nothing gained" },
+  missed: { mark: "✕", words: "missed" },
+  all: { mark: "▲", words: "all accepted" },
+};
+
 const PROPOSERS = ["first", "second", "target"];
 const PROPOSER_NAMES = { first: "first drafter", second: "second drafter", target: "target" };
 const STAGES = [

@@ -11,6 +11,7 @@ from d2sd.errors import InputError
 
 FOLDER = Path(__file__).resolve().parents[2] / "assets" / "prompts"
 MAX_LINE = 200_000
+MAX_PROMPTS = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,23 @@ def read_prompts(source: str, limit: int | None = None) -> list[Prompt]:
                 prompts.append(_prompt(line, f"{path.name}, line {number}"))
     if not prompts:
         raise InputError(f"{source} holds no prompts")
+    return _spread(prompts, limit)
+
+
+def parse_prompts(text: str, name: str, limit: int | None = None) -> list[Prompt]:
+    """Prompts that somebody pasted or brought as a file called ``name``: JSON lines, or else one prompt a line.
+
+    The line at fault is named; ``limit``: see ``read_prompts``.
+    """
+    lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
+    if not lines:
+        raise InputError(f"{name}: no prompts; give one a line, or JSON lines with a text under prompt")
+    if len(lines) > MAX_PROMPTS:
+        raise InputError(f"{name}: {len(lines)} prompts; at most {MAX_PROMPTS} are read at once")
+    if lines[0][1].lstrip().startswith("{"):
+        prompts = [_prompt(line, f"{name}, line {number}") for number, line in lines]
+    else:
+        prompts = [Prompt(line.strip(), "all") for _, line in lines]
     return _spread(prompts, limit)
 
 

@@ -8,7 +8,7 @@ of them, Wilson's.
 from __future__ import annotations
 
 from d2sd.calibration.reading import Sentence, read_report
-from d2sd.calibration.report import Report, calibrate
+from d2sd.calibration.report import Labels, Report, calibrate, label
 from d2sd.calibration.resampling import Figure
 from d2sd.calibration.scores import (
     Bin,
@@ -21,11 +21,13 @@ from d2sd.calibration.steps import StepTable, tabulate
 __all__ = [
     "Bin",
     "Figure",
+    "Labels",
     "Report",
     "Sentence",
     "StepTable",
     "calibrate",
     "expected_calibration_error",
+    "label",
     "read_report",
     "scored_positions",
     "tabulate",

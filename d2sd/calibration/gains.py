@@ -29,12 +29,16 @@ class Gain:
 
 @dataclass(frozen=True, slots=True)
 class Gains:
-    """Tokens committed per step (α, bonus included), nodes verified per step (anchor left out), and their sources."""
+    """Tokens committed per step (α, bonus included), nodes verified per step (anchor left out), and their sources.
+
+    per_redraft: tokens that the drafts behind the first added, per such draft; lower-ranked choices are left out.
+    """
 
     tokens_per_step: Figure
     nodes_per_step: float
     wasted: float | None
     bonus: float
+    per_redraft: Figure
     sources: tuple[Gain, ...]
 
 
@@ -68,6 +72,7 @@ def gains(table: StepTable, unit: np.ndarray, resampler: Resampler) -> Gains:
         float(table.nodes.sum() / count),
         _wasted(table.nodes, table.gained),
         float(bonus.sum() / count),
+        resampler.ratio(table.gained[:, 1:-1].sum(1).astype(float), table.branches.astype(float), unit),
         tuple(sources),
     )
 

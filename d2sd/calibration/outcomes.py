@@ -30,7 +30,8 @@ class Ranks:
 
     counts[n]: steps where it was number n+1. within[n]: share of steps where it was among the first n+1 (the hit
     rate at K = n+1); chance[n]: the same for prefixes drawn at random. used: the hit rate of the prefixes that were
-    really re-drafted from, and mean_used how many they were; None where none were.
+    really re-drafted from, repaired: the share where re-drafts also added tokens there, and mean_used how many prefixes
+    there were; None where none were.
     """
 
     steps: int
@@ -38,6 +39,7 @@ class Ranks:
     within: tuple[Figure, ...]
     chance: tuple[float, ...]
     used: Figure
+    repaired: Figure
     mean_used: float | None
 
 
@@ -93,5 +95,6 @@ def rank_table(table: StepTable, unit: np.ndarray, resampler: Resampler) -> Rank
         within=tuple(resampler.share(place <= n, unit) for n in range(size)),
         chance=tuple(float(np.minimum(1, (n + 1) / partly.drafted).mean()) for n in range(size)),
         used=resampler.share(partly.hit[chosen], unit[chosen]),
+        repaired=resampler.share(partly.repaired[chosen], unit[chosen]),
         mean_used=float(partly.selected[chosen].mean()) if chosen.any() else None,
     )

@@ -119,7 +119,7 @@ def _boundary(report: Report) -> Iterator[Sentence]:
     yield Sentence(
         "good" if (hits.low or hits.value) > 2 * chance else "mixed",
         f"The true boundary is among {what} in {percent(hits.value)} of {ranks.steps} steps{interval and f' ({interval}%)'}; "
-        f"prefixes drawn at random would hit {percent(chance)}.",
+        f"prefixes drawn at random would hit {percent(chance)}.{_repaired(report)}",
         "ranks",
         tuple(range(k)),
     )
@@ -138,6 +138,14 @@ def _boundary(report: Report) -> Iterator[Sentence]:
             "note",
             f"The whole first draft is accepted in {percent(whole)} of the steps; the drafter expects {percent(expected)}.",
         )
+
+
+def _repaired(report: Report) -> str:
+    """What became of it: that the place was found does not say that anything was gained there."""
+    repaired, gain = report.ranks.repaired.value, report.gains.per_redraft.value
+    if repaired is None or gain is None:
+        return ""
+    return f" Re-drafts added tokens there in {percent(repaired)}, {gain:.2f} tokens per re-draft."
 
 
 def _temperature(report: Report) -> Iterator[Sentence]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from d2sd.calibration.gains import Gains, gains
 from d2sd.calibration.outcomes import Matrix, Ranks, outcome_matrix, rank_table
+from d2sd.calibration.redrafts import RedraftTable, Second, second_report, tabulate_redrafts
 from d2sd.calibration.resampling import Figure, Resampler
 from d2sd.calibration.scores import (
     Bin,
@@ -22,8 +24,10 @@ from d2sd.calibration.scores import (
     score,
     uniform_edges,
 )
+from d2sd.calibration.splits import Group, by_domain, by_kind, token_kinds
 from d2sd.calibration.steps import StepTable, units
 from d2sd.calibration.temperature import TemperatureAdvice, temperature_advice
+from d2sd.trace.events import StepDone
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +36,8 @@ class Report:
 
     unit: what intervals draw again. confidence, accepted: means over scored positions; gap: accepted − confidence,
     below 0 where the drafter is over-confident. error, adaptive: ECE with equal-width and with equal-mass bins;
-    chance: the ECE that an honest drafter would show by chance. gains and outcomes: see their modules.
+    chance: the ECE that an honest drafter would show by chance. gains and outcomes: see their modules. second, domains and
+    kinds are there where ``calibrate`` was given what they need.
     """
 
     runs: int
@@ -53,13 +58,33 @@ class Report:
     ranks: Ranks
     gains: Gains
     advice: TemperatureAdvice | None
+    second: Second | None = None
+    domains: tuple[Group, ...] = ()
+    kinds: tuple[Group, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """The figures as JSON-ready data."""
         return asdict(self)
 
 
-def calibrate(table: StepTable) -> Report:
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """What is known of steps besides their numbers. domains: the prompt group of every run; kinds: of every scored position,
+    its place in ``splits.KINDS``; redrafts: those of the second drafter."""
+
+    domains: tuple[str, ...]
+    kinds: np.ndarray
+    redrafts: RedraftTable
+
+
+def label(runs: Sequence[Sequence[StepDone]], table: StepTable, domains: Sequence[str] = ()) -> Labels:
+    """The labels of runs and their table; ``domains``: one for each run, none: all are of one."""
+    steps = [s for run in runs for s in run]
+    scores = score(table, np.zeros(len(table), int))
+    return Labels(tuple(domains) or ("all",) * len(runs), token_kinds(steps, scores), tabulate_redrafts(runs, table))
+
+
+def calibrate(table: StepTable, labels: Labels | None = None) -> Report:
     """Every figure of these steps. An empty table gives a report that has seen nothing."""
     unit, name = units(table)
     resampler = Resampler(int(unit.max(initial=-1)) + 1)
@@ -85,4 +110,7 @@ def calibrate(table: StepTable) -> Report:
         ranks=rank_table(table, unit, resampler),
         gains=gains(table, unit, resampler),
         advice=temperature_advice(table, scores, resampler),
+        second=second_report(labels.redrafts, unit, resampler) if labels else None,
+        domains=by_domain(table, scores, unit, labels.domains, resampler) if labels else (),
+        kinds=by_kind(scores, labels.kinds, resampler) if labels else (),
     )

@@ -31,7 +31,7 @@ class Resampler:
 
     def sums(self, values: np.ndarray, unit: np.ndarray) -> np.ndarray:
         """Sums over each resample, (RESAMPLES, …), of rows ``values`` (M, …) that belong to ``unit`` (M,)."""
-        flat = values.reshape(len(values), -1)
+        flat = values.reshape(len(values), int(np.prod(values.shape[1:], dtype=int)))
         by_unit = np.zeros((self.count, flat.shape[1]))
         for column in range(flat.shape[1]):
             by_unit[:, column] = np.bincount(unit, weights=flat[:, column], minlength=self.count)
@@ -42,9 +42,13 @@ class Resampler:
         below = denominator.sum()
         if not below:
             return Figure(None)
+        return self.figure(float(numerator.sum() / below), self.ratios(numerator, denominator, unit))
+
+    def ratios(self, numerator: np.ndarray, denominator: np.ndarray, unit: np.ndarray) -> np.ndarray:
+        """The same ratio in every resample, (RESAMPLES,); NaN where a resample saw nothing."""
         with np.errstate(invalid="ignore", divide="ignore"):
-            drawn = self.sums(numerator, unit) / self.sums(denominator, unit)
-        return self.figure(float(numerator.sum() / below), drawn)
+            drawn: np.ndarray = self.sums(numerator, unit) / self.sums(denominator, unit)
+        return drawn
 
     def share(self, yes: np.ndarray, unit: np.ndarray) -> Figure:
         """The share of rows (M,) that say yes. Where all or none do, resamples do so too: the interval is Wilson's then."""

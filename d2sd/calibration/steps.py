@@ -9,6 +9,7 @@ from itertools import chain
 import numpy as np
 
 from d2sd.trace.events import StepDone
+from d2sd.trace.metrics import prediction
 
 UNSEEN = -1
 MIN_RUNS = 8
@@ -22,7 +23,8 @@ class StepTable:
     run, step: number of the run and of the step in it, (N,). drafted: tokens of the first draft, (N,).
     confidence: c_k, (N, G), NaN after the last drafted token. boundary: leading first-draft tokens that the target
     accepted, (N,), UNSEEN where generation ended before that was decided or nothing was drafted.
-    selected: number of prefixes that were predicted, (N,). hit: whether the boundary was one of them, (N,).
+    selected: number of prefixes that were predicted, (N,). hit: whether the boundary was one of them, repaired: whether
+    re-drafts then added tokens there, (N,).
     committed: tokens, bonus included, (N,). branches: re-drafts, (N,).
     nodes, gained: verified and accepted tree nodes by who brought them, (N, J+2): column 0 the first draft, column j
     what re-draft j added to the drafts before it, the last one nodes reached by lower-ranked choices only.
@@ -35,6 +37,7 @@ class StepTable:
     boundary: np.ndarray
     selected: np.ndarray
     hit: np.ndarray
+    repaired: np.ndarray
     committed: np.ndarray
     branches: np.ndarray
     nodes: np.ndarray
@@ -87,6 +90,7 @@ def tabulate(runs: Sequence[Sequence[StepDone]]) -> StepTable:
         boundary=boundary,
         selected=np.array([len(s.selected_prefixes) for s in steps], dtype=int),
         hit=np.array([s.actual_boundary in s.selected_prefixes for s in steps], dtype=bool),
+        repaired=np.array([prediction(s) == "repaired" for s in steps], dtype=bool),
         committed=np.array([len(s.committed) for s in steps], dtype=int),
         branches=np.array([len(s.branches) for s in steps], dtype=int),
         nodes=nodes,

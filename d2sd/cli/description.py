@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from d2sd.trace.events import Node, StepDone
-from d2sd.trace.metrics import boundary_hit
+from d2sd.trace.metrics import prediction
 from d2sd.trace.text import escaped, visible
 from d2sd.trace.trace import Trace
 
@@ -27,19 +27,19 @@ def describe_run(trace: Trace) -> Iterator[str]:
     prompt = header["prompt"] or ("".join(trace.prefill.texts) if trace.prefill else "")
     yield f"prompt   {escaped(prompt[:WIDTH])}"
     yield ""
-    yield " step  tokens  nodes      ms  boundary  predicted         text"
+    yield " step  tokens  nodes      ms  boundary     re-drafted from   text"
     for step in trace.steps:
         text = "".join(c.text for c in step.committed)
         predicted = " ".join(map(str, step.selected_prefixes)) or "–"
         yield (
-            f"{step.step:5d}  {len(step.committed):6d}  {len(step.nodes):5d}  {1e3 * step_seconds(step):6.1f}  "
-            f"{_boundary(step):<8}  {predicted[:16]:<16}  {escaped(text[:60])}"
+            f"{step.step + 1:5d}  {len(step.committed):6d}  {len(step.nodes):5d}  {1e3 * step_seconds(step):6.1f}  "
+            f"{_boundary(step):<11}  {predicted[:16]:<16}  {escaped(text[:60])}"
         )
 
 
 def describe_step(step: StepDone, steps: int) -> Iterator[str]:
     """One step: what was committed, confidences and predicted boundaries, re-drafts, the tree."""
-    yield f"step {step.step} of {steps}, counted from 0: {len(step.committed)} tokens committed, {len(step.nodes)} nodes verified, {1e3 * step_seconds(step):.1f} ms"
+    yield f"step {step.step + 1} of {steps}: {len(step.committed)} tokens committed, {len(step.nodes)} nodes verified, {1e3 * step_seconds(step):.1f} ms"
     yield "committed  " + "  ".join(f"{visible(c.text)} ({c.proposer})" for c in step.committed)
     yield ""
     yield from _confidences(step)
@@ -62,7 +62,8 @@ def step_seconds(step: StepDone) -> float:
 def _boundary(step: StepDone) -> str:
     if step.actual_boundary is None:
         return "–"
-    return f"{step.actual_boundary}{ {True: ' hit', False: ' miss', None: ''}[boundary_hit(step)] }"
+    outcome = prediction(step)
+    return f"{step.actual_boundary}{f' {outcome}' if outcome else ''}"
 
 
 def _confidences(step: StepDone) -> Iterator[str]:

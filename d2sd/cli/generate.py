@@ -86,6 +86,8 @@ def summary(engine: Engine, trace: Trace) -> dict[str, object]:
         "mean_acceptance_length": totals.mean_acceptance_length,
         "nodes_per_step": totals.nodes_per_step,
         "boundary_hit_rate": totals.boundary_hit_rate,
+        "repaired_rate": totals.repaired_rate,
+        "tokens_per_redraft": totals.tokens_per_redraft,
         "tokens_per_second": totals.tokens_per_second,
         "seconds": totals.seconds,
         "stage_seconds": {"prefill": trace.finished.prefill_seconds, **totals.stage_seconds},

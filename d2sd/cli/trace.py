@@ -34,11 +34,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     action("validate", "check every line and say in one line what the trace holds")
     show = action("show", "the run step by step, or one step with its tree")
-    show.add_argument("--step", type=int, metavar="N", help="one step; the first is 0, -1 is the last")
+    show.add_argument("--step", type=int, metavar="N", help="one step, counted from 1 as on the page; -1 is the last")
     stats = action("stats", "totals of the run")
     stats.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     graph = action("to-graphml", "the token trees as GraphML, for Gephi, yEd, networkx and others")
-    graph.add_argument("--step", type=int, metavar="N", help="one step (default: all, side by side)")
+    graph.add_argument("--step", type=int, metavar="N", help="one step, counted from 1 (default: all, side by side)")
     graph.add_argument("-o", "--output", required=True, metavar="OUT.graphml")
     page = action("to-html", "one interactive HTML file that needs nothing else, not even a network")
     page.add_argument("-o", "--output", required=True, metavar="OUT.html")
@@ -69,9 +69,9 @@ def _show(arguments: argparse.Namespace) -> None:
 
 def _number(trace: Trace, step: int) -> int:
     steps = len(trace.steps)
-    if not -steps <= step < steps:
-        raise InputError(f"there is no step {step}; this trace has " + (f"steps 0 to {steps - 1}" if steps else "none"))
-    return step % steps
+    if not step or not -steps <= step <= steps:
+        raise InputError(f"there is no step {step}; this trace has " + (f"steps 1 to {steps}" if steps else "none"))
+    return step - 1 if step > 0 else step + steps
 
 
 def _stats(arguments: argparse.Namespace) -> None:
@@ -79,7 +79,7 @@ def _stats(arguments: argparse.Namespace) -> None:
     if arguments.json:
         sys.stdout.write(orjson.dumps(figures).decode() + "\n")
         return
-    hits = figures["boundary_hit_rate"]
+    hits, repaired, gain = (figures[f] for f in ("boundary_hit_rate", "repaired_rate", "tokens_per_redraft"))
     spent = sum(figures["stage_seconds"].values())
     print(f"method                   {escaped(figures['method'])}")
     print(f"steps                    {figures['steps']}")
@@ -90,7 +90,9 @@ def _stats(arguments: argparse.Namespace) -> None:
     print(f"mean acceptance length   {figures['mean_acceptance_length']:.2f}")
     print(f"tokens per second        {figures['tokens_per_second']:.1f}")
     print(f"nodes per step           {figures['nodes_per_step']:.1f}  ({figures['nodes']} in all)")
-    print(f"boundary hit rate        {'–' if hits is None else f'{hits:.1%}'}")
+    print(f"boundary among prefixes  {'–' if hits is None else f'{hits:.1%}'}")
+    print(f"repaired                 {'–' if repaired is None else f'{repaired:.1%}'}")
+    print(f"tokens per re-draft      {'–' if gain is None else f'{gain:.2f}'}")
     for stage, seconds in figures["stage_seconds"].items():
         print(f"{stage.replace('_', ' '):<24} {seconds:.3f} s  {seconds / spent if spent else 0:.0%}")
     print(

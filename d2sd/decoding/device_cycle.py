@@ -16,15 +16,23 @@ from torch import Tensor
 
 from d2sd.config import DecodeConfig
 from d2sd.decoding.block_drafter import BlockDrafter, best_probabilities, best_tokens
-from d2sd.decoding.device_tree import DeviceTree, accepted_rows, block_rows, likeliest_prefixes, merge
+from d2sd.decoding.device_tree import (
+    DeviceTree,
+    accepted_rows,
+    block_rows,
+    first_open,
+    likeliest_prefixes,
+    merge,
+    open_prefixes,
+)
 from d2sd.decoding.host_cycle import CycleDone
-from d2sd.decoding.inspection import TOP_ALTERNATIVES, Inspection, measure
+from d2sd.decoding.inspection import TOP_ALTERNATIVES, Inspection, measure, measured_rows
 from d2sd.decoding.packing import Packing
 from d2sd.decoding.proposer import Proposer
 from d2sd.decoding.sampling import Sampler
 from d2sd.decoding.verifier import Verifier
 from d2sd.methods import Proposal
-from d2sd.methods.base import merged, random_prefixes
+from d2sd.methods.base import merged, random_order
 from d2sd.passes.clock import StageClock
 from d2sd.passes.shapes import row_shape
 from d2sd.trace.events import StageSeconds
@@ -66,7 +74,9 @@ class DeviceCycle:
     def _shapes(self) -> dict[str, tuple[int, ...]]:
         """What a cycle tells the host. A row of a draft holds the likeliest tokens' probabilities, then the tokens."""
         ranked = 2 * min(self.top, self.vocabulary)
-        shapes: dict[str, tuple[int, ...]] = {"measured": (4 if self.config.inspect else 1, self.rows)}
+        shapes: dict[str, tuple[int, ...]] = {
+            "measured": (measured_rows(self.config.inspect, self.vocabulary), self.rows)
+        }
         if self.first is not None:
             shapes["first"] = (self.lengths[0], ranked)
         if self.second is not None:
@@ -139,9 +149,10 @@ class DeviceCycle:
         boundary = boundary_posterior(first.confidence)
         if self.second is None:
             return merged(anchor, first, boundary)
-        prefixes = [int(p) for p in found["prefixes"]]
-        branches = [self.second.block(p, rows[p:].tolist()) for p, rows in zip(prefixes, found["second"], strict=True)]
-        selected = prefixes[: self.config.num_branches]
+        prefixes = [int(p) for p in found["prefixes"]]  # −1: a branch that is not used
+        used = [(p, rows) for p, rows in zip(prefixes, found["second"], strict=True) if p >= 0]
+        branches = [self.second.block(p, rows[p:].tolist()) for p, rows in used]
+        selected = [p for p in prefixes[: self.config.num_branches] if p >= 0]
         return merged(anchor, first, boundary, selected, branches)
 
     def _plan(self) -> None:
@@ -153,7 +164,7 @@ class DeviceCycle:
         self.verifier.plan(self.rows)
 
     def _random(self, ids: Sequence[int]) -> Tensor:
-        return self._send(random_prefixes(self.proposer.rng(ids), self.lengths[0], self.config.num_branches))
+        return self._send(random_order(self.proposer.rng(ids), self.lengths[0]))
 
     def _send(self, numbers: Sequence[int]) -> Tensor:
         """Whole numbers, on the device; from pinned memory, since copies from other memory wait for the device."""
@@ -179,18 +190,24 @@ class DeviceCycle:
     def _draft_second(self, read: int, state: Tensor, chain: Tensor, basis: Tensor) -> tuple[Tensor, ...]:
         """Prefixes (B,), all candidates (1 + B, M) and the likeliest tokens of the re-drafts (B, M, 2·top).
 
-        chain: the first draft; basis: its confidences, or the prefixes themselves.
+        chain: the first draft; basis: its confidences, or its prefix lengths in the order in which they are chosen. A
+        branch that is not used, for want of prefixes without an end of text, has −1 for its prefix and its tokens.
         """
         assert self.second is not None
         if self.proposer.method.on_device == "likeliest":
-            basis = likeliest_prefixes(basis, self.config.num_branches)
-        whole = torch.full((self.longer,), self.lengths[0], device=self.device)
-        prefixes, longest = torch.cat([basis, whole]), max(self.lengths)
+            basis = likeliest_prefixes(basis)
+        usable, longest = open_prefixes(chain, self.proposer.end_ids), max(self.lengths)
+        prefixes = first_open(basis, usable, self.config.num_branches)
+        if self.longer:
+            whole = torch.full_like(usable, len(chain))
+            prefixes = torch.cat([prefixes, torch.where(usable > whole, whole, -1)])
+        used, given = prefixes >= 0, prefixes.clamp(min=0)
         chain = torch.nn.functional.pad(chain, (0, longest - len(chain)), value=-1)
         length = self.lengths[1]
-        drafted = self._draft(self.second, read, state, chain[:length], prefixes)
-        given = torch.arange(length, device=self.device) < prefixes[:, None]
-        branches = torch.where(given, chain[:length], best_tokens(drafted))
+        drafted = self._draft(self.second, read, state, chain[:length], given)
+        kept = torch.arange(length, device=self.device) < given[:, None]
+        branches = torch.where(kept, chain[:length], best_tokens(drafted))
+        branches = torch.where(used[:, None], branches, -1)
         return prefixes, torch.cat([chain[None], branches]), drafted
 
     def _merge(self, state: Tensor, chains: Tensor | None = None) -> tuple[Tensor, ...]:

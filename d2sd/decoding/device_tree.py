@@ -6,6 +6,7 @@ For passes that are captured as CUDA graphs (``d2sd.decoding.device_cycle``).
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import NamedTuple
 
 import torch
@@ -31,9 +32,25 @@ def posterior(confidence: Tensor) -> Tensor:
     return alive * (1 - c)
 
 
-def likeliest_prefixes(confidence: Tensor, count: int) -> Tensor:
-    """The ``count`` prefix lengths with the largest r(i), best first, (count,) int64; on ties the shorter one first."""
-    return posterior(confidence).argsort(descending=True, stable=True)[:count]
+def likeliest_prefixes(confidence: Tensor) -> Tensor:
+    """The prefix lengths by r(i), the largest first, (γ−1,) int64; on ties the shorter one first."""
+    return posterior(confidence).argsort(descending=True, stable=True)
+
+
+def open_prefixes(chain: Tensor, end_ids: Collection[int]) -> Tensor:
+    """How many of the prefix lengths 0, 1, … of a chain (M,) hold no end-of-text token, (1,) int64; at least 1."""
+    ended = torch.zeros_like(chain)
+    for end in sorted(end_ids):  # numbers of the host, not a tensor: a captured pass outlives whoever captured it
+        ended = ended + (chain == end)
+    return 1 + (ended.cumsum(0) == 0).sum(0, keepdim=True)
+
+
+def first_open(order: Tensor, usable: Tensor, count: int) -> Tensor:
+    """The first ``count`` of the prefix lengths in ``order`` that are below ``usable``, (count,) int64; −1 where there
+    are no more."""
+    closed = (order >= usable).int()
+    places = closed.argsort(stable=True)
+    return torch.where(closed.gather(0, places).bool(), -1, order.gather(0, places))[:count]
 
 
 def block_rows(anchor: Tensor, chain: Tensor, prefixes: Tensor, mask_token: int) -> Tensor:

@@ -13,7 +13,7 @@ from d2sd.decoding.cost import VerifyCost
 from d2sd.decoding.device_cycle import DeviceCycle
 from d2sd.decoding.finite import not_finite
 from d2sd.decoding.host_cycle import Cycle, HostCycle
-from d2sd.decoding.inspection import describe_choices, describe_draft, describe_nodes
+from d2sd.decoding.inspection import describe_choices, describe_draft, describe_nodes, describe_tops
 from d2sd.decoding.proposer import Proposer
 from d2sd.decoding.verifier import Verifier
 from d2sd.methods import Proposal
@@ -107,6 +107,7 @@ class Generation:
             if first is None
             else first_draft_boundary(proposal.tree, first.ids, seen.chosen, outcome),
             seconds=done.seconds,
+            target_tops=describe_tops(proposal, seen, outcome, texts),
         )
         # a GPU may have worked on this step before it was asked for
         self.elapsed += max(time.perf_counter() - began, done.seconds.total)

@@ -9,12 +9,13 @@ import torch
 from torch import Tensor
 
 from d2sd.methods import Proposal
-from d2sd.trace.events import Alternative, Choice, Draft, Node, State
+from d2sd.trace.events import Alternative, Choice, Draft, Node, State, TargetTop
 from d2sd.trace.text import TokenTexts
 from d2sd.tree.block import Block
 from d2sd.tree.walk import Walk
 
 TOP_ALTERNATIVES = 5  # alternatives a position
+MEASURED = 4  # rows of ``measure`` ahead of the likeliest tokens
 DIGITS = 6  # of probabilities that are only shown: shorter traces
 
 
@@ -24,13 +25,15 @@ def _rounded(values: list[float]) -> list[float]:
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """Per node: the target's choice there and, if inspected, its probability, and this node's own probability
-    and rank given its parent (0 = favourite; entry 0, the anchor's, means nothing)."""
+    """Per node: the target's choice there and, if inspected, its probability, this node's own probability and rank given
+    its parent (0 = favourite; entry 0, the anchor's, means nothing), and the target's likeliest tokens there with their
+    probabilities, best first."""
 
     chosen: list[int]
     choice_probability: list[float] | None = None
     probability: list[float] | None = None
     rank: list[int] | None = None
+    top: list[list[tuple[int, float]]] | None = None
 
     @classmethod
     def read(cls, columns: Sequence[list[float]]) -> Inspection:
@@ -38,12 +41,23 @@ class Inspection:
         chosen = [int(c) for c in columns[0]]
         if len(columns) == 1:
             return cls(chosen)
-        return cls(chosen, _rounded(columns[1]), _rounded(columns[2]), [int(r) for r in columns[3]])
+        likeliest, half = columns[MEASURED:], (len(columns) - MEASURED) // 2
+        top = [
+            [(int(token), round(p, DIGITS)) for p, token in zip(of_node[:half], of_node[half:], strict=True)]
+            for of_node in zip(*likeliest, strict=True)
+        ]
+        return cls(chosen, _rounded(columns[1]), _rounded(columns[2]), [int(r) for r in columns[3]], top)
+
+
+def measured_rows(inspect: bool, vocabulary: int) -> int:
+    """How many rows ``measure`` has."""
+    return MEASURED + 2 * min(TOP_ALTERNATIVES, vocabulary) if inspect else 1
 
 
 def measure(scores: Tensor, chosen: Tensor, tokens: Tensor, parents: Tensor, inspect: bool) -> Tensor:
-    """The choices alone, (1, N), or all four fields of ``Inspection``, (4, N), in float64. A choice among scores of which
-    one is NaN or +inf is −1: argmax takes such a score for the largest.
+    """The choices alone, (1, N), or all fields of ``Inspection``, (``measured_rows``, N), in float64: of the likeliest tokens
+    first the probabilities, then the ids. A choice among scores of which one is NaN or +inf is −1: argmax takes such a
+    score for the largest.
 
     scores: (N, V) logits that the choices ``chosen`` (N,) were made from; tokens, parents: (N,), the anchor's parent 0.
     """
@@ -59,7 +73,9 @@ def measure(scores: Tensor, chosen: Tensor, tokens: Tensor, parents: Tensor, ins
         probabilities.flatten().index_select(0, at),
         (scores.index_select(0, parents) > own[:, None]).sum(-1, dtype=torch.int32),
     ]
-    return torch.stack([c.double() for c in columns])
+    best = probabilities.topk(min(TOP_ALTERNATIVES, scores.shape[-1]), dim=-1)
+    likeliest = torch.cat([best.values.clamp_max(1.0).double(), best.indices.double()], -1).T
+    return torch.cat([torch.stack([c.double() for c in columns]), likeliest])
 
 
 def describe_draft(block: Block, texts: TokenTexts, inspect: bool) -> Draft:
@@ -96,6 +112,14 @@ def describe_choices(seen: Inspection, outcome: Walk, texts: TokenTexts) -> tupl
         )
         for n in outcome.visited
     )
+
+
+def describe_tops(proposal: Proposal, seen: Inspection, outcome: Walk, texts: TokenTexts) -> tuple[TargetTop, ...]:
+    """The target's likeliest tokens behind every node that has others below it or that the walk came through."""
+    if seen.top is None:
+        return ()
+    here = sorted({*proposal.tree.parents[1:], *outcome.visited})
+    return tuple(TargetTop(n, tuple(Alternative(t, texts[t], p) for t, p in seen.top[n] if p > 0)) for n in here)
 
 
 def describe_nodes(proposal: Proposal, seen: Inspection, outcome: Walk, texts: TokenTexts) -> tuple[Node, ...]:

@@ -43,6 +43,7 @@ class Proposer:
 
     def __init__(self, models: Models, config: DecodeConfig, passes: Passes, cost: VerifyCost | None = None):
         self.config, self.passes, self.cost = config, passes, cost
+        self.end_ids = models.target.end_ids
         self.method: Method = METHODS[config.method]
         self.block_size = config.block_size or 1
         self.second_block_size = config.second_block_size or self.block_size
@@ -90,6 +91,7 @@ class Proposer:
                 longer=self.second_block_size - self.block_size,
                 budget=self.config.node_budget or 0,
                 rng=self.rng(ids),
+                end_ids=self.end_ids,
             )
         )
         proposal = replace(proposal, tree=self._afford(proposal.tree))

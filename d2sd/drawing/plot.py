@@ -13,7 +13,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from d2sd.trace.events import Node, ProposedBy, StepDone
-from d2sd.trace.metrics import boundary_hit
+from d2sd.trace.metrics import prediction
 from d2sd.trace.text import visible
 
 PROPOSERS: dict[ProposedBy, tuple[str, str, str]] = {
@@ -49,7 +49,7 @@ def plot_step(step: StepDone) -> go.Figure:
     figure.update_yaxes(visible=False, range=[max(lanes) + 0.7, -0.7], row=1, col=1)
     figure.update_yaxes(title_text="probability", range=[0, 1.08], row=2, col=1)
     return figure.update_layout(
-        title=f"Step {step.step}, counted from 0: {len(step.committed)} tokens committed, {len(step.nodes)} nodes verified",
+        title=f"Step {step.step + 1}: {len(step.committed)} tokens committed, {len(step.nodes)} nodes verified",
         template="plotly_white",
         height=min(tree + strip + 150, 2000),
         legend={"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom"},
@@ -182,13 +182,19 @@ def _draw_strip(figure: go.Figure, step: StepDone) -> None:
             textposition="top right",
             name="selected prefixes, by rank",
             marker={"symbol": "triangle-down", "size": 11, "color": PROPOSERS["second"][1]},
-            hovertext=[f"prefix {i}: predicted boundary number {rank}" for rank, i in selected],
+            hovertext=[f"prefix {i}: number {rank} of those re-drafted from" for rank, i in selected],
             hoverinfo="text",
             row=2,
             col=1,
         )
     if boundary is not None:
-        verdict = {True: ": predicted", False: ": not predicted", None: ""}[boundary_hit(step)]
+        verdict = {
+            "repaired": ": repaired",
+            "found": ": re-drafted from, nothing gained",
+            "missed": ": not re-drafted from",
+            "all": ": all accepted",
+            None: "",
+        }[prediction(step)]
         figure.add_scatter(
             x=[boundary + 0.5] * 2,
             y=[0, 1.08],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -26,7 +26,8 @@ class Drafters:
     """The drafters at one step.
 
     first: blocks of γ; second: blocks of γ₂; sample: blocks drawn from the distributions of the first draft;
-    model: a chain of the autoregressive draft model; longer: γ₂ − γ; budget: node budget B of tree methods.
+    model: a chain of the autoregressive draft model; longer: γ₂ − γ; budget: node budget B of tree methods;
+    end_ids: tokens that end a text, behind which nothing is drafted anew.
     """
 
     anchor: int
@@ -38,6 +39,7 @@ class Drafters:
     longer: int
     budget: int
     rng: random.Random
+    end_ids: Collection[int] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +82,9 @@ class Method:
     on_device: Literal["anchor", "chain", "likeliest", "random"] | None = None
 
 
-def random_prefixes(rng: random.Random, positions: int, count: int) -> tuple[int, ...]:
-    """So many distinct prefix lengths of a draft of ``positions`` tokens, drawn uniformly."""
-    return tuple(rng.sample(range(positions), count))
+def random_order(rng: random.Random, positions: int) -> tuple[int, ...]:
+    """The prefix lengths of a draft of ``positions`` tokens in random order."""
+    return tuple(rng.sample(range(positions), positions))
 
 
 def merged(

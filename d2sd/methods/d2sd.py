@@ -8,30 +8,40 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from d2sd.methods.base import SETTINGS, Drafters, Method, Proposal, merged, random_prefixes
+from d2sd.methods.base import SETTINGS, Drafters, Method, Proposal, merged, random_order
 from d2sd.tree.block import Block
-from d2sd.tree.boundary import Boundary, boundary_posterior, select_prefixes
+from d2sd.tree.boundary import Boundary, boundary_posterior, open_prefixes, select_prefixes
 
 
 def propose(drafters: Drafters) -> Proposal:
     """First draft plus K branches from the prefixes with the largest r(i)."""
     (first,) = drafters.first([()])
     boundary = boundary_posterior(first.confidence)
-    return redraft(drafters, first, boundary, select_prefixes(boundary.posterior, drafters.num_branches))
+    usable = open_prefixes(first.ids, drafters.end_ids)
+    return redraft(drafters, first, boundary, select_prefixes(boundary.posterior[:usable], drafters.num_branches))
 
 
 def propose_random(drafters: Drafters) -> Proposal:
     """First draft plus K branches from prefixes drawn uniformly without replacement."""
     (first,) = drafters.first([()])
-    selected = random_prefixes(drafters.rng, len(first.ids), drafters.num_branches)
+    usable = open_prefixes(first.ids, drafters.end_ids)
+    order = random_order(drafters.rng, len(first.ids))
+    selected = [i for i in order if i < usable][: drafters.num_branches]
     return redraft(drafters, first, boundary_posterior(first.confidence), selected)
 
 
 def redraft(drafters: Drafters, first: Block, boundary: Boundary, selected: Sequence[int]) -> Proposal:
-    """One D²SD proposal. Where γ₂ > γ one more branch goes on after the whole first block."""
-    prefixes = (*selected, len(first.ids)) if drafters.longer else selected
-    branches = drafters.second([first.ids[:i] for i in prefixes])
+    """One D²SD proposal with re-drafts from the selected prefixes."""
+    branches = drafters.second([first.ids[:i] for i in redrafted(drafters, first, selected)])
     return merged(drafters.anchor, first, boundary, selected, branches)
+
+
+def redrafted(drafters: Drafters, first: Block, selected: Sequence[int]) -> tuple[int, ...]:
+    """All prefixes that are re-drafted from: where γ₂ > γ one more branch goes on behind the whole first block, unless
+    the text ends in it."""
+    whole = len(first.ids)
+    goes_on = drafters.longer and open_prefixes(first.ids, drafters.end_ids) > whole
+    return (*selected, whole) if goes_on else tuple(selected)
 
 
 D2SD = Method(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from d2sd.methods.base import SETTINGS, Drafters, Method, Proposal
+from d2sd.methods.d2sd import redrafted
 from d2sd.methods.growth import Offer, grow, offers
 from d2sd.tree.block import Block
-from d2sd.tree.boundary import boundary_posterior, select_prefixes
+from d2sd.tree.boundary import boundary_posterior, open_prefixes, select_prefixes
 
 TOP = 12  # likeliest tokens per position and drafter that are looked at
 SECOND, FIRST = 0.8, 0.4  # exponents of the drafters' probabilities in their product (docs/tree-log.md)
@@ -20,8 +21,9 @@ def propose(drafters: Drafters) -> Proposal:
     """
     (first,) = drafters.first([()], top=TOP)
     boundary = boundary_posterior(first.confidence)
-    selected = select_prefixes(boundary.posterior, drafters.num_branches)
-    prefixes = (*selected, len(first.ids)) if drafters.longer else selected
+    usable = open_prefixes(first.ids, drafters.end_ids)
+    selected = select_prefixes(boundary.posterior[:usable], drafters.num_branches)
+    prefixes = redrafted(drafters, first, selected)
     branches = tuple(drafters.second([first.ids[:i] for i in prefixes], top=TOP))
     offered = [offers(first, 0), *(agreed(first, b, n) for n, b in enumerate(branches, 1))]
     tree = grow(drafters.anchor, [first, *branches], offered, drafters.budget)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from d2sd.methods.base import SETTINGS, Drafters, Method, Proposal
 from d2sd.methods.d2sd import propose as propose_two_levels
-from d2sd.tree.boundary import boundary_posterior, select_prefixes
+from d2sd.tree.boundary import boundary_posterior, open_prefixes, select_prefixes
 from d2sd.tree.tree import chains, merge_drafts
 
 
@@ -14,7 +14,7 @@ def propose(drafters: Drafters) -> Proposal:
     """Up to 2K+1 drafts.
 
     A branch's boundary is its largest r(i) with i ≥ 1 (re-drafting from i = 0 would repeat the branch). Prefixes
-    that were already re-drafted from are left out.
+    that were already re-drafted from, or in which the text ends, are left out.
     """
     two = propose_two_levels(drafters)
     assert two.first is not None
@@ -23,7 +23,8 @@ def propose(drafters: Drafters) -> Proposal:
     starts: list[tuple[int, tuple[int, ...]]] = []
     for number, block in enumerate(two.branches, 1):
         boundary = boundary_posterior(block.confidence[1:])
-        for best in select_prefixes(boundary.posterior, 1):
+        usable = open_prefixes(block.ids, drafters.end_ids) - 1
+        for best in select_prefixes(boundary.posterior[:usable], 1):
             prefix = whole[number][: block.prefix + 1 + best]
             if prefix not in known:
                 known.add(prefix)

@@ -19,6 +19,8 @@ def check_step(step: Any) -> None:
     path = _check_path(step, parents)
     _check_committed(step, path)
     _check_drafts(step)
+    for at, behind in enumerate(step.target_tops):
+        _need(behind.node < len(step.nodes), f"target_tops[{at}].node", f"there is no node {behind.node}")
 
 
 def check_order(step: Any, before: Any | None, prefill: PrefillDone | None, number: int) -> None:

@@ -84,6 +84,14 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
+class TargetTop:
+    """The target's likeliest tokens behind a node, best first: what it would go on with there."""
+
+    node: Count
+    top: tuple[Alternative, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Committed:
     """One token of the output. ``text`` is what it adds to the decoded text (may be empty inside a character)."""
 
@@ -125,6 +133,7 @@ class StepDone:
     ``boundary_posterior[i]`` = r(i), i = 0 … γ−2; ``full_acceptance`` = the remaining mass ∏ c_k.
     ``actual_boundary`` = number of leading first-draft tokens that the target accepted, None where generation
     ended before that was decided or nothing was drafted. ``elapsed`` counts from the end of prefill.
+    ``target_tops``: of the nodes behind which something was drafted or chosen; empty where nothing was inspected.
     """
 
     step: Count
@@ -143,6 +152,7 @@ class StepDone:
     actual_boundary: Count | None
     seconds: StageSeconds
     elapsed: Seconds
+    target_tops: tuple[TargetTop, ...] = ()
 
     def graph(self) -> networkx.DiGraph:
         """The token tree as a networkx graph; see ``d2sd.trace.graph.step_graph``."""

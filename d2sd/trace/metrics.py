@@ -1,25 +1,31 @@
-"""Totals over the steps of a run: acceptance, boundary hits, speed, stage shares."""
+"""Totals over the steps of a run: acceptance, what came of the predictions, speed, stage shares."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
+from typing import Literal
 
 from d2sd.trace.events import StageSeconds, StepDone
+
+Prediction = Literal["repaired", "found", "missed", "all"]
 
 
 @dataclass(frozen=True, slots=True)
 class Totals:
     """mean_acceptance_length: committed tokens per step, bonus included (α); nodes_per_step: verified tree nodes,
     anchor included; boundary_hit_rate: share of steps, among those whose first draft was partly rejected and
-    whose prefixes were chosen, where the true boundary was among them (None: no such step);
-    seconds exclude prefill; stage_seconds: totals by stage."""
+    whose prefixes were chosen, where the true boundary was among them, repaired_rate: where re-drafts also added tokens
+    there (None: no such step); tokens_per_redraft: tokens that the drafts behind the first added, per such draft (None:
+    there were none); seconds exclude prefill; stage_seconds: totals by stage."""
 
     tokens: int
     steps: int
     mean_acceptance_length: float
     nodes_per_step: float
     boundary_hit_rate: float | None
+    repaired_rate: float | None
+    tokens_per_redraft: float | None
     tokens_per_second: float
     seconds: float
     stage_seconds: dict[str, float]
@@ -28,7 +34,8 @@ class Totals:
 def totals(steps: Iterable[StepDone]) -> Totals:
     """Totals of these steps of one run; they are gone through once."""
     count, tokens, nodes, seconds = 0, 0, 0, 0.0
-    hits: list[bool] = []
+    predictions: list[Prediction] = []
+    gained, redrafts = 0, 0
     stages = {f.name: 0.0 for f in fields(StageSeconds)}
     for step in steps:
         count += 1
@@ -37,14 +44,18 @@ def totals(steps: Iterable[StepDone]) -> Totals:
         seconds = step.elapsed
         for name in stages:
             stages[name] += getattr(step.seconds, name)
-        if (hit := boundary_hit(step)) is not None:
-            hits.append(hit)
+        gained += tokens_gained(step)
+        redrafts += len(step.branches)
+        if (outcome := prediction(step)) not in (None, "all"):
+            predictions.append(outcome)
     return Totals(
         tokens=tokens,
         steps=count,
         mean_acceptance_length=tokens / count if count else 0.0,
         nodes_per_step=nodes / count if count else 0.0,
-        boundary_hit_rate=sum(hits) / len(hits) if hits else None,
+        boundary_hit_rate=1 - predictions.count("missed") / len(predictions) if predictions else None,
+        repaired_rate=predictions.count("repaired") / len(predictions) if predictions else None,
+        tokens_per_redraft=gained / redrafts if redrafts else None,
         tokens_per_second=tokens / seconds if seconds else 0.0,
         seconds=seconds,
         stage_seconds=stages,
@@ -66,9 +77,29 @@ def acceptance_by_depth(steps: Iterable[StepDone]) -> list[tuple[int, int, float
     return [(depth, len(r), sum(r) / len(r)) for depth, r in sorted(reached.items())]
 
 
+def tokens_gained(step: StepDone) -> int:
+    """Accepted tokens that drafts behind the first brought; a drafter's lower-ranked choices are left out."""
+    through = [step.nodes[n].candidates for n in step.accepted]
+    return sum(bool(candidates) and 0 not in candidates for candidates in through)
+
+
+def prediction(step: StepDone) -> Prediction | None:
+    """What came of the selected prefixes; None where the true boundary was not seen, or no prefix was selected.
+
+    "repaired": the true boundary was among them, and re-drafts added tokens there; "found": among them, but nothing was
+    gained; "missed": not among them; "all": the whole first draft was accepted, so there was no boundary.
+    """
+    boundary = step.actual_boundary
+    if boundary is None or not step.selected_prefixes:
+        return None
+    if boundary == len(step.boundary_posterior):
+        return "all"
+    if boundary not in step.selected_prefixes:
+        return "missed"
+    return "repaired" if tokens_gained(step) else "found"
+
+
 def boundary_hit(step: StepDone) -> bool | None:
     """Whether the true boundary was a selected prefix; None where it was not seen, or there was none."""
-    drafted = len(step.boundary_posterior)
-    if step.actual_boundary is None or step.actual_boundary == drafted or not step.selected_prefixes:
-        return None
-    return step.actual_boundary in step.selected_prefixes
+    outcome = prediction(step)
+    return None if outcome in (None, "all") else outcome != "missed"

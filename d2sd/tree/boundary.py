@@ -3,12 +3,13 @@
 D²SD, arXiv 2606.04446, section 3: the boundary is at i when the first i drafted tokens are accepted and the next
 is not; with the drafter's confidences taken as acceptance probabilities,
 r(i) = (c_1 · … · c_i) · (1 − c_{i+1}).
-``decoding.device_tree`` works out the same on tensors.
+A prefix that holds a drafted end-of-text token is never selected: nothing can follow it. ``decoding.device_tree`` works out
+the same on tensors.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -43,6 +44,11 @@ def boundary_posteriors(confidence: np.ndarray) -> tuple[np.ndarray, np.ndarray]
     before = np.concatenate([np.ones((len(confidence), 1)), alive[:, :-1]], axis=1)[:, : confidence.shape[1]]
     posterior = np.where(known, before * (1 - np.nan_to_num(confidence)), -1.0)
     return posterior, alive[:, -1] if confidence.shape[1] else np.ones(len(confidence))
+
+
+def open_prefixes(ids: Sequence[int], end_ids: Collection[int]) -> int:
+    """How many of the prefix lengths 0, 1, … of these drafted tokens hold no end-of-text token; at least 1."""
+    return next((at for at, token in enumerate(ids) if token in end_ids), len(ids)) + 1
 
 
 def select_prefixes(posterior: Sequence[float], count: int) -> tuple[int, ...]:

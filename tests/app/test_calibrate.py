@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from app import calibrate, models, presets
+from app.compare import RunSet
 from app.models import Chosen
 from app.recordings import Recording, Recordings
 from app.run_lines import RunLines
@@ -20,13 +21,15 @@ from d2sd.bench.prompts import read_prompts
 VALUES = {"block_size": 16, "num_branches": 4, "temperature": 0, "max_new_tokens": 16}
 
 
-def updates(recordings=None, session=None, source="heldout", limit=3, model="tiny", method="d2sd", **changes):
+def updates(
+    recordings=None, session=None, source="heldout", limit=3, model="tiny", method="d2sd", text=None, **changes
+):
     session = session or Session()
     return calibrate.prompts(
         session,
         session.request(),
         recordings if recordings is not None else Recordings(),
-        source,
+        calibrate.PromptSource(source or "your prompts", text),
         limit,
         Chosen(model),
         method,
@@ -46,7 +49,7 @@ def test_the_run_in_explore_is_measured_as_it_is():
     drawn = json.loads(calibrate.shown(recordings, presets.opening()))
     trace = load_trace(presets.OPENING_TRACE)
     assert drawn["report"]["steps"] == len(trace.steps)
-    assert drawn["runs"] == [{"label": recordings.runs[0].label, "run": trace.header["run"]}]
+    assert drawn["runs"] == [{"label": recordings.runs[0].label, "run": trace.header["run"], "domain": "all"}]
     assert drawn["progress"]["done"] == drawn["progress"]["total"] == 1
 
 
@@ -147,8 +150,8 @@ def test_trace_files_are_measured_together(opening, tmp_path):
     packed = tmp_path / "other.jsonl.gz"
     packed.write_bytes(gzip.compress(opening.read_bytes()))
     recordings = Recordings()
-    one = json.loads(calibrate.files(recordings, [str(opening)]))
-    both = json.loads(calibrate.files(recordings, [str(opening), str(packed)]))
+    one = json.loads(calibrate.files(recordings, [str(opening)])[0])
+    both = json.loads(calibrate.files(recordings, [str(opening), str(packed)])[0])
     assert both["report"]["positions"] == 2 * one["report"]["positions"]
     assert one["progress"]["title"] == "opening.jsonl"
     assert both["progress"]["title"] == "2 trace files"
@@ -156,15 +159,59 @@ def test_trace_files_are_measured_together(opening, tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"", b"Once upon a time", b'{"a": 1}\n', b"\x1f\x8b\x08torn", b"\x89PNG\r\n"])
-def test_one_bad_file_among_good_ones_changes_nothing(opening, tmp_path, content):
+def test_a_bad_file_among_good_ones_is_left_out_and_named(opening, tmp_path, content):
     bad = tmp_path / "bad one.jsonl"
     bad.write_bytes(content)
     recordings = Recordings()
-    calibrate.files(recordings, [str(opening)])
-    with pytest.raises(InputError, match=r"^bad one\.jsonl was not read: ") as caught:
-        calibrate.files(recordings, [str(opening), str(bad)])
-    assert str(tmp_path) not in str(caught.value)
+    drawn, said = calibrate.files(recordings, [str(bad), str(opening)])
+    assert said.startswith("1 of 2 files were left out: bad one.jsonl was not read: ")
+    assert str(tmp_path) not in said
     assert [r.label for r in recordings.runs] == ["opening.jsonl"]
+    assert len(json.loads(drawn)["runs"]) == 1
+    with pytest.raises(InputError, match=r"^bad one\.jsonl was not read: "):
+        calibrate.files(recordings, [str(bad)])
+    assert [r.label for r in recordings.runs] == ["opening.jsonl"]
+
+
+def test_a_measurement_may_be_set_against_another(opening):
+    recordings, trace = Recordings(), presets.opening().trace()
+    calibrate.files(recordings, [str(opening)])
+    drawn = json.loads(calibrate.again(recordings, RunSet("the same", (trace,))))
+    against = drawn["against"]
+    assert against["titles"] == ["the same", "opening.jsonl"]
+    assert against["comparison"]["paired"]
+    assert all(f["difference"]["value"] in (0, None) for f in against["comparison"]["figures"])
+    assert json.loads(calibrate.again(recordings, None))["against"] is None
+
+
+def test_prompts_of_ones_own_keep_their_groups_in_their_traces():
+    text = '{"prompt": "One day, a cat", "domain": "story"}\n{"prompt": "2 + 2 =", "domain": "sum"}'
+    recordings = Recordings()
+    *_, last = updates(recordings, source=None, text=text)
+    assert [r.domain for r in recordings.runs] == ["story", "sum"]
+    assert recordings.runs[1].read().header["domain"] == "sum"
+    assert [g["name"] for g in json.loads(last.value)["report"]["domains"]] == ["story", "sum"]
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("", "your prompts: no prompts"),
+        ('{"prompt": 3}', "your prompts, line 1: needs a text"),
+        ("x" * 30_000, "longer than"),
+    ],
+)
+def test_prompts_that_cannot_be_used_are_named(text, sentence):
+    *_, last = updates(source=None, text=text)
+    assert sentence in last.problem
+
+
+def test_pasted_lines_are_prompts(tmp_path):
+    source = calibrate.PromptSource.read("own", None, " One day\n\n  a cat ", None)
+    assert [p.text for p in source.prompts(5)] == ["One day", "a cat"]
+    path = tmp_path / "mine.txt"
+    path.write_bytes("\ufeffOne day\n".encode())
+    assert [p.text for p in calibrate.PromptSource.read("own", None, "", str(path)).prompts(5)] == ["One day"]
 
 
 @pytest.mark.parametrize("paths", [None, [], ["x.jsonl"] * (calibrate.MAX_FILES + 1)])

@@ -15,6 +15,7 @@ import gradio as gr
 import pytest
 
 from app import presets
+from app.recordings import Recording
 from app.views.calibrate import CalibrationView, Progress, drawing
 from d2sd import METHODS, DecodeConfig, Trace
 from tests.app.test_explore_view import HOSTILE
@@ -24,7 +25,8 @@ from tests.e2e.measure_calibrate import STEPS, repeated
 def drawn(traces: list[Trace], labels: list[str] | None = None) -> dict[str, Any]:
     """What the page is sent for these runs."""
     names = labels or [f"run {n}" for n in range(len(traces))]
-    return json.loads(drawing(traces, names, Progress("Some runs", len(traces), len(traces))))
+    runs = [Recording(name, b"") for name in names]
+    return json.loads(drawing(traces, runs, Progress("Some runs", len(traces), len(traces))))
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +114,7 @@ def address(recorded) -> Iterator[str]:
     """The view alone."""
 
     def shown(traces: list[Trace], labels: list[str]) -> str:
-        return drawing(traces, labels, Progress(labels[0], len(labels), len(labels)))
+        return drawing(traces, [Recording(name, b"") for name in labels], Progress(labels[0], len(labels), len(labels)))
 
     with gr.Blocks() as demo:
         view = CalibrationView(shown([recorded], ["kite"]))

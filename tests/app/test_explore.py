@@ -110,13 +110,14 @@ def test_settings_are_warmed_up_once_before_they_are_timed(monkeypatch):
         ({"method": "magic"}, "unknown method"),
         ({"model": "magic"}, "unknown model"),
         ({"model": ""}, "unknown model"),
-        ({"model": "Qwen/Qwen3-8B"}, "needs a CUDA GPU"),
+        ({"model": "Qwen/Qwen3-8B"}, "this machine has no CUDA GPU and 4 GB of memory free"),
         ({"vp": "/nowhere"}, "cannot load the drafter"),
         ({"max_new_tokens": 1e9}, "max tokens must be between"),
     ],
 )
 def test_bad_input_is_one_sentence_and_changes_nothing(changes, sentence, monkeypatch):
     monkeypatch.setattr(models.torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(models.machine, "memory", lambda: 4e9)
     session = Session(shown=RunLines.of(["before"]))
     *_, last = outcome(session, **changes)
     assert last.value is None
@@ -164,7 +165,7 @@ def test_a_run_says_nothing_more_once_its_window_shows_something_else():
     session = Session()
     run = explore.run(session, session.request(), asked(max_new_tokens=400))
     next(run)
-    session.show(RunLines.of(["another trace"]))
+    session.show(RunLines.of(["another trace"]), "Opened", "trace")
     assert list(run) == []
     assert session.shown.lines() == ["another trace"]
 

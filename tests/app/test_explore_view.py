@@ -164,6 +164,23 @@ def page(browser: Any) -> Iterator[Any]:
         view = ExplorerView()
         view.missed(again, None, view, show_progress="hidden")
         feeds = {"grow": grow, "nasty": lambda: "".join(nasty), "fail": fail, "lossy": lossy, "wanted": wanted}
+        equal = step_event(0, WORDS)
+        equal |= {
+            "selected_prefixes": [1, 0],
+            "branches": [
+                draft("second", 1, [" cat", " ran"], [0.8, 0.6]),
+                draft("second", 0, [" the", " cat", " ran"], [0.9, 0.8, 0.6]),
+            ],
+        }
+        for node, through in zip(equal["nodes"], ([0, 1, 2], [0, 1, 2], [0], [0], [1, 2], [1, 2]), strict=True):
+            node["candidates"] = through
+        same = trace("equal", [WORDS])
+        feeds |= {
+            "outcomes": lambda: "".join(run_of("outcomes", OUTCOMES)),
+            "sampled": lambda: "".join(run_of("sampled", ["found"] * 2, config={"temperature": 1, "block_size": 4})),
+            "random": lambda: "".join(run_of("random", ["found"] * 2, method="random_prefix")),
+            "equal": lambda: "".join([*same[:2], json.dumps(equal) + "\n", *same[3:]]),
+        }
         feeds |= {"cut": lambda: "".join(cut()[:-1]), "ended": lambda: "".join(cut())}
         for name, fn in feeds.items():
             gr.Button(name, elem_id=name).click(fn, None, view, show_progress="hidden")
@@ -220,7 +237,7 @@ def test_tree_and_strip_tell_what_happened(plain: Any) -> None:
         "First drafter got 1 right; the re-draft from 1 added 1 more; then the target wrote “ sat”."
         in plain.locator("#sentence").text_content()
     )
-    assert plain.locator("#strip [data-verdict=hit]").text_content() == "accepted 1 · hit #1 ✓"
+    assert plain.locator("#strip [data-verdict=repaired]").text_content() == "● accepted 1 · repaired, +1"
     assert "target: ·cat" in plain.locator("#tree g.node[data-node='2']").text_content()
 
 
@@ -228,18 +245,22 @@ def test_numbers(plain: Any) -> None:
     def value(stat: str) -> str:
         return plain.locator(f"#numbers [data-stat={stat}] .value").text_content()
 
-    assert [value(s) for s in ("alpha", "speed", "speedup", "nodes", "hits")] == [
+    assert [value(s) for s in ("alpha", "speed", "speedup", "nodes", "repaired", "gain")] == [
         "3.00",
         "50.0",
         "2.00×",
         "6.0",
         "100%",
+        "1.00",
     ]
 
 
 def test_a_token_pins_its_step_everywhere(plain: Any) -> None:
     plain.locator(".tok[data-step='2']").first.click()
     wait_root(plain, "pinned", "2")
+    assert root(plain, "node") == "1"  # the token's own node
+    plain.locator(".tok[data-step='2']").last.click()
+    wait_root(plain, "node", "bonus")
     assert root(plain, "step") == "2"
     assert plain.get_attribute("#timeline", "data-pinned") == "2"
     assert "Step 3" in plain.locator("#sentence").text_content()
@@ -271,6 +292,10 @@ def test_a_node_shows_why_it_was_rejected(plain: Any) -> None:
     assert "number 4" in details
     assert "·other" in details
     assert plain.locator("#tree g.node.selected").get_attribute("data-node") == "2"
+    assert plain.locator("#tree .ring").count() == 1
+    plain.locator("#tree g.node[data-node='4']").click()
+    wait_root(plain, "node", "4")
+    assert plain.locator("#tree g.node[data-node='4'] .ring").count() == plain.locator("#tree .ring").count() == 1
 
 
 def test_a_selected_node_needs_no_tooltip(plain: Any) -> None:
@@ -284,6 +309,151 @@ def test_a_selected_node_needs_no_tooltip(plain: Any) -> None:
     assert not plain.locator(".tip").is_visible()
     plain.locator("#tree g.node[data-node='4']").hover()
     plain.wait_for_selector(".tip:not([hidden])")
+
+
+def outcome_step(number: int, kind: str) -> dict[str, Any]:
+    """A step whose boundary was repaired, found for nothing, or missed."""
+    step = step_event(number, WORDS)
+    if kind == "repaired":
+        return step
+    if kind == "missed":
+        step["selected_prefixes"] = [0]
+    step |= {"accepted": [1], "committed": [step["committed"][0], {**step["committed"][2], "text": " cat"}]}
+    step["choices"] = step["choices"][:2]
+    for node in step["nodes"][4:]:
+        node["state"] = {4: "rejected", 5: "unreached"}[node["id"]]
+    return step
+
+
+def run_of(name: str, kinds: list[str], **header: Any) -> list[str]:
+    lines = trace(name, [WORDS] * len(kinds))
+    steps = [json.dumps(outcome_step(i, kind)) + "\n" for i, kind in enumerate(kinds)]
+    return [json.dumps(json.loads(lines[0]) | header) + "\n", lines[1], *steps, *lines[-2:]]
+
+
+OUTCOMES = ["repaired", "found", "missed", "found", "repaired", "missed"]
+
+
+@pytest.fixture
+def outcomes(page: Any) -> Any:
+    page.click("#outcomes")
+    page.wait_for_selector("#explorer [data-run=outcomes][data-steps='6']", state="attached")
+    page.evaluate("document.activeElement.blur()")
+    return page
+
+
+def test_a_found_boundary_that_gained_nothing_is_no_success(outcomes: Any) -> None:
+    press = outcomes.keyboard.press
+    press("Home")
+    wait_root(outcomes, "step", "0")
+    shown = []
+    for _ in OUTCOMES[:3]:
+        shown.append(
+            (
+                outcomes.locator("#strip .truth").get_attribute("data-verdict"),
+                outcomes.locator("#strip .truth").text_content()[0],
+            )
+        )
+        press("ArrowRight")
+        outcomes.wait_for_timeout(80)
+    assert shown == [("repaired", "●"), ("found", "○"), ("missed", "✕")]
+    assert outcomes.locator("#numbers [data-stat=repaired] .value").text_content() == "33%"
+    assert outcomes.locator(".glyphs [data-outcome=found] b").text_content() == "2"
+
+
+def test_steps_are_found_by_what_came_of_them(outcomes: Any) -> None:
+    outcomes.keyboard.press("Home")
+    outcomes.locator("[data-outcome=found]").click()
+    assert outcomes.locator("#step-filter").input_value() == "found"
+    for expected in ("1", "3", "1"):
+        outcomes.keyboard.press("n")
+        wait_root(outcomes, "step", expected)
+    outcomes.keyboard.press("p")
+    wait_root(outcomes, "step", "3")
+    outcomes.wait_for_function("document.querySelector('.finder .count').textContent === '2 of 2'")
+    outcomes.locator("#step-filter").select_option("longest")
+    outcomes.keyboard.press("Home")
+
+
+def test_a_range_of_steps_has_totals_of_its_own(outcomes: Any) -> None:
+    press = outcomes.keyboard.press
+    press("Home")
+    wait_root(outcomes, "step", "0")
+    press("ArrowRight")
+    wait_root(outcomes, "step", "1")
+    press("[")
+    press("End")
+    wait_root(outcomes, "step", "5")
+    press("ArrowLeft")
+    wait_root(outcomes, "step", "4")
+    press("]")
+    words = outcomes.locator(".range").text_content()
+    assert words.startswith("Steps 2 to 5 ")
+    assert "9 tokens, 2.25 per step" in words
+    assert "25% of 4 repaired" in words
+    outcomes.get_by_role("button", name="Zoom to them").click()
+    outcomes.get_by_role("button", name="Clear").click()
+    assert outcomes.locator(".range").is_hidden()
+
+
+def test_a_drawn_token_is_not_called_wanted_and_the_drafted_one_not_wrong(page: Any) -> None:
+    page.click("#sampled")
+    page.wait_for_selector("#explorer [data-run=sampled][data-steps='2']", state="attached")
+    page.locator("#tree g.node[data-node='2']").click()
+    wait_root(page, "node", "2")
+    details = page.locator("#details").text_content()
+    assert "the target drew “ cat”" in details
+    assert "This one could have been drawn as well" in details
+    everything = page.locator("#explorer .views").text_content()
+    assert "wanted" not in everything
+    assert "wrong" not in page.locator("#sentence").text_content()
+    assert "drawn: ·cat" in page.locator("#tree g.node[data-node='2']").text_content()
+
+
+def test_prefixes_drawn_at_random_are_not_called_predicted(page: Any) -> None:
+    page.click("#random")
+    page.wait_for_selector("#explorer [data-run=random][data-steps='2']", state="attached")
+    assert page.locator("#strip .flag").first.text_content().startswith("?")
+    assert "predicted" not in page.locator("#explorer .legend").text_content()
+    assert "prediction number" not in page.locator("#tree svg").get_attribute("aria-label")
+
+
+def test_a_redraft_has_one_name_and_equal_ones_are_said_to_be_merged(page: Any) -> None:
+    page.click("#equal")
+    page.wait_for_selector("#explorer [data-run=equal][data-steps='1']", state="attached")
+    assert "the re-drafts from 0 and 1 (equal here) added 1 more" in page.locator("#sentence").text_content()
+    assert "re-drafts from 0 and 1 · added 1" in page.locator("#tree .lane.second").all_text_contents()
+    assert "Re-drafts from 0 and 1: equal, verified once." in page.locator("#details").text_content()
+    assert "from 0, 1" in page.locator("#details").text_content()
+
+
+def test_panes_are_moved_by_keys_and_come_back(plain: Any) -> None:
+    bar = plain.locator(".splitter.of-tree")
+    before = plain.locator("#tree").bounding_box()["height"]
+    bar.focus()
+    plain.keyboard.press("ArrowDown")
+    assert plain.locator("#tree").bounding_box()["height"] == pytest.approx(before + 24, abs=1)
+    bar.dispatch_event("dblclick")
+    assert plain.locator("#tree").bounding_box()["height"] == pytest.approx(before, abs=1)
+
+
+def test_on_a_narrow_screen_the_whole_block_is_in_view(plain: Any) -> None:
+    size = plain.viewport_size
+    plain.set_viewport_size({"width": 240, "height": 800})
+    plain.wait_for_selector(".swipe:not([hidden])")
+    box = plain.locator("#tree").bounding_box()
+    for node in plain.locator("#tree g.node .shape").all():
+        own = node.bounding_box()
+        assert box["x"] <= own["x"]
+        assert own["x"] + own["width"] <= box["x"] + box["width"]
+    plain.locator("#widen").click()
+    assert "Swipe" in plain.locator(".swipe").text_content()
+    plain.locator("#widen").click()
+    plain.set_viewport_size(size)
+
+
+def test_the_name_of_the_tree_counts_the_steps_that_are_there(plain: Any) -> None:
+    assert "of 6: " in plain.locator("#tree svg").get_attribute("aria-label")
 
 
 def test_keys(plain: Any) -> None:
@@ -307,6 +477,10 @@ def test_keys(plain: Any) -> None:
     press("/")
     plain.keyboard.type("cat sat")
     assert plain.locator("#text .tok.found").count() == 12
+    plain.locator(".search input").fill("onc")
+    assert plain.locator("#text .prompt mark").text_content() == "Onc"
+    assert plain.locator("#text .prompt").text_content() == "Once"
+    plain.locator(".search input").fill("cat sat")
     press("Enter")
     wait_root(plain, "step", "0")
     press("Escape")

@@ -8,18 +8,20 @@ import zlib
 
 import pytest
 
-from app import presets
-from app.learn import decimal, instructive, lesson, milliseconds, quoted, tokens_of
-from app.views.learn import packed_tour, tour
+from app import live_settings, presets
+from app.check import odds, visits
+from app.learn import instructive, lesson, tokens_of
+from app.views.learn import lesson_run, tour
+from app.wording import decimal, milliseconds, quoted
 from d2sd import METHODS, DecodeConfig
 from d2sd.trace.metrics import boundary_hit
 
-STOPS = ["anchor", "draft", "confidence", "boundary", "branches", "verify", "commit"]
+STOPS = ["anchor", "draft", "confidence", "boundary", "branches", "verify", "commit", "temperature"]
 
 
 @pytest.fixture(scope="module")
 def recorded():
-    return presets.opening().trace()
+    return lesson_run().trace()
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +35,7 @@ def equation(stop):
     return "".join(words for _, words in stop.equation)
 
 
-def test_the_tour_has_seven_stops_in_the_order_of_a_step(recorded):
+def test_the_tour_has_eight_stops_in_the_order_of_a_step(recorded):
     for number in range(len(recorded.steps)):
         assert [s.id for s in lesson(recorded, number).stops] == STOPS
 
@@ -113,6 +115,51 @@ def test_fewer_redrafts_bring_no_more_and_all_of_them_what_the_step_brought(reco
         assert rows[0][0] == min(kept + 1, len(step.committed))
 
 
+def test_the_walk_is_that_of_the_target(recorded):
+    for step in recorded.steps:
+        walked = visits(step)
+        assert [v.node for v in walked] == [0, *step.accepted][: len(walked)]
+        assert [v.text for v in walked] == [c.text for c in step.choices]
+        assert [v.child for v in walked if v.child is not None] == list(step.accepted)[: len(walked)]
+        assert (walked[-1].child is None) == (step.committed[-1].node is None)
+
+
+def test_what_can_be_drawn_are_the_targets_own_probabilities_where_the_draft_broke(told):
+    step, stops = told
+    here = odds(step)
+    assert here == stops["temperature"].odds
+    at = [0, *step.accepted][step.actual_boundary]
+    drafted = {n.text: n.target_probability for n in step.nodes if n.parent == at}
+    assert {o.text: o.probability for o in here if o.drafted} == drafted
+    choice = step.choices[step.actual_boundary]
+    assert choice.probability in [o.probability for o in here]
+    numbers = dict(stops["temperature"].numbers)
+    assert numbers["one of the drafted tokens comes up"] == decimal(min(1.0, sum(drafted.values())))
+
+
+def test_live_settings_are_those_of_real_runs(engine):
+    trace = engine.generate("the cat sat", DecodeConfig("d2sd", 24))
+    points = live_settings.replayed(engine, trace)
+    assert {(p.num_branches, p.block_size) for p in points} == {
+        (k, b) for k in live_settings.BRANCHES for b in live_settings.BLOCKS if k < b
+    }
+    for point in points[::5]:
+        run = engine.generate(
+            "the cat sat", DecodeConfig("d2sd", 24, num_branches=point.num_branches, block_size=point.block_size)
+        )
+        assert point.committed == tuple(len(s.committed) for s in run.steps)
+        assert point.nodes_per_step == pytest.approx(run.totals.nodes_per_step)
+    drawn = live_settings.drawing(trace, points)
+    assert all(sum(committed) == len(drawn["tokens"]) for _, _, committed, _ in drawn["points"])
+
+
+def test_a_text_on_which_settings_matter_more_is_preferred():
+    def points(*alphas):
+        return [live_settings.Point(k, 16, (a,), 9.0) for k, a in zip((1, 2, 4, 8), alphas, strict=True)]
+
+    assert live_settings.spread(points(2, 3, 4, 6)) > live_settings.spread(points(4, 4, 4, 5))
+
+
 @pytest.mark.parametrize("temperature", [0, 1])
 @pytest.mark.parametrize("method", list(METHODS))
 def test_every_step_of_every_method_can_be_told(engine, method, temperature):
@@ -127,8 +174,9 @@ def test_every_step_of_every_method_can_be_told(engine, method, temperature):
 
 def test_the_packed_tour_is_the_recorded_run_with_all_its_lessons(recorded):
     data = json.loads(zlib.decompress(base64.b64decode(tour(None)), -zlib.MAX_WBITS))
-    assert data["lines"].splitlines() == presets.opening().lines()
+    assert data["lines"].splitlines() == presets.lesson()["lines"]
+    assert data["about"] == presets.TINY_SAID
+    assert data["examples"] == presets.EXAMPLES
     assert len(data["lessons"]) == len(recorded.steps)
     assert data["start"] == instructive(recorded.steps)
     assert data["run"] == recorded.header["run"]
-    assert packed_tour(data["lines"]) == tour()

@@ -11,6 +11,7 @@ from app import models, race, whatif
 from app.models import Chosen
 from app.record import RACE, recorded_answers, recorded_race
 from app.session import Session
+from app.tabs.whatif import WhatIf
 from app.views.race import drawing
 from app.views.whatif import drawing as whatif_drawing
 from d2sd import METHODS, DecodeConfig
@@ -138,7 +139,21 @@ def test_the_answer_at_the_recorded_setting_is_the_recorded_run(done):
     for sweep in drawn["sweeps"]:
         line = next(line for line in sweep["lines"] if line["method"] == "d2sd")
         (own,) = (p for p in line["points"] if p[0] == sweep["own"])
-        assert own[1:] == [drawn["run"]["alpha"], drawn["run"]["nodes"]]
+        assert own[1:3] == [drawn["run"]["alpha"], drawn["run"]["nodes"]]
+        assert own[5] in (0, None)  # its α less that of the run: itself
+
+
+def test_answers_about_the_race_before_go_with_it(done):
+    panel = WhatIf(None, None, None)
+    source, charts, said = panel.about(done)
+    assert (source.value, charts, said.visible) == ("d2sd", None, False)
+    drawn = replace(done, lanes=tuple(replace(lane, trace=warm(lane.trace)) for lane in done.lanes))
+    assert "temperature above 0" in panel.about(drawn)[2].value
+
+
+def warm(trace):
+    """The trace as if it had been run at temperature 1."""
+    return replace(trace, header={**trace.header, "config": {**trace.header["config"], "temperature": 1.0}})
 
 
 def test_a_method_is_answered_once_for_a_setting_that_it_does_not_use(done):

@@ -32,8 +32,7 @@ def set_number(page: Page, elem_id: str, value: object) -> None:
 
 
 def choose_method(page: Page, method: str) -> None:
-    page.locator("#method input").click()
-    page.get_by_role("option", name=method, exact=True).click()
+    page.locator("#method select").select_option(method)
 
 
 def start(page: Page, prompt: str, tokens: int | None = None) -> str:

@@ -19,6 +19,7 @@ from playwright.sync_api import sync_playwright
 
 from app import presets
 from app.layout import launch_options
+from app.recordings import Recording
 from app.views.calibrate import CalibrationView, Progress, drawing
 from d2sd import Trace
 
@@ -59,7 +60,11 @@ def measure() -> dict[str, Any]:
 
     def compute() -> str:
         began = time.perf_counter()
-        value = drawing(traces, labels, Progress(f"round {len(computed)}", len(traces), len(traces)))
+        value = drawing(
+            traces,
+            [Recording(name, b"") for name in labels],
+            Progress(f"round {len(computed)}", len(traces), len(traces)),
+        )
         computed.append(time.perf_counter() - began)
         return value
 

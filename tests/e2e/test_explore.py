@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect
 import d2sd
 from app import models, presets, settings
 from d2sd.decoding.generation import Generation
-from tests.e2e.driving import PATIENCE, choose_method, finished, opened, output_text, problem, start, view
+from tests.e2e.driving import PATIENCE, choose_method, finished, opened, output_text, problem, set_number, start, view
 
 pytestmark = pytest.mark.e2e
 
@@ -64,6 +64,9 @@ def test_who_has_to_wait_is_told(page: Page, browser, address, monkeypatch):
     start(page, "Once upon a time", 800)
     other.locator("#run").click()
     expect(problem(other)).to_have_value(re.compile("Something else is running"))
+    other.locator("#stop").click()
+    expect(problem(other)).to_have_value(re.compile("Stopped before its turn came"))
+    other.locator("#run").click()
     page.locator("#stop").click()
     monkeypatch.undo()
     expect(problem(other)).to_be_hidden(timeout=PATIENCE)
@@ -80,7 +83,8 @@ def test_a_token_pins_its_step_in_every_view(page: Page):
     before = "".join(page.locator("#text .tok[data-step='2']").all_text_contents())
     assert before.endswith(anchor.replace("·", " ").replace("↵", "\n"))
     expect(page.locator("#follow")).to_contain_text("step 4")
-    page.keyboard.press("Escape")
+    for _ in range(2):  # first the node, then the step
+        page.keyboard.press("Escape")
     expect(page.locator("#follow")).not_to_contain_text("Pinned")
 
 
@@ -142,8 +146,32 @@ def test_bad_input_is_a_sentence_and_loses_nothing(page: Page):
     page.locator("#run").click()
     expect(problem(page)).to_have_value(re.compile("the prompt is empty"), timeout=PATIENCE)
     assert (view(page).get_attribute("data-run"), output_text(page)) == (run, text)
+    page.locator("#prompt textarea").fill("A cat")
+    expect(problem(page)).to_be_hidden()  # mended: the sentence goes at once
     start(page, "A cat", 16)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "sentence"),
+    [("branches", "99", "more than the 15 prefixes"), ("gamma", "3.5", "must be a whole number")],
+)
+def test_a_value_that_cannot_be_is_neither_mended_in_silence_nor_misnamed(page: Page, field, value, sentence):
+    set_number(page, field, value)
+    page.locator("#run").click()
+    expect(problem(page)).to_have_value(re.compile(sentence), timeout=PATIENCE)
+    set_number(page, field, 4)
     expect(problem(page)).to_be_hidden()
+
+
+def test_begin_with_learn_is_a_link(page: Page):
+    page.get_by_role("button", name="Begin with Learn").click()
+    expect(page.locator("#learn .card")).to_be_visible(timeout=PATIENCE)
+
+
+def test_it_is_said_what_the_bundled_model_can_do(page: Page):
+    expect(page.locator("#able")).to_contain_text(presets.TINY)
+    page.locator("#model select").select_option("folder")
+    expect(page.locator("#able")).to_be_hidden()
 
 
 def test_models_that_cannot_run_here_are_shown_with_the_reason(page: Page):

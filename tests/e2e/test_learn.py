@@ -7,6 +7,7 @@ from playwright.sync_api import Locator, Page, expect
 
 from app import presets
 from app.learn import instructive, lesson
+from app.views.learn import lesson_run
 from tests.e2e.driving import PATIENCE, view
 
 pytestmark = pytest.mark.e2e
@@ -15,7 +16,7 @@ pytestmark = pytest.mark.e2e
 @pytest.fixture(scope="module")
 def told():
     """The number of the step that the tour begins with, and its stops."""
-    trace = presets.opening().trace()
+    trace = lesson_run().trace()
     number = instructive(trace.steps)
     return number, lesson(trace, number).stops
 
@@ -61,10 +62,11 @@ LIT = {
     "branches": (".node.second .shape", ".badge"),
     "verify": (".node.accepted .shape", ".node.bonus"),
     "commit": (".node.bonus", None),
+    "temperature": (".node.bonus", None),
 }
 
 
-def test_seven_stops_by_keyboard_light_what_they_speak_of(learn: Page, told):
+def test_all_stops_by_keyboard_light_what_they_speak_of(learn: Page, told):
     number, stops = told
     heading = learn.locator("#learn .card > h3")
     spoken = learn.locator("#learn .card > [aria-live=polite]")
@@ -76,7 +78,8 @@ def test_seven_stops_by_keyboard_light_what_they_speak_of(learn: Page, told):
         expect(learn.locator("#learn .where")).to_have_text(
             f"Step {number + 1} of a recorded run · stop {at + 1} of {len(stops)}"
         )
-        assert spoken.locator("dd").count() == len(stop.numbers)
+        assert spoken.locator("dd").count() == (0 if stop.odds else len(stop.numbers))
+        assert spoken.locator(".draws tbody tr").count() >= len(stop.odds)
         assert len(spoken.text_content() or "") > 100
         expect(learn.locator("#learn .dots [aria-current=step]")).to_have_text(str(at + 1))
         lit, dark = LIT[stop.id]
@@ -86,6 +89,47 @@ def test_seven_stops_by_keyboard_light_what_they_speak_of(learn: Page, told):
             assert heading.evaluate("e => e === document.activeElement")
     learn.keyboard.press("ArrowLeft")
     expect(heading).to_have_text(stops[-2].title)
+
+
+def test_the_walk_goes_node_by_node_and_stands_still_where_motion_is_not_wanted(learn: Page, told):
+    number, stops = told
+    learn.emulate_media(reduced_motion="reduce")
+    visits = next(stop.walk for stop in stops if stop.id == "verify")
+    learn.locator("#learn .dots button").nth(5).click()
+    expect(learn.locator(".walk .said")).to_contain_text(f"Node {len(visits)} of {len(visits)}")
+    expect(stage(learn)).not_to_have_class("walking")
+    while learn.locator("#walk-back").is_enabled():
+        learn.locator("#walk-back").click()
+    expect(learn.locator(".walk .said")).to_contain_text("At the anchor")
+    assert stage(learn).locator(".node:not(.anchor):not(.unwalked)").count() == 0
+    learn.wait_for_timeout(1500)
+    expect(learn.locator(".walk .said")).to_contain_text("At the anchor")
+    learn.locator("#walk-next").click()
+    expect(learn.locator(".walk .said")).to_contain_text(f"Node 1 of {len(visits)}")
+    assert stage(learn).locator(".node[data-depth='1'].unwalked").count() == 0
+
+
+def test_draws_come_up_as_often_as_the_target_says(learn: Page, told):
+    learn.locator("#learn .dots button").nth(7).click()
+    for _ in range(5):
+        learn.get_by_role("button", name="Draw 100 times").click()
+    counts = [int(words.split(",")[0]) for words in learn.locator(".draws tbody td:last-child").all_text_contents()]
+    assert sum(counts) == 500
+    expect(learn.locator(".draws .said")).to_contain_text("of 500 draws accepted a drafted token")
+
+
+def test_k_and_gamma_are_live_without_an_engine(learn: Page, told):
+    live = presets.lesson()["live"]
+    if live is None:
+        pytest.skip("no live settings were recorded")
+    learn.locator("#learn .dots button").last.click()
+    seen = []
+    for at in range(int(learn.locator("#live-k").get_attribute("max") or 0) + 1):
+        learn.locator("#live-k").fill(str(at))
+        seen.append(learn.locator(".live .figures").text_content())
+        assert learn.locator(".cut span").count() == int((seen[-1] or "").split()[0])
+        assert learn.locator(".cut p").text_content() == "".join(live["tokens"])
+    assert len(set(seen)) == len(seen)
 
 
 def test_before_the_check_no_node_tells_how_it_will_end_unless_asked(learn: Page):
@@ -110,14 +154,12 @@ def test_before_the_check_no_node_tells_how_it_will_end_unless_asked(learn: Page
 
 def test_it_ends_in_explore_at_that_step_ready_to_change_k(learn: Page, told):
     number, stops = told
-    steps = presets.opening().trace().steps
     for _ in stops:
         learn.keyboard.press("ArrowRight")
-    expect(learn.locator("#learn .card > h3")).to_have_text("Now change K")
-    expect(learn.locator("#learn .card > .body tbody tr")).to_have_count(len(steps[number].branches) + 1)
+    expect(learn.locator("#learn .card > h3")).to_have_text("Now change K and γ")
     learn.locator("#learn-open").press("Enter")
     expect(learn.locator("#explorer #tree")).to_be_visible()
-    expect(view(learn)).to_have_attribute("data-run", presets.opening().header["run"])
+    expect(view(learn)).to_have_attribute("data-run", lesson_run().header["run"])
     expect(view(learn)).to_have_attribute("data-pinned", str(number))
     expect(learn.locator("#branches input")).to_be_focused()
 

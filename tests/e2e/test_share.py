@@ -75,7 +75,7 @@ def test_a_link_fills_the_controls_and_its_step_is_selected_after_run(page: Page
     wanted |= {"temperature": 0.5, "seed": 3, "max_new_tokens": 24, "step": 3, "node": 1}
     opened(page, f"{address}?{urlencode(wanted)}")
     expect(page.locator("#prompt textarea")).to_have_value(wanted["prompt"])
-    expect(page.locator("#method input")).to_have_value("ddtree")
+    expect(page.locator("#method select")).to_have_value("ddtree")
     for elem_id, name in (("gamma", "block_size"), ("budget", "node_budget"), ("temperature", "temperature")):
         expect(page.locator(f"#{elem_id} input[type=number]")).to_have_value(str(wanted[name]))
     expect(page.locator("#branches input[type=number]")).to_be_disabled()

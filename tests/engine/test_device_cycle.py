@@ -19,7 +19,7 @@ from d2sd.models.models import Models
 from d2sd.passes.capture import CapturedPass, Recorder
 from d2sd.passes.passes import Passes
 from d2sd.trace.events import StageSeconds
-from tests.conftest import make_drafter, make_target
+from tests.conftest import VOCABULARY, make_drafter, make_target
 
 ON_DEVICE = [m.id for m in METHODS.values() if m.on_device]
 SETTINGS = [
@@ -70,6 +70,25 @@ def test_its_events_are_those_of_the_host(engine, padded, method, settings, monk
     for one, other in zip(untimed(found), untimed(expected), strict=True):
         assert one[0] == other[0]
         assert one[1].expected == other[1]
+
+
+@pytest.mark.parametrize("method", ["d2sd", "dflash_twice", "random_prefix"])
+@pytest.mark.parametrize("longer", [None, 16])
+def test_prefixes_behind_a_drafted_end_of_text_are_left_out_as_on_the_host(tokenizer, method, longer):
+    models = small_engine(tokenizer).models
+    models.target.model.generation_config.eos_token_id = list(range(0, VOCABULARY, 9))  # most drafts hold one
+    host, device = (Engine(models, passes=mode) for mode in ("eager", "padded"))
+    left_out = 0
+    for prompt in ("the cat sat", "a dog ran", "on the mat to the"):
+        config = DecodeConfig(method, 12, block_size=12, second_block_size=longer, num_branches=6, temperature=1)
+        expected = host.generate(prompt, config)
+        for one, other in zip(untimed(device.generate(prompt, config)), untimed(expected), strict=True):
+            assert one[0] == other[0]
+        for step in expected.steps:
+            ends = [i for i, token in enumerate(step.first_draft.ids) if token in models.target.end_ids]
+            assert all(not ends or branch.prefix <= ends[0] for branch in step.branches)
+            left_out += len(step.selected_prefixes) < 6
+    assert left_out
 
 
 @pytest.mark.parametrize("method", ON_DEVICE)
@@ -128,7 +147,7 @@ def test_a_whole_cycle_is_queued_before_anything_is_read(method, inspect, dtype,
     with OnMeta():
         assert cycle.queue(ids).ndim == 1
     assert sent[:2] == [ids[-1], 280]
-    assert len(sent) == 2 + (config.num_branches if method == "random_prefix" else 0)
+    assert len(sent) == 2 + (config.block_size - 1 if method == "random_prefix" else 0)
     with pytest.raises(NotImplementedError, match="Cannot copy out of meta tensor"):
         cycle.run(ids, 20)
 

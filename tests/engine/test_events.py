@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from d2sd import METHODS, DecodeConfig, Finished, PrefillDone, StepDone
-from d2sd.tree.boundary import boundary_posterior, select_prefixes
+from d2sd.tree.boundary import boundary_posterior, open_prefixes, select_prefixes
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -39,7 +39,8 @@ def test_steps_are_consistent(bundled, method, temperature):
             posterior, full = boundary_posterior(step.first_draft.confidence)
             assert step.boundary_posterior == posterior
             assert step.full_acceptance == full
-            assert step.selected_prefixes == select_prefixes(posterior, 4)
+            usable = open_prefixes(step.first_draft.ids, bundled.models.target.end_ids)
+            assert step.selected_prefixes == select_prefixes(posterior[:usable], 4)
             for branch, prefix in zip(step.branches, step.selected_prefixes, strict=True):
                 assert branch.prefix == prefix
                 assert len(branch.ids) == 15 - prefix

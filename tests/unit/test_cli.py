@@ -14,7 +14,7 @@ from d2sd.trace.trace import load_trace
 
 KEYS = {
     "method", "model", "text", "prompt_token_ids", "token_ids", "stop_reason", "steps", "mean_acceptance_length",
-    "nodes_per_step", "boundary_hit_rate", "tokens_per_second", "seconds", "stage_seconds", "config", "versions",
+    "nodes_per_step", "boundary_hit_rate", "repaired_rate", "tokens_per_redraft", "tokens_per_second", "seconds", "stage_seconds", "config", "versions",
 }  # fmt: skip
 ROW_KEYS = {
     "mean_acceptance_length", "tokens_per_second", "speedup", "nodes_per_step", "seconds_per_step", "identical",

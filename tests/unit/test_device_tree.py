@@ -6,7 +6,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from d2sd.decoding.device_tree import accepted_rows, block_rows, merge
+from d2sd.decoding.device_tree import accepted_rows, block_rows, first_open, likeliest_prefixes, merge
+from d2sd.decoding.device_tree import open_prefixes as open_on_device
+from d2sd.tree.boundary import boundary_posterior, open_prefixes, select_prefixes
 from d2sd.tree.walk import walk
 from tests.unit.drafts import merge_candidates
 
@@ -53,6 +55,19 @@ def test_the_walk_accepts_the_same_nodes(chains, data):
     found = accepted_rows(merge(torch.tensor([ANCHOR]), table, rows), torch.tensor(chosen), depths)
     expected = [0, *accepted]
     assert found.tolist() == expected + [0] * (depths - len(expected))
+
+
+@given(st.lists(st.sampled_from([0.0, 0.25, 0.5, 0.9, 1.0]) | st.floats(0, 1), min_size=1, max_size=15), st.data())
+def test_the_same_prefixes_are_selected_ties_included(confidence, data):
+    count = data.draw(st.integers(1, len(confidence)))
+    posterior, _ = boundary_posterior(confidence)
+    ids = data.draw(st.lists(tokens, min_size=len(confidence), max_size=len(confidence)))
+    ends = data.draw(st.sets(tokens, max_size=2))
+    usable = open_on_device(torch.tensor(ids), ends)
+    assert usable.tolist() == [open_prefixes(ids, ends)]
+    chosen = first_open(likeliest_prefixes(torch.tensor(confidence, dtype=torch.float64)), usable, count).tolist()
+    expected = select_prefixes(posterior[: open_prefixes(ids, ends)], count)
+    assert chosen == [*expected, *[-1] * (count - len(expected))]
 
 
 def test_rows_of_a_draft_hold_the_anchor_the_prefix_and_masks():

@@ -120,7 +120,7 @@ def test_a_draft_may_go_on_from_another_one():
 class Scripted:
     """Drafters that answer from fixed tables and note what they were asked."""
 
-    def __init__(self, confidence, longer=0, branches=2, budget=0):
+    def __init__(self, confidence, longer=0, branches=2, budget=0, end_ids=()):
         self.asked: list[tuple[tuple[int, ...], ...]] = []
         self.first_block = block(range(10, 10 + len(confidence)), confidence)
         self.length = len(confidence) + longer
@@ -134,6 +134,7 @@ class Scripted:
             longer,
             budget,
             random.Random(0),
+            end_ids,
         )
 
     def first(self, prefixes, top=1):
@@ -157,6 +158,23 @@ def test_d2sd_redrafts_from_the_likeliest_boundaries():
     assert proposal.selected == (2, 4)
     assert script.asked == [((10, 11), (10, 11, 12, 13))]
     assert len(proposal.branches) == 2
+
+
+@pytest.mark.parametrize("method", ["d2sd", "dflash_twice", "random_prefix", "d2sd_tree", "d2sd_three_level"])
+@pytest.mark.parametrize("longer", [0, 2])
+def test_nothing_is_redrafted_behind_a_drafted_end_of_text(method, longer):
+    # the first draft is 10 11 12 13 14: with 12 as the end, only prefixes of up to two tokens can go on
+    script = Scripted((0.9, 0.9, 0.9, 0.9, 0.9), longer, branches=4, budget=9, end_ids={12})
+    proposal = METHODS[method].propose(script.drafters)
+    assert sorted(proposal.selected) == [0, 1, 2]
+    assert sorted(len(prefix) for prefix in script.asked[0]) == [0, 1, 2]
+    assert not any(12 in prefix for asked in script.asked for prefix in asked)
+
+
+def test_the_third_level_never_goes_on_behind_the_end_of_a_branch():
+    script = Scripted((0.5, 0.5, 0.5), branches=2, end_ids={100})  # what the re-draft from 0 begins with
+    METHODS["d2sd_three_level"].propose(script.drafters)
+    assert all(100 not in prefix for prefix in script.asked[1])
 
 
 def test_longer_second_blocks_add_a_branch_behind_the_whole_first_block():

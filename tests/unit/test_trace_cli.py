@@ -15,6 +15,7 @@ from d2sd.__main__ import main
 from d2sd.cli.description import MARKS, describe_step, draw_tree
 from d2sd.drawing.viewer import standalone_page
 from d2sd.trace.events import Finished
+from d2sd.trace.metrics import prediction
 
 RECORDED = Path(__file__).parent.parent / "data" / "schema-1.jsonl.gz"
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m\r\u202e\u2066\x00\ufffe</data><x>&\ud7ff"
@@ -64,7 +65,8 @@ def test_show_lists_the_steps(capfd, trace):
     assert main(["trace", "show", str(RECORDED)]) == 0
     out = capfd.readouterr().out.splitlines()
     assert len([line for line in out if re.match(r" +\d+ ", line)]) == len(trace.steps)
-    assert "1 hit" in out[5]
+    assert re.search(r" 1 (repaired|found) ", out[5])
+    assert out[5].split()[0] == "1"
 
 
 @pytest.mark.parametrize("step", [0, 20, 36])
@@ -81,7 +83,7 @@ def test_show_draws_every_node_of_a_step_with_its_fate(trace, step):
 
 
 def test_show_tells_what_the_target_wanted(capfd, trace):
-    assert main(["trace", "show", str(RECORDED), "--step", "3"]) == 0
+    assert main(["trace", "show", str(RECORDED), "--step", "4"]) == 0
     out = capfd.readouterr().out
     assert "0.654 ██████████        0.3112  #2         ← rejected here" in out
     assert "✗ ·the  first drafter 0.654, target 0.000 (rank 10); the target wanted ," in out
@@ -132,7 +134,10 @@ def test_stats_are_the_totals(capfd, trace):
     assert depths[0] == {"depth": 1, "reached": 37, "accepted": sum(bool(s.accepted) for s in trace.steps) / 37}
     assert sum(round(d["reached"] * d["accepted"]) for d in depths) == sum(len(s.accepted) for s in trace.steps)
     assert main(["trace", "stats", str(RECORDED)]) == 0
-    assert "boundary hit rate        91.7%" in capfd.readouterr().out
+    out = capfd.readouterr().out
+    assert "boundary among prefixes  91.7%" in out
+    outcomes = [o for s in trace.steps if (o := prediction(s)) not in (None, "all")]
+    assert f"repaired                 {outcomes.count('repaired') / len(outcomes):.1%}" in out
 
 
 def test_graphml_of_a_step_and_of_the_run(capfd, trace, tmp_path):
@@ -145,21 +150,22 @@ def test_graphml_of_a_step_and_of_the_run(capfd, trace, tmp_path):
     assert networkx.is_forest(forest)
     assert networkx.number_weakly_connected_components(forest) == len(trace.steps)
     assert forest.nodes["3.1"]["step"] == 3
+    assert forest.nodes["3.1"]["token"] == trace.steps[2].nodes[1].token
 
 
 def test_graphml_survives_hostile_text(hostile, tmp_path):
     out = tmp_path / "o.graphml"
     assert main(["trace", "to-graphml", str(hostile), "-o", str(out)]) == 0
-    text = networkx.read_graphml(out).nodes["0.1"]["text"]
+    text = networkx.read_graphml(out).nodes["1.1"]["text"]
     assert text.startswith("␛]0;owned␇␛[2J")
     assert text.endswith("␀\ufffd</data><x>&\ud7ff")
 
 
-@pytest.mark.parametrize("step", ["37", "-38", "99999999999999999999"])
+@pytest.mark.parametrize("step", ["0", "38", "-38", "99999999999999999999"])
 def test_a_step_that_is_not_there_is_a_sentence(capfd, step, tmp_path):
     for action in (["show"], ["to-graphml", "-o", str(tmp_path / "o")]):
         assert main(["trace", *action, str(RECORDED), "--step", step]) == 2
-        assert f"there is no step {step}; this trace has steps 0 to 36" in capfd.readouterr().err
+        assert f"there is no step {step}; this trace has steps 1 to 37" in capfd.readouterr().err
 
 
 def test_an_output_that_cannot_be_written_is_a_sentence(capfd):

@@ -16,7 +16,7 @@ function cell(value) {
 
 function positionsCsv(data) {
   const { steps, runs } = data;
-  const head = ["run", "label", "step", "position", "confidence", "accepted", "token", "wanted", "boundary", "drafted", "predicted", "rank"];
+  const head = ["run", "label", "step", "position", "confidence", "accepted", "token", "wanted", "boundary", "drafted", "predicted", "rank", "outcome"];
   const rows = [head.join(",")];
   const all = data.report.matrix.counts.length - 1;
   steps.confidence.forEach((own, row) =>
@@ -24,7 +24,7 @@ function positionsCsv(data) {
       const right = at < steps.boundary[row];
       const { run, label } = runs[steps.run[row]];
       const predicted = steps.predicted[row] === all ? "all" : steps.predicted[row];
-      const values = [run, label, steps.step[row], at + 1, c, right ? 1 : 0, steps.tokens[row][at], right ? "" : steps.wanted[row], steps.boundary[row], steps.drafted[row], predicted, steps.rank[row]];
+      const values = [run, label, steps.step[row] + 1, at + 1, c, right ? 1 : 0, steps.tokens[row][at], right ? "" : steps.wanted[row], steps.boundary[row], steps.drafted[row], predicted, steps.rank[row], steps.outcome[row]];
       rows.push(values.map(cell).join(","));
     }),
   );

@@ -13,7 +13,9 @@ function start(element, trigger, props, watch) {
   };
   const summary = new SummaryView(choose);
   const reliability = new ReliabilityChart(choose, tooltip);
-  const charts = [reliability, new PositionChart(choose, tooltip), new MatrixChart(choose, tooltip), new RankChart(choose, tooltip), new GainsView(choose), new AdviceView(choose)];
+  const more = [new SecondChart(choose, tooltip), new PromiseChart(choose, tooltip), new GroupsView(choose)];
+  const charts = [reliability, new PositionChart(choose, tooltip), new MatrixChart(choose, tooltip), new RankChart(choose, tooltip), new GainsView(choose), new AdviceView(choose), ...more];
+  const against = new AgainstView();
   const members = new MembersView(open, () => putAway());
   const title = h("span", { class: "what" });
   const bar = h("progress", { max: 1, "aria-label": "Prompts done" });
@@ -21,8 +23,9 @@ function start(element, trigger, props, watch) {
   const notice = h("p", { class: "notice", role: "alert", hidden: true });
   const empty = h("p", { class: "empty" }, "Nothing is measured yet: choose what to measure and press Measure.");
   const legend = h("ul", { class: "legend", "aria-label": "Legend" }, ...legendItems());
-  const views = h("div", { class: "grid", hidden: true }, summary.figures, summary.reading, legend, ...charts.map((c) => c.box), members.box);
-  root.prepend(h("div", { class: "line" }, h("span", { class: "asked" }, "Can the first drafter’s confidence be trusted?"), title, bar, h("div", { class: "tools" }, ...files)), notice, empty, views, summary.spoken, patterns());
+  const views = h("div", { class: "grid", hidden: true }, summary.figures, summary.reading, legend, ...charts.filter((c) => !more.includes(c)).map((c) => c.box), members.box);
+  const further = h("div", { class: "further", hidden: true }, ...more.map((c) => c.box));
+  root.prepend(h("div", { class: "line" }, h("span", { class: "asked" }, "Can the first drafter’s confidence be trusted?"), title, bar, h("div", { class: "tools" }, ...files)), notice, empty, against.box, views, further, summary.spoken, patterns());
   element.replaceChildren(root);
 
   function show() {
@@ -32,7 +35,8 @@ function start(element, trigger, props, watch) {
       data = null;
     }
     const some = Boolean(data && data.report);
-    views.hidden = !some;
+    views.hidden = further.hidden = !some;
+    against.show(some ? data.against : null);
     empty.hidden = some;
     notice.hidden = true;
     if (!some) return;
@@ -59,7 +63,7 @@ function start(element, trigger, props, watch) {
   /** Marks what is chosen here, and where the step is that is pinned in Explore. */
   function mark() {
     const row = pinnedRow();
-    for (const chart of charts) chart.select(chart.id === choice.chart ? choice.places : [], placesOf(data, chart.id, row));
+    for (const chart of charts) chart.select(chart.id === choice.chart || (chart.ids && chart.ids.includes(choice.chart)) ? choice.places : [], placesOf(data, chart.id, row), choice.chart);
   }
 
   function showChoice(asked) {
@@ -78,7 +82,7 @@ function start(element, trigger, props, watch) {
   }
 
   function putAway() {
-    const from = charts.find((c) => c.id === choice.chart);
+    const from = charts.find((c) => c.id === choice.chart || (c.ids && c.ids.includes(choice.chart)));
     choice = { chart: "", places: [] };
     showChoice(false);
     if (from && from.focus) from.focus(from.at);
@@ -97,6 +101,10 @@ function start(element, trigger, props, watch) {
     if (chart === "positions") return `Position ${first}`;
     if (chart === "ranks") return `True boundary ranked ${places.map((p) => p + 1).join(", ")}`;
     if (chart === "gains") return first === 0 ? "First draft brought tokens" : `Re-draft ${first} brought tokens`;
+    if (chart === "second") return `Second drafter says ${data.report.second.uniform[first].left.toFixed(1)}–${data.report.second.uniform[first].right.toFixed(1)}`;
+    if (chart === "promise") return `Re-drafts that promised ${promiseName(data.report.second.gains[first])} tokens`;
+    if (chart === "kind") return `Kind of token: ${data.kinds[first]}`;
+    if (chart === "domain") return `Prompts of ${text(data.report.domains[first].name)}`;
     if (chart === "moved") return "Other prefixes with the temperature";
     return first === -1 ? "Whole first draft accepted" : `Predicted ${outcome(first % (all + 1))}, actual ${outcome(Math.floor(first / (all + 1)))}`;
   }

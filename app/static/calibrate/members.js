@@ -8,7 +8,7 @@ function membersOf(data, chart, places) {
   const wanted = new Set(places);
   const items = [];
   const each = (test) => steps.run.forEach((_, row) => test(row) && items.push({ row, at: null }));
-  if (chart === "uniform" || chart === "equal_mass" || chart === "positions") {
+  if (chart === "uniform" || chart === "equal_mass" || chart === "positions" || chart === "kind") {
     steps.confidence.forEach((own, row) =>
       own.forEach((_, at) => wanted.has(chart === "positions" ? at + 1 : steps[chart][row][at]) && items.push({ row, at })),
     );
@@ -18,6 +18,8 @@ function membersOf(data, chart, places) {
     each((row) => steps.happened[row] >= 0 && (wanted.has(steps.happened[row] * (all + 1) + steps.predicted[row]) || (wanted.has(-1) && steps.happened[row] === all)));
   } else if (chart === "ranks") each((row) => steps.rank[row] > 0 && wanted.has(steps.rank[row] - 1));
   else if (chart === "gains") each((row) => steps.won[row].some((branch) => wanted.has(branch)));
+  else if (chart === "second" || chart === "promise") each((row) => steps[chart][row].some((place) => wanted.has(place)));
+  else if (chart === "domain") each((row) => wanted.has(data.report.domains.findIndex(({ name }) => name === data.runs[steps.run[row]].domain)));
   else if (chart === "moved" && data.report.advice) for (const row of data.report.advice.rows) items.push({ row, at: null });
   return items;
 }
@@ -44,6 +46,7 @@ function placesOf(data, chart, row) {
   if (chart === "positions") return steps.confidence[row].map((_, at) => at + 1);
   if (chart === "ranks") return steps.rank[row] ? [steps.rank[row] - 1] : [];
   if (chart === "gains") return steps.won[row];
+  if (chart === "second" || chart === "promise") return steps[chart][row];
   const size = report.matrix.counts.length;
   if (chart !== "matrix" || steps.happened[row] < 0) return [];
   return [steps.happened[row] * size + steps.predicted[row], ...(steps.happened[row] === size - 1 ? [-1] : [])];
@@ -110,6 +113,7 @@ class MembersView {
     if (steps.happened[row] < 0) return ["boundary not seen"];
     const name = (outcome) => (outcome === all ? "all" : String(outcome));
     const rank = steps.rank[row] ? `, true boundary ranked ${steps.rank[row]}` : "";
-    return [`predicted ${name(steps.predicted[row])}, accepted ${name(steps.happened[row])}${rank}`];
+    const outcome = OUTCOMES[steps.outcome[row]];
+    return [`predicted ${name(steps.predicted[row])}, accepted ${name(steps.happened[row])}${rank}`, ...(outcome ? [": ", h("b", { class: `outcome ${steps.outcome[row]}` }, `${outcome.mark} ${outcome.words}`)] : [])];
   }
 }

@@ -8,7 +8,8 @@ const MEANINGS = {
   ECE: "Expected calibration error: how far acceptance is from confidence, averaged over ten bins of equal width. 0 is perfect; “chance” is what an honest drafter would show with as few tokens.",
   "Adaptive ECE": "The same over ten bins with equally many tokens.",
   "Brier score": "Mean squared distance between confidence and outcome (0 or 1). 0 is perfect.",
-  "Boundary in top K": "How often a re-draft began exactly where the first draft was rejected.",
+  Repaired: "Of the drafts that were partly rejected: how often a re-draft began exactly there and added tokens.",
+  "Tokens per re-draft": "Tokens that the drafts behind the first added, over the number of those drafts.",
   "Boundary in top 4": "How often the place where the first draft was rejected was among the four likeliest.",
 };
 
@@ -44,14 +45,19 @@ class SummaryView {
   showFigures(report) {
     const range = (f, write) => (f.low === null ? "no interval" : `${write(f.low)}–${write(f.high)}`);
     const { ranks } = report;
-    const hit = ranks.used.value === null ? { figure: ranks.within[Math.min(3, ranks.within.length - 1)], name: "Boundary in top 4" } : { figure: ranks.used, name: "Boundary in top K" };
+    const found = ranks.used.value === null ? "" : `; boundary found in ${share(ranks.used.value)}`;
+    const per = report.gains.per_redraft;
+    const last =
+      ranks.repaired.value === null
+        ? [["Boundary in top 4", ranks.within.length ? ranks.within[Math.min(3, ranks.within.length - 1)] : null, share]]
+        : [["Repaired", ranks.repaired, share, `${count(ranks.steps, "step")}${found}`], ["Tokens per re-draft", per, decimals, ""]];
     const stats = [
       ["Scored positions", report.positions.toLocaleString("en"), `${count(report.runs, "run")}, ${count(report.steps, "step")}`],
       ["Confidence → accepted", report.confidence === null ? "—" : `${share(report.confidence)} → ${share(report.accepted)}`, report.gap.low === null ? "" : `gap ${signed(report.gap.value)} (${signed(report.gap.low)} to ${signed(report.gap.high)})`],
       ["ECE", decimals(report.error.value), report.error.value === null ? "" : `${range(report.error, decimals)}; chance ${decimals(report.chance)}`],
       ["Adaptive ECE", decimals(report.adaptive.value), report.adaptive.value === null ? "" : range(report.adaptive, decimals)],
       ["Brier score", decimals(report.brier.value), report.brier.value === null ? "" : range(report.brier, decimals)],
-      [hit.name, hit.figure ? share(hit.figure.value) : "—", hit.figure && hit.figure.value !== null ? `${range(hit.figure, share)} of ${count(ranks.steps, "step")}` : ""],
+      ...last.map(([name, figure, write, more = count(ranks.steps, "step")]) => [name, figure ? write(figure.value) : "—", figure && figure.value !== null ? [range(figure, write), more].filter(Boolean).join(" of ") : ""]),
     ];
     this.figures.replaceChildren(...stats.map(([name, value, note]) => h("div", { class: "stat", title: MEANINGS[name] || null }, h("dt", {}, name), h("dd", {}, h("span", { class: "value" }, value), h("span", { class: "note", title: note }, note)))));
   }

@@ -1,9 +1,11 @@
 // The card of one stop: words, equation, the numbers of the step, and the way on.
 
+const TURN_TITLE = "Now change K and γ";
+
 class CardView {
   /** `go(at)` shows a stop (`TURN` after the last one), `all()` shows everything, `open()` leads to Explore. */
-  constructor({ go, all, open }) {
-    Object.assign(this, { go, at: 0 });
+  constructor({ go, all, open, walk, draws, live }) {
+    Object.assign(this, { go, walk, draws, live, at: 0, about: "", examples: [] });
     this.title = h("h3", { tabindex: -1 });
     this.where = h("p", { class: "where" });
     this.body = h("div", { class: "body", "aria-live": "polite", "aria-atomic": "true" });
@@ -32,15 +34,18 @@ class CardView {
     const turn = at >= stops.length;
     const stop = turn ? null : stops[at];
     this.where.textContent = turn ? `Step ${step + 1} of a recorded run · your turn` : `Step ${step + 1} of a recorded run · stop ${at + 1} of ${stops.length}`;
-    this.title.textContent = turn ? "Now change K" : text(stop.title);
-    this.body.replaceChildren(...(turn ? this.turn(lesson, step) : this.stop(stop)));
+    this.title.textContent = turn ? TURN_TITLE : text(stop.title);
+    const shown = `${at} ${step}`;
+    if (shown !== this.shown || turn) this.body.replaceChildren(...(turn ? this.turn() : this.stop(stop, at)));
+    if (shown !== this.shown) this.enter(stop);
+    this.shown = shown;
     this.back.disabled = at === 0;
     this.next.hidden = turn;
     this.foot.hidden = turn; // everything is shown there anyway
     this.next.textContent = at === stops.length - 1 ? "Your turn →" : "Next →";
     this.all.setAttribute("aria-pressed", everything);
     this.all.textContent = everything ? "Back to this stop" : "Show everything";
-    const names = [...stops.map((s) => text(s.title)), "Now change K"];
+    const names = [...stops.map((s) => text(s.title)), TURN_TITLE];
     if (this.dots.children.length !== names.length) this.dots.replaceChildren(...names.map((name, i) => h("li", {}, h("button", { type: "button", "data-stop": i, "aria-label": `${i < stops.length ? `Stop ${i + 1}` : "Your turn"}: ${name}`, title: name }, i < stops.length ? i + 1 : "K"))));
     [...this.dots.children].forEach((li, i) => {
       li.firstChild.classList.toggle("done", i < at);
@@ -49,32 +54,31 @@ class CardView {
     });
   }
 
-  stop(stop) {
+  /** What moves at a stop begins when it is entered. */
+  enter(stop) {
+    const [walk, odds] = stop ? [list(stop.walk), list(stop.odds)] : [[], []];
+    if (walk.length) this.walk.load(walk);
+    else this.walk.leave();
+    if (odds.length) this.draws.load(odds);
+  }
+
+  stop(stop, at) {
     const rows = stop.numbers.map(([name, value]) => h("div", {}, h("dt", {}, h("bdi", {}, spaced(name))), h("dd", {}, h("bdi", {}, spaced(value)))));
     return [
       ...stop.say.map((sentence) => h("p", {}, h("bdi", {}, spaced(sentence)))),
       stop.equation.length ? h("p", { class: "equation", role: "math", "aria-label": stop.equation.map(([kind, words]) => (kind === "sub" ? ` sub ${words} ` : words)).join("") }, ...stop.equation.map(piece)) : "",
-      rows.length ? h("dl", { class: "values" }, ...rows) : "",
+      list(stop.walk).length ? this.walk.box : "",
+      rows.length && !list(stop.odds).length ? h("dl", { class: "values" }, ...rows) : "",
+      list(stop.odds).length ? this.draws.box : "",
+      at === 0 ? h("p", { class: "about" }, this.about, " Its examples: ", ...this.examples.flatMap(([name, prompt], i) => [i ? ", " : "", h("span", { title: prompt }, name)]), ".") : "",
     ];
   }
 
-  turn(lesson, step) {
-    const { by_branches: rows } = lesson;
-    const most = Math.max(1, ...rows.map(([tokens]) => tokens));
-    const table = h(
-      "table",
-      {},
-      h("thead", {}, h("tr", {}, ...["K", "tokens in this step", "nodes"].map((w) => h("th", { scope: "col" }, w)))),
-      h(
-        "tbody",
-        {},
-        ...rows.map(([tokens, nodes], k) => h("tr", { class: k === rows.length - 1 ? "own" : null }, h("th", { scope: "row" }, k === 0 ? "0: first draft only" : k), h("td", {}, h("span", { class: "rail", "aria-hidden": "true" }, h("span", { style: `width:${((tokens / most) * 100).toFixed(0)}%` })), tokens), h("td", {}, nodes))),
-      ),
-    );
+  turn() {
+    const known = Boolean(this.live.live);
     return [
-      h("p", {}, `K is how many flags get a re-draft. Step ${step + 1} was recorded with K = ${rows.length - 1}; this is what fewer of its re-drafts would have brought:`),
-      table,
-      h("p", {}, "More re-drafts catch more breaks, but every node costs a little time. Open the step in Explore, set Branches K to 1 or to 8, press Run, and watch the tree and the tokens per step."),
+      h("p", {}, "K is how many flags get a re-draft, γ how long a block is. ", known ? "Move them: the text is cut into the steps that it would have taken." : ""),
+      known ? this.live.box : "",
       h("p", {}, this.open),
     ];
   }

@@ -3,7 +3,9 @@
 async function start(element, trigger, props, watch, server) {
   const root = h("section", { class: "panels tour", "aria-label": "Learn how a step works" });
   const state = { at: 0, step: 0, everything: false, lessons: [] };
-  const card = new CardView({ go, all: () => toggleAll(), open });
+  const walk = new WalkView((at) => stage.walk(at, walk.visits, state.step));
+  const live = new LiveView((k) => stage.branches(k));
+  const card = new CardView({ go, all: () => toggleAll(), open, walk, draws: new DrawsView(), live });
   const stage = new Stage((step) => {
     if (step === state.step) return;
     state.step = step;
@@ -11,7 +13,7 @@ async function start(element, trigger, props, watch, server) {
   });
   const notice = h("p", { class: "notice", role: "alert", hidden: true });
   const again = h("button", { type: "button", class: "small" }, "Try again");
-  const layout = h("div", { class: "layout", hidden: true }, card.box, stage.box);
+  const layout = h("div", { class: "layout", hidden: true }, card.box, h("div", { class: "beside" }, live.cut, stage.box));
   root.append(notice, layout);
   element.replaceChildren(root);
   again.addEventListener("click", load);
@@ -26,7 +28,10 @@ async function start(element, trigger, props, watch, server) {
       state.lessons = tour.lessons;
       state.run = text(tour.run);
       state.step = tour.start;
+      card.about = text(tour.about);
+      card.examples = Object.entries(tour.examples || {}).map(([name, prompt]) => [name, text(prompt)]);
       stage.load(tour.lines);
+      live.load(tour.live);
       await until(() => stage.steps > tour.start);
       stage.pin(tour.start);
       show();
@@ -42,6 +47,9 @@ async function start(element, trigger, props, watch, server) {
     const lesson = state.lessons[state.step];
     if (!lesson) return;
     card.show(lesson, state.at, state.step, state.everything);
+    live.cut.hidden = state.at < TURN || !live.live;
+    if (state.at < TURN) stage.branches(null);
+    else live.show();
     requestAnimationFrame(() => stage.light(state.at, state.step, state.everything));
     Object.assign(element.dataset, { at: state.at, step: state.step, everything: state.everything });
   }

@@ -1,6 +1,6 @@
 // The live view of the recorded run, in a shadow root, lit stop by stop: what has not happened yet is not shown yet.
 
-const STOPS = ["anchor", "draft", "confidence", "boundary", "branches", "verify", "commit"];
+const STOPS = ["anchor", "draft", "confidence", "boundary", "branches", "verify", "commit", "temperature"];
 const TURN = STOPS.length;
 
 class Stage {
@@ -22,7 +22,11 @@ class Stage {
   load(lines) {
     startLiveView(this.host, () => {}, { value: lines }, () => {});
     const tree = this.frame.querySelector("#tree");
-    new MutationObserver(() => this.hideOutcome()).observe(tree, { childList: true, subtree: true });
+    new MutationObserver(() => {
+      this.hideOutcome();
+      this.showWalk();
+      this.showBranches();
+    }).observe(tree, { childList: true, subtree: true });
   }
 
   get steps() {
@@ -41,7 +45,7 @@ class Stage {
     this.frame.dataset.stop = everything ? "all" : STOPS[at] || "turn";
     // Classes “on1” … say what has happened so far, so that each rule is written once.
     STOPS.forEach((_, i) => this.frame.classList.toggle(`on${i}`, shown >= i));
-    const before = shown < STOPS.length - 1;
+    const before = shown < STOPS.indexOf("commit");
     for (const token of this.frame.querySelectorAll("#text .tok")) token.classList.toggle("later", before ? Number(token.dataset.step) >= step : shown < TURN && Number(token.dataset.step) > step);
     const certain = [...this.frame.querySelectorAll(`#text .tok[data-step="${step - 1}"]`)].pop();
     for (const token of this.frame.querySelectorAll("#text .tok.newest")) token.classList.toggle("newest", token === certain);
@@ -56,6 +60,31 @@ class Stage {
   reveal(token) {
     const box = this.frame.querySelector("#text");
     if (token && box) box.scrollTop += token.getBoundingClientRect().top - box.getBoundingClientRect().top - box.clientHeight * 0.55;
+  }
+
+  /** How far the target has walked: `at` nodes of the path; null: no walk is on, everything that is known is shown. */
+  walk(at, visits, step) {
+    this.walked = at === null || at >= visits.length ? null : at;
+    this.showWalk();
+    const last = visits.length ? visits[visits.length - 1] : null;
+    const next = at === null ? null : at < visits.length ? visits[at].node : (last.child ?? "bonus");
+    this.host.dispatchEvent(new CustomEvent("explorer:select", { detail: { step, node: next } }));
+  }
+
+  showWalk() {
+    this.frame.classList.toggle("walking", this.walked !== null && this.walked !== undefined);
+    for (const part of this.frame.querySelectorAll("#tree [data-depth]")) part.classList.toggle("unwalked", this.walked !== null && this.walked !== undefined && Number(part.dataset.depth) > this.walked);
+  }
+
+  /** Fades the nodes that fewer re-drafts would not have; null: none. */
+  branches(count) {
+    this.kept = count;
+    this.showBranches();
+  }
+
+  showBranches() {
+    const kept = this.kept ?? Infinity;
+    for (const node of this.frame.querySelectorAll("#tree .node[data-draft]")) node.classList.toggle("unasked", Number(node.dataset.draft) > kept);
   }
 
   /** The names of the lanes tell what was accepted; before the check that is not known. */

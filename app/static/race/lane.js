@@ -18,8 +18,9 @@ function readLane(raw) {
 }
 
 class LaneView {
-  /** `most`: the largest number of tokens of any lane, the full width of a bar; `decided`: no other lane is still to come. */
-  constructor(lane, most, decided) {
+  /** `most`: the largest number of tokens of any lane, the full width of a bar; `decided`: no other lane is still to come;
+   *  `open()` shows the lane's run in Explore. */
+  constructor(lane, most, decided, open) {
     Object.assign(this, { lane, most: Math.max(1, most), decided, shown: 0 });
     this.counts = { first: 0, second: 0, target: 0 };
     this.bars = Object.fromEntries(PROPOSERS.map((who) => [who, h("span", { class: `segment ${who}` })]));
@@ -36,11 +37,17 @@ class LaneView {
     this.panel = h(
       "article",
       { class: `panel lane ${lane.state.replace(/ /g, "-")}`, "data-method": lane.method, "data-state": lane.state },
-      h("div", { class: "head" }, h("h3", { title: lane.sentence }, lane.method), this.note),
+      h("div", { class: "head" }, h("h3", { title: lane.sentence }, lane.method), this.note, decided && lane.total ? this.opener(open) : null),
       this.words,
     );
     if (lane.problem) this.words.append(h("p", { class: "problem" }, lane.problem));
     this.tokens = lane.steps.flatMap((step) => step.tokens.map((token, at) => this.addToken(token, at, step.elapsed)));
+  }
+
+  opener(open) {
+    const button = h("button", { type: "button", class: "explore", "aria-label": `Open the run of ${this.lane.method} in Explore` }, "Explore →");
+    button.addEventListener("click", open);
+    return button;
   }
 
   addToken({ text: words, proposer }, at, elapsed) {

@@ -10,8 +10,9 @@ function start(element, trigger, props, watch) {
   const empty = h("p", { class: "empty" }, "Nothing to show yet: choose methods and press Race.");
   const player = new Player(element, () => draw());
   const controls = new Controls(player);
+  const sharing = new RaceShare();
   const legend = h("ul", { class: "legend", "aria-label": "Who proposed a token" }, ...PROPOSERS.map((who) => h("li", {}, h("span", { class: `tok ${who}` }, PROPOSER_NAMES[who]))));
-  const stage = h("div", { class: "panel stage" }, h("div", { class: "head" }, heading, status), controls.box, tracks, legend);
+  const stage = h("div", { class: "panel stage" }, h("div", { class: "head" }, heading, status, sharing.box), controls.box, tracks, legend);
   const root = h("section", { class: "panels race", "aria-label": "Race" }, empty, stage, panels, table, spoken);
   element.replaceChildren(root);
   const still = matchMedia("(prefers-reduced-motion: reduce)");
@@ -54,7 +55,8 @@ function start(element, trigger, props, watch) {
     const machine = data.machine ? `measured on ${text(data.machine)}` : "";
     status.textContent = running || (data.recorded ? `${machine} when this page was made; press Race to run one here` : machine);
     const most = Math.max(0, ...raw.map((lane) => lane.total));
-    lanes = raw.map((lane) => new LaneView(lane, most, !running));
+    lanes = raw.map((lane, at) => new LaneView(lane, most, !running, () => trigger("select", { lane: at })));
+    sharing.show(running ? null : data);
     tracks.replaceChildren(...lanes.map((lane) => lane.track));
     panels.replaceChildren(...lanes.map((lane) => lane.panel));
     const measured = raw.some((lane) => lane.row && lane.total);

@@ -36,8 +36,13 @@ class Chart {
     const best = line.points.reduce((a, b) => (b.alpha > a.alpha + 1e-9 ? b : a));
     const own = line.points.find(({ at }) => at === sweep.own);
     const words = (point) => `α ${point.alpha.toFixed(2)} with ${point.nodes.toFixed(0)} nodes at ${sweep.symbol} = ${sweep.values[point.at]}`;
-    if (!own || line.method !== run.method || own === best) return `${line.method}: best ${words(best)}`;
-    return `${line.method}: ${words(own)} as recorded; best ${words(best)}`;
+    const range = (point) => (point.low === null ? "" : ` (${point.low.toFixed(2)} to ${point.high.toFixed(2)})`);
+    if (!own || line.method !== run.method) return `${line.method}: highest ${words(best)}${range(best)}; one text says little`;
+    if (own === best) return `${line.method}: ${words(own)}${range(own)} as recorded is the highest on this text`;
+    const clear = best.less !== null && (best.less > 0 || best.more < 0);
+    const signed = (value) => (value < 0 ? "−" : "+") + Math.abs(value).toFixed(2);
+    const difference = best.less === null ? "too short a text for an interval" : `${signed(best.less)} to ${signed(best.more)}, ${clear ? "clearly more on this text" : "no clear difference"}`;
+    return `${line.method}: ${words(own)} as recorded; highest ${words(best)} (${difference})`;
   }
 
   draw() {
@@ -51,7 +56,7 @@ class Chart {
     if (sweep.own !== null) {
       parts.push(s("path", { class: "own", d: `M${x(sweep.own)} ${ROOM.top}V${bottom + 4}` }));
     }
-    parts.push(...this.part("alpha", "α", ROOM.top, ROOM.alpha, ticks(1, Math.max(2, this.run.alpha, ...points.map((p) => p.alpha)), 4), x));
+    parts.push(...this.part("alpha", "α", ROOM.top, ROOM.alpha, ticks(1, Math.max(2, this.run.alpha, ...points.map((p) => p.high ?? p.alpha)), 4), x));
     parts.push(...this.part("nodes", "nodes", ROOM.top + ROOM.alpha + ROOM.gap, ROOM.nodes, ticks(0, Math.max(1, this.run.nodes, ...points.map((p) => p.nodes)), 2), x));
     sweep.values.forEach((value, at) => {
       parts.push(s("text", { class: `tick${at === sweep.own ? " recorded" : ""}`, x: x(at), y: bottom + 14 }, value));
@@ -75,8 +80,9 @@ class Chart {
       const places = line.points.map((p) => [x(p.at), y(p[key])]);
       parts.push(s("path", { class: `line ${look.colour}`, d: places.map(([px, py], i) => `${i ? "L" : "M"}${px.toFixed(1)} ${py.toFixed(1)}`).join(""), "stroke-dasharray": look.dash }));
       line.points.forEach((p, i) => {
+        if (key === "alpha" && p.low !== null && !line.flat) parts.push(s("path", { class: `reach ${look.colour}`, d: `M${places[i][0].toFixed(1)} ${y(Math.max(low, p.low)).toFixed(1)}V${y(p.high).toFixed(1)}` }));
         const point = marker(look, ...places[i], line.flat ? 0.01 : 3.6);
-        point.append(s("circle", { class: "hit", r: 9 }), s("title", {}, `${line.method}, ${sweep.symbol} = ${sweep.values[p.at]}: α ${p.alpha.toFixed(2)}, ${p.nodes.toFixed(1)} nodes per step`));
+        point.append(s("circle", { class: "hit", r: 9 }), s("title", {}, `${line.method}, ${sweep.symbol} = ${sweep.values[p.at]}: α ${p.alpha.toFixed(2)}${p.low === null ? "" : ` (95% interval ${p.low.toFixed(2)} to ${p.high.toFixed(2)})`}, ${p.nodes.toFixed(1)} nodes per step`));
         parts.push(point);
       });
     }

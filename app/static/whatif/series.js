@@ -39,8 +39,9 @@ function seriesLegend(looks, run) {
 function readSweep(raw) {
   const values = list(raw.values).map((value) => text(value).slice(0, 12));
   const point = (p) => {
-    const [at, alpha, nodes] = list(p);
-    return { at: whole(at, 0, Math.max(0, values.length - 1), 0), alpha: number(alpha, 0, 1e6, 0), nodes: number(nodes, 0, 1e6, 0) };
+    const [at, alpha, nodes, ...interval] = list(p);
+    const [low, high, less, more] = interval.map((end) => number(end, -1e6, 1e6, null));
+    return { at: whole(at, 0, Math.max(0, values.length - 1), 0), alpha: number(alpha, 0, 1e6, 0), nodes: number(nodes, 0, 1e6, 0), low: low ?? null, high: high ?? null, less: less ?? null, more: more ?? null };
   };
   const lines = list(raw.lines).map((line) => ({ method: text(line.method), flat: Boolean(line.flat), points: list(line.points).map(point) }));
   return { symbol: text(raw.symbol), label: text(raw.label), values, own: whole(raw.own, 0, values.length - 1, null), lines };

@@ -1,0 +1,48 @@
+"""How a step was checked: the walk of the target from node to node, and what it might have drawn where the draft broke."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from d2sd import StepDone
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """One node of the walk: the token that the target wants behind ``node`` and its probability (None: not recorded);
+    ``child``: the node that carries it, None where no node does."""
+
+    node: int
+    text: str
+    probability: float | None
+    child: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Odd:
+    """One token that the target might write at a place, with its probability; ``drafted``: whether a node carries it."""
+
+    text: str
+    probability: float
+    drafted: bool
+
+
+def visits(step: StepDone) -> tuple[Visit, ...]:
+    """The walk, anchor first."""
+    children = (*step.accepted, None)
+    return tuple(Visit(c.node, c.text, c.probability, child) for c, child in zip(step.choices, children, strict=False))
+
+
+def odds(step: StepDone) -> tuple[Odd, ...]:
+    """What the target might have written where the first draft broke (where it did not: at the anchor), the likeliest
+    first; empty where the probabilities were not recorded."""
+    at = step.actual_boundary or 0
+    path = [0, *step.accepted]
+    choice = step.choices[at] if at < len(step.choices) else None
+    here = [n for n in step.nodes if at < len(path) and n.parent == path[at]]
+    if choice is None or choice.probability is None or any(n.target_probability is None for n in here):
+        return ()
+    out = [Odd(n.text, n.target_probability or 0.0, drafted=True) for n in here]
+    if all(n.token != choice.token for n in here):
+        out.append(Odd(choice.text, choice.probability, drafted=False))
+    return tuple(sorted(out, key=lambda o: -o.probability))

@@ -1,0 +1,142 @@
+"""Two runs, or two sets of runs, against each other: two drafters, methods, checkpoints or settings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
+
+from app.views.runs import about
+from app.window import Window
+from d2sd import InputError, Trace
+from d2sd.calibration import StepTable, calibrate, tabulate
+from d2sd.calibration.alignment import align, text_of
+from d2sd.calibration.comparison import Comparison, Side, compare, read_comparison
+from d2sd.trace.metrics import prediction
+
+MAX_PAIRS = 40
+MAX_PAIR_CHARACTERS = 400_000  # of all texts that are drawn side by side
+MAX_LABEL = 80
+
+
+@dataclass(frozen=True)
+class RunSet:
+    """Runs under one title; ``source`` tells where they are kept, for opening one of them."""
+
+    title: str
+    traces: tuple[Trace, ...]
+    source: str = ""
+
+    @cached_property
+    def table(self) -> StepTable:
+        """Their steps."""
+        return tabulate([t.steps for t in self.traces])
+
+    @property
+    def prompts(self) -> tuple[str, ...]:
+        """The prompt of each run: its text, or else its tokens."""
+        return tuple(_prompt(t) for t in self.traces)
+
+
+def _prompt(trace: Trace) -> str:
+    ids = trace.prefill.prompt_token_ids if trace.prefill else ()
+    return str(trace.header.get("prompt") or ids)
+
+
+def choices(window: Window) -> list[tuple[str, str]]:
+    """What can be compared: the window's runs and measured sets, as labels and names."""
+    sets = [(f"Set: {s.title}", f"set {s.title}") for s in window.sets]
+    runs = [(f"{k.label} ({k.source}: {about(k.run.header)})"[:MAX_LABEL], f"run {k.run.key}") for k in window.runs]
+    return sets + runs
+
+
+def pick(window: Window, name: str | None) -> RunSet:
+    """The runs of a choice; raises ``InputError`` where they are not kept any more."""
+    kind, _, which = (name or "").partition(" ")
+    if kind == "run" and (kept := window.find(which)):
+        return RunSet(f"{kept.label} ({about(kept.run.header)})", (kept.run.trace(),), name or "")
+    chosen = next((s for s in window.sets if s.title == which), None)
+    if kind == "set" and chosen:
+        return RunSet(chosen.title, tuple(r.read() for r in chosen.runs), name or "")
+    raise InputError("choose two runs or sets that are still in the list" if name else "choose what to compare")
+
+
+def compared(a: RunSet, b: RunSet) -> dict[str, Any]:
+    """Figures, differences and reliability of two sets, ready for JSON."""
+    texts = [sorted((_prompt(t), tuple(t.token_ids)) for t in side.traces) for side in (a, b)]
+    found = compare(Side(a.table, a.prompts), Side(b.table, b.prompts), same_text=texts[0] == texts[1])
+    return {
+        "titles": [a.title, b.title],
+        "comparison": _with_clear(found),
+        "reading": list(read_comparison(found)),
+        "sides": [_curves(side) for side in (a, b)],
+    }
+
+
+def _with_clear(found: Comparison) -> dict[str, Any]:
+    data = asdict(found)
+    for name in ("figures", "bins", "within"):
+        for row, difference in zip(data[name], getattr(found, name), strict=True):
+            row["clear"] = difference.clear
+    return data
+
+
+def _curves(side: RunSet) -> dict[str, Any]:
+    """What the charts of a side need."""
+    report = calibrate(side.table)
+    return {
+        "runs": len(side.traces),
+        "steps": report.steps,
+        "positions": report.positions,
+        "uniform": [asdict(b) for b in report.uniform],
+        "ranks": {"steps": report.ranks.steps, "within": [asdict(f) for f in report.ranks.within]},
+    }
+
+
+def side_by_side(a: RunSet, b: RunSet) -> list[dict[str, Any]]:
+    """The texts of both sides, prompt by prompt, with their steps over the same characters."""
+    pairs, size = [], 0
+    for left, right in partners(a.prompts, b.prompts):
+        steps = [side.traces[n].steps for side, n in ((a, left), (b, right))]
+        size += sum(len(text_of(step)) for own in steps for step in own)
+        if pairs and size > MAX_PAIR_CHARACTERS:
+            break
+        found = align(*steps)
+        pairs.append(
+            {
+                "prompt": " ".join(a.prompts[left].split())[:MAX_LABEL],
+                "differs_at": found.differs_at,
+                "runs": [left, right],
+                "differ": [found.step_a, found.step_b],
+                "sides": [_steps(a, left, found.ends_a), _steps(b, right, found.ends_b)],
+            }
+        )
+    return pairs
+
+
+def partners(a: Sequence[str], b: Sequence[str]) -> list[tuple[int, int]]:
+    """Runs of both sides that belong together: those of the same prompt; two single runs in any case."""
+    if len(a) == len(b) == 1:
+        return [(0, 0)]
+    places = {prompt: n for n, prompt in reversed(list(enumerate(b)))}
+    found = [(n, places[prompt]) for n, prompt in enumerate(a) if prompt in places]
+    return found[:MAX_PAIRS]
+
+
+def _steps(side: RunSet, run: int, ends: Sequence[int]) -> list[list[Any]]:
+    """Per step: its end in characters, its tokens with their proposers, what came of the prediction (see ``prediction``), and
+    how much of the first draft was accepted (−1: not seen)."""
+    return [
+        [
+            end,
+            [[_clean(c.text), c.proposer] for c in step.committed],
+            prediction(step) or "",
+            -1 if step.actual_boundary is None else step.actual_boundary,
+        ]
+        for step, end in zip(side.traces[run].steps, ends, strict=True)
+    ]
+
+
+def _clean(text: str) -> str:
+    return text.encode("utf-8", "replace").decode()

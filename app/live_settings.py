@@ -1,0 +1,64 @@
+"""K and γ, live at the end of the tour: one recorded text, replayed with every combination when it was recorded."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from d2sd import Engine, InputError, Trace
+from d2sd.whatif import Outcome, Replay, recorded_config
+
+BRANCHES = (1, 2, 4, 8)
+BLOCKS = (4, 8, 12, 16)
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """What K and γ would have done: tokens of every step, and verified nodes per step."""
+
+    num_branches: int
+    block_size: int
+    committed: tuple[int, ...]
+    nodes_per_step: float
+
+    @property
+    def alpha(self) -> float:
+        """Tokens per step."""
+        return sum(self.committed) / len(self.committed)
+
+
+def replayed(engine: Engine, trace: Trace) -> list[Point]:
+    """The points of a recorded greedy run, exact: the tokens and nodes that real runs would have."""
+    base = recorded_config(trace)
+    configs = {}
+    for k, gamma in itertools.product(BRANCHES, BLOCKS):
+        try:
+            own = replace(base, num_branches=k, block_size=gamma, second_block_size=None, node_budget=None)
+            configs[k, gamma] = engine.resolve(replace(own, backend="auto", inspect=False))
+        except InputError:  # more re-drafts than the block has prefixes
+            continue
+    outcomes: Sequence[Outcome] = list(Replay(engine, trace).run(list(configs.values())))
+    return [
+        Point(k, gamma, outcome.committed, outcome.nodes_per_step)
+        for (k, gamma), outcome in zip(configs, outcomes, strict=True)
+    ]
+
+
+def spread(points: Sequence[Point]) -> float:
+    """How much the settings matter on this text: the sum of what K and what γ alone change in α, at their largest."""
+    by_k = [p.alpha for p in points if p.block_size == max(BLOCKS)]
+    by_gamma = [p.alpha for p in points if p.num_branches == 2]
+    return sum(max(alphas) - min(alphas) for alphas in (by_k, by_gamma) if alphas)
+
+
+def drawing(trace: Trace, points: Sequence[Point]) -> dict[str, Any]:
+    """What the page draws: the tokens of the text, the settings of the run, and the points."""
+    config = recorded_config(trace)
+    return {
+        "prompt": trace.header.get("prompt"),
+        "tokens": [c.text for step in trace.steps for c in step.committed],
+        "own": [config.num_branches, config.block_size],
+        "points": [[p.num_branches, p.block_size, list(p.committed), p.nodes_per_step] for p in points],
+    }

@@ -1,0 +1,55 @@
+"""What this machine can hold, and how slow a large model would be on its processor."""
+
+from __future__ import annotations
+
+import os
+import time
+from functools import cache
+from pathlib import Path
+
+import torch
+
+SIDE = 6144  # of the measured matrix: larger than caches, gone in a moment
+REPEATS = 3
+GROUPS = Path("/sys/fs/cgroup")
+
+
+def memory() -> float:
+    """Bytes of memory that are free here, or that this container may still take."""
+    found = [_available()]
+    try:
+        limit = (GROUPS / "memory.max").read_text().strip()
+        used = int((GROUPS / "memory.current").read_text())
+        if limit.isdigit():
+            found.append(max(0.0, float(limit) - used))
+    except (OSError, ValueError):
+        pass  # no container, or another kind
+    return min(found)
+
+
+def _available() -> float:
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        return next(float(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
+    except (OSError, StopIteration):
+        return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+
+
+@cache
+def seconds_per_weight(dtype: str) -> float:
+    """Time that one weight takes in a pass over one token here: measured once, on a matrix that no cache holds."""
+    kind = getattr(torch, dtype)
+    weights, vector = torch.ones(SIDE, SIDE, dtype=kind), torch.ones(SIDE, dtype=kind)
+    times = []
+    for _ in range(REPEATS):
+        began = time.perf_counter()
+        torch.mv(weights, vector)
+        times.append(time.perf_counter() - began)
+    return min(times) / SIDE**2
+
+
+def about(seconds: float) -> str:
+    """A time as a rough figure: 0.4 s, 2 s, 30 s."""
+    if seconds >= 9.5:
+        return f"{round(seconds, -1):.0f} s"
+    return f"{seconds:.0f} s" if seconds >= 0.95 else f"{max(0.1, seconds):.1f} s"

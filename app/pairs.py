@@ -1,0 +1,123 @@
+"""Targets with their drafters that the page offers by name: published ones, and those that the owner of this page lists.
+
+The owner's list is JSON, in the file that the environment variable ``D2SD_MODELS`` names or in the variable itself::
+
+    [{"name": "mine", "target": "Qwen/Qwen3-4B", "drafter": "/models/my-drafter", "vp": "/models/my-vp", "dtype": "bfloat16"}]
+
+``target`` and ``drafter`` are hub ids or folders; ``vp`` (a VP-Drafter) and ``dtype`` may be left out.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import d2sd
+
+VARIABLE = "D2SD_MODELS"
+FIELDS = ("name", "target", "drafter", "vp", "dtype")
+DTYPES = ("float32", "bfloat16", "float16")
+MAX_BYTES = 200_000
+MAX_TEXT = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A target with its drafters, each a hub id or a folder. ``parameters`` of the target, in 10⁹, as its model card states;
+    None where nobody told. ``fault``: a sentence that says why it cannot be used."""
+
+    name: str
+    target: str = ""
+    drafter: str = ""
+    vp: str = ""
+    dtype: str = "bfloat16"
+    parameters: float | None = None
+    fault: str = ""
+
+
+PUBLISHED = (
+    Pair("Qwen/Qwen3-4B", "Qwen/Qwen3-4B", "z-lab/Qwen3-4B-DFlash-b16", parameters=4.0),
+    Pair("Qwen/Qwen3-8B", "Qwen/Qwen3-8B", "z-lab/Qwen3-8B-DFlash-b16", parameters=8.2),
+)
+
+
+@cache
+def pairs() -> dict[str, Pair]:
+    """All of them by name; those of the owner's list that cannot be used say why."""
+    known = {p.name: p for p in PUBLISHED}
+    for pair in listed(os.environ.get(VARIABLE, "")):
+        taken = pair.name in known or pair.name in d2sd.presets()
+        name = f"{pair.name} (again)" if taken else pair.name
+        known[name] = Pair(name, fault="this name is taken; give it another") if taken else pair
+    return known
+
+
+def listed(source: str) -> list[Pair]:
+    """The owner's list; ``source``: the variable's value, a path or the list itself. What is wrong becomes a pair with a
+    fault, so that the page starts all the same and says it."""
+    if not source.strip():
+        return []
+    try:
+        rows = json.loads(_text(source.strip()))
+    except json.JSONDecodeError as error:
+        return [Pair(VARIABLE, fault=f"line {error.lineno} of the list of models is not JSON ({error.msg})")]
+    except OSError as error:
+        return [Pair(VARIABLE, fault=f"the list of models cannot be read: {error.strerror or error}")]
+    if not isinstance(rows, list):
+        return [Pair(VARIABLE, fault="the list of models must be a JSON list: [{…}, …]")]
+    return [_read(row, number) for number, row in enumerate(rows, 1)]
+
+
+def _text(source: str) -> str:
+    if source[0] in "[{":
+        return source
+    with Path(source).expanduser().open(encoding="utf-8", errors="replace") as file:
+        return file.read(MAX_BYTES)
+
+
+def _read(row: Any, number: int) -> Pair:
+    """One entry."""
+    name = f"entry {number} of the list"
+    if not isinstance(row, Mapping):
+        return Pair(name, fault="it must be an object with target and drafter")
+    if isinstance(row.get("name"), str) and row["name"].strip():
+        name = row["name"].strip()[:MAX_TEXT]
+    elif isinstance(row.get("target"), str) and row["target"].strip():
+        target = row["target"].strip()[:MAX_TEXT]
+        name = "/".join(Path(target).parts[-2:]) if is_folder(target) else target  # no path for visitors
+    fault = _fault(row)
+    if fault:
+        return Pair(name, fault=fault)
+    values = {field: row[field].strip() for field in FIELDS[1:] if row.get(field)}
+    return Pair(name, **{field: str(Path(v).expanduser()) if is_folder(v) else v for field, v in values.items()})
+
+
+def _fault(row: Mapping[str, Any]) -> str:
+    """What is wrong with an entry; empty where nothing is."""
+    unknown = [str(key)[:40] for key in row if key not in FIELDS]
+    if unknown:
+        return f"{unknown[0]!r} is not known; an entry has {', '.join(FIELDS)}"
+    for field in FIELDS:
+        value = row.get(field)
+        if value is not None and (not isinstance(value, str) or len(value) > MAX_TEXT):
+            return f"{field} must be a text"
+    for field in ("target", "drafter"):
+        if not (row.get(field) or "").strip():
+            return f"it needs a {field}: a hub id or a folder"
+    if row.get("dtype") and row["dtype"] not in DTYPES:
+        return f"dtype must be one of {', '.join(DTYPES)}"
+    for field in ("target", "drafter", "vp"):
+        path = (row.get(field) or "").strip()
+        if is_folder(path) and not Path(path).expanduser().is_dir():
+            return f"the folder of its {field}, {path}, is not there"
+    return ""
+
+
+def is_folder(source: str) -> bool:
+    """Whether a source is meant as a folder: a hub id is a name, or two with a slash between them."""
+    return source.startswith(("/", ".", "~")) or source.count("/") > 1

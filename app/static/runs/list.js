@@ -1,0 +1,48 @@
+// A row of the list: showing a run, calling it something else, taking it along, removing it.
+
+function readRun(raw) {
+  const run = raw && typeof raw === "object" ? raw : {};
+  return { key: text(run.key), run: text(run.run).slice(0, 200), label: text(run.label), about: text(run.about), at: number(run.at, 0, 1e11, 0), query: text(run.query) };
+}
+
+/** Hours and minutes, with the day where it is not today's. */
+function clock(seconds) {
+  const then = new Date(seconds * 1000);
+  const time = then.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
+  return then.toDateString() === new Date().toDateString() ? time : `${then.toLocaleDateString()} ${time}`;
+}
+
+/** `act`: what its buttons do, by name, each given the run. */
+function runRow(run, shown, act) {
+  const name = h("b", {}, visible(run.label, 60).replace(/·/g, " "));
+  const open = h("button", { type: "button", class: "open", "aria-current": shown ? "true" : null, title: shown ? "Shown in Explore" : "Show in Explore" }, name, h("span", {}, `${run.about} · ${clock(run.at)}`));
+  const tool = (kind, mark, words) => {
+    const button = h("button", { type: "button", class: "icon", "data-act": kind, title: words, "aria-label": `${words}: ${run.label}` }, mark);
+    button.addEventListener("click", () => act[kind](run, row));
+    return button;
+  };
+  const tools = h("span", { class: "tools" }, tool("rename", "✎", "Rename"), tool("link", "↗", "Copy a link"), tool("file", "↓", "Save the trace"), tool("remove", "✕", "Remove"));
+  const row = h("li", { class: shown ? "shown" : null, "data-key": run.key }, open, tools);
+  open.addEventListener("click", () => act.show(run));
+  return row;
+}
+
+/** An input in place of the name; `done(words)` once, with null where nothing is to change. */
+function nameField(row, label, done) {
+  const input = h("input", { type: "text", maxlength: 60, value: label, "aria-label": "Name of the run" });
+  let over = false;
+  const end = (words) => {
+    if (over) return;
+    over = true;
+    done(words);
+  };
+  input.addEventListener("keydown", (event) => {
+    if (event.key === "Enter") end(input.value);
+    else if (event.key === "Escape") end(null);
+    event.stopPropagation();
+  });
+  input.addEventListener("blur", () => end(input.value));
+  row.querySelector(".open").replaceWith(input);
+  input.focus();
+  input.select();
+}

@@ -1,0 +1,78 @@
+// The runs of this window: the list, the address, and the memory of the form.
+
+function start(element, trigger, props, watch) {
+  let data = { shown: "", runs: [] };
+  let naming = false;
+  const title = h("summary", {});
+  const list = h("ol", {});
+  const said = h("p", { class: "said", role: "status" });
+  const wide = matchMedia("(min-width: 901px)").matches;
+  element.replaceChildren(h("section", { class: "panels", "aria-label": "Runs of this window" }, h("details", { class: "panel kept", open: wide }, title, list, said)));
+
+  const say = (words) => {
+    said.textContent = words;
+    setTimeout(() => said.textContent === words && (said.textContent = ""), 6000);
+  };
+  const act = {
+    show: ({ key }) => trigger("show", { key }),
+    remove: ({ key }) => trigger("remove", { key }),
+    file: ({ key }) => trigger("file", { key }),
+    rename: ({ key, label }, row) => {
+      naming = true;
+      nameField(row, label, (words) => {
+        naming = false;
+        if (words !== null && words.trim() && words !== label) trigger("rename", { key, label: words });
+        draw();
+        const again = [...list.children].find((other) => other.dataset.key === key);
+        if (again) again.querySelector('[data-act="rename"]').focus();
+      });
+    },
+    link: async ({ query }) => {
+      if (!query) return say("The prompt is too long for a link: save the trace instead.");
+      try {
+        await navigator.clipboard.writeText(`${location.origin}${location.pathname}?${query}`);
+        return say("Link copied: it fills in prompt and settings, and Run makes the run again.");
+      } catch {
+        return say("That did not work in this browser.");
+      }
+    },
+  };
+  const address = new Address(
+    () => data,
+    (key, step, node) => trigger("show", { key, step, node }),
+  );
+
+  function draw() {
+    if (naming) return;
+    const focused = list.contains(document.activeElement) ? document.activeElement.closest("li").dataset.key : null;
+    title.textContent = `Runs of this window (${data.runs.length})`;
+    list.replaceChildren(...data.runs.map((run) => runRow(run, run.key === data.shown, act)));
+    const again = focused && [...list.children].find((row) => row.dataset.key === focused);
+    if (again) again.querySelector(".open").focus();
+  }
+
+  function save({ name, type, text: content }) {
+    const link = h("a", { download: text(name), href: URL.createObjectURL(new Blob([text(content)], { type: text(type) })) });
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 60000);
+  }
+
+  function show() {
+    let read;
+    try {
+      read = JSON.parse(props.value || "{}");
+    } catch {
+      read = {};
+    }
+    data = { shown: text(read.shown), runs: runsOf(read.runs) };
+    element.dataset.runs = data.runs.length;
+    draw();
+    if (read.file) save(read.file);
+    address.soon();
+  }
+
+  const runsOf = (raw) => (Array.isArray(raw) ? raw.map(readRun) : []);
+  rememberForm(props.form || {});
+  watch("value", show);
+  show();
+}

@@ -1,0 +1,105 @@
+"""Compare: two runs or two sets of runs side by side, and what differs, with its interval."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+
+from app import calibrate, compare
+from app.recordings import Recording, read_uploads
+from app.run_lines import RunLines
+from app.session import Session
+from app.tabs.notice import notice_box, sentence
+from app.tabs.runs import Shown
+from app.views.compare import CompareView, drawing
+from d2sd import InputError
+
+EXPLANATION = (
+    "Two drafters, two checkpoints, two methods or two settings: A against B. Whatever you run, race, open or measure is "
+    "offered here; add trace files to compare sets."
+)
+
+
+def build_compare(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
+    """Lay out the tab and wire it. ``shown``: Explore, whose window keeps what is compared."""
+    session = shown.session
+    with gr.Row(elem_classes="beside"):
+        with gr.Column(scale=0, min_width=290, elem_classes="settings"):
+            gr.Markdown(EXPLANATION, elem_id="compare-explained")
+            sides = [gr.Dropdown([], label=f"{name}", elem_id=f"compare-{name.lower()}") for name in "AB"]
+            with gr.Row(elem_classes="buttons"):
+                go = gr.Button("Compare", variant="primary", elem_id="compare-go", min_width=80)
+                swap = gr.Button("Swap", elem_id="compare-swap", min_width=60)
+            add = gr.UploadButton(
+                "Add trace files as a set",
+                file_types=[".jsonl", ".gz"],
+                file_count="multiple",
+                size="sm",
+                elem_id="compare-add",
+            )
+            notice = notice_box("compare-notice")
+        with gr.Column(scale=1, min_width=320):
+            view = CompareView()
+
+    quick: dict[str, Any] = {"show_progress": "hidden", "concurrency_limit": 4}
+    outputs: list[Any] = [view, notice]
+    tab.select(offer, [session, *sides], sides, show_progress="hidden", queue=False)
+    go.click(show, [session, *sides], outputs, **quick)
+    for side in sides:
+        side.input(show, [session, *sides], outputs, **quick)
+    swapped = swap.click(lambda a, b: (b, a), sides, sides, show_progress="hidden", queue=False)
+    swapped.then(show, [session, *sides], outputs, **quick)
+    add.upload(add_files, [session, add, *sides], [*sides, notice], show_progress="minimal")
+    opened = view.select(open_step, [session, *sides], [shown.view, tabs, notice], show_progress="hidden")
+    shown.after(opened)
+
+
+def offer(session: Session, a: str | None, b: str | None) -> list[gr.Dropdown]:
+    """What there is to compare by now; at first the two newest."""
+    known = compare.choices(session.window)
+    names = [name for _, name in known]
+    first = [a if a in names else None, b if b in names else None]
+    rest = [name for name in names if name not in first]
+    chosen = [first[0] or (rest[1] if len(rest) > 1 else None), first[1] or (rest[0] if rest else None)]
+    return [gr.Dropdown(choices=known, value=value) for value in chosen]
+
+
+def show(session: Session, a: str | None, b: str | None) -> tuple[Any, Any]:
+    """Compare two choices."""
+    try:
+        return drawing(compare.pick(session.window, a), compare.pick(session.window, b)), sentence()
+    except InputError as error:
+        return gr.skip(), sentence(problem=f"{error}")
+
+
+def add_files(session: Session, paths: list[str], a: str | None, b: str | None) -> list[Any]:
+    """Keep trace files as a set that can be chosen."""
+    good, bad = read_uploads([Path(p) for p in paths])
+    runs: list[Recording] = [recording for recording, _ in good]
+    if not runs:
+        return [gr.skip(), gr.skip(), sentence(problem=f"No file was read; the first: {bad[0]}")]
+    title = runs[0].label if len(runs) == 1 else f"{len(runs)} traces: {runs[0].label} …"
+    session.window.keep_set(title, runs)
+    boxes = offer(session, a, b)
+    return [*boxes, sentence(problem=calibrate.left_out(bad, len(paths)), note=f"Added: {title}. Choose it as A or B.")]
+
+
+def open_step(session: Session, a: str | None, b: str | None, event: gr.EventData) -> tuple[Any, Any, Any]:
+    """Show a step of one side in Explore."""
+    asked = event._data if isinstance(event._data, dict) else {}
+    side, run, step = (asked.get(name) for name in ("side", "run", "step"))
+    if side not in (0, 1) or not isinstance(run, int) or not isinstance(step, int):
+        return gr.skip(), gr.skip(), gr.skip()
+    name = (a, b)[side] or ""
+    try:
+        traces = compare.pick(session.window, name).traces
+        if not 0 <= run < len(traces):
+            raise InputError("this run is no longer there; compare again")
+    except InputError as error:
+        return gr.skip(), gr.skip(), sentence(problem=f"{error}")
+    wanted = {"step": max(0, step), "node": None}
+    kept = session.window.find(name.removeprefix("run "))
+    lines = kept.run if kept else RunLines.of(traces[run].lines())
+    return session.show(lines, "Compare", wanted=wanted), gr.Tabs(selected="explore"), sentence()

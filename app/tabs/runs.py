@@ -1,0 +1,180 @@
+"""The runs of this window: showing, naming, removing and saving them; the form that follows; coming back after a reload."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import gradio as gr
+
+from app import links
+from app.links import Link
+from app.session import Session
+from app.tabs.controls import Controls
+from app.tabs.notice import sentence
+from app.views import runs as runs_view
+from app.views.explore import ExplorerView
+from app.views.runs import RunsView
+from app.window import WINDOWS, Window
+
+TABS = ("explore", "race", "compare", "calibrate", "learn")
+GONE = "This run is no longer in the list."
+ELSEWHERE = "The run of this link is not kept here, or not any more: press Run to make it again with the settings that are filled in."
+NOT_YET = "The run of this link is not shown yet: press Run, and its step is selected."
+# The name of the window and what was in its form, from the browser's storage of this tab.
+RECALL = """(...given) => {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  const fresh = Array.from(bytes, (b) => b.toString(16).padStart(2, "0")).join("");
+  const kept = { window: fresh, form: null };
+  try {
+    kept.window = sessionStorage.getItem("d2sd-window") || fresh;
+    sessionStorage.setItem("d2sd-window", kept.window);
+    kept.form = sessionStorage.getItem("d2sd-form");
+  } catch { /* storage is switched off: this window keeps its runs until it is loaded again */ }
+  return [given[0], JSON.stringify(kept)];
+}"""
+AT_ONCE: dict[str, Any] = {"show_progress": "hidden", "queue": False}
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """The parts of Explore that change when another run is shown."""
+
+    session: gr.State
+    controls: Controls
+    view: ExplorerView
+    runs: RunsView
+    back: gr.Button
+
+    @property
+    def outputs(self) -> list[Any]:
+        """What ``follow`` changes."""
+        return [*self.controls.values, self.back, self.runs, self.controls.notice]
+
+    def after(self, event: Any) -> None:
+        """Let form and list follow whatever an event has shown."""
+        event.then(self.follow, [self.session, *self.controls.values], self.outputs, **AT_ONCE)
+
+    def follow(self, session: Session, *values: Any) -> list[Any]:
+        """The form takes the settings of the run that is shown; a person's own ones are put aside, once."""
+        listed = runs_view.drawing(session.window, session.shown.key)
+        if session.followed == session.shown.key or not len(session.shown):
+            return [*(gr.skip() for _ in values), gr.skip(), listed, gr.skip()]
+        if session.own is None:
+            session.own = dict(zip(self.controls.inputs, values, strict=True))
+        session.followed = session.shown.key
+        link = links.read(links.fields(session.shown.header))
+        said = (
+            f"The form keeps yours where it cannot take this run's: {'; '.join(link.ignored)}." if link.ignored else ""
+        )
+        return [
+            *self.controls.restored(link),
+            gr.Button(visible=True),
+            listed,
+            sentence(note=said) if said else gr.skip(),
+        ]
+
+    def own(self, session: Session) -> list[Any]:
+        """A person's own settings again."""
+        values, session.own = session.own or {}, None
+        return [*self.controls.restored(Link(values)), gr.Button(visible=False)]
+
+    def started(self, session: Session) -> tuple[Any, str]:
+        """A run was started from the form: its settings are one's own. The button goes, the list grows."""
+        session.own, session.followed = None, session.shown.key
+        return gr.Button(visible=False), runs_view.drawing(session.window, session.shown.key)
+
+
+def wire_runs(page: gr.Blocks, tabs: gr.Tabs, shown: Shown, race: Any) -> None:
+    """Wire list, form and what happens when the page is loaded. ``race``: the view that draws a kept race."""
+    session, runs, view, notice = shown.session, shown.runs, shown.view, shown.controls.notice
+    shown.after(runs.show(show, session, [view, notice], **AT_ONCE))
+    runs.rename(rename, session, runs, **AT_ONCE)
+    runs.remove(remove, session, runs, **AT_ONCE)
+    runs.file(file, session, [runs, notice], **AT_ONCE)
+    shown.back.click(shown.own, session, [*shown.controls.values, shown.back], **AT_ONCE)
+
+    recalled = gr.Textbox(visible=False)
+    outputs = [*shown.controls.values, shown.back, runs, notice, view, tabs, *race.outputs]
+
+    def restore(current: Session, kept: str, request: gr.Request) -> list[Any]:
+        name, form = _kept(kept)
+        current.window = WINDOWS.of(name, Window())
+        if len(current.shown):
+            current.shown = current.window.keep(current.shown, "Recorded")
+        query = request.query_params
+        link = current.link = links.read(query)
+        found = current.window.find(query.get("run"))
+        segment, said = gr.skip(), sentence(problem=link.sentence) if link.sentence else gr.skip()
+        if found:
+            current.shown = found.run
+            segment = found.run.segment(recorded=not found.run.live, wanted=link.wanted)
+            link = form or link
+        elif link.wanted and len(current.shown) and link.fits(current.shown.header):
+            segment = current.shown.segment(len(current.shown), wanted=link.wanted)
+        elif link.wanted and not link.sentence:
+            said = sentence(note=ELSEWHERE if "run" in query else NOT_YET)
+        elif not link.values:
+            link = form or link
+        current.followed = current.shown.key
+        tab = query.get("tab")
+        return [
+            *shown.controls.restored(link),
+            gr.Button(visible=False),
+            runs_view.drawing(current.window, current.shown.key),
+            said,
+            segment,
+            gr.Tabs(selected=tab) if tab in TABS else gr.skip(),
+            *race.restored(current.window, query),
+        ]
+
+    page.load(restore, [session, recalled], outputs, js=RECALL, **AT_ONCE)
+
+
+def _kept(text: str) -> tuple[Any, Link | None]:
+    """The window's name and its form, from what the browser kept."""
+    try:
+        kept = json.loads(text)
+        form = json.loads(kept["form"] or "null")
+    except (TypeError, ValueError, KeyError):
+        return None, None
+    fields = {str(k): v for k, v in form.items() if isinstance(v, str)} if isinstance(form, dict) else {}
+    return kept.get("window"), links.read(fields) if fields else None
+
+
+def show(session: Session, data: gr.EventData) -> tuple[Any, Any]:
+    """Show a run of the list, with a step and node if they are given."""
+    asked = _asked(data)
+    found = session.window.find(asked.get("key"))
+    if found is None:
+        return gr.skip(), sentence(problem=GONE)
+    step = asked.get("step")
+    wanted = {"step": step, "node": asked.get("node")} if isinstance(step, int) and step >= 0 else None
+    return session.show(found.run, found.source, wanted=wanted), sentence()
+
+
+def rename(session: Session, data: gr.EventData) -> str:
+    """Call a run something else."""
+    session.window.rename(_asked(data).get("key"), _asked(data).get("label"))
+    return runs_view.drawing(session.window, session.shown.key)
+
+
+def remove(session: Session, data: gr.EventData) -> str:
+    """Take a run out of the list; where it is shown it stays so until another one is."""
+    session.window.remove(_asked(data).get("key"))
+    return runs_view.drawing(session.window, session.shown.key)
+
+
+def file(session: Session, data: gr.EventData) -> tuple[Any, Any]:
+    """A run as a trace file."""
+    found = session.window.find(_asked(data).get("key"))
+    if found is None:
+        return gr.skip(), sentence(problem=GONE)
+    text = "".join(f"{line}\n" for line in found.run.lines())
+    made = {"name": "d2sd-run.jsonl", "type": "application/jsonl", "text": text}
+    return runs_view.drawing(session.window, session.shown.key, made), sentence()
+
+
+def _asked(data: gr.EventData) -> dict[str, Any]:
+    return data._data if isinstance(data._data, dict) else {}

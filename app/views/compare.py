@@ -1,0 +1,24 @@
+"""The Compare view: what differs between two sides, their curves, and their texts place by place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from app.compare import RunSet, compared, side_by_side
+from app.views.drawn import DrawnView
+
+SCRIPTS = ("differences.js", "curves.js", "texts.js", "main.js")
+
+
+class CompareView(DrawnView):
+    """Draws what ``drawing`` returns. ``select`` with ``side`` (0 or 1), ``run`` and ``step`` asks for a step in Explore."""
+
+    def __init__(self, value: str | None = None, *, elem_id: str = "compare-view", **options: Any):
+        super().__init__(value, "compare", SCRIPTS, elem_id=elem_id, **options)
+
+
+def drawing(a: RunSet, b: RunSet) -> str:
+    """What the view draws for two sides."""
+    return orjson.dumps({**compared(a, b), "pairs": side_by_side(a, b)}).decode()

@@ -1,0 +1,61 @@
+"""The list of runs that a window keeps, and the address that says which of them is looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlencode
+
+import orjson
+
+from app import links
+from app.settings import SETTINGS
+from app.views.drawn import DrawnView
+from app.window import KeptRun, Window
+
+SCRIPTS = ("address.js", "form.js", "list.js", "main.js")
+MAX_LINK = 8000  # characters; longer ones are cut off on their way by some
+FORM = {"prompt": "prompt", "model": "model", "method": "method"} | {s.name: s.elem_id for s in SETTINGS}
+DEFAULTS = {s.name: s.value for s in SETTINGS}
+
+
+class RunsView(DrawnView):
+    """Draws what ``drawing`` returns.
+
+    Events: ``show`` with ``key`` and, on the way back through the browser's history, ``step`` and ``node``; ``rename`` with
+    ``key`` and ``label``; ``remove`` and ``file`` with ``key``.
+    """
+
+    def __init__(self, value: str | None = None, *, elem_id: str = "runs", **options: Any):
+        super().__init__(value, "runs", SCRIPTS, elem_id=elem_id, form=FORM, **options)
+
+
+def drawing(window: Window, shown: str, file: dict[str, str] | None = None) -> str:
+    """What the view draws: the kept runs, the key of the one that is shown, and a file to save, if one was asked for."""
+    data = {"shown": shown, "runs": [_row(kept) for kept in window.runs], "file": file}
+    return orjson.dumps(data).decode()
+
+
+def _row(kept: KeptRun) -> dict[str, Any]:
+    header = kept.run.header
+    fields = links.fields(header)
+    query = urlencode(fields)
+    return {
+        "key": kept.run.key,
+        "run": str(header.get("run", "")),
+        "label": kept.label,
+        "about": f"{kept.source}: {about(header)}",
+        "at": kept.at,
+        "query": query if len(query) <= MAX_LINK else "",
+    }
+
+
+def about(header: Mapping[str, Any]) -> str:
+    """Method, models and the settings that are not as usual, in a few words."""
+    config, of_models = header.get("config"), header.get("models")
+    known = config if isinstance(config, Mapping) else {}
+    name = of_models.get("preset") if isinstance(of_models, Mapping) else None
+    words = [str(header.get("method", "run"))[:40], *([str(name)[:40]] if name else [])]
+    symbols = {"num_branches": "K", "block_size": "γ", "temperature": "T", "node_budget": "B"}
+    words += [f"{symbol} {known[n]}"[:24] for n, symbol in symbols.items() if known.get(n) not in (None, DEFAULTS[n])]
+    return ", ".join(words)

@@ -1,0 +1,134 @@
+"""What a browser window keeps: its runs, its race and the sets of runs that it measured.
+
+The page names its window by a secret of its own making, which stays in the browser's storage of that tab: so a reload finds
+everything again for as long as the server lives. Nothing is kept without a bound; the oldest goes first.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from app.recordings import Recording, short
+from app.run_lines import RunLines
+
+if TYPE_CHECKING:
+    from app.race import Race
+
+MAX_RUNS = 24
+MAX_RUN_BYTES = 64 * 2**20  # of the runs of one window, as they are kept: packed
+MAX_SETS = 4
+MAX_SET_BYTES = 64 * 2**20
+MAX_WINDOWS = 200
+MAX_BYTES = 2**30  # of all windows
+NAME = re.compile(r"[0-9a-f]{32}")
+
+
+@dataclass(slots=True)
+class KeptRun:
+    """A run in the list. ``source``: where it came from, in a few words; ``at``: when, in seconds since 1970."""
+
+    label: str
+    source: str
+    run: RunLines
+    at: float = field(default_factory=time.time)
+
+
+@dataclass(frozen=True, slots=True)
+class KeptSet:
+    """A set of runs that was measured in Calibrate, under its title."""
+
+    title: str
+    runs: tuple[Recording, ...]
+
+    @property
+    def size(self) -> int:
+        """Bytes that it takes here; uploaded files lie elsewhere."""
+        return sum(len(r.trace) for r in self.runs if isinstance(r.trace, bytes))
+
+
+@dataclass(slots=True)
+class Window:
+    """Runs, the newest first; the last race that was run; measured sets, the newest first."""
+
+    runs: list[KeptRun] = field(default_factory=list)
+    race: Race | None = None
+    sets: list[KeptSet] = field(default_factory=list)
+
+    def keep(self, run: RunLines, source: str, label: str = "") -> RunLines:
+        """Add a run, unless the same one is there already; returns the one that is in the list from now on."""
+        known = next((k.run for k in self.runs if k.run is run or k.run.holds(run)), None)
+        if known is not None:
+            return known
+        words = label or " ".join(str(run.header.get("prompt") or "no prompt").split())
+        self.runs.insert(0, KeptRun(short(words), source, run))
+        self.trim()
+        return run
+
+    def trim(self) -> None:
+        """Let the oldest runs go until the rest is within bounds; the newest stays in any case."""
+        while len(self.runs) > 1 and (len(self.runs) > MAX_RUNS or sum(k.run.size for k in self.runs) > MAX_RUN_BYTES):
+            self.runs.pop()
+
+    def find(self, key: object) -> KeptRun | None:
+        """The run with this key; None where it is not in the list (any more)."""
+        return next((k for k in self.runs if k.run.key == key), None)
+
+    def rename(self, key: object, label: object) -> None:
+        """Call a run something else; an empty name changes nothing."""
+        found, words = self.find(key), " ".join(str(label).split())
+        if found and words:
+            found.label = short(words)
+
+    def remove(self, key: object) -> None:
+        """Take a run out of the list."""
+        self.runs = [k for k in self.runs if k.run.key != key]
+
+    def keep_set(self, title: str, runs: list[Recording]) -> None:
+        """Add a measured set; one of the same title takes the place of the one before."""
+        self.sets = [KeptSet(short(title), tuple(runs)), *(s for s in self.sets if s.title != short(title))][:MAX_SETS]
+        while len(self.sets) > 1 and sum(s.size for s in self.sets) > MAX_SET_BYTES:
+            self.sets.pop()
+
+    @property
+    def size(self) -> int:
+        """Bytes of all runs and sets."""
+        return sum(k.run.size for k in self.runs) + sum(s.size for s in self.sets)
+
+
+class Windows:
+    """Windows by name, the one used longest ago first."""
+
+    def __init__(self) -> None:
+        self._windows: dict[str, Window] = {}
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._windows)
+
+    def of(self, name: object, new: Window) -> Window:
+        """The window of this name, or ``new``, which has the name from then on if it is one that a page makes."""
+        if not isinstance(name, str) or not NAME.fullmatch(name):
+            return new
+        with self._lock:
+            window = self._windows.pop(name, new)
+            self._windows[name] = window
+            for other in list(self._over()):
+                del self._windows[other]
+            return window
+
+    def _over(self) -> Iterator[str]:
+        """Names of the windows that are too many, or too large together."""
+        count, size = len(self._windows), sum(w.size for w in self._windows.values())
+        for name, window in list(self._windows.items())[:-1]:
+            if count <= MAX_WINDOWS and size <= MAX_BYTES:
+                return
+            count, size = count - 1, size - window.size
+            yield name
+
+
+WINDOWS = Windows()

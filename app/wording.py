@@ -1,0 +1,25 @@
+"""How the tour writes tokens, probabilities and times."""
+
+from __future__ import annotations
+
+Pieces = tuple[tuple[str, str], ...]
+
+
+def hat(index: str) -> Pieces:
+    """A drafted token in an equation."""
+    return (("var", "t̂"), ("sub", index))
+
+
+def quoted(text: str) -> str:
+    """A token between quotation marks."""
+    return f"“{text}”"
+
+
+def decimal(p: float) -> str:
+    """A probability with two digits."""
+    return "<0.01" if 0 < p < 0.005 else f"{p:.2f}"
+
+
+def milliseconds(seconds: float) -> str:
+    """A duration."""
+    return f"{seconds * 1000:.1f} ms"

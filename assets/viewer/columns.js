@@ -1,0 +1,42 @@
+// How wide the columns of the tree are, and with them those of the strip. On a narrow screen the whole block is in view:
+// the columns that tell the story are wide enough to be read, the others are slim.
+
+const COLUMN = [62, 108];
+const FITTED = { wide: 46, slim: 8 };
+
+class Columns {
+  /** `across`: pixels to fill; `fitted`: whether everything is to be in view, else no column is narrower than COLUMN[0];
+   *  `matters`: columns that stay readable, the most important first. */
+  constructor(count, across, fitted, matters) {
+    const even = Math.min(COLUMN[1], Math.max(COLUMN[0], across / count));
+    this.slim = fitted && across / count < COLUMN[0];
+    this.widths = Array.from({ length: count }, () => even);
+    if (this.slim) {
+      const most = Math.max(2, Math.floor((across - count * FITTED.slim) / (FITTED.wide - FITTED.slim)));
+      const wide = new Set([...new Set(matters)].filter((at) => at >= 0 && at < count).slice(0, most));
+      const slim = (across - wide.size * FITTED.wide) / Math.max(1, count - wide.size);
+      this.widths = this.widths.map((_, at) => (wide.has(at) ? FITTED.wide : slim));
+    }
+    this.starts = [0];
+    for (const width of this.widths) this.starts.push(this.starts[this.starts.length - 1] + width);
+  }
+
+  width(depth) {
+    return this.widths[Math.min(this.widths.length - 1, Math.max(0, depth))];
+  }
+
+  /** Where a depth stands: whole numbers are the middles of columns, halves the borders behind them. */
+  x(depth) {
+    const at = depth + 0.5;
+    const column = Math.min(this.widths.length - 1, Math.max(0, Math.floor(at)));
+    return this.starts[column] + (at - column) * this.widths[column] - this.widths[0] / 2;
+  }
+
+  /** The depth that stands at a place: the inverse of `x`. */
+  depth(x) {
+    const place = x + this.widths[0] / 2;
+    let column = this.starts.findLastIndex((start) => start <= place);
+    column = Math.min(this.widths.length - 1, Math.max(0, column));
+    return column + (place - this.starts[column]) / this.widths[column] - 0.5;
+  }
+}

@@ -1,0 +1,53 @@
+"""Two runs side by side: their steps over the characters of the text, and where the texts part."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+from d2sd.trace.events import StepDone
+
+
+@dataclass(frozen=True, slots=True)
+class Alignment:
+    """Where steps begin and end, in characters of the generated text: ``ends_a[n]`` is the end of step n.
+
+    differs_at: the first character that is not the same, None where the texts are the same; where one text is the
+    beginning of the other, the end of the shorter one. step_a, step_b: the steps that hold this character, None where
+    that side has none.
+    """
+
+    ends_a: tuple[int, ...]
+    ends_b: tuple[int, ...]
+    differs_at: int | None
+    step_a: int | None
+    step_b: int | None
+
+
+def text_of(step: StepDone) -> str:
+    """What a step adds to the text."""
+    return "".join(c.text for c in step.committed)
+
+
+def align(a: Sequence[StepDone], b: Sequence[StepDone]) -> Alignment:
+    """Two runs over the characters of their texts, so that also those of different tokenizers meet."""
+    texts = [[text_of(step) for step in steps] for steps in (a, b)]
+    ends = [tuple(accumulate(map(len, pieces))) for pieces in texts]
+    at = first_difference("".join(texts[0]), "".join(texts[1]))
+    return Alignment(ends[0], ends[1], at, step_at(ends[0], at), step_at(ends[1], at))
+
+
+def first_difference(one: str, other: str) -> int | None:
+    """The number of characters that two texts share before they part, None where they are the same."""
+    if one == other:
+        return None
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((n for n, (x, y) in pairs if x != y), min(len(one), len(other)))
+
+
+def step_at(ends: Sequence[int], character: int | None) -> int | None:
+    """The step that holds a character, given where the steps end."""
+    if character is None:
+        return None
+    return next((n for n, end in enumerate(ends) if character < end), None)

@@ -1,0 +1,272 @@
+"""Two sets of runs against each other: every figure of both, and the difference with its interval.
+
+Where both have the same prompts, or wrote the same text, they are drawn again together (a paired bootstrap): what is hard
+for one is hard for the other, and only their difference is asked for. Otherwise each is drawn on its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import hypot
+
+import numpy as np
+
+from d2sd.calibration.outcomes import ranks
+from d2sd.calibration.resampling import Figure, Resampler, wilson
+from d2sd.calibration.scores import (
+    Scores,
+    expected_calibration_error,
+    places,
+    resampled_error,
+    score,
+    uniform_edges,
+)
+from d2sd.calibration.steps import MAX_BLOCKS, MIN_RUNS, StepTable, units
+
+MIN_BLOCK = 16  # tokens: longer than most steps, so that a block holds the steps of both sides over the same text
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One set of runs: its steps, and the prompt of every run, by its number in the table."""
+
+    table: StepTable
+    prompts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A figure on both sides; ``difference`` is B − A. ``count_a``, ``count_b``: over how many rows (steps, positions)."""
+
+    name: str
+    a: Figure
+    b: Figure
+    difference: Figure
+    count_a: int
+    count_b: int
+
+    @property
+    def clear(self) -> bool:
+        """Whether the interval of the difference leaves out 0."""
+        low, high = self.difference.low, self.difference.high
+        return low is not None and high is not None and (low > 0 or high < 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """``unit``: what is drawn again; ``paired``: on both sides together.
+
+    figures, by name: tokens (per step, α), first (tokens of the first draft that were accepted), hit and repaired (shares
+    of the steps with a rejected first draft and re-drafts), redraft (tokens that a re-draft brings), nodes (per step), gap
+    (accepted − confidence), error (ECE), brier. bins: share accepted by bin of confidence; within[n]: share of rejected
+    drafts whose true boundary is among the n + 1 likeliest.
+    """
+
+    unit: str
+    paired: bool
+    figures: tuple[Difference, ...]
+    bins: tuple[Difference, ...]
+    within: tuple[Difference, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Draws:
+    """One side with what it is resampled with."""
+
+    table: StepTable
+    unit: np.ndarray
+    resampler: Resampler
+    scores: Scores
+
+
+# Of one side: numerators, denominators and units of the rows that a figure is over.
+Rows = Callable[[Draws], tuple[np.ndarray, np.ndarray, np.ndarray]]
+
+
+def compare(a: Side, b: Side, same_text: bool = False) -> Comparison:
+    """All figures of two sets of runs. ``same_text``: run by run, both wrote the same tokens."""
+    of_a, of_b, name, paired = common_units(a, b, same_text)
+    count = [int(unit.max(initial=-1)) + 1 for unit in (of_a, of_b)]
+    first = Resampler(max(count) if paired else count[0])
+    second = first if paired else Resampler(count[1], seed=1)
+    sides = (
+        Draws(a.table, of_a, first, score(a.table, of_a)),
+        Draws(b.table, of_b, second, score(b.table, of_b)),
+    )
+    deepest = max(int(side.table.drafted.max(initial=0)) for side in sides)
+    return Comparison(
+        name,
+        paired,
+        (*(_ratio(name, rows, *sides) for name, rows in FIGURES.items()), _error(*sides)),
+        tuple(_ratio(f"bin {n}", _in_bin(n), *sides) for n in range(len(uniform_edges()) - 1)),
+        tuple(_ratio(f"within {n + 1}", _within(n), *sides) for n in range(deepest)),
+    )
+
+
+def common_units(a: Side, b: Side, same_text: bool) -> tuple[np.ndarray, np.ndarray, str, bool]:
+    """What each step of both sides is drawn again with, what that is called, and whether both sides share it."""
+    ready = min(len(set(side.prompts)) for side in (a, b)) >= MIN_RUNS
+    numbers = {prompt: n for n, prompt in enumerate(dict.fromkeys(a.prompts))}
+    if ready and set(a.prompts) == set(b.prompts):
+        of_a, of_b = (np.array([numbers[p] for p in side.prompts], int)[side.table.run] for side in (a, b))
+        return of_a, of_b, "prompt", True
+    if not ready and same_text:
+        starts = [text_starts(side.table) for side in (a, b)]
+        length = max(MIN_BLOCK, -(-int(a.table.committed.sum()) // MAX_BLOCKS))
+        return starts[0] // length, starts[1] // length, f"block of {length} tokens", True
+    (of_a, name), (of_b, other) = units(a.table), units(b.table)
+    return of_a, of_b, name if name == other else f"{name} and {other}", False
+
+
+def text_starts(table: StepTable) -> np.ndarray:
+    """Tokens committed before each step, those of the runs before its own included, (N,)."""
+    return np.cumsum(table.committed) - table.committed
+
+
+def length_difference(own: Sequence[int], other: Sequence[int]) -> Difference:
+    """α of two ways through the same text, given the committed tokens of their steps, (N,) and (M,), of equal sums."""
+    steps = [np.asarray(lengths, dtype=float) for lengths in (own, other)]
+    length = max(MIN_BLOCK, -(-int(steps[0].sum()) // MAX_BLOCKS))
+    unit = [((np.cumsum(s) - s) // length).astype(int) for s in steps]
+    resampler = Resampler(1 + max(int(u.max(initial=-1)) for u in unit))
+    (a, drawn_a), (b, drawn_b) = (
+        (resampler.ratio(s, np.ones(len(s)), u), resampler.ratios(s, np.ones(len(s)), u))
+        for s, u in zip(steps, unit, strict=True)
+    )
+    value = float(steps[1].mean() - steps[0].mean())
+    return Difference("tokens", a, b, resampler.figure(value, drawn_b - drawn_a), len(own), len(other))
+
+
+def _ratio(name: str, rows: Rows, a: Draws, b: Draws) -> Difference:
+    sides = [(side, *rows(side)) for side in (a, b)]
+    shares = all(((n == 0) | (n == d)).all() and (d <= 1).all() for _, n, d, _ in sides)
+    figures = [side.resampler.ratio(n, d, unit) for side, n, d, unit in sides]
+    if shares:
+        figures = [_bounded(f, int(d.sum())) for f, (_, _, d, _) in zip(figures, sides, strict=True)]
+    drawn = [side.resampler.ratios(n, d, unit) for side, n, d, unit in sides]
+    found = _difference(name, figures, drawn, [int(d.sum()) for _, _, d, _ in sides], a, b)
+    still = found.difference.low is not None and found.difference.low == found.difference.high
+    return replace(found, difference=newcombe(*figures)) if shares and still else found
+
+
+def _bounded(figure: Figure, count: int) -> Figure:
+    """A share of none or all of its rows: resamples are so too, so the interval is Wilson's."""
+    if figure.low is None or figure.value is None or 0 < figure.value < 1:
+        return figure
+    return Figure(figure.value, *wilson(figure.value, count))
+
+
+def _difference(
+    name: str, figures: list[Figure], drawn: list[np.ndarray], counts: list[int], a: Draws, b: Draws
+) -> Difference:
+    of_a, of_b = figures
+    if of_a.value is None or of_b.value is None:
+        return Difference(name, of_a, of_b, Figure(None), *counts)
+    value = of_b.value - of_a.value
+    fewer = a.resampler if a.resampler.count <= b.resampler.count else b.resampler
+    return Difference(name, of_a, of_b, fewer.figure(value, drawn[1] - drawn[0]), *counts)
+
+
+def newcombe(a: Figure, b: Figure) -> Figure:
+    """B − A of two shares from their own intervals (Newcombe 1998, method 10): for shares of none or all of their rows."""
+    ends = (a.value, a.low, a.high, b.value, b.low, b.high)
+    if any(end is None for end in ends):
+        return Figure(None if a.value is None or b.value is None else b.value - a.value)
+    share_a, low_a, high_a, share_b, low_b, high_b = (float(end or 0) for end in ends)
+    down, up = hypot(share_b - low_b, high_a - share_a), hypot(high_b - share_b, share_a - low_a)
+    return Figure(share_b - share_a, share_b - share_a - down, share_b - share_a + up)
+
+
+def _error(a: Draws, b: Draws) -> Difference:
+    edges, figures, drawn = uniform_edges(), [], []
+    for side in (a, b):
+        s = side.scores
+        drawn.append(resampled_error(s, s.confidence, edges, side.resampler))
+        own = expected_calibration_error(s.confidence, s.accepted, edges) if len(s) else None
+        figures.append(Figure(None) if own is None else side.resampler.figure(own, drawn[-1]))
+    return _difference("error", figures, drawn, [len(a.scores), len(b.scores)], a, b)
+
+
+def _over(values: np.ndarray, where: np.ndarray, unit: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Values over the steps that ``where`` picks, one each."""
+    return values[where].astype(float), np.ones(int(where.sum())), unit[where]
+
+
+def _judged(table: StepTable) -> np.ndarray:
+    """Steps where there was a boundary to predict, and prefixes were chosen."""
+    return table.partly & (table.selected > 0)
+
+
+def _every(table: StepTable) -> np.ndarray:
+    return np.ones(len(table), bool)
+
+
+def _scored(side: Draws, values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    return values, np.ones(len(values)), side.scores.unit
+
+
+FIGURES: dict[str, Rows] = {
+    "tokens": lambda d: _over(d.table.committed, _every(d.table), d.unit),
+    "first": lambda d: _over(d.table.boundary, d.table.seen, d.unit),
+    "hit": lambda d: _over(d.table.hit, _judged(d.table), d.unit),
+    "repaired": lambda d: _over(d.table.repaired, _judged(d.table), d.unit),
+    "redraft": lambda d: (d.table.gained[:, 1:].sum(1).astype(float), d.table.branches.astype(float), d.unit),
+    "nodes": lambda d: _over(d.table.nodes.sum(1) + 1, _every(d.table), d.unit),
+    "gap": lambda d: _scored(d, d.scores.accepted - d.scores.confidence),
+    "brier": lambda d: _scored(d, (d.scores.accepted - d.scores.confidence) ** 2),
+}
+
+
+def _in_bin(number: int) -> Rows:
+    def rows(side: Draws) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        here = places(side.scores.confidence, uniform_edges()) == number
+        return _over(side.scores.accepted, here, side.scores.unit)
+
+    return rows
+
+
+def _within(number: int) -> Rows:
+    def rows(side: Draws) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        place = ranks(side.table.confidence, side.table.boundary)
+        return _over(place <= number, side.table.partly, side.unit)
+
+    return rows
+
+
+def read_comparison(comparison: Comparison) -> Iterator[str]:
+    """What the differences say, in plain sentences; those that are not clear are not claimed."""
+    clear = [d for d in comparison.figures if d.clear and d.name in SPOKEN]
+    for d in clear:
+        words, write = SPOKEN[d.name]
+        more = (d.difference.value or 0.0) > 0
+        assert d.difference.low is not None
+        assert d.difference.high is not None
+        ends = sorted((abs(d.difference.low), abs(d.difference.high)))
+        yield (
+            f"B has {'more' if more else 'less'} {words}: {write(d.a.value)} → {write(d.b.value)}, a difference between "
+            f"{write(ends[0])} and {write(ends[1])}."
+        )
+    if not clear:
+        some = any(d.difference.low is not None for d in comparison.figures)
+        yield (
+            "No clear difference: every interval holds 0. More prompts would narrow them."
+            if some
+            else "Too few steps to tell them apart: an interval takes at least four prompts or blocks of text."
+        )
+
+
+def _plain(value: float | None) -> str:
+    return "—" if value is None else f"{value:.2f}"
+
+
+def _percent(value: float | None) -> str:
+    return "—" if value is None else f"{100 * value:.1f}%"
+
+
+SPOKEN = {
+    "tokens": ("tokens per step", _plain),
+    "first": ("accepted tokens of the first draft", _plain),
+    "repaired": ("repaired steps", _percent),
+    "error": ("calibration error (ECE)", lambda v: "—" if v is None else f"{v:.3f}"),
+}

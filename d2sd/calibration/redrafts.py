@@ -1,0 +1,172 @@
+"""The second drafter: can its confidence be trusted where its prefix was right, and does a re-draft gain what it promises?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from d2sd.calibration.resampling import Figure, Resampler
+from d2sd.calibration.scores import (
+    Bin,
+    Position,
+    Scores,
+    acceptance_by_position,
+    calibration_error,
+    chance_error,
+    places,
+    reliability,
+    uniform_edges,
+)
+from d2sd.calibration.steps import StepTable
+from d2sd.trace.events import Draft, StepDone
+
+GAIN_EDGES = (0.0, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 1e9)
+
+
+@dataclass(frozen=True, slots=True)
+class RedraftTable:
+    """M re-drafts of the second drafter, and S scored tokens of those whose prefix was right.
+
+    row: their step's row in the ``StepTable``; branch, from 1; right: the target wrote its prefix and went on;
+    predicted: tokens that it was expected to gain, r(i) · (c₁ + c₁c₂ + …), NaN where it goes on from another re-draft, for
+    which no r is recorded; gained: tokens that it brought; all (M,).
+    scored_row, position (from 1, behind the prefix), confidence, accepted: (S,).
+    """
+
+    row: np.ndarray
+    branch: np.ndarray
+    right: np.ndarray
+    predicted: np.ndarray
+    gained: np.ndarray
+    scored_row: np.ndarray
+    position: np.ndarray
+    confidence: np.ndarray
+    accepted: np.ndarray
+
+
+@dataclass(frozen=True, slots=True)
+class GainBin:
+    """Re-drafts that were expected to gain about as much: ``predicted`` is their mean, ``gained`` what they brought."""
+
+    left: float
+    right: float
+    count: int
+    predicted: float
+    gained: Figure
+
+
+@dataclass(frozen=True, slots=True)
+class Second:
+    """Figures of the second drafter's confidence, as those of the first in ``Report``. redrafts: all; right: those whose
+    prefix was right. predicted, gained: means over re-drafts, tokens."""
+
+    redrafts: int
+    right: int
+    positions: int
+    confidence: float | None
+    accepted: float | None
+    gap: Figure
+    error: Figure
+    chance: float | None
+    uniform: tuple[Bin, ...]
+    by_position: tuple[Position, ...]
+    predicted: float | None
+    gained: Figure
+    gains: tuple[GainBin, ...]
+
+
+def tabulate_redrafts(runs: Sequence[Sequence[StepDone]], table: StepTable) -> RedraftTable:
+    """The re-drafts of the runs that ``table`` is of."""
+    drafts, scored = [], []
+    for row, step in enumerate(s for run in runs for s in run):
+        written = tuple(c.token for c in step.committed)
+        for branch, draft in enumerate(step.branches, 1):
+            if draft.drafter != "second":
+                continue
+            right = len(written) > draft.prefix and written[: draft.prefix] == given(step, branch)[: draft.prefix]
+            drafts.append((row, branch, right, promised(step, draft)))
+            if right:
+                scored += [(row, *s) for s in scored_tokens(draft, written)]
+    columns = list(zip(*drafts, strict=True)) or [(), (), (), ()]
+    tokens = list(zip(*scored, strict=True)) or [(), (), (), ()]
+    row, branch = np.array(columns[0], int), np.array(columns[1], int)
+    return RedraftTable(
+        row,
+        branch,
+        np.array(columns[2], bool),
+        np.array(columns[3], float),
+        table.gained[row, branch].astype(float),
+        *(np.array(tokens[n], kind) for n, kind in enumerate((int, int, float, float))),
+    )
+
+
+def given(step: StepDone, branch: int) -> tuple[int, ...]:
+    """All tokens of a candidate: its prefix, from the candidate it goes on from, and its own. 0 is the first draft."""
+    if branch == 0:
+        return step.first_draft.ids if step.first_draft else ()
+    draft = step.branches[branch - 1]
+    return (*given(step, draft.base if draft.base < branch else 0)[: draft.prefix], *draft.ids)
+
+
+def promised(step: StepDone, draft: Draft) -> float:
+    """Tokens that a re-draft is expected to gain, as far as both drafters' confidence can be trusted."""
+    chances = (*step.boundary_posterior, step.full_acceptance)
+    if draft.base or draft.prefix >= len(chances):
+        return float("nan")
+    return chances[draft.prefix] * float(np.cumprod(draft.confidence).sum())
+
+
+def scored_tokens(draft: Draft, written: Sequence[int]) -> Iterator[tuple[int, float, float]]:
+    """Position, confidence and fate of a re-draft's tokens up to the first that the target did not write."""
+    seen = zip(draft.ids, draft.confidence, written[draft.prefix :], strict=False)
+    for position, (token, confidence, wrote) in enumerate(seen, 1):
+        yield position, confidence, float(token == wrote)
+        if token != wrote:
+            return
+
+
+def second_scores(redrafts: RedraftTable, unit: np.ndarray) -> Scores:
+    """The scored tokens; ``unit`` (N,) numbers what each step is resampled with."""
+    row = redrafts.scored_row
+    return Scores(redrafts.confidence, redrafts.accepted, redrafts.position, row, unit[row])
+
+
+def second_report(redrafts: RedraftTable, unit: np.ndarray, resampler: Resampler) -> Second | None:
+    """All figures; None where nothing was re-drafted."""
+    if not len(redrafts.row):
+        return None
+    scores, edges, some = second_scores(redrafts, unit), uniform_edges(), len(redrafts.confidence) > 0
+    known = ~np.isnan(redrafts.predicted)
+    return Second(
+        redrafts=len(redrafts.row),
+        right=int(redrafts.right.sum()),
+        positions=len(scores),
+        confidence=float(scores.confidence.mean()) if some else None,
+        accepted=float(scores.accepted.mean()) if some else None,
+        gap=resampler.ratio(scores.accepted - scores.confidence, np.ones(len(scores)), scores.unit),
+        error=calibration_error(scores, edges, resampler),
+        chance=chance_error(scores.confidence, edges) if some else None,
+        uniform=tuple(reliability(scores, edges)),
+        by_position=tuple(acceptance_by_position(scores)),
+        predicted=float(redrafts.predicted[known].mean()) if known.any() else None,
+        gained=resampler.ratio(redrafts.gained[known], np.ones(int(known.sum())), unit[redrafts.row[known]]),
+        gains=tuple(_gain_bins(redrafts, unit, resampler)),
+    )
+
+
+def gain_places(redrafts: RedraftTable) -> np.ndarray:
+    """The bin of each re-draft's promise, (M,); −1 where there is none."""
+    known = ~np.isnan(redrafts.predicted)
+    return np.where(known, places(np.nan_to_num(redrafts.predicted), np.array(GAIN_EDGES)), -1)
+
+
+def _gain_bins(redrafts: RedraftTable, unit: np.ndarray, resampler: Resampler) -> Iterator[GainBin]:
+    at = gain_places(redrafts)
+    for n in range(len(GAIN_EDGES) - 1):
+        here = at == n
+        count = int(here.sum())
+        predicted = float(redrafts.predicted[here].mean()) if count else 0.0
+        gained = resampler.ratio(redrafts.gained[here], np.ones(count), unit[redrafts.row[here]])
+        yield GainBin(GAIN_EDGES[n], GAIN_EDGES[n + 1], count, predicted, gained)

@@ -1,0 +1,91 @@
+"""Comparing what a window keeps: sides, pairs of texts, and steps that open in Explore."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from app import compare, presets
+from app.record import recorded_race
+from app.recordings import Recording
+from app.run_lines import RunLines
+from app.session import Session
+from app.tabs.compare import add_files, offer, open_step, show
+from app.views.compare import drawing
+from d2sd import InputError
+
+
+class Event:
+    def __init__(self, **data):
+        self._data = data
+
+
+@pytest.fixture
+def session():
+    session = Session()
+    for lane in recorded_race().lanes:
+        session.window.keep(RunLines.of(lane.trace.lines()), "Race")
+    return session
+
+
+def names(session):
+    return [name for _, name in compare.choices(session.window)]
+
+
+def test_at_first_the_two_newest_are_chosen(session):
+    a, b = offer(session, None, None)
+    assert (a.value, b.value) == (names(session)[1], names(session)[0])
+    assert [box.value for box in offer(session, b.value, None)] == [b.value, names(session)[1]]
+    assert [box.value for box in offer(Session(), None, None)] == [None, None]
+
+
+def test_methods_of_a_greedy_race_are_compared_over_the_same_text(session):
+    drawn = json.loads(show(session, *names(session)[:2])[0])
+    assert drawn["comparison"]["paired"]
+    assert drawn["comparison"]["unit"].startswith("block of")
+    (pair,) = drawn["pairs"]
+    assert pair["differs_at"] is None
+    for side in pair["sides"]:
+        ends = [step[0] for step in side]
+        assert ends == sorted(ends)
+        assert ends[-1] == len("".join(t for step in side for t, _ in step[1]))
+
+
+def test_choices_that_are_gone_are_a_sentence(session):
+    assert "choose what to compare" in show(session, None, None)[1].value
+    assert "still in the list" in show(session, "run gone", "set gone")[1].value
+    with pytest.raises(InputError):
+        compare.pick(session.window, "magic")
+
+
+def test_files_are_added_as_a_set_and_bad_ones_named(session, tmp_path):
+    good, bad = tmp_path / "good.jsonl", tmp_path / "bad.jsonl"
+    good.write_text("\n".join([*presets.opening().lines(), ""]), encoding="utf-8")
+    bad.write_text("no trace", encoding="utf-8")
+    *boxes, said = add_files(session, [str(good), str(bad)], None, None)
+    assert "bad.jsonl was not read" in said.value
+    assert boxes[0].choices[0] == ("Set: good.jsonl", "set good.jsonl")
+    drawn = json.loads(show(session, "set good.jsonl", "set good.jsonl")[0])
+    assert drawn["sides"][0]["runs"] == 1
+    assert "No file was read" in add_files(session, [str(bad)], None, None)[-1].value
+
+
+def test_sets_meet_by_prompt():
+    one, other = (lane.trace for lane in recorded_race().lanes[:2])
+    assert compare.partners(("x", "y"), ("y", "z")) == [(1, 0)]
+    assert compare.partners(("x",), ("y",)) == [(0, 0)]
+    drawn = json.loads(drawing(compare.RunSet("a", (one, one)), compare.RunSet("b", (other,))))
+    assert [pair["runs"] for pair in drawn["pairs"]] == [[0, 0], [1, 0]]
+
+
+def test_a_step_of_either_side_opens_in_explore(session):
+    a, b = names(session)[:2]
+    segment, tab, _ = open_step(session, a, b, Event(side=1, run=0, step=2))
+    assert json.loads(segment.split("\n")[0])["wanted"]["step"] == 2
+    assert f"run {session.shown.key}" == b
+    assert tab.selected == "explore"
+    session.window.keep_set("mine", [Recording.of(presets.opening().trace())])
+    open_step(session, "set mine", b, Event(side=0, run=0, step=0))
+    assert session.shown.header["run"] == presets.opening().header["run"]
+    assert "no longer there" in open_step(session, "set mine", b, Event(side=0, run=9, step=0))[2].value

@@ -1,0 +1,135 @@
+"""What a window keeps: runs that can be shown again, within bounds, found again after a reload."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from app import links, presets, window
+from app.record import recorded_race
+from app.recordings import Recording
+from app.run_lines import RunLines
+from app.session import Session
+from app.tabs.race import keep, open_lane
+from app.tabs.runs import GONE, _kept, file, remove, rename, show
+from app.views.runs import about, drawing
+from app.window import Window, Windows
+
+NAME = "0123456789abcdef" * 2
+
+
+class Event:
+    def __init__(self, **data):
+        self._data = data
+
+
+def made(number, size=10):
+    return RunLines.of([json.dumps({"event": "Header", "prompt": f"prompt {number}", "run": f"{number}" * size})])
+
+
+def test_a_window_keeps_the_newest_runs(monkeypatch):
+    kept = Window()
+    for number in range(window.MAX_RUNS + 3):
+        kept.keep(made(number), "Explore")
+    assert len(kept.runs) == window.MAX_RUNS
+    assert kept.runs[0].label == f"prompt {window.MAX_RUNS + 2}"
+    monkeypatch.setattr(window, "MAX_RUN_BYTES", 2500)
+    kept.keep(made(1, 1500), "Explore")
+    kept.keep(made(2, 1500), "Explore")
+    assert [k.label for k in kept.runs] == ["prompt 2"]
+
+
+def test_the_same_run_is_kept_once_and_a_longer_copy_serves_for_a_shorter():
+    kept = Window()
+    lines = presets.opening().lines()
+    whole = kept.keep(RunLines.of(lines), "Recorded")
+    assert kept.keep(RunLines.of(lines[:-1]), "Calibrate") is whole
+    assert kept.keep(whole, "Explore") is whole
+    assert len(kept.runs) == 1
+
+
+def test_a_page_finds_its_window_again_and_no_other():
+    windows = Windows()
+    mine = windows.of(NAME, Window())
+    assert windows.of(NAME, Window()) is mine
+    assert windows.of(NAME[::-1], Window()) is not mine
+    for name in (None, "", "x" * 32, NAME + "0", 7):
+        assert windows.of(name, Window()) is not mine
+    assert len(windows) == 2
+
+
+def test_windows_used_longest_ago_go_first(monkeypatch):
+    monkeypatch.setattr(window, "MAX_WINDOWS", 2)
+    windows, names = Windows(), [f"{n:032x}" for n in range(3)]
+    kept = [windows.of(name, Window()) for name in names[:2]]
+    windows.of(names[0], Window())
+    windows.of(names[2], Window())
+    assert windows.of(names[0], Window()) is kept[0]
+    assert windows.of(names[1], Window()) is not kept[1]
+
+
+def test_a_run_of_the_list_is_shown_with_the_step_that_was_looked_at():
+    session = Session()
+    run = session.window.keep(presets.opening(), "Recorded")
+    segment, _ = show(session, Event(key=run.key, step=3, node=None))
+    head = json.loads(segment.split("\n")[0])
+    assert (head["key"], head["wanted"], head["recorded"]) == (run.key, {"step": 3, "node": None}, True)
+    assert session.shown is run
+    assert show(session, Event(key="gone"))[1].value == GONE
+    assert session.shown is run
+
+
+def test_runs_are_named_and_removed_and_saved():
+    session = Session()
+    run = session.window.keep(presets.opening(), "Recorded")
+    assert json.loads(rename(session, Event(key=run.key, label="  my   run ")))["runs"][0]["label"] == "my run"
+    rename(session, Event(key=run.key, label=" "))
+    assert session.window.runs[0].label == "my run"
+    saved = json.loads(file(session, Event(key=run.key))[0])["file"]["text"]
+    assert saved == "".join(f"{line}\n" for line in presets.opening().lines())
+    assert json.loads(remove(session, Event(key=run.key)))["runs"] == []
+
+
+def test_the_fields_of_a_run_are_a_link_that_fits_it():
+    header = presets.opening().header
+    link = links.read(links.fields(header))
+    assert link.ignored == ()
+    assert link.fits(header)
+
+
+@pytest.mark.parametrize("header", [{}, {"config": 3, "models": [], "prompt": 7}, {"config": {"block_size": "x" * 99}}])
+def test_headers_of_any_kind_are_described(header):
+    assert isinstance(about(header), str)
+    links.read(links.fields(header))
+
+
+def test_what_the_browser_kept_may_be_anything():
+    assert _kept("nonsense") == (None, None)
+    assert _kept('{"window": 3}')[1] is None
+    name, link = _kept(json.dumps({"window": NAME, "form": json.dumps({"prompt": "a cat", "seed": "7", "x": 1})}))
+    assert name == NAME
+    assert link.values == {"prompt": "a cat", "seed": 7}
+
+
+def test_lanes_of_a_race_are_kept_and_open():
+    session, race = Session(), recorded_race()
+    keep(session.window, race)
+    assert len(session.window.runs) == len(race.lanes)
+    _, tab, _ = open_lane(session, Event(lane=1))
+    assert session.shown.header["method"] == race.lanes[1].trace.header["method"]
+    assert session.shown is session.window.find(session.shown.key).run
+    assert tab.selected == "explore"
+    assert json.loads(drawing(session.window, session.shown.key))["shown"] == session.shown.key
+    for lane in (None, -1, 99, "1"):
+        assert "not there any more" in open_lane(session, Event(lane=lane))[2].value
+
+
+def test_sets_are_kept_by_title_within_bounds():
+    kept = Window()
+    for number in range(window.MAX_SETS + 2):
+        kept.keep_set(f"set {number}", [Recording("a", b"x")])
+    kept.keep_set("set 4", [Recording("b", b"y")])
+    assert len(kept.sets) == window.MAX_SETS
+    assert [s.title for s in kept.sets].count("set 4") == 1
+    assert kept.sets[0].runs[0].label == "b"

@@ -1,0 +1,115 @@
+"""Nothing is lost: the list of runs, the form that follows, Back and Forward, a reload."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from app import presets
+from tests.e2e.driving import PATIENCE, finished, start, upload, view
+
+pytestmark = pytest.mark.e2e
+HOSTILE = "<img src=x onerror='window.pwned=1'>${window.pwned=1}"
+
+
+def rows(page: Page) -> Locator:
+    return page.locator("#runs li")
+
+
+def settled(page: Page, *fields: str) -> None:
+    """Wait until the address says this."""
+    page.wait_for_url(lambda address: all(field in address for field in fields), timeout=PATIENCE)
+
+
+def tab(page: Page) -> str | None:
+    return page.locator("[role=tab][aria-selected=true]").get_attribute("data-tab-id")
+
+
+@pytest.fixture
+def two(page: Page) -> Page:
+    """The page with a run of one's own beside the recorded one."""
+    start(page, "One day, a cat", 24)
+    finished(page)
+    expect(rows(page)).to_have_count(2)
+    return page
+
+
+def test_a_run_is_shown_again_and_the_form_follows_and_comes_back(two: Page):
+    own = view(two).get_attribute("data-run")
+    rows(two).nth(1).locator(".open").click()
+    expect(view(two)).to_have_attribute("data-run", presets.opening().header["run"], timeout=PATIENCE)
+    expect(two.locator("#prompt textarea")).to_have_value(presets.opening().header["prompt"])
+    two.locator("#own-settings").click()
+    expect(two.locator("#prompt textarea")).to_have_value("One day, a cat")
+    expect(two.locator("#max-tokens input[type=number]")).to_have_value("24")
+    expect(two.locator("#own-settings")).to_be_hidden()
+    rows(two).nth(0).locator(".open").click()
+    expect(view(two)).to_have_attribute("data-run", own or "", timeout=PATIENCE)
+
+
+def test_back_and_forward_move_between_views_and_a_reload_loses_nothing(two: Page):
+    two.locator("#text .tok").nth(8).click()
+    settled(two, "step=")
+    step = view(two).get_attribute("data-pinned")
+    two.get_by_role("tab", name="Race").click()
+    settled(two, "tab=race")
+    two.locator("#race button.explore").nth(1).click()
+    settled(two, "tab=explore")
+    expect(rows(two)).to_have_count(3, timeout=PATIENCE)
+    two.go_back()
+    settled(two, "tab=race")
+    two.go_back()
+    settled(two, "tab=explore", "step=")
+    expect(view(two)).to_have_attribute("data-pinned", step or "", timeout=PATIENCE)
+    two.go_forward()
+    settled(two, "tab=race")
+    assert tab(two) == "race"
+    two.go_back()
+    settled(two, "tab=explore", "step=")
+    two.locator("#prompt textarea").fill("typed, not run")
+    two.reload()
+    expect(rows(two)).to_have_count(3, timeout=PATIENCE)
+    expect(view(two)).to_have_attribute("data-pinned", step or "", timeout=PATIENCE)
+    expect(two.locator("#prompt textarea")).to_have_value("typed, not run")
+
+
+def test_runs_are_renamed_saved_and_removed(two: Page):
+    row = rows(two).nth(0)
+    row.hover()
+    row.locator("[data-act=rename]").click()
+    two.locator("#runs li input").fill(HOSTILE)
+    two.keyboard.press("Enter")
+    expect(rows(two).nth(0).locator("b")).to_contain_text("<img src=x")
+    assert two.evaluate("window.pwned") is None
+    rows(two).nth(1).hover()
+    with two.expect_download(timeout=PATIENCE) as started:
+        rows(two).nth(1).locator("[data-act=file]").click()
+    saved = started.value.path().read_text(encoding="utf-8").splitlines()
+    assert saved == presets.opening().lines()
+    rows(two).nth(0).hover()
+    rows(two).nth(0).locator("[data-act=remove]").click()
+    expect(rows(two)).to_have_count(1)
+
+
+def test_an_opened_trace_stays_in_the_list(page: Page):
+    lines = [json.loads(line) for line in presets.opening().lines()]
+    lines[0]["run"] = "f" * 32
+    upload(page, "mine.jsonl", "".join(json.dumps(line) + "\n" for line in lines).encode())
+    expect(rows(page)).to_have_count(2, timeout=PATIENCE)
+    expect(rows(page).nth(0)).to_contain_text("mine.jsonl")
+    expect(rows(page).nth(0)).to_have_class("shown")
+
+
+def test_two_runs_are_compared_and_a_step_opens(two: Page):
+    two.get_by_role("tab", name="Compare").click()
+    expect(two.locator("#compare-a input")).to_have_value(re.compile("."), timeout=PATIENCE)
+    two.locator("#compare-go").click()
+    figures = two.locator("#compare-view [data-figure]")
+    expect(figures.first).to_be_visible(timeout=PATIENCE)
+    assert {"tokens", "repaired", "error"} <= {f.get_attribute("data-figure") for f in figures.all()}
+    expect(two.locator("#compare-view .status")).to_contain_text("part at character")
+    two.locator("#compare-view .lane button").last.click()
+    expect(two.locator("#tree")).to_be_visible(timeout=PATIENCE)

@@ -1,0 +1,57 @@
+"""What the target would go on with behind the nodes of a tree: recorded where it is inspected, and consistent with the rest."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from d2sd import DecodeConfig, InputError
+from d2sd.decoding.inspection import Inspection, measure, measured_rows
+from d2sd.trace.consistency import check_step
+
+
+@pytest.fixture(scope="module")
+def steps(engine):
+    return engine.generate("the cat", DecodeConfig("d2sd", 16)).steps
+
+
+def test_every_node_with_others_below_it_has_the_targets_choices(steps):
+    for step in steps:
+        recorded = {t.node for t in step.target_tops}
+        assert recorded >= {n.parent for n in step.nodes if n.parent >= 0} | {c.node for c in step.choices}
+
+
+def test_they_agree_with_the_choices(steps):
+    for step in steps:
+        tops = {t.node: t.top for t in step.target_tops}
+        for top in tops.values():
+            assert [a.probability for a in top] == sorted((a.probability for a in top), reverse=True)
+        for choice in step.choices:
+            assert (tops[choice.node][0].id, tops[choice.node][0].probability) == (choice.token, choice.probability)
+
+
+def test_they_agree_with_the_ranks_and_probabilities_of_the_nodes():
+    scores = torch.randn(20, 30, generator=torch.Generator().manual_seed(0))
+    parents = torch.arange(-1, 19).clamp(min=0)
+    tokens = scores[parents].topk(7).indices[:, 3]
+    measured = measure(scores, scores.argmax(-1), tokens, parents, inspect=True)
+    assert len(measured) == measured_rows(True, 30)
+    seen = Inspection.read(measured.tolist())
+    assert set(seen.rank) == {3}
+    for node, parent in enumerate(parents.tolist()):
+        assert seen.top[parent][3] == (tokens[node], seen.probability[node])
+        assert seen.top[parent][0] == (seen.chosen[parent], seen.choice_probability[parent])
+
+
+def test_without_inspection_there_are_none(engine):
+    steps = engine.generate("the cat", DecodeConfig("d2sd", 8, inspect=False)).steps
+    assert all(step.target_tops == () for step in steps)
+
+
+def test_a_place_that_is_not_in_the_tree_is_refused(steps):
+    step = steps[0]
+    wrong = replace(step.target_tops[0], node=len(step.nodes))
+    with pytest.raises(InputError, match=r"target_tops\[0\]\.node"):
+        check_step(replace(step, target_tops=(wrong,)))

@@ -1,0 +1,132 @@
+"""Two sides against each other: differences that are there are found, those that are not are not claimed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from d2sd.calibration import comparison, tabulate
+from d2sd.calibration.alignment import align, first_difference
+from d2sd.calibration.comparison import Side, compare, length_difference, newcombe, read_comparison
+from d2sd.calibration.resampling import Figure, wilson
+from d2sd.trace.events import Committed
+from tests.unit.test_calibration import made_step, simulated
+
+
+def side(runs, prompts=None):
+    return Side(tabulate(runs), tuple(prompts or (f"prompt {n}" for n in range(len(runs)))))
+
+
+def figure(result, name):
+    return next(d for d in result.figures if d.name == name)
+
+
+def test_a_side_against_itself_differs_in_nothing():
+    runs = simulated(12, 20)
+    result = compare(side(runs), side(runs))
+    assert (result.paired, result.unit) == (True, "prompt")
+    assert all(d.difference.value == 0 for d in result.figures if d.difference.value is not None)
+    assert not any(d.clear for d in result.figures)
+    assert next(read_comparison(result)).startswith("No clear difference")
+
+
+def test_an_over_confident_drafter_is_clearly_so():
+    honest, sure = simulated(20, 25, seed=1), simulated(20, 25, true_temperature=3, seed=2)
+    result = compare(side(honest), side(sure))
+    error, gap = figure(result, "error"), figure(result, "gap")
+    assert error.clear
+    assert error.difference.value > 0.05
+    assert gap.difference.high < 0
+    assert any("more calibration error" in s for s in read_comparison(result))
+
+
+def test_pairing_by_prompt_narrows_the_interval():
+    """Prompts differ a lot, the sides hardly: drawn apart, the difference drowns."""
+    rng = np.random.default_rng(0)
+
+    def runs(shift):
+        levels = np.linspace(0.2, 0.9, 16)
+        out = []
+        for level in levels:
+            count = rng.binomial(10, min(1, level + shift), 20)
+            out.append([made_step([0.9] * 10, int(c) if c < 10 else 10, (0, 1), n) for n, c in enumerate(count)])
+        return out
+
+    a, b = runs(0), runs(0.05)
+    paired = figure(compare(side(a), side(b)), "tokens").difference
+    apart = figure(compare(side(a), side(b, [f"other {n}" for n in range(16)])), "tokens").difference
+    assert paired.high - paired.low < 0.6 * (apart.high - apart.low)
+    assert paired.low > 0
+
+
+def test_prompts_are_paired_by_their_words_not_by_their_places():
+    runs = simulated(12, 20)
+    names = [f"prompt {n}" for n in range(12)]
+    turned = compare(side(runs, names), side(runs[::-1], names[::-1]))
+    assert turned.paired
+    assert figure(turned, "tokens").difference.low == figure(turned, "tokens").difference.high == 0
+
+
+def test_two_runs_over_the_same_text_are_drawn_in_blocks_of_it():
+    (run,) = simulated(1, 60)
+    result = compare(side([run]), side([run]), same_text=True)
+    assert result.paired
+    assert result.unit.startswith("block of")
+    assert not compare(side([run]), side([run])).paired
+
+
+def test_a_difference_of_lengths_needs_more_than_one_lucky_text():
+    long, short = [4] * 40, [2] * 80
+    clear = length_difference(short, long)
+    assert clear.difference.value == 2
+    assert clear.clear
+    rng = np.random.default_rng(0)
+    one, other = rng.integers(1, 9, 15).tolist(), rng.integers(1, 9, 15).tolist()
+    other[-1] += sum(one) - sum(other)
+    assert not length_difference(one, other).clear
+
+
+def test_shares_of_none_and_all_keep_an_interval():
+    low, high = wilson(1.0, 20)
+    found = newcombe(Figure(1.0, low, high), Figure(1.0, low, high))
+    assert found.low < 0 < found.high
+    runs = [[made_step([0.5] * 3, 1, (0,), n) for n in range(4)] for _ in range(10)]
+    hit = figure(compare(side(runs), side(runs)), "hit")
+    assert (hit.a.value, hit.b.value) == (0, 0)
+    assert hit.difference.low < 0 < hit.difference.high
+
+
+def test_nothing_at_all_compares_to_nothing():
+    result = compare(side([]), side([]))
+    assert all(d.difference.value is None for d in result.figures)
+    assert next(read_comparison(result)).startswith("Too few")
+
+
+def spoken(step, *texts):
+    return replace(step, committed=tuple(Committed(n, t, "first", None) for n, t in enumerate(texts)))
+
+
+def test_runs_are_aligned_by_the_characters_of_their_texts():
+    step = made_step([0.5], 1)
+    one = [spoken(step, "The ", "cat"), spoken(step, " sat", " down")]
+    other = [spoken(step, "The cat "), spoken(step, "sat", " up")]
+    found = align(one, other)
+    assert (found.ends_a, found.ends_b) == ((7, 16), (8, 14))
+    assert found.differs_at == len("The cat sat ")
+    assert (found.step_a, found.step_b) == (1, 1)
+    assert align(one, one).differs_at is None
+
+
+@pytest.mark.parametrize(("one", "other", "at"), [("", "", None), ("ab", "abc", 2), ("", "a", 0), ("ax", "ay", 1)])
+def test_where_texts_part(one, other, at):
+    assert first_difference(one, other) == at
+
+
+def test_bins_and_ranks_are_compared_one_by_one():
+    result = compare(side(simulated(10, 10, seed=1)), side(simulated(10, 10, seed=2)))
+    assert len(result.bins) == 10
+    assert len(result.within) == 15
+    assert result.within[-1].a.value == result.within[-1].b.value == 1
+    assert comparison.FIGURES.keys() <= {d.name for d in result.figures}

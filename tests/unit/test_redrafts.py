@@ -1,0 +1,108 @@
+"""The second drafter's confidence, what its re-drafts promise, and the first one's by group."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from d2sd.calibration import calibrate, label, tabulate
+from d2sd.calibration.redrafts import given, promised, tabulate_redrafts
+from d2sd.calibration.splits import KINDS, token_kind
+from d2sd.trace.events import Committed, Draft
+from tests.unit.test_calibration import made_step, simulated
+
+
+def redraft(prefix, ids, confidence, base=0, drafter="second"):
+    n = len(ids)
+    return Draft(drafter, prefix, tuple(ids), ("a",) * n, tuple(confidence), ((),) * n, base)
+
+
+def step_with(branches, wrote, ids=(11, 12, 13), boundary=1):
+    step = made_step([0.9] * len(ids), boundary, (0, 1))
+    return replace(
+        step,
+        first_draft=replace(step.first_draft, ids=ids),
+        branches=tuple(branches),
+        committed=tuple(Committed(t, "a", "first", None) for t in wrote),
+    )
+
+
+def test_a_redraft_is_scored_where_its_prefix_was_written_up_to_its_first_wrong_token():
+    wrote = (11, 22, 23, 24)
+    step = step_with([redraft(1, (22, 23, 99, 98), (0.9, 0.8, 0.7, 0.6)), redraft(2, (23,), (0.5,))], wrote)
+    found = tabulate_redrafts([[step]], tabulate([[step]]))
+    assert found.right.tolist() == [True, False]
+    assert found.position.tolist() == [1, 2, 3]
+    assert found.confidence.tolist() == [0.9, 0.8, 0.7]
+    assert found.accepted.tolist() == [1, 1, 0]
+
+
+def test_tokens_behind_the_end_of_the_text_were_not_seen():
+    step = step_with([redraft(1, (22, 23), (0.9, 0.8))], (11, 22))
+    found = tabulate_redrafts([[step]], tabulate([[step]]))
+    assert found.position.tolist() == [1]
+    cut = step_with([redraft(1, (22,), (0.9,))], (11,))
+    assert not tabulate_redrafts([[cut]], tabulate([[cut]])).right.any()
+
+
+def test_the_prefix_of_a_redraft_may_come_from_another_one():
+    step = step_with([redraft(1, (22, 23), (1, 1)), redraft(2, (33,), (1,), base=1)], (11, 22, 33, 4))
+    assert given(step, 2) == (11, 22, 33)
+    found = tabulate_redrafts([[step]], tabulate([[step]]))
+    assert found.right.tolist() == [True, True]
+    assert np.isnan(found.predicted[1])
+
+
+def test_resampled_drafts_of_the_first_drafter_are_none_of_the_second():
+    step = step_with([redraft(0, (11,), (0.9,), drafter="first")], (11, 2))
+    labels = label([[step]], tabulate([[step]]))
+    assert calibrate(tabulate([[step]]), labels).second is None
+
+
+def test_the_promise_is_the_chance_of_the_boundary_times_the_expected_length():
+    step = step_with([redraft(1, (22, 23), (0.5, 0.4))], (11, 22))
+    r = step.boundary_posterior[1]
+    assert promised(step, step.branches[0]) == pytest.approx(r * (0.5 + 0.5 * 0.4))
+    whole = redraft(3, (5,), (0.5,))
+    assert promised(step, whole) == pytest.approx(step.full_acceptance * 0.5)
+
+
+def test_a_report_has_the_second_drafter_only_where_it_is_told_of_it():
+    step = step_with([redraft(1, (22, 23, 99), (0.9, 0.8, 0.7))], (11, 22, 23, 24))
+    runs = [[step] * 5] * 9
+    table = tabulate(runs)
+    assert calibrate(table).second is None
+    second = calibrate(table, label(runs, table)).second
+    assert (second.redrafts, second.right, second.positions) == (45, 45, 135)
+    assert second.accepted == pytest.approx(2 / 3)
+    assert sum(b.count for b in second.uniform) == 135
+    assert sum(b.count for b in second.gains) == 45
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        (" cat", "word"), ("The", "word"), ("ing", "rest of a word"), (" don't", "word"), (" 24", "number"), ("3.5", "number"),
+        (".", "punctuation"), (" (", "punctuation"), ("\n", "space or line end"), ("  ", "space or line end"), ("", "other"),
+        ("\ufffd", "punctuation"), ("x1", "other"), (" الولد", "word"),
+    ],
+)  # fmt: skip
+def test_kinds_of_tokens(text, kind):
+    assert token_kind(text) == kind
+    assert kind in KINDS
+
+
+def test_groups_share_all_positions_among_them():
+    runs = simulated(10, 8)
+    table = tabulate(runs)
+    report = calibrate(table, label(runs, table, ["story"] * 5 + ["sum"] * 5))
+    assert [g.name for g in report.domains] == ["story", "sum"]
+    for groups in (report.domains, report.kinds):
+        assert sum(g.positions for g in groups) == report.positions
+    assert calibrate(table, label(runs, table)).domains == ()
+    story, _ = report.domains
+    alone = tabulate(runs[:5])
+    assert story.tokens.value == pytest.approx(alone.committed.mean())
+    assert story.accepted == pytest.approx(calibrate(alone).accepted)
