@@ -84,6 +84,7 @@ class Guard:
             limit = MAX_UPLOAD_BYTES if path.startswith("upload") else MAX_CALL_BYTES
             length = dict(scope["headers"]).get(b"content-length", b"0")
             if not length.isdigit() or int(length[:20]) > limit:
+                await _drain(receive)
                 return await _refuse(send, 413, f"This is too large; at most {limit >> 20} MiB are taken in.")
             receive = _counted(receive, limit)  # a proxy may have left the length out
         if path.startswith("heartbeat/"):
@@ -143,6 +144,16 @@ def trim() -> None:
         ctypes.CDLL(None).malloc_trim(0)
     except (AttributeError, OSError):
         return
+
+
+async def _drain(receive: Receive) -> None:
+    """Take in a little of what is refused, so that its sender gets to the answer."""
+    left = 8 * MAX_CALL_BYTES
+    while left > 0:
+        message = await receive()
+        left -= len(message.get("body", b""))
+        if message["type"] != "http.request" or not message.get("more_body"):
+            return
 
 
 def _counted(receive: Receive, limit: int) -> Receive:
