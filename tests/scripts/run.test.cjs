@@ -4,11 +4,11 @@ const { test } = require("node:test");
 const { deflateRawSync } = require("node:zlib");
 const { load } = require("./load.cjs");
 
-const { Store, Selection, readStep, stepSentence, plain, openLine } = load(
+const { Store, Selection, judged, readStep, stepSentence, plain, openLine } = load(
   ["viewer/dom", "viewer/words", "viewer/step", "viewer/store", "viewer/selection", "viewer/explain"],
-  ["Store", "Selection", "readStep", "stepSentence", "plain", "openLine"],
+  ["Store", "Selection", "judged", "readStep", "stepSentence", "plain", "openLine"],
 );
-const NAMES = { first: "first drafter", second: "second drafter", target: "target" };
+const RUN = { names: { first: "first drafter", second: "second drafter", target: "target" }, sampled: false, random: false };
 
 /** A step whose first draft of `drafted` tokens was accepted up to `boundary`; `selected`: predicted prefixes. */
 function stepLine(drafted, boundary, selected = [], elapsed = 0) {
@@ -46,8 +46,8 @@ test("a run is read as it arrives, and its totals add up", async () => {
   store.feed(segment("k", 2, stepLine(4, 4, [1], 1), stepLine(4, 0, [3], 1.5), FINISHED));
   await settled(store);
   assert.equal(store.live, false);
-  assert.deepEqual(store.summaries.map((s) => s.verdict), ["hit", "all", "miss"]);
-  assert.deepEqual({ tokens: store.sums.tokens, hits: store.sums.hits, judged: store.sums.judged, most: store.sums.most }, { tokens: 3 + 5 + 1, hits: 1, judged: 2, most: 5 });
+  assert.deepEqual(store.summaries.map((s) => s.verdict), ["found", "all", "missed"]);
+  assert.deepEqual({ tokens: store.sums.tokens, ...store.sums.outcomes, judged: judged(store.sums), most: store.most }, { tokens: 3 + 5 + 1, repaired: 0, found: 1, missed: 1, all: 1, judged: 2, most: 5 });
   assert.equal(store.prompt, "Once");
   assert.equal(store.step(2).ending, "max_new_tokens");
   assert.equal(store.step(3), null);
@@ -113,16 +113,28 @@ test("a live run is followed until a step is pinned, and again after it is relea
 });
 
 test("a step says in words what its tree shows", () => {
-  const step = readStep(JSON.parse(stepLine(4, 2)), 0, NAMES);
+  const step = readStep(JSON.parse(stepLine(4, 2)), 0, RUN);
   assert.equal(plain(stepSentence(step)), "First drafter got 2 right; then the target wrote “right”.");
   assert.deepEqual([step.columns, step.bonus.depth, step.drafted], [5, 3, 4]);
+  const drawn = readStep(JSON.parse(stepLine(4, 2)), 0, { ...RUN, sampled: true });
+  assert.equal(plain(stepSentence(drawn)), "2 of the first draft were drawn; then the target drew “right”.");
+});
+
+test("a cost-aware step says what it weighed; a decision that makes no sense is left out", () => {
+  const option = (block_size, branches, tokens, seconds) => ({ block_size, branches, tokens, seconds });
+  const said = (decision) => plain(stepSentence(readStep({ ...JSON.parse(stepLine(4, 2)), decision }, 0, RUN)));
+  const options = [option(0, 0, 1, 0.01), option(5, 0, 3, 0.02), option(5, 2, 3.5, 0.03)];
+  assert.match(said({ options, taken: 2, tokens: 3.5, seconds: 0.03, looking: false }), /Re-drafts: \+0\.5 tokens expected for 10\.0 ms\.$/);
+  assert.match(said({ options, taken: 1, tokens: 3, seconds: 0.02, looking: false }), /Re-draft skipped: \+0\.5 tokens expected/);
+  assert.match(said({ options: options.slice(2), taken: 0, looking: true }), /“right”\. It was tried/);
+  assert.match(said({ options, taken: 9 }), /“right”\.$/);
 });
 
 test("numbers and references of a hostile step are bounded", () => {
   const step = readStep(
     { nodes: [{ id: 0, parent: -1 }, { id: 1, parent: 5 }, { id: 2, parent: 0, drafter_probability: 1e9, text: { a: 1 }, state: "x" }, null], accepted: [2, 77], committed: "no", first_draft: 3, selected_prefixes: [1e12] },
     0,
-    NAMES,
+    RUN,
   );
   assert.deepEqual([...step.nodes.keys()], [0, 2]);
   assert.deepEqual([step.nodes.get(2).drafterP, step.nodes.get(2).state, typeof step.nodes.get(2).text], [1, "unreached", "string"]);
