@@ -4,7 +4,7 @@ PYTHON := $(VENV)/bin/python
 HOST ?= 127.0.0.1
 PORT ?= 7860
 
-.PHONY: run test check bench page-bench e2e gpu record format browser pin clean
+.PHONY: run test check bench page-bench torture load e2e gpu record format browser pin clean
 
 run: $(VENV)/.run
 	GRADIO_SERVER_NAME=$(HOST) GRADIO_SERVER_PORT=$(PORT) $(PYTHON) app.py
@@ -35,6 +35,17 @@ bench: $(VENV)/.run
 # How quick the page is on this machine: first paint, scrubbing, streaming, and what watching costs the engine.
 page-bench: $(VENV)/.dev browser
 	$(PYTHON) -m tests.page_bench
+
+# Hostile input and faults from a seed, ten minutes by default: a table of what was tried and what failed.
+SEED ?= 1
+MINUTES ?= 10
+torture: $(VENV)/.dev browser
+	OMP_NUM_THREADS=1 $(PYTHON) -m tests.torture --seed $(SEED) --minutes $(MINUTES)
+
+# Many people on one page of this machine: errors, fairness, waiting, memory over time (runs/load/load.svg).
+PEOPLE ?= 20
+load: $(VENV)/.dev browser
+	$(PYTHON) -m tests.load --people $(PEOPLE) --minutes 3
 
 # The run, the race and the tour that the page opens with, run again on this machine with the bundled nets.
 record: $(VENV)/.run

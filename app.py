@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import sys
+
+from app import address
 from app.layout import build, launch_options
 from app.threads import leave_a_core
+from d2sd import InputError
 
 leave_a_core()
 demo = build()
 
 if __name__ == "__main__":
-    demo.launch(**launch_options())
+    try:
+        demo.launch(**launch_options(), **address.wanted())
+    except InputError as error:
+        sys.exit(f"error: {error}")

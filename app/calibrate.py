@@ -11,11 +11,12 @@ from app import models, settings
 from app.compare import RunSet
 from app.explore import failure_sentence
 from app.links import MAX_PROMPT
-from app.recordings import Recording, Recordings, read_uploads, short
+from app.recordings import Recording, Recordings, read_uploads
 from app.run_lines import RunLines
 from app.session import Session
 from app.streaming import collect, paced, prepare, stream
 from app.update import Update
+from app.uploads import short
 from app.views.calibrate import Progress, drawing
 from d2sd import Event, InputError, Trace
 from d2sd.bench.prompts import Prompt, names, parse_prompts, read_prompts
@@ -153,5 +154,5 @@ def prompts(
             runs.append(Recording.of(trace))
             recordings.runs, recordings.title = runs, title
             yield Update(so_far(title, running=len(runs) < len(asked)))
-    except (MemoryError, RuntimeError) as error:
+    except Exception as error:  # as in Explore
         yield Update(so_far(f"{title}, broken off"), problem=failure_sentence(error))

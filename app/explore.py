@@ -17,6 +17,7 @@ from app.run_lines import RunLines
 from app.session import Session
 from app.streaming import Prepared, prepare, stream, warm_up
 from app.update import Update
+from app.visitors import without_paths
 from d2sd import DecodeConfig, Finished, InputError, StepDone
 from d2sd.trace.metrics import totals
 from d2sd.trace.writer import to_line
@@ -81,7 +82,6 @@ def run(session: Session, number: int, asked: Asked) -> Iterator[Update[str]]:
             yield Update(shown.segment(sent, wanted=None if sent else wanted))
             sent, last = len(shown), time.monotonic()
     except Exception as error:  # whatever it was, the person is told and the page goes on
-        log.warning("a run broke off", exc_info=error)
         sentence = failure_sentence(error)
         shown.append([to_line({"event": "Failed", "sentence": sentence})])
         yield Update(shown.segment(sent) if session.shown is shown else None, problem=sentence)
@@ -125,7 +125,9 @@ def _lines(run: Prepared, compare: bool, stop: Callable[[], bool]) -> Generator[
 
 
 def failure_sentence(error: Exception) -> str:
-    """One sentence for a run that broke off."""
+    """One sentence for a run that broke off; what nobody expected goes into the log as well."""
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return "The run stopped: there was not enough memory. Ask for fewer tokens or a shorter prompt."
-    return f"The run stopped: {(str(error).splitlines() or [type(error).__name__])[0][:200]}"
+    if not isinstance(error, InputError):
+        log.warning("a run broke off", exc_info=error)
+    return without_paths(f"The run stopped: {(str(error).splitlines() or [type(error).__name__])[0][:200]}")

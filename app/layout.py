@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import gradio as gr
+from starlette.middleware import Middleware
 
-from app import presets, uploads
+from app import guard, presets, uploads
 from app.session import Session
 from app.tabs.calibrate import build_calibrate
 from app.tabs.compare import build_compare
@@ -18,6 +19,8 @@ from app.tabs.runs import wire_runs
 from app.theme import theme
 
 STATIC = Path(__file__).parent / "static"
+SECONDS_BETWEEN_CLEANINGS = 600
+MAX_WAITING = 200  # calls that wait for their turn
 TITLE = (
     "# D²SD Explorer\n"
     "A drafter fills a block at once, a second one re-drafts from where the first will likely be rejected, "
@@ -33,12 +36,16 @@ def launch_options() -> dict[str, Any]:
         "footer_links": [],
         "run_history": False,
         "max_file_size": f"{uploads.MAX_MEGABYTES}mb",
+        "state_session_capacity": guard.MAX_WINDOWS,
+        "app_kwargs": {"middleware": [Middleware(guard.Guard)]},
     }
 
 
 def build() -> gr.Blocks:
     """The page. Models are loaded at the first run, not here."""
-    with gr.Blocks(title="D²SD Explorer", analytics_enabled=False, fill_width=True) as page:
+    kept = (SECONDS_BETWEEN_CLEANINGS, uploads.SECONDS_KEPT)
+    options: dict[str, Any] = {"analytics_enabled": False, "fill_width": True, "delete_cache": kept}
+    with guard.GuardedBlocks(title="D²SD Explorer", **options) as page:
         session = gr.State(Session(shown=presets.opening()))
         with gr.Row(elem_id="top"):
             gr.Markdown(TITLE, elem_id="title")
@@ -56,4 +63,5 @@ def build() -> gr.Blocks:
                 build_learn(tabs, shown)
         begin.click(lambda: gr.Tabs(selected="learn"), None, tabs, show_progress="hidden", queue=False)
         wire_runs(page, tabs, shown, race)
+    page.queue(max_size=MAX_WAITING)
     return page

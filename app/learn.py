@@ -109,8 +109,8 @@ def _draft(step: StepDone) -> Stop:
 
 def _confidence(step: StepDone) -> Stop:
     draft = step.first_draft
-    if draft is None:
-        return _skipped("confidence", "Ask how sure it is", "Without a draft there is no confidence.")
+    if draft is None or not draft.confidence:
+        return _skipped("confidence", "Ask how sure it is", "No confidence was recorded in this step.")
     shown = draft.confidence[:MAX_LISTED]
     weakest = min(range(len(draft.confidence)), key=draft.confidence.__getitem__)
     return Stop(
@@ -132,7 +132,7 @@ def _confidence(step: StepDone) -> Stop:
 def _boundary(step: StepDone) -> Stop:
     title = "Guess where it will break"
     r = step.boundary_posterior
-    if step.first_draft is None or not r:
+    if step.first_draft is None or not step.first_draft.confidence or not r:
         return _skipped("boundary", title, "This method does not estimate where its draft will be rejected.")
     c = step.first_draft.confidence
     best = max(range(len(r)), key=r.__getitem__)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import json
-import os
 import socket
 import threading
 from dataclasses import dataclass, replace
@@ -18,6 +17,7 @@ import d2sd
 from app import machine
 from app.gpu import ON_ZERO_GPU
 from app.pairs import Pair, is_folder, pairs
+from app.visitors import public, without_paths
 from d2sd.models.loading import load_models
 
 FOLDER = "folder"
@@ -49,23 +49,19 @@ class Chosen:
         return cls((named or "").strip(), (vp or "").strip())
 
 
-def on_space() -> bool:
-    """Whether this is a public Hugging Face Space, where visitors may not name folders of the machine."""
-    return "SPACE_ID" in os.environ
-
-
 def offers() -> list[ModelOffer]:
     """All choices, those that cannot run here with the reason."""
     bundled = [ModelOffer(name, f"{name} (bundled)") for name in d2sd.presets()]
     named = [_offer(pair) for pair in pairs().values()]
-    folder = [] if on_space() else [ModelOffer(FOLDER, "a folder of your own")]
+    folder = [] if public() else [ModelOffer(FOLDER, "a folder of your own")]
     return bundled + named + folder
 
 
 def _offer(pair: Pair) -> ModelOffer:
     reason = obstacle(pair)
     slow = reason is None and not torch.cuda.is_available() and not ON_ZERO_GPU
-    return ModelOffer(pair.name, pair.name, reason, slowness(pair) if slow else "")
+    said = reason and without_paths(reason)
+    return ModelOffer(pair.name, pair.name, said, slowness(pair) if slow else "")
 
 
 def slowness(pair: Pair) -> str:
@@ -134,10 +130,10 @@ def check(chosen: Chosen) -> None:
     """Raise ``InputError`` where a choice cannot run here; folders are checked when they are loaded."""
     model = chosen.model
     offered = {offer.id: offer for offer in offers()}
-    if on_space() and model not in offered:
-        raise d2sd.InputError(f"this public page offers only: {', '.join(offered)}")
-    if on_space() and chosen.vp:
-        raise d2sd.InputError("this public page opens no folders; leave the VP-Drafter empty")
+    if public() and model not in offered:
+        raise d2sd.InputError(f"this page offers only: {', '.join(offered)}")
+    if public() and chosen.vp:
+        raise d2sd.InputError("this page opens no folders; leave the VP-Drafter empty")
     if model in offered and (reason := offered[model].obstacle):
         raise d2sd.InputError(f"{model} {reason}; choose other models")
 

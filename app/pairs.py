@@ -88,7 +88,8 @@ def _read(row: Any, number: int) -> Pair:
     if isinstance(row.get("name"), str) and row["name"].strip():
         name = row["name"].strip()[:MAX_TEXT]
     elif isinstance(row.get("target"), str) and row["target"].strip():
-        name = row["target"].strip()[:MAX_TEXT]
+        target = row["target"].strip()[:MAX_TEXT]
+        name = "/".join(Path(target).parts[-2:]) if is_folder(target) else target  # no path for visitors
     fault = _fault(row)
     if fault:
         return Pair(name, fault=fault)

@@ -110,7 +110,7 @@ def run(
             for _ in paced(_generate(prepared, events, stale)):
                 tokens = Trace.of(header, events).totals.tokens
                 yield Update(replace(race, status=f"{title}, {tokens} tokens …"))
-        except (MemoryError, RuntimeError) as error:
+        except Exception as error:  # as in Explore
             problem = failure_sentence(error)
         race = replace(race, lanes=(*race.lanes, Lane(Trace.of(header, events), problem)))
     yield Update(race, news=" ".join(f"Left out: {reason}." for reason in left_out))

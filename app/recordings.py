@@ -9,10 +9,9 @@ from pathlib import Path
 
 from app import uploads
 from app.run_lines import RunLines
-from d2sd import InputError, Trace, load_trace
+from app.uploads import short
+from d2sd import InputError, Trace
 from d2sd.trace.trace import parse_trace
-
-LABEL = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +32,13 @@ class Recording:
         """The run as data; raises ``InputError`` where its file is gone."""
         if isinstance(self.trace, bytes):
             return parse_trace(zlib.decompress(self.trace))
-        return read_upload(self.trace)
+        return uploads.read_trace(self.trace, uploads.MAX_MEGABYTES * 10**6)[0]
 
     def run(self) -> RunLines:
         """The run as Explore shows it; ``InputError`` where its file is gone or too large to draw."""
         if isinstance(self.trace, bytes):
-            return RunLines.of(zlib.decompress(self.trace).decode().splitlines())
+            # not splitlines(): texts may hold U+2028 and the like
+            return RunLines.packed(zlib.decompress(self.trace).decode().split("\n"))
         return uploads.read(self.trace)
 
 
@@ -58,25 +58,13 @@ def domain_of(trace: Trace) -> str:
 def read_uploads(paths: Sequence[Path]) -> tuple[list[tuple[Recording, Trace]], list[str]]:
     """Uploaded traces that can be read, and for each of the others a sentence that names it."""
     good, bad = [], []
+    room = uploads.MAX_MEGABYTES_TOGETHER * 10**6
     for path in paths:
         try:
-            trace = read_upload(path)
+            trace, size = uploads.read_trace(path, room)
         except InputError as error:
-            bad.append(f"{error}")
+            bad.append(f"{short(path.name)} was not read: {error}")
         else:
+            room -= size
             good.append((Recording(short(path.name), path, domain_of(trace)), trace))
     return good, bad
-
-
-def read_upload(path: Path) -> Trace:
-    """An uploaded trace; errors name the file as the person knows it."""
-    try:
-        return load_trace(path)
-    except InputError as error:
-        raise InputError(f"{short(path.name)} was not read: {str(error).replace(str(path), 'it')}") from None
-
-
-def short(text: str) -> str:
-    """A text as a label."""
-    text = text.encode("utf-8", "replace").decode()
-    return text if len(text) <= LABEL else text[: LABEL - 1] + "…"

@@ -2,7 +2,8 @@
 
 Gradio writes out, stores and compares the whole value of a component on every change, so a value that grows with the
 run would make every update slower than the one before. Here an update carries the new lines only, each with its place
-in the run; a page that missed some asks for them. Long lines travel packed (``~``, then raw deflate in base64).
+in the run; a page that missed some asks for them. Long lines travel packed (``~``, then raw deflate in base64), and so do
+blocks of lines of a run that is there already: a tenth of the bytes to keep, to send and to compare.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import base64
 import json
 import uuid
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +21,7 @@ from d2sd.trace.trace import Trace, parse_trace
 from d2sd.trace.writer import to_line
 
 LONG = 2048
+BLOCK = 1 << 16  # characters
 PACKED = "~"
 
 
@@ -29,7 +31,7 @@ def pack(line: str) -> str:
 
 
 def unpack(line: str) -> str:
-    """The line that ``pack`` was given."""
+    """What ``pack`` was given."""
     if not line.startswith(PACKED):
         return line
     return zlib.decompress(base64.b64decode(line[1:]), -zlib.MAX_WBITS).decode()
@@ -37,7 +39,10 @@ def unpack(line: str) -> str:
 
 @dataclass(slots=True)
 class RunLines:
-    """Trace lines of one run. ``key`` tells it from every other run; ``live``: it goes on, and lines will be added."""
+    """Trace lines of one run. ``key`` tells it from every other run; ``live``: it goes on, and lines will be added.
+
+    An entry is a line or a block of lines, as it travels.
+    """
 
     key: str = field(default_factory=lambda: uuid.uuid4().hex)
     live: bool = False
@@ -50,6 +55,11 @@ class RunLines:
         run.append(lines)
         return run
 
+    @classmethod
+    def packed(cls, lines: Iterable[str]) -> RunLines:
+        """The same in blocks, for a run that nothing will be added to."""
+        return cls(_lines=[pack(block) for block in _blocks(lines)])
+
     def holds(self, other: RunLines) -> bool:
         """Whether all lines of another run, of which there are some, are the first ones of this."""
         if not len(self) or not len(other) or self._lines[0] != other._lines[0]:
@@ -58,6 +68,7 @@ class RunLines:
         return self.lines()[: len(theirs)] == theirs
 
     def __len__(self) -> int:
+        """Entries, not lines."""
         return len(self._lines)
 
     @property
@@ -70,7 +81,7 @@ class RunLines:
         self._lines += [pack(line.rstrip("\n")) for line in lines if line.strip()]
 
     def segment(self, start: int = 0, **notes: Any) -> str:
-        """The value for the page: a head (whose run this is, the number of the first line, and notes), then the lines
+        """The value for the page: a head (whose run this is, the number of the first entry, and notes), then the entries
         from ``start`` on."""
         head = {"event": "Segment", "key": self.key, "from": start, **notes}
         return "".join([to_line(head), *(line + "\n" for line in self._lines[start:])])
@@ -83,12 +94,29 @@ class RunLines:
     @property
     def ended(self) -> bool:
         """Whether the end of the run is there; the speed of plain decoding may follow it."""
-        return any(json.loads(unpack(line)).get("event") == "Finished" for line in self._lines[-2:])
+        last = "\n".join(map(unpack, self._lines[-2:])).split("\n")[-2:]
+        return any(json.loads(line).get("event") == "Finished" for line in last if line)
 
     def lines(self) -> list[str]:
         """The trace lines, without their newlines."""
-        return [unpack(line) for line in self._lines]
+        return [line for entry in self._lines for line in unpack(entry).split("\n")]
 
     def trace(self) -> Trace:
         """The run as data; raises ``InputError`` where nothing is recorded."""
         return parse_trace("\n".join([*self.lines(), ""]).encode())
+
+
+def _blocks(lines: Iterable[str]) -> Iterator[str]:
+    """The header by itself, since it is looked at often, then as many lines together as make a block."""
+    block: list[str] = []
+    size, first = 0, True
+    for line in map(str.rstrip, lines):
+        if not line:
+            continue
+        block.append(line)
+        size += len(line)
+        if first or size > BLOCK:
+            yield "\n".join(block)
+            block, size, first = [], 0, False
+    if block:
+        yield "\n".join(block)

@@ -37,10 +37,16 @@ class Turns:
         finally:
             self._whose = None
 
-    def news(self, asking: object) -> str:
-        """A sentence for who asks for work while somebody else's goes on; empty where nothing does."""
-        free = self._whose is None or self._whose is asking
-        return "" if free else "Something else is running; this starts when it ends."
+    def news(self, asking: object, waiting: int = 0) -> str:
+        """A sentence for who asks for work while that of others goes on; empty where none does.
+
+        ``waiting``: how many others wait already, in front of who asks.
+        """
+        if self._whose is None or self._whose is asking:
+            return ""
+        if waiting:
+            return f"Somebody else's run goes on, and {waiting} more {'is' if waiting == 1 else 'are'} ahead of yours: number {waiting + 1} in line."
+        return "Something else is running; this starts when it ends."
 
 
 TURNS = Turns()

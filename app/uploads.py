@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import gzip
-import json
-import math
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 
 from app.run_lines import RunLines
-from d2sd import InputError
-from d2sd.trace.trace import parse_trace
+from d2sd import InputError, Trace
+from d2sd.trace.reader import Reader, lines_of
+from d2sd.trace.schema import EVENTS, Line, kind_of, read_baseline, read_event
 from d2sd.trace.writer import to_line
 
 MAX_MEGABYTES = 96  # unpacked: what a browser still draws comfortably
+MAX_MEGABYTES_TOGETHER = 256  # of all files that are measured at once, unpacked
+SECONDS_KEPT = 3600  # an uploaded file; after that the run that was read from it is still there
+START = b'{"event":"'
 
 
 def read(path: str | Path) -> RunLines:
@@ -21,15 +24,26 @@ def read(path: str | Path) -> RunLines:
 
     Only what was checked goes on to the page: fields that a trace does not have never reach it.
     """
-    raw = _unpacked(Path(path))
-    trace = parse_trace(raw)
-    if not trace.steps:
+    reader, _ = _read(path, MAX_MEGABYTES)
+    if not len(reader.steps):
         raise InputError("the trace has no steps, so there is nothing to show")
-    return RunLines.of([*trace.lines(), *_baseline(raw)])
+    return RunLines.packed(_for_the_page(reader))
 
 
-def _unpacked(path: Path) -> bytes:
-    limit = MAX_MEGABYTES * 10**6
+def read_trace(path: Path, room: int) -> tuple[Trace, int]:
+    """A trace file as data, and its unpacked size; raises ``InputError``, also where it is larger than ``room`` (bytes)."""
+    reader, size = _read(path, MAX_MEGABYTES)
+    if size > room:
+        raise InputError(
+            f"all files together hold more than {MAX_MEGABYTES_TOGETHER} MB, unpacked; choose fewer at once"
+        )
+    assert reader.header is not None
+    return Trace(reader.header, reader.prefill, reader.steps, reader.finished), size
+
+
+def _read(path: str | Path, megabytes: int) -> tuple[Reader, int]:
+    """A reader that has taken the whole file, and its unpacked size in bytes."""
+    limit = megabytes * 10**6
     try:
         with open(path, "rb") as file:
             packed = file.read(2) == b"\x1f\x8b"
@@ -39,21 +53,38 @@ def _unpacked(path: Path) -> bytes:
         raise InputError("the file cannot be read: it is neither JSON lines nor a whole gzip file") from None
     if len(raw) > limit:
         raise InputError(
-            f"the trace is larger than {MAX_MEGABYTES} MB, which is more than the page draws; "
+            f"the trace is larger than {megabytes} MB, which is more than the page draws; "
             "read it with d2sd.load_trace, or record fewer steps"
         )
-    return raw
+    reader = Reader()
+    reader.read(lines_of(raw))
+    return reader, len(raw)
 
 
-def _baseline(raw: bytes) -> list[str]:
-    """The line with the measured speed of plain decoding, which the page adds to its own runs."""
-    for line in raw.rstrip().rsplit(b"\n", 2)[-2:]:
-        try:
-            event = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(event, dict) and event.get("event") == "Baseline":
-            speed = event.get("tokens_per_second")
-            if isinstance(speed, int | float) and math.isfinite(speed) and speed > 0:
-                return [to_line({"event": "Baseline", "tokens_per_second": float(speed)})]
-    return []
+def _for_the_page(reader: Reader) -> Iterator[str]:
+    """The lines of known kinds, and at the end the measured speed of plain decoding, where there is one."""
+    yield to_line(reader.header or {})
+    speed = None
+    for line in reader.lines[1:]:
+        kind = kind_of(line)
+        if kind in EVENTS:
+            yield _plain(kind, line)
+        elif kind == "Baseline":
+            speed = read_baseline(line)
+    if speed is not None:
+        yield to_line({"event": "Baseline", "tokens_per_second": speed})
+
+
+def _plain(kind: str, line: Line) -> str:
+    """A checked line as the writer here puts it. Most are already: to write each of 100,000 again would take longer than
+    to read them."""
+    text = bytes(line)
+    if text.startswith(START) and text.count(b'"event"') == 1:
+        return text.decode()
+    return to_line(read_event(kind, line))
+
+
+def short(text: str, most: int = 60) -> str:
+    """A name as a label."""
+    text = text.encode("utf-8", "replace").decode()
+    return text if len(text) <= most else text[: most - 1] + "…"

@@ -105,7 +105,7 @@ def run(
         yield Update(answers)
     except InputError as error:
         yield Update(problem=f"{error}")
-    except (MemoryError, RuntimeError) as error:
+    except Exception as error:  # as in Explore
         yield Update(problem=failure_sentence(error))
 
 

@@ -50,6 +50,10 @@ def main(argv: list[str] | None = None) -> int:
         return 130
     except BrokenPipeError:
         return 0
+    except OSError as error:
+        place = f"{error.filename}: " if error.filename else ""
+        print(f"error: {printable(f'{place}{error.strerror or error}')}", file=sys.stderr)
+        return 1
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import isfinite
 
 from d2sd.attention import NAMES
 from d2sd.errors import InputError
@@ -13,6 +12,16 @@ MAX_NEW_TOKENS = 4096
 MAX_NODES = 512
 MAX_DEPTH, MAX_TOP_K = 15, 64
 MAX_BRANCHES = 64
+
+
+def _whole(value: object) -> bool:
+    """Whether it is an integer that arithmetic and messages can deal with; JSON may hold one of a million digits."""
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**64
+
+
+def _short(value: object) -> str:
+    """A wrong value in a message, however long it is."""
+    return repr(value)[:40]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,22 +65,26 @@ class DecodeConfig:
             if not ok:
                 raise InputError(sentence)
 
-        check(self.method in METHODS, f"unknown method {self.method!r}; choose one of: {', '.join(METHODS)}")
+        known = isinstance(self.method, str) and self.method in METHODS
+        check(known, f"unknown method {_short(self.method)}; choose one of: {', '.join(METHODS)}")
         check(
             self.backend in ("auto", *NAMES),
-            f"unknown backend {self.backend!r}; choose one of: auto, {', '.join(NAMES)}",
+            f"unknown backend {_short(self.backend)}; choose one of: auto, {', '.join(NAMES)}",
         )
         for name in ("max_new_tokens", "num_branches", "draft_depth", "draft_top_k", "top_k", "seed"):
+            check(_whole(getattr(self, name)), f"{name} must be a whole number")
+        for name in ("temperature", "top_p"):
             value = getattr(self, name)
-            check(isinstance(value, int) and not isinstance(value, bool), f"{name} must be a whole number")
+            check(isinstance(value, float) or _whole(value), f"{name} must be a number")
+        for name in ("cost_aware", "chat", "thinking", "inspect"):
+            check(isinstance(getattr(self, name), bool), f"{name} must be true or false")
         check(
             1 <= self.max_new_tokens <= MAX_NEW_TOKENS,
             f"max_new_tokens must be between 1 and {MAX_NEW_TOKENS}, not {self.max_new_tokens}",
         )
         for name, least in (("block_size", 2), ("second_block_size", 2), ("node_budget", 1)):
             value = getattr(self, name)
-            whole = value is None or (isinstance(value, int) and not isinstance(value, bool))
-            check(whole, f"{name} must be a whole number")
+            check(value is None or _whole(value), f"{name} must be a whole number")
             check(value is None or value >= least, f"{name} must be at least {least}, not {value}")
         check(
             self.node_budget is None or self.node_budget <= MAX_NODES,
@@ -80,11 +93,8 @@ class DecodeConfig:
         for name, most in (("draft_depth", MAX_DEPTH), ("draft_top_k", MAX_TOP_K)):
             check(1 <= getattr(self, name) <= most, f"{name} must be between 1 and {most}, not {getattr(self, name)}")
         self._check_branches(self.block_size)
-        check(
-            isfinite(self.temperature) and 0 <= self.temperature <= 5,
-            f"temperature must be between 0 (greedy) and 5, not {self.temperature}",
-        )
-        check(isfinite(self.top_p) and 0 < self.top_p <= 1, f"top_p must be above 0 and at most 1, not {self.top_p}")
+        check(0 <= self.temperature <= 5, f"temperature must be between 0 (greedy) and 5, not {self.temperature}")
+        check(0 < self.top_p <= 1, f"top_p must be above 0 and at most 1, not {self.top_p}")
         check(self.top_k >= 0, f"top_k must be 0 (off) or more, not {self.top_k}")
         check(0 <= self.seed < 2**63, f"seed must be between 0 and 2^63 - 1, not {self.seed}")
 

@@ -14,7 +14,7 @@ from app.models import Chosen
 from app.recordings import Recordings
 from app.session import Session
 from app.tabs.model_choice import build_models
-from app.tabs.notice import ask, notice_box, sentence, stopped
+from app.tabs.notice import MODEL, ask, line_of, notice_box, sentence, stopped
 from app.tabs.runs import Shown
 from app.tabs.setting_box import setting_rows
 from app.update import TURNS
@@ -93,13 +93,15 @@ def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
     source.change(_measure_shown, given, outputs, **quick)
     offered(tab.select(_measure_shown, given, outputs, **quick))
     against.input(_compare_again, [recordings, explore, against], outputs, **quick)
-    requested = go.click(_request, [source, session], [number, notice], show_progress="hidden", queue=False)
+    requested = go.click(
+        _request, [source, session], [number, notice, line_of(notice, session)], show_progress="hidden", queue=False
+    )
     measured = requested.then(
         _measure_prompts,
         [source, session, number, recordings, explore, against, *inputs],
         outputs,
         show_progress="hidden",
-        concurrency_id="model",
+        concurrency_id=MODEL,
         concurrency_limit=1,
         trigger_mode="multiple",
     )
@@ -146,8 +148,8 @@ def _compare_again(kept: Recordings, explore: Session, against: str | None) -> t
         return gr.skip(), sentence(problem=f"{error}")
 
 
-def _request(kind: str, session: Session) -> tuple[int, Any]:
-    return ask(session) if kind in RUN else (session.request(), gr.skip())
+def _request(kind: str, session: Session, request: gr.Request) -> tuple[int, Any, Any]:
+    return ask(session, request) if kind in RUN else (session.request(), gr.skip(), gr.skip())
 
 
 def _measure_prompts(

@@ -12,7 +12,7 @@ from app import explore, share, uploads
 from app.session import Session
 from app.settings import SETTINGS
 from app.tabs.controls import build_controls
-from app.tabs.notice import ask, sentence, stopped
+from app.tabs.notice import MODEL, ask, line_of, sentence, stopped
 from app.tabs.runs import Shown
 from app.update import TURNS
 from app.views.explore import ExplorerView
@@ -59,15 +59,15 @@ def _wire_runs(shown: Shown) -> None:
             yield segment, said, *listed
 
     # A request is counted at once, outside the queue, so that Stop and a second Run also reach runs that wait.
-    number = gr.State(0)
+    number, line = gr.State(0), line_of(controls.notice, session)
     for trigger in (controls.run.click, controls.inputs["prompt"].submit):
-        requested = trigger(ask, session, [number, controls.notice], show_progress="hidden", queue=False)
+        requested = trigger(ask, session, [number, controls.notice, line], show_progress="hidden", queue=False)
         requested.then(
             run,
             [session, number, *controls.values],
             [view, controls.notice, shown.back, shown.runs],
             show_progress="hidden",
-            concurrency_id="model",
+            concurrency_id=MODEL,
             concurrency_limit=1,
             trigger_mode="multiple",
         )

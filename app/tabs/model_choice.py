@@ -7,6 +7,7 @@ import gradio as gr
 import d2sd
 from app import models
 from app.views.picker import PickerView
+from app.visitors import public, without_paths
 
 
 def build_models(prefix: str = "") -> dict[str, gr.components.Component]:
@@ -23,8 +24,9 @@ def build_models(prefix: str = "") -> dict[str, gr.components.Component]:
 
     def describe(chosen: str, given: str | None) -> tuple[gr.Group, gr.Textbox, str]:
         bundled = chosen in d2sd.presets()
-        shown = gr.Group(visible=not bundled and not models.on_space())
-        return shown, gr.Textbox(visible=chosen == models.FOLDER), models.second_drafter(chosen, (given or "").strip())
+        shown = gr.Group(visible=not bundled and not public())
+        which = without_paths(models.second_drafter(chosen, (given or "").strip()))
+        return shown, gr.Textbox(visible=chosen == models.FOLDER), which
 
     changed = [model.change, vp.change]
     gr.on(changed, describe, [model, vp], [own, folder, second], show_progress="hidden", queue=False)

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
 import gradio as gr
+from gradio.context import LocalContext
 
 from app.session import Session
 from app.update import TURNS
+from app.visitors import without_paths
+
+SECONDS_BETWEEN_PLACES = 2
+MODEL = "model"  # the concurrency id of everything that runs the models: it takes turns
 
 
 def notice_box(elem_id: str) -> gr.Textbox:
@@ -21,11 +27,47 @@ def notice_box(elem_id: str) -> gr.Textbox:
 def sentence(problem: str = "", news: str = "", note: str = "") -> gr.Textbox:
     """The box with one of the three; hidden where there is none."""
     return gr.Textbox(
-        problem or news or note,
+        without_paths(problem) or news or note,
         label="Please check" if problem else "Please wait" if news else "Note",
         elem_classes=["notice", "problem" if problem else "news"],
         visible=bool(problem or news or note),
     )
+
+
+def ask(session: Session, request: gr.Request) -> tuple[int, gr.Textbox, gr.Timer]:
+    """Count a request for work of this window: its number, and where it has to wait a sentence with its place, which the
+    timer then keeps up to date."""
+    news = TURNS.news(session, ahead(request))
+    return session.request(), sentence(news=news), gr.Timer(active=bool(news))
+
+
+def line_of(notice: gr.Textbox, session: gr.State) -> gr.Timer:
+    """A timer that tells a waiting window its place; it stops once its turn has come."""
+    timer = gr.Timer(SECONDS_BETWEEN_PLACES, active=False)
+
+    def tell(current: Session, request: gr.Request) -> tuple[Any, Any]:
+        news = TURNS.news(current, ahead(request)) if waits(request) else ""
+        return (sentence(news=news), gr.skip()) if news else (gr.skip(), gr.Timer(active=False))
+
+    timer.tick(tell, session, [notice, timer], show_progress="hidden", queue=False)
+    return timer
+
+
+def ahead(request: gr.Request) -> int:
+    """How many other windows wait for the models in front of this one."""
+    return len(set(itertools.takewhile(lambda window: window != request.session_hash, _line())))
+
+
+def waits(request: gr.Request) -> bool:
+    """Whether this window waits for the models."""
+    return request.session_hash in _line()
+
+
+def _line() -> list[str]:
+    """The windows that wait for the models, in their order."""
+    page = LocalContext.blocks.get()
+    line = page._queue.event_queue_per_concurrency_id.get(MODEL) if page else None
+    return [event.session_hash for event in line.queue] if line else []
 
 
 def forgive(notice: gr.Textbox, changed: Sequence[Any]) -> None:
@@ -40,8 +82,3 @@ def forgive(notice: gr.Textbox, changed: Sequence[Any]) -> None:
 def stopped(session: Session) -> gr.Textbox:
     """Stop what runs or waits, and say so where it had not begun."""
     return sentence(note="Stopped before its turn came: nothing was run." if session.stop() else "")
-
-
-def ask(session: Session) -> tuple[int, gr.Textbox]:
-    """Count a request for work of this window: its number, and a sentence where it has to wait."""
-    return session.request(), sentence(news=TURNS.news(session))

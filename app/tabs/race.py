@@ -15,7 +15,7 @@ from app.record import DEFAULT, recorded_race
 from app.run_lines import RunLines
 from app.session import Session
 from app.tabs.model_choice import build_models
-from app.tabs.notice import ask, forgive, notice_box, sentence, stopped
+from app.tabs.notice import MODEL, ask, forgive, line_of, notice_box, sentence, stopped
 from app.tabs.runs import Shown
 from app.tabs.setting_box import setting_rows
 from app.tabs.whatif import WhatIf, build_whatif
@@ -78,13 +78,15 @@ def build_race(tabs: gr.Tabs, shown: Shown) -> RaceTab:
             )
 
     forgive(notice, [box.change for box in inputs.values()])
-    requested = start.click(ask, session, [number, notice], show_progress="hidden", queue=False)
+    requested = start.click(
+        ask, session, [number, notice, line_of(notice, session)], show_progress="hidden", queue=False
+    )
     requested.then(
         run,
         [session, number, explore, *inputs.values()],
         [lanes, notice, *asked.outputs, shown.runs],
         show_progress="hidden",
-        concurrency_id="model",
+        concurrency_id=MODEL,
         concurrency_limit=1,
         trigger_mode="multiple",
     )

@@ -15,7 +15,7 @@ from app.race import Race, lane_name
 from app.record import DEFAULT, recorded_answers, recorded_race
 from app.run_lines import RunLines
 from app.session import Session
-from app.tabs.notice import ask, notice_box, sentence, stopped
+from app.tabs.notice import MODEL, ask, line_of, notice_box, sentence, stopped
 from app.update import TURNS
 from app.views.whatif import WhatIfView, drawing
 from d2sd import METHODS, InputError, Trace
@@ -99,13 +99,13 @@ def build_whatif(explore: gr.State, chosen: list[Component]) -> WhatIf:
         for update in TURNS.taken(current, whatif.run(current, mine, title, trace, models, *asked)):
             yield drawing(update.value) if update.value else gr.skip(), sentence(update.problem, update.news)
 
-    requested = go.click(ask, session, [number, notice], show_progress="hidden", queue=False)
+    requested = go.click(ask, session, [number, notice, line_of(notice, session)], show_progress="hidden", queue=False)
     requested.then(
         run,
         [session, number, source, explore, *chosen, sweeps, methods],
         [charts, notice],
         show_progress="hidden",
-        concurrency_id="model",
+        concurrency_id=MODEL,
         concurrency_limit=1,
         trigger_mode="multiple",
     )

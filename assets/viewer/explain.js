@@ -139,7 +139,7 @@ function decisionPieces(step) {
     // Options with the first draft at hand come last and begin with the one that adds no re-draft.
     const bare = options.findLast((o) => o.size === taken.size && !o.branches);
     const other = taken.branches ? taken : best(options.filter((o) => o.size === taken.size && o.branches));
-    if (other) says.push(`${taken.branches ? "Re-drafts" : "Re-draft skipped"}: +${(other.tokens - bare.tokens).toFixed(1)} tokens expected for ${ms(other.seconds - bare.seconds)}.`);
+    if (other && bare) says.push(`${taken.branches ? "Re-drafts" : "Re-draft skipped"}: +${(other.tokens - bare.tokens).toFixed(1)} tokens expected for ${ms(other.seconds - bare.seconds)}.`);
   }
   if (looking) says.push("It was tried to see whether it pays by now.");
   return says.map((said) => ({ text: ` ${said}` }));

@@ -5,7 +5,8 @@ const SLICE_CHARACTERS = 300000;
 const KEPT_STEPS = 96;
 const PACKED = "~";
 
-/** A line as it was written. Long ones travel packed ("~", then raw deflate in base64; see app/run_lines.py). */
+/** A line as it was written. Long ones, and blocks of lines, travel packed ("~", then raw deflate in base64; see
+ *  app/run_lines.py). */
 async function openLine(line) {
   if (line[0] !== PACKED) return line;
   try {
@@ -127,14 +128,17 @@ class Store {
     this.reading = true;
     const { round } = this;
     while (this.waiting.length) {
-      const opened = await Promise.all(this.slice().map(openLine));
+      const opened = (await Promise.all(this.slice().map(openLine))).flatMap((entry) => entry.split("\n"));
       if (round !== this.round) return;
-      const began = performance.now();
-      for (const line of opened) this.take(line);
-      this.complete = !this.waiting.length;
-      this.changed({ reset: false });
-      await new Promise((go) => setTimeout(go, performance.now() - began > SLICE_MS ? 8 : 0));
-      if (round !== this.round) return;
+      for (let at = 0; at < opened.length; ) {
+        const began = performance.now();
+        do this.take(opened[at++]);
+        while (at < opened.length && performance.now() - began < SLICE_MS);
+        this.complete = at === opened.length && !this.waiting.length;
+        this.changed({ reset: false });
+        await new Promise((go) => setTimeout(go, performance.now() - began > SLICE_MS ? 8 : 0));
+        if (round !== this.round) return;
+      }
     }
     this.reading = false;
   }

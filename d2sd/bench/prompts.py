@@ -71,8 +71,8 @@ def _prompt(line: str, where: str) -> Prompt:
         raise InputError(f"{where}: longer than {MAX_LINE} characters")
     try:
         row: Any = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise InputError(f"{where}: not JSON ({error.msg})") from None
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{where}: not JSON ({str(error)[:100]})") from None
     if not isinstance(row, dict):
         raise InputError(f"{where}: not an object")
     text = row.get("prompt")

@@ -14,6 +14,7 @@ from d2sd.bench.provenance import as_markdown
 from d2sd.bench.published import PublishedTable
 from d2sd.bench.runner import Run
 from d2sd.errors import InputError
+from d2sd.trace.files import write_whole
 
 NOTES = (
     "α: committed tokens per cycle. Draft passes: of the drafters in a cycle, those that wait for each other. Brackets: 95% bootstrap interval over prompts. Cycles alone are counted, for every row: "
@@ -141,13 +142,13 @@ def to_json(data: dict[str, Any]) -> str:
 
 
 def write_files(folder: Path, files: dict[str, str]) -> None:
-    """Write texts under a folder, which is made if need be."""
+    """Write texts under a folder, which is made if need be; each replaces an older one whole or not at all."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for name, text in files.items():
-            (folder / name).write_text(text, encoding="utf-8")
     except OSError as error:
         raise InputError(f"cannot write into the folder {folder}: {error.strerror}") from None
+    for name, text in files.items():
+        write_whole(folder / name, text)
 
 
 def _span(row: dict[str, Any], name: str, form: str) -> str:

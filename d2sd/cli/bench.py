@@ -116,10 +116,10 @@ def run(arguments: argparse.Namespace) -> int:
         "provenance": {**origin, "bootstrap_resamples": RESAMPLES, "repeats": arguments.repeats},
     }
     published = preset.published if preset else None
-    if arguments.out:
-        write_report(arguments.out, result, runs, published)
     if arguments.json:
         sys.stdout.write(orjson.dumps(result).decode() + "\n")
     else:
         print(printable(body(result, arguments.by_domain, published)))
+    if arguments.out:  # last: what was measured is on the screen, whatever has become of the folder
+        write_report(arguments.out, result, runs, published)
     return 130 if stopped else 0

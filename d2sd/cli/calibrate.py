@@ -25,26 +25,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_run_arguments(parser)
 
 
-def run(arguments: argparse.Namespace) -> None:
-    """Run or read, then print the figures."""
+def run(arguments: argparse.Namespace) -> int:
+    """Run or read, then print the figures; Ctrl-C leaves those of the prompts that are done."""
+    groups: dict[str, list[Sequence[StepDone]]] = {"all": []}
+    stopped = ""
     if arguments.traces:
-        groups = {"all": [load_trace(path).steps for path in arguments.traces]}
+        groups["all"] = [load_trace(path).steps for path in arguments.traces]
     else:
         config = decode_config(arguments, arguments.method, inspect=False)
         engine, prompts = prepare(arguments, config)
         config = engine.resolve(config)
-        groups = {"all": []}
-        for prompt, ids in tqdm(prompts, desc="calibrate", unit="prompt", file=sys.stderr):
-            steps = engine.generate(ids, config).steps
-            groups["all"].append(steps)
-            if prompt.domain != "all":
-                groups.setdefault(prompt.domain, []).append(steps)
+        try:
+            for prompt, ids in tqdm(prompts, desc="calibrate", unit="prompt", file=sys.stderr):
+                steps = engine.generate(ids, config).steps
+                for name in {"all": 0, prompt.domain: 0}:
+                    groups.setdefault(name, []).append(steps)
+        except KeyboardInterrupt:
+            if not groups["all"]:
+                raise
+            stopped = f"Stopped: only {len(groups['all'])} of {len(prompts)} prompts are counted."
     if arguments.json:
         result = {name: _report(runs).to_dict() for name, runs in groups.items()}
         sys.stdout.write(orjson.dumps(result).decode() + "\n")
-        return
-    for name, runs in groups.items():
-        print(printable(_text(name, runs)))
+    else:
+        for name, runs in groups.items():
+            print(printable(_text(name, runs)))
+    if stopped:
+        print(stopped, file=sys.stderr)
+    return 130 if stopped else 0
 
 
 def _report(runs: Sequence[Sequence[StepDone]]) -> Report:

@@ -10,11 +10,10 @@ import orjson
 
 from d2sd.cli.common import add_decode_arguments, add_model_arguments, decode_config, load_engine, printable, read_text
 from d2sd.engine import Engine
-from d2sd.errors import InputError
 from d2sd.methods import METHODS
 from d2sd.trace.events import Event, Finished, PrefillDone, StepDone
 from d2sd.trace.trace import Trace
-from d2sd.trace.writer import to_line
+from d2sd.trace.writer import TraceFile
 
 HELP = "generate text from a prompt"
 COLOURS = {"first": "\033[34m", "second": "\033[33m", "target": "\033[32m"}
@@ -45,18 +44,13 @@ def run(arguments: argparse.Namespace) -> None:
     header = engine.header(request)
     events: list[Event] = []
     with ExitStack() as stack:
-        lines = None
-        if arguments.trace:
-            try:
-                lines = stack.enter_context(open(arguments.trace, "w", encoding="utf-8"))
-            except OSError as error:
-                raise InputError(f"cannot write the trace {arguments.trace}: {error.strerror}") from None
-            lines.write(to_line(header))
+        file = stack.enter_context(TraceFile(arguments.trace)) if arguments.trace else None
+        if file:
+            file.write(header)
         for event in engine.run(request):
             events.append(event)
-            if lines is not None:
-                lines.write(to_line(event))
-                lines.flush()
+            if file:
+                file.write(event)
             if not arguments.json and not isinstance(event, Finished):
                 _show(event)
     trace = Trace.of(header, events)

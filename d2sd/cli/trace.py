@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import orjson
 
 from d2sd.cli.description import describe_run, describe_step
 from d2sd.errors import InputError
+from d2sd.trace.files import write_whole
 from d2sd.trace.metrics import acceptance_by_depth
 from d2sd.trace.reader import read_file
 from d2sd.trace.text import escaped
@@ -126,8 +126,9 @@ def _to_graphml(arguments: argparse.Namespace) -> None:
 
     trace = load_trace(arguments.file)
     graph = forest(trace.steps) if arguments.step is None else trace.steps[_number(trace, arguments.step)].graph()
-    with _writing(arguments.output):
-        networkx.write_graphml_xml(graph, arguments.output)
+    text = BytesIO()
+    networkx.write_graphml_xml(graph, text)
+    write_whole(arguments.output, text.getvalue())
     print(f"{arguments.output}: {graph.number_of_nodes()} nodes, {graph.number_of_edges()} edges")
 
 
@@ -138,17 +139,8 @@ def _to_html(arguments: argparse.Namespace) -> None:
     assert reader.header is not None
     title = f"{Path(arguments.file).name}: {reader.header['method']}, {len(reader.steps)} steps"
     lines = "".join(bytes(line).decode("utf-8", "replace") for line in reader.lines)
-    with _writing(arguments.output):
-        Path(arguments.output).write_text(standalone_page(lines, title), encoding="utf-8")
+    write_whole(arguments.output, standalone_page(lines, title))
     print(f"{arguments.output}: {len(reader.steps)} steps")
-
-
-@contextmanager
-def _writing(path: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror}") from None
 
 
 ACTIONS = {"validate": _validate, "show": _show, "stats": _stats, "to-graphml": _to_graphml, "to-html": _to_html}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from pathlib import Path
 
 from d2sd.errors import InputError
@@ -101,8 +102,17 @@ def _add_loop(parser: argparse.ArgumentParser, steps: int, batch_size: int) -> N
     parser.add_argument("--seed", type=int, default=0)
 
 
-def run(arguments: argparse.Namespace) -> None:
-    """Run one stage."""
+def run(arguments: argparse.Namespace) -> int:
+    """Run one stage; Ctrl-C says how to go on."""
+    try:
+        _run(arguments)
+    except KeyboardInterrupt:
+        print("stopped; the same command goes on from what was saved last", file=sys.stderr)
+        return 130
+    return 0
+
+
+def _run(arguments: argparse.Namespace) -> None:
     from d2sd.train import stages
     from d2sd.train.data import read_documents, read_jsonl
     from d2sd.train.drafters import DrafterConfig

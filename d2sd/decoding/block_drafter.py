@@ -11,6 +11,7 @@ from torch import Tensor
 
 from d2sd.attention import Backend
 from d2sd.attention.dense import attend as dense
+from d2sd.decoding.finite import check_confidence
 from d2sd.models.drafter import DFlashDraftModel
 from d2sd.models.lean import LeanLayers
 from d2sd.models.target import Target
@@ -124,6 +125,7 @@ class BlockDrafter:
         probabilities = [row[:ranked] for row in drafted]
         ids, confidence = tuple(t[0] for t in tokens), tuple(p[0] for p in probabilities)
         logs = [row[2 * ranked :] for row in drafted]
+        check_confidence(confidence, self.model.config.name_or_path, self.target)
         return Block(self.name, prefix, ids, confidence, tokens, probabilities, logs=logs)
 
     def forward(

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from d2sd.decoding.finite import not_finite
 from d2sd.models.target import Target
 from d2sd.passes.passes import Passes
 from d2sd.tree.block import Block
@@ -49,6 +50,8 @@ class ChainDrafter:
             if number + 1 < count:
                 logits = self._forward(token[None])
         chosen, given = torch.stack(tokens).tolist(), torch.stack(confidence).clamp_max(1.0).tolist()
+        if any(c != c for c in given):
+            raise not_finite(f"the draft model {self.model.name}")
         block = Block("first", 0, tuple(chosen), tuple(given), [[t] for t in chosen], [[c] for c in given])
         return block, chosen
 

@@ -11,6 +11,7 @@ import torch
 from d2sd.config import DecodeConfig
 from d2sd.decoding.costs import CostTable
 from d2sd.decoding.device_cycle import DeviceCycle
+from d2sd.decoding.finite import not_finite
 from d2sd.decoding.host_cycle import Cycle, HostCycle
 from d2sd.decoding.inspection import describe_choices, describe_draft, describe_levels, describe_nodes, describe_tops
 from d2sd.decoding.proposer import Proposer
@@ -62,6 +63,8 @@ class Generation:
         scores, sampler = self.host_cycle.sampler.scores(logits), self.host_cycle.sampler
         noise = sampler.noise(len(prompt) - 1, 1, scores.shape[-1], device)
         token = int(sampler.choose(scores, torch.zeros(1, dtype=torch.int64, device=device), noise))
+        if not bool(scores[0, token].isfinite()):
+            raise not_finite(f"the target {self.target.name}")
         self.output.append(token)
         self.ids.append(token)
         if token in self.end_ids:
@@ -84,6 +87,8 @@ class Generation:
         cycle: Cycle = self.device_cycle or self.host_cycle
         done = cycle.run(self.ids, self.config.max_new_tokens - len(self.output))
         proposal, seen, outcome = done.proposal, done.seen, done.walk
+        if outcome.bonus == -1:
+            raise not_finite(f"the target {self.target.name}")
         tokens = [proposal.tree.tokens[n] for n in outcome.accepted]
         tokens += [] if outcome.bonus is None else [outcome.bonus]
         self.output += tokens

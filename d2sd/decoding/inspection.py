@@ -57,17 +57,19 @@ def measured_rows(inspect: bool, vocabulary: int) -> int:
 
 def measure(scores: Tensor, chosen: Tensor, tokens: Tensor, parents: Tensor, inspect: bool) -> Tensor:
     """The choices alone, (1, N), or all fields of ``Inspection``, (``measured_rows``, N), in float64: of the likeliest tokens
-    first the probabilities, then the ids.
+    first the probabilities, then the ids. A choice among scores of which one is NaN or +inf is −1: argmax takes such a
+    score for the largest.
 
     scores: (N, V) logits that the choices ``chosen`` (N,) were made from; tokens, parents: (N,), the anchor's parent 0.
     """
+    sure = torch.where(scores.gather(1, chosen[:, None])[:, 0].isfinite(), chosen, -1)
     if not inspect:
-        return chosen.double()[None]
+        return sure.double()[None]
     probabilities = scores.softmax(-1)
     at = parents * scores.shape[-1] + tokens
     own = scores.flatten().index_select(0, at)
     columns = [
-        chosen,
+        sure,
         probabilities.gather(1, chosen[:, None])[:, 0],
         probabilities.flatten().index_select(0, at),
         (scores.index_select(0, parents) > own[:, None]).sum(-1, dtype=torch.int32),

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from d2sd.decoding.finite import check_confidence
 from d2sd.models.eagle3 import Eagle3DraftModel
 from d2sd.models.target import Target
 from d2sd.passes.cache import KeyValueCache
@@ -75,7 +76,9 @@ class LevelDrafter:
         (numbers,) = passes.run(("eagle3 draft", read, self.depth, self.top_k), grow, self._pending, tokens, slot)
         self.cache.length += 1
         self._pending = None
-        return self._levels(numbers.tolist())  # one copy from the device
+        found = numbers.tolist()  # one copy from the device
+        check_confidence(found, self.model.config.name_or_path, self.target)
+        return self._levels(found)
 
     def _store(self, features: Tensor, tokens: Tensor, slots: Tensor) -> tuple[Tensor, ...]:
         """Write the rows of (1, T, ·) features and (1, T) tokens after them into the slots (T,), their positions."""

@@ -18,6 +18,7 @@ from torch import Tensor
 from transformers import LlamaConfig, PreTrainedConfig, Qwen3Config
 
 from d2sd.errors import InputError
+from d2sd.models.checking import check_config
 from d2sd.models.eagle3 import Eagle3Config, Eagle3DraftModel, default_eagle3_layers
 
 ARCHITECTURES = frozenset(
@@ -78,6 +79,7 @@ def read_config(published: Mapping[str, Any], target: Any, name: str) -> Eagle3C
     if kind not in ("llama", "qwen3"):
         raise InputError(f"its decoder layer is of type {kind!r}; llama and qwen3 are supported")
     shape = {k: layer[k] for k in LAYER_KEYS if layer.get(k) is not None}
+    check_config({**shape, "model_type": kind}, ("llama", "qwen3"))
     if "rope_theta" in shape and "rope_parameters" not in shape and shape.get("rope_scaling") is None:
         shape["rope_parameters"] = {"rope_type": "default", "rope_theta": shape.pop("rope_theta")}
     made = (Qwen3Config if nested is not None and kind == "qwen3" else LlamaConfig)(**shape, num_hidden_layers=1)

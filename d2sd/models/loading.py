@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig, Qwen3Config
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    BitsAndBytesConfig,
+    PreTrainedConfig,
+    Qwen3Config,
+)
 from transformers.utils import logging as transformers_logging
 
 from d2sd.__about__ import HOME
 from d2sd.errors import InputError
+from d2sd.models.checking import check_config, check_drafter_config, check_finite, check_shapes, check_token_ids
 from d2sd.models.drafter import DFlashDraftModel
 from d2sd.models.eagle3 import Eagle3DraftModel
 from d2sd.models.eagle3_folder import is_eagle3, published_config, read_eagle3
 from d2sd.models.models import Models
-from d2sd.models.target import Target, check_supported
+from d2sd.models.target import SUPPORTED, Target, check_supported
 
 BUNDLED = HOME / "assets" / "models"
+SAFE = {"trust_remote_code": False}  # no code of a folder is run, nor is anybody asked whether it may
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -88,14 +98,24 @@ def load_target(source: str, dtype: torch.dtype, device: str, load_in_8bit: bool
     if load_in_8bit:
         options["quantization_config"] = BitsAndBytesConfig(load_in_8bit=True)
     try:
-        # before gigabytes are fetched
-        check_supported(AutoConfig.from_pretrained(source), _short(source))
-        tokenizer = AutoTokenizer.from_pretrained(source)
+        raw, _ = PreTrainedConfig.get_config_dict(source)
+        if raw.get("model_type") in SUPPORTED:
+            check_config(raw, SUPPORTED)
+        config = AutoConfig.from_pretrained(source, **SAFE)
+        check_supported(config, _short(source))  # before gigabytes are fetched
+        tokenizer = AutoTokenizer.from_pretrained(source, **SAFE)
+        loader: Any = AutoModelForCausalLM
+        if raw.get("quantization_config") is None and Path(source).is_dir():
+            check_shapes(Path(source), partial(loader.from_config, config))
         with _quiet():
-            loader: Any = AutoModelForCausalLM
-            model, info = loader.from_pretrained(source, dtype=dtype, output_loading_info=True, **options)
+            options |= {"dtype": dtype, "output_loading_info": True, "use_safetensors": True, **SAFE}
+            model, info = loader.from_pretrained(source, **options)
             _check_complete(info)
-        return Target(model if options else model.to(device), tokenizer, _short(source))
+        check_finite(model)
+        target = Target(model if "device_map" in options else model.to(device), tokenizer, _short(source))
+        check_token_ids(target.end_ids, target.config.vocab_size, "eos_token_id")
+        check_token_ids([max(tokenizer.get_vocab().values())], target.config.vocab_size, "tokenizer's id")
+        return target
     except torch.OutOfMemoryError as error:
         raise InputError(
             f"the target {source} does not fit into the memory of {device}; choose a smaller one, --dtype bfloat16, "
@@ -126,14 +146,18 @@ def _check_8bit() -> None:
 def load_drafter(source: str, dtype: torch.dtype, device: str) -> DFlashDraftModel:
     """Drafter from a ``DFlashDraftModel`` folder or hub id; every weight must be there and nothing else."""
     try:
+        raw, _ = PreTrainedConfig.get_config_dict(source)
+        check_config(raw, ["qwen3"])
+        check_drafter_config(raw)
         config = Qwen3Config.from_pretrained(source)
-        missing = [k for k in ("block_size", "dflash_config") if not hasattr(config, k)]
-        if missing:
-            raise InputError(f"its config.json has no {' and no '.join(missing)}")
+        if Path(source).is_dir():
+            check_shapes(Path(source), partial(DFlashDraftModel, config))
         with _quiet():
             loader: Any = DFlashDraftModel
-            model, info = loader.from_pretrained(source, config=config, dtype=dtype, output_loading_info=True)
+            options = {"config": config, "dtype": dtype, "output_loading_info": True, "use_safetensors": True}
+            model, info = loader.from_pretrained(source, **options)
         _check_complete(info)
+        check_finite(model)
     except Exception as error:
         raise InputError(f"cannot load the drafter {source}: {_first_line(error)}") from error
     model.config.name_or_path = _short(source)
@@ -151,6 +175,7 @@ def load_eagle3(source: str, dtype: torch.dtype, target: Target) -> Eagle3DraftM
     """EAGLE-3 drafter from a folder or hub id in one of the published forms, for this target."""
     try:
         model = read_eagle3(source, _short(source), target.config, target.embedding.weight, dtype)
+        check_finite(model)
     except Exception as error:
         raise InputError(f"cannot load the drafter {source}: {_first_line(error, 600)}") from error
     return model.to(target.device)
@@ -170,7 +195,10 @@ def _short(source: str) -> str:
 
 
 def _first_line(error: Exception, most: int = 300) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:most]
+    if "ignore_mismatched_sizes" in str(error):
+        return "its weights do not match its config"
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return " ".join(" ".join(lines[: 2 if lines[0].endswith(":") else 1]).split())[:most]
 
 
 class _quiet:

@@ -23,6 +23,7 @@ SCHEMA = 2
 MAX_ITEMS = 4096  # of any list in a step, its nodes included
 MAX_TEXTS = 2**20  # of the lists of a whole prompt or output
 MAX_HEADER_DEPTH = 4
+MAX_HEADER_ITEMS = 10_000
 EVENTS: dict[str, Any] = {c.__name__: c for c in (PrefillDone, StepDone, Finished)}
 # Every writer here puts the kind first, so that most lines are told apart without reading them.
 _START = re.compile(rb'\{"event":"(\w{1,40})"')
@@ -30,6 +31,12 @@ _START = re.compile(rb'\{"event":"(\w{1,40})"')
 
 class _Kind(msgspec.Struct):
     event: str
+
+
+class Baseline(msgspec.Struct, tag_field="event", tag="Baseline"):
+    """The measured speed of plain decoding, a line that the page adds to runs of its own."""
+
+    tokens_per_second: Annotated[float, msgspec.Meta(gt=0)]
 
 
 class _Header(msgspec.Struct, tag_field="event", tag="Header"):
@@ -54,6 +61,14 @@ def kind_of(line: Line) -> str:
 def check_other(line: Line) -> None:
     """A line of a kind that this version does not know: JSON with an ``event``, otherwise anything."""
     _decode(_decoder(_Kind), line)
+
+
+def read_baseline(line: Line) -> float | None:
+    """The speed that a ``Baseline`` line holds; None for any other line."""
+    try:
+        return float(_decode(_decoder(Baseline), line).tokens_per_second)
+    except InputError:
+        return None
 
 
 def is_json(line: Line) -> bool:
@@ -81,12 +96,21 @@ def read_header(line: Line) -> dict[str, Any]:
     header: dict[str, Any] = _decode(_decoder(dict), line)
     if header["schema"] > SCHEMA:
         raise InputError(f"this trace has schema {header['schema']}; this version reads up to {SCHEMA}")
+    _check_size(header)
+    return header
+
+
+def _check_size(header: dict[str, Any]) -> None:
+    """A header may hold anything, but nothing that code which looks into it could stumble over."""
     level: list[Any] = [header]
     for _ in range(MAX_HEADER_DEPTH):
         level = [i for v in level if isinstance(v, dict | list) for i in (v.values() if isinstance(v, dict) else v)]
+        if len(level) > MAX_HEADER_ITEMS:
+            raise InputError(f"the header holds more than {MAX_HEADER_ITEMS} values side by side")
+        if any(isinstance(v, int) and not -(2**63) <= v < 2**63 for v in level):
+            raise InputError("the header holds a whole number that does not fit into 64 bits")
     if level:
         raise InputError(f"the header is nested more than {MAX_HEADER_DEPTH} deep")
-    return header
 
 
 def _decode(decoder: msgspec.json.Decoder[Any], line: Line) -> Any:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from d2sd.trace.events import Event, Finished, PrefillDone, StepDone
+from d2sd.trace.files import write_whole
 from d2sd.trace.metrics import Totals, totals
 from d2sd.trace.reader import Reader, lines_of, read_file
 from d2sd.trace.writer import to_line
@@ -65,9 +66,9 @@ class Trace:
             yield to_line(event)
 
     def save(self, path: str | Path) -> None:
-        """Write the trace; gzipped when the name ends in ``.gz``."""
+        """Write the trace; gzipped when the name ends in ``.gz``. Raises ``InputError``."""
         data = "".join(self.lines()).encode()
-        Path(path).write_bytes(gzip.compress(data, mtime=0) if str(path).endswith(".gz") else data)
+        write_whole(path, gzip.compress(data, mtime=0) if str(path).endswith(".gz") else data)
 
 
 def load_trace(path: str | Path) -> Trace:

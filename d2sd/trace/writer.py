@@ -1,11 +1,15 @@
-"""Writing the lines of a trace."""
+"""Writing the lines of a trace, and a trace file while its run goes on."""
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from d2sd.errors import InputError
 from d2sd.trace.events import Event
 
 _encoder = msgspec.json.Encoder()
@@ -23,6 +27,42 @@ def to_line(event: Event | dict[str, Any]) -> str:
     if body.endswith(_NOTHING):
         body = body[: -len(_NOTHING)] + b"}"
     return (kind + body[1:] if kind else body).decode() + "\n"
+
+
+class TraceFile:
+    """A trace that grows with its run: every line is handed to the system whole before the next one is made, so that a
+    run that is killed leaves all lines before. Raises ``InputError`` where the file cannot be written."""
+
+    def __init__(self, path: str | Path):
+        self.path, self.lines, self._size = path, 0, 0
+        try:
+            self._file = open(path, "wb", buffering=0)  # noqa: SIM115 (closed by __exit__)
+        except OSError as error:
+            raise self._refused(error) from None
+
+    def write(self, event: Event | dict[str, Any]) -> None:
+        """Add a line. Where the disk is full the part of it that found room is taken back."""
+        raw = memoryview(to_line(event).encode())
+        try:
+            at = 0
+            while at < len(raw):
+                at += self._file.write(raw[at:]) or 0
+        except OSError as error:
+            with suppress(OSError):  # a pipe or a device keeps what it got
+                os.ftruncate(self._file.fileno(), self._size)
+            raise self._refused(error) from None
+        self._size += len(raw)
+        self.lines += 1
+
+    def _refused(self, error: OSError) -> InputError:
+        kept = f"; its first {self.lines} lines are there" if self.lines else ""
+        return InputError(f"cannot write the trace {self.path}: {error.strerror}{kept}")
+
+    def __enter__(self) -> TraceFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
 
 
 def _encodable(value: Any) -> Any:

@@ -8,24 +8,35 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import nn
 
 from d2sd.errors import InputError
+from d2sd.trace.files import write_whole
 
 
 def keep_metrics_before(path: Path, step: int) -> None:
     """Drop the metrics that a killed run logged after its last checkpoint."""
     if path.exists():
         kept = [line for line in path.read_text().splitlines() if line and json.loads(line)["step"] <= step]
-        path.write_text("".join(line + "\n" for line in kept))
+        write_whole(path, "".join(line + "\n" for line in kept))
 
 
 def save_checkpoint(
     out: Path, parameters: dict[str, nn.Parameter], optimizers: list[Any], identity: dict[str, Any], step: int
 ) -> None:
-    """Write ``out/checkpoint``; the folder appears whole or not at all."""
+    """Write ``out/checkpoint``; the folder appears whole or not at all. Raises ``InputError`` where it cannot be written."""
+    try:
+        _save(out, parameters, optimizers, {"step": step, "identity": identity})
+    except (OSError, SafetensorError) as error:
+        raise InputError(
+            f"cannot write a checkpoint under {out}: {getattr(error, 'strerror', None) or error}; the one before is still "
+            "there, and the same command goes on from it"
+        ) from None
+
+
+def _save(out: Path, parameters: dict[str, nn.Parameter], optimizers: list[Any], about: dict[str, Any]) -> None:
     fresh, final, old = out / "checkpoint.new", out / "checkpoint", out / "checkpoint.old"
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir()
@@ -35,7 +46,7 @@ def save_checkpoint(
             state[f"{name}|{key}"] = torch.as_tensor(value).detach().clone().contiguous()
     save_file({n: p.detach().clone().contiguous() for n, p in parameters.items()}, fresh / "weights.safetensors")
     save_file(state, fresh / "optimizer.safetensors")
-    (fresh / "state.json").write_text(json.dumps({"step": step, "identity": identity}))
+    (fresh / "state.json").write_text(json.dumps(about))
     shutil.rmtree(old, ignore_errors=True)
     if final.exists():
         final.rename(old)

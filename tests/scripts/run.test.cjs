@@ -4,9 +4,9 @@ const { test } = require("node:test");
 const { deflateRawSync } = require("node:zlib");
 const { load } = require("./load.cjs");
 
-const { Store, Selection, readStep, stepSentence, plain, openLine } = load(
+const { Store, Selection, judged, readStep, stepSentence, plain, openLine } = load(
   ["viewer/dom", "viewer/words", "viewer/step", "viewer/store", "viewer/selection", "viewer/explain"],
-  ["Store", "Selection", "readStep", "stepSentence", "plain", "openLine"],
+  ["Store", "Selection", "judged", "readStep", "stepSentence", "plain", "openLine"],
 );
 const RUN = { names: { first: "first drafter", second: "second drafter", target: "target" }, sampled: false, random: false };
 
@@ -47,7 +47,7 @@ test("a run is read as it arrives, and its totals add up", async () => {
   await settled(store);
   assert.equal(store.live, false);
   assert.deepEqual(store.summaries.map((s) => s.verdict), ["found", "all", "missed"]);
-  assert.deepEqual([store.sums.tokens, store.most, store.sums.outcomes], [3 + 5 + 1, 5, { repaired: 0, found: 1, missed: 1, all: 1 }]);
+  assert.deepEqual({ tokens: store.sums.tokens, ...store.sums.outcomes, judged: judged(store.sums), most: store.most }, { tokens: 3 + 5 + 1, repaired: 0, found: 1, missed: 1, all: 1, judged: 2, most: 5 });
   assert.equal(store.prompt, "Once");
   assert.equal(store.step(2).ending, "max_new_tokens");
   assert.equal(store.step(3), null);
@@ -116,6 +116,18 @@ test("a step says in words what its tree shows", () => {
   const step = readStep(JSON.parse(stepLine(4, 2)), 0, RUN);
   assert.equal(plain(stepSentence(step)), "First drafter got 2 right; then the target wrote “right”.");
   assert.deepEqual([step.columns, step.bonus.depth, step.drafted], [5, 3, 4]);
+  const drawn = readStep(JSON.parse(stepLine(4, 2)), 0, { ...RUN, sampled: true });
+  assert.equal(plain(stepSentence(drawn)), "2 of the first draft were drawn; then the target drew “right”.");
+});
+
+test("a cost-aware step says what it weighed; a decision that makes no sense is left out", () => {
+  const option = (block_size, branches, tokens, seconds) => ({ block_size, branches, tokens, seconds });
+  const said = (decision) => plain(stepSentence(readStep({ ...JSON.parse(stepLine(4, 2)), decision }, 0, RUN)));
+  const options = [option(0, 0, 1, 0.01), option(5, 0, 3, 0.02), option(5, 2, 3.5, 0.03)];
+  assert.match(said({ options, taken: 2, tokens: 3.5, seconds: 0.03, looking: false }), /Re-drafts: \+0\.5 tokens expected for 10\.0 ms\.$/);
+  assert.match(said({ options, taken: 1, tokens: 3, seconds: 0.02, looking: false }), /Re-draft skipped: \+0\.5 tokens expected/);
+  assert.match(said({ options: options.slice(2), taken: 0, looking: true }), /“right”\. It was tried/);
+  assert.match(said({ options, taken: 9 }), /“right”\.$/);
 });
 
 test("numbers and references of a hostile step are bounded", () => {

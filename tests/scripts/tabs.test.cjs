@@ -10,8 +10,8 @@ const race = load([...WORDS, "race/lane", "race/player", "race/table"], ["readLa
   performance: { now: () => 0 },
 });
 const calibrate = load(
-  [...WORDS, "calibrate/chart", "calibrate/columns", "calibrate/members", "calibrate/download", ...["matrix", "positions", "ranks", "reliability"].map((name) => `calibrate/charts/${name}`)],
-  ["share", "short", "figureWords", "cell", "positionsCsv", "surprises", "MatrixChart", "PositionChart", "RankChart", "ReliabilityChart"],
+  [...WORDS, "calibrate/chart", "calibrate/columns", "calibrate/members", "calibrate/download", ...["matrix", "positions", "ranks", "reliability", "second", "promise", "groups"].map((name) => `calibrate/charts/${name}`)],
+  ["share", "short", "figureWords", "cell", "positionsCsv", "surprises", "MatrixChart", "PositionChart", "RankChart", "ReliabilityChart", "SecondChart", "PromiseChart", "GroupsView"],
 );
 const whatif = load([...WORDS, "whatif/series", "whatif/chart"], ["ticks", "looksOf", "readSweep"]);
 
@@ -53,12 +53,13 @@ test("a share that is not quite none or all gets another digit", () => {
 
 // Three steps: the first ends at 1 as predicted, the second is wholly accepted, of the third the end was not seen.
 const DATA = {
-  report: { matrix: { counts: [[0, 0, 0], [0, 1, 0], [0, 1, 0]] } },
-  runs: [{ run: "r", label: '=1+"2"' }],
+  report: { matrix: { counts: [[0, 0, 0], [0, 1, 0], [0, 1, 0]] }, second: { gains: [{ left: 0, right: 0.05 }, { left: 2, right: 1e9 }] }, domains: [{ name: "sums" }, { name: "code" }] },
+  kinds: ["word", "number"],
+  runs: [{ run: "r", label: '=1+"2"', domain: "sums" }],
   steps: {
     run: [0, 0, 0], step: [0, 1, 2], boundary: [1, 2, 2], drafted: [2, 2, 2], predicted: [1, 1, 1], happened: [1, 2, -1], rank: [1, 0, 0],
-    confidence: [[0.9, 0.8], [0.6, 0.7], [0.5, 0.4]], uniform: [[9, 8], [6, 7], [5, 4]], equal_mass: [[1, 1], [0, 1], [0, 0]],
-    tokens: [["a", "b"], ["c", "d"], ["e", "f"]], depths: [[1, 2], [1, 2], [1, 2]], wanted: ["x,\ny", "", ""], won: [[0], [0], []], outcome: ["", "", ""],
+    confidence: [[0.9, 0.8], [0.6, 0.7], [0.5, 0.4]], depths: [[1, 2], [1, 2], [1, 2]], kind: [[0, 1], [0, 0], [1, 0]], second: [[3], [], [3, 9]], promise: [[1], [], [0]], uniform: [[9, 8], [6, 7], [5, 4]], equal_mass: [[1, 1], [0, 1], [0, 0]],
+    tokens: [["a", "b"], ["c", "d"], ["e", "f"]], wanted: ["x,\ny", "", ""], won: [[0], [0], []], outcome: ["repaired", "all", ""],
   },
 };
 const chart = (Kind, fields = {}) => Object.assign(Object.create(Kind.prototype), fields);
@@ -79,6 +80,17 @@ test("a chart lists the steps of a place, and knows the places of a step", () =>
   assert.deepEqual(rows(chart(ReliabilityChart, { id: "equal_mass" }).members(DATA, [1])), [[0, 1], [1, 1], [0, 0]]);
 });
 
+test("the charts of the second drafter and of groups know their steps", () => {
+  const { SecondChart, PromiseChart, GroupsView } = calibrate;
+  assert.deepEqual([rows(chart(SecondChart).members(DATA, [3])), chart(SecondChart).placesOf(DATA, 2), chart(SecondChart).named(DATA, [9])], [[0, 2], [3, 9], "Second drafter says 0.9–1.0"]);
+  assert.deepEqual([rows(chart(PromiseChart).members(DATA, [1])), chart(PromiseChart).named(DATA, [1])], [[0], "Re-drafts that promised 2 or more tokens"]);
+  const groups = chart(GroupsView);
+  groups.use("domain");
+  assert.deepEqual([rows(groups.members(DATA, [0])), rows(groups.members(DATA, [1])), groups.named(DATA, [1])], [[0, 1, 2], [], "Prompts of code"]);
+  groups.use("kind");
+  assert.deepEqual([rows(groups.members(DATA, [1])), groups.named(DATA, [1])], [[[0, 1], [2, 0]], "Kind of token: number"]);
+});
+
 test("the most surprising position comes first: sure and wrong, or unsure and right", () => {
   assert.deepEqual(rows(chart(calibrate.PositionChart).members(DATA, [2])), [[0, 1], [2, 1], [1, 1]]);
   assert.deepEqual(rows(calibrate.surprises(DATA)), [[0, 1]]);
@@ -90,7 +102,7 @@ test("a table for spreadsheets starts no formula and keeps quotes and commas in 
   const [head, first, second] = calibrate.positionsCsv(DATA).split("\r\n");
   assert.match(head, /^run,label,step,position,confidence,accepted,token,wanted/);
   assert.match(first, /^"r","'=1\+""2""",\d,1,0\.9,1,"a","",1,2,1,1/);
-  assert.match(second, /,2,0\.8,0,"b","x,\ny",/);
+  assert.match(second, /,1,2,0\.8,0,"b","x,\ny",1,2,1,1,"repaired"$/);
 });
 
 test("ticks are round, start at the bottom and reach the top", () => {
@@ -104,6 +116,6 @@ test("a method looks the same in every sweep, and hostile sweeps are bounded", (
   const raw = (methods) => whatif.readSweep({ values: [1, 2], own: 9, lines: methods.map((method) => ({ method, points: [[7, -3, "x"]] })) });
   const looks = whatif.looksOf([raw(["a", "b"]), raw(["b", "c"])]);
   assert.equal(new Set([...looks.values()].map((look) => look.colour)).size, 3);
-  assert.deepEqual(raw(["a"]).lines[0].points, [{ at: 1, alpha: 0, low: null, high: null, less: null, more: null, nodes: 0 }]);
+  assert.deepEqual(raw(["a"]).lines[0].points, [{ at: 1, alpha: 0, nodes: 0, low: null, high: null, less: null, more: null }]);
   assert.equal(raw(["a"]).own, 1);
 });

@@ -19,6 +19,14 @@ from d2sd import DecodeConfig, InputError
         ({"max_new_tokens": 0}, "max_new_tokens must be between 1"),
         ({"max_new_tokens": 2.5}, "max_new_tokens must be a whole number"),
         ({"seed": -1}, "seed must be between"),
+        ({"seed": 10**5000}, "seed must be a whole number"),
+        ({"temperature": 10**400}, "temperature must be a number"),
+        ({"temperature": "hot"}, "temperature must be a number"),
+        ({"top_p": -(10**400)}, "top_p must be a number"),
+        ({"top_p": None}, "top_p must be a number"),
+        ({"method": ["d2sd"]}, "unknown method"),
+        ({"method": "x" * 10**6}, "unknown method 'x{30}"),
+        ({"chat": "yes"}, "chat must be true or false"),
     ],
 )
 def test_bad_settings_are_one_clear_sentence(settings, sentence):

@@ -1,0 +1,178 @@
+"""The page towards the outside: what calls may hold, which of Gradio's addresses answer, how much is taken in, and when
+what a window kept is let go. ``docs/security.md`` tells all of it with its numbers."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import gc
+import json
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+import gradio as gr
+
+from app.inputs import control_values, event_data
+from d2sd import InputError
+
+log = logging.getLogger(__name__)
+MAX_CALL_BYTES = 1 << 20
+MAX_UPLOAD_BYTES = 256 << 20  # of one request
+SECONDS_KEPT = 120  # after a window is gone: it may be a network that comes back
+MAX_WINDOWS = 500
+# Gradio serves what was uploaded and writes down whole windows on request; the page needs none of it.
+CLOSED = ("file=", "file/", "proxy=", "stream/", "deep_link", "monitoring", "run-history", "process_recording", "vibe-")
+PREFIX = "/gradio_api/"
+UNEXPECTED = "Something went wrong here; it was written into the server's log."
+MISFIT = "A value does not fit its control, or its file is not here any more; load the page again."
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+
+
+class GuardedBlocks(gr.Blocks):
+    """Blocks whose calls are checked before any component or function sees them: a caller gets one sentence."""
+
+    async def preprocess_data(self, block_fn: Any, inputs: Any, state: Any, explicit_call: bool = False) -> Any:
+        """The values of a call, checked."""
+        try:
+            values = control_values(block_fn.inputs, inputs)
+        except InputError as error:
+            raise _error(f"{error}.") from None
+        try:
+            return await super().preprocess_data(block_fn, values, state, explicit_call)
+        except Exception as error:  # of Gradio's own checks: a choice that is none, a path that no upload has
+            log.info("a call was refused: %s", type(error).__name__)
+            raise _error(MISFIT) from None
+
+    async def process_api(self, *args: Any, **options: Any) -> dict[str, Any]:
+        """Answer a call."""
+        if (event := options.get("event_data")) is not None:
+            event._data = event_data(event._data)
+        try:
+            return await super().process_api(*args, **options)
+        except gr.Error as error:
+            error.print_exception = False
+            raise
+        except Exception:
+            log.exception("a call failed")
+            raise _error(UNEXPECTED) from None
+
+
+def _error(sentence: str) -> gr.Error:
+    return gr.Error(sentence, print_exception=False)
+
+
+class Guard:
+    """ASGI middleware around Gradio's app."""
+
+    def __init__(self, app: Callable[..., Awaitable[None]]):
+        self.app = app
+        self.open = Counter[str]()  # connections by which windows say that they are there
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Answer, refuse, or watch a window."""
+        if scope["type"] != "http":
+            return await self.app(scope, receive, send)
+        path = scope["path"].removeprefix(scope.get("root_path", "")).removeprefix(PREFIX).lstrip("/")
+        if path.startswith(CLOSED):
+            return await _refuse(send, 404, "There is nothing here.")
+        if scope["method"] == "POST":
+            limit = MAX_UPLOAD_BYTES if path.startswith("upload") else MAX_CALL_BYTES
+            length = dict(scope["headers"]).get(b"content-length", b"0")
+            if not length.isdigit() or int(length[:20]) > limit:
+                await _drain(receive)
+                return await _refuse(send, 413, f"This is too large; at most {limit >> 20} MiB are taken in.")
+            receive = _counted(receive, limit)  # a proxy may have left the length out
+        if path.startswith("heartbeat/"):
+            return await self._watch(path.split("/")[1], scope, receive, send)
+        if scope["method"] == "POST":
+            return await self._try(scope, receive, send)
+        return await self.app(scope, receive, send)
+
+    async def _try(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Gradio looks up whatever number a caller sends; what fails in our own functions does not come through here."""
+        began = False
+
+        async def watched(message: Message) -> None:
+            nonlocal began
+            began = True
+            await send(message)
+
+        try:
+            await self.app(scope, receive, watched)
+        except Exception as error:
+            if began:
+                raise
+            log.info("a call was refused: %s", type(error).__name__)
+            await _refuse(send, 400, "There is no such call.")
+
+    async def _watch(self, window: str, scope: Message, receive: Receive, send: Send) -> None:
+        """Answer as long as the window is there; let go what it kept a while after its last connection is gone."""
+        self.open[window] += 1
+        try:
+            await self.app(scope, receive, send)
+        finally:
+            self.open[window] -= 1
+            gone = scope.get("app")
+            if gone is not None:
+                asyncio.get_running_loop().call_later(SECONDS_KEPT, self._let_go, window, gone)
+
+    def _let_go(self, window: str, app: Any) -> None:
+        if self.open[window] > 0:
+            return
+        del self.open[window]
+        forget(window, app)
+
+
+def forget(window: str, app: Any) -> None:
+    """Let go what Gradio keeps of a window, which it would do an hour later for its states and never for the rest: the
+    last value of every component. Then give free memory back to the system."""
+    app.state_holder.session_data.pop(window, None)
+    app.state_holder.time_last_used.pop(window, None)
+    app.get_blocks()._queue.pending_messages_per_session.pop(window, None)
+    gc.collect()
+    trim()
+
+
+def trim() -> None:
+    """Let the C library give back what it holds in reserve; where it is not glibc there is nothing to do."""
+    try:
+        ctypes.CDLL(None).malloc_trim(0)
+    except (AttributeError, OSError):
+        return
+
+
+async def _drain(receive: Receive) -> None:
+    """Take in a little of what is refused, so that its sender gets to the answer."""
+    left = 8 * MAX_CALL_BYTES
+    while left > 0:
+        message = await receive()
+        left -= len(message.get("body", b""))
+        if message["type"] != "http.request" or not message.get("more_body"):
+            return
+
+
+def _counted(receive: Receive, limit: int) -> Receive:
+    """The same, up to ``limit`` bytes."""
+    left = limit
+
+    async def counted() -> Message:
+        nonlocal left
+        message = await receive()
+        left -= len(message.get("body", b""))
+        if left < 0:
+            raise ValueError("too large")
+        return message
+
+    return counted
+
+
+async def _refuse(send: Send, status: int, sentence: str) -> None:
+    body = json.dumps({"detail": sentence}).encode()
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": status, "headers": [*headers, (b"connection", b"close")]})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,128 @@
+"""What arrives in place of the values of controls. The page sends what its controls hold; anybody may send anything else
+to the same address. Here it becomes a value as that kind of control gives it, or one sentence (``InputError``)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import isfinite
+from typing import Any
+
+import gradio as gr
+
+from d2sd import InputError
+
+MAX_CHARACTERS = 200_000
+MAX_CHOICES = 64
+MAX_FILES = 200
+MAX_PATH = 4096
+MAX_NUMBER = 2**63
+MAX_EVENT_ITEMS = 1000
+MAX_EVENT_DEPTH = 4
+_FILE = {"_type": "gradio.FileData"}
+
+
+def control_values(controls: Sequence[Any], values: Any) -> list[Any]:
+    """One value for each control; what is kept on the server is not taken from outside at all."""
+    if not isinstance(values, list) or len(values) != len(controls):
+        raise InputError(f"{len(controls)} values are needed, one for each control")
+    return [None if c.stateful else control_value(c, v) for c, v in zip(controls, values, strict=True)]
+
+
+def control_value(control: Any, value: Any) -> Any:
+    """The value, or an ``InputError`` that names the control."""
+    read = next((r for kind, r in _READ.items() if isinstance(control, kind)), _text)
+    try:
+        return None if value is None and not isinstance(control, gr.Dataset) else read(value)
+    except InputError as error:
+        name = getattr(control, "label", None) or getattr(control, "elem_id", None) or "a value"
+        raise InputError(f"{name}: {error}") from None
+
+
+def event_data(value: Any) -> Any:
+    """What a drawn part of the page says with its event: plain data of little size, or None."""
+    left = MAX_EVENT_ITEMS
+
+    def plain(value: Any, depth: int) -> Any:
+        nonlocal left
+        left -= 1
+        if left < 0 or depth > MAX_EVENT_DEPTH:
+            raise InputError("more than an event says")
+        if isinstance(value, dict):
+            return {_text(k): plain(v, depth + 1) for k, v in value.items()}
+        if isinstance(value, list):
+            return [plain(v, depth + 1) for v in value]
+        if isinstance(value, str):
+            return _text(value)
+        return value if value is None or isinstance(value, bool) else _number(value)
+
+    try:
+        return plain(value, 0)
+    except InputError:
+        return None
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise InputError("it must be a text")
+    if len(value) > MAX_CHARACTERS:
+        raise InputError(f"it has {len(value)} characters; at most {MAX_CHARACTERS} are read")
+    return value.encode("utf-8", "replace").decode()  # JSON may hold half a character
+
+
+def _number(value: Any) -> float | int:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InputError("it must be a number")
+    if not -MAX_NUMBER < value < MAX_NUMBER or not isfinite(value):
+        raise InputError("it must be a number of usual size")
+    return value
+
+
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise InputError("it must be true or false")
+    return value
+
+
+def _choices(value: Any) -> list[str]:
+    if not isinstance(value, list) or len(value) > MAX_CHOICES:
+        raise InputError(f"it must be a list of at most {MAX_CHOICES} choices")
+    return [_text(v) for v in value]
+
+
+def _choice(value: Any) -> Any:
+    return _choices(value) if isinstance(value, list) else _text(value)
+
+
+def _files(value: Any) -> Any:
+    if isinstance(value, list):
+        if len(value) > MAX_FILES:
+            raise InputError(f"{len(value)} files were chosen; at most {MAX_FILES} are read at once")
+        return [_file(v) for v in value]
+    return _file(value)
+
+
+def _file(value: Any) -> dict[str, Any]:
+    """Where Gradio put an upload; whether it did is checked there. Addresses are not fetched: the server calls nobody."""
+    path = value.get("path") if isinstance(value, dict) else None
+    if (
+        not isinstance(path, str)
+        or (not path.startswith("/") and ":\\" not in path)
+        or len(path) > MAX_PATH
+        or "\0" in path
+    ):
+        raise InputError("choose the file again; it was not uploaded here")
+    name = value.get("orig_name")
+    return {"path": _text(path), "orig_name": _text(name)[-255:] if isinstance(name, str) else None, "meta": _FILE}
+
+
+_READ: dict[Any, Callable[[Any], Any]] = {
+    gr.Number: _number,
+    gr.Slider: _number,
+    gr.Dataset: _number,
+    gr.Checkbox: _flag,
+    gr.CheckboxGroup: _choices,
+    gr.Dropdown: _choice,
+    gr.Radio: _text,
+    gr.File: _files,
+    gr.UploadButton: _files,
+}

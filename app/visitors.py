@@ -1,0 +1,35 @@
+"""Whether others than the owner of this machine may be visiting the page, and what is then not said."""
+
+from __future__ import annotations
+
+import os
+import re
+from ipaddress import ip_address
+
+_PATH = re.compile(r"""(?<![\w/.:])(?:[A-Za-z]:)?[/\\](?:[^\s/\\:'"]+[/\\])+([^\s/\\:'"]*)""")
+
+
+def public() -> bool:
+    """Whether others than the owner of this machine may be visiting; they may not name folders of it, nor hub ids.
+
+    So it is on a Hugging Face Space, behind a link that Gradio shares, and where the page listens on another address than
+    the loopback one. ``FOLDERS=allow`` says that visitors may all the same, ``FOLDERS=refuse`` that they may not, for a
+    page on the loopback address behind a proxy.
+    """
+    said = os.environ.get("FOLDERS", "").strip().lower()
+    if said in ("allow", "refuse"):
+        return said == "refuse"
+    shared = "SPACE_ID" in os.environ or os.environ.get("GRADIO_SHARE", "").strip().lower() == "true"
+    return shared or not _loopback(os.environ.get("GRADIO_SERVER_NAME") or "127.0.0.1")
+
+
+def _loopback(host: str) -> bool:
+    try:
+        return ip_address(host.strip("[] ")).is_loopback
+    except ValueError:
+        return host.strip().lower() == "localhost"
+
+
+def without_paths(sentence: str) -> str:
+    """A sentence for a visitor: of paths of this machine only the last part stays. Its owner sees them whole."""
+    return _PATH.sub(r"…/\1", sentence) if public() else sentence

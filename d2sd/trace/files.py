@@ -1,0 +1,27 @@
+"""Writing files so that a full disk, a folder that is gone or Ctrl-C never leaves half of one in place of a whole one."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from d2sd.errors import InputError
+
+
+def write_whole(path: str | Path, data: str | bytes) -> None:
+    """Write a file that is then there whole; where that fails the file is as it was before, and an ``InputError`` says why."""
+    raw = data.encode() if isinstance(data, str) else data
+    device = str(path).startswith("/dev/")  # or a pipe: nothing can be put in its place
+    place = Path(path) if device else Path(os.path.realpath(path))
+    part = place.with_name(f".{place.name[:100]}.{os.getpid()}.part")
+    try:
+        if device or (place.exists() and not place.is_file()):
+            place.write_bytes(raw)
+            return
+        try:
+            part.write_bytes(raw)
+            part.replace(place)
+        finally:
+            part.unlink(missing_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror}") from None

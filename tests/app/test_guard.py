@@ -1,0 +1,223 @@
+"""Calls past the page: wrong values are one sentence, closed addresses answer nothing, and windows that go leave nothing."""
+
+from __future__ import annotations
+
+import gc
+import json
+import logging
+import time
+import weakref
+
+import pytest
+
+from app import guard, models, visitors
+from app.layout import build, launch_options
+from app.run_lines import RunLines
+from d2sd import InputError
+from tests.page_client import PageClient, Window
+
+WRONG = [
+    5, -1.5, 10**400, True, [], {}, [[]], {"path": "/etc/passwd"}, "x", "\ud800", "x" * 300_000, [5], [{"a": 1}], ["\ud800"],
+    {"path": "http://127.0.0.1:1/x", "meta": {"_type": "gradio.FileData"}}, {"path": 5}, [None], "/etc/passwd",
+    {"path": "/etc/passwd", "meta": {"_type": "gradio.FileData"}}, float("nan"), float("inf"),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def demo():
+    page = build()
+    _, address, _ = page.launch(**launch_options(), prevent_thread_lock=True, quiet=True, server_port=None)
+    page.address = address
+    try:
+        yield page
+    finally:
+        page.close(verbose=False)
+
+
+@pytest.fixture(scope="module")
+def client(demo):
+    return PageClient(demo.address)
+
+
+def quick(client):
+    """The calls outside the queue, which answer at once."""
+    return [c for c in client.calls if not c["queue"] and c["backend_fn"]]
+
+
+def test_a_wrong_value_is_one_sentence_and_no_traceback(client, caplog, capfd):
+    caplog.set_level(logging.INFO)
+    window, tried = Window(client), 0
+    for call in quick(client):
+        right = client.values(call)
+        for place in range(len(right)):
+            for value in WRONG[tried % 3 :: 3]:  # all of them over the calls, a third each
+                wrong = [*right[:place], value, *right[place + 1 :]]
+                status, answer = window.at_once(call, wrong)
+                assert status in (200, 400, 422, 500)
+                if status == 500:
+                    assert answer["error"].endswith("."), (call, value, answer)
+            tried += 1
+        for values in ([], [*right, 1], None, "x"):
+            window.at_once(call, values)  # type: ignore[arg-type]
+        for event in WRONG:
+            status, answer = window.at_once(call, right, event)
+            assert status == 200 or answer["error"].endswith("."), (call, event, answer)
+    assert tried > 30
+    assert "Traceback" not in "".join(capfd.readouterr())
+    assert not [r for r in caplog.records if r.exc_info or r.levelno >= logging.ERROR]
+
+
+def test_a_wrong_value_in_the_queue_is_one_sentence(client, capfd):
+    work = client.then(client.call("run", "click"))
+    right = client.values(work)
+    for place, value in ((2, {}), (3, 5), (8, "x"), (9, 10**400), (10, [])):
+        window = Window(client)
+        *_, done = [m for m in window.queued(work, [*right[:place], value, *right[place + 1 :]]) if m.get("output")]
+        assert done["success"] is False
+        assert done["output"]["error"].endswith(".")
+    assert "Traceback" not in "".join(capfd.readouterr())
+
+
+def test_garbage_bodies_are_refused(client, capfd):
+    for body in (b"", b"[", b"[" * 500_000, b"{}", b"null", b'{"data": 5, "fn_index": 0}', b'{"data": [], "fn_index": "x"}',
+                 b'{"data": [], "fn_index": 99999, "session_hash": "x"}', b"\xff"):  # fmt: skip
+        for path in ("/gradio_api/run/predict", "/gradio_api/queue/join", "/gradio_api/component_server"):
+            assert client.post(path, body)[0] in (400, 404, 422)
+    status, answer = client.post("/gradio_api/component_server", b'{"component_id": 99999, "fn_name": "x", "data": 1}')
+    assert status == 400
+    assert json.loads(answer)["detail"].endswith(".")
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_calls_and_uploads_have_a_limit(client, monkeypatch):
+    assert client.post("/gradio_api/run/predict", b" " * (guard.MAX_CALL_BYTES + 1))[0] == 413
+    monkeypatch.setattr(guard, "MAX_UPLOAD_BYTES", 1000)
+    assert client.upload("a.jsonl", bytes(2000))[0] == 413
+    assert client.upload("a.jsonl", bytes(10))[0] == 200
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["file={path}", "file={path}?x", "file/{path}", "file=app.py", "file=/etc/passwd", "proxy=http://127.0.0.1:1/",
+     "deep_link", "monitoring", "monitoring/summary", "run-history/buckets", "stream/a/1/2/playlist.m3u8"],
+)  # fmt: skip
+def test_addresses_that_the_page_does_not_need_are_closed(client, path):
+    status, there = client.upload("secret.jsonl", b"secret")
+    assert status == 200
+    for prefix in ("/gradio_api/", "/"):
+        status, body = client.get(prefix + path.format(path=there))
+        assert status in (403, 404, 405)
+        assert b"secret" not in body
+
+
+def test_a_file_of_another_window_cannot_be_opened_without_its_content(client, tmp_path):
+    _, there = client.upload("mine.jsonl", b'{"event":"Header"}')
+    folder, name = there.rsplit("/", 1)
+    call = client.call("open-trace", "upload")
+    own = tmp_path / "own.jsonl"
+    own.write_text("secret")
+    for path in (f"{folder[:-1]}0/{name}", f"{folder}/../{name}", str(own), folder, "/etc/passwd"):
+        file = {"path": path, "meta": {"_type": "gradio.FileData"}}
+        *_, done = [m for m in Window(client).queued(call, [None, file]) if m.get("output")]
+        assert str(tmp_path) not in str(done)
+        assert "secret" not in str(done)
+        assert done["output"].get("error") or "was not opened" in str(done["output"]["data"])
+
+
+def test_a_window_that_has_gone_leaves_nothing(client, demo, monkeypatch):
+    monkeypatch.setattr(guard, "SECONDS_KEPT", 0.1)
+    monkeypatch.setenv("GRADIO_HEARTBEAT_INTERVAL", "0.2")
+    window = Window(client)
+    window.stay()
+    _, there = client.upload("x.jsonl", "\n".join([*demo_lines(), ""]).encode())
+    call = client.call("open-trace", "upload")
+    list(window.queued(call, [None, {"path": there, "meta": {"_type": "gradio.FileData"}}]))
+    kept = demo.app.state_holder.session_data[window.hash]
+    shown = [s.shown for s in kept.state_data.values() if hasattr(s, "shown") and isinstance(s.shown, RunLines)]
+    gone = [weakref.ref(s) for s in (kept, *kept.state_data.values()) if hasattr(s, "__weakref__")]
+    assert any("".join(s.lines()) for s in shown)
+    del kept, shown
+    window.leave()
+    for _ in range(100):
+        if window.hash not in demo.app.state_holder.session_data:
+            break
+        time.sleep(0.1)
+    assert window.hash not in demo.app.state_holder.session_data
+    gc.collect()
+    assert not [g for g in gone if g() is not None]
+
+
+def demo_lines():
+    from app import presets
+
+    return presets.opening().lines()
+
+
+def test_a_window_that_comes_back_keeps_its_things(client, demo, monkeypatch):
+    monkeypatch.setattr(guard, "SECONDS_KEPT", 0.5)
+    monkeypatch.setenv("GRADIO_HEARTBEAT_INTERVAL", "0.1")
+    window = Window(client)
+    window.stay()
+    window.at_once(client.call("stop", "click"), [None])
+    window.leave()
+    window.stay()
+    time.sleep(1.5)
+    assert window.hash in demo.app.state_holder.session_data
+    window.leave()
+
+
+@pytest.mark.parametrize(
+    ("environment", "refused"),
+    [
+        ({}, False),
+        ({"GRADIO_SERVER_NAME": "127.0.0.1"}, False),
+        ({"GRADIO_SERVER_NAME": "localhost"}, False),
+        ({"GRADIO_SERVER_NAME": "::1"}, False),
+        ({"GRADIO_SERVER_NAME": "0.0.0.0"}, True),
+        ({"GRADIO_SERVER_NAME": "192.168.1.5"}, True),
+        ({"GRADIO_SERVER_NAME": "::"}, True),
+        ({"GRADIO_SERVER_NAME": "my.host"}, True),
+        ({"GRADIO_SHARE": "True"}, True),
+        ({"SPACE_ID": "a/b"}, True),
+        ({"SPACE_ID": "a/b", "FOLDERS": "allow"}, False),
+        ({"GRADIO_SERVER_NAME": "0.0.0.0", "FOLDERS": "allow"}, False),
+        ({"FOLDERS": "refuse"}, True),
+    ],
+)
+def test_who_may_name_folders(monkeypatch, environment, refused, tmp_path):
+    for name in ("SPACE_ID", "GRADIO_SERVER_NAME", "GRADIO_SHARE", "FOLDERS"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert visitors.public() is refused
+    assert (models.FOLDER in {o.id for o in models.offers()}) is not refused
+    for chosen in (
+        models.Chosen(str(tmp_path)),
+        models.Chosen("Qwen/Qwen3-0.6B"),
+        models.Chosen("tiny", str(tmp_path)),
+    ):
+        if refused:
+            with pytest.raises(InputError, match="this page"):
+                models.check(chosen)
+        else:
+            models.check(chosen)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "seen"),
+    [
+        ("cannot load /srv/models/own/target: no", "cannot load …/target: no"),
+        ("[Errno 28] No space: '/tmp/gradio/ab/x.json'", "[Errno 28] No space: '…/x.json'"),
+        (r"in C:\Users\me\x.bin", r"in …/x.bin"),
+        ("50 tokens/s and/or https://huggingface.co/a/b of Qwen/Qwen3-8B", "50 tokens/s and/or https://huggingface.co/a/b of Qwen/Qwen3-8B"),
+    ],
+)  # fmt: skip
+def test_no_path_of_the_server_reaches_a_visitor(monkeypatch, sentence, seen):
+    from app.tabs.notice import sentence as notice
+
+    monkeypatch.delenv("FOLDERS", raising=False)
+    monkeypatch.setenv("SPACE_ID", "a/b")
+    assert visitors.without_paths(sentence) == seen
+    assert notice(problem=sentence).value == seen
+    monkeypatch.setenv("FOLDERS", "allow")
+    assert visitors.without_paths(sentence) == sentence

@@ -1,0 +1,175 @@
+"""What visitors cannot do on a public server, by any way in; and files that they bring along."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from app import calibrate, explore, links, models, presets, race, recordings, uploads
+from app.learn import lesson
+from app.models import Chosen
+from app.recordings import Recordings
+from app.run_lines import RunLines
+from app.session import Session
+from app.settings import SETTINGS
+from d2sd import InputError
+from d2sd.models.loading import BUNDLED
+
+DEFAULTS = {s.name: s.value for s in SETTINGS} | {"max_new_tokens": 8}
+CAPITAL = str(BUNDLED / "tiny")  # a folder that would load
+WAYS = [Chosen(CAPITAL), Chosen("Qwen/Qwen3-0.6B"), Chosen("tiny", str(BUNDLED / "tiny" / "vp")), Chosen("../assets/models/tiny"), Chosen("folder")]  # fmt: skip
+
+
+@pytest.fixture(params=[{"SPACE_ID": "a/b"}, {"GRADIO_SERVER_NAME": "0.0.0.0"}], ids=["space", "host"])
+def public(request, monkeypatch):
+    for name, value in request.param.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.mark.parametrize("chosen", WAYS, ids=lambda c: c.vp or c.model)
+def test_no_folder_or_hub_id_is_opened_for_a_visitor(public, monkeypatch, chosen):
+    monkeypatch.setattr(models, "load_models", lambda *_, **__: pytest.fail("it was opened"))
+    session = Session()
+    asked = explore.Asked("One day", chosen, "d2sd", False, DEFAULTS)
+    said = [u.problem for u in explore.run(session, session.request(), asked)]
+    said += [u.problem for u in race.run(session, session.request(), "One day", chosen, ["dflash"], DEFAULTS)]
+    ways = calibrate.prompts(
+        session, session.request(), Recordings(), calibrate.PromptSource("heldout"), 1, chosen, "d2sd", DEFAULTS
+    )
+    said += [u.problem for u in ways]
+    assert [s for s in said if s]
+    assert all("this page" in s and CAPITAL not in s for s in said if s)
+    assert "model" not in links.read({"model": chosen.model}).values or chosen.vp
+
+
+def test_no_prompt_file_of_the_server_is_read(public):
+    session = Session()
+    ways = calibrate.prompts(
+        session,
+        session.request(),
+        Recordings(),
+        calibrate.PromptSource("/etc/passwd"),
+        1,
+        Chosen("tiny"),
+        "d2sd",
+        DEFAULTS,
+    )
+    (said,) = [u.problem for u in ways]
+    assert "there is no prompt set" in said
+
+
+def test_a_run_that_breaks_off_tells_a_visitor_no_path(public, monkeypatch):
+    sentence = explore.failure_sentence(RuntimeError("cannot map /srv/secret/place/weights.bin"))
+    assert sentence == "The run stopped: cannot map …/weights.bin"
+
+
+# What people bring along.
+
+
+def trace_file(folder: Path, change=lambda lines: lines, name="x.jsonl") -> Path:
+    lines = change([json.loads(line) for line in presets.opening().lines()])
+    path = folder / name
+    path.write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def test_an_upload_reads_back_as_it_was_in_a_tenth_of_its_size(tmp_path):
+    path = trace_file(tmp_path)
+    run = uploads.read(path)
+    assert [json.loads(line) for line in run.lines()] == [json.loads(line) for line in presets.opening().lines()]
+    assert run.ended
+    assert len(run) < len(run.lines()) / 2
+    assert len(run.segment()) < path.stat().st_size / 4
+    assert run.header == presets.opening().header
+
+
+@pytest.mark.parametrize("speed", [10**400, -1, 0, "fast", None, []])
+def test_a_speed_that_is_none_is_left_out(tmp_path, speed):
+    path = trace_file(tmp_path, lambda t: [*t[:-1], {"event": "Baseline", "tokens_per_second": speed}])
+    assert not [line for line in uploads.read(path).lines() if "Baseline" in line]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[" * 100_000,
+        '{"event":"Later","x":' + "[" * 100_000 + "]" * 100_000 + "}",
+        '{"event":"Baseline","tokens_per_second":' + "[" * 100_000,
+    ],
+)
+def test_deep_nesting_is_a_sentence(tmp_path, line):
+    path = trace_file(tmp_path)
+    path.write_text(path.read_text() + line + "\n")
+    with pytest.raises(InputError, match=r"trace line 27|nested|not JSON"):
+        uploads.read(path)
+
+
+@pytest.mark.parametrize("change", [{"temperature": 10**400}, {"seed": -(10**30)}, {"x": [1, 2**70]}])
+def test_numbers_of_the_header_fit_64_bits(tmp_path, change):
+    path = trace_file(tmp_path, lambda t: [{**t[0], "config": {**t[0]["config"], **change}}, *t[1:]])
+    with pytest.raises(InputError, match=r"line 1: .*(64 bits|out of range)"):
+        uploads.read(path)
+
+
+def test_only_what_was_checked_goes_on_to_the_page(tmp_path):
+    path = trace_file(tmp_path)
+    lines = path.read_text().split("\n")
+    lines[2] = lines[2][:-1] + ',"event":"Failed","sentence":"x"}'
+    path.write_text("\n".join(lines))
+    with pytest.raises(InputError):
+        uploads.read(path)
+    lines[2] = lines[2].replace(',"event":"Failed","sentence":"x"}', ',"event":"StepDone"}')
+    reordered = json.loads(lines[3])
+    lines[3] = json.dumps({**{k: v for k, v in reordered.items() if k != "event"}, "event": "StepDone"}, indent=None)
+    path.write_text("\n".join([*lines[:-1], '{"event":"Later","html":"<script>"}', ""]))
+    run = uploads.read(path).lines()
+    assert all(line.startswith('{"event":"') for line in run)
+    assert not any("Later" in line or line.count('"event"') > 1 for line in run)
+
+
+def test_line_breaks_of_other_scripts_stay_inside_their_texts():
+    trace = presets.opening().trace()
+    steps = [replace(trace.steps[0], anchor_text="a\u2028b\u0085c"), *trace.steps[1:]]
+    kept = recordings.Recording.of(replace(trace, steps=steps))
+    assert list(kept.run().trace().steps) == steps
+
+
+def test_files_together_are_bounded(tmp_path, monkeypatch):
+    paths = [str(trace_file(tmp_path, name=f"{n}.jsonl")) for n in range(3)]
+    monkeypatch.setattr(uploads, "MAX_MEGABYTES_TOGETHER", 2 * Path(paths[0]).stat().st_size / 10**6)
+    kept = Recordings()
+    assert calibrate.files(kept, paths[:2])[1] == ""
+    assert "together hold more than" in calibrate.files(kept, paths)[1]
+    assert len(kept.runs) == 2
+
+
+def test_a_packed_bomb_is_refused_in_little_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr(uploads, "MAX_MEGABYTES", 2)
+    path = tmp_path / "x.jsonl.gz"
+    path.write_bytes(gzip.compress(bytes(50 << 20), 1))
+    with pytest.raises(InputError, match="larger than 2 MB"):
+        uploads.read(path)
+
+
+def test_the_tour_goes_on_without_confidences(tmp_path):
+    def without(lines):
+        lines[2]["first_draft"].update(confidence=[])
+        return lines
+
+    run = uploads.read(trace_file(tmp_path, without)).trace()
+    stops = {s.id: s for s in lesson(run, 0).stops}
+    assert stops["confidence"].say == ("No confidence was recorded in this step.",)
+    assert not stops["boundary"].numbers
+
+
+def test_a_block_holds_many_lines_and_the_header_stands_alone():
+    lines = presets.opening().lines()
+    run = RunLines.packed(lines)
+    assert run.lines() == lines
+    assert run.segment(1).count("\n") == len(run)
+    assert RunLines.packed(["", "x", "", "y"]).lines() == ["x", "y"]
+    assert RunLines.packed([]).lines() == []

@@ -1,0 +1,116 @@
+"""What people do on the page, without browsers: short runs, races and calibrations, one after the other."""
+
+from __future__ import annotations
+
+import random
+import time
+from dataclasses import dataclass
+from threading import Event, Thread
+from typing import Any
+
+from tests.page_client import PageClient, Window
+
+PROMPTS = ("One day, a cat", "Tom has 12 apples.", "# Task: add two numbers", "Once upon a time there was a fox")
+WAITS = 1.0  # seconds after which somebody who waits must have been told so
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """One piece of work. ``waited``: seconds until it began; ``told``: whether its person saw a place in the line."""
+
+    person: int
+    kind: str
+    waited: float
+    seconds: float
+    told: bool
+    fault: str = ""
+
+
+class Person:
+    """One window, and what it has done."""
+
+    def __init__(self, page: PageClient, number: int, seed: int):
+        self.window, self.number, self.rng = Window(page), number, random.Random(f"{seed} {number}")
+        self.page, self.done = page, list[Done]()
+
+    def work(self, kind: str, **asked: Any) -> Done:
+        """Press a button and wait for the end."""
+        first = self.page.call({"run": "run", "race": "start-race", "calibration": "measure"}[kind], "click")
+        began = time.monotonic()
+        status, answer = self.window.at_once(first, self.page.values(first, **asked))
+        told = "in line" in str(answer) or "Something else is running" in str(answer)
+        started, fault = 0.0, "" if status == 200 else str(answer)[:200]
+        work = self.page.then(first)
+        for message in self.window.queued(work, self.page.values(work, **asked)):
+            if message["msg"] == "process_starts" and not started:
+                started = time.monotonic()
+            if message["msg"] in ("refused", "unexpected_error") or message.get("success") is False:
+                fault = fault or str(message)[:200]
+            if "Please check" in str(message.get("output", ""))[-2000:]:
+                fault = fault or "a notice: " + str(message["output"])[-300:]
+        end = time.monotonic()
+        waited = (started or end) - began
+        if waited > WAITS and not told:
+            fault = fault or f"waited {waited:.1f} s and was told nothing"
+        done = Done(self.number, kind, waited, end - began, told, fault)
+        self.done.append(done)
+        return done
+
+    def anything(self) -> Done:
+        """Something that people do, small."""
+        kind = self.rng.choices(("run", "race", "calibration"), (6, 2, 1))[0]
+        prompt, tokens = self.rng.choice(PROMPTS), self.rng.choice((8, 16, 32))
+        if kind == "run":
+            return self.work(kind, prompt=prompt, max_tokens=tokens, gamma_2=None, budget=None)
+        if kind == "race":
+            chosen = {"race_prompt": prompt, "race_max_tokens": tokens, "race_methods": ["autoregressive", "d2sd"]}
+            return self.work(kind, **chosen, race_budget=None)
+        chosen = {"source": "prompts", "how_many": 2, "calibrate_max_tokens": tokens}
+        return self.work(kind, **chosen)
+
+    def until(self, stop: Event) -> Thread:
+        """Go on until told to stop; returns the thread."""
+
+        def go() -> None:
+            self.window.stay()
+            while not stop.is_set():
+                try:
+                    self.anything()
+                except Exception as error:
+                    self.done.append(Done(self.number, "call", 0, 0, True, f"{type(error).__name__}: {error}"))
+                    stop.wait(1)
+                stop.wait(self.rng.uniform(0.2, 2))
+            self.window.leave()
+
+        thread = Thread(target=go, daemon=True)
+        thread.start()
+        return thread
+
+
+def greedy(page: PageClient, count: int) -> tuple[int, float, float]:
+    """One person asks for ``count`` runs at once, then another for one: how many of the first person's runs did anything
+    before the other's began, how long the other waited, and how long a single such run takes alone."""
+    one, other = Person(page, 0, 0), Person(page, 1, 0)
+    asked: dict[str, Any] = {"prompt": PROMPTS[0], "max_tokens": 200, "gamma_2": None, "budget": None, "compare": False}
+    alone = one.work("run", **asked).seconds
+    began: list[float] = []
+
+    def ask() -> None:
+        first = page.call("run", "click")
+        one.window.at_once(first, page.values(first, **asked))
+        work = page.then(first)
+        lines = [
+            m for m in one.window.queued(work, page.values(work, **asked)) if "StepDone" in str(m.get("output", ""))
+        ]
+        if lines:
+            began.append(time.monotonic())
+
+    threads = [Thread(target=ask, daemon=True) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.3)
+    waited = other.work("run", **(asked | {"max_tokens": 8})).waited
+    until = time.monotonic()
+    for thread in threads:
+        thread.join(60)
+    return sum(at < until for at in began), waited, alone

@@ -1,0 +1,129 @@
+"""The page's calls as anybody can make them, without a browser: for tests, campaigns and load."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator
+from contextlib import suppress
+from threading import Thread
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+PATIENCE = 120  # seconds without a byte
+
+
+class PageClient:
+    """What the page at ``address`` says of itself: its components and its calls."""
+
+    def __init__(self, address: str):
+        self.address = address.rstrip("/")
+        config = json.loads(self.get("/config")[1])
+        self.components = {part["id"]: part for part in config["components"]}
+        self.calls: list[dict[str, Any]] = config["dependencies"]
+
+    def call(self, elem_id: str, event: str, number: int = 0) -> dict[str, Any]:
+        """The call that an event of a component makes."""
+        mine = [c["id"] for c in self.components.values() if c["props"].get("elem_id") == elem_id]
+        return [c for c in self.calls if any(list(t) == [m, event] for t in c["targets"] for m in mine)][number]
+
+    def then(self, call: dict[str, Any]) -> dict[str, Any]:
+        """The call that follows."""
+        return next(c for c in self.calls if c.get("trigger_after") == call["id"])
+
+    def values(self, call: dict[str, Any], **asked: Any) -> list[Any]:
+        """What the page would send: by element id what is ``asked`` (``_`` for ``-``), else what the control holds."""
+        wanted = {name.replace("_", "-"): value for name, value in asked.items()}
+        parts = [self.components[i] for i in call["inputs"]]
+        held = [0 if p["type"] == "dataset" else p["props"].get("value") for p in parts]
+        return [wanted.get(p["props"].get("elem_id") or "", value) for p, value in zip(parts, held, strict=True)]
+
+    def get(self, path: str) -> tuple[int, bytes]:
+        """Status and body."""
+        return self._open(Request(self.address + path))
+
+    def post(self, path: str, body: bytes, kind: str = "application/json") -> tuple[int, bytes]:
+        """Status and body."""
+        return self._open(Request(self.address + path, body, {"Content-Type": kind}))
+
+    def upload(self, name: str, content: bytes) -> tuple[int, Any]:
+        """Status, and the path that the server gave the file."""
+        border = uuid.uuid4().hex
+        head = f'--{border}\r\nContent-Disposition: form-data; name="files"; filename="{name}"\r\n\r\n'
+        body = head.encode("utf-8", "replace") + content + f"\r\n--{border}--\r\n".encode()
+        status, answer = self.post("/gradio_api/upload", body, f"multipart/form-data; boundary={border}")
+        return status, json.loads(answer)[0] if status == 200 else answer
+
+    def _open(self, request: Request) -> tuple[int, bytes]:
+        try:
+            with urlopen(request, timeout=PATIENCE) as answer:
+                return answer.status, answer.read()
+        except HTTPError as error:
+            with error:
+                return error.code, error.read()
+
+
+class Window:
+    """One window of a page: its calls share what the server keeps for it."""
+
+    def __init__(self, page: PageClient):
+        self.page, self.hash = page, uuid.uuid4().hex[:11]
+        self._alive: Any = None
+
+    def stay(self) -> None:
+        """Say that this window is there, as a browser does, until ``leave``."""
+        self._alive = urlopen(f"{self.page.address}/gradio_api/heartbeat/{self.hash}", timeout=PATIENCE)
+        Thread(target=self._listen, daemon=True).start()
+
+    def _listen(self) -> None:
+        with suppress(Exception):
+            while self._alive.read(1):
+                pass
+
+    def leave(self) -> None:
+        """Go away."""
+        if self._alive is not None:
+            with suppress(Exception):
+                self._alive.fp.raw._sock.shutdown(2)
+
+    def at_once(self, call: dict[str, Any], values: list[Any], event: Any = None) -> tuple[int, dict[str, Any]]:
+        """A call outside the queue: status and answer."""
+        status, answer = self.page.post("/gradio_api/run/predict", self._body(call, values, event))
+        return status, _object(answer)
+
+    def queued(self, call: dict[str, Any], values: list[Any], event: Any = None) -> Iterator[dict[str, Any]]:
+        """A call through the queue: its messages, the last of them ``process_completed``."""
+        status, answer = self.page.post("/gradio_api/queue/join", self._body(call, values, event))
+        if status != 200:
+            yield {"msg": "refused", "status": status, "output": _object(answer)}
+            return
+        mine = json.loads(answer)["event_id"]
+        url = f"{self.page.address}/gradio_api/queue/data?session_hash={self.hash}"
+        with urlopen(url, timeout=PATIENCE) as stream:
+            for line in stream:
+                if line.startswith(b"data:"):
+                    message = json.loads(line[5:])
+                    if message.get("event_id") in (mine, None):
+                        yield message
+                    if message["msg"] in ("close_stream", "unexpected_error"):
+                        return
+
+    def run(self, elem_id: str, **asked: Any) -> list[dict[str, Any]]:
+        """Press a button that counts a request at once and then works in the queue; its messages."""
+        first = self.page.call(elem_id, "click")
+        self.at_once(first, self.page.values(first, **asked))
+        work = self.page.then(first)
+        return list(self.queued(work, self.page.values(work, **asked)))
+
+    def _body(self, call: dict[str, Any], values: list[Any], event: Any) -> bytes:
+        body = {"data": values, "fn_index": call["id"], "session_hash": self.hash, "event_data": event}
+        return json.dumps(body).encode()
+
+
+def _object(answer: bytes) -> dict[str, Any]:
+    with suppress(ValueError):
+        found = json.loads(answer)
+        if isinstance(found, dict):
+            return found
+    return {"text": answer[:1000].decode("utf-8", "replace")}

@@ -1,0 +1,202 @@
+"""Model folders are checked field by field before anything is built from them; wrong numbers stop with one sentence."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import AutoTokenizer
+
+from d2sd import METHODS, DecodeConfig, Engine, InputError, load
+from d2sd.models.loading import load_drafter, load_target
+from d2sd.models.models import Models
+from tests.conftest import make_drafter, make_target
+
+
+@pytest.fixture(scope="module")
+def saved(tokenizer, tmp_path_factory) -> Path:
+    """A random target and a drafter for it, as folders."""
+    folder = tmp_path_factory.mktemp("models")
+    target = make_target(tokenizer)
+    target.model.save_pretrained(folder / "target")
+    tokenizer.save_pretrained(folder / "target")
+    make_drafter(target).save_pretrained(folder / "dflash")
+    return folder
+
+
+@pytest.fixture
+def folder(saved, tmp_path) -> Path:
+    return Path(shutil.copytree(saved, tmp_path / "own"))
+
+
+def change(folder: Path, changes: dict[str, object], name: str = "config.json") -> None:
+    path = folder / name
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+ANY_NET = [
+    ({"model_type": "gpt2x"}, "gpt2x"),
+    ({"model_type": 5}, "5"),
+    ({"hidden_size": 0}, r"its hidden_size is 0; it must be a whole number from 1 to 131072"),
+    ({"hidden_size": 10**30}, "its hidden_size is a number of many digits"),
+    ({"hidden_size": None}, "its hidden_size is missing"),
+    ({"vocab_size": -5}, "its vocab_size is -5"),
+    ({"num_attention_heads": 0}, "its num_attention_heads is 0"),
+    ({"num_key_value_heads": 3}, "its 4 attention heads cannot share 3 key-value heads"),
+    ({"num_hidden_layers": True}, "its num_hidden_layers is True"),
+    ({"head_dim": 15}, "its head_dim 15 is odd"),
+    ({"max_position_embeddings": 10**12}, "its max_position_embeddings is 1000000000000"),
+    ({"max_position_embeddings": 0}, "its max_position_embeddings is 0"),
+    ({"max_position_embeddings": -1}, "its max_position_embeddings is -1"),
+    ({"rms_norm_eps": "small"}, "its rms_norm_eps is 'small'"),
+    ({"rope_theta": 0}, "its rope_theta is 0; it must be a number above 0"),
+    ({"rope_theta": "x"}, "its rope_theta is 'x'"),
+    ({"rope_parameters": {"rope_type": "default", "rope_theta": "x"}}, "its rope_parameters.rope_theta is 'x'"),
+    ({"rope_scaling": {"type": "nosuch", "factor": 2.0}}, "its rope_scaling is of the unknown type 'nosuch'; known are"),
+    ({"rope_scaling": {"rope_type": "linear", "factor": -2}}, "its rope_scaling.factor is -2"),
+    ({"rope_scaling": "linear"}, "its rope_scaling is no object"),
+    ({"eos_token_id": 300}, r"its eos_token_id 300 is not in its vocabulary of 300 \(0 to 299\)"),
+    ({"eos_token_id": [0, -1]}, "its eos_token_id -1 is not"),
+    ({"hidden_act": "nosuch"}, "its hidden_act 'nosuch' is unknown"),
+    ({"attention_bias": "yes"}, "its attention_bias is 'yes'"),
+    ({"quantization_config": {"quant_method": "nosuch"}}, "its quantization_config names the unknown method 'nosuch'"),
+    ({"quantization_config": 4}, "its quantization_config names the unknown method"),
+    ({"intermediate_size": 2**20}, r"its weights do not match its config \(.*mlp"),
+    ({"num_hidden_layers": 1000}, "its layer_types must be a list with one entry for each of its 1000 layers"),
+    ({"num_hidden_layers": 1000, "layer_types": None}, "its weights do not match its config"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("changes", "sentence"), ANY_NET)
+@pytest.mark.parametrize("part", ["target", "dflash"])
+def test_every_field_of_a_config_is_checked_before_weights_are_read(folder, part, changes, sentence, monkeypatch):
+    read = []
+    loaders = {"target": "AutoModelForCausalLM", "dflash": "DFlashDraftModel"}
+    monkeypatch.setattr(f"d2sd.models.loading.{loaders[part]}.from_pretrained", lambda *_, **__: read.append(1))
+    change(folder / part, changes)
+    with pytest.raises(InputError, match=sentence) as caught:
+        (load_target if part == "target" else load_drafter)(str(folder / part), torch.float32, "cpu")
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 500
+    assert not read
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"model_type": "llama"}, "its model_type is 'llama'; it must be qwen3"),
+        ({"block_size": 1}, "its block_size is 1"),
+        ({"block_size": "16"}, "its block_size is '16'"),
+        ({"dflash_config": []}, "its dflash_config is no object"),
+        ({"dflash_config": {"target_layer_ids": [1]}}, "has no mask_token_id"),
+        ({"dflash_config": {"mask_token_id": 1}}, "target_layer_ids must be a list"),
+        ({"dflash_config": {"mask_token_id": 300, "target_layer_ids": [1]}}, "mask_token_id 300 is not in its vocabulary"),
+        ({"dflash_config": {"mask_token_id": 1, "target_layer_ids": [-1]}}, "target_layer_ids must be a list"),
+        ({"dflash_config": {"mask_token_id": 1, "target_layer_ids": [1, 5]}}, "it reads target layer 5, but"),
+        ({"quantization_config": {"quant_method": "gptq"}}, "quantised"),
+    ],
+)  # fmt: skip
+def test_what_makes_a_drafter_is_checked(folder, changes, sentence):
+    change(folder / "dflash", changes)
+    with pytest.raises(InputError, match=sentence):
+        load_drafter(str(folder / "dflash"), torch.float32, "cpu")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{", "[" * 100_000, '"x"', "{}", '{"model_type": "qwen3", "hidden_size": 1e999}']
+)
+def test_a_config_that_is_none_is_a_sentence(folder, text):
+    for part, read in (("target", load_target), ("dflash", load_drafter)):
+        (folder / part / "config.json").write_text(text)
+        with pytest.raises(InputError, match="cannot load the") as caught:
+            read(str(folder / part), torch.float32, "cpu")
+        assert "\n" not in str(caught.value)
+
+
+def test_end_tokens_and_tokenizers_must_fit_the_vocabulary(folder):
+    tokenizer = AutoTokenizer.from_pretrained(folder / "target")
+    change(folder / "target", {"eos_token_id": 5000}, "generation_config.json")
+    with pytest.raises(InputError, match="its eos_token_id 5000 is not in its vocabulary of 300"):
+        load_target(str(folder / "target"), torch.float32, "cpu")
+    change(folder / "target", {"eos_token_id": 0}, "generation_config.json")
+    tokenizer.add_tokens(["<far>"])
+    tokenizer.save_pretrained(folder / "target")
+    with pytest.raises(InputError, match=r"its tokenizer's id \d+ is not in its vocabulary of 300"):
+        load_target(str(folder / "target"), torch.float32, "cpu")
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+@pytest.mark.parametrize("part", ["target", "dflash"])
+def test_one_wrong_weight_is_found_and_named(folder, part, value):
+    path = folder / part / "model.safetensors"
+    weights = load_file(path)
+    name = sorted(weights)[3]
+    weights[name].flatten()[7] = value
+    save_file(weights, path, metadata={"format": "pt"})
+    with pytest.raises(InputError, match=rf"cannot load the .*its weight {name} holds NaN or infinity"):
+        load(str(folder))
+
+
+def test_weights_cut_off_are_a_sentence(folder):
+    path = folder / "dflash" / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(InputError, match="cannot load the drafter"):
+        load(str(folder))
+
+
+def test_weights_that_could_hold_code_are_not_read(folder):
+    path = folder / "target" / "model.safetensors"
+    torch.save(load_file(path), folder / "target" / "pytorch_model.bin")
+    path.unlink()
+    with pytest.raises(InputError, match="cannot load the target"):
+        load_target(str(folder / "target"), torch.float32, "cpu")
+
+
+def test_nobody_is_asked_whether_code_of_a_folder_may_run(folder, monkeypatch):
+    monkeypatch.setattr("builtins.input", lambda *_: pytest.fail("asked"))
+    change(folder / "target", {"model_type": "own", "auto_map": {"AutoConfig": "own.Own"}})
+    (folder / "target" / "own.py").write_text("raise SystemExit('remote code ran')")
+    with pytest.raises(InputError, match="cannot load the target"):
+        load_target(str(folder / "target"), torch.float32, "cpu")
+
+
+@pytest.mark.parametrize(
+    ("passes", "inspect", "temperature"), [("eager", True, 0.0), ("eager", False, 0.8), ("padded", False, 0.0)]
+)
+@pytest.mark.parametrize(
+    ("part", "method", "sentence"),
+    [
+        ("target", "autoregressive", "the target random-qwen3 computed NaN or infinity"),
+        ("target", "d2sd", "the target random-qwen3 computed NaN or infinity"),
+        ("first", "d2sd", "the drafter one computed NaN or infinity"),
+        ("first", "ddtree", "the drafter one computed NaN or infinity"),
+        ("second", "d2sd", "the drafter two computed NaN or infinity"),
+        ("draft_model", "draft_model", "the draft model random-qwen3 computed NaN or infinity"),
+    ],
+)
+def test_numbers_that_turn_wrong_stop_the_run_and_name_the_net(tokenizer, part, method, sentence, inspect, temperature, passes):  # fmt: skip
+    target = make_target(tokenizer)
+    first, second = make_drafter(target), make_drafter(target, seed=2)
+    first.config.name_or_path, second.config.name_or_path = "one", "two"
+    models = Models(target, first, second, make_target(tokenizer, seed=5))
+    net = getattr(models, part)
+    norm = net.norm if part in ("first", "second") else net.base.norm
+    norm.weight = torch.nn.Parameter(torch.full_like(norm.weight, float("nan")), requires_grad=False)
+    engine = Engine(models, passes)
+    config = DecodeConfig(method, 8, inspect=inspect, temperature=temperature, top_p=0.9 if temperature else 1.0)
+    with pytest.raises(InputError, match=sentence):
+        engine.generate("the cat sat", config)
+
+
+def test_every_method_notices_a_broken_drafter(tokenizer):
+    target = make_target(tokenizer)
+    drafter = make_drafter(target)
+    drafter.norm.weight = torch.nn.Parameter(torch.full_like(drafter.norm.weight, float("inf")), requires_grad=False)
+    engine = Engine(Models(target, drafter, drafter))
+    for method in (m.id for m in METHODS.values() if m.first_drafter):
+        with pytest.raises(InputError, match="computed NaN or infinity"):
+            engine.generate("the cat", DecodeConfig(method, 8))

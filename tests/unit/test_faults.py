@@ -1,0 +1,243 @@
+"""Killed, full, vanished, interrupted: what was written stays, and the person gets a sentence."""
+
+from __future__ import annotations
+
+import errno
+import random
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import d2sd
+from app import address
+from d2sd import DecodeConfig, InputError, load_trace
+from d2sd.__main__ import main
+from d2sd.engine import Engine
+from d2sd.trace.files import write_whole
+from d2sd.trace.writer import TraceFile
+from d2sd.train import checkpoint
+
+ROOT = Path(__file__).parents[2]
+OPENING = ROOT / "assets" / "traces" / "opening.jsonl.gz"
+WRITER = """
+import sys, time
+from d2sd.trace.trace import load_trace
+from d2sd.trace.writer import TraceFile
+trace = load_trace(sys.argv[1])
+with TraceFile(sys.argv[2]) as file:
+    file.write(trace.header)
+    print("began", flush=True)
+    for event in trace.events():
+        file.write(event)
+        time.sleep(0.005)
+"""
+
+
+def test_a_writer_that_is_killed_leaves_every_whole_step(tmp_path):
+    """Twelve times, at random moments; the writer needs no torch, so that it starts at once."""
+    whole, rng, counts = load_trace(OPENING), random.Random(18), set()
+    for number in range(12):
+        path = tmp_path / f"{number}.jsonl"
+        command = [sys.executable, "-c", WRITER, str(OPENING), str(path)]
+        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as writer:
+            assert writer.stdout
+            assert writer.stdout.readline() == "began\n"
+            time.sleep(rng.uniform(0, 0.12))
+            before = path.read_bytes().count(b"\n")
+            writer.send_signal(signal.SIGKILL)
+        read = load_trace(path)
+        assert read.header == whole.header
+        assert list(read.steps) == list(whole.steps[: len(read.steps)])
+        assert len(read.steps) >= min(before - 2, len(whole.steps))
+        counts.add(len(read.steps))
+    assert len(counts) > 2
+
+
+def test_a_full_disk_while_a_trace_is_written(capfd, tmp_path):
+    assert main(["generate", "--prompt", "One day", "--max-new-tokens", "8", "--trace", "/dev/full"]) == 2
+    err = capfd.readouterr().err
+    assert err == "error: cannot write the trace /dev/full: No space left on device\n"
+
+
+def test_what_found_room_on_a_full_disk_is_whole(tmp_path):
+    whole, path = load_trace(OPENING), tmp_path / "run.jsonl"
+    limit, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, hard))
+    try:
+        with TraceFile(path) as file:
+            lines = map(file.write, (whole.header, *whole.events()))
+            with pytest.raises(InputError, match=r"cannot write the trace .*; its first (\d+) lines"):
+                list(lines)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
+        signal.signal(signal.SIGXFSZ, handler)
+    raw = path.read_bytes()
+    assert raw.endswith(b"\n")
+    assert raw.count(b"\n") == file.lines
+    assert list(load_trace(path).steps) == list(whole.steps[: file.lines - 2])
+
+
+@pytest.mark.parametrize(
+    "fault", [OSError(errno.ENOSPC, "No space left on device"), OSError(errno.EROFS, "Read-only file system")]
+)
+def test_a_file_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch, fault):
+    path = tmp_path / "report.md"
+    path.write_text("before")
+    real = Path.write_bytes
+
+    def half(self: Path, data: bytes) -> int:
+        real(self, data[: len(data) // 2])
+        raise fault
+
+    monkeypatch.setattr(Path, "write_bytes", half)
+    with pytest.raises(InputError, match=rf"cannot write {path}: {fault.strerror}"):
+        write_whole(path, "after, and much longer")
+    assert path.read_text() == "before"
+    assert [p.name for p in tmp_path.iterdir()] == ["report.md"]
+
+
+def test_devices_and_links_are_written_through(tmp_path, capfd):
+    write_whole("/dev/stdout", "said\n")
+    assert capfd.readouterr().out == "said\n"
+    with pytest.raises(InputError, match="No space left on device"):
+        write_whole("/dev/full", "x")
+    (tmp_path / "link").symlink_to(tmp_path / "file")
+    write_whole(tmp_path / "link", "x")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "file").read_text() == "x"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["trace", "to-html", str(OPENING), "-o", "{}/gone/x.html"],
+        ["trace", "to-graphml", str(OPENING), "-o", "/proc/x.graphml"],
+        ["trace", "validate", "{}/gone.jsonl"],
+        ["bench", "--out", "/proc/nothing/here", "--limit", "1"],
+        ["generate", "--prompt", "a", "--trace", "/sys/x.jsonl"],
+        ["generate", "--prompt", "a", "--model", "{}/gone"],
+        ["generate", "--prompt-file", "{}/gone.txt"],
+        ["calibrate", "--traces", "{}/gone.jsonl"],
+        ["whatif", "{}/gone.jsonl"],
+    ],
+)
+def test_folders_that_are_gone_or_closed_are_a_sentence(capfd, tmp_path, arguments):
+    assert main([a.format(tmp_path) for a in arguments]) == 2
+    err = capfd.readouterr().err
+    assert err.startswith(("error: cannot ", "error: unknown model"))
+    assert err.count("\n") == 1
+
+
+def test_a_folder_that_vanishes_while_a_trace_is_written_stops_nothing(tmp_path, bundled):
+    folder = tmp_path / "own"
+    folder.mkdir()
+    with TraceFile(folder / "run.jsonl") as file:
+        run = bundled.generate("One day", DecodeConfig("autoregressive", 4))
+        file.write(run.header)
+        (folder / "run.jsonl").unlink()
+        folder.rmdir()
+        for event in run.events():
+            file.write(event)
+
+
+def interrupted(after: int, real):
+    """The function, as if Ctrl-C were pressed in its call number ``after``."""
+    calls = 0
+
+    def call(*given, **named):
+        nonlocal calls
+        calls += 1
+        if calls > after:
+            raise KeyboardInterrupt
+        return real(*given, **named)
+
+    return call
+
+
+def test_ctrl_c_in_generate_keeps_the_trace(capfd, tmp_path, monkeypatch):
+    from d2sd.decoding.generation import Generation
+
+    monkeypatch.setattr(Generation, "step", interrupted(3, Generation.step))
+    path = tmp_path / "run.jsonl"
+    assert main(["generate", "--prompt", "One day", "--max-new-tokens", "60", "--trace", str(path)]) == 130
+    assert capfd.readouterr().err.endswith("stopped\n")
+    assert len(load_trace(path).steps) == 3
+
+
+def test_ctrl_c_in_calibrate_reports_what_is_done(capfd, monkeypatch):
+    monkeypatch.setattr(Engine, "generate", interrupted(2, Engine.generate))
+    arguments = ["calibrate", "--limit", "5", "--max-new-tokens", "8"]
+    assert main(arguments) == 130
+    out, err = capfd.readouterr()
+    assert "all: 2 prompts" in out
+    assert err.endswith("Stopped: only 2 of 5 prompts are counted.\n")
+    monkeypatch.setattr(Engine, "generate", interrupted(0, Engine.generate))
+    assert main(arguments) == 130
+    assert capfd.readouterr().out == ""
+
+
+@pytest.mark.parametrize("stage", ["dflash", "recipe"])
+def test_ctrl_c_in_training_says_how_to_go_on(capsys, tmp_path, monkeypatch, stage):
+    (tmp_path / "responses.jsonl").write_text("")
+    monkeypatch.setattr("d2sd.train.stages.train_drafter", interrupted(0, None))
+    monkeypatch.setattr("d2sd.train.recipe.corpus", interrupted(0, None))
+    arguments = {
+        "dflash": ["--target", "x", "--responses", str(tmp_path / "responses.jsonl"), "--out", str(tmp_path)],
+        "recipe": ["tiny", "--stories", str(tmp_path), "--out", str(tmp_path)],
+    }
+    assert main(["train", stage, *arguments[stage]]) == 130
+    assert capsys.readouterr().err == "stopped; the same command goes on from what was saved last\n"
+
+
+def test_a_full_disk_while_training_keeps_the_checkpoint_before(tmp_path, monkeypatch):
+    import torch
+
+    parameters = {"w": torch.nn.Parameter(torch.ones(3))}
+    optimizers = [torch.optim.AdamW(parameters.values())]
+    checkpoint.save_checkpoint(tmp_path, parameters, optimizers, {}, 1)
+
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(checkpoint, "save_file", full)
+    with pytest.raises(
+        InputError, match=r"cannot write a checkpoint .*No space left on device; the one before is still"
+    ):
+        checkpoint.save_checkpoint(tmp_path, parameters, optimizers, {}, 2)
+    assert checkpoint.load_checkpoint(tmp_path, parameters, optimizers, {}) == 1
+
+
+def test_a_port_that_is_taken_is_a_sentence(monkeypatch):
+    monkeypatch.setenv("GRADIO_SERVER_NAME", "127.0.0.1")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        monkeypatch.setenv("GRADIO_SERVER_PORT", str(port))
+        with pytest.raises(
+            InputError, match=rf"cannot listen on 127\.0\.0\.1:{port}: Address already in use; choose another"
+        ):
+            address.wanted()
+    assert address.wanted() == {"server_port": port}
+    for wrong in ("http", "0", "70000", "-1", "٣"):
+        monkeypatch.setenv("GRADIO_SERVER_PORT", wrong)
+        with pytest.raises(InputError, match="the port must be a number from 1 to 65535"):
+            address.wanted()
+    monkeypatch.setenv("GRADIO_SERVER_PORT", "8123")
+    monkeypatch.setenv("GRADIO_SERVER_NAME", "203.0.113.5")
+    with pytest.raises(InputError, match=r"cannot listen on 203\.0\.113\.5:8123"):
+        address.wanted()
+    monkeypatch.delenv("GRADIO_SERVER_PORT")
+    assert address.wanted() == {}
+
+
+def test_the_writer_needs_no_torch():
+    code = "import sys, d2sd.trace.writer, d2sd.trace.files; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=Path(d2sd.__file__).parents[1]).returncode == 0
