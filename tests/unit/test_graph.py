@@ -47,7 +47,7 @@ def test_the_graph_is_the_tree(steps):
 def test_the_forest_keeps_steps_apart(steps):
     graph = forest(steps[:3])
     assert graph.number_of_nodes() == sum(len(s.nodes) for s in steps[:3])
-    assert graph.nodes["2.7"]["token"] == steps[2].nodes[7].token
+    assert graph.nodes["3.7"]["token"] == steps[2].nodes[7].token
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_the_figure_shows_the_step(steps):
     assert list(traces["confidence c"].y) == list(step.first_draft.confidence)
     assert list(traces["boundary posterior r(i)"].x)[:2] == [0.5, 1.5]
     assert list(traces["selected prefixes, by rank"].x) == [i + 0.5 for i in step.selected_prefixes]
-    assert traces["true boundary 1: predicted"].x == (1.5, 1.5)
+    assert traces["true boundary 1: re-drafted from, nothing gained"].x == (1.5, 1.5)
     symbols = {t.name: t.marker.symbol for t in drawn}
     assert symbols["first drafter, accepted"] == "square"
     assert symbols["second drafter, rejected"] == "circle-x"
