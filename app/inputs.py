@@ -31,6 +31,8 @@ def control_values(controls: Sequence[Any], values: Any) -> list[Any]:
 def control_value(control: Any, value: Any) -> Any:
     """The value, or an ``InputError`` that names the control."""
     read = next((r for kind, r in _READ.items() if isinstance(control, kind)), _text)
+    if isinstance(control, gr.Dropdown) and control.multiselect:
+        read = _choices
     try:
         return None if value is None and not isinstance(control, gr.Dataset) else read(value)
     except InputError as error:
@@ -89,10 +91,6 @@ def _choices(value: Any) -> list[str]:
     return [_text(v) for v in value]
 
 
-def _choice(value: Any) -> Any:
-    return _choices(value) if isinstance(value, list) else _text(value)
-
-
 def _files(value: Any) -> Any:
     if isinstance(value, list):
         if len(value) > MAX_FILES:
@@ -121,7 +119,6 @@ _READ: dict[Any, Callable[[Any], Any]] = {
     gr.Dataset: _number,
     gr.Checkbox: _flag,
     gr.CheckboxGroup: _choices,
-    gr.Dropdown: _choice,
     gr.Radio: _text,
     gr.File: _files,
     gr.UploadButton: _files,

@@ -73,8 +73,11 @@ def run(
     sweeps: Sequence[str],
     methods: Sequence[str],
 ) -> Iterator[Update[Answers]]:
-    """Answer point by point. ``source``: what the run is called on the page; ``chosen``: its models where the trace
-    does not name bundled ones. On bad input the answers that are shown stay."""
+    """Answer point by point, methods left out that these models have no drafter for.
+
+    ``source``: what the run is called on the page; ``chosen``: its models where the trace does not name bundled ones. On bad
+    input the answers that are shown stay.
+    """
 
     def stale() -> bool:
         return session.newest != number
@@ -90,7 +93,12 @@ def run(
         named = trace.header.get("models")
         preset = named.get("preset") if isinstance(named, dict) else None
         which = Chosen(preset) if preset in d2sd.presets() else chosen
-        asked = questions(models.engine(which), base, sweeps, methods)
+        engine = models.engine(which)
+        missing = {method: reason for method in methods if (reason := engine.obstacle(method))}
+        able = [method for method in methods if method not in missing]
+        if methods and not able:
+            raise InputError(missing[methods[0]])
+        asked = questions(engine, base, sweeps, able)
         if not asked:
             raise InputError("nothing is asked; tick at least one setting and one method")
         yield Update(news="Reading the recorded text …")
@@ -102,7 +110,7 @@ def run(
                 break
             yield Update(replace(answers, status=f"{count} of {len(configs)}: {config.method} …"))
             answers = replace(answers, outcomes={**answers.outcomes, config: next(outcomes)})
-        yield Update(answers)
+        yield Update(answers, news=" ".join(f"Left out: {reason}." for reason in missing.values()))
     except InputError as error:
         yield Update(problem=f"{error}")
     except Exception as error:  # as in Explore

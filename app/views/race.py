@@ -50,7 +50,7 @@ def query(race: Race) -> str:
     """The query of a link that fills in the race: prompt, models, settings and methods; empty where it would be too long."""
     if not race.lanes:
         return ""
-    fields = links.fields(race.lanes[0].trace.header) | {"tab": "race", "methods": ",".join(race.methods)}
+    fields = {**links.fields(race.lanes[0].trace.header), "tab": "race", "methods": ",".join(race.methods)}
     del fields["method"]
     text = urlencode(fields)
     return text if len(text) <= MAX_LINK else ""

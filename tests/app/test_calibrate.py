@@ -232,7 +232,7 @@ def test_a_measured_run_opens_again_as_it_was(opening):
     recordings, session = Recordings(), Session()
     calibrate.files(recordings, [str(opening)])
     segment, tab, _ = _open(session, recordings, Event({"run": 0, "step": 3, "loaded": False}))
-    assert session.shown.lines() == presets.opening().lines()
+    assert session.shown.trace() == presets.opening().trace()
     assert session.shown.header["run"] in segment
     assert tab.selected == "explore"
 

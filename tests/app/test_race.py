@@ -80,7 +80,7 @@ def test_a_text_that_differs_is_named_with_its_place(done):
     mixed = replace(done, lanes=(first, race.Lane(replace(second.trace, steps=(*steps[:-1], changed)))))
     row = race.rows(mixed)[1]
     assert row.identical is False
-    assert row.differs_at == sum(len(s.committed) for s in steps[:-1])
+    assert row.differs_at == len(second.trace.prefill.committed) + sum(len(s.committed) for s in steps[:-1])
 
 
 @pytest.mark.parametrize(
@@ -183,12 +183,12 @@ def test_settings_that_do_not_fit_each_other_are_left_out():
 
 def test_every_method_of_the_registry_has_its_own_points():
     engine = models.engine(Chosen("tiny"))
-    able = [m.id for m in METHODS.values() if m.settings and not (m.draft_model and engine.models.draft_model is None)]
+    able = [m.id for m in METHODS.values() if m.settings and not engine.obstacle(m.id)]
     asked = whatif.questions(engine, engine.resolve(DecodeConfig("d2sd")), list(whatif.SWEEPS), able)
     assert {q.method for q in asked} == set(able)
     for method in able:
         settings = {q.config for q in asked if q.method == method and q.sweep == "block_size"}
-        assert len(settings) > 3
+        assert len(settings) > 3 or "block_size" not in METHODS[method].settings
 
 
 def test_what_if_stops_between_points(done):
@@ -219,3 +219,14 @@ def test_the_recorded_race_is_small_and_whole():
     assert all(row.identical for row in race.rows(recorded))
     assert json.loads(recorded_answers() or "{}")["sweeps"]
     assert json.loads(drawing(recorded))["machine"]
+
+
+def test_what_if_leaves_out_methods_without_a_drafter(done, monkeypatch):
+    engine = models.engine(Chosen("tiny"))
+    lacking = replace(engine.models, second=None)
+    monkeypatch.setattr(engine, "models", lacking)
+    last = ask(done.lanes[1].trace, sweeps=["num_branches"], methods=["d2sd", "dflash_twice"])[-1]
+    assert {q.method for q in last.value.questions} == {"dflash_twice"}
+    assert last.news.startswith("Left out: method 'd2sd' needs a VP-Drafter")
+    (only,) = ask(done.lanes[1].trace, sweeps=["num_branches"], methods=["d2sd"])
+    assert "needs a VP-Drafter" in only.problem

@@ -123,7 +123,7 @@ def test_end_tokens_and_tokenizers_must_fit_the_vocabulary(folder):
     with pytest.raises(InputError, match="its eos_token_id 5000 is not in its vocabulary of 300"):
         load_target(str(folder / "target"), torch.float32, "cpu")
     change(folder / "target", {"eos_token_id": 0}, "generation_config.json")
-    tokenizer.add_tokens(["<far>"])
+    tokenizer.add_tokens([f"<far {n}>" for n in range(300)])
     tokenizer.save_pretrained(folder / "target")
     with pytest.raises(InputError, match=r"its tokenizer's id \d+ is not in its vocabulary of 300"):
         load_target(str(folder / "target"), torch.float32, "cpu")
