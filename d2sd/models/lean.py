@@ -52,9 +52,10 @@ class LeanLayer:
 
 def _join(*parts: nn.Linear) -> Tensor:
     """Their weights one below the other, in one piece of memory that the parts keep using."""
-    joined = torch.cat([p.weight.detach() for p in parts])
-    for part, weight in zip(parts, joined.split([p.weight.shape[0] for p in parts]), strict=True):
-        part.weight.data = weight
+    with torch.inference_mode(False):  # first asked for within a pass; the weights stay ordinary tensors all the same
+        joined = torch.cat([p.weight.detach() for p in parts])
+        for part, weight in zip(parts, joined.split([p.weight.shape[0] for p in parts]), strict=True):
+            part.weight.data = weight
     return joined
 
 

@@ -80,12 +80,7 @@ def test_the_figure_shows_the_step(steps):
     assert list(traces["confidence c"].y) == list(step.first_draft.confidence)
     assert list(traces["boundary posterior r(i)"].x)[:2] == [0.5, 1.5]
     assert list(traces["selected prefixes, by rank"].x) == [i + 0.5 for i in step.selected_prefixes]
-<<<<<<< HEAD
-    words = {"repaired": "repaired", "found": "re-drafted from, nothing gained"}[prediction(step)]
-    assert traces[f"true boundary 1: {words}"].x == (1.5, 1.5)
-=======
     assert traces["true boundary 1: re-drafted from, nothing gained"].x == (1.5, 1.5)
->>>>>>> integ
     symbols = {t.name: t.marker.symbol for t in drawn}
     assert symbols["first drafter, accepted"] == "square"
     assert symbols["second drafter, rejected"] == "circle-x"
