@@ -55,10 +55,7 @@ ROUNDS = (
 )
 RESPONSES = {"stories": 5_000, "asked": 1_300, "questions": 1_700, "code": 1_000}
 TARGET_LAYERS = [1, 4, 7, 10, 13]
-DRAFTERS = (
-    LoopConfig(steps=1600, batch_size=12, learning_rate=2e-3, warmup=60),
-    LoopConfig(steps=800, batch_size=12, learning_rate=1.5e-3, warmup=30, seed=1),
-)  # one after the other from the same weights; EAGLE-3 gets the first part
+DRAFTERS = LoopConfig(steps=1600, batch_size=12, learning_rate=2e-3, warmup=60)
 DRAFT_SHAPE = replace(SHAPE, hidden_size=128, layers=2, heads=2, kv_heads=1, intermediate_size=384)
 DRAFT_LOOP = LoopConfig(steps=1000, batch_size=12, learning_rate=4e-3, warmup=60, compile=COMPILE)
 
@@ -87,22 +84,17 @@ def responses(data: Path, out: Path, target_folder: Path) -> Path:
 
 def drafter(out: Path, name: str, target_folder: Path, written: Path) -> Path:
     """The DFlash drafter or the VP-Drafter (``vp``), with the same steps on the same responses."""
-    folder: Path | None = None
-    for part, loop in enumerate(DRAFTERS, 1):
-        start, folder = folder, out / f"{name}-{part}"
-        train_drafter(
-            target_folder,
-            written,
-            folder,
-            objective=DrafterConfig(variable_prefix=name == "vp", anchors=20, objective="survival", soft_targets=0.5),
-            config=loop,
-            layers=2,
-            target_layer_ids=TARGET_LAYERS,
-            start=start,
-            cache=out / "features.safetensors",
-        )
-    assert folder is not None
-    return folder
+    train_drafter(
+        target_folder,
+        written,
+        out / name,
+        objective=DrafterConfig(variable_prefix=name == "vp", anchors=20, objective="survival", soft_targets=0.5),
+        config=DRAFTERS,
+        layers=2,
+        target_layer_ids=TARGET_LAYERS,
+        cache=out / "features.safetensors",
+    )
+    return out / name
 
 
 def eagle3(out: Path, target_folder: Path, written: Path) -> Path:
@@ -113,7 +105,7 @@ def eagle3(out: Path, target_folder: Path, written: Path) -> Path:
         written,
         folder,
         objective=Eagle3Objective(),
-        config=DRAFTERS[0],
+        config=DRAFTERS,
         target_layer_ids=TARGET_LAYERS[::2],
         cache=cache,
     )
