@@ -15,7 +15,6 @@ import d2sd
 from d2sd import METHODS, DecodeConfig
 from d2sd.drawing.plot import plot_step, tree_lanes
 from d2sd.trace.graph import forest, step_graph
-from d2sd.trace.metrics import prediction
 
 RECORDED = Path(__file__).parent.parent / "data" / "schema-1.jsonl.gz"
 
