@@ -58,7 +58,7 @@ class RunLines:
     @classmethod
     def packed(cls, lines: Iterable[str]) -> RunLines:
         """The same in blocks, for a run that nothing will be added to."""
-        return cls(_lines=[pack(block) for block in _blocks(lines)])
+        return cls(_lines=[part for block in _blocks(lines) for part in pack(block).split("\n")])
 
     def holds(self, other: RunLines) -> bool:
         """Whether all lines of another run, of which there are some, are the first ones of this."""
