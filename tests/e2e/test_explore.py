@@ -119,7 +119,9 @@ def test_keys_walk_through_the_steps(page: Page):
     expect(view(page)).to_have_attribute("data-step", str(int(view(page).get_attribute("data-steps") or 0) - 1))
 
 
-def test_stop_stops_within_a_step_and_keeps_what_is_there(page: Page):
+def test_stop_stops_within_a_step_and_keeps_what_is_there(page: Page, monkeypatch):
+    real = Generation.step
+    monkeypatch.setattr(Generation, "step", lambda self: time.sleep(0.01) or real(self))
     choose_method(page, "autoregressive")
     start(page, "Once upon a time, there was a", 512)
     page.locator("#stop").click()
@@ -128,7 +130,7 @@ def test_stop_stops_within_a_step_and_keeps_what_is_there(page: Page):
     assert 0 < int(steps or 0) < 400
     page.wait_for_timeout(700)
     assert view(page).get_attribute("data-steps") == steps
-    assert page.locator("#text .tok").count() == int(steps or 0)
+    assert page.locator("#text .tok[data-step]").count() == int(steps or 0)  # one more is of the prompt's own pass
 
 
 def test_hostile_text_is_shown_as_text(page: Page):
@@ -165,7 +167,7 @@ def test_a_value_that_cannot_be_is_neither_mended_in_silence_nor_misnamed(page: 
 
 def test_begin_with_learn_is_a_link(page: Page):
     page.get_by_role("button", name="Begin with Learn").click()
-    expect(page.locator("#learn .card")).to_be_visible(timeout=PATIENCE)
+    expect(page.locator("#learn section.card")).to_be_visible(timeout=PATIENCE)
 
 
 def test_it_is_said_what_the_bundled_model_can_do(page: Page):
@@ -179,7 +181,9 @@ def test_models_that_cannot_run_here_are_shown_with_the_reason(page: Page):
     shown = page.locator("#model option[disabled]")
     expect(shown).to_have_count(len(impossible))
     for offer in impossible:
-        expect(shown.filter(has_text=offer.label)).to_contain_text(offer.obstacle)
+        # how much memory is free may have changed since the page was built
+        reason = re.sub(r"\d+ GB of", r"\\d+ GB of", re.escape(offer.obstacle).replace(r"\ ", " "))
+        expect(shown.filter(has_text=offer.label)).to_contain_text(re.compile(reason))
 
 
 def test_a_folder_that_does_not_load_is_a_sentence(page: Page):
