@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+import time
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from app import presets
+from d2sd.decoding.generation import Generation
 from tests.e2e.driving import PATIENCE, set_number, view
 
 pytestmark = pytest.mark.e2e
@@ -102,7 +104,7 @@ def test_a_chat_template_is_asked_for(calibrate: Page):
     expect(notice).to_have_value(re.compile("has no chat template"), timeout=PATIENCE)
 
 
-def test_a_prompt_set_runs_with_progress_opens_in_explore_and_stops(calibrate: Page):
+def test_a_prompt_set_runs_with_progress_opens_in_explore_and_stops(calibrate: Page, monkeypatch):
     calibrate.locator("#source").get_by_label("A prompt set").check()
     set_number(calibrate, "how-many", 4)
     set_number(calibrate, "calibrate-max-tokens", 24)
@@ -131,6 +133,8 @@ def test_a_prompt_set_runs_with_progress_opens_in_explore_and_stops(calibrate: P
 
     calibrate.get_by_role("tab", name="Calibrate").click()
     set_number(calibrate, "how-many", 100)
+    real = Generation.step  # slowed, so that a fast machine is not done before Stop is pressed
+    monkeypatch.setattr(Generation, "step", lambda self: time.sleep(0.01) or real(self))
     calibrate.locator("#measure").click()
     expect(calibrate.locator("#calibration .what").first).to_contain_text(
         re.compile(r": [1-9]\d* of 100 done"), timeout=PATIENCE
