@@ -46,7 +46,7 @@ def copy_link(page: Page) -> str:
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     page.locator(".sharing .share").click()
     page.get_by_role("menuitem", name="Copy link").click()
-    expect(page.locator(".said")).to_have_text("Link copied.")
+    expect(page.locator(".sharing .said")).to_have_text("Link copied.")
     return page.evaluate("navigator.clipboard.readText()")
 
 
@@ -215,7 +215,10 @@ def test_a_broken_upload_is_a_sentence_and_the_run_stays(page: Page):
 
 
 def test_a_recording_that_breaks_off_is_shown_and_says_so(page: Page):
+    # under a name of its own: of a run that is in the list already, the whole is shown
     lines = presets.opening().lines()
+    header = json.loads(lines[0])
+    lines[0] = json.dumps(header | {"run": header["run"][::-1]})
     upload(page, "half.jsonl", ("\n".join(lines[:9]) + "\n" + lines[9][:200]).encode())
     expect(view(page)).to_have_attribute("data-steps", "7", timeout=PATIENCE)
     expect(problem(page)).to_have_value(re.compile("breaks off before the end"))

@@ -60,7 +60,7 @@ def test_it_draws_the_run_and_keeps_what_was_measured(show, opening):
     expect(page).to_have_title(f"opening.jsonl.gz: d2sd, {steps} steps")
     expect(view(page)).to_have_attribute("data-steps", f"{steps}")
     assert "".join(page.locator("#text .tok").all_text_contents()) == trace.finished.text
-    expect(page.locator("#follow")).to_contain_text(f"{steps} steps")
+    expect(page.locator("#follow")).to_contain_text(f"of {steps}")
     expect(page.locator("[data-stat='speedup'] .value")).to_contain_text(re.compile(r"\d×"))
 
 
