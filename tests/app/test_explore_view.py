@@ -151,14 +151,16 @@ def page(browser: Any) -> Iterator[Any]:
             part = RunLines(run.key, run._lines[:end])
             yield part.segment(start)
 
+    steps = RunLines.of(trace("wanted", [WORDS] * 6))
+    place = {"step": 2, "node": 4}
+
     def again(data: gr.EventData) -> str:
-        assert data._data["key"] == run.key
-        return run.segment(data._data["start"])
+        asked = {run.key: run, steps.key: steps}[data._data["key"]]
+        return asked.segment(data._data["start"])
 
     def wanted() -> Iterator[str]:
-        steps = RunLines.of(trace("wanted", [WORDS] * 6))
-        yield RunLines(steps.key, steps._lines[:3]).segment(0, wanted={"step": 2, "node": 4})
-        yield steps.segment(3)
+        yield RunLines(steps.key, steps._lines[:3]).segment(0, wanted=place)
+        yield steps.segment(3, wanted=place)
 
     with gr.Blocks() as demo:
         view = ExplorerView()
@@ -563,5 +565,6 @@ def test_updates_that_the_page_never_saw_are_asked_for(page: Any) -> None:
 
 
 def test_a_step_that_is_wanted_is_pinned_once_it_is_there(page: Any) -> None:
+    page.reload()  # nothing is selected yet, as when a link is opened
     page.click("#wanted")
     page.wait_for_selector("#explorer [data-run=wanted][data-pinned='2'][data-node='4']", state="attached")
