@@ -37,8 +37,8 @@ def choose(page: Page, *methods: str) -> None:
 
 def test_opens_with_a_recorded_race_that_says_where_it_was_measured(race: Page):
     expect(race.locator("#race .stage")).to_contain_text(re.compile(r"recorded race.*measured on", re.I))
-    expect(race.locator("#race tbody tr")).to_have_count(4)
-    expect(race.locator("#whatif .chart")).to_have_count(3)
+    expect(race.locator("#race tbody tr")).to_have_count(6)
+    expect(race.locator("#whatif .chart")).to_have_count(4)
 
 
 def test_lanes_follow_their_text_to_its_end(race: Page):
@@ -67,10 +67,11 @@ def test_a_race_of_ones_own_then_what_if(race: Page):
     race.locator("#race .time").evaluate("e => { e.value = 1000; e.dispatchEvent(new Event('input')); }")
     expected = models.engine(Chosen("tiny")).generate(HOSTILE, DecodeConfig("d2sd", 24))
     words = race.locator("#race .lane[data-method=d2sd] .words").text_content()
-    assert words == "".join(c.text for s in expected.steps for c in s.committed)
+    assert words == "".join(c.text for s in (expected.prefill, *expected.steps) for c in s.committed)
 
-    for name in ("Block size γ", "Node budget B"):
-        race.locator("#whatif-sweeps").get_by_label(name).uncheck()
+    for label in race.locator("#whatif-sweeps label").all():
+        if "Prefixes" not in (label.text_content() or "") and "K" not in (label.text_content() or ""):
+            label.locator("input").uncheck()
     race.locator("#ask").click()
     expect(race.locator("#whatif .chart")).to_have_count(1, timeout=60_000)
     expect(race.locator("#whatif [data-state]")).to_have_attribute("data-state", "done", timeout=60_000)
