@@ -30,10 +30,12 @@ function runRow(run, shown, act) {
 /** An input in place of the name; `done(words)` once, with null where nothing is to change. */
 function nameField(row, label, done) {
   const input = h("input", { type: "text", maxlength: 60, value: label, "aria-label": "Name of the run" });
+  const open = row.querySelector(".open");
   let over = false;
   const end = (words) => {
     if (over) return;
     over = true;
+    input.replaceWith(open);
     done(words);
   };
   input.addEventListener("keydown", (event) => {
@@ -42,7 +44,7 @@ function nameField(row, label, done) {
     event.stopPropagation();
   });
   input.addEventListener("blur", () => end(input.value));
-  row.querySelector(".open").replaceWith(input);
+  open.replaceWith(input);
   input.focus();
   input.select();
 }
