@@ -1,8 +1,8 @@
 """Decoder layers run with few calls: on a CPU and with a small model, calling takes longer than computing.
 
-The same numbers as the layers' own forward passes up to rounding: query, key and value are projected in one product, gate
-and up in another, both in weights that the layers share from then on; rotary tables are looked up; keys and values are
-written where they stay; and no module is called. For Qwen3- and Llama-type layers without biases.
+The same numbers as the layers' own forward passes up to rounding: query, key and value come from one product, gate and up
+from another, with weights laid out once for the CPU's kernels and with the norms' weights in them; rotary tables are looked
+up; keys and values are written where they stay; and no module is called. For Qwen3- and Llama-type layers without biases.
 """
 
 from __future__ import annotations
@@ -16,47 +16,65 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 FIXED_ROPE = ("default", "linear", "llama3")
+MAX_BYTES = 512 << 20  # the weights exist twice
+_PACKED_FOR = 16  # rows; a layout that suits one row and many
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
+Product = Callable[[Tensor], Tensor]
+
+
+def product(weight: Tensor) -> Product:
+    """x → x · weightᵀ, from a copy of the weight in oneDNN's own layout (two to three times as fast for 4 to 64 rows as a
+    product with plain weights, measured on Zen 5); plain where torch comes without oneDNN."""
+    weight = weight.detach().clone()
+    if torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise"):
+        packed = torch.ops.mkldnn._reorder_linear_weight(weight, _PACKED_FOR)
+        run = torch.ops.mkldnn._linear_pointwise.default
+        return lambda x: run(x, packed, None, "none", [], "")
+    return lambda x: F.linear(x, weight)
+
+
+class Norm:
+    """Division by the root mean square of the last ``size`` numbers, without the weight, times 1/√size."""
+
+    def __init__(self, size: int, eps: float):
+        self.scale = size**0.5
+        self._floor = torch.tensor((size * eps) ** 0.5)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return x / torch.linalg.vector_norm(x, dim=-1, keepdim=True).hypot_(self._floor)
 
 
 @dataclass(frozen=True, slots=True)
 class LeanLayer:
-    """Weights of one layer; head_norms: (heads + KV heads, head_dim) of queries and keys, None without QK-norm."""
+    """Products of one layer; head_norms: (heads + KV heads, head_dim) of queries and keys, None without QK-norm."""
 
-    before: Tensor
-    project: Tensor
+    project: Product
+    keys_values: Product
     head_norms: Tensor | None
-    out: Tensor
-    after: Tensor
-    gate_up: Tensor
-    down: Tensor
+    out: Product
+    gate_up: Product
+    down: Product
 
     @classmethod
     def of(cls, layer: Any, heads: int, kv_heads: int, head_dim: int) -> LeanLayer:
-        """Of a transformers layer, whose projections become views of the joined weights."""
+        """Of a transformers layer, whose own weights stay as they are."""
         attention, mlp = layer.self_attn, layer.mlp
         norms = None
         if hasattr(attention, "q_norm"):
             q, k = attention.q_norm.weight, attention.k_norm.weight
-            norms = torch.cat([q.expand(heads, head_dim), k.expand(kv_heads, head_dim)])
+            norms = torch.cat([q.expand(heads, head_dim), k.expand(kv_heads, head_dim)]) * head_dim**0.5
+        keys_values = torch.cat([attention.k_proj.weight, attention.v_proj.weight])
+        scale = len(layer.input_layernorm.weight) ** 0.5
         return cls(
-            layer.input_layernorm.weight,
-            _join(attention.q_proj, attention.k_proj, attention.v_proj),
+            product(torch.cat([attention.q_proj.weight, keys_values]) * (layer.input_layernorm.weight * scale)),
+            product(keys_values),
             norms,
-            attention.o_proj.weight,
-            layer.post_attention_layernorm.weight,
-            _join(mlp.gate_proj, mlp.up_proj),
-            mlp.down_proj.weight,
+            product(attention.o_proj.weight),
+            product(
+                torch.cat([mlp.gate_proj.weight, mlp.up_proj.weight]) * (layer.post_attention_layernorm.weight * scale)
+            ),
+            product(mlp.down_proj.weight),
         )
-
-
-def _join(*parts: nn.Linear) -> Tensor:
-    """Their weights one below the other, in one piece of memory that the parts keep using."""
-    with torch.inference_mode(False):  # first asked for within a pass; the weights stay ordinary tensors all the same
-        joined = torch.cat([p.weight.detach() for p in parts])
-        for part, weight in zip(parts, joined.split([p.weight.shape[0] for p in parts]), strict=True):
-            part.weight.data = weight
-    return joined
 
 
 class LeanLayers:
@@ -65,23 +83,26 @@ class LeanLayers:
     def __init__(self, layers: Sequence[Any], rotary: Any, config: Any):
         self.heads, self.kv_heads = config.num_attention_heads, config.num_key_value_heads
         self.head_dim = getattr(config, "head_dim", None) or config.hidden_size // self.heads
-        self.eps, self.scale = config.rms_norm_eps, self.head_dim**-0.5
+        self.scale = self.head_dim**-0.5
         self.group = self.heads // self.kv_heads
-        self.layers = [LeanLayer.of(layer, self.heads, self.kv_heads, self.head_dim) for layer in layers]
-        self._rotary, self._like = rotary, self.layers[0].out
+        with torch.inference_mode(False):  # first asked for within a pass; what is kept are ordinary tensors all the same
+            self.layers = [LeanLayer.of(layer, self.heads, self.kv_heads, self.head_dim) for layer in layers]
+            self._norm, self._head_norm = (Norm(n, config.rms_norm_eps) for n in (config.hidden_size, self.head_dim))
+        self._rotary = rotary
         self._cos = self._sin = torch.empty(0)
 
     @staticmethod
     def possible(model: nn.Module, config: Any) -> bool:
-        """Whether a model's layers are of this form: frozen float32 weights on a CPU, no biases, SiLU, and a rotary table
-        that does not change with the length of the text."""
+        """Whether a model's layers are of this form: few frozen float32 weights on a CPU, no biases, SiLU, and a rotary
+        table that does not change with the length of the text."""
         plain = all(
             p.device.type == "cpu" and p.dtype == torch.float32 and not p.requires_grad for p in model.parameters()
         )
         biased = any(name.endswith(".bias") for name, _ in model.named_parameters())
         rope = dict(getattr(config, "rope_parameters", None) or {}).get("rope_type", "default")
         hooked = any(hasattr(m, "_hf_hook") for m in model.modules())
-        return plain and not biased and not hooked and config.hidden_act == "silu" and rope in FIXED_ROPE
+        small = sum(p.numel() * p.element_size() for p in model.parameters()) <= MAX_BYTES
+        return small and plain and not biased and not hooked and config.hidden_act == "silu" and rope in FIXED_ROPE
 
     def rotation(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Cosines and signed sines of (R,) positions, (R, 1, head_dim) each."""
@@ -91,7 +112,7 @@ class LeanLayers:
         return self._cos[positions], self._sin[positions]
 
     def _tabulate(self, count: int) -> None:
-        cos, sin = self._rotary(self._like, torch.arange(count)[None])
+        cos, sin = self._rotary(torch.empty(0), torch.arange(count)[None])
         half = self.head_dim // 2
         self._cos = cos[0, :, None].contiguous()
         self._sin = torch.cat([-sin[0, :, :half], sin[0, :, half:]], -1)[:, None].contiguous()
@@ -102,28 +123,25 @@ class LeanLayers:
 
     def run(self, index: int, x: Tensor, cos: Tensor, sin: Tensor, attend: Attend) -> Tensor:
         """One layer over (B, R, hidden). ``attend``: query (B, heads, R, D), key and value (B, KV heads, R, D) → like query."""
-        w, (batch, rows, hidden) = self.layers[index], x.shape
+        w, (batch, rows, _) = self.layers[index], x.shape
         both = self.heads + self.kv_heads
-        projected = F.linear(F.rms_norm(x, (hidden,), w.before, self.eps), w.project).view(
-            batch, rows, -1, self.head_dim
-        )
-        qk = projected[:, :, :both]
-        if w.head_norms is not None:
-            qk = F.rms_norm(qk, (self.head_dim,), None, self.eps) * w.head_norms
-        qk = self.rotate(qk, cos, sin).transpose(1, 2)
+        projected = w.project(self._norm(x)).view(batch, rows, -1, self.head_dim)
+        qk = self.rotate(self._normed_heads(projected[:, :, :both], w.head_norms), cos, sin).transpose(1, 2)
         out = attend(qk[:, : self.heads], qk[:, self.heads :], projected[:, :, both:].transpose(1, 2))
-        x = x + F.linear(out.transpose(1, 2).reshape(batch, rows, -1), w.out)
-        gate, up = F.linear(F.rms_norm(x, (hidden,), w.after, self.eps), w.gate_up).chunk(2, -1)
-        return x + F.linear(F.silu(gate).mul_(up), w.down)
+        x = x + w.out(out.transpose(1, 2).reshape(batch, rows, -1))
+        gate, up = w.gate_up(self._norm(x)).chunk(2, -1)
+        return x + w.down(F.silu(gate).mul_(up))
 
     def keys_values(self, index: int, x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
         """One layer's keys and values of (B, T, hidden) rows that are not queries, (B, KV heads, T, head_dim) each."""
         w, n = self.layers[index], self.kv_heads
-        both = F.linear(x, w.project[self.heads * self.head_dim :]).view(*x.shape[:2], 2 * n, self.head_dim)
-        key = both[:, :, :n]
-        if w.head_norms is not None:
-            key = F.rms_norm(key, (self.head_dim,), None, self.eps) * w.head_norms[self.heads :]
+        both = w.keys_values(x).view(*x.shape[:2], 2 * n, self.head_dim)
+        norms = None if w.head_norms is None else w.head_norms[self.heads :]
+        key = self._normed_heads(both[:, :, :n], norms)
         return self.rotate(key, cos, sin).transpose(1, 2), both[:, :, n:].transpose(1, 2)
+
+    def _normed_heads(self, x: Tensor, norms: Tensor | None) -> Tensor:
+        return x if norms is None else self._head_norm(x).mul_(norms)
 
     def grouped(self, mask: Tensor) -> Tensor:
         """A mask (R, C) of rows for ``attention``: one copy for every head of a group."""

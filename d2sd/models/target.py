@@ -6,7 +6,7 @@ attention interface, which lets rows see the committed prefix plus their own anc
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -17,7 +17,7 @@ from transformers import AttentionInterface, PreTrainedModel
 from d2sd.attention import Backend
 from d2sd.attention.dense import attend as dense
 from d2sd.errors import InputError
-from d2sd.models.lean import LeanLayers
+from d2sd.models.lean import LeanLayers, product
 from d2sd.models.taps import LayerTaps
 from d2sd.passes.cache import KeyValueCache, Window
 
@@ -98,12 +98,13 @@ class Target:
         self.model: Any = model.eval().requires_grad_(False)
         self.tokenizer, self.name = tokenizer, name
         self.base: Any = model.model
-        self.head: Any = model.lm_head
         self.embedding: Any = model.get_input_embeddings()
         self._taps = LayerTaps(self.base.layers)
+        self.head: Callable[[Tensor], Tensor] = model.lm_head
         self._lean: LeanLayers | None = None
         if LeanLayers.possible(self.base, config):
             self._lean = LeanLayers(self.base.layers, self.base.rotary_emb, config)
+            self.head = product(model.lm_head.weight)
 
     @property
     def config(self) -> Any:

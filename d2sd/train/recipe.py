@@ -52,6 +52,12 @@ ROUNDS = (
         layers=16,
         stack=2,
     ),
+    Round(
+        Mix(seed=3, strange=0.12, sums=20_000, wordings=24_000),
+        LoopConfig(steps=600, batch_size=16, learning_rate=1.2e-3, warmup=30, compile=COMPILE, save_every=100, seed=3),
+        row_length=512,
+        layers=16,
+    ),
 )
 RESPONSES = {"stories": 5_000, "asked": 1_300, "questions": 1_700, "code": 1_000}
 TARGET_LAYERS = [1, 4, 7, 10, 13]

@@ -54,11 +54,8 @@ def test_drafts_are_the_same(tokenizer, branches):
         torch.testing.assert_close(ours, own, atol=2e-4, rtol=1e-4)
 
 
-def test_weights_are_shared_and_what_may_change_is_left_alone(tokenizer):
-    target = make_target(tokenizer)
-    layer = target.base.layers[0].self_attn
-    assert layer.k_proj.weight.untyped_storage().data_ptr() == layer.q_proj.weight.untyped_storage().data_ptr()
-    model = make_drafter(target)
+def test_what_may_change_is_left_alone(tokenizer):
+    model = make_drafter(make_target(tokenizer))
     assert model.lean() is not None
     model.requires_grad_(True)
     assert model.lean() is None
