@@ -91,7 +91,7 @@ class Replay:
         positions = torch.arange(len(rows), device=target.device)
         hidden = target.forward(rows, positions, target.new_cache(len(rows)), None, None)
         self.features = {tuple(taps): target.features(taps, slice(None)) for taps in layers}
-        scores = target.head(hidden[len(self.prompt) - 1 :]).float()
+        scores = target.logits(hidden[len(self.prompt) - 1 :])
         own = scores.gather(1, torch.tensor(self.output, device=target.device)[:, None])[:, 0]
         best = scores.max(-1).values
         self.sure = (best - scores.logsumexp(-1)).exp().tolist()  # of its favourite, at every anchor

@@ -209,13 +209,17 @@ function start(element, trigger, props, watch) {
     draw();
   }
 
-  /** Asks for lines that did not arrive, again after a while: the answer may get lost as well. */
+  /** Asks for lines that did not arrive, now and then only, and again after a while: the answer may get lost as well. */
   const patience = 2000;
-  let asked = -patience;
+  let [asked, later] = [-patience, 0];
   function askAgain(key, start) {
-    const now = performance.now();
-    if (now - asked < patience) return;
-    asked = now;
+    const wait = asked + patience - performance.now();
+    clearTimeout(later);
+    if (wait > 0) {
+      later = setTimeout(() => askAgain(key, start), wait);
+      return;
+    }
+    asked = performance.now();
     trigger("missed", { key, start });
     setTimeout(() => store.key === key && store.early.size && askAgain(key, store.received), patience);
   }

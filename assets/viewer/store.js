@@ -104,6 +104,7 @@ class Store {
   feed(value) {
     if (!value) return;
     const { key, from, lines, wanted, file, recorded } = readSegment(value);
+    if (key !== this.key && from > 0 && this.key !== null) return this.missed(key, 0); // which of the two is shown, the server knows
     if (key !== this.key) {
       this.clear(key);
       this.recorded = recorded === true || (from === 0 && /^\{"event":\s*"(Finished|Failed|Baseline)"/.test(lines[lines.length - 1] || ""));

@@ -138,7 +138,7 @@ class BlockDrafter:
         """
         block = self.target.embedding(ids).to(self.dtype)
         hidden = self._hidden(block, positions, read).flatten(0, 1)[masked]
-        logits = self.target.head(hidden.to(self.target.dtype)).float()
+        logits = self.target.logits(hidden.to(self.target.dtype))
         best = logits.log_softmax(-1).clamp_max(0.0).topk(min(top, logits.shape[-1]), dim=-1)
         return torch.cat([best.values.exp().double(), best.indices.double(), best.values.double()], -1), logits
 

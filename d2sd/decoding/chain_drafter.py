@@ -61,5 +61,4 @@ class ChainDrafter:
         mask = torch.ones(count, count, dtype=torch.bool, device=rows.device).tril() if start and count > 1 else None
         hidden = self.model.forward(rows, positions, self.cache, mask, self.backend)
         self.cache.length += count
-        logits: Tensor = self.model.head(hidden[-1]).float()
-        return logits
+        return self.model.logits(hidden[-1])

@@ -28,7 +28,7 @@ class Verifier:
         positions = torch.arange(len(ids), device=device)
         hidden = self.target.forward(torch.tensor(ids, device=device), positions, self.cache, None, None)
         self.cache.commit(range(len(ids)))
-        return positions, self.target.head(hidden[-1:]).float().to(device)
+        return positions, self.target.logits(hidden[-1:]).to(device)
 
     def logits(self, tree: TokenTree) -> Tensor:
         """The target's logits after every node of a tree whose anchor comes next, (N, V) float32."""
@@ -38,8 +38,7 @@ class Verifier:
             positions = torch.tensor(tree.depths, device=device) + start
             tokens = torch.tensor(tree.tokens, device=device)
             hidden = self.target.forward(tokens, positions, self.cache, mask, passes.backend)
-            logits: Tensor = self.target.head(hidden).float()
-            return logits.to(device)  # of several GPUs, the last one has them
+            return self.target.logits(hidden).to(device)  # of several GPUs, the last one has them
         rows = row_shape(len(tree))
         tokens, depths, mask = (torch.from_numpy(x).to(device) for x in padded_tree(tree, rows))
         read, slots = passes.window(self.cache, rows)
@@ -60,4 +59,4 @@ class Verifier:
         self.passes.show(mask)
         window = Window(self.cache, read, slots)
         hidden = self.target.forward(tokens, positions, window, mask, self.passes.backend)
-        return self.target.head(hidden).float(), *self.target.tapped()
+        return self.target.logits(hidden), *self.target.tapped()

@@ -7,6 +7,7 @@ attention interface, which lets rows see the committed prefix plus their own anc
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -100,11 +101,7 @@ class Target:
         self.base: Any = model.model
         self.embedding: Any = model.get_input_embeddings()
         self._taps = LayerTaps(self.base.layers)
-        self.head: Callable[[Tensor], Tensor] = model.lm_head
-        self._lean: LeanLayers | None = None
-        if LeanLayers.possible(self.base, config):
-            self._lean = LeanLayers(self.base.layers, self.base.rotary_emb, config)
-            self.head = product(model.lm_head.weight)
+        self.head: Any = model.lm_head
 
     @property
     def config(self) -> Any:
@@ -179,6 +176,20 @@ class Target:
         c = self.config
         size = getattr(c, "head_dim", None) or c.hidden_size // c.num_attention_heads
         return c.num_attention_heads, c.num_key_value_heads, size
+
+    @cached_property
+    def _lean(self) -> LeanLayers | None:
+        """Its layers with few calls, where that can be; made when first needed, from the weights as they are then."""
+        possible = LeanLayers.possible(self.base, self.config)
+        return LeanLayers(self.base.layers, self.base.rotary_emb, self.config) if possible else None
+
+    @cached_property
+    def _head(self) -> Callable[[Tensor], Tensor]:
+        return self.head if self._lean is None else product(self.head.weight)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Logits, (…, V) float32, of hidden states (…, hidden) after the final norm."""
+        return self._head(hidden).float()
 
     def forward(
         self,

@@ -17,6 +17,7 @@ import orjson
 
 from d2sd.errors import InputError
 from d2sd.trace.events import Finished, PrefillDone, StepDone
+from d2sd.trace.text import escaped
 
 Line = bytes | memoryview
 SCHEMA = 2
@@ -118,8 +119,8 @@ def _decode(decoder: msgspec.json.Decoder[Any], line: Line) -> Any:
         return decoder.decode(line)
     except msgspec.ValidationError as error:
         sentence, _, place = str(error).replace("`", "").partition(" - at $")
-        sentence = f"{sentence[:1].lower()}{sentence[1:160]}"
-        raise InputError(f"{place[:100].lstrip('.')}: {sentence}" if place else sentence) from None
+        sentence = escaped(f"{sentence[:1].lower()}{sentence[1:160]}")
+        raise InputError(f"{escaped(place[:100].lstrip('.'))}: {sentence}" if place else sentence) from None
     except msgspec.DecodeError as error:
         raise InputError(f"not JSON ({error})") from None
     except UnicodeDecodeError:

@@ -94,7 +94,7 @@ def _respond(target: Target, prompts: list[list[int]], config: RegenerateConfig,
         positions = torch.arange(position - ids.shape[1], position, device=device)[None]
         hidden = target.base(input_ids=ids, position_ids=positions, past_key_values=cache, use_cache=True)
         cache.commit(range(ids.shape[1]))
-        logits = target.head(hidden.last_hidden_state[:, -1]).float()
+        logits = target.logits(hidden.last_hidden_state[:, -1])
         tokens = logits.argmax(-1)
         if not bool(greedy.all()):
             noise = gumbel_noise(config.seed * 7_919 + number, [position], logits.numel(), device).view_as(logits)

@@ -47,7 +47,7 @@ def bits_per_character(target: Target, documents: Sequence[str]) -> float:
     for document in documents:
         ids = torch.tensor([[end, *target.tokenizer(document, add_special_tokens=False)["input_ids"]]])
         hidden = target.base(input_ids=ids[:, :-1], use_cache=False).last_hidden_state
-        nats += float(torch.nn.functional.cross_entropy(target.head(hidden[0]).float(), ids[0, 1:], reduction="sum"))
+        nats += float(torch.nn.functional.cross_entropy(target.logits(hidden[0]), ids[0, 1:], reduction="sum"))
         characters += len(document)
     return nats / math.log(2) / characters
 

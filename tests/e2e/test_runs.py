@@ -76,7 +76,6 @@ def test_back_and_forward_move_between_views_and_a_reload_loses_nothing(two: Pag
     expect(two.locator("#prompt textarea")).to_have_value("typed, not run")
 
 
-@pytest.mark.xfail(strict=False, reason="the field does not give way to the new name yet")
 def test_runs_are_renamed_saved_and_removed(two: Page):
     row = rows(two).nth(0)
     row.hover()

@@ -15,6 +15,7 @@ from d2sd.decoding.device_cycle import DeviceCycle
 from d2sd.decoding.host_cycle import HostCycle
 from d2sd.decoding.proposer import Proposer, slots
 from d2sd.decoding.verifier import Verifier
+from d2sd.models.lean import LeanLayers
 from d2sd.models.models import Models
 from d2sd.passes.capture import CapturedPass, Recorder
 from d2sd.passes.passes import Passes
@@ -30,8 +31,21 @@ SETTINGS = [
 ]
 
 
-def small_engine(tokenizer):
-    target = make_target(tokenizer)
+@pytest.fixture(autouse=True, scope="module")
+def same_layers():
+    """Layers run the same way in both: random nets are often undecided, and rounding would tell the two apart."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LeanLayers, "possible", lambda *_: False)
+        yield
+
+
+@pytest.fixture(scope="module", params=["qwen3", "llama"])
+def engine(request, tokenizer, same_layers):
+    return small_engine(tokenizer, request.param)
+
+
+def small_engine(tokenizer, kind="qwen3"):
+    target = make_target(tokenizer, kind)
     models = Models(target, make_drafter(target, seed=1), make_drafter(target, seed=2), eagle3=make_eagle3(target))
     return Engine(models)
 

@@ -39,9 +39,10 @@ function nameField(row, label, done) {
     done(words);
   };
   input.addEventListener("keydown", (event) => {
-    if (event.key === "Enter") end(input.value);
-    else if (event.key === "Escape") end(null);
     event.stopPropagation();
+    if (event.key !== "Enter" && event.key !== "Escape") return;
+    event.preventDefault(); // or Enter presses the button that gets the focus next
+    end(event.key === "Enter" ? input.value : null);
   });
   input.addEventListener("blur", () => end(input.value));
   open.replaceWith(input);
