@@ -16,9 +16,9 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel, Qwen3Config
 from transformers.models.qwen3.modeling_qwen3 import Qwen3MLP, Qwen3RotaryEmbedding, apply_rotary_pos_emb
 
+from d2sd.attention import KeyValue
 from d2sd.models.lean import LeanLayers
 
-KeyValue = tuple[Tensor, Tensor]
 Attend = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 
 

@@ -16,9 +16,9 @@ import torch
 from torch import Tensor, nn
 from transformers.models.llama.modeling_llama import LlamaMLP, LlamaRotaryEmbedding
 
+from d2sd.attention import KeyValue
 from d2sd.models.drafter import rotated
 
-KeyValue = tuple[Tensor, Tensor]
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 

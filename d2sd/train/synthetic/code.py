@@ -7,7 +7,7 @@ import random
 from .grammar import spin
 from .ops import ENDINGS, Ending, Step, change, condition, list_step, text_ending, text_step
 from .shapes import dict_function, number_function
-from .source import Draft, loop, name_value, write
+from .source import Function, loop, name_value, write
 
 _LISTS = {
     "numbers": "number", "prices": "price", "scores": "score", "values": "value", "ages": "age", "items": "item",
@@ -46,7 +46,7 @@ def _guard(ending: Ending, rng: random.Random) -> tuple[str, str]:
     return words, literal
 
 
-def _list_function(rng: random.Random) -> Draft:
+def _list_function(rng: random.Random) -> Function:
     """Filter, change and arrange a list of numbers, then end with one value."""
     parameter = rng.choice(sorted(_LISTS))
     item = _LISTS[parameter]
@@ -108,16 +108,16 @@ def _list_function(rng: random.Random) -> Draft:
         guard_words += " if the list is empty"
 
     says.append(end_words)
-    draft = Draft(
+    function = Function(
         [parameter], ["list"], says, body, [*parts, ending.name], "with loops" if looped else "with comprehensions"
     )
-    draft.has_style = any(line.startswith("for ") if looped else " for " in line for line in body)
-    draft.guard = guard_words
-    draft.arguments = [[rng.randint(-9 if rng.random() < 0.3 else 1, 40) for _ in range(rng.randint(3, 6))]]
-    return draft
+    function.has_style = any(line.startswith("for ") if looped else " for " in line for line in body)
+    function.guard = guard_words
+    function.arguments = [[rng.randint(-9 if rng.random() < 0.3 else 1, 40) for _ in range(rng.randint(3, 6))]]
+    return function
 
 
-def _text_function(rng: random.Random) -> Draft:
+def _text_function(rng: random.Random) -> Function:
     """Change a string in one to three steps, then end with one value."""
     parameter = rng.choice(_TEXTS)
     ending = text_ending(rng)
@@ -149,16 +149,16 @@ def _text_function(rng: random.Random) -> Draft:
     else:
         body.append(f"return {ending.value.format(v=current, x=letter)}")
     says.append(rng.choice(ending.words))
-    draft = Draft([parameter], ["string"], says, body, [*parts, ending.name], "with a loop" if looped else "")
-    draft.has_style = looped
+    function = Function([parameter], ["string"], says, body, [*parts, ending.name], "with a loop" if looped else "")
+    function.has_style = looped
     if reuse:
-        draft.extra = spin(f"Keep the [result|value] in {parameter} [all the way|at each step].", rng)
+        function.extra = spin(f"Keep the [result|value] in {parameter} [all the way|at each step].", rng)
     if rng.random() < 0.2:
         literal, words = rng.choice([('""', "an empty string"), ("None", "None"), ("0", "0")])
-        draft.body = [f"if not {parameter}:", f"    return {literal}", *body]
-        draft.guard = f"{words} if {parameter} is empty"
-    draft.arguments = [rng.choice(_SAMPLES)]
-    return draft
+        function.body = [f"if not {parameter}:", f"    return {literal}", *body]
+        function.guard = f"{words} if {parameter} is empty"
+    function.arguments = [rng.choice(_SAMPLES)]
+    return function
 
 
 _SHAPES = (_list_function, _list_function, _text_function, number_function, dict_function)
@@ -167,7 +167,7 @@ _SHAPES = (_list_function, _list_function, _text_function, number_function, dict
 def python_function(rng: random.Random) -> str:
     """Write a task comment, the function it asks for, and sometimes an example."""
     while True:
-        draft = rng.choice(_SHAPES)(rng)
-        text = write(draft, rng)
+        function = rng.choice(_SHAPES)(rng)
+        text = write(function, rng)
         if text is not None:
             return text

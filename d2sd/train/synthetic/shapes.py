@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from .source import Draft, name_value
+from .source import Function, name_value
 
 _PAIRS = (
     ("width", "height"), ("x", "y"), ("left", "right"), ("first", "second"), ("low", "high"),
@@ -19,7 +19,7 @@ _DICTS = {
 _KEYS = ["apple", "pear", "plum", "fig", "nut", "tea", "milk", "bread", "salt", "corn", "rice", "egg"]
 
 
-def _combine(pair: tuple[str, str], rng: random.Random) -> Draft:
+def _combine(pair: tuple[str, str], rng: random.Random) -> Function:
     """Combine two numbers, adjust the result, and test it."""
     a, b = pair
     k, c, limit = rng.randint(2, 9), rng.randint(2, 30), rng.randint(5, 60)
@@ -52,12 +52,12 @@ def _combine(pair: tuple[str, str], rng: random.Random) -> Draft:
         ("return True if it is even", [f"return {target} % 2 == 0"], "is_even"),
         (f"return 0 if it is below {limit} and it doubled if not", [f"if {target} < {limit}:", "    return 0", f"return {target} * 2"], "doubled"),
     ])  # fmt: skip
-    draft = Draft([a, b], ["number", "number"], [*says, words], body + lines, [target, name, ending])
-    draft.arguments = [rng.randint(1, 40), rng.randint(1, 20)]
-    return draft
+    function = Function([a, b], ["number", "number"], [*says, words], body + lines, [target, name, ending])
+    function.arguments = [rng.randint(1, 40), rng.randint(1, 20)]
+    return function
 
 
-def _repeat(n: str, rng: random.Random) -> Draft:
+def _repeat(n: str, rng: random.Random) -> Function:
     """Count, collect or add up in a loop over whole numbers."""
     k, c, start = rng.randint(2, 9), rng.randint(1, 20), rng.randint(0, 5)
     test, tested, tag = rng.choice([
@@ -80,12 +80,12 @@ def _repeat(n: str, rng: random.Random) -> Draft:
     body = [f"{target} = {begin}", f"for i in range(1, {n} + 1):", *inner, f"return {target}"]
     ending = rng.choice(["return the result", "return it", "give back the result"])
     parts = [part for part in (changed, tag, target) if part]
-    return Draft(
+    return Function(
         [n], ["number"], [words + named, ending], body, parts, "with a loop", True, arguments=[rng.randint(3, 12)]
     )
 
 
-def _while(n: str, rng: random.Random) -> Draft:
+def _while(n: str, rng: random.Random) -> Function:
     """Change a number until it passes a limit."""
     k, limit, c = rng.randint(2, 5), rng.randint(1, 15), rng.randint(2, 12)
     top = limit * 10 + 20
@@ -109,19 +109,19 @@ def _while(n: str, rng: random.Random) -> Draft:
         f"    {change}",
         f"return {result}",
     ]
-    draft = Draft([n], ["number"], [words, said + named, ending], body, [tag, target], "with a while loop", True)
-    draft.arguments = [rng.randint(1, 12) if tag in ("grown", "raised") else rng.randint(20, 99)]
-    return draft
+    function = Function([n], ["number"], [words, said + named, ending], body, [tag, target], "with a while loop", True)
+    function.arguments = [rng.randint(1, 12) if tag in ("grown", "raised") else rng.randint(20, 99)]
+    return function
 
 
-def number_function(rng: random.Random) -> Draft:
+def number_function(rng: random.Random) -> Function:
     """Draw a function over one or two numbers."""
     if rng.random() < 0.5:
         return _combine(rng.choice(_PAIRS), rng)
     return rng.choice([_repeat, _while])(rng.choice(_SINGLES), rng)
 
 
-def dict_function(rng: random.Random) -> Draft:
+def dict_function(rng: random.Random) -> Function:
     """Filter and change a dict of numbers, then end with one value."""
     parameter = rng.choice(sorted(_DICTS))
     key, value = _DICTS[parameter]
@@ -160,8 +160,10 @@ def dict_function(rng: random.Random) -> Draft:
         (f"return each {key} in upper case in a list", [f"return [{key}.upper() for {key} in {target}]"], "upper"),
         (f"return the average {value}", [*safe, f"return sum({target}.values()) / len({target})"], "average"),
     ])  # fmt: skip
-    draft = Draft([parameter], ["dict"], [*says, words], body + lines, [part for part in (tag, change, ending) if part])
-    draft.style, draft.has_style = ("with a loop" if looped else "with a comprehension"), True
-    draft.guard = "None if none are left" if lines[0] == safe[0] else ""
-    draft.arguments = [{name: rng.randint(1, 40) for name in rng.sample(_KEYS, rng.randint(2, 4))}]
-    return draft
+    function = Function(
+        [parameter], ["dict"], [*says, words], body + lines, [part for part in (tag, change, ending) if part]
+    )
+    function.style, function.has_style = ("with a loop" if looped else "with a comprehension"), True
+    function.guard = "None if none are left" if lines[0] == safe[0] else ""
+    function.arguments = [{name: rng.randint(1, 40) for name in rng.sample(_KEYS, rng.randint(2, 4))}]
+    return function

@@ -33,7 +33,7 @@ _BUILTINS = {name: getattr(builtins, name) for name in (
 
 
 @dataclass
-class Draft:
+class Function:
     """A function before it is written down."""
 
     parameters: list[str]
@@ -64,48 +64,51 @@ def loop(target: str, start: str, item: str, source: str, update: str, test: str
     return [f"{target} = {start}", f"for {item} in {source}:", *(f"    {line}" for line in lines)]
 
 
-def _introduce(draft: Draft, rng: random.Random) -> str:
+def _introduce(function: Function, rng: random.Random) -> str:
     """Say what the function is given."""
-    things = [f"{kind} {name}" for kind, name in zip(draft.kinds, draft.parameters, strict=False)]
+    things = [f"{kind} {name}" for kind, name in zip(function.kinds, function.parameters, strict=False)]
     if len(things) == 1:
-        kind, name = draft.kinds[0], draft.parameters[0]
+        kind, name = function.kinds[0], function.parameters[0]
         return spin(
             f"[Take a {kind} called {name}|Given a {kind} {name}|For the {kind} {name}|With a {kind} named {name}]", rng
         )
-    names = " and ".join([", ".join(draft.parameters[:-1]), draft.parameters[-1]])
+    names = " and ".join([", ".join(function.parameters[:-1]), function.parameters[-1]])
     return spin(
-        f"[Take {draft.kinds[0]}s {names}|Given the {draft.kinds[0]}s {names}|With {names}, all {draft.kinds[0]}s]", rng
+        f"[Take {function.kinds[0]}s {names}|Given the {function.kinds[0]}s {names}|With {names}, all {function.kinds[0]}s]",
+        rng,
     )
 
 
-def _task(draft: Draft, documented: bool, rng: random.Random) -> str:
+def _task(function: Function, documented: bool, rng: random.Random) -> str:
     """Write the sentence that fully says what the body does."""
-    says = list(draft.says)
+    says = list(function.says)
     middle = ", ".join(says[:-1])
     ask = f"{middle}{rng.choice([', then ', ' and then ', ', and '])}{says[-1]}" if middle else says[-1]
-    text = f"{_introduce(draft, rng)}, {ask}"
-    if draft.style and draft.has_style:
+    text = f"{_introduce(function, rng)}, {ask}"
+    if function.style and function.has_style:
         text = (
-            f"{text}, {draft.style}." if rng.random() < 0.5 else f"{capital(draft.style)}: {text[0].lower()}{text[1:]}."
+            f"{text}, {function.style}."
+            if rng.random() < 0.5
+            else f"{capital(function.style)}: {text[0].lower()}{text[1:]}."
         )
     else:
         text += "."
-    if draft.guard:
-        text += spin(f" Return {draft.guard}.", rng)
-    if draft.extra:
-        text += f" {draft.extra}"
+    if function.guard:
+        text += spin(f" Return {function.guard}.", rng)
+    if function.extra:
+        text += f" {function.extra}"
     if documented:
         text += rng.choice([" Add a docstring.", " Write a docstring.", " Include a docstring."])
     return fix_articles(text)
 
 
-def _name(draft: Draft) -> str:
+def _name(function: Function) -> str:
     """Name the function after its parts."""
     parts: list[str] = []
-    for part in draft.parts[-3:]:
+    for part in function.parts[-3:]:
         if part not in parts:
             parts.append(part)
-    return "_".join([draft.parameters[0], *(part for part in parts if part != draft.parameters[0])])
+    return "_".join([function.parameters[0], *(part for part in parts if part != function.parameters[0])])
 
 
 def _example(source: str, name: str, arguments: list[object]) -> str | None:
@@ -121,19 +124,19 @@ def _example(source: str, name: str, arguments: list[object]) -> str | None:
     return line if len(line) <= 120 else None
 
 
-def write(draft: Draft, rng: random.Random) -> str | None:
+def write(function: Function, rng: random.Random) -> str | None:
     """Write the whole document, or None for a function that is too short, long or wrong."""
-    documented = rng.random() < 0.2 and len(draft.says[-1].split()) > 2
-    task = _task(draft, documented, rng)
-    body = list(draft.body)
+    documented = rng.random() < 0.2 and len(function.says[-1].split()) > 2
+    task = _task(function, documented, rng)
+    body = list(function.body)
     if documented:
-        body.insert(0, f'"""{capital(fix_articles(draft.says[-1]))}."""')
+        body.insert(0, f'"""{capital(fix_articles(function.says[-1]))}."""')
     if not _FEWEST_LINES <= len(body) <= _MOST_LINES:
         return None
-    name = _name(draft)
-    lines = [f"def {name}({', '.join(draft.parameters)}):", *(f"    {line}" for line in body)]
+    name = _name(function)
+    lines = [f"def {name}({', '.join(function.parameters)}):", *(f"    {line}" for line in body)]
     source = "\n".join(lines) + "\n"
-    example = _example(source, name, draft.arguments)
+    example = _example(source, name, function.arguments)
     if example is None:
         return None
     text = f"# Task: {task}\n{source}"
