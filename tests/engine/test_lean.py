@@ -7,7 +7,7 @@ import torch
 
 from d2sd.attention import make_backend
 from d2sd.decoding.block_drafter import BlockDrafter
-from d2sd.models.lean import LeanLayers
+from d2sd.models.lean import LeanLayers, product
 from d2sd.passes.passes import Passes
 from tests.conftest import make_drafter, make_target
 
@@ -60,3 +60,15 @@ def test_what_may_change_is_left_alone(tokenizer):
     model.requires_grad_(True)
     assert model.lean() is None
     assert not LeanLayers.possible(model, model.config)
+
+
+def test_products_are_the_same_without_onednn(monkeypatch):
+    weight, x = torch.randn(24, 16), torch.randn(2, 5, 16)
+    quick = product(weight)(x)
+
+    def missing(*_):
+        raise RuntimeError("not here")
+
+    monkeypatch.setattr(torch.ops.mkldnn, "_reorder_linear_weight", missing)
+    for found in (quick, product(weight)(x)):
+        torch.testing.assert_close(found, x @ weight.T)
