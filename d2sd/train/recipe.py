@@ -59,9 +59,10 @@ ROUNDS = (
         layers=16,
     ),
 )
-RESPONSES = {"stories": 5_000, "asked": 1_300, "questions": 1_700, "code": 1_000}
+RESPONSES = {"stories": 10_000, "asked": 1_800, "questions": 2_200, "code": 1_300}
 TARGET_LAYERS = [1, 4, 7, 10, 13]
-DRAFTERS = LoopConfig(steps=1600, batch_size=12, learning_rate=2e-3, warmup=60)
+DRAFTERS = LoopConfig(steps=6400, batch_size=12, learning_rate=2e-3, warmup=60)
+EAGLE3 = replace(DRAFTERS, steps=1600)
 DRAFT_SHAPE = replace(SHAPE, hidden_size=128, layers=2, heads=2, kv_heads=1, intermediate_size=384)
 DRAFT_LOOP = LoopConfig(steps=1000, batch_size=12, learning_rate=4e-3, warmup=60, compile=COMPILE)
 
@@ -111,7 +112,7 @@ def eagle3(out: Path, target_folder: Path, written: Path) -> Path:
         written,
         folder,
         objective=Eagle3Objective(),
-        config=DRAFTERS,
+        config=EAGLE3,
         target_layer_ids=TARGET_LAYERS[::2],
         cache=cache,
     )
