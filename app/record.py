@@ -18,6 +18,7 @@ from app.models import Chosen
 from app.race import Lane, Race
 from app.session import Session
 from app.settings import SETTINGS
+from app.threads import leave_a_core
 from app.views.whatif import drawing
 from d2sd import METHODS, DecodeConfig
 from d2sd.trace.trace import parse_trace
@@ -128,6 +129,7 @@ def main() -> None:
     parser.add_argument("--max-new-tokens", type=int, default=128, metavar="N")
     parser.add_argument("--out", type=Path, default=RACE.parent, metavar="FOLDER")
     arguments = parser.parse_args()
+    leave_a_core()  # as the page does
     values = {s.name: s.value for s in SETTINGS} | {"max_new_tokens": arguments.max_new_tokens}
     recorders = ((record_run, presets.OPENING_TRACE), (record_race, RACE), (record_lesson, presets.LESSON))
     for record, known in recorders:

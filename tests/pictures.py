@@ -10,6 +10,7 @@ from playwright.sync_api import Page, expect, sync_playwright
 
 from app import presets
 from app.layout import build, launch_options
+from app.threads import leave_a_core
 from tests.e2e.driving import opened
 
 IMAGES = presets.ASSETS / "images"
@@ -54,6 +55,7 @@ def take_tabs(page: Page, address: str) -> None:
 def main() -> None:
     """Start the page, look at it, stop it."""
     chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))
+    leave_a_core()
     demo = build()
     _, address, _ = demo.launch(**launch_options(), prevent_thread_lock=True, quiet=True)
     try:
