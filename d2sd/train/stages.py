@@ -158,6 +158,17 @@ def train_drafter(
         _save(drafter, out)
 
 
+def scale_confidence(folder: Path, scale: float) -> None:
+    """Multiply a drafter's logits by ``scale``, through the weight of its final norm.
+
+    What it drafts stays; how sure it says it is changes: temperature scaling (Guo et al., arXiv 1706.04599), in the weights.
+    """
+    drafter = load_drafter(str(folder), torch.float32, "cpu")
+    with torch.no_grad():
+        drafter.norm.weight.mul_(scale)
+    drafter.bfloat16().save_pretrained(folder, max_shard_size=SHARD)
+
+
 def cached(path: Path | None, target: Any, taps: list[int], data: Responses) -> FeatureCache | None:
     """The target's features of all responses, kept at ``path``; None where no path is given."""
     if path is None:

@@ -17,7 +17,7 @@ from d2sd.train.drafters import DrafterConfig, block_mask, draw_anchors, draw_pr
 from d2sd.train.eagle3 import Eagle3Objective, Unrolled, train_eagle3
 from d2sd.train.loop import LoopConfig, rate_at, rows_at
 from d2sd.train.regenerate import RegenerateConfig
-from d2sd.train.stages import regenerate_responses, train_drafter, train_target
+from d2sd.train.stages import regenerate_responses, scale_confidence, train_drafter, train_target
 from d2sd.train.synthetic import documents, prompt_of
 from d2sd.train.target import TargetShape
 
@@ -165,6 +165,17 @@ def test_trained_folders_load_and_draft(folder, tmp_path):
     drafter(folder, tmp_path / "dflash", 3)
     drafter(folder, tmp_path / "vp", 3, variable_prefix=True)
     assert len(load(str(tmp_path)).generate("Question: Tom", DecodeConfig("d2sd", 8)).token_ids) == 8
+
+
+def test_a_scaled_drafter_drafts_the_same_and_is_surer(folder, tmp_path):
+    shutil.copytree(folder / "target", tmp_path / "target")
+    drafter(folder, tmp_path / "dflash", 12)
+    config = DecodeConfig("dflash", 8)
+    before = load(str(tmp_path)).generate("Question: Tom", config).steps[0].first_draft
+    scale_confidence(tmp_path / "dflash", 1.5)
+    after = load(str(tmp_path)).generate("Question: Tom", config).steps[0].first_draft
+    assert after.ids == before.ids
+    assert all(a > b for a, b in zip(after.confidence, before.confidence, strict=True))
 
 
 def test_text_that_is_missing_is_named(tmp_path):
