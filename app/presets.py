@@ -28,7 +28,7 @@ BUNDLED = "tiny"
 TINY = "writes children’s stories, works small sums, completes small Python functions"
 TINY_SAID = (
     f"The bundled model, “{BUNDLED}”, was trained here from nothing on a few plain things: it {TINY}. It knows nothing of the "
-    "world and makes mistakes: asked anything else, it says that it is a very small model and tells a story; it is here to "
+    "world and makes mistakes: asked anything else, it mostly says that it is a very small model and tells a story; it is here to "
     "show how drafts live and die, not to be believed."
 )
 
