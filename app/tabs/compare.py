@@ -74,8 +74,10 @@ def show(session: Session, a: str | None, b: str | None) -> tuple[Any, Any]:
         return gr.skip(), sentence(problem=f"{error}")
 
 
-def add_files(session: Session, paths: list[str], a: str | None, b: str | None) -> list[Any]:
+def add_files(session: Session, paths: list[str] | None, a: str | None, b: str | None) -> list[Any]:
     """Keep trace files as a set that can be chosen."""
+    if not paths:
+        return [gr.skip(), gr.skip(), sentence(problem="Choose one or more trace files first.")]
     good, bad = read_uploads([Path(p) for p in paths])
     runs: list[Recording] = [recording for recording, _ in good]
     if not runs:

@@ -126,6 +126,8 @@ def _method(inputs: dict[str, Any]) -> None:
     of_methods = [s.name for s in SETTINGS if s.name in OF_METHODS]
 
     def explain(chosen: str) -> list[Any]:
+        if chosen not in d2sd.METHODS:  # of a caller that does not use the page
+            return [gr.skip() for _ in range(1 + len(of_methods))]
         used = used_by(chosen)
         return [explained(chosen), *(gr.update(interactive=name in used) for name in of_methods)]
 

@@ -74,8 +74,10 @@ def _wire_runs(shown: Shown) -> None:
     controls.stop.click(stopped, session, controls.notice, show_progress="hidden", queue=False)
 
 
-def open_trace(session: Session, path: str) -> tuple[Any, Any]:
+def open_trace(session: Session, path: str | None) -> tuple[Any, Any]:
     """Show a trace file instead of the run; where it cannot be read, say why and leave the run alone."""
+    if not path:
+        return gr.skip(), sentence(problem="Choose a trace file first.")
     try:
         run = uploads.read(path)
     except InputError as error:

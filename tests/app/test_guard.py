@@ -13,6 +13,8 @@ import pytest
 from app import guard, models, visitors
 from app.layout import build, launch_options
 from app.run_lines import RunLines
+from app.session import Session
+from app.tabs import compare, explore
 from d2sd import InputError
 from tests.page_client import PageClient, Window
 
@@ -76,6 +78,12 @@ def test_a_wrong_value_in_the_queue_is_one_sentence(client, capfd):
         assert done["success"] is False
         assert done["output"]["error"].endswith(".")
     assert "Traceback" not in "".join(capfd.readouterr())
+
+
+def test_what_is_left_out_is_asked_for():
+    session = Session()
+    assert "Choose a trace file" in explore.open_trace(session, None)[-1].value
+    assert "Choose one or more trace files" in compare.add_files(session, None, None, None)[-1].value
 
 
 def test_garbage_bodies_are_refused(client, capfd):
