@@ -35,7 +35,9 @@ class Person:
 
     def work(self, kind: str, **asked: Any) -> Done:
         """Press a button and wait for the end."""
-        first = self.page.call({"run": "run", "race": "start-race", "calibration": "measure"}[kind], "click")
+        button = {"run": "run", "race": "start-race", "calibration": "measure"}[kind]
+        # what costs nothing is measured by a call of its own, ahead of the one that waits in the line
+        first = self.page.call(button, "click", 1 if kind == "calibration" else 0)
         began = time.monotonic()
         status, answer = self.window.at_once(first, self.page.values(first, **asked))
         told = "in line" in str(answer) or "Something else is running" in str(answer)
