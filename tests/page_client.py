@@ -6,12 +6,21 @@ import json
 import uuid
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from threading import Thread
 from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 PATIENCE = 120  # seconds without a byte
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """The call that a timer makes, and how often."""
+
+    call: dict[str, Any]
+    seconds: float
 
 
 class PageClient:
@@ -31,6 +40,12 @@ class PageClient:
     def then(self, call: dict[str, Any]) -> dict[str, Any]:
         """The call that follows."""
         return next(c for c in self.calls if c.get("trigger_after") == call["id"])
+
+    def ticked(self, call: dict[str, Any]) -> Tick:
+        """The timer that a call starts."""
+        timer = next(i for i in call["outputs"] if self.components[i]["type"] == "timer")
+        (tick,) = (c for c in self.calls if [timer, "tick"] in [list(t) for t in c["targets"]])
+        return Tick(tick, self.components[timer]["props"]["value"])
 
     def values(self, call: dict[str, Any], **asked: Any) -> list[Any]:
         """What the page would send: by element id what is ``asked`` (``_`` for ``-``), else what the control holds."""

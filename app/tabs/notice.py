@@ -13,7 +13,7 @@ from app.session import Session
 from app.update import TURNS
 from app.visitors import without_paths
 
-SECONDS_BETWEEN_PLACES = 2
+SECONDS_BETWEEN_PLACES = 1
 MODEL = "model"  # the concurrency id of everything that runs the models: it takes turns
 
 
@@ -36,9 +36,10 @@ def sentence(problem: str = "", news: str = "", note: str = "") -> gr.Textbox:
 
 def ask(session: Session, request: gr.Request) -> tuple[int, gr.Textbox, gr.Timer]:
     """Count a request for work of this window: its number, and where it has to wait a sentence with its place, which the
-    timer then keeps up to date."""
+    timer then keeps up to date. The timer starts in any case: others may come in between before the request has its place.
+    """
     news = TURNS.news(session, ahead(request))
-    return session.request(), sentence(news=news), gr.Timer(active=bool(news))
+    return session.request(), sentence(news=news), gr.Timer(active=True)
 
 
 def line_of(notice: gr.Textbox, session: gr.State) -> gr.Timer:
@@ -46,8 +47,10 @@ def line_of(notice: gr.Textbox, session: gr.State) -> gr.Timer:
     timer = gr.Timer(SECONDS_BETWEEN_PLACES, active=False)
 
     def tell(current: Session, request: gr.Request) -> tuple[Any, Any]:
-        news = TURNS.news(current, ahead(request)) if waits(request) else ""
-        return (sentence(news=news), gr.skip()) if news else (gr.skip(), gr.Timer(active=False))
+        if not waits(request):
+            return gr.skip(), gr.Timer(active=False)
+        news = TURNS.news(current, ahead(request))
+        return sentence(news=news) if news else gr.skip(), gr.skip()
 
     timer.tick(tell, session, [notice, timer], show_progress="hidden", queue=False)
     return timer

@@ -52,7 +52,10 @@ class Generation:
             self.device_cycle = DeviceCycle(config, self.proposer, self.verifier)
         self.pieces = Detokenizer(self.target.tokenizer)
         # one detokenizer for both: the output may complete a character that the prompt began
-        self.prompt_texts = tuple(self.pieces.feed(token) for token in ids)
+        texts = [self.pieces.feed(token) for token in ids]
+        if ids[0] == self.target.tokenizer.bos_token_id:
+            texts[0] = ""  # nobody typed it
+        self.prompt_texts = tuple(texts)
 
     @torch.inference_mode()
     def prefill(self) -> PrefillDone:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 
 import torch
 from torch import Tensor
@@ -20,10 +21,6 @@ MEASURED = 4  # rows of ``measure`` ahead of the likeliest tokens
 DIGITS = 6  # of probabilities that are only shown: shorter traces
 
 
-def _rounded(values: list[float]) -> list[float]:
-    return [round(v, DIGITS) for v in values]
-
-
 @dataclass(frozen=True, slots=True)
 class Inspection:
     """Per node: the target's choice there and, if inspected, its probability, this node's own probability and rank given
@@ -34,7 +31,7 @@ class Inspection:
     choice_probability: list[float] | None = None
     probability: list[float] | None = None
     rank: list[int] | None = None
-    top: list[list[tuple[int, float]]] | None = None
+    top: list[tuple[tuple[int, ...], tuple[float, ...]]] | None = None
 
     @classmethod
     def read(cls, columns: Sequence[list[float]]) -> Inspection:
@@ -42,12 +39,10 @@ class Inspection:
         chosen = [int(c) for c in columns[0]]
         if len(columns) == 1:
             return cls(chosen)
-        likeliest, half = columns[MEASURED:], (len(columns) - MEASURED) // 2
-        top = [
-            [(int(token), round(p, DIGITS)) for p, token in zip(of_node[:half], of_node[half:], strict=True)]
-            for of_node in zip(*likeliest, strict=True)
-        ]
-        return cls(chosen, _rounded(columns[1]), _rounded(columns[2]), [int(r) for r in columns[3]], top)
+        half = (len(columns) + MEASURED) // 2
+        tokens = zip(*(map(int, row) for row in columns[half:]), strict=True)
+        top = list(zip(tokens, zip(*columns[MEASURED:half], strict=True), strict=True))
+        return cls(chosen, columns[1], columns[2], [int(r) for r in columns[3]], top)
 
 
 def measured_rows(inspect: bool, vocabulary: int) -> int:
@@ -57,7 +52,7 @@ def measured_rows(inspect: bool, vocabulary: int) -> int:
 
 def measure(scores: Tensor, chosen: Tensor, tokens: Tensor, parents: Tensor, inspect: bool) -> Tensor:
     """The choices alone, (1, N), or all fields of ``Inspection``, (``measured_rows``, N), in float64: of the likeliest tokens
-    first the probabilities, then the ids. A choice among scores of which one is NaN or +inf is −1: argmax takes such a
+    first the probabilities, then the ids. Probabilities have ``DIGITS`` digits: they are only shown. A choice among scores of which one is NaN or +inf is −1: argmax takes such a
     score for the largest.
 
     scores: (N, V) logits that the choices ``chosen`` (N,) were made from; tokens, parents: (N,), the anchor's parent 0.
@@ -68,15 +63,19 @@ def measure(scores: Tensor, chosen: Tensor, tokens: Tensor, parents: Tensor, ins
     probabilities = scores.softmax(-1)
     at = parents * scores.shape[-1] + tokens
     own = scores.flatten().index_select(0, at)
-    columns = [
-        sure,
-        probabilities.gather(1, chosen[:, None])[:, 0],
-        probabilities.flatten().index_select(0, at),
-        (scores.index_select(0, parents) > own[:, None]).sum(-1, dtype=torch.int32),
-    ]
     best = probabilities.topk(min(TOP_ALTERNATIVES, scores.shape[-1]), dim=-1)
-    likeliest = torch.cat([best.values.clamp_max(1.0).double(), best.indices.double()], -1).T
-    return torch.cat([torch.stack([c.double() for c in columns]), likeliest])
+    shown = [
+        probabilities.gather(1, chosen[:, None]),
+        probabilities.flatten().index_select(0, at)[:, None],
+        best.values.clamp_max(1.0),
+    ]
+    choice, ours, likeliest = (p.double().round(decimals=DIGITS).T for p in shown)
+    rank = (scores.index_select(0, parents) > own[:, None]).view(torch.int8).sum(-1, dtype=torch.int32)
+    return torch.cat([sure.double()[None], choice, ours, rank.double()[None], likeliest, best.indices.T.double()])
+
+
+def _alternatives(tokens: Sequence[int], shown: Iterable[float], texts: TokenTexts) -> tuple[Alternative, ...]:
+    return tuple(map(Alternative, tokens, map(texts.__getitem__, tokens), shown))
 
 
 def describe_draft(block: Block, texts: TokenTexts, inspect: bool) -> Draft:
@@ -84,13 +83,10 @@ def describe_draft(block: Block, texts: TokenTexts, inspect: bool) -> Draft:
     alternatives: tuple[tuple[Alternative, ...], ...] = ()
     if inspect:
         alternatives = tuple(
-            tuple(
-                Alternative(i, texts[i], round(p, DIGITS))
-                for i, p in zip(t[:TOP_ALTERNATIVES], q[:TOP_ALTERNATIVES], strict=True)
-            )
+            _alternatives(t[:TOP_ALTERNATIVES], map(round, q[:TOP_ALTERNATIVES], repeat(DIGITS)), texts)
             for t, q in zip(block.tokens, block.probabilities, strict=True)
         )
-    pieces = tuple(texts[i] for i in block.ids)
+    pieces = tuple(map(texts.__getitem__, block.ids))
     return Draft(
         drafter=block.drafter,
         prefix=block.prefix,
@@ -120,7 +116,12 @@ def describe_tops(proposal: Proposal, seen: Inspection, outcome: Walk, texts: To
     if seen.top is None:
         return ()
     here = sorted({*proposal.tree.parents[1:], *outcome.visited})
-    return tuple(TargetTop(n, tuple(Alternative(t, texts[t], p) for t, p in seen.top[n] if p > 0)) for n in here)
+    found = []
+    for node in here:
+        tokens, shown = seen.top[node]
+        known = len(shown) - shown.count(0.0)
+        found.append(TargetTop(node, _alternatives(tokens[:known], shown[:known], texts)))
+    return tuple(found)
 
 
 def describe_nodes(proposal: Proposal, seen: Inspection, outcome: Walk, texts: TokenTexts) -> tuple[Node, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -23,8 +24,7 @@ Product = Callable[[Tensor], Tensor]
 
 
 def product(weight: Tensor) -> Product:
-    """x → x · weightᵀ, from a copy of the weight in oneDNN's own layout (two to three times as fast for 4 to 64 rows as a
-    product with plain weights, measured on Zen 5); plain where torch comes without oneDNN."""
+    """x → x · weightᵀ, from a copy of the weight in oneDNN's own layout; plain where torch comes without oneDNN."""
     try:
         packed = torch.ops.mkldnn._reorder_linear_weight(weight, _PACKED_FOR)
         run = torch.ops.mkldnn._linear_pointwise.default
@@ -49,7 +49,6 @@ class LeanLayer:
     """Products of one layer; head_norms: (heads + KV heads, head_dim) of queries and keys, None without QK-norm."""
 
     project: Product
-    keys_values: Product
     head_norms: Tensor | None
     out: Product
     gate_up: Product
@@ -63,11 +62,10 @@ class LeanLayer:
         if hasattr(attention, "q_norm"):
             q, k = attention.q_norm.weight, attention.k_norm.weight
             norms = torch.cat([q.expand(heads, head_dim), k.expand(kv_heads, head_dim)]) * head_dim**0.5
-        keys_values = torch.cat([attention.k_proj.weight, attention.v_proj.weight])
+        qkv = torch.cat([attention.q_proj.weight, attention.k_proj.weight, attention.v_proj.weight])
         scale = len(layer.input_layernorm.weight) ** 0.5
         return cls(
-            product(torch.cat([attention.q_proj.weight, keys_values]) * (layer.input_layernorm.weight * scale)),
-            product(keys_values),
+            product(qkv * (layer.input_layernorm.weight * scale)),
             norms,
             product(attention.o_proj.weight),
             product(
@@ -87,8 +85,20 @@ class LeanLayers:
         self.group = self.heads // self.kv_heads
         self.layers = [LeanLayer.of(layer, self.heads, self.kv_heads, self.head_dim) for layer in layers]
         self._norm, self._head_norm = (Norm(n, config.rms_norm_eps) for n in (config.hidden_size, self.head_dim))
-        self._rotary = rotary
+        self._own, self._rotary = layers, rotary
+        self._weights = [p for layer in layers for p in layer.parameters()]
         self._cos = self._sin = torch.empty(0)
+
+    @property
+    def frozen(self) -> bool:
+        """Whether the layers' own weights still cannot change."""
+        return not any(p.requires_grad for p in self._weights)
+
+    @cached_property
+    def _keys_values(self) -> list[Product]:
+        """For rows that bring keys and values alone: made at the first use, since only block drafters have such rows."""
+        own = [layer.self_attn for layer in self._own]
+        return [product(torch.cat([a.k_proj.weight, a.v_proj.weight])) for a in own]
 
     @staticmethod
     def possible(model: nn.Module, config: Any) -> bool:
@@ -134,7 +144,7 @@ class LeanLayers:
     def keys_values(self, index: int, x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
         """One layer's keys and values of (B, T, hidden) rows that are not queries, (B, KV heads, T, head_dim) each."""
         w, n = self.layers[index], self.kv_heads
-        both = w.keys_values(x).view(*x.shape[:2], 2 * n, self.head_dim)
+        both = self._keys_values[index](x).view(*x.shape[:2], 2 * n, self.head_dim)
         norms = None if w.head_norms is None else w.head_norms[self.heads :]
         key = self._normed_heads(both[:, :, :n], norms)
         return self.rotate(key, cos, sin).transpose(1, 2), both[:, :, n:].transpose(1, 2)

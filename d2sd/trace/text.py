@@ -9,21 +9,18 @@ WINDOW = 16
 MARKS = {" ": "·", "\n": "↵", "\r": "␍", "\t": "⇥"}
 
 
-class TokenTexts:
-    """Labels of single tokens, remembered."""
+class TokenTexts(dict[int, str]):
+    """Labels of single tokens, remembered: readable text, or the tokenizer's own spelling of a piece of a character."""
 
     def __init__(self, tokenizer: Any):
+        super().__init__()
         self.tokenizer = tokenizer
-        self._known: dict[int, str] = {}
 
-    def __getitem__(self, token: int) -> str:
-        """Readable text of one token; a piece of a character is given in the tokenizer's own spelling."""
-        text: str | None = self._known.get(token)
-        if text is None:
-            text = str(self.tokenizer.decode([token], skip_special_tokens=False))
-            if BROKEN in text or not text:
-                text = str(self.tokenizer.convert_ids_to_tokens(token))
-            self._known[token] = text
+    def __missing__(self, token: int) -> str:
+        text = str(self.tokenizer.decode([token], skip_special_tokens=False))
+        if BROKEN in text or not text:
+            text = str(self.tokenizer.convert_ids_to_tokens(token))
+        self[token] = text
         return text
 
 

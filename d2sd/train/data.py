@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
@@ -64,7 +64,11 @@ def read_jsonl(path: Path, *wanted: str) -> Iterator[dict[str, Any]]:
 
 
 def train_tokenizer(documents: Iterable[str], vocab_size: int, max_length: int) -> PreTrainedTokenizerFast:
-    """A byte-level BPE tokenizer with single digits, an end token (id 0) and a mask token (id 1)."""
+    """A byte-level BPE tokenizer with single digits, an end token (id 0) and a mask token (id 1).
+
+    The end token also stands before every text that it encodes, as it does between the documents of ``pack``: a net
+    that has read whole documents then knows that a prompt begins one.
+    """
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
@@ -77,8 +81,11 @@ def train_tokenizer(documents: Iterable[str], vocab_size: int, max_length: int) 
         show_progress=False,
     )
     tokenizer.train_from_iterator(documents, trainer)
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"{END} $A", pair=f"{END} $A $B", special_tokens=[(END, tokenizer.token_to_id(END))]
+    )
     return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, eos_token=END, pad_token=END, mask_token=MASK, model_max_length=max_length,
+        tokenizer_object=tokenizer, bos_token=END, eos_token=END, pad_token=END, mask_token=MASK, model_max_length=max_length,
         clean_up_tokenization_spaces=False,
     )  # fmt: skip
 

@@ -23,8 +23,11 @@ from d2sd.train.features import FeatureCache, cache_features
 from d2sd.train.loop import LoopConfig, processes, train
 from d2sd.train.regenerate import RegenerateConfig, regenerate
 from d2sd.train.target import NextToken, TargetShape, held_out_loss, new_target, stacked
+from d2sd.train.unlikelihood import NextTokenUnlikelihood, repeated_marks
 
 SHARD = "9MB"
+# weight of what is unlearned: 1 cost 0.25 bits per character of real stories within 40 steps
+UNLIKELIHOOD = 0.2
 
 
 def train_target(
@@ -37,12 +40,14 @@ def train_target(
     start: Path | None = None,
     stack: int = 1,
     tokenizer_of: Path | None = None,
+    written: Path | None = None,
 ) -> None:
     """Tokenizer and target from documents, saved as a transformers folder in bfloat16.
 
     documents are read as one stream cut into rows of ``row_length`` tokens; held_out gives the held-out loss.
     start: a target folder to go on from, which then gives tokenizer and weights (``shape`` is not used), its layers
     repeated ``stack`` times; tokenizer_of: a folder whose tokenizer is taken, as a draft model takes its target's.
+    written: texts of the target (from ``regenerate``) whose repetitions are unlearned beside, as many rows a step.
     """
     with processes().main_process_first():  # the others read what the first one made
         if start is not None or tokenizer_of is not None:
@@ -58,8 +63,15 @@ def train_target(
         shallow: Any = AutoModelForCausalLM.from_pretrained(start, dtype=torch.float32)
         model = stacked(shallow, stack).train()
 
-    def sample(index: Tensor, _: torch.Generator) -> dict[str, Tensor]:
-        return {"ids": rows[index].long()}
+    own = None if written is None else read_responses(written, row_length, end)
+    marks = None if own is None else repeated_marks(own)
+
+    def sample(index: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
+        batch = {"ids": rows[index].long()}
+        if own is not None and marks is not None:
+            drawn = torch.randint(len(own.ids), (len(index),), generator=generator)
+            batch |= {"written": own.ids[drawn].long(), "marks": marks[drawn]}
+        return batch
 
     def evaluate() -> dict[str, float]:
         # spread over the whole text, which may be sorted by domain
@@ -67,8 +79,26 @@ def train_target(
         return {"held_out_loss": loss, "held_out_bits_per_character": loss / math.log(2) * tokens_per_character}
 
     identity = {"shape": asdict(shape), "stack": stack, "row_length": row_length, "data": digest(rows)}
-    if train(NextToken(model), len(rows), sample, out, config, evaluate, "target", identity):
+    objective: torch.nn.Module = NextToken(model)
+    if own is not None:
+        identity["written"] = digest(own.ids)
+        objective = NextTokenUnlikelihood(model, UNLIKELIHOOD)
+    if train(objective, len(rows), sample, out, config, evaluate, "target", identity):
         _save(model, out)
+
+
+def average_targets(first: Path, second: Path, share: float, out: Path) -> None:
+    """A target whose weights are (1 − ``share``) of the first one's and ``share`` of the second one's (weight-space
+    ensembles, Wortsman et al., arXiv 2109.01903), saved as ``train_target`` does."""
+    if processes().is_main_process:
+        nets: list[Any] = [AutoModelForCausalLM.from_pretrained(f, dtype=torch.float32) for f in (first, second)]
+        (mean, other) = nets
+        with torch.no_grad():
+            for ours, theirs in zip(mean.parameters(), other.parameters(), strict=True):
+                ours.lerp_(theirs, share)
+        AutoTokenizer.from_pretrained(first).save_pretrained(out)
+        mean.bfloat16().save_pretrained(out, max_shard_size=SHARD)
+    processes().wait_for_everyone()
 
 
 def load_frozen(source: str | Path) -> tuple[Any, Any]:
@@ -106,16 +136,19 @@ def train_drafter(
     layers: int = 3,
     block_size: int = 16,
     target_layer_ids: list[int] | None = None,
+    intermediate_size: int | None = None,
     mask_token: str | None = None,
     start: Path | None = None,
     max_length: int = 1024,
     cache: Path | None = None,
+    confidence_scale: float = 1.0,
 ) -> None:
     """A drafter for ``target`` from its own responses, saved as a ``DFlashDraftModel`` folder in bfloat16.
 
     start: a drafter folder to begin from, which then also gives layers, γ, taps and mask token; default: copies of
-    the target's last layers. cache: a file that keeps the target's features between runs; default: the target runs
-    in every step.
+    the target's last layers, with MLPs of ``intermediate_size`` (the target's by default). cache: a file that keeps the target's features between runs; default: the target runs
+    in every step. confidence_scale: what its logits are multiplied by at the end, through the weight of its final
+    norm: the drafts stay, how sure it says it is changes (temperature scaling, Guo et al., arXiv 1706.04599).
     """
     model, tokenizer = load_frozen(target)
     torch.manual_seed(config.seed)
@@ -126,8 +159,9 @@ def train_drafter(
         if mask_id is None or mask_id >= model.config.vocab_size:
             raise InputError("this tokenizer has no mask token; name an unused token of it with --mask-token")
         shape = drafter_config(
-            model.config, layers=layers, block_size=block_size, mask_token_id=mask_id, target_layer_ids=target_layer_ids
-        )
+            model.config, layers=layers, block_size=block_size, mask_token_id=mask_id, target_layer_ids=target_layer_ids,
+            intermediate_size=intermediate_size,
+        )  # fmt: skip
         drafter = DFlashDraftModel(shape).to(model.device)
         if layers <= model.config.num_hidden_layers:
             start_from_target(drafter, model.model)
@@ -155,18 +189,9 @@ def train_drafter(
         "data": digest(data.ids),
     }
     if train(DrafterObjective(drafter, model, objective), len(data.ids), sample, out, config, None, note, identity):
+        with torch.no_grad():
+            drafter.norm.weight.mul_(confidence_scale)
         _save(drafter, out)
-
-
-def scale_confidence(folder: Path, scale: float) -> None:
-    """Multiply a drafter's logits by ``scale``, through the weight of its final norm.
-
-    What it drafts stays; how sure it says it is changes: temperature scaling (Guo et al., arXiv 1706.04599), in the weights.
-    """
-    drafter = load_drafter(str(folder), torch.float32, "cpu")
-    with torch.no_grad():
-        drafter.norm.weight.mul_(scale)
-    drafter.bfloat16().save_pretrained(folder, max_shard_size=SHARD)
 
 
 def cached(path: Path | None, target: Any, taps: list[int], data: Responses) -> FeatureCache | None:

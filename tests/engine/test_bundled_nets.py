@@ -13,7 +13,10 @@ from d2sd.train.heldout import DOMAINS, PROMPTS
 from d2sd.train.report import distinct_share
 
 SUMS, STORIES, NEW_TOKENS = 20, 8, 200
-ODD = ("Explain how photosynthesis works.", "Hello!", "What is the capital of France?", "Tell me a story.")
+ODD = (
+    "Explain how photosynthesis works.", "Hello, how are you?", "Hello!", "Who are you?", "What is the capital of France?",
+    "Tell me a story.",
+)  # fmt: skip
 STRANGE = (".", "你好，世界", "🙂", "q" * 300)
 
 

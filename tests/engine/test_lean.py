@@ -7,6 +7,7 @@ import torch
 
 from d2sd.attention import make_backend
 from d2sd.decoding.block_drafter import BlockDrafter
+from d2sd.models import lean as lean_layers
 from d2sd.models.lean import LeanLayers, product
 from d2sd.passes.passes import Passes
 from tests.conftest import make_drafter, make_target
@@ -59,6 +60,15 @@ def test_what_may_change_is_left_alone(tokenizer):
     assert model.lean() is not None
     model.requires_grad_(True)
     assert model.lean() is None
+    assert not LeanLayers.possible(model, model.config)
+
+
+def test_a_large_model_is_not_kept_twice(tokenizer, monkeypatch):
+    model = make_drafter(make_target(tokenizer))
+    size = sum(p.numel() * p.element_size() for p in model.parameters())
+    monkeypatch.setattr(lean_layers, "MAX_BYTES", size)
+    assert LeanLayers.possible(model, model.config)
+    monkeypatch.setattr(lean_layers, "MAX_BYTES", size - 1)
     assert not LeanLayers.possible(model, model.config)
 
 

@@ -76,6 +76,16 @@ test("lines that come twice count once, and another run begins anew", async () =
   assert.deepEqual(store.summaries.map((s) => s.verdict), ["all"]);
 });
 
+test("a late part of another run does not clear the page: the server is asked which of the two is shown", async () => {
+  const { store, asked } = storeOf();
+  store.feed(segment("k", 0, HEADER, stepLine(4, 1)));
+  store.feed(segment("l", 5, stepLine(4, 4)));
+  await settled(store);
+  assert.deepEqual(asked, [["l", 0]]);
+  assert.equal(store.key, "k");
+  assert.deepEqual(store.summaries.map((s) => s.verdict), ["none"]);
+});
+
 test("a packed line is the line; a broken one is dropped and nothing after it", async () => {
   const line = stepLine(3, 1);
   const packed = "~" + deflateRawSync(Buffer.from(line)).toString("base64");

@@ -9,6 +9,7 @@ from functools import partial
 import pytest
 import torch
 from torch.nn.functional import scaled_dot_product_attention
+from transformers import AutoTokenizer
 
 from d2sd import DecodeConfig, InputError, load
 from d2sd.models.taps import LayerTaps
@@ -17,7 +18,7 @@ from d2sd.train.drafters import DrafterConfig, block_mask, draw_anchors, draw_pr
 from d2sd.train.eagle3 import Eagle3Objective, Unrolled, train_eagle3
 from d2sd.train.loop import LoopConfig, rate_at, rows_at
 from d2sd.train.regenerate import RegenerateConfig
-from d2sd.train.stages import regenerate_responses, scale_confidence, train_drafter, train_target
+from d2sd.train.stages import regenerate_responses, train_drafter, train_target
 from d2sd.train.synthetic import documents, prompt_of
 from d2sd.train.target import TargetShape
 
@@ -36,7 +37,7 @@ def folder(tmp_path_factory):
     return out
 
 
-def drafter(folder, out, steps, **objective):
+def drafter(folder, out, steps, confidence_scale=1.0, **objective):
     config = DrafterConfig(anchors=4, **objective)
     train_drafter(
         folder / "target",
@@ -46,6 +47,7 @@ def drafter(folder, out, steps, **objective):
         config=LoopConfig(steps, **LOOP),
         layers=2,
         block_size=6,
+        confidence_scale=confidence_scale,
     )
 
 
@@ -168,14 +170,24 @@ def test_trained_folders_load_and_draft(folder, tmp_path):
 
 
 def test_a_scaled_drafter_drafts_the_same_and_is_surer(folder, tmp_path):
-    shutil.copytree(folder / "target", tmp_path / "target")
-    drafter(folder, tmp_path / "dflash", 12)
-    config = DecodeConfig("dflash", 8)
-    before = load(str(tmp_path)).generate("Question: Tom", config).steps[0].first_draft
-    scale_confidence(tmp_path / "dflash", 1.5)
-    after = load(str(tmp_path)).generate("Question: Tom", config).steps[0].first_draft
+    drafts = []
+    for name, scale in (("plain", 1.0), ("scaled", 1.5)):
+        shutil.copytree(folder / "target", tmp_path / name / "target")
+        drafter(folder, tmp_path / name / "dflash", 12, scale)
+        config = DecodeConfig("dflash", 8)
+        drafts.append(load(str(tmp_path / name)).generate("Question: Tom", config).steps[0].first_draft)
+    before, after = drafts
     assert after.ids == before.ids
     assert all(a > b for a, b in zip(after.confidence, before.confidence, strict=True))
+
+
+def test_a_prompt_begins_a_document(folder):
+    tokenizer = AutoTokenizer.from_pretrained(folder / "target")
+    assert tokenizer("Tom")["input_ids"] == [tokenizer.eos_token_id, *tokenizer.encode("Tom", add_special_tokens=False)]
+    engine = load("custom", target=str(folder / "target"))
+    opening = next(engine.stream("Tom has 2", DecodeConfig("autoregressive", 4)))
+    assert opening.prompt_token_ids[0] == tokenizer.eos_token_id
+    assert "".join(opening.texts) == "Tom has 2"
 
 
 def test_text_that_is_missing_is_named(tmp_path):

@@ -210,6 +210,13 @@ def test_lines_of_later_kinds_and_empty_lines_are_skipped(trace):
         parse_trace("".join([*lines[:2], '{"event":"Later" oops}\n']).encode())
 
 
+def test_an_unknown_field_of_any_name_is_told_in_one_line(trace):
+    header, *rest = trace.lines()
+    named = json.dumps({**json.loads(rest[0]), "a\r\nb\u2028": 1})
+    with pytest.raises(InputError, match=r"^[^\r\n\u2028]*unknown field[^\r\n\u2028]*$"):
+        parse_trace("".join([header, named + "\n", *rest[1:]]).encode())
+
+
 def test_keys_may_stand_in_any_order_with_any_spaces(trace):
     lines = [
         json.dumps(dict(reversed(json.loads(line).items())), indent=None, separators=(" , ", " : "))

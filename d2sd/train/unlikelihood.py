@@ -1,0 +1,58 @@
+"""Training against repetition: next-token loss on text, unlikelihood on what the target repeated in its own text.
+
+Sequence-level unlikelihood of Welleck et al., "Neural Text Generation with Unlikelihood Training"
+(arXiv 1908.04319, section 5.2), on texts that were written beforehand.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import Qwen3ForCausalLM
+
+from d2sd.train.data import Responses
+from d2sd.train.target import NextToken
+
+
+def repeated(ids: list[int], begin: int, size: int = 6) -> list[bool]:
+    """Which tokens from ``begin`` on complete an n-gram of ``size`` tokens that ``ids`` already held before."""
+    seen: set[tuple[int, ...]] = set()
+    marks = [False] * len(ids)
+    for end in range(size, len(ids) + 1):
+        gram = tuple(ids[end - size : end])
+        marks[end - 1] = end > begin and gram in seen
+        seen.add(gram)
+    return marks
+
+
+def repeated_marks(written: Responses, size: int = 6) -> Tensor:
+    """(N, S) bool: ``repeated`` of every response, False in prompts and padding."""
+    marks = torch.zeros(written.ids.shape, dtype=torch.bool)
+    both = zip(written.prompt_lengths.tolist(), written.lengths.tolist(), strict=True)
+    for row, (begin, length) in enumerate(both):
+        marks[row, :length] = torch.tensor(repeated(written.ids[row, :length].tolist(), begin, size))
+    return marks
+
+
+class NextTokenUnlikelihood(nn.Module):
+    """Mean cross-entropy of packed rows plus ``weight`` times the mean of −log(1 − p) at repeated tokens."""
+
+    def __init__(self, model: Qwen3ForCausalLM, weight: float):
+        super().__init__()
+        self.text, self.model, self.weight = NextToken(model), model, weight
+
+    def forward(self, ids: Tensor, written: Tensor, marks: Tensor) -> tuple[Tensor, dict[str, Any]]:
+        """ids: (B, S) packed rows; written: (B', S') own texts; marks: (B', S') bool, the tokens to unlearn there."""
+        loss, _ = self.text(ids)
+        hidden = self.model.model(input_ids=written[:, :-1], use_cache=False).last_hidden_state
+        logits = self.model.lm_head(hidden).float()
+        token = written[:, 1:, None].long()
+        # −log(1 − p) without the difference, which would lose a p near 1
+        others = logits.scatter(-1, token, float("-inf")).logsumexp(-1)
+        unlikely = logits.logsumexp(-1) - others
+        wrong = marks[:, 1:].float()
+        penalty = (unlikely * wrong).sum() / wrong.sum().clamp_min(1)
+        certain = (-torch.expm1(-unlikely.detach()) * wrong).sum() / wrong.sum().clamp_min(1)
+        return loss + self.weight * penalty, {"text_loss": loss.detach(), "repeated_probability": certain}
