@@ -15,7 +15,7 @@ BLOCKS = (4, 8, 12, 16)
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class SettingsPoint:
     """What K and γ would have done: tokens of every step, and verified nodes per step."""
 
     num_branches: int
@@ -29,7 +29,7 @@ class Point:
         return sum(self.committed) / len(self.committed)
 
 
-def replayed(engine: Engine, trace: Trace) -> list[Point]:
+def replayed(engine: Engine, trace: Trace) -> list[SettingsPoint]:
     """The points of a recorded greedy run, exact: the tokens and nodes that real runs would have."""
     base = recorded_config(trace)
     configs = {}
@@ -41,19 +41,19 @@ def replayed(engine: Engine, trace: Trace) -> list[Point]:
             continue
     outcomes: Sequence[Outcome] = list(Replay(engine, trace).run(list(configs.values())))
     return [
-        Point(k, gamma, outcome.committed, outcome.nodes_per_step)
+        SettingsPoint(k, gamma, outcome.committed, outcome.nodes_per_step)
         for (k, gamma), outcome in zip(configs, outcomes, strict=True)
     ]
 
 
-def spread(points: Sequence[Point]) -> float:
+def spread(points: Sequence[SettingsPoint]) -> float:
     """How much the settings matter on this text: the sum of what K and what γ alone change in α, at their largest."""
     by_k = [p.alpha for p in points if p.block_size == max(BLOCKS)]
     by_gamma = [p.alpha for p in points if p.num_branches == 2]
     return sum(max(alphas) - min(alphas) for alphas in (by_k, by_gamma) if alphas)
 
 
-def drawing(trace: Trace, points: Sequence[Point]) -> dict[str, Any]:
+def drawing(trace: Trace, points: Sequence[SettingsPoint]) -> dict[str, Any]:
     """What the page draws: the tokens of the text, the settings of the run, and the points."""
     config = recorded_config(trace)
     return {

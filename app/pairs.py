@@ -21,7 +21,7 @@ import d2sd
 
 VARIABLE = "D2SD_MODELS"
 FIELDS = ("name", "target", "drafter", "vp", "dtype")
-DTYPES = ("float32", "bfloat16", "float16")
+DTYPE_NAMES = ("float32", "bfloat16", "float16")
 MAX_BYTES = 200_000
 MAX_TEXT = 300
 
@@ -110,8 +110,8 @@ def _fault(row: Mapping[str, Any]) -> str:
     for field in ("target", "drafter"):
         if not (row.get(field) or "").strip():
             return f"it needs a {field}: a hub id or a folder"
-    if row.get("dtype") and row["dtype"] not in DTYPES:
-        return f"dtype must be one of {', '.join(DTYPES)}"
+    if row.get("dtype") and row["dtype"] not in DTYPE_NAMES:
+        return f"dtype must be one of {', '.join(DTYPE_NAMES)}"
     for field in ("target", "drafter", "vp"):
         path = (row.get(field) or "").strip()
         if is_folder(path) and not Path(path).expanduser().is_dir():

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from d2sd import METHODS, DecodeConfig, InputError
-from d2sd.methods.base import SETTINGS as OF_METHODS
+from d2sd.methods.base import TREE_SETTINGS
 
 Value = float | int | bool | None
 
@@ -71,7 +71,7 @@ def readable(error: InputError) -> str:
 
 def used_by(method: str) -> frozenset[str]:
     """Names of the settings that have a meaning for this method: those of every run, and those that shape its trees."""
-    return frozenset(s.name for s in SETTINGS) - OF_METHODS | METHODS[method].settings
+    return frozenset(s.name for s in SETTINGS) - TREE_SETTINGS | METHODS[method].settings
 
 
 def config(method: str, values: dict[str, Any]) -> DecodeConfig:

@@ -23,10 +23,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from d2sd.attention.planning import Level, block_level, pack_mask, prefix_level
+from d2sd.attention.planning import AttentionLevel, block_level, pack_mask, prefix_level
 
 WORKSPACE = 128 << 20  # bytes, as flashinfer recommends
-DTYPES = (torch.float16, torch.bfloat16)
+HALF_DTYPES = (torch.float16, torch.bfloat16)
 HEAD_DIMS = (64, 128, 256)
 MIN_CAPABILITY = (7, 5)
 SCRIPTS = os.path.dirname(sys.executable)
@@ -47,7 +47,7 @@ def obstacle(device: torch.device, dtype: torch.dtype, head_dim: int) -> str | N
         return "would spend the time for which ZeroGPU lends a GPU on compiling"
     if torch.cuda.get_device_capability(device) < MIN_CAPABILITY:
         return "needs a GPU of compute capability 7.5 or newer"
-    if dtype not in DTYPES:
+    if dtype not in HALF_DTYPES:
         return f"works in bfloat16 and float16, not in {str(dtype).removeprefix('torch.')}"
     if head_dim not in HEAD_DIMS:
         return f"has no kernels for heads of {head_dim} (it has for {', '.join(map(str, HEAD_DIMS))})"
@@ -188,6 +188,6 @@ class FlashInfer:
         return wrapper(self._workspaces[device], "NHD", **options)
 
 
-def _plan(wrapper: Any, level: Level, shape: tuple[int, int, int], **options: Any) -> None:
+def _plan(wrapper: Any, level: AttentionLevel, shape: tuple[int, int, int], **options: Any) -> None:
     rows, keys = (torch.from_numpy(np.ascontiguousarray(x)) for x in (level.rows, level.keys))
     wrapper.plan(rows, keys, *shape, **options)

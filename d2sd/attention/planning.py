@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
+class AttentionLevel:
     """One attention level as flashinfer sees it: requests over flat rows and flat keys.
 
     rows[i] … rows[i+1] are the query rows of request i, keys[i] … keys[i+1] its keys (int32 arrays).
@@ -20,17 +20,17 @@ class Level:
     keys: np.ndarray
 
 
-def prefix_level(batch: int, rows: int, context: int) -> Level:
+def prefix_level(batch: int, rows: int, context: int) -> AttentionLevel:
     """All rows of all branches over the one shared prefix: a single request, so that its keys are read once."""
-    return Level(np.array([0, batch * rows], np.int32), np.array([0, context], np.int32))
+    return AttentionLevel(np.array([0, batch * rows], np.int32), np.array([0, context], np.int32))
 
 
-def block_level(batch: int, rows: int, masked: bool) -> Level:
+def block_level(batch: int, rows: int, masked: bool) -> AttentionLevel:
     """Every branch over its own block: a request each, or a single one where a mask tells the branches apart."""
     if masked:
-        return Level(np.array([0, batch * rows], np.int32), np.array([0, batch * rows], np.int32))
+        return AttentionLevel(np.array([0, batch * rows], np.int32), np.array([0, batch * rows], np.int32))
     ranges = np.arange(batch + 1, dtype=np.int32) * np.int32(rows)
-    return Level(ranges, ranges)
+    return AttentionLevel(ranges, ranges)
 
 
 def pack_mask(mask: Tensor, batch: int = 1) -> Tensor:

@@ -10,7 +10,7 @@ NOTE = (
     "this run (“÷ best fixed”: every γ, K, B that was run; K = 0 is dflash for d2sd and ddtree for d2sd_tree), chosen per "
     "domain with hindsight. α beside α: what deciding costs in committed tokens a step."
 )
-SETTINGS = (
+COST_AWARE_AND_FIXED = (
     "autoregressive",
     *(f"{m}:cost_aware=true" for m in ("dflash", "ddtree")),
     *(f"{m}:K=8:cost_aware=true" for m in ("d2sd", "d2sd_tree")),

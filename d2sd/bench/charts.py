@@ -15,7 +15,7 @@ COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00")
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class ChartPoint:
     """A value with its interval, both in the unit of the chart."""
 
     label: str
@@ -24,7 +24,7 @@ class Point:
     high: float
 
 
-def interval_chart(title: str, unit: str, points: Sequence[Point]) -> str:
+def interval_chart(title: str, unit: str, points: Sequence[ChartPoint]) -> str:
     """One line a point: a dot with its 95% interval and its value, on an axis from 0."""
     left, x, axis = _axis([p.label for p in points], max(p.high for p in points))
     parts = [axis]

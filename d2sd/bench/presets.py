@@ -56,7 +56,7 @@ PRESETS: dict[str, Preset] = {
     ),
     "adaptive": Preset(
         "cost-aware settings beside the fixed settings that they choose from, by domain",
-        adaptive.SETTINGS,
+        adaptive.COST_AWARE_AND_FIXED,
         None,
     ),
 }

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from d2sd.bench import adaptive
-from d2sd.bench.charts import Point, interval_chart, stacked_chart
+from d2sd.bench.charts import ChartPoint, interval_chart, stacked_chart
 from d2sd.bench.provenance import as_markdown
 from d2sd.bench.published import PublishedTable
 from d2sd.bench.runner import Run
@@ -99,8 +99,8 @@ def remarks(result: dict[str, Any]) -> list[str]:
 def charts(result: dict[str, Any]) -> dict[str, str]:
     """SVG pictures by file name."""
 
-    def points(name: str) -> list[Point]:
-        return [Point(r["label"], r[name], *(r[f"{name}_interval"] or [r[name]] * 2)) for r in result["rows"]]
+    def points(name: str) -> list[ChartPoint]:
+        return [ChartPoint(r["label"], r[name], *(r[f"{name}_interval"] or [r[name]] * 2)) for r in result["rows"]]
 
     pictures = {
         "acceptance.svg": interval_chart("Mean acceptance length α", "tokens", points("mean_acceptance_length")),

@@ -31,7 +31,7 @@ from d2sd.tree.tree import TokenTree, chains
 WARM_UP = 3
 BANDWIDTH_BYTES = {"cuda": 1 << 30, "cpu": 1 << 26}
 COPIES = 10
-STAGES = ("first_draft", "second_draft", "tree", "verify", "commit")
+GPU_STAGES = ("first_draft", "second_draft", "tree", "verify", "commit")
 
 
 def wait(device: torch.device) -> None:
@@ -191,7 +191,7 @@ def context_row(engine: Engine, config: DecodeConfig, context: int, floors: Floo
         "context": context,
         "plain_eager_ms": 1e3 * eager,
         "plain_captured_ms": None if captured is None else 1e3 * captured,
-        **{f"{stage}_ms": 1e3 * measured[stage] for stage in STAGES},
+        **{f"{stage}_ms": 1e3 * measured[stage] for stage in GPU_STAGES},
         "cycle_ms": 1e3 * measured["cycle"],
         "floor_ms": 1e3 * floors.cycle(context),
         "plain_floor_ms": 1e3 * floors.plain(context),
@@ -223,7 +223,7 @@ def cost_rows(engine: Engine, config: DecodeConfig, context: int, repeats: int) 
     for label, change in changes:
         bench = Bench(engine, replace(config, **change), context, engine.mode, repeats)
         measured = bench.cycle()
-        row = {f"{name}_ms": 1e3 * measured[name] for name in (*STAGES, "cycle")}
+        row = {f"{name}_ms": 1e3 * measured[name] for name in (*GPU_STAGES, "cycle")}
         rows.append({"setting": label, **row, "nodes": int(measured["nodes"]), "passes": bench.passes.mode})
     bench = Bench(engine, config, context, engine.mode, repeats)
     for count in (16, 32, 64, 128):

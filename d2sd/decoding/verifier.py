@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from d2sd.models.target import Target
-from d2sd.passes.cache import Window
+from d2sd.passes.cache import CacheWindow
 from d2sd.passes.passes import Passes
 from d2sd.passes.shapes import padded_tree, row_shape
 from d2sd.tree.tree import TokenTree
@@ -57,6 +57,6 @@ class Verifier:
     def forward(self, read: int, tokens: Tensor, positions: Tensor, slots: Tensor, mask: Tensor) -> tuple[Tensor, ...]:
         """A fixed-shape pass: logits of all rows, and the outputs of the tapped layers."""
         self.passes.show(mask)
-        window = Window(self.cache, read, slots)
+        window = CacheWindow(self.cache, read, slots)
         hidden = self.target.forward(tokens, positions, window, mask, self.passes.backend)
         return self.target.logits(hidden), *self.target.tapped()

@@ -20,7 +20,7 @@ from d2sd.attention.dense import attend as dense
 from d2sd.errors import InputError
 from d2sd.models.lean import LeanLayers, product
 from d2sd.models.taps import LayerTaps
-from d2sd.passes.cache import KeyValueCache, Window
+from d2sd.passes.cache import CacheWindow, KeyValueCache
 
 ATTENTION = "d2sd_tree"
 SUPPORTED = ("qwen3", "llama")
@@ -53,7 +53,7 @@ def _tree_attention(
     scaling: float | None = None,
     backend: Backend | None = None,
     tree_mask: Tensor | None = None,
-    window: Window | None = None,
+    window: CacheWindow | None = None,
     **_: Any,
 ) -> tuple[Tensor, None]:
     """Attention of R new rows over C cached and R own keys; without ``tree_mask`` the rows are a causal chain."""
@@ -195,7 +195,7 @@ class Target:
         self,
         ids: Tensor,
         positions: Tensor,
-        cache: KeyValueCache | Window,
+        cache: KeyValueCache | CacheWindow,
         tree_mask: Tensor | None,
         backend: Backend | None,
     ) -> Tensor:
@@ -214,7 +214,7 @@ class Target:
             use_cache=True,
             backend=backend,
             tree_mask=tree_mask,
-            window=cache if isinstance(cache, Window) else None,
+            window=cache if isinstance(cache, CacheWindow) else None,
         ).last_hidden_state[0]
 
     def _run_lean(

@@ -93,7 +93,7 @@ class KeyValueCache:
         return self.length
 
 
-class Window:
+class CacheWindow:
     """A cache during a fixed-shape pass, in the place of the cache itself: rows go to slots given on the device.
 
     ``update`` returns the whole prefix window, whose valid slots ``seen`` marks, and leaves the rows' own keys and

@@ -18,7 +18,7 @@ from d2sd.errors import InputError
 from d2sd.trace.files import write_whole
 
 END, MASK = "<|endoftext|>", "<|mask|>"
-PLAIN = str.maketrans({"“": '"', "”": '"', "‘": "'", "’": "'", "–": "-", "—": "-", "…": "...", "\u00a0": " "})
+PLAIN_PUNCTUATION = str.maketrans({"“": '"', "”": '"', "‘": "'", "’": "'", "–": "-", "—": "-", "…": "...", "\u00a0": " "})
 MAX_LINE = 4_000_000
 
 
@@ -26,7 +26,7 @@ def read_documents(source: str) -> Iterator[str]:
     """Documents of a local ``.txt`` (split at ``<|endoftext|>``), ``.jsonl`` (field ``text``) or hub data set name."""
     path = Path(source)
     if path.suffix == ".txt" and path.is_file():
-        text = path.read_text(encoding="utf-8", errors="replace").translate(PLAIN)
+        text = path.read_text(encoding="utf-8", errors="replace").translate(PLAIN_PUNCTUATION)
         yield from (d.strip() for d in text.split(END) if d.strip())
     elif path.suffix == ".jsonl" and path.is_file():
         yield from (row["text"] for row in read_jsonl(path, "text"))

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from d2sd.errors import InputError
-from d2sd.train.data import PLAIN, read_documents
+from d2sd.train.data import PLAIN_PUNCTUATION, read_documents
 from d2sd.train.synthetic.worked import Wording, Worked, worked_steps
 
 STORIES_HELD_OUT, PROBLEMS_HELD_OUT = 40, 5
@@ -38,7 +38,7 @@ def _find(folder: Path, name: str) -> list[Path]:
 def _rows(path: Path) -> list[dict[str, Any]]:
     text = path.read_text(encoding="utf-8")
     rows = json.loads(text) if path.suffix == ".json" else [json.loads(line) for line in text.split("\n") if line]
-    return [{k: v.translate(PLAIN) if isinstance(v, str) else v for k, v in row.items()} for row in rows]
+    return [{k: v.translate(PLAIN_PUNCTUATION) if isinstance(v, str) else v for k, v in row.items()} for row in rows]
 
 
 def stories(folder: Path) -> list[str]:

@@ -155,7 +155,7 @@ def test_live_settings_are_those_of_real_runs(engine):
 
 def test_a_text_on_which_settings_matter_more_is_preferred():
     def points(*alphas):
-        return [live_settings.Point(k, 16, (a,), 9.0) for k, a in zip((1, 2, 4, 8), alphas, strict=True)]
+        return [live_settings.SettingsPoint(k, 16, (a,), 9.0) for k, a in zip((1, 2, 4, 8), alphas, strict=True)]
 
     assert live_settings.spread(points(2, 3, 4, 6)) > live_settings.spread(points(4, 4, 4, 5))
 

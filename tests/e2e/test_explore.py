@@ -257,6 +257,18 @@ def test_one_column_on_a_phone(browser, address):
     context.close()
 
 
+@pytest.mark.parametrize("width", [320, 360, 390])
+def test_every_tab_is_in_sight_on_a_phone(browser, address, width):
+    context = browser.new_context(viewport={"width": width, "height": 700})
+    page = context.new_page()
+    opened(page, address)
+    for name in ("Explore", "Race", "Compare", "Calibrate", "Learn"):
+        box = page.get_by_role("tab", name=name, exact=True).bounding_box()
+        assert box
+        assert 0 <= box["x"] < box["x"] + box["width"] <= width
+    context.close()
+
+
 def test_news_do_not_look_like_problems(page: Page, monkeypatch):
     box = page.locator("#notice")
     colour = "e => getComputedStyle(e).color"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from d2sd.bench import adaptive
-from d2sd.bench.charts import Point, interval_chart, stacked_chart
+from d2sd.bench.charts import ChartPoint, interval_chart, stacked_chart
 from d2sd.bench.presets import PRESETS
 from d2sd.bench.prompts import Prompt
 from d2sd.bench.report import charts, markdown_table, remarks, table
@@ -94,7 +94,7 @@ def test_tables_and_pictures_keep_labels_as_text():
     assert markdown_table(["a"], [["c|d\n<b>"]]).splitlines()[2] == "| c\\|d \\<b> |"
     hostile = "<script>&" * 9
     for picture in (
-        interval_chart(hostile, "tokens", [Point(hostile, 3, 2, 4), Point("zero", 0, 0, 0)]),
+        interval_chart(hostile, "tokens", [ChartPoint(hostile, 3, 2, 4), ChartPoint("zero", 0, 0, 0)]),
         stacked_chart(hostile, "ms", [(hostile, {hostile: 1.0, "b": 0.0})]),
     ):
         assert "<script" not in picture
@@ -103,7 +103,7 @@ def test_tables_and_pictures_keep_labels_as_text():
 
 def test_the_axis_of_a_picture_holds_every_value():
     for largest in (0.003, 0.97, 1.0, 7.3, 512.0):
-        root = ElementTree.fromstring(interval_chart("t", "u", [Point("a", largest / 2, 0, largest)]))
+        root = ElementTree.fromstring(interval_chart("t", "u", [ChartPoint("a", largest / 2, 0, largest)]))
         ticks = [
             float(e.text) for e in root.iter("{http://www.w3.org/2000/svg}text") if e.get("text-anchor") == "middle"
         ]
