@@ -12,7 +12,7 @@ from app import presets
 from app.explore import Asked
 from app.links import Link
 from app.models import Chosen
-from app.settings import OF_METHODS, SETTINGS, used_by
+from app.settings import SETTINGS, TREE_SETTINGS, used_by
 from app.tabs.model_choice import build_models
 from app.tabs.notice import forgive, notice_box
 from app.tabs.setting_box import setting_box
@@ -59,7 +59,7 @@ class Controls:
             changes = {"value": link.values[name]} if name in link.values else {}
             if name in optional and not changes:
                 changes["value"] = None  # as long as nothing was sent to it, a number field shows None as 0
-            if used is not None and name in OF_METHODS:
+            if used is not None and name in TREE_SETTINGS:
                 changes["interactive"] = name in used
             # a bare value where that is all: custom components take no other changes
             return changes.get("value", gr.skip()) if "interactive" not in changes else gr.update(**changes)
@@ -123,7 +123,7 @@ def _method(inputs: dict[str, Any]) -> None:
     with gr.Accordion("What the settings mean", open=False, elem_id="meanings"):
         gr.Markdown("\n\n".join(f"**{s.label[:1].upper() + s.label[1:]}**: {s.meaning}" for s in SETTINGS))
 
-    of_methods = [s.name for s in SETTINGS if s.name in OF_METHODS]
+    of_methods = [s.name for s in SETTINGS if s.name in TREE_SETTINGS]
 
     def explain(chosen: str) -> list[Any]:
         if chosen not in d2sd.METHODS:  # of a caller that does not use the page

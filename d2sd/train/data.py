@@ -18,7 +18,9 @@ from d2sd.errors import InputError
 from d2sd.trace.files import write_whole
 
 END, MASK = "<|endoftext|>", "<|mask|>"
-PLAIN_PUNCTUATION = str.maketrans({"“": '"', "”": '"', "‘": "'", "’": "'", "–": "-", "—": "-", "…": "...", "\u00a0": " "})
+PLAIN_PUNCTUATION = str.maketrans(
+    {"“": '"', "”": '"', "‘": "'", "’": "'", "–": "-", "—": "-", "…": "...", "\u00a0": " "}
+)
 MAX_LINE = 4_000_000
 
 
