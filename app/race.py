@@ -125,8 +125,13 @@ def _name(method: str, cost_aware: bool) -> str:
     return method + COST_AWARE if cost_aware else method
 
 
+def method_of(lane: str) -> str:
+    """The method of a lane's name."""
+    return lane.removesuffix(COST_AWARE)
+
+
 def _config(name: str, values: dict[str, Any]) -> DecodeConfig:
-    method = name.removesuffix(COST_AWARE)
+    method = method_of(name)
     return replace(settings.config(method, values), inspect=False, cost_aware=name != method)
 
 

@@ -11,9 +11,11 @@ from app import models
 from app.explore import failure_sentence
 from app.gpu import on_gpu
 from app.models import Chosen
+from app.race import COST_AWARE, method_of
 from app.session import Session
 from app.update import Update
 from d2sd import METHODS, DecodeConfig, Engine, InputError, Trace
+from d2sd.decoding.costs import STAGES
 from d2sd.whatif import Outcome, Replay, recorded_config
 
 Value = int | None
@@ -40,12 +42,17 @@ SWEEPS = {
 }
 
 
+AWARE = ("dflash", "ddtree", "d2sd", "d2sd_tree")
+LANES = (*(m.id for m in METHODS.values() if m.settings), *(f"{method}{COST_AWARE}" for method in AWARE))
+
+
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One point: ``value`` of the sweep's setting (None: no node budget) for ``method``, as a resolved ``config``."""
+    """One point: ``value`` of the sweep's setting (None: no node budget) for ``lane``, a method that may be cost-aware, as a
+    resolved ``config``."""
 
     sweep: str
-    method: str
+    lane: str
     value: Value
     config: DecodeConfig
 
@@ -71,9 +78,11 @@ def run(
     trace: Trace | None,
     chosen: Chosen,
     sweeps: Sequence[str],
-    methods: Sequence[str],
+    lanes: Sequence[str],
 ) -> Iterator[Update[Answers]]:
     """Answer point by point, methods left out that these models have no drafter for.
+
+    lanes: methods, those to be asked cost-aware with the suffix that race lanes have.
 
     ``source``: what the run is called on the page; ``chosen``: its models where the trace does not name bundled ones. On bad
     input the answers that are shown stay.
@@ -94,10 +103,10 @@ def run(
         preset = named.get("preset") if isinstance(named, dict) else None
         which = Chosen(preset) if preset in d2sd.presets() else chosen
         engine = models.engine(which)
-        missing = {method: reason for method in methods if (reason := engine.obstacle(method))}
-        able = [method for method in methods if method not in missing]
-        if methods and not able:
-            raise InputError(missing[methods[0]])
+        missing = {lane: reason for lane in lanes if (reason := engine.obstacle(method_of(lane)))}
+        able = [lane for lane in lanes if lane not in missing]
+        if lanes and not able:
+            raise InputError(missing[lanes[0]])
         asked = questions(engine, base, sweeps, able)
         if not asked:
             raise InputError("nothing is asked; tick at least one setting and one method")
@@ -110,7 +119,8 @@ def run(
                 break
             yield Update(replace(answers, status=f"{count} of {len(configs)}: {config.method} …"))
             answers = replace(answers, outcomes={**answers.outcomes, config: next(outcomes)})
-        yield Update(answers, news=" ".join(f"Left out: {reason}." for reason in missing.values()))
+        notes = [f"Left out: {reason}." for reason in dict.fromkeys(missing.values())]
+        yield Update(answers, news=" ".join([*notes, *_costs(which, configs)]))
     except InputError as error:
         yield Update(problem=f"{error}")
     except Exception as error:  # as in Explore
@@ -122,22 +132,34 @@ def _outcomes(chosen: Chosen, trace: Trace, configs: Sequence[DecodeConfig]) -> 
     yield from Replay(models.engine(chosen), trace).run(configs)
 
 
-def questions(
-    engine: Engine, base: DecodeConfig, sweeps: Sequence[str], methods: Sequence[str]
-) -> tuple[Question, ...]:
+@on_gpu
+def _costs(chosen: Chosen, configs: Sequence[DecodeConfig]) -> Iterator[str]:
+    """The times that cost-aware settings went by: those of a method that has all stages, if one was asked."""
+    aware = sorted((c for c in configs if c.cost_aware), key=lambda c: METHODS[c.method].second_drafter == "none")
+    if aware:
+        stages = models.engine(chosen).costs(aware[0]).to_dict()["milliseconds"]
+        shown = [
+            f"{stage.replace('_', ' ')} " + ", ".join(f"{ms:.1f} ms for {rows}" for rows, ms in stages[stage])
+            for stage in STAGES
+        ]
+        yield f"Cost-aware settings decide by times measured on this machine ({'; '.join(shown)} rows): elsewhere they may decide otherwise."
+
+
+def questions(engine: Engine, base: DecodeConfig, sweeps: Sequence[str], lanes: Sequence[str]) -> tuple[Question, ...]:
     """All points of the sweeps that these models can run, the run's own value among them.
 
     A method that does not use a setting has the same settings at all its values, so it is answered once. Raises
     ``InputError`` for a method that these models cannot run at all.
     """
     out = []
-    for method in (m for m in METHODS if m in methods):
+    for lane in (lane for lane in LANES if lane in lanes):
+        method = method_of(lane)
         own = replace(
             base,
             method=method,
-            # γ₂ follows γ unless the run had set it apart; nodes are counted, so their price here plays no part
+            # γ₂ follows γ unless the run had set it apart
             second_block_size=None if base.second_block_size == base.block_size else base.second_block_size,
-            cost_aware=False,
+            cost_aware=lane != method,
             backend="auto",
             inspect=False,
         )
@@ -145,7 +167,7 @@ def questions(
         for sweep in (s for s in SWEEPS.values() if s.name in sweeps):
             for value in values(sweep, base):
                 if sweep.name not in METHODS[method].settings:
-                    out.append(Question(sweep.name, method, value, plain))
+                    out.append(Question(sweep.name, lane, value, plain))
                     continue
                 if value is None and METHODS[method].default_budget:
                     continue
@@ -154,7 +176,7 @@ def questions(
                     config = engine.resolve(replace(own, **varied))
                 except InputError:  # it does not fit the other settings, such as K = 12 a block of 8
                     continue
-                out.append(Question(sweep.name, method, value, config))
+                out.append(Question(sweep.name, lane, value, config))
     return tuple(out)
 
 

@@ -76,7 +76,7 @@ def build_whatif(explore: gr.State, chosen: list[Component]) -> WhatIf:
             min_width=150,
         )
         methods = gr.CheckboxGroup(
-            [m.id for m in METHODS.values() if m.settings],
+            list(whatif.LANES),
             value=[m for m in DEFAULT[1:] if m in METHODS],
             label="Methods",
             elem_id="whatif-methods",

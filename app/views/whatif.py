@@ -6,6 +6,7 @@ from typing import Any
 
 import orjson
 
+from app.race import lane_name, method_of
 from app.views.drawn import DrawnView
 from app.whatif import SWEEPS, Answers, Sweep, values
 from d2sd import METHODS
@@ -32,7 +33,7 @@ def drawing(answers: Answers) -> str:
         "recorded": answers.recorded,
         "tokens": totals.tokens,
         "run": {
-            "method": answers.base.method,
+            "method": lane_name(answers.trace),
             "alpha": totals.mean_acceptance_length,
             "nodes": totals.nodes_per_step,
         },
@@ -52,14 +53,14 @@ def _sweep(answers: Answers, sweep: Sweep) -> dict[str, Any]:
             found = length_difference(recorded, outcome.committed)
             point = (known.index(question.value), outcome.mean_acceptance_length, outcome.nodes_per_step)
             interval = (found.b.low, found.b.high, found.difference.low, found.difference.high)
-            lines.setdefault(question.method, []).append((*point, *interval))
+            lines.setdefault(question.lane, []).append((*point, *interval))
     return {
         "symbol": sweep.symbol,
         "label": sweep.label,
         "values": ["all" if v is None else str(v) for v in known],
         "own": known.index(own) if own in known and sweep.name in METHODS[answers.base.method].settings else None,
         "lines": [
-            {"method": method, "flat": sweep.name not in METHODS[method].settings, "points": points}
-            for method, points in lines.items()
+            {"method": lane, "flat": sweep.name not in METHODS[method_of(lane)].settings, "points": points}
+            for lane, points in lines.items()
         ],
     }

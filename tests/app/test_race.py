@@ -185,10 +185,20 @@ def test_every_method_of_the_registry_has_its_own_points():
     engine = models.engine(Chosen("tiny"))
     able = [m.id for m in METHODS.values() if m.settings and not engine.obstacle(m.id)]
     asked = whatif.questions(engine, engine.resolve(DecodeConfig("d2sd")), list(whatif.SWEEPS), able)
-    assert {q.method for q in asked} == set(able)
+    assert {q.lane for q in asked} == set(able)
     for method in able:
-        settings = {q.config for q in asked if q.method == method and q.sweep == "block_size"}
+        settings = {q.config for q in asked if q.lane == method and q.sweep == "block_size"}
         assert len(settings) > 3 or "block_size" not in METHODS[method].settings
+
+
+def test_cost_aware_settings_are_answered_and_their_costs_stated(done):
+    last = ask(done.lanes[1].trace, sweeps=["num_branches"], methods=["d2sd", "d2sd cost-aware"])[-1]
+    lines = {line["method"]: line["points"] for line in json.loads(whatif_drawing(last.value))["sweeps"][0]["lines"]}
+    assert set(lines) == {"d2sd", "d2sd cost-aware"}
+    # what is spent follows the costs: never more nodes than with everything spent
+    assert all(aware[2] <= fixed[2] for aware, fixed in zip(lines["d2sd cost-aware"], lines["d2sd"], strict=True))
+    assert "times measured on this machine (first draft" in last.news
+    assert "Cost-aware" not in ask(done.lanes[1].trace, methods=["d2sd"])[-1].news
 
 
 def test_what_if_stops_between_points(done):
@@ -226,7 +236,7 @@ def test_what_if_leaves_out_methods_without_a_drafter(done, monkeypatch):
     lacking = replace(engine.models, second=None)
     monkeypatch.setattr(engine, "models", lacking)
     last = ask(done.lanes[1].trace, sweeps=["num_branches"], methods=["d2sd", "dflash_twice"])[-1]
-    assert {q.method for q in last.value.questions} == {"dflash_twice"}
+    assert {q.lane for q in last.value.questions} == {"dflash_twice"}
     assert last.news.startswith("Left out: method 'd2sd' needs a VP-Drafter")
     (only,) = ask(done.lanes[1].trace, sweeps=["num_branches"], methods=["d2sd"])
     assert "needs a VP-Drafter" in only.problem
