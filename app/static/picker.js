@@ -1,8 +1,8 @@
-// A labelled native select. `choices` are data and enter the page as text.
+// A labelled native select. `choices` and `title` are data and enter the page as text.
 const label = document.createElement("label");
 const name = document.createElement("span");
 const select = document.createElement("select");
-name.textContent = props.name;
+name.textContent = title;
 for (const choice of choices) {
   const option = document.createElement("option");
   option.value = choice.id;

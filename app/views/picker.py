@@ -37,11 +37,10 @@ class PickerView(gr.HTML):
             value,
             html_template="<div></div>",
             # in the script, not in a property: what an update says of a tab not opened yet would take its place
-            js_on_load=f"const choices = {json.dumps(choices)};\n{SCRIPT.read_text(encoding='utf-8')}",
+            js_on_load=f"const choices = {json.dumps(choices)}, title = {json.dumps(label)};\n{SCRIPT.read_text('utf-8')}",
             apply_default_css=False,
             elem_id=elem_id,
             elem_classes="picker",
-            name=label,
             **options,
         )
 
