@@ -159,16 +159,14 @@ def drafter_config(
     block_size: int,
     mask_token_id: int,
     target_layer_ids: list[int] | None = None,
-    intermediate_size: int | None = None,
 ) -> Qwen3Config:
-    """A drafter's config for a Qwen3- or Llama-type target config, in the published form; ``intermediate_size``: width of
-    its MLPs, the target's by default."""
+    """A drafter's config for a Qwen3- or Llama-type target config, in the published form."""
     head_dim = getattr(target, "head_dim", None) or target.hidden_size // target.num_attention_heads
     taps = target_layer_ids or default_target_layers(target.num_hidden_layers, layers)
     settings: dict[str, Any] = {
         "vocab_size": target.vocab_size,
         "hidden_size": target.hidden_size,
-        "intermediate_size": intermediate_size or target.intermediate_size,
+        "intermediate_size": target.intermediate_size,
         "num_hidden_layers": layers,
         "num_attention_heads": target.num_attention_heads,
         "num_key_value_heads": target.num_key_value_heads,
@@ -184,28 +182,16 @@ def drafter_config(
     return Qwen3Config(**settings)
 
 
-@torch.no_grad()
-def copy_layer(layer: Any, source: Any) -> None:
-    """Weights of another layer with an MLP as wide or narrower: further neurons keep theirs, without a way out so far."""
-    known = source.state_dict()
-    for name, own in layer.state_dict().items():
-        if name not in known:
-            continue
-        if name == "mlp.down_proj.weight":
-            own.zero_()
-        given = known[name]
-        own[tuple(slice(size) for size in given.shape)] = given
-
-
 def start_from_target(drafter: DFlashDraftModel, target: Any) -> None:
     """Initialise a drafter from the target's last layers; ``fc`` starts as the identity on the last tap.
 
-    Learns clearly faster than from noise (docs/training-log.md). Where its MLPs are wider, what is added says nothing yet.
+    Learns clearly faster than from noise (docs/training-log.md).
     """
     with torch.no_grad():
         sources = target.layers[-len(drafter.layers) :]
         for layer, source in zip(drafter.layers, sources, strict=True):
-            copy_layer(layer, source)
+            weights = {k: v for k, v in source.state_dict().items() if k in layer.state_dict()}
+            layer.load_state_dict(weights, strict=False)
         drafter.norm.weight.copy_(target.norm.weight)
         hidden = drafter.config.hidden_size
         drafter.fc.weight[:, -hidden:] += torch.eye(hidden, device=drafter.fc.weight.device)

@@ -24,7 +24,7 @@ from d2sd.train.stages import (
     response_texts,
     train_drafter,
     train_target,
-)  # fmt: skip
+)
 from d2sd.train.target import TargetShape
 
 COMPILE = shutil.which("c++") is not None
@@ -75,10 +75,9 @@ UNLEARN = Round(
 )
 OPENINGS = {"stories": 4_000, "asked": 0, "questions": 0, "code": 0}
 UNLEARNED_SHARE = 0.6
-RESPONSES = {"stories": 10_000, "asked": 1_800, "questions": 2_200, "code": 1_300}
+RESPONSES = {"stories": 16_000, "asked": 2_500, "questions": 3_000, "code": 1_800}
 TARGET_LAYERS = [1, 4, 7, 10, 13]
-DRAFTER_MLP = 2 * SHAPE.intermediate_size  # a wide layer costs little more time than a narrow one
-DRAFTERS = LoopConfig(steps=6400, batch_size=12, learning_rate=2e-3, warmup=60)
+DRAFTERS = LoopConfig(steps=10_000, batch_size=12, learning_rate=2e-3, warmup=60)
 EAGLE3 = replace(DRAFTERS, steps=1600)
 # Soft targets leave a drafter less sure than greedy text deserves. Of 1, 1.2, 1.3, 1.4 the one with the least ECE on
 # prompts of the training part.
@@ -129,9 +128,8 @@ def drafter(out: Path, name: str, target_folder: Path, written: Path) -> Path:
         out / name,
         objective=DrafterConfig(variable_prefix=name == "vp", anchors=20, objective="survival", soft_targets=0.5),
         config=DRAFTERS,
-        layers=2,
+        layers=3,
         target_layer_ids=TARGET_LAYERS,
-        intermediate_size=DRAFTER_MLP,
         cache=out / "features.safetensors",
         confidence_scale=CONFIDENCE_SCALE,
     )

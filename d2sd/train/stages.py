@@ -136,7 +136,6 @@ def train_drafter(
     layers: int = 3,
     block_size: int = 16,
     target_layer_ids: list[int] | None = None,
-    intermediate_size: int | None = None,
     mask_token: str | None = None,
     start: Path | None = None,
     max_length: int = 1024,
@@ -146,7 +145,7 @@ def train_drafter(
     """A drafter for ``target`` from its own responses, saved as a ``DFlashDraftModel`` folder in bfloat16.
 
     start: a drafter folder to begin from, which then also gives layers, γ, taps and mask token; default: copies of
-    the target's last layers, with MLPs of ``intermediate_size`` (the target's by default). cache: a file that keeps the target's features between runs; default: the target runs
+    the target's last layers. cache: a file that keeps the target's features between runs; default: the target runs
     in every step. confidence_scale: what its logits are multiplied by at the end, through the weight of its final
     norm: the drafts stay, how sure it says it is changes (temperature scaling, Guo et al., arXiv 1706.04599).
     """
@@ -159,9 +158,8 @@ def train_drafter(
         if mask_id is None or mask_id >= model.config.vocab_size:
             raise InputError("this tokenizer has no mask token; name an unused token of it with --mask-token")
         shape = drafter_config(
-            model.config, layers=layers, block_size=block_size, mask_token_id=mask_id, target_layer_ids=target_layer_ids,
-            intermediate_size=intermediate_size,
-        )  # fmt: skip
+            model.config, layers=layers, block_size=block_size, mask_token_id=mask_id, target_layer_ids=target_layer_ids
+        )
         drafter = DFlashDraftModel(shape).to(model.device)
         if layers <= model.config.num_hidden_layers:
             start_from_target(drafter, model.model)
