@@ -41,8 +41,9 @@ def test_they_agree_with_the_ranks_and_probabilities_of_the_nodes():
     seen = Inspection.read(measured.tolist())
     assert set(seen.rank) == {3}
     for node, parent in enumerate(parents.tolist()):
-        assert seen.top[parent][3] == (tokens[node], seen.probability[node])
-        assert seen.top[parent][0] == (seen.chosen[parent], seen.choice_probability[parent])
+        ids, shown = seen.top[parent]
+        assert (ids[3], shown[3]) == (tokens[node], seen.probability[node])
+        assert (ids[0], shown[0]) == (seen.chosen[parent], seen.choice_probability[parent])
 
 
 def test_without_inspection_there_are_none(engine):
