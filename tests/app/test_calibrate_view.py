@@ -6,6 +6,7 @@ import csv
 import io
 import itertools
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,6 +18,7 @@ import pytest
 from app import presets
 from app.recordings import Recording
 from app.views.calibrate import CalibrationView, Progress, drawing
+from app.views.drawn import STATIC
 from d2sd import METHODS, DecodeConfig, Trace
 from tests.app.test_explore_view import HOSTILE
 from tests.e2e.measure_calibrate import STEPS, repeated
@@ -37,6 +39,17 @@ def recorded() -> Trace:
 @pytest.fixture(scope="module")
 def data(recorded) -> dict[str, Any]:
     return drawn([recorded, recorded])
+
+
+def test_every_chart_is_shown_and_draws_figures_that_exist(data):
+    scripts = STATIC / "calibrate"
+    main = (scripts / "main.js").read_text(encoding="utf-8")
+    shown = set(re.findall(r"\w+", " ".join(re.findall(r"^const (?:CHARTS|FURTHER) = \[(.*?)\]", main, re.MULTILINE))))
+    charts = {path: path.read_text(encoding="utf-8") for path in (scripts / "charts").glob("*.js")}
+    kinds = {kind for text in charts.values() for kind in re.findall(r"^class (\w+)", text, re.MULTILINE)}
+    assert kinds == shown
+    texts = [path.read_text(encoding="utf-8") for path in scripts.rglob("*.js")]
+    assert {name for text in texts for name in re.findall(r"\breport\.(\w+)", text)} <= set(data["report"])
 
 
 def test_every_bar_lists_as_many_positions_as_it_counts(data):

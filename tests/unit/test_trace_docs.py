@@ -18,7 +18,10 @@ from d2sd.trace.trace import parse_trace
 
 ROOT = Path(d2sd.__file__).parent.parent
 PAGE = (ROOT / "docs" / "trace-format.md").read_text(encoding="utf-8")
-CLASSES = ("PrefillDone", "StepDone", "Finished", "Draft", "Node", "Choice", "Committed", "Alternative", "StageSeconds")
+CLASSES = (
+    "PrefillDone", "StepDone", "Finished", "Draft", "DraftLevel", "Node", "Choice", "Committed", "Alternative", "TargetTop",
+    "Decision", "Option", "StageSeconds",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
