@@ -52,13 +52,12 @@ class BlockDrafter:
             self.passes.run(("extend", self.name, rows), self.project, padded, slots)
         else:
             lean = None if self.passes.fixed else self.model.lean()
-            if lean is None:
-                pairs = self.model.project_context(features, positions[None])
+            if lean is not None:
+                context = self.model.hidden_norm(self.model.fc(features))
+                self.cache.write(*lean.contexts(context, *lean.rotation(positions)))
             else:
-                context, (cos, sin) = self.model.hidden_norm(self.model.fc(features)), lean.rotation(positions)
-                pairs = [lean.keys_values(layer, context, cos, sin) for layer in range(len(lean.layers))]
-            for layer, (key, value) in enumerate(pairs):
-                self.cache.update(key, value, layer)
+                for layer, pair in enumerate(self.model.project_context(features, positions[None])):
+                    self.cache.update(*pair, layer)
         self.cache.length += count
 
     def later(self, features: Tensor) -> None:

@@ -95,10 +95,15 @@ class LeanLayers:
         return not any(p.requires_grad for p in self._weights)
 
     @cached_property
-    def _keys_values(self) -> list[Product]:
-        """For rows that bring keys and values alone: made at the first use, since only block drafters have such rows."""
+    def _contexts(self) -> tuple[Product, Tensor | None]:
+        """The keys of all layers and then their values from one product, and the weights of the keys' norms, (layers · KV
+        heads, head_dim): made at the first use, since only block drafters read rows that bring nothing else."""
         own = [layer.self_attn for layer in self._own]
-        return [product(torch.cat([a.k_proj.weight, a.v_proj.weight])) for a in own]
+        norms = None
+        if hasattr(own[0], "k_norm"):
+            norms = torch.cat([a.k_norm.weight.expand(self.kv_heads, self.head_dim) for a in own]) * self.head_dim**0.5
+        weights = [a.k_proj.weight for a in own] + [a.v_proj.weight for a in own]
+        return product(torch.cat(weights)), norms
 
     @staticmethod
     def possible(model: nn.Module, config: Any) -> bool:
@@ -141,13 +146,14 @@ class LeanLayers:
         gate, up = w.gate_up(self._norm(x)).chunk(2, -1)
         return x + w.down(F.silu(gate).mul_(up))
 
-    def keys_values(self, index: int, x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
-        """One layer's keys and values of (B, T, hidden) rows that are not queries, (B, KV heads, T, head_dim) each."""
-        w, n = self.layers[index], self.kv_heads
-        both = self._keys_values[index](x).view(*x.shape[:2], 2 * n, self.head_dim)
-        norms = None if w.head_norms is None else w.head_norms[self.heads :]
-        key = self._normed_heads(both[:, :, :n], norms)
-        return self.rotate(key, cos, sin).transpose(1, 2), both[:, :, n:].transpose(1, 2)
+    def contexts(self, x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
+        """All layers' keys and values of (B, T, hidden) rows that are not queries, (layers, B, KV heads, T, head_dim) each."""
+        run, norms = self._contexts
+        keys, values = run(x).view(*x.shape[:2], 2, -1, self.head_dim).unbind(2)
+        return self._by_layer(self.rotate(self._normed_heads(keys, norms), cos, sin)), self._by_layer(values)
+
+    def _by_layer(self, x: Tensor) -> Tensor:
+        return x.unflatten(2, (-1, self.kv_heads)).permute(2, 0, 3, 1, 4)
 
     def _normed_heads(self, x: Tensor, norms: Tensor | None) -> Tensor:
         return x if norms is None else self._head_norm(x).mul_(norms)

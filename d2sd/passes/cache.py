@@ -54,12 +54,23 @@ class KeyValueCache:
     def update(self, key: Tensor, value: Tensor, layer: int, *_: object, **__: object) -> tuple[Tensor, Tensor]:
         """Write (batch, KV heads, R, D) rows after the committed slots; returns views of both parts together."""
         end = self.length + key.shape[2]
-        if end > self.capacity:
-            raise ValueError(f"{end} cache slots are needed, {self.capacity} were allocated")
+        self._check(end)
         keys, values = self.buffers(layer)
         keys[:, :, self.length : end] = key
         values[:, :, self.length : end] = value
         return keys[:, :, :end], values[:, :, :end]
+
+    def write(self, keys: Tensor, values: Tensor) -> None:
+        """Write rows of all layers, (layers, batch, KV heads, R, D), after the committed slots; all on one device."""
+        ((own_keys, own_values),) = self._parts
+        end = self.length + keys.shape[3]
+        self._check(end)
+        own_keys[:, :, :, self.length : end] = keys
+        own_values[:, :, :, self.length : end] = values
+
+    def _check(self, end: int) -> None:
+        if end > self.capacity:
+            raise ValueError(f"{end} cache slots are needed, {self.capacity} were allocated")
 
     def layer(self, index: int) -> tuple[Tensor, Tensor]:
         """Views of one layer's committed keys and values, (batch, KV heads, length, D)."""
