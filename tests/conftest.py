@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from tokenizers.processors import TemplateProcessing
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from d2sd import Engine, load
@@ -21,7 +22,11 @@ VOCABULARY = 300
 
 @pytest.fixture(scope="session")
 def tokenizer() -> PreTrainedTokenizerFast:
-    return train_tokenizer(["the cat sat on the mat", "a dog ran to the park"] * 5, VOCABULARY, 512)
+    """Without a start token, as Qwen's is; the bundled target's has one."""
+    made = train_tokenizer(["the cat sat on the mat", "a dog ran to the park"] * 5, VOCABULARY, 512)
+    made.backend_tokenizer.post_processor = TemplateProcessing(single="$A", pair="$A $B")
+    made.bos_token = None
+    return made
 
 
 def make_target(tokenizer, kind: str = "qwen3", vocabulary: int = VOCABULARY, seed: int = 0, layers: int = 3) -> Target:

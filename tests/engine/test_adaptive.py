@@ -91,9 +91,9 @@ def test_drafters_read_what_they_put_off_before_they_draft(bundled, monkeypatch)
 
     monkeypatch.setattr(proposing, "Controller", Late)
     monkeypatch.setattr(Engine, "costs", lambda *_: FLAT)
-    late = bundled.generate("Once upon a time", DecodeConfig("dflash", 24, cost_aware=True))
+    late = bundled.generate("Once upon a time", DecodeConfig("dflash", 96, cost_aware=True))
     monkeypatch.undo()
-    at_once = bundled.generate("Once upon a time", DecodeConfig("dflash", 24))
+    at_once = bundled.generate("Once upon a time", DecodeConfig("dflash", 96))
     drafts = {s.anchor_position: s.first_draft.ids for s in at_once.steps}
     compared = [(s.first_draft.ids, drafts[s.anchor_position]) for s in late.steps
                 if s.first_draft and s.anchor_position in drafts]  # fmt: skip
