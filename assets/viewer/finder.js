@@ -59,7 +59,7 @@ class FinderView {
     this.counted = this.store.length;
     for (const button of this.marks.querySelectorAll("button")) {
       button.setAttribute("aria-pressed", this.choice.value === button.dataset.outcome);
-      button.lastChild.textContent = this.store.sums.outcomes[button.dataset.outcome] || "";
+      button.lastChild.textContent = this.store.sums.outcomes[button.dataset.outcome];
     }
     this.place();
     this.timeline.draw();

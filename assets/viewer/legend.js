@@ -1,5 +1,7 @@
 // What shapes, lines and colours mean, in the drawing and under the bars of the timeline.
 
+const PREDICTED = "predicted boundary: 1 likeliest, filled right";
+
 function legend() {
   const icon = (...parts) => s("svg", { width: 26, height: 16, viewBox: "-13 -8 26 16", "aria-hidden": "true" }, ...parts);
   const box = (rx) => s("rect", { class: "shape", x: -10, y: -6, width: 20, height: 12, rx });
@@ -13,7 +15,7 @@ function legend() {
     item("accepted: filled", "accepted", icon(s("path", { class: "thick", d: "M-13 0H13" }), s("rect", { class: "shape one", x: -10, y: -5, width: 9, height: 10, rx: 2 }), s("rect", { class: "shape two", x: 1, y: -5, width: 9, height: 10, rx: 5 }))),
     item("rejected", "rejected", icon(box(3), s("g", { transform: "translate(9,-4)" }, s("circle", { r: 4.5 }), s("path", { d: "M-2-2L2 2M2-2L-2 2" })))),
     item("not reached", "unreached", icon(box(3))),
-    item("predicted boundary", "flagged", icon(s("path", { d: "M-5 8V-7H8L5-2.5L8 2H-5" }))),
+    item(PREDICTED, "flagged", icon(s("path", { d: "M-5 8V-7H8L5-2.5L8 2H-5" }))),
     item("true boundary", "truth", icon(s("path", { d: "M0-8V8" }))),
     h("li", { class: "space" }, h("b", {}, "·"), "a space"),
   );
@@ -48,7 +50,7 @@ class RunView {
     const first = this.root.querySelector(".legend .first span");
     if (first.textContent !== store.names.first) first.textContent = store.names.first;
     const flag = this.root.querySelector(".legend .flagged span");
-    const name = store.manner.random ? "re-draft, drawn at random" : "predicted boundary";
+    const name = store.manner.random ? "re-draft, drawn at random" : PREDICTED;
     if (flag.textContent !== name) flag.textContent = name;
   }
 }
