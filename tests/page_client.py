@@ -85,6 +85,7 @@ class Window:
     def __init__(self, page: PageClient):
         self.page, self.hash = page, uuid.uuid4().hex[:11]
         self._alive: Any = None
+        self._streams = list[Any]()
 
     def stay(self) -> None:
         """Say that this window is there, as a browser does, until ``leave``."""
@@ -97,10 +98,10 @@ class Window:
                 pass
 
     def leave(self) -> None:
-        """Go away."""
-        if self._alive is not None:
+        """Go away, and with it whatever still waits for messages."""
+        for stream in [*self._streams, *([self._alive] if self._alive is not None else [])]:
             with suppress(Exception):
-                self._alive.fp.raw._sock.shutdown(2)
+                stream.fp.raw._sock.shutdown(2)
 
     def at_once(self, call: dict[str, Any], values: list[Any], event: Any = None) -> tuple[int, dict[str, Any]]:
         """A call outside the queue: status and answer."""
@@ -116,6 +117,7 @@ class Window:
         mine = json.loads(answer)["event_id"]
         url = f"{self.page.address}/gradio_api/queue/data?session_hash={self.hash}"
         with urlopen(url, timeout=PATIENCE) as stream:
+            self._streams.append(stream)
             for line in stream:
                 if line.startswith(b"data:"):
                     message = json.loads(line[5:])

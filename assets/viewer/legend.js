@@ -1,6 +1,6 @@
 // What shapes, lines and colours mean, in the drawing and under the bars of the timeline.
 
-const PREDICTED = "predicted boundary: 1 likeliest, filled right";
+const PREDICTED = "predicted boundary: 1 likeliest";
 
 function legend() {
   const icon = (...parts) => s("svg", { width: 26, height: 16, viewBox: "-13 -8 26 16", "aria-hidden": "true" }, ...parts);

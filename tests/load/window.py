@@ -36,7 +36,7 @@ def many_runs(server: Server, count: int) -> Session:
             before = view(page).get_attribute("data-run") or ""
             page.locator("#run").click()
             expect(view(page)).not_to_have_attribute("data-run", before, timeout=PATIENCE)
-            expect(page.locator("#follow")).to_contain_text("not pinned", timeout=PATIENCE)
+            expect(page.locator("#follow")).to_have_attribute("data-state", "resting", timeout=PATIENCE)
             if number in (max(1, count // SETTLED), count):
                 tools.send("HeapProfiler.collectGarbage")
                 heap = tools.send("Runtime.getHeapUsage")["usedSize"] / 2**20
