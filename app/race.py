@@ -97,7 +97,7 @@ def run(
     except InputError as error:
         yield Update(problem=settings.readable(error))
         return
-    race = Race(prompt, tuple(_name(c.method, c.cost_aware) for c in configs))
+    race = Race(prompt, tuple(name_of(c.method, c.cost_aware) for c in configs))
     for place, prepared in enumerate(runs, 1):
         if stale():
             break
@@ -118,10 +118,11 @@ def run(
 
 def lane_name(trace: Trace) -> str:
     """What the lane of a run is called: its method, and whether that was cost-aware."""
-    return _name(trace.header["method"], trace.header["config"].get("cost_aware") is True)
+    return name_of(trace.header["method"], trace.header["config"].get("cost_aware") is True)
 
 
-def _name(method: str, cost_aware: bool) -> str:
+def name_of(method: str, cost_aware: bool) -> str:
+    """The name of a method's lane."""
     return method + COST_AWARE if cost_aware else method
 
 

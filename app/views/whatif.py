@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 
-from app.race import lane_name, method_of
+from app.race import method_of, name_of
 from app.views.drawn import DrawnView
 from app.whatif import SWEEPS, Answers, Sweep, values
 from d2sd import METHODS
@@ -33,7 +33,7 @@ def drawing(answers: Answers) -> str:
         "recorded": answers.recorded,
         "tokens": totals.tokens,
         "run": {
-            "method": lane_name(answers.trace),
+            "method": name_of(answers.base.method, answers.base.cost_aware),
             "alpha": totals.mean_acceptance_length,
             "nodes": totals.nodes_per_step,
         },
