@@ -52,8 +52,8 @@ def measured_rows(inspect: bool, vocabulary: int) -> int:
 
 def measure(scores: Tensor, chosen: Tensor, tokens: Tensor, parents: Tensor, inspect: bool) -> Tensor:
     """The choices alone, (1, N), or all fields of ``Inspection``, (``measured_rows``, N), in float64: of the likeliest tokens
-    first the probabilities, then the ids. Probabilities have ``DIGITS`` digits: they are only shown. A choice among scores of which one is NaN or +inf is −1: argmax takes such a
-    score for the largest.
+    first the probabilities, then the ids. Probabilities have ``DIGITS`` digits: they are only shown. A choice among scores of
+    which one is NaN or +inf is −1: argmax takes such a score for the largest.
 
     scores: (N, V) logits that the choices ``chosen`` (N,) were made from; tokens, parents: (N,), the anchor's parent 0.
     """
@@ -118,9 +118,9 @@ def describe_tops(proposal: Proposal, seen: Inspection, outcome: Walk, texts: To
     here = sorted({*proposal.tree.parents[1:], *outcome.visited})
     found = []
     for node in here:
-        tokens, shown = seen.top[node]
-        known = len(shown) - shown.count(0.0)
-        found.append(TargetTop(node, _alternatives(tokens[:known], shown[:known], texts)))
+        likely = [pair for pair in zip(*seen.top[node], strict=True) if pair[1] > 0]
+        tokens, shown = zip(*likely, strict=True) if likely else ((), ())
+        found.append(TargetTop(node, _alternatives(tokens, shown, texts)))
     return tuple(found)
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import nan
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from d2sd import DecodeConfig, InputError
-from d2sd.decoding.inspection import Inspection, measure, measured_rows
+from d2sd.decoding.inspection import Inspection, describe_tops, measure, measured_rows
 from d2sd.trace.consistency import check_step
 
 
@@ -44,6 +46,15 @@ def test_they_agree_with_the_ranks_and_probabilities_of_the_nodes():
         ids, shown = seen.top[parent]
         assert (ids[3], shown[3]) == (tokens[node], seen.probability[node])
         assert (ids[0], shown[0]) == (seen.chosen[parent], seen.choice_probability[parent])
+
+
+def test_tokens_that_cannot_come_next_are_left_out(engine):
+    """A probability of 0, or none at all where a net's numbers break down off the accepted path."""
+    top = [((7, 8, 9), (0.75, 0.25, 0.0)), ((7, 8, 9), (nan, nan, nan))]
+    proposal, walked = SimpleNamespace(tree=SimpleNamespace(parents=(-1, 0, 1))), SimpleNamespace(visited=(0,))
+    first, second = describe_tops(proposal, Inspection([1, 1], top=top), walked, engine.texts)
+    assert [(a.id, a.probability) for a in first.top] == [(7, 0.75), (8, 0.25)]
+    assert second.top == ()
 
 
 def test_without_inspection_there_are_none(engine):
