@@ -11,12 +11,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Update(Generic[T]):
-    """``value``: what is shown from now on, None where it stays; ``problem`` and ``news`` are sentences, at most one of
-    them not empty."""
+    """``value``: what is shown from now on, None where it stays; ``problem``, ``news`` of what goes on and a ``note`` to what
+    is shown are sentences, at most one of them not empty."""
 
     value: T | None = None
     problem: str = ""
     news: str = ""
+    note: str = ""
 
 
 class Turns:

@@ -120,7 +120,7 @@ def run(
             yield Update(replace(answers, status=f"{count} of {len(configs)}: {config.method} …"))
             answers = replace(answers, outcomes={**answers.outcomes, config: next(outcomes)})
         notes = [f"Left out: {reason}." for reason in dict.fromkeys(missing.values())]
-        yield Update(answers, news=" ".join([*notes, *_costs(which, configs)]))
+        yield Update(answers, note=" ".join([*notes, *_costs(which, configs)]))
     except InputError as error:
         yield Update(problem=f"{error}")
     except Exception as error:  # as in Explore
@@ -142,7 +142,7 @@ def _costs(chosen: Chosen, configs: Sequence[DecodeConfig]) -> Iterator[str]:
             f"{stage.replace('_', ' ')} " + ", ".join(f"{ms:.1f} ms for {rows}" for rows, ms in stages[stage])
             for stage in STAGES
         ]
-        yield f"Cost-aware settings decide by times measured on this machine ({'; '.join(shown)} rows): elsewhere they may decide otherwise."
+        yield f"Cost-aware settings decide by times measured on this machine ({'; '.join(shown)} rows)."
 
 
 def questions(engine: Engine, base: DecodeConfig, sweeps: Sequence[str], lanes: Sequence[str]) -> tuple[Question, ...]:

@@ -13,7 +13,7 @@ from app.session import Session
 from app.update import TURNS
 from app.visitors import without_paths
 
-SECONDS_BETWEEN_PLACES = 1
+SECONDS_BETWEEN_PLACES = 0.5
 MODEL = "model"  # the concurrency id of everything that runs the models: it takes turns
 
 

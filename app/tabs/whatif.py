@@ -30,7 +30,8 @@ NOT_GREEDY = (
 EXPLANATION = (
     "**What if?** Nothing is decoded again. At temperature 0 every method and setting commits the same text, the "
     "target's own choices, so the recorded text already says what the target would accept. Only the drafters run over "
-    "it once more, with other settings. The answers are therefore exact: they equal those of real runs, step by step."
+    "it once more, with other settings. The answers are therefore exact: they equal those of real runs, step by step. "
+    "Cost-aware settings go by times besides, so a real run may decide otherwise at some steps."
 )
 
 
@@ -97,7 +98,10 @@ def build_whatif(explore: gr.State, chosen: list[Component]) -> WhatIf:
             yield gr.skip(), sentence(problem=f"{error}")
             return
         for update in TURNS.taken(current, whatif.run(current, mine, title, trace, models, *asked)):
-            yield drawing(update.value) if update.value else gr.skip(), sentence(update.problem, update.news)
+            yield (
+                drawing(update.value) if update.value else gr.skip(),
+                sentence(update.problem, update.news, update.note),
+            )
 
     requested = go.click(ask, session, [number, notice, line_of(notice, session)], show_progress="hidden", queue=False)
     requested.then(

@@ -14,10 +14,8 @@ from d2sd.tree.tree import TokenTree, merge_drafts
 
 TWO_DRAFTS = frozenset({"block_size", "second_block_size", "num_branches", "node_budget", "cost_aware"})
 BRANCHED = TWO_DRAFTS - {"second_block_size"}
-TREE_SETTINGS = TWO_DRAFTS | {
-    "draft_depth",
-    "draft_top_k",
-}  # all fields of ``DecodeConfig`` that shape some method's trees
+# All fields of ``DecodeConfig`` that shape some method's trees.
+TREE_SETTINGS = TWO_DRAFTS | {"draft_depth", "draft_top_k"}
 DEFAULT_BUDGET = 64
 
 

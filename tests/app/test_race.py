@@ -197,8 +197,8 @@ def test_cost_aware_settings_are_answered_and_their_costs_stated(done):
     assert set(lines) == {"d2sd", "d2sd cost-aware"}
     # what is spent follows the costs: never more nodes than with everything spent
     assert all(aware[2] <= fixed[2] for aware, fixed in zip(lines["d2sd cost-aware"], lines["d2sd"], strict=True))
-    assert "times measured on this machine (first draft" in last.news
-    assert "Cost-aware" not in ask(done.lanes[1].trace, methods=["d2sd"])[-1].news
+    assert "times measured on this machine (first draft" in last.note
+    assert "Cost-aware" not in ask(done.lanes[1].trace, methods=["d2sd"])[-1].note
 
 
 def test_what_if_stops_between_points(done):
@@ -237,6 +237,6 @@ def test_what_if_leaves_out_methods_without_a_drafter(done, monkeypatch):
     monkeypatch.setattr(engine, "models", lacking)
     last = ask(done.lanes[1].trace, sweeps=["num_branches"], methods=["d2sd", "dflash_twice"])[-1]
     assert {q.lane for q in last.value.questions} == {"dflash_twice"}
-    assert last.news.startswith("Left out: method 'd2sd' needs a VP-Drafter")
+    assert last.note.startswith("Left out: method 'd2sd' needs a VP-Drafter")
     (only,) = ask(done.lanes[1].trace, sweeps=["num_branches"], methods=["d2sd"])
     assert "needs a VP-Drafter" in only.problem

@@ -12,7 +12,7 @@ from typing import Any
 from tests.page_client import PageClient, Window
 
 PROMPTS = ("One day, a cat", "Tom has 12 apples.", "# Task: add two numbers", "Once upon a time there was a fox")
-WAITS = 2.0  # seconds after which somebody who waits must have been told so
+WAITS = 1.0  # seconds after which somebody who waits must have been told so
 
 
 @dataclass(frozen=True, slots=True)
