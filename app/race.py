@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from app import models, settings
-from app.explore import failure_sentence
+from app.explore import PLAIN, failure_sentence
 from app.links import MAX_PROMPT
 from app.models import Chosen
 from app.session import Session
@@ -15,7 +15,6 @@ from app.streaming import Prepared, collect, first_tokens, paced, prepare, strea
 from app.update import Update
 from d2sd import METHODS, DecodeConfig, Event, InputError, Trace
 
-PLAIN = "autoregressive"
 COST_AWARE = " cost-aware"  # in the name of a lane, after its method
 LANES = (*METHODS, f"d2sd{COST_AWARE}")
 

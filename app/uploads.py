@@ -64,15 +64,15 @@ def _read(path: str | Path, megabytes: int) -> tuple[Reader, int]:
 def _for_the_page(reader: Reader) -> Iterator[str]:
     """The lines of known kinds, and at the end the measured speed of plain decoding, where there is one."""
     yield to_line(reader.header or {})
-    speed = None
+    baseline = None
     for line in reader.lines[1:]:
         kind = kind_of(line)
         if kind in EVENTS:
             yield _plain(kind, line)
         elif kind == "Baseline":
-            speed = read_baseline(line)
-    if speed is not None:
-        yield to_line({"event": "Baseline", "tokens_per_second": speed})
+            baseline = read_baseline(line)
+    if baseline is not None:
+        yield to_line(baseline)
 
 
 def _plain(kind: str, line: Line) -> str:

@@ -25,7 +25,7 @@ const WORDS = [
   ["γ", "block: the anchor and γ − 1 drafted tokens"],
   ["K", "how many prefixes are re-drafted from"],
   ["T", "temperature: 0 takes the target’s favourite, above 0 it draws"],
-  ["no drafts", "plain decoding: one target pass per token"],
+  ["plain", "plain decoding: one target pass per token, nothing drafted"],
   ["●", "repaired: re-drafted from where the draft broke, and tokens were gained"],
   ["○", "re-drafted from there, but nothing was gained"],
   ["✕", "missed: no re-draft started there"],

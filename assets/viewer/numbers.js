@@ -3,11 +3,14 @@
 const CARDS = [
   ["alpha", "Mean tokens/step α", "Mean acceptance length over all steps: committed tokens per step, the target’s own token included."],
   ["speed", "Tokens per second", "Of the whole run: committed tokens over the time since the prompt was read."],
-  ["speedup", "Speedup", "Tokens per second over plain decoding with the same target, measured in the same process right after the run, without drawing it. Below 1×, a step costs more plain steps than it brings tokens."],
+  ["speedup", "Speedup", "Tokens per second over plain decoding with the same target, both timed in turns right after the run, without drawing them: to draw a run slows it on a small machine. Below 1×, a step costs more plain steps than it brings tokens."],
   ["nodes", "Mean nodes/step", "Tree nodes that the target checks in one pass, anchor included; mean over the steps."],
   ["repaired", "Repaired drafts", "Of the steps whose first draft was partly rejected: how often a re-draft started exactly there and added tokens."],
   ["gain", "Gained per re-draft", "Tokens that the drafts behind the first added, over the number of those drafts."],
 ];
+
+/** Tokens per second, as short as is of use. */
+const perSecond = (speed) => speed.toFixed(speed >= 100 ? 0 : 1);
 
 class NumbersView {
   constructor(host, store) {
@@ -37,12 +40,12 @@ class NumbersView {
     };
     const decimals = (value, digits) => (value === null ? "—" : value.toFixed(digits));
     set("alpha", steps ? decimals(tokens / steps, 2) : "—", here ? `this step: ${here.total}` : "");
-    set("speed", decimals(speed, speed !== null && speed >= 100 ? 0 : 1), steps ? `${count(tokens, "token")} in ${last.toFixed(last < 10 ? 2 : 0)} s` : "");
+    set("speed", speed === null ? "—" : perSecond(speed), steps ? `${count(tokens, "token")} in ${last.toFixed(last < 10 ? 2 : 0)} s` : "");
     const base = store.baseline;
-    const gain = speed !== null && base ? speed / base : null;
+    const gain = speed !== null && base ? (store.unwatched || speed) / base : null;
     const costs = gain !== null && gain < 1 ? `a step costs ${(tokens / steps / gain).toFixed(1)} plain ones` : null;
     const unmeasured = store.header.method === "autoregressive" ? "nothing is drafted" : store.live ? "not measured yet" : "not measured";
-    set("speedup", gain === null ? "—" : gain.toFixed(2) + "×", costs || (base ? `no drafts: ${base.toFixed(1)}` : unmeasured));
+    set("speedup", gain === null ? "—" : gain.toFixed(2) + "×", costs || (base ? `${perSecond(store.unwatched || speed)} against ${perSecond(base)} plain` : unmeasured));
     set("nodes", steps ? decimals(nodes / steps, 1) : "—", here ? `this step: ${here.nodes}` : "");
     const verdict = here && OUTCOMES[here.verdict];
     const none = !steps || store.seen.selected ? "no prediction yet" : "no boundary predicted";

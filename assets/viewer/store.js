@@ -65,7 +65,7 @@ class Store {
     this.round += 1;
     this.reading = false;
     this.complete = false;
-    Object.assign(this, { key, header: {}, prompt: "", finished: null, failed: null, baseline: null });
+    Object.assign(this, { key, header: {}, prompt: "", finished: null, failed: null, baseline: null, unwatched: null });
     this.waiting = []; // lines that arrived but were not read yet
     this.early = new Map(); // lines after a gap, by the place of the first
     this.received = 0;
@@ -174,7 +174,10 @@ class Store {
       this.finished = event;
       this.read.delete(this.length - 1); // now it is known why the text ends there
     } else if (event.event === "Failed") this.failed = text(event.sentence) || "The run failed.";
-    else if (event.event === "Baseline") this.baseline = number(event.tokens_per_second, 0, 1e9, null);
+    else if (event.event === "Baseline") {
+      this.baseline = number(event.tokens_per_second, 0, 1e9, null);
+      this.unwatched = number(event.unwatched, 0, 1e9, null);
+    }
   }
 
   addStep(event) {

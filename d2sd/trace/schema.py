@@ -34,10 +34,14 @@ class _Kind(msgspec.Struct):
     event: str
 
 
-class Baseline(msgspec.Struct, tag_field="event", tag="Baseline"):
-    """The measured speed of plain decoding, a line that the page adds to runs of its own."""
+class Baseline(msgspec.Struct, tag_field="event", tag="Baseline", omit_defaults=True):
+    """The measured speed of plain decoding, a line that the page adds to runs of its own.
+
+    ``unwatched``: the run's own speed, timed again in turns with plain decoding, nothing of either being drawn.
+    """
 
     tokens_per_second: Annotated[float, msgspec.Meta(gt=0)]
+    unwatched: Annotated[float, msgspec.Meta(gt=0)] | None = None
 
 
 class _Header(msgspec.Struct, tag_field="event", tag="Header"):
@@ -64,12 +68,13 @@ def check_other(line: Line) -> None:
     _decode(_decoder(_Kind), line)
 
 
-def read_baseline(line: Line) -> float | None:
-    """The speed that a ``Baseline`` line holds; None for any other line."""
+def read_baseline(line: Line) -> dict[str, Any] | None:
+    """What a ``Baseline`` line holds; None for any other line."""
     try:
-        return float(_decode(_decoder(Baseline), line).tokens_per_second)
+        fields: dict[str, Any] = msgspec.to_builtins(_decode(_decoder(Baseline), line))
     except InputError:
         return None
+    return fields
 
 
 def is_json(line: Line) -> bool:

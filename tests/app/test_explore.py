@@ -50,7 +50,7 @@ def test_a_run_is_a_trace_in_segments_with_a_measured_baseline():
     assert kinds[:2] == ["Header", "PrefillDone"]
     assert kinds[-2:] == ["Finished", "Baseline"]
     assert set(kinds[2:-2]) == {"StepDone"}
-    assert events(updates)[-1]["tokens_per_second"] > 0
+    assert min(events(updates)[-1][speed] for speed in ("tokens_per_second", "unwatched")) > 0
     assert session.shown.lines() == RunLines(_lines=lines(updates)).lines()
     assert session.shown.trace().finished is not None
 
@@ -68,7 +68,7 @@ def test_settings_are_warmed_up_once_before_they_are_timed(monkeypatch):
     real = engine.run
 
     def watched(request, stop):
-        mine = [request.config.method, "begun"]
+        mine = [request.config.method + " watched" * request.config.inspect, "begun"]
         runs.append(mine)
         for event in real(request, stop):
             mine[1] = "ended" if isinstance(event, Finished) else mine[1]
@@ -76,19 +76,24 @@ def test_settings_are_warmed_up_once_before_they_are_timed(monkeypatch):
 
     monkeypatch.setattr(engine, "run", watched)
     monkeypatch.setattr(streaming, "_warm", {})
+    monkeypatch.setattr(explore, "SECONDS_OF_ROUNDS", 0)
     long = {"max_new_tokens": 200}
     outcome(**long)
-    plain = "autoregressive"
-    assert runs == [["d2sd", "begun"], ["d2sd", "ended"], [plain, "begun"], [plain, "ended"]]
+    each = ("d2sd watched", "d2sd", "autoregressive")
+    assert runs == [[method, until] for method in each for until in ("begun", "ended")]
+    runs.clear()
+    monkeypatch.setattr(explore, "SECONDS_OF_ROUNDS", 60)
+    outcome(**long)
+    assert runs == [["d2sd watched", "ended"], *([["d2sd", "ended"], ["autoregressive", "ended"]] * explore.MAX_ROUNDS)]
     runs.clear()
     outcome(seed=3, compare=False, **long)
     outcome(num_branches=2, compare=False, **long)
-    assert runs == [["d2sd", "ended"], ["d2sd", "begun"], ["d2sd", "ended"]]
+    assert runs == [["d2sd watched", "ended"], ["d2sd watched", "begun"], ["d2sd watched", "ended"]]
     runs.clear()
     monkeypatch.setattr(streaming, "ON_ZERO_GPU", True)
     monkeypatch.setattr(streaming, "_elsewhere", lambda chosen, request: watched(request, streaming.never))
     outcome(num_branches=3, compare=False, **long)
-    assert runs == [["d2sd", "ended"]]
+    assert runs == [["d2sd watched", "ended"]]
 
 
 @pytest.mark.parametrize(

@@ -93,6 +93,12 @@ def test_a_speed_that_is_none_is_left_out(tmp_path, speed):
     assert not [line for line in uploads.read(path).lines() if "Baseline" in line]
 
 
+@pytest.mark.parametrize("measured", [{"tokens_per_second": 25.0}, {"tokens_per_second": 25.0, "unwatched": 40.5}])
+def test_measured_speeds_stay_with_an_opened_trace(tmp_path, measured):
+    path = trace_file(tmp_path, lambda t: [*t[:-1], {"event": "Baseline", **measured, "more": 1}])
+    assert json.loads(uploads.read(path).lines()[-1]) == {"event": "Baseline", **measured}
+
+
 @pytest.mark.parametrize(
     "line",
     [
