@@ -89,26 +89,34 @@ class Guard:
             receive = _counted(receive, limit)  # a proxy may have left the length out
         if path.startswith("heartbeat/"):
             return await self._watch(path.split("/")[1], scope, receive, send)
-        if scope["method"] == "POST":
-            return await self._try(scope, receive, send)
-        return await self.app(scope, receive, send)
+        return await self._try(scope, receive, send)
 
     async def _try(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Gradio looks up whatever number a caller sends; what fails in our own functions does not come through here."""
-        began = False
+        """Gradio looks up whatever number a caller sends, and of two streams of one window the second stumbles over what
+        the first took away when the window left. What fails in our own functions does not come through here."""
+        began = gone = False
 
-        async def watched(message: Message) -> None:
+        async def asked() -> Message:
+            nonlocal gone
+            message = await receive()
+            gone = gone or message["type"] == "http.disconnect"
+            return message
+
+        async def answered(message: Message) -> None:
             nonlocal began
             began = True
             await send(message)
 
         try:
-            await self.app(scope, receive, watched)
+            await self.app(scope, asked, answered)
         except Exception as error:
-            if began:
+            if gone:
+                log.info("an answer broke off after its caller had left: %s", type(error).__name__)
+            elif began or scope["method"] != "POST":
                 raise
-            log.info("a call was refused: %s", type(error).__name__)
-            await _refuse(send, 400, "There is no such call.")
+            else:
+                log.info("a call was refused: %s", type(error).__name__)
+                await _refuse(send, 400, "There is no such call.")
 
     async def _watch(self, window: str, scope: Message, receive: Receive, send: Send) -> None:
         """Answer as long as the window is there; let go what it kept a while after its last connection is gone."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import json
 import logging
+import socket
 import time
 import weakref
 
@@ -172,6 +174,25 @@ def test_a_window_that_comes_back_keeps_its_things(client, demo, monkeypatch):
     time.sleep(1.5)
     assert window.hash in demo.app.state_holder.session_data
     window.leave()
+
+
+def test_two_streams_of_a_window_that_leaves_are_no_traceback(demo, caplog):
+    caplog.set_level(logging.INFO)
+    window, streams = "twostreams", []
+    demo._queue.pending_messages_per_session[window] = asyncio.Queue()
+    for _ in range(2):
+        stream = socket.create_connection((demo.server_name, demo.server_port))
+        stream.sendall(f"GET /gradio_api/queue/data?session_hash={window} HTTP/1.1\r\nHost: here\r\n\r\n".encode())
+        assert stream.recv(12) == b"HTTP/1.1 200"
+        streams.append(stream)
+    for stream in streams:
+        stream.close()
+    for _ in range(100):
+        if "after its caller had left" in caplog.text:
+            break
+        time.sleep(0.1)
+    assert caplog.text.count("after its caller had left: KeyError") == 1
+    assert "Traceback" not in caplog.text
 
 
 @pytest.mark.parametrize(
