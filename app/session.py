@@ -39,9 +39,14 @@ class Session:
         self.claimed = number
         return True
 
+    @property
+    def waiting(self) -> bool:
+        """Whether the newest run was asked for and has not begun."""
+        return self.newest != self.claimed
+
     def stop(self) -> bool:
         """Stop whatever runs or waits in this window; whether something waited that had not begun."""
-        waited = self.newest != self.claimed
+        waited = self.waiting
         self.newest = self.claimed = self.newest + 1
         return waited
 

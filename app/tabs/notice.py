@@ -47,9 +47,10 @@ def line_of(notice: gr.Textbox, session: gr.State) -> gr.Timer:
     timer = gr.Timer(SECONDS_BETWEEN_PLACES, active=False)
 
     def tell(current: Session, request: gr.Request) -> tuple[Any, Any]:
-        if not waits(request):
+        if not current.waiting:
             return gr.skip(), gr.Timer(active=False)
-        news = TURNS.news(current, ahead(request))
+        # a busy server may take longer to put it in the line than the first tick takes to come
+        news = TURNS.news(current, ahead(request)) if waits(request) else ""
         return sentence(news=news) if news else gr.skip(), gr.skip()
 
     timer.tick(tell, session, [notice, timer], show_progress="hidden", queue=False)

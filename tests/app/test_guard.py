@@ -176,6 +176,19 @@ def test_a_window_that_comes_back_keeps_its_things(client, demo, monkeypatch):
     window.leave()
 
 
+def test_places_are_asked_for_until_the_run_begins(client):
+    window, first = Window(client), client.call("run", "click")
+    tick = client.ticked(first).call
+    asked = {"prompt": "One day", "max_tokens": 1, "compare": False}
+    stopped = {"__type__": "update", "active": False}
+    window.at_once(first, client.values(first, **asked))
+    early = window.at_once(tick, client.values(tick))[1]["data"]  # before the server has put it into the line
+    work = client.then(first)
+    list(window.queued(work, client.values(work, **asked)))
+    late = window.at_once(tick, client.values(tick))[1]["data"]
+    assert [stopped in ({k: part[k] for k in stopped if k in part} for part in data) for data in (early, late)] == [False, True]
+
+
 def test_two_streams_of_a_window_that_leaves_are_no_traceback(demo, caplog):
     caplog.set_level(logging.INFO)
     window, streams = "twostreams", []
