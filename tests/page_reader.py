@@ -16,7 +16,7 @@ class Reader:
     """One window's worth of requests to the page at this address (which ends in a slash)."""
 
     def __init__(self, address: str, tokens: int, method: str):
-        self.address = address
+        self.address, self.window = address, uuid.uuid4().hex[:11]
         config = json.loads(urlopen(f"{address}config").read())
         props = {part["id"]: part["props"] for part in config["components"]}
         run = next(i for i, p in props.items() if p.get("elem_id") == "run")
@@ -34,7 +34,7 @@ class Reader:
 
     def read(self) -> int:
         """Start a run and read it to its end; returns its bytes."""
-        window = uuid.uuid4().hex[:11]
+        window = self.window
         self._post("run/predict", self.request["id"], [None] * len(self.request["inputs"]), window)
         self._post("queue/join", self.work["id"], self.values, window)
         count = 0
