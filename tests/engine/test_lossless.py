@@ -32,6 +32,9 @@ def transformers_greedy(engine, ids, count):
     return out[0, len(ids) :].tolist()
 
 
+SHAPES = [(2, 1), (5, 4), (9, 2), (16, 4), (16, 8), (None, 3)]  # γ and K
+
+
 @pytest.fixture(scope="session")
 def plain_ids(engine):
     """What plain decoding writes after a prompt: asked once, and found to be what transformers writes."""
@@ -45,23 +48,35 @@ def plain_ids(engine):
     return decoded
 
 
-def test_many_prompts_equal_plain_greedy_and_transformers(bundled):
+@torch.inference_mode()
+def transformers_favourites(engine, prompt_ids, ids):
+    """What stock transformers would write after the prompt and after every part of this continuation: equal to the
+    continuation where that is what it writes."""
+    model = engine.models.target.model
+    model.set_attn_implementation("sdpa")
+    try:
+        logits = model(torch.tensor([[*prompt_ids, *ids[:-1]]])).logits
+    finally:
+        model.set_attn_implementation("d2sd_tree")
+    return logits[0, len(prompt_ids) - 1 :].argmax(-1).tolist()
+
+
+@pytest.mark.parametrize(("gamma", "branches"), SHAPES)
+def test_many_prompts_equal_plain_greedy_and_transformers(bundled, gamma, branches):
     prompts = read_prompts("heldout", limit=48)
     assert len(prompts) == 48
-    settings = [(2, 1), (5, 4), (9, 2), (16, 4), (16, 8), (None, 3)]
     accepted = 0
-    for number, prompt in enumerate(prompts):
-        gamma, branches = settings[number % len(settings)]
-        backend = list(BACKENDS)[number // len(settings) % len(BACKENDS)]
+    for number, prompt in enumerate(prompts[SHAPES.index((gamma, branches)) :: len(SHAPES)]):
+        backend = list(BACKENDS)[number % len(BACKENDS)]
         plain = bundled.generate(prompt.text, DecodeConfig("autoregressive", 40))
-        expected = transformers_greedy(bundled, list(plain.prefill.prompt_token_ids), 40)
-        assert plain.token_ids == expected, prompt
+        expected = plain.token_ids
+        assert expected == transformers_favourites(bundled, plain.prefill.prompt_token_ids, expected), prompt
         for method in ("dflash", "d2sd"):
             config = DecodeConfig(method, 40, block_size=gamma, num_branches=branches, backend=backend)
             trace = bundled.generate(prompt.text, config)
             assert trace.token_ids == expected, (prompt, config)
             accepted += sum(len(s.accepted) for s in trace.steps)
-    assert accepted > 500  # the drafts were really used
+    assert accepted > 80  # the drafts were really used
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
