@@ -43,9 +43,9 @@ class NumbersView {
     set("speed", speed === null ? "—" : perSecond(speed), steps ? `${count(tokens, "token")} in ${last.toFixed(last < 10 ? 2 : 0)} s` : "");
     const base = store.baseline;
     const gain = speed !== null && base ? (store.unwatched || speed) / base : null;
-    const costs = gain !== null && gain < 1 ? `a step costs ${(tokens / steps / gain).toFixed(1)} plain ones` : null;
+    const costs = gain !== null && gain < 1 ? `a step = ${(tokens / steps / gain).toFixed(1)} plain` : null;
     const unmeasured = store.header.method === "autoregressive" ? "nothing is drafted" : store.live ? "not measured yet" : "not measured";
-    set("speedup", gain === null ? "—" : gain.toFixed(2) + "×", costs || (base ? `${perSecond(store.unwatched || speed)} against ${perSecond(base)} plain` : unmeasured));
+    set("speedup", gain === null ? "—" : gain.toFixed(2) + "×", costs || (base ? `${perSecond(store.unwatched || speed)} vs ${perSecond(base)} plain` : unmeasured));
     set("nodes", steps ? decimals(nodes / steps, 1) : "—", here ? `this step: ${here.nodes}` : "");
     const verdict = here && OUTCOMES[here.verdict];
     const none = !steps || store.seen.selected ? "no prediction yet" : "no boundary predicted";

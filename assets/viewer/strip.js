@@ -6,6 +6,9 @@ const BANDS = {
   narrow: { bars: [32, 72], points: [114, 138], ends: 150, truth: 156, titles: [27, 88, 150], height: 176 },
 };
 
+const FLAG = 20; // how high a flag is
+const VALUE = 42; // how far to the right its number goes
+
 class StripView {
   constructor(host, tree, viewport, tooltip) {
     Object.assign(this, { host, tree, viewport, tooltip, step: null });
@@ -138,22 +141,25 @@ class StripView {
         (this.readable(i) || last) && x > 72 ? s("text", { class: "end", x, y: this.band.ends }, last ? "all" : i) : "",
       );
     });
+    const flags = step.selected.filter((i) => i < at.length).map((i) => at[i]);
     step.selected.forEach((i, n) => {
       if (i >= at.length) return;
       const [x, y] = at[i];
-      group.append(this.drawFlag(x, y, step.random ? "?" : n + 1, i === step.boundary, all[i], this.width(i)));
+      // the likeliest one stands highest and has its number even over slim columns, where no other flag is in the way
+      const alone = n === 0 && !flags.some(([a, b]) => a > x && a < x + VALUE && b - FLAG < y - 8);
+      group.append(this.drawFlag(x, y, step.random ? "?" : n + 1, i === step.boundary, all[i], alone || this.width(i) >= 44));
     });
     return group;
   }
 
   /** A numbered flag: the rank of a predicted boundary, “?” where it was drawn at random. The one that came true is filled. */
-  drawFlag(x, y, rank, hit, r, room) {
+  drawFlag(x, y, rank, hit, r, valued) {
     return s(
       "g",
       { class: `flag${hit ? " hit" : ""}`, transform: `translate(${x.toFixed(1)},${y.toFixed(1)})` },
-      s("path", { d: "M0 0V-20H15L11.5-14.5L15-9H0" }),
+      s("path", { d: `M0 0V-${FLAG}H15L11.5-14.5L15-9H0` }),
       s("text", { x: 5.6, y: -11 }, rank),
-      room >= 44 ? s("text", { class: "r", x: 17, y: -11 }, probability(r)) : "",
+      valued ? s("text", { class: "r", x: 17, y: -11 }, probability(r)) : "",
     );
   }
 
@@ -166,7 +172,7 @@ class StripView {
     return s(
       "g",
       { class: `truth ${step.verdict}`, "data-verdict": step.verdict },
-      s("line", { class: "boundary", x1: x, x2: x, y1: 0, y2: this.band.truth + 2 }),
+      s("line", { class: "boundary", x1: x, x2: x, y1: 0, y2: this.band.ends - 10 }),
       s("rect", { x: left, y: this.band.truth, width: w, height: 18, rx: 9 }),
       s("text", { x: left + w / 2, y: this.band.truth + 12.5 }, words),
     );
