@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import exp
 
 LONGEST_WAIT = 64  # steps without a look
@@ -128,15 +127,3 @@ class LookAgain:
         """It was tried; longest: steps to wait at most."""
         self.since = 0
         self.wait = self._first if fruitful else max(self._first, min(2 * self.wait, int(longest), LONGEST_WAIT))
-
-
-def covered(posterior: Sequence[float], lengths: Sequence[int], redrafts: Redrafts) -> list[float]:
-    """Expected tokens that re-drafts add, of the first, the first two, … prefixes.
-
-    posterior: probability that the boundary is at each of them; lengths: tokens of their re-drafts.
-    """
-    out, total = [], 0.0
-    for r, length in zip(posterior, lengths, strict=True):
-        total += r * redrafts.tokens(length)
-        out.append(total)
-    return out
