@@ -18,7 +18,7 @@ from app.session import Session
 from app.streaming import Prepared, prepare, stream, warm_up
 from app.update import Update
 from app.visitors import without_paths
-from d2sd import DecodeConfig, Event, Finished, InputError, StepDone
+from d2sd import DecodeConfig, Finished, InputError, StepDone
 from d2sd.trace.metrics import Totals, totals
 from d2sd.trace.writer import to_line
 

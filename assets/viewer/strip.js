@@ -44,8 +44,8 @@ class StripView {
     if (step.levels.length) return this.svg.replaceChildren(this.drawAxis(), this.drawLevels(), this.drawLevelTitles());
     if (!step.draft) return this.svg.replaceChildren(s("text", { class: "none", x: "50%", y: 23 }, "Nothing was drafted in this step, so there is no confidence and no boundary to show."));
     const parts = [this.drawAxis(), this.drawBars()];
-    if (step.posterior.length) parts.push(this.drawPosterior());
     if (step.boundary !== null) parts.push(this.drawBoundary());
+    if (step.posterior.length) parts.push(this.drawPosterior()); // its flag over the line of the boundary
     parts.push(this.drawTitles());
     return this.svg.replaceChildren(...parts);
   }

@@ -186,7 +186,10 @@ def test_places_are_asked_for_until_the_run_begins(client):
     work = client.then(first)
     list(window.queued(work, client.values(work, **asked)))
     late = window.at_once(tick, client.values(tick))[1]["data"]
-    assert [stopped in ({k: part[k] for k in stopped if k in part} for part in data) for data in (early, late)] == [False, True]
+    assert [stopped in ({k: part[k] for k in stopped if k in part} for part in data) for data in (early, late)] == [
+        False,
+        True,
+    ]
 
 
 def test_two_streams_of_a_window_that_leaves_are_no_traceback(demo, caplog):
