@@ -27,7 +27,7 @@ SECONDS_BETWEEN_YIELDS = 1 / 8
 PLAIN = "autoregressive"
 # A short run is timed more than once against plain decoding: as often as fits into so many seconds.
 MAX_ROUNDS = 3
-SECONDS_OF_ROUNDS = 1.0
+SECONDS_OF_ROUNDS = 0.25
 
 
 @dataclass(frozen=True, slots=True)

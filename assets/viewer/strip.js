@@ -138,17 +138,18 @@ class StripView {
       group.append(
         s("line", { class: "stick", x1: x, x2: x, y1: bottom, y2: y }),
         last ? s("rect", { class: "dot", x: x - 3, y: y - 3, width: 6, height: 6 }) : s("circle", { class: "dot", cx: x, cy: y, r: 2.6 }),
-        (this.readable(i) || last) && x > 72 ? s("text", { class: "end", x, y: this.band.ends }, last ? "all" : i) : "",
+        (this.readable(i) || last || i === step.selected[0]) && x > 72 ? s("text", { class: "end", x, y: this.band.ends }, last ? "all" : i) : "",
       );
     });
     const flags = step.selected.filter((i) => i < at.length).map((i) => at[i]);
-    step.selected.forEach((i, n) => {
-      if (i >= at.length) return;
+    const drawn = step.selected.map((i, n) => {
+      if (i >= at.length) return "";
       const [x, y] = at[i];
       // the likeliest one stands highest and has its number even over slim columns, where no other flag is in the way
       const alone = n === 0 && !flags.some(([a, b]) => a > x && a < x + VALUE && b - FLAG < y - 8);
-      group.append(this.drawFlag(x, y, step.random ? "?" : n + 1, i === step.boundary, all[i], alone || this.width(i) >= 44));
+      return this.drawFlag(x, y, step.random ? "?" : n + 1, i === step.boundary, all[i], alone || this.width(i) >= 44);
     });
+    group.append(...drawn.reverse()); // likelier ones over others
     return group;
   }
 
