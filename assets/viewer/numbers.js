@@ -42,10 +42,11 @@ class NumbersView {
     set("alpha", steps ? decimals(tokens / steps, 2) : "—", here ? `this step: ${here.total}` : "");
     set("speed", speed === null ? "—" : perSecond(speed), steps ? `${count(tokens, "token")} in ${last.toFixed(last < 10 ? 2 : 0)} s` : "");
     const base = store.baseline;
-    const gain = speed !== null && base ? (store.unwatched || speed) / base : null;
+    const timed = store.unwatched || speed; // in turns with plain decoding, where that was done
+    const gain = speed !== null && base ? timed / base : null;
     const costs = gain !== null && gain < 1 ? `a step = ${(tokens / steps / gain).toFixed(1)} plain` : null;
     const unmeasured = store.header.method === "autoregressive" ? "nothing is drafted" : store.live ? "not measured yet" : "not measured";
-    set("speedup", gain === null ? "—" : gain.toFixed(2) + "×", costs || (base ? `${perSecond(store.unwatched || speed)} vs ${perSecond(base)} plain` : unmeasured));
+    set("speedup", gain === null ? "—" : gain.toFixed(2) + "×", costs || (base ? `${perSecond(timed)} vs ${perSecond(base)} plain` : unmeasured));
     set("nodes", steps ? decimals(nodes / steps, 1) : "—", here ? `this step: ${here.nodes}` : "");
     const verdict = here && OUTCOMES[here.verdict];
     const none = !steps || store.seen.selected ? "no prediction yet" : "no boundary predicted";

@@ -128,6 +128,7 @@ class StripView {
     const [top, bottom] = this.band.points;
     const all = [...step.posterior, step.full];
     const most = Math.max(...all, 1e-9);
+    const likeliest = step.random ? null : step.selected[0];
     const at = all.map((r, i) => [this.x(i + 0.5), bottom - (r / most) * (bottom - top)]);
     const group = s("g", { class: "posterior" });
     group.append(s("line", { class: "base", x1: 0, x2: "100%", y1: bottom, y2: bottom }));
@@ -138,16 +139,16 @@ class StripView {
       group.append(
         s("line", { class: "stick", x1: x, x2: x, y1: bottom, y2: y }),
         last ? s("rect", { class: "dot", x: x - 3, y: y - 3, width: 6, height: 6 }) : s("circle", { class: "dot", cx: x, cy: y, r: 2.6 }),
-        (this.readable(i) || last || i === step.selected[0]) && x > 72 ? s("text", { class: "end", x, y: this.band.ends }, last ? "all" : i) : "",
+        (this.readable(i) || last || i === likeliest) && x > 72 ? s("text", { class: "end", x, y: this.band.ends }, last ? "all" : i) : "",
       );
     });
     const flags = step.selected.filter((i) => i < at.length).map((i) => at[i]);
     const drawn = step.selected.map((i, n) => {
       if (i >= at.length) return "";
       const [x, y] = at[i];
-      // the likeliest one stands highest and has its number even over slim columns, where no other flag is in the way
-      const alone = n === 0 && !flags.some(([a, b]) => a > x && a < x + VALUE && b - FLAG < y - 8);
-      return this.drawFlag(x, y, step.random ? "?" : n + 1, i === step.boundary, all[i], alone || this.width(i) >= 44);
+      // a number where no other flag is in its way: over wide columns, and of the likeliest one, which stands highest, always
+      const clear = !flags.some(([a, b]) => a > x && a < x + VALUE && b - FLAG < y - 8);
+      return this.drawFlag(x, y, step.random ? "?" : n + 1, i === step.boundary, all[i], clear && (i === likeliest || this.width(i) >= 44));
     });
     group.append(...drawn.reverse()); // likelier ones over others
     return group;

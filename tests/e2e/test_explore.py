@@ -251,6 +251,15 @@ def test_one_column_on_a_phone(browser, address):
     wrong = page.locator("#tree g.node[data-state='rejected']").first.bounding_box()
     assert wrong
     assert tree["x"] < wrong["x"] < tree["x"] + tree["width"] - wrong["width"]
+    # the likeliest boundary says where it is and how likely, and is drawn over the others
+    likeliest = page.locator("#strip .flag").last
+    assert likeliest.locator("text").first.text_content() == "1"
+    assert likeliest.locator(".r").text_content().startswith(".")
+    at = page.locator("#strip").evaluate("""strip => {
+      const x = Number(/\\((.+),/.exec([...strip.querySelectorAll('.flag')].pop().getAttribute('transform'))[1]);
+      return [...strip.querySelectorAll('.end')].filter((e) => Math.abs(e.getAttribute('x') - x) < 1).length;
+    }""")
+    assert at == 1
     expect(page.locator("#method")).to_be_hidden()
     page.get_by_role("button", name="Examples, models").click()
     expect(page.locator("#method")).to_be_visible()
