@@ -9,7 +9,9 @@ from dataclasses import dataclass, replace
 
 from d2sd.attention import choose, flashinfer
 from d2sd.config import MAX_NODES, DecodeConfig
+from d2sd.decoding.controller import Known
 from d2sd.decoding.costs import CostTable
+from d2sd.decoding.gains import Redrafts
 from d2sd.decoding.generation import Generation
 from d2sd.decoding.header import make_header
 from d2sd.decoding.measured_costs import MEASURED_SLOTS, measure_costs
@@ -50,6 +52,7 @@ class Engine:
         self.lock = threading.Lock()  # held while the models compute
         self.mode = choose_mode(passes, models.target.device, models.target.capturable)
         self._costs: dict[tuple[object, ...], CostTable] = {}
+        self._redrafts: dict[str, Redrafts] = {}  # by method
         self._free: list[tuple[str, Passes]] = []  # buffers and graphs that no generation uses at present
 
     def generate(self, prompt: str | Sequence[int], config: DecodeConfig) -> Trace:
@@ -121,8 +124,13 @@ class Engine:
                 self._costs[key] = measure_costs(self.models, method, gamma, passes, top_k)
             return self._costs[key]
 
-    def _decided_by(self, config: DecodeConfig) -> CostTable | None:
-        return self.costs(config) if config.cost_aware and METHODS[config.method].drafts else None
+    def _known(self, config: DecodeConfig, costs: CostTable | None = None) -> Known | None:
+        """What a cost-aware run starts from; with stated costs as if it were the first one."""
+        if not config.cost_aware or not METHODS[config.method].drafts:
+            return None
+        if costs is not None:
+            return Known(costs)
+        return Known(self.costs(config), self._redrafts.setdefault(config.method, Redrafts()))
 
     def first_use(self, backend: str) -> str | None:
         """A sentence for the person who waits, where a run with this (resolved) backend first compiles kernels."""
@@ -205,15 +213,14 @@ class Engine:
 
     def generation(self, ids: Sequence[int], config: DecodeConfig, passes: Passes) -> Generation:
         """A generation that its caller runs step by step; config: resolved settings, passes: with room for it."""
-        return Generation(self.models, self.texts, ids, config, passes, self._decided_by(config))
+        return Generation(self.models, self.texts, ids, config, passes, self._known(config))
 
     def proposer(self, config: DecodeConfig, tokens: int, costs: CostTable | None = None) -> Proposer:
         """Drafters alone, with eager passes and buffers of their own for so many tokens.
 
         config: resolved settings; costs: what cost-aware ones go by, instead of what is measured here.
         """
-        decided_by = costs if costs is not None and config.cost_aware else self._decided_by(config)
-        return Proposer(self.models, config, self._eager_passes(config, tokens), decided_by)
+        return Proposer(self.models, config, self._eager_passes(config, tokens), self._known(config, costs))
 
 
 def load(

@@ -10,8 +10,9 @@ target will say at a position that is not committed yet: whatever is chosen, the
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
-from d2sd.decoding.costs import RunningCosts
+from d2sd.decoding.costs import CostTable, RunningCosts
 from d2sd.decoding.gains import Calibration, LookAgain, Redrafts, Yield
 from d2sd.trace.events import Decision, Option
 
@@ -23,23 +24,31 @@ LOST = 0.01  # share of the time that looks may cost in the long run, before the
 FOLLOW = 0.2  # share of a step's surprise that running means take over
 
 
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known before a text: what stages cost, and what re-drafts have added in earlier texts."""
+
+    costs: CostTable
+    redrafts: Redrafts = field(default_factory=Redrafts)
+
+
 class Controller:
     """The decisions of one generation, and what they are made from.
 
     A step asks, in this order, ``begin``; ``redraft`` if there is a first draft; ``nodes`` if there is a tree; and
     then says how it went: ``observe``.
 
-    lengths: values of γ to choose from, ascending; longer: γ₂ − γ.
+    known: its ``redrafts`` go on learning; lengths: values of γ to choose from, ascending; longer: γ₂ − γ.
     """
 
-    def __init__(self, costs: RunningCosts, lengths: Sequence[int], longer: int = 0):
-        self.costs, self.lengths, self.longer = costs, list(lengths), longer
+    def __init__(self, known: Known, lengths: Sequence[int], longer: int = 0):
+        self.costs, self.lengths, self.longer = RunningCosts(known.costs), list(lengths), longer
         self._yield = Yield(max(self.lengths) - 1 + longer)
-        self._redrafts = Redrafts()
+        self._redrafts = known.redrafts
         self._first, self._second = Calibration(), Calibration()
         self._pause, self._rest = LookAgain(FIRST_WAIT), LookAgain(FIRST_REDRAFT_WAIT)
         self._streak, self._sure, self._paused = FIRST_STREAK, 0, False
-        self._extra = costs.seconds("verify", 8) - costs.seconds("verify", 1)  # of a drafting step, besides its draft
+        self._extra = self.costs.seconds("verify", 8) - self.costs.seconds("verify", 1)  # of a drafting step, besides its draft
         self._branch_nodes = 3.0
         self._start()
 
@@ -95,7 +104,7 @@ class Controller:
         best = doubted = 0
         order = sorted(prefixes, key=lambda p: -masses[p])
         for count, prefix in enumerate(order, 1):
-            gain += masses[prefix] * self._redrafts.tokens(size - 1 - prefix)
+            gain += masses[prefix] * self._redrafts.tokens(prefix, size - 1 - prefix)
             spent = costs.seconds("second_draft", count * size) + count * node
             options.append(Option(self.block_size, count, options[0].tokens + gain, seconds + spent))
             if self._net(options[count]) > self._net(options[best]):
@@ -189,7 +198,7 @@ class Controller:
         branches = len(self._lengths)
         if boundary is not None and boundary < self.block_size - 1:
             if boundary in self._lengths:
-                self._redrafts.observe(accepted - boundary, self._lengths[boundary])
+                self._redrafts.observe(boundary, accepted - boundary, self._lengths[boundary])
             else:
                 self._redrafts.observe_without(accepted - boundary)
         if not branches:

@@ -13,8 +13,8 @@ from torch import Tensor
 from d2sd.config import DecodeConfig
 from d2sd.decoding.block_drafter import BlockDrafter
 from d2sd.decoding.chain_drafter import ChainDrafter
-from d2sd.decoding.controller import Controller
-from d2sd.decoding.costs import CostTable, RunningCosts
+from d2sd.decoding.controller import Controller, Known
+from d2sd.decoding.costs import CostTable
 from d2sd.decoding.inspection import TOP_ALTERNATIVES
 from d2sd.decoding.level_drafter import LevelDrafter
 from d2sd.decoding.measured_costs import draft_lengths
@@ -46,11 +46,11 @@ class Proposer:
     """Drafters with their caches; ``seconds`` holds the measured time of the last proposal by stage.
 
     config: resolved settings (``Engine.resolve``); passes: with room for prompt, output and a tree (``slots``);
-    costs: what stages cost, where a controller is to decide what a step spends. ``block_drafters``: those of ``first``
+    known: where a controller is to decide what a step spends. ``block_drafters``: those of ``first``
     and ``second``, which share one where they are the same network.
     """
 
-    def __init__(self, models: Models, config: DecodeConfig, passes: Passes, costs: CostTable | None = None):
+    def __init__(self, models: Models, config: DecodeConfig, passes: Passes, known: Known | None = None):
         self.config, self.passes = config, passes
         self.end_ids = models.target.end_ids
         self.method: Method = METHODS[config.method]
@@ -76,9 +76,8 @@ class Proposer:
         self.seconds: dict[str, float] = {}
         self.longer = self.second_block_size - self.block_size if self.second else 0
         self.controller: Controller | None = None
-        if costs is not None and self.method.drafts:
-            lengths = draft_lengths(self.method, self.block_size)
-            self.controller = Controller(RunningCosts(costs), lengths, self.longer)
+        if known is not None and self.method.drafts:
+            self.controller = Controller(known, draft_lengths(self.method, self.block_size), self.longer)
 
     @property
     def reads_features(self) -> bool:

@@ -11,8 +11,8 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from d2sd.decoding.controller import Controller
-from d2sd.decoding.costs import CostTable, Curve, RunningCosts
+from d2sd.decoding.controller import Controller, Known
+from d2sd.decoding.costs import CostTable, Curve
 from d2sd.tree.boundary import boundary_posterior, select_prefixes
 
 GAMMA = 16
@@ -205,5 +205,5 @@ def fixed_settings(branches: int) -> list[tuple[int, int, int]]:
     return plain + [(g, min(k, g - 1), b) for g in (4, 8, 16) for k in (0, 1, 2, 4, 8) for b in ((32,) if k else (16,))]
 
 
-def new_controller(table: CostTable) -> Controller:
-    return Controller(RunningCosts(table), (4, 8, 16))
+def new_controller(known: Known) -> Controller:
+    return Controller(known, (4, 8, 16))

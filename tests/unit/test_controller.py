@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from d2sd.decoding.controller import FIRST_WAIT
+from d2sd.decoding.controller import FIRST_WAIT, Known
 from d2sd.decoding.costs import RunningCosts
 from d2sd.decoding.gains import LONGEST_WAIT
 from tests.unit.adaptive_world import (
@@ -34,16 +34,17 @@ TEXTS = {
 }
 
 
-def adaptive(world, branches):
-    return run_adaptive(world, new_controller(world.table), branches)
+def adaptive(world, branches, known=None):
+    return run_adaptive(world, new_controller(known or Known(world.table)), branches)
 
 
 @pytest.mark.parametrize("machine", [CPU, GPU], ids=["cpu", "gpu"])
 @pytest.mark.parametrize("branches", [0, 8])
 @pytest.mark.parametrize("text", TEXTS)
 def test_within_three_percent_of_the_best_fixed_setting_in_hindsight(text, branches, machine):
-    worlds = [World([TEXTS[text]], machine, noise=0.2, seed=seed) for seed in range(4)]
-    ours = rate([step for w in worlds for step in adaptive(w, branches)])
+    worlds = [World([TEXTS[text]], machine, noise=0.2, seed=seed) for seed in range(8)]
+    known = Known(machine)  # as in an engine, which writes one text after the other
+    ours = rate([step for w in worlds for step in adaptive(w, branches, known)])
     best = max(rate([s for w in worlds for s in run_fixed(w, *f)]) for f in fixed_settings(branches))
     assert ours > 0.97 * best
     assert ours > 0.97 / machine.plain()
@@ -81,7 +82,7 @@ def test_one_late_pass_changes_little():
 
 
 def test_looks_grow_rarer_where_nothing_is_ever_accepted():
-    steps = run_adaptive(World([Part(400, 0.0)], CPU), new_controller(CPU), 0)
+    steps = run_adaptive(World([Part(400, 0.0)], CPU), new_controller(Known(CPU)), 0)
     looks = [n for n, (_, seconds) in enumerate(steps) if seconds > 1.1 * CPU.plain()]
     gaps = [b - a for a, b in pairwise(looks)]
     assert min(gaps[-3:]) > 2 * FIRST_WAIT
@@ -90,7 +91,7 @@ def test_looks_grow_rarer_where_nothing_is_ever_accepted():
 
 
 def test_a_text_that_gets_easy_is_noticed_at_once_by_a_target_that_is_sure():
-    controller = new_controller(CPU)
+    controller = new_controller(Known(CPU))
     for _ in range(150):
         controller.observe(0, 0, 0, 0.2) if controller.begin() else controller.observe(0, 0, None, 0.2)
     waited = 0
@@ -100,8 +101,24 @@ def test_a_text_that_gets_easy_is_noticed_at_once_by_a_target_that_is_sure():
     assert waited <= 12
 
 
+def test_what_redrafts_add_is_learnt_by_their_prefix_and_goes_on_to_the_next_text():
+    known = Known(CPU)
+    assert known.redrafts.tokens(0, 8) == known.redrafts.tokens(5, 8)  # nothing was seen
+    for _ in range(40):
+        known.redrafts.observe(0, 0, 15)  # it repeats what was rejected
+        known.redrafts.observe(4, 3, 11)
+    assert known.redrafts.tokens(0, 8) < 0.3 < 1.5 < known.redrafts.tokens(4, 8)
+    assert known.redrafts.tokens(4, 8) == known.redrafts.tokens(7, 8) > known.redrafts.tokens(4, 2)
+    confidence = [0.1, *[0.99] * 14]  # a boundary right after the anchor
+    fresh, later = new_controller(Known(CPU)), new_controller(known)
+    assert fresh.begin() == later.begin()
+    for controller in (fresh, later):
+        controller.redraft(confidence[: controller.block_size - 1], (0,))
+    assert later.decision().options[-1].tokens < fresh.decision().options[-1].tokens
+
+
 def test_an_option_is_taken_for_its_rate_and_told():
-    controller = new_controller(CPU)
+    controller = new_controller(Known(CPU))
     size = controller.begin()
     assert size
     chosen = controller.redraft([0.9, 0.5, 0.9, *[0.8] * (size - 4)], (1, 0, 2))
@@ -115,7 +132,7 @@ def test_an_option_is_taken_for_its_rate_and_told():
 
 
 def test_a_decision_takes_less_than_a_tenth_of_a_millisecond():
-    world, controller = World([Part(120, 0.7)], GPU), new_controller(GPU)
+    world, controller = World([Part(120, 0.7)], GPU), new_controller(Known(GPU))
     confidence, _ = world.first(0, 16)
     reach = sorted((0.9**n for n in range(64)), reverse=True)
     times = []
