@@ -4,47 +4,34 @@ from __future__ import annotations
 
 import argparse
 import sys
+from importlib import import_module
 from pathlib import Path
-
-import torch
+from types import ModuleType
 
 from d2sd.__about__ import __version__
-from d2sd.cli import app, bench, calibrate, generate, trace, train, whatif
-from d2sd.cli.common import printable
 from d2sd.errors import InputError
+from d2sd.trace.text import printable
 
+# Of the modules in d2sd.cli only the one that is asked for is imported: most take seconds.
 COMMANDS = {
-    "app": app,
-    "generate": generate,
-    "bench": bench,
-    "calibrate": calibrate,
-    "train": train,
-    "trace": trace,
-    "whatif": whatif,
+    "app": "open the page: see it happen, step by step",
+    "generate": "generate text from a prompt",
+    "bench": "compare methods on a prompt file, or check that they are lossless",
+    "calibrate": "reliability of the first drafter's confidence",
+    "train": "train a target, its responses, a DFlash, VP- or EAGLE-3 drafter, or the bundled recipe",
+    "trace": "check, show, sum up and convert recorded traces",
+    "whatif": "ask a recorded greedy run what other settings would have committed",
 }
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command; bad input is one sentence on stderr and exit code 2."""
-    name = "d2sd" if Path(sys.argv[0]).stem == "d2sd" else "python -m d2sd"
-    parser = argparse.ArgumentParser(
-        prog=name, description="D²SD and its relatives: speculative decoding with block drafters."
-    )
-    parser.add_argument("--version", action="version", version=f"d2sd {__version__}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="|".join(COMMANDS))
-    for name, module in COMMANDS.items():
-        module.add_arguments(commands.add_parser(name, help=module.HELP, description=module.__doc__))
-    argv = sys.argv[1:] if argv is None else argv
-    arguments = parser.parse_args(argv, argparse.Namespace(argv=argv))
     try:
-        return int(COMMANDS[arguments.command].run(arguments) or 0)
+        command, arguments = _asked(sys.argv[1:] if argv is None else argv)
+        return int(command.run(arguments) or 0)
     except InputError as error:
         print(printable(f"error: {error}").replace("\n", " "), file=sys.stderr)
         return 2
-    except torch.OutOfMemoryError:
-        sentence = "there was not enough memory; ask for fewer tokens, a shorter prompt, or a smaller model or type"
-        print(f"error: {sentence}", file=sys.stderr)
-        return 1
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
         return 130
@@ -54,6 +41,30 @@ def main(argv: list[str] | None = None) -> int:
         place = f"{error.filename}: " if error.filename else ""
         print(f"error: {printable(f'{place}{error.strerror or error}')}", file=sys.stderr)
         return 1
+    except RuntimeError as error:
+        if type(error).__name__ != "OutOfMemoryError":  # torch's, which may not have been imported
+            raise
+        sentence = "there was not enough memory; ask for fewer tokens, a shorter prompt, or a smaller model or type"
+        print(f"error: {sentence}", file=sys.stderr)
+        return 1
+
+
+def _asked(argv: list[str]) -> tuple[ModuleType, argparse.Namespace]:
+    """The module of the command, and its arguments."""
+    name = "d2sd" if Path(sys.argv[0]).stem == "d2sd" else "python -m d2sd"
+    parser = argparse.ArgumentParser(
+        prog=name, description="D²SD and its relatives: speculative decoding with block drafters."
+    )
+    parser.add_argument("--version", action="version", version=f"d2sd {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="|".join(COMMANDS))
+    for name, sentence in COMMANDS.items():
+        command = commands.add_parser(name, help=sentence)
+        if argv[:1] == [name]:
+            module = import_module(f"d2sd.cli.{name}")
+            command.description = module.__doc__
+            module.add_arguments(command)
+    arguments = parser.parse_args(argv, argparse.Namespace(argv=argv))
+    return module, arguments
 
 
 if __name__ == "__main__":

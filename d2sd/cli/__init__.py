@@ -1,1 +1,1 @@
-"""The commands, one file each: ``HELP``, ``add_arguments(parser)``, ``run(arguments)``."""
+"""The commands, one file each: ``add_arguments(parser)``, ``run(arguments)``."""

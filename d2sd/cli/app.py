@@ -8,8 +8,6 @@ import sys
 
 from d2sd.__about__ import HOME
 
-HELP = "open the page: see it happen, step by step"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """It has none."""

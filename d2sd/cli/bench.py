@@ -24,11 +24,11 @@ from d2sd.bench.runner import contestant, run_bench, run_count
 from d2sd.bench.settings import SYNTAX, parse_settings, runnable
 from d2sd.bench.summary import RESAMPLES, summarise, with_cycles
 from d2sd.cli import bench_gpu, lossless
-from d2sd.cli.common import add_run_arguments, decode_config, prepare, printable
+from d2sd.cli.common import add_run_arguments, decode_config, prepare
 from d2sd.errors import InputError
 from d2sd.methods import METHODS
+from d2sd.trace.text import printable
 
-HELP = "compare methods on a prompt file, or check that they are lossless"
 BOOTSTRAP_SEED = 0
 
 

@@ -16,10 +16,11 @@ from d2sd.bench.provenance import as_markdown, circumstances
 from d2sd.bench.random_models import SHAPES, random_engine
 from d2sd.bench.report import markdown_table, to_json, write_files
 from d2sd.bench.stages import BANDWIDTH_BYTES, Floors, bandwidth, context_row, cost_rows, merging_row
-from d2sd.cli.common import decode_config, printable
+from d2sd.cli.common import decode_config
 from d2sd.cli.lossless import whole_numbers
 from d2sd.engine import Engine
 from d2sd.errors import InputError
+from d2sd.trace.text import printable
 
 OUT = Path("docs/benchmarks")
 REPEATS = 20

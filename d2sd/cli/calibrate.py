@@ -10,11 +10,11 @@ import orjson
 from tqdm.auto import tqdm
 
 from d2sd.calibration import Figure, Report, calibrate, label, read_report, tabulate, tabulate_paths
-from d2sd.cli.common import add_run_arguments, decode_config, prepare, printable
+from d2sd.cli.common import add_run_arguments, decode_config, prepare
 from d2sd.trace.events import StepDone
+from d2sd.trace.text import printable
 from d2sd.trace.trace import load_trace
 
-HELP = "reliability of the first drafter's confidence"
 SHOWN_K = (1, 2, 4, 8)
 
 

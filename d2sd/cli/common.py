@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-import unicodedata
 
 from d2sd.bench.prompts import Prompt, read_prompts
 from d2sd.config import DecodeConfig
@@ -151,8 +150,3 @@ def read_text(path: str) -> str:
     if len(raw) > MAX_PROMPT_BYTES:
         raise InputError(f"the prompt file {path} is larger than 1 MiB")
     return raw.decode("utf-8", "replace")
-
-
-def printable(text: str) -> str:
-    """Text without the control characters that could drive a terminal."""
-    return "".join(c for c in text if c in "\n\t" or unicodedata.category(c) != "Cc")

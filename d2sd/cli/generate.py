@@ -8,14 +8,14 @@ from contextlib import ExitStack
 
 import orjson
 
-from d2sd.cli.common import add_decode_arguments, add_model_arguments, decode_config, load_engine, printable, read_text
+from d2sd.cli.common import add_decode_arguments, add_model_arguments, decode_config, load_engine, read_text
 from d2sd.engine import Engine
 from d2sd.methods import METHODS
 from d2sd.trace.events import Event, Finished, PrefillDone, StepDone
+from d2sd.trace.text import printable
 from d2sd.trace.trace import Trace
 from d2sd.trace.writer import TraceFile
 
-HELP = "generate text from a prompt"
 COLOURS = {"first": "\033[34m", "second": "\033[33m", "target": "\033[32m"}
 RESET = "\033[0m"
 

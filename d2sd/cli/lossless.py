@@ -15,9 +15,10 @@ from d2sd.bench.provenance import as_markdown, provenance
 from d2sd.bench.report import markdown_table, remarks, to_json, write_files
 from d2sd.bench.runner import contestant
 from d2sd.bench.settings import runnable
-from d2sd.cli.common import decode_config, prepare, printable
+from d2sd.cli.common import decode_config, prepare
 from d2sd.errors import InputError
 from d2sd.methods import METHODS
+from d2sd.trace.text import printable
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -20,8 +20,6 @@ from d2sd.trace.reader import read_file
 from d2sd.trace.text import escaped
 from d2sd.trace.trace import Trace, load_trace
 
-HELP = "check, show, sum up and convert recorded traces"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of ``trace`` and of what it can do."""

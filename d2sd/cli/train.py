@@ -10,8 +10,6 @@ from pathlib import Path
 from d2sd.errors import InputError
 from d2sd.train.loop import DEFAULT_OPTIMIZER
 
-HELP = "train a target, its responses, a DFlash, VP- or EAGLE-3 drafter, or the bundled recipe"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of ``train`` and its stages."""

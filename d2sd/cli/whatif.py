@@ -12,15 +12,14 @@ import orjson
 from tqdm import tqdm
 
 from d2sd.bench.settings import SYNTAX, parse_settings, runnable
-from d2sd.cli.common import add_model_arguments, load_engine, printable
+from d2sd.cli.common import add_model_arguments, load_engine
 from d2sd.config import DecodeConfig
 from d2sd.decoding.costs import FORM, CostTable, read_costs
 from d2sd.engine import Engine
 from d2sd.methods import METHODS
+from d2sd.trace.text import printable
 from d2sd.trace.trace import load_trace
 from d2sd.whatif import Replay, recorded_config
-
-HELP = "ask a recorded greedy run what other settings would have committed"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

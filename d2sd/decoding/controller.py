@@ -48,7 +48,9 @@ class Controller:
         self._first, self._second = Calibration(), Calibration()
         self._pause, self._rest = LookAgain(FIRST_WAIT), LookAgain(FIRST_REDRAFT_WAIT)
         self._streak, self._sure, self._paused = FIRST_STREAK, 0, False
-        self._extra = self.costs.seconds("verify", 8) - self.costs.seconds("verify", 1)  # of a drafting step, besides its draft
+        self._extra = self.costs.seconds("verify", 8) - self.costs.seconds(
+            "verify", 1
+        )  # of a drafting step, besides its draft
         self._branch_nodes = 3.0
         self._start()
 

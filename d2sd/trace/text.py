@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from typing import Any
 
 BROKEN = "\ufffd"
@@ -48,6 +49,11 @@ class Detokenizer:
             self._window = self._window[-4:]
             self._shown = self.tokenizer.decode(self._window, skip_special_tokens=False)
         return piece
+
+
+def printable(text: str) -> str:
+    """Text without the control characters that could drive a terminal."""
+    return "".join(c for c in text if c in "\n\t" or unicodedata.category(c) != "Cc")
 
 
 def escaped(text: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app.layout import build, launch_options
-from tests.e2e.driving import opened
+from tests.e2e.driving import PHONE, put_back, window
 
 
 @pytest.fixture(scope="session")
@@ -20,12 +20,31 @@ def address():
 
 @pytest.fixture
 def page(browser, address):
-    context = browser.new_context(viewport={"width": 1440, "height": 900})
-    page = context.new_page()
-    errors: list[str] = []
-    page.on("pageerror", lambda error: errors.append(str(error)))
-    page.on("dialog", lambda dialog: errors.append(f"dialog: {dialog.message}"))
-    opened(page, address)
-    yield page
-    context.close()
-    assert errors == []
+    with window(browser, address) as page:
+        yield page
+
+
+@pytest.fixture(scope="session")
+def kept_page(browser, address):
+    with window(browser, address) as page:
+        yield page
+
+
+@pytest.fixture(scope="session")
+def kept_phone(browser, address):
+    with window(browser, address, viewport=PHONE) as page:
+        yield page
+
+
+@pytest.fixture
+def shown(kept_page, address):
+    """The recorded run, for tests that look at it and choose in it but run nothing: opened once for all of them."""
+    put_back(kept_page, address)
+    return kept_page
+
+
+@pytest.fixture
+def phone(kept_phone, address):
+    """The same as wide as a phone."""
+    put_back(kept_phone, address)
+    return kept_phone

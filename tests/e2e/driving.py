@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from contextlib import contextmanager
 
 from playwright.sync_api import Locator, Page, expect
 
 from app import presets
 
 PATIENCE = 60_000
+PHONE = {"width": 390, "height": 844}
 
 
 def view(page: Page) -> Locator:
@@ -23,6 +25,38 @@ def opened(page: Page, address: str) -> None:
     expect(page.locator("#tree g.node").first).to_be_visible(timeout=PATIENCE)
     # the answer to the question whether the address is a link
     expect(page.locator("#gamma-2 input[type=number]")).not_to_have_value("0", timeout=PATIENCE)
+
+
+@contextmanager
+def window(browser, address, **options):
+    """A window of its own with the recorded run; at its end nothing must have gone wrong in it."""
+    context = browser.new_context(**{"viewport": {"width": 1440, "height": 900}, **options})
+    page = context.new_page()
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.on("dialog", lambda dialog: errors.append(f"dialog: {dialog.message}"))
+    opened(page, address)
+    try:
+        yield page
+    finally:
+        context.close()
+    assert errors == []
+
+
+def put_back(page: Page, address: str) -> None:
+    """Explore on the recorded run with nothing chosen; opened anew where a test has changed more than that."""
+    page.get_by_role("tab", name="Explore").click()
+    expect(page.locator("#tree")).to_be_visible()
+    page.mouse.move(0, 0)
+    for _ in range(3):  # a menu, the node, the step
+        page.keyboard.press("Escape")
+    header = presets.opening().header
+    same = view(page).get_attribute("data-run") == header["run"] and view(page).get_attribute("data-pinned") == ""
+    same = same and page.locator("#prompt textarea").input_value() == header["prompt"]
+    same = same and page.locator("#method select").input_value() == header["method"]
+    if not same or page.locator("#notice").is_visible() or page.locator("#runs li").count() > 1:
+        page.evaluate("sessionStorage.clear()")
+        opened(page, address)
 
 
 def set_number(page: Page, elem_id: str, value: object) -> None:

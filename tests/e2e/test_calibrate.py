@@ -163,17 +163,13 @@ def test_hostile_text_in_an_uploaded_trace_stays_text(calibrate: Page):
     assert calibrate.locator("#calibration img, #explorer img").count() == 0
 
 
-def test_one_column_on_a_phone(browser, address):
-    context = browser.new_context(viewport={"width": 390, "height": 844})
-    page = context.new_page()
-    page.goto(address)
-    page.get_by_role("tab", name="Calibrate").click()
-    expect(page.locator("#calibration .uniform g.mark").first).to_be_visible(timeout=PATIENCE)
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    page.locator("#calibration .uniform g.mark").last.click()
-    expect(page.locator("#calibration .members h3")).to_be_in_viewport()
-    rows(page).first.click()
-    expect(view(page)).to_have_attribute("data-pinned", re.compile(r"\d"))
-    expect(page.locator("#tree")).to_be_in_viewport()
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    context.close()
+def test_one_column_on_a_phone(phone: Page):
+    phone.get_by_role("tab", name="Calibrate").click()
+    expect(phone.locator("#calibration .uniform g.mark").first).to_be_visible(timeout=PATIENCE)
+    assert phone.evaluate("document.documentElement.scrollWidth") <= 390
+    phone.locator("#calibration .uniform g.mark").last.click()
+    expect(phone.locator("#calibration .members h3")).to_be_in_viewport()
+    rows(phone).first.click()
+    expect(view(phone)).to_have_attribute("data-pinned", re.compile(r"\d"))
+    expect(phone.locator("#tree")).to_be_in_viewport()
+    assert phone.evaluate("document.documentElement.scrollWidth") <= 390

@@ -8,7 +8,7 @@ from playwright.sync_api import Locator, Page, expect
 from app import presets
 from app.learn import instructive, lesson
 from app.views.learn import lesson_run
-from tests.e2e.driving import PATIENCE, view
+from tests.e2e.driving import PATIENCE, PHONE, view, window
 
 pytestmark = pytest.mark.e2e
 
@@ -21,10 +21,19 @@ def told():
     return number, lesson(trace, number).stops
 
 
+@pytest.fixture(scope="module")
+def tour(browser, address):
+    with window(browser, address) as page:
+        yield page
+
+
 @pytest.fixture
-def learn(page: Page) -> Page:
-    """The page with the tab Learn open."""
-    return opened(page)
+def learn(tour: Page) -> Page:
+    """The page with the tab Learn open at its first stop."""
+    tour.emulate_media(reduced_motion="no-preference")
+    opened(tour)
+    tour.locator("#learn .dots button").first.click()
+    return tour
 
 
 def opened(page: Page) -> Page:
@@ -166,21 +175,20 @@ def test_it_ends_in_explore_at_that_step_ready_to_change_k(learn: Page, told):
 
 def test_it_fits_a_phone_and_ends_in_explore_there(browser, address, told):
     number, stops = told
-    context = browser.new_context(viewport={"width": 390, "height": 844}, has_touch=True)
-    page = context.new_page()
-    page.goto(address)
-    opened(page)
-    for at in range(len(stops) + 1):
-        page.locator("#learn .dots button").nth(at).click()
-        expect(page.locator("#learn .dots [aria-current=step]")).to_have_text("K" if at == len(stops) else str(at + 1))
-        assert page.evaluate("document.documentElement.scrollWidth") <= 390
-        expect(page.locator("#learn .card > h3")).to_be_in_viewport()
-        if at < 4:  # the block is read from its start
-            page.wait_for_timeout(200)
-            anchor = stage(page).locator(".node.anchor").bounding_box()
-            assert anchor
-            assert 0 < anchor["x"] < 80
-    page.locator("#learn-open").click()
-    expect(view(page)).to_have_attribute("data-pinned", str(number))
-    expect(page.locator("#branches input")).to_be_focused()
-    context.close()
+    with window(browser, address, viewport=PHONE, has_touch=True) as phone:
+        opened(phone)
+        for at in range(len(stops) + 1):
+            phone.locator("#learn .dots button").nth(at).click()
+            expect(phone.locator("#learn .dots [aria-current=step]")).to_have_text(
+                "K" if at == len(stops) else str(at + 1)
+            )
+            assert phone.evaluate("document.documentElement.scrollWidth") <= 390
+            expect(phone.locator("#learn .card > h3")).to_be_in_viewport()
+            if at < 4:  # the block is read from its start
+                phone.wait_for_timeout(200)
+                anchor = stage(phone).locator(".node.anchor").bounding_box()
+                assert anchor
+                assert 0 < anchor["x"] < 80
+        phone.locator("#learn-open").click()
+        expect(view(phone)).to_have_attribute("data-pinned", str(number))
+        expect(phone.locator("#branches input")).to_be_focused()

@@ -15,12 +15,22 @@ pytestmark = pytest.mark.e2e
 HOSTILE = '<img src=x onerror="window.pwned=1"> ${window.pwned=1} {{window.pwned=1}}'
 
 
-@pytest.fixture
-def race(page: Page) -> Page:
-    """The page with the tab Race open."""
+def opened(page: Page) -> Page:
     page.get_by_role("tab", name="Race").click()
     expect(page.locator("#race .track").first).to_be_visible(timeout=20_000)
     return page
+
+
+@pytest.fixture
+def race(page: Page) -> Page:
+    """The page with the tab Race open."""
+    return opened(page)
+
+
+@pytest.fixture
+def recorded_race(shown: Page) -> Page:
+    """The same, for tests that race nothing."""
+    return opened(shown)
 
 
 def number(page: Page, elem_id: str, value: int) -> None:
@@ -35,24 +45,26 @@ def choose(page: Page, *methods: str) -> None:
         box.set_checked(name in methods)
 
 
-def test_opens_with_a_recorded_race_that_says_where_it_was_measured(race: Page):
-    expect(race.locator("#race .stage")).to_contain_text(re.compile(r"recorded race.*measured on", re.I))
-    expect(race.locator("#race tbody tr")).to_have_count(6)
-    expect(race.locator("#whatif .chart")).to_have_count(4)
+def test_opens_with_a_recorded_race_that_says_where_it_was_measured(recorded_race: Page):
+    expect(recorded_race.locator("#race .stage")).to_contain_text(re.compile(r"recorded race.*measured on", re.I))
+    expect(recorded_race.locator("#race tbody tr")).to_have_count(6)
+    expect(recorded_race.locator("#whatif .chart")).to_have_count(4)
 
 
-def test_lanes_follow_their_text_to_its_end(race: Page):
-    race.locator("#race .time").evaluate("e => { e.value = 1000; e.dispatchEvent(new Event('input')); }")
-    for words in race.locator("#race .lane .words").all():
+def test_lanes_follow_their_text_to_its_end(recorded_race: Page):
+    recorded_race.locator("#race .time").evaluate("e => { e.value = 1000; e.dispatchEvent(new Event('input')); }")
+    for words in recorded_race.locator("#race .lane .words").all():
         scrolled, most = words.evaluate("e => [e.scrollTop, e.scrollHeight - e.clientHeight]")
         assert most > 0
         assert scrolled > most - 12
 
 
-def test_a_chat_template_is_asked_for(race: Page):
-    race.locator("#race-chat input").check()
-    race.locator("#start-race").click()
-    expect(race.locator("#race-notice textarea")).to_have_value(re.compile("has no chat template"), timeout=60_000)
+def test_a_chat_template_is_asked_for(recorded_race: Page):
+    recorded_race.locator("#race-chat input").check()
+    recorded_race.locator("#start-race").click()
+    expect(recorded_race.locator("#race-notice textarea")).to_have_value(
+        re.compile("has no chat template"), timeout=60_000
+    )
 
 
 def test_a_race_of_ones_own_then_what_if(race: Page):
@@ -99,12 +111,7 @@ def test_the_run_in_explore_can_be_asked(race: Page):
     expect(race.locator("#whatif h3")).to_have_text("The run in Explore", timeout=60_000)
 
 
-def test_one_column_on_a_phone(browser, address):
-    context = browser.new_context(viewport={"width": 390, "height": 844})
-    page = context.new_page()
-    page.goto(address)
-    page.get_by_role("tab", name="Race").click()
-    expect(page.locator("#race .track").first).to_be_visible(timeout=20_000)
-    expect(page.locator("#whatif .chart").first).to_be_visible()
-    assert page.evaluate("document.documentElement.scrollWidth") <= 392
-    context.close()
+def test_one_column_on_a_phone(phone: Page):
+    opened(phone)
+    expect(phone.locator("#whatif .chart").first).to_be_visible()
+    assert phone.evaluate("document.documentElement.scrollWidth") <= 392

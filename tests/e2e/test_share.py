@@ -108,27 +108,27 @@ def test_a_hostile_link_is_read_as_far_as_it_fits(page: Page, address: str):
     assert page.evaluate("window.pwned") is None
 
 
-def test_every_file_holds_the_shown_run(page: Page):
-    pin(page, 4)
+def test_every_file_holds_the_shown_run(shown: Page):
+    pin(shown, 4)
     recorded = presets.opening().lines()
-    jsonl = share(page, "JSONL").decode()
+    jsonl = share(shown, "JSONL").decode()
     assert jsonl == "".join(line + "\n" for line in recorded)
 
     step = parse_trace(jsonl.encode()).steps[4]
-    graph = networkx.read_graphml(io.BytesIO(share(page, "GraphML")))
+    graph = networkx.read_graphml(io.BytesIO(share(shown, "GraphML")))
     assert len(graph) == len(step.nodes)
     assert {data["state"] for _, data in graph.nodes(data=True)} == {node.state for node in step.nodes}
 
-    page_alone = share(page, "HTML").decode()
+    page_alone = share(shown, "HTML").decode()
     assert "Content-Security-Policy" in page_alone
-    assert share(page, "PNG")[:8] == b"\x89PNG\r\n\x1a\n"
+    assert share(shown, "PNG")[:8] == b"\x89PNG\r\n\x1a\n"
 
 
-def test_the_svg_carries_its_own_colours(page: Page, browser):
-    pin(page, 4)
+def test_the_svg_carries_its_own_colours(shown: Page, browser):
+    pin(shown, 4)
     fill = "es => es.map((e) => getComputedStyle(e).fill)"
-    drawn = set(page.locator("#tree g.node .shape").evaluate_all(fill))
-    svg = share(page, "SVG").decode()
+    drawn = set(shown.locator("#tree g.node .shape").evaluate_all(fill))
+    svg = share(shown, "SVG").decode()
     root = ElementTree.fromstring(svg)
     assert "var(" not in svg
     assert "class=" not in svg
