@@ -45,7 +45,9 @@ function targetRows(step, targets, drafted) {
 
 function alternativeRow(a, proposer, sampled) {
   const target = sampled ? "drawn" : "target’s";
-  const mark = a.own ? (a.wanted ? `${target} too` : "drafted") : a.wanted ? target : "";
+  let mark = a.wanted ? target : "";
+  if (proposer === "target") mark = a.own ? "drafted" : sampled ? mark : ""; // the favourite comes first in its own list
+  else if (a.own) mark = a.wanted ? `${target} too` : "drafted";
   return h(
     "li",
     { class: a.own ? "own" : null },

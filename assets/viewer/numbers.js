@@ -47,6 +47,7 @@ class NumbersView {
     const costs = gain !== null && gain < 1 ? `a step = ${(tokens / steps / gain).toFixed(1)} plain` : null;
     const unmeasured = store.header.method === "autoregressive" ? "nothing is drafted" : store.live ? "not measured yet" : "not measured";
     set("speedup", gain === null ? "—" : gain.toFixed(2) + "×", costs || (base ? `${perSecond(timed)} vs ${perSecond(base)} plain` : unmeasured));
+    cells.speedup.value.classList.toggle("slower", gain !== null && gain < 1);
     set("nodes", steps ? decimals(nodes / steps, 1) : "—", here ? `this step: ${here.nodes}` : "");
     const verdict = here && OUTCOMES[here.verdict];
     const none = !steps || store.seen.selected ? "no prediction yet" : "no boundary predicted";

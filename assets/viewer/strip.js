@@ -146,9 +146,9 @@ class StripView {
     const drawn = step.selected.map((i, n) => {
       if (i >= at.length) return "";
       const [x, y] = at[i];
-      // a number where no other flag is in its way: over wide columns, and of the likeliest one, which stands highest, always
+      // a number where no other flag is in its way: over wide columns, of the one that came true and of the likeliest, which stands highest
       const clear = !flags.some(([a, b]) => a > x && a < x + VALUE && b - FLAG < y - 8);
-      return this.drawFlag(x, y, step.random ? "?" : n + 1, i === step.boundary, all[i], clear && (i === likeliest || this.width(i) >= 44));
+      return this.drawFlag(x, y, step.random ? "?" : n + 1, i === step.boundary, all[i], clear && (i === likeliest || i === step.boundary || this.width(i) >= 44));
     });
     group.append(...drawn.reverse()); // likelier ones over others
     return group;

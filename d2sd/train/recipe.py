@@ -78,7 +78,6 @@ UNLEARNED_SHARE = 0.6
 RESPONSES = {"stories": 21_000, "asked": 4_500, "questions": 12_000, "code": 3_000}
 TARGET_LAYERS = [1, 4, 7, 10, 13]
 DRAFTERS = LoopConfig(steps=15_500, batch_size=12, learning_rate=2e-3, warmup=60)
-EAGLE3 = replace(DRAFTERS, steps=7_600)
 # Soft targets leave a drafter less sure than greedy text deserves. Chosen for the least ECE on prompts of the training part.
 CONFIDENCE_SCALE = 1.3
 DRAFT_SHAPE = replace(SHAPE, hidden_size=128, layers=2, heads=2, kv_heads=1, intermediate_size=384)
@@ -143,7 +142,7 @@ def eagle3(out: Path, target_folder: Path, written: Path) -> Path:
         written,
         folder,
         objective=Eagle3Objective(),
-        config=EAGLE3,
+        config=DRAFTERS,
         target_layer_ids=TARGET_LAYERS[::2],
         cache=cache,
     )
