@@ -18,22 +18,31 @@ def address():
         page.close(verbose=False)
 
 
+@pytest.fixture(scope="session")
+def laptop(browser):
+    context = browser.new_context(viewport={"width": 1440, "height": 900})
+    yield context
+    context.close()
+
+
 @pytest.fixture
-def page(browser, address):
-    with window(browser, address) as page:
+def page(laptop, address):
+    with window(laptop, address) as page:
         yield page
 
 
 @pytest.fixture(scope="session")
-def kept_page(browser, address):
-    with window(browser, address) as page:
+def kept_page(laptop, address):
+    with window(laptop, address) as page:
         yield page
 
 
 @pytest.fixture(scope="session")
 def kept_phone(browser, address):
-    with window(browser, address, viewport=PHONE) as page:
+    context = browser.new_context(viewport=PHONE)
+    with window(context, address) as page:
         yield page
+    context.close()
 
 
 @pytest.fixture

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from contextlib import contextmanager
 
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import BrowserContext, Locator, Page, expect
 
 from app import presets
 
@@ -28,9 +29,11 @@ def opened(page: Page, address: str) -> None:
 
 
 @contextmanager
-def window(browser, address, **options):
-    """A window of its own with the recorded run; at its end nothing must have gone wrong in it."""
-    context = browser.new_context(**{"viewport": {"width": 1440, "height": 900}, **options})
+def window(context: BrowserContext, address: str) -> Iterator[Page]:
+    """A window with the recorded run; at its end nothing must have gone wrong in it, and nothing of it is kept.
+
+    Windows of one context share what the browser has compiled of the page's scripts.
+    """
     page = context.new_page()
     errors: list[str] = []
     page.on("pageerror", lambda error: errors.append(str(error)))
@@ -39,7 +42,9 @@ def window(browser, address, **options):
     try:
         yield page
     finally:
-        context.close()
+        if not page.is_closed():
+            page.evaluate("localStorage.clear()")
+            page.close()
     assert errors == []
 
 

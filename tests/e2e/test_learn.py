@@ -22,8 +22,8 @@ def told():
 
 
 @pytest.fixture(scope="module")
-def tour(browser, address):
-    with window(browser, address) as page:
+def tour(laptop, address):
+    with window(laptop, address) as page:
         yield page
 
 
@@ -175,7 +175,8 @@ def test_it_ends_in_explore_at_that_step_ready_to_change_k(learn: Page, told):
 
 def test_it_fits_a_phone_and_ends_in_explore_there(browser, address, told):
     number, stops = told
-    with window(browser, address, viewport=PHONE, has_touch=True) as phone:
+    context = browser.new_context(viewport=PHONE, has_touch=True)
+    with window(context, address) as phone:
         opened(phone)
         for at in range(len(stops) + 1):
             phone.locator("#learn .dots button").nth(at).click()
@@ -192,3 +193,4 @@ def test_it_fits_a_phone_and_ends_in_explore_there(browser, address, told):
         phone.locator("#learn-open").click()
         expect(view(phone)).to_have_attribute("data-pinned", str(number))
         expect(phone.locator("#branches input")).to_be_focused()
+    context.close()
