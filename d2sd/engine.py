@@ -11,7 +11,6 @@ from d2sd.attention import choose, flashinfer
 from d2sd.config import MAX_NODES, DecodeConfig
 from d2sd.decoding.controller import Known
 from d2sd.decoding.costs import CostTable
-from d2sd.decoding.gains import Redrafts
 from d2sd.decoding.generation import Generation
 from d2sd.decoding.header import make_header
 from d2sd.decoding.measured_costs import MEASURED_SLOTS, measure_costs
@@ -52,7 +51,7 @@ class Engine:
         self.lock = threading.Lock()  # held while the models compute
         self.mode = choose_mode(passes, models.target.device, models.target.capturable)
         self._costs: dict[tuple[object, ...], CostTable] = {}
-        self._redrafts: dict[str, Redrafts] = {}  # by method
+        self._learnt: dict[tuple[str, CostTable], Known] = {}  # by method
         self._free: list[tuple[str, Passes]] = []  # buffers and graphs that no generation uses at present
 
     def generate(self, prompt: str | Sequence[int], config: DecodeConfig) -> Trace:
@@ -130,7 +129,8 @@ class Engine:
             return None
         if costs is not None:
             return Known(costs)
-        return Known(self.costs(config), self._redrafts.setdefault(config.method, Redrafts()))
+        costs = self.costs(config)
+        return self._learnt.setdefault((config.method, costs), Known(costs))
 
     def first_use(self, backend: str) -> str | None:
         """A sentence for the person who waits, where a run with this (resolved) backend first compiles kernels."""

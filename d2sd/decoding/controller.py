@@ -26,10 +26,13 @@ FOLLOW = 0.2  # share of a step's surprise that running means take over
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known before a text: what stages cost, and what re-drafts have added in earlier texts."""
+    """What is known before a text: what stages cost, and from earlier texts what re-drafts add and how far the drafters'
+    probabilities hold."""
 
     costs: CostTable
     redrafts: Redrafts = field(default_factory=Redrafts)
+    first: Calibration = field(default_factory=Calibration)
+    second: Calibration = field(default_factory=Calibration)
 
 
 class Controller:
@@ -38,14 +41,14 @@ class Controller:
     A step asks, in this order, ``begin``; ``redraft`` if there is a first draft; ``nodes`` if there is a tree; and
     then says how it went: ``observe``.
 
-    known: its ``redrafts`` go on learning; lengths: values of γ to choose from, ascending; longer: γ₂ − γ.
+    known: all but its costs goes on learning; lengths: values of γ to choose from, ascending; longer: γ₂ − γ.
     """
 
     def __init__(self, known: Known, lengths: Sequence[int], longer: int = 0):
         self.costs, self.lengths, self.longer = RunningCosts(known.costs), list(lengths), longer
         self._yield = Yield(max(self.lengths) - 1 + longer)
         self._redrafts = known.redrafts
-        self._first, self._second = Calibration(), Calibration()
+        self._first, self._second = known.first, known.second
         self._pause, self._rest = LookAgain(FIRST_WAIT), LookAgain(FIRST_REDRAFT_WAIT)
         self._streak, self._sure, self._paused = FIRST_STREAK, 0, False
         self._extra = self.costs.seconds("verify", 8) - self.costs.seconds(

@@ -15,6 +15,7 @@ from math import exp, isfinite, log
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import orjson
 
 from d2sd.errors import InputError
@@ -25,6 +26,7 @@ MAX_MILLISECONDS = 1e6
 MAX_NODES = 4096
 FOLLOW = 0.1  # share of a surprise in measured times that is believed at once
 MOST = 1.0  # natural logarithm: a single time counts as at most so many times off
+FEW = 8  # nodes over which the time of another one is averaged
 FORGET = 0.995  # of what was learnt about one stage, a step
 
 FORM = (
@@ -41,11 +43,24 @@ class Curve:
 
     @classmethod
     def through(cls, points: Sequence[tuple[int, float]]) -> Curve:
-        """The curve through measured points, those that fall below an earlier one raised to it."""
-        rising: list[tuple[int, float]] = []
-        for rows, seconds in sorted(points):
-            rising.append((rows, max(seconds, rising[-1][1]) if rising else seconds))
-        return cls(tuple(rising))
+        """The curve through measured points; where times fall as rows grow, the mean of these (isotonic regression)."""
+        blocks: list[tuple[list[int], float]] = []  # rows that share a time
+        for count, seconds in sorted(points):
+            rows, time = [count], seconds
+            while blocks and blocks[-1][1] > time:
+                earlier, before = blocks.pop()
+                time = (len(earlier) * before + len(rows) * time) / (len(earlier) + len(rows))
+                rows = [*earlier, *rows]
+            blocks.append((rows, time))
+        return cls(tuple((count, time) for rows, time in blocks for count in rows))
+
+    @classmethod
+    def fitted(cls, points: Sequence[tuple[int, float]], knots: Sequence[int]) -> Curve:
+        """The curve with corners at these rows only that is nearest to measured points (least squares): what one more row
+        costs is a small difference of times, so it is taken from many of them."""
+        rows, times = np.array(sorted(points), dtype=float).T
+        hats = np.stack([np.interp(rows, knots, np.eye(len(knots))[k]) for k in range(len(knots))], axis=1)
+        return cls.through(list(zip(knots, np.linalg.lstsq(hats, times, rcond=None)[0].tolist(), strict=True)))
 
     def seconds(self, rows: float) -> float:
         """Time of a pass over so many rows; fewer than the first point has cost what that one does."""
@@ -153,7 +168,9 @@ class RunningCosts:
     def __init__(self, table: CostTable):
         self.table = table
         self.by_nodes = _by_nodes(table)
-        self.cheapest_node = min(b - a for a, b in pairwise(self.by_nodes[1:128]))
+        self.cheapest_node = min(
+            (b - a) / FEW for a, b in zip(self.by_nodes[1:128], self.by_nodes[1 + FEW :], strict=False)
+        )
         self._common = 0.0
         self._own = dict.fromkeys(STAGES, 0.0)
         self._factor = dict.fromkeys(STAGES, 1.0)

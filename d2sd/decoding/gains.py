@@ -8,9 +8,9 @@ LONGEST_WAIT = 64  # steps without a look
 
 
 class Calibration:
-    """Turns a drafter's probabilities p into p^κ, where κ makes expected and accepted tokens agree on average."""
+    """Turns a drafter's probabilities p into p^κ, where κ makes expected and accepted tokens agree on average, over texts."""
 
-    RATE, MOST = 0.04, 1.5
+    RATE, MOST = 0.01, 1.5
 
     def __init__(self) -> None:
         self._log, self._rate = 0.0, 0.2
@@ -96,15 +96,19 @@ class Yield:
 
     def by_length(self, drafted: int) -> float:
         """Expected added tokens with a first draft of only so many tokens."""
+        return self.tokens * self._share(drafted)
+
+    def _share(self, drafted: int) -> float:
+        """What the first so many depths have of all that is added."""
         whole = sum(self._survival)
-        return self.tokens * sum(self._survival[:drafted]) / whole if whole > 0 else 0.0
+        return sum(self._survival[:drafted]) / whole if whole > 0 else 1.0
 
     def observe(self, expected: float, accepted: int, drafted: int) -> None:
         """A step with so many drafted tokens added ``accepted``, where ``expected`` was what its tree promised."""
         self._seen += 1
-        start = 1.0 / (1.0 + self._seen)
-        self._fast += max(self.FAST, start) * (expected - self._fast)
-        self._slow += max(self.SLOW, start) * (accepted - self._slow)
+        start, share = 1.0 / (1.0 + self._seen), self._share(drafted)  # a longer draft would have added more
+        self._fast += max(self.FAST, start) * (expected / share - self._fast)
+        self._slow += max(self.SLOW, start) * (accepted / share - self._slow)
         rate, survival = max(self.SLOW, 1.0 / (1.0 + self._seen)), self._survival
         above = 1.0  # new share above the last depth that was tried, by its old one
         for k in range(len(survival)):

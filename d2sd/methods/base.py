@@ -50,6 +50,11 @@ class Drafters:
     worthwhile: Callable[[Block, tuple[int, ...]], tuple[int, ...]] = lambda first, prefixes: prefixes
     least: float = 0.0
 
+    @property
+    def width(self) -> int:
+        """The most tokens at one position that can be worth growing: their probabilities add up to 1."""
+        return self.budget if self.least * self.budget <= 1 else max(1, int(1 / self.least))
+
 
 @dataclass(frozen=True, slots=True)
 class Proposal:

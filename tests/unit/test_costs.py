@@ -73,5 +73,5 @@ def test_a_missing_file_is_named():
 
 def test_a_curve_goes_on_straight_and_never_falls():
     curve = Curve.through([(16, 1.0), (1, 2.0), (32, 4.0)])
-    assert [curve.seconds(n) for n in (0, 1, 8, 16, 24, 32, 48)] == [2, 2, 2, 2, 3, 4, 6]
-    assert CostTable(Curve(((1, 0.0),)), Curve(((1, 0.0),)), curve, 0.5).plain() == 2.5
+    assert [curve.seconds(n) for n in (0, 1, 8, 16, 24, 32, 48)] == [1.5, 1.5, 1.5, 1.5, 2.75, 4, 6.5]
+    assert CostTable(Curve(((1, 0.0),)), Curve(((1, 0.0),)), curve, 0.5).plain() == 2.0
