@@ -10,7 +10,7 @@ LONGEST_WAIT = 64  # steps without a look
 class Calibration:
     """Turns a drafter's probabilities p into p^κ, where κ makes expected and accepted tokens agree on average, over texts."""
 
-    RATE, MOST = 0.01, 1.5
+    RATE, MOST = 0.02, 1.5
 
     def __init__(self) -> None:
         self._log, self._rate = 0.0, 0.2
