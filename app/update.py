@@ -20,6 +20,9 @@ class Update(Generic[T]):
     note: str = ""
 
 
+NEXT = "Something else is running; this starts when it ends."  # to who is the first in line
+
+
 class Turns:
     """Whose work goes on at present."""
 
@@ -47,7 +50,7 @@ class Turns:
             return ""
         if waiting:
             return f"Somebody else's run goes on, and {waiting} more {'is' if waiting == 1 else 'are'} ahead of yours: number {waiting + 1} in line."
-        return "Something else is running; this starts when it ends."
+        return NEXT
 
 
 TURNS = Turns()

@@ -10,7 +10,7 @@ import gradio as gr
 from gradio.context import LocalContext
 
 from app.session import Session
-from app.update import TURNS
+from app.update import NEXT, TURNS
 from app.visitors import without_paths
 
 SECONDS_BETWEEN_PLACES = 0.5
@@ -49,9 +49,10 @@ def line_of(notice: gr.Textbox, session: gr.State) -> gr.Timer:
     def tell(current: Session, request: gr.Request) -> tuple[Any, Any]:
         if not current.waiting:
             return gr.skip(), gr.Timer(active=False)
-        # a busy server may take longer to put it in the line than the first tick takes to come
-        news = TURNS.news(current, ahead(request)) if waits(request) else ""
-        return sentence(news=news) if news else gr.skip(), gr.skip()
+        if not waits(request):  # a busy server may take longer to put it in the line than the first tick takes to come
+            return gr.skip(), gr.skip()
+        # between two turns nobody's run goes on, but who is in the line still waits
+        return sentence(news=TURNS.news(current, ahead(request)) or NEXT), gr.skip()
 
     timer.tick(tell, session, [notice, timer], show_progress="hidden", queue=False)
     return timer

@@ -16,7 +16,8 @@ from app import guard, models, visitors
 from app.layout import build, launch_options
 from app.run_lines import RunLines
 from app.session import Session
-from app.tabs import compare, explore
+from app.tabs import compare, explore, notice
+from app.update import NEXT
 from d2sd import InputError
 from tests.page_client import PageClient, Window
 
@@ -266,3 +267,12 @@ def test_no_path_of_the_server_reaches_a_visitor(monkeypatch, sentence, seen):
     assert notice(problem=sentence).value == seen
     monkeypatch.setenv("FOLDERS", "allow")
     assert visitors.without_paths(sentence) == sentence
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_who_stands_in_the_line_is_told_even_between_two_turns(client, monkeypatch, waits):
+    window, first = Window(client), client.call("run", "click")
+    window.at_once(first, client.values(first))  # while nobody's run goes on
+    monkeypatch.setattr(notice, "waits", lambda request: waits)
+    tick = client.ticked(first).call
+    assert (NEXT in str(window.at_once(tick, client.values(tick))[1])) == waits
