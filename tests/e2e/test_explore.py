@@ -267,6 +267,18 @@ def test_one_column_on_a_phone(phone: Page):
     phone.get_by_role("button", name="Examples, models").click()
 
 
+def test_every_tool_of_a_folded_tree_is_in_sight_on_a_phone(phone: Page):
+    phone.evaluate("document.querySelector('#explorer .drawing .tools button').hidden = false")  # “+22 nodes”
+    phone.evaluate("document.querySelector('#explorer .drawing .tools button').textContent = '+22 nodes'")
+    right = phone.locator("#explorer .drawing").bounding_box()
+    for tool in phone.locator("#explorer .drawing .tools button:visible").all():
+        box = tool.bounding_box()
+        assert box
+        assert right
+        assert right["x"] <= box["x"] < box["x"] + box["width"] <= right["x"] + right["width"]
+    phone.evaluate("document.querySelector('#explorer .drawing .tools button').hidden = true")
+
+
 def test_every_tab_is_in_sight_on_a_phone(phone: Page):
     for width in (320, 360, 390):
         phone.set_viewport_size({"width": width, "height": 844})
