@@ -3,13 +3,14 @@
 
 const COLUMN = [62, 108];
 const FITTED = { wide: 46, slim: 8 };
+const WORDLESS = 24; // a column below this holds a shape without a word
 
 class Columns {
   /** `across`: pixels to fill; `fitted`: whether everything is to be in view, else no column is narrower than COLUMN[0];
    *  `matters`: columns that stay readable, the most important first. */
   constructor(count, across, fitted, matters) {
     const even = Math.min(COLUMN[1], Math.max(COLUMN[0], across / count));
-    this.slim = fitted && across / count < COLUMN[0];
+    this.slim = fitted && across / count < COLUMN[0]; // whether columns are narrower than they may be
     this.widths = Array.from({ length: count }, () => even);
     if (this.slim) {
       const most = Math.max(2, Math.floor((across - count * FITTED.slim) / (FITTED.wide - FITTED.slim)));
@@ -19,6 +20,11 @@ class Columns {
     }
     this.starts = [0];
     for (const width of this.widths) this.starts.push(this.starts[this.starts.length - 1] + width);
+  }
+
+  /** Whether a column is too narrow for a word. */
+  get wordless() {
+    return this.widths.some((width) => width < WORDLESS);
   }
 
   width(depth) {

@@ -43,18 +43,24 @@ function targetRows(step, targets, drafted) {
   return [h("div", { class: "heading" }, "Target’s top choices here"), h("ol", { class: "top of-target" }, ...targets.map((a) => alternativeRow(a, "target", step.sampled))), words ? h("p", { class: "agreement" }, words) : ""];
 }
 
-function alternativeRow(a, proposer, sampled) {
+/** Who chose a token of a list: the drafter, the target, both. What the target draws at random may stand anywhere in its
+ *  list; its favourite comes first there, so that is not said. */
+function markOf(a, ofTarget, sampled) {
   const target = sampled ? "drawn" : "target’s";
-  let mark = a.wanted ? target : "";
-  if (proposer === "target") mark = a.own ? "drafted" : sampled ? mark : ""; // the favourite comes first in its own list
-  else if (a.own) mark = a.wanted ? `${target} too` : "drafted";
+  const marked = a.wanted && !(ofTarget && !sampled);
+  if (a.own && marked) return ofTarget ? "drafted, drawn" : `${target} too`;
+  if (a.own) return "drafted";
+  return marked ? target : "";
+}
+
+function alternativeRow(a, proposer, sampled) {
   return h(
     "li",
     { class: a.own ? "own" : null },
     h("bdi", { class: "word" }, visible(a.text, 14)),
     h("span", { class: "rail" }, h("span", { class: `level ${proposer}`, style: `width:${(a.p * 100).toFixed(1)}%` })),
     h("span", { class: "value" }, probability(a.p, 3)),
-    h("span", { class: "mark" }, mark),
+    h("span", { class: "mark" }, markOf(a, proposer === "target", sampled)),
   );
 }
 

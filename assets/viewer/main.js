@@ -117,11 +117,12 @@ function start(element, trigger, props, watch) {
 
   /** On a narrow screen: what the slim columns are, and how to see them. */
   function showWidth() {
-    const { slim } = tree.columns;
+    const { slim, wordless } = tree.columns;
     wideButton.hidden = swipe.hidden = !slim && !tree.widened;
     wideButton.textContent = tree.widened ? "Narrow" : "Widen";
     wideButton.title = tree.widened ? "The whole block in view" : "Every token readable; swipe to move";
-    swipe.textContent = tree.widened ? "← Swipe the tree to move along it →" : "The whole block is in view. Tap a slim token to read it, or Widen and swipe.";
+    const read = wordless ? "Tap a slim token to read it, or Widen and swipe." : "Widen and swipe to read long tokens.";
+    swipe.textContent = tree.widened ? "← Swipe the tree to move along it →" : `The whole block is in view. ${read}`;
   }
 
   /** A run that says nothing for a while, be it slow or cut off, is not shown as one that goes on. */

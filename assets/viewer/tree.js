@@ -2,7 +2,6 @@
 
 const LEAST_SCALE = LEAST_FONT / NODE_FONT;
 const NARROW = 640; // pixels: below, the tree opens fitted
-const SLIM = 24; // a column below this holds a shape without a word
 
 class TreeView {
   /** `host` carries the svg; `viewport` moves it; `drawn(hidden)` hears how many nodes a drawn step has folded away. */
@@ -61,7 +60,7 @@ class TreeView {
     this.widths = new Map();
     const put = (id, depth, value, bold, least, padding) => {
       const column = this.columns.width(depth);
-      const slim = column < SLIM;
+      const slim = column < WORDLESS;
       const { words, width } = slim ? { words: "", width: 0 } : fitLabel(value, column - (this.columns.slim ? 6 : 5) - padding, font(bold));
       this.words.set(id, words);
       this.widths.set(id, slim ? Math.max(5, column - 3) : Math.max(least, width + padding));
@@ -248,7 +247,7 @@ class TreeView {
     if (known && !this.layout.lanes.has(node)) return this.show(this.step);
     // a token in a slim column is made readable
     const depth = known ? this.step.nodes.get(node).depth : null;
-    if (known && this.columns.slim && this.columns.width(depth) < SLIM && !this.marking) {
+    if (known && this.columns.slim && this.columns.width(depth) < WORDLESS && !this.marking) {
       this.marking = true;
       this.show(this.step);
       this.marking = false;

@@ -184,6 +184,8 @@ def page(browser: Any) -> Iterator[Any]:
             "random": lambda: "".join(run_of("random", ["found"] * 2, method="random_prefix")),
             "equal": lambda: "".join([*same[:2], json.dumps(equal) + "\n", *same[3:]]),
         }
+        slow = run_of("slow", ["found"] * 2)
+        feeds["slow"] = lambda: "".join([*slow[:-1], slow[-1].replace("25.0", "80.0")])
         feeds |= {"cut": lambda: "".join(cut()[:-1]), "ended": lambda: "".join(cut())}
         for name, fn in feeds.items():
             gr.Button(name, elem_id=name).click(fn, None, view, show_progress="hidden")
@@ -257,6 +259,17 @@ def test_numbers(plain: Any) -> None:
         "1.00",
     ]
     assert plain.locator("#numbers [data-stat=speedup] .note").text_content() == "62.5 vs 25.0 plain"
+
+
+def test_a_speedup_below_1_is_called_slower(plain: Any) -> None:
+    speedup = plain.locator("#numbers [data-stat=speedup] .value")
+    said = "e => getComputedStyle(e, '::after').content"
+    assert "slower" not in speedup.evaluate(said)
+    plain.click("#slow")
+    plain.wait_for_selector("#explorer [data-run=slow][data-steps='2']", state="attached")
+    plain.wait_for_function("document.querySelector('#numbers [data-stat=speedup] .value').textContent !== '—'")
+    assert float(speedup.text_content().rstrip("×")) < 1
+    assert "slower" in speedup.evaluate(said)
 
 
 def test_a_token_pins_its_step_everywhere(plain: Any) -> None:
@@ -450,6 +463,11 @@ def test_on_a_narrow_screen_the_whole_block_is_in_view(plain: Any) -> None:
         own = node.bounding_box()
         assert box["x"] <= own["x"]
         assert own["x"] + own["width"] <= box["x"] + box["width"]
+    assert plain.locator("#strip .flag.hit .r").text_content() == ".54"
+    assert "Tap a slim token" in plain.locator(".swipe").text_content()
+    plain.set_viewport_size({"width": 320, "height": 800})  # all have room for a word
+    plain.wait_for_function("!document.querySelector('.swipe').textContent.includes('slim')")
+    assert "Widen" in plain.locator(".swipe").text_content()
     plain.locator("#widen").click()
     assert "Swipe" in plain.locator(".swipe").text_content()
     plain.locator("#widen").click()

@@ -233,62 +233,6 @@ def test_two_windows_never_see_each_others_runs(page: Page, browser, address):
     other.context.close()
 
 
-def test_a_finger_gets_the_card_where_it_taps(browser, address):
-    context = browser.new_context(viewport={"width": 390, "height": 844}, is_mobile=True, has_touch=True)
-    page = context.new_page()
-    opened(page, address)
-    page.locator("#tree g.node[data-state='rejected'] .shape").first.tap(force=True)
-    expect(page.locator("#explorer .tip")).to_contain_text("Rejected")
-    context.close()
-
-
-def test_one_column_on_a_phone(phone: Page):
-    assert phone.evaluate("document.documentElement.scrollWidth") <= 392
-    # the drawing follows the buttons closely; the settings are folded away until they are asked for
-    tree = phone.locator("#tree").bounding_box()
-    assert tree
-    assert tree["y"] < 520
-    # where the draft went wrong is in view, not only its beginning
-    wrong = phone.locator("#tree g.node[data-state='rejected']").first.bounding_box()
-    assert wrong
-    assert tree["x"] < wrong["x"] < tree["x"] + tree["width"] - wrong["width"]
-    # the likeliest boundary says where it is and how likely, and is drawn over the others
-    likeliest = phone.locator("#strip .flag").last
-    assert likeliest.locator("text").first.text_content() == "1"
-    assert likeliest.locator(".r").text_content().startswith(".")
-    at = phone.locator("#strip").evaluate("""strip => {
-      const x = Number(/\\((.+),/.exec([...strip.querySelectorAll('.flag')].pop().getAttribute('transform'))[1]);
-      return [...strip.querySelectorAll('.end')].filter((e) => Math.abs(e.getAttribute('x') - x) < 1).length;
-    }""")
-    assert at == 1
-    expect(phone.locator("#method")).to_be_hidden()
-    phone.get_by_role("button", name="Examples, models").click()
-    expect(phone.locator("#method")).to_be_visible()
-    phone.get_by_role("button", name="Examples, models").click()
-
-
-def test_every_tool_of_a_folded_tree_is_in_sight_on_a_phone(phone: Page):
-    phone.evaluate("document.querySelector('#explorer .drawing .tools button').hidden = false")  # “+22 nodes”
-    phone.evaluate("document.querySelector('#explorer .drawing .tools button').textContent = '+22 nodes'")
-    right = phone.locator("#explorer .drawing").bounding_box()
-    for tool in phone.locator("#explorer .drawing .tools button:visible").all():
-        box = tool.bounding_box()
-        assert box
-        assert right
-        assert right["x"] <= box["x"] < box["x"] + box["width"] <= right["x"] + right["width"]
-    phone.evaluate("document.querySelector('#explorer .drawing .tools button').hidden = true")
-
-
-def test_every_tab_is_in_sight_on_a_phone(phone: Page):
-    for width in (320, 360, 390):
-        phone.set_viewport_size({"width": width, "height": 844})
-        phone.wait_for_timeout(300)  # the row of tabs is laid out anew
-        for name in ("Explore", "Race", "Compare", "Calibrate", "Learn"):
-            box = phone.get_by_role("tab", name=name, exact=True).bounding_box()
-            assert box
-            assert 0 <= box["x"] < box["x"] + box["width"] <= width
-
-
 def test_news_do_not_look_like_problems(page: Page, monkeypatch):
     box = page.locator("#notice")
     colour = "e => getComputedStyle(e).color"
