@@ -98,6 +98,11 @@ class DecodeConfig:
         check(self.top_k >= 0, f"top_k must be 0 (off) or more, not {self.top_k}")
         check(0 <= self.seed < 2**63, f"seed must be between 0 and 2^63 - 1, not {self.seed}")
 
+    @property
+    def decides(self) -> bool:
+        """Whether a controller decides what its steps spend: there is something to decide only where something drafts."""
+        return self.cost_aware and METHODS[self.method].drafts
+
     def for_drafter(self, trained_block_size: int) -> DecodeConfig:
         """The same settings with γ, γ₂ and the node budget of this method filled in.
 

@@ -123,15 +123,6 @@ class Engine:
                 self._costs[key] = measure_costs(self.models, method, gamma, passes, top_k)
             return self._costs[key]
 
-    def _known(self, config: DecodeConfig, costs: CostTable | None = None) -> Known | None:
-        """What a cost-aware run starts from; with stated costs as if it were the first one."""
-        if not config.cost_aware or not METHODS[config.method].drafts:
-            return None
-        if costs is not None:
-            return Known(costs)
-        costs = self.costs(config)
-        return self._learnt.setdefault((config.method, costs), Known(costs))
-
     def first_use(self, backend: str) -> str | None:
         """A sentence for the person who waits, where a run with this (resolved) backend first compiles kernels."""
         return flashinfer.FIRST_USE if backend == "flashinfer" and not flashinfer.compiled_before() else None
@@ -212,15 +203,24 @@ class Engine:
         yield Finished(run.stop_reason, text, tuple(out), run.steps, run.elapsed, prefill.seconds)
 
     def generation(self, ids: Sequence[int], config: DecodeConfig, passes: Passes) -> Generation:
-        """A generation that its caller runs step by step; config: resolved settings, passes: with room for it."""
-        return Generation(self.models, self.texts, ids, config, passes, self._known(config))
+        """A generation that its caller runs step by step; config: resolved settings, passes: with room for it.
+
+        A cost-aware one starts from what earlier ones of its method have taught, and teaches the next one.
+        """
+        known = None
+        if config.decides:
+            costs = self.costs(config)
+            known = self._learnt.setdefault((config.method, costs), Known(costs))
+        return Generation(self.models, self.texts, ids, config, passes, known)
 
     def proposer(self, config: DecodeConfig, tokens: int, costs: CostTable | None = None) -> Proposer:
         """Drafters alone, with eager passes and buffers of their own for so many tokens.
 
-        config: resolved settings; costs: what cost-aware ones go by, instead of what is measured here.
+        config: resolved settings; costs: what cost-aware ones go by, instead of what is measured here. They start as if
+        no text had been written before, and teach nothing.
         """
-        return Proposer(self.models, config, self._eager_passes(config, tokens), self._known(config, costs))
+        known = Known(costs or self.costs(config)) if config.decides else None
+        return Proposer(self.models, config, self._eager_passes(config, tokens), known)
 
 
 def load(

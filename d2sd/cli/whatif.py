@@ -16,7 +16,6 @@ from d2sd.cli.common import add_model_arguments, load_engine
 from d2sd.config import DecodeConfig
 from d2sd.decoding.costs import FORM, CostTable, read_costs
 from d2sd.engine import Engine
-from d2sd.methods import METHODS
 from d2sd.trace.text import printable
 from d2sd.trace.trace import load_trace
 from d2sd.whatif import Replay, recorded_config
@@ -108,7 +107,7 @@ def _stated(engine: Engine, configs: Sequence[DecodeConfig], given: CostTable | 
     """The cost tables that answers rest on: the given one, or those that were measured here."""
     if given is not None:
         return [given.to_dict()]
-    measured = [engine.costs(c).to_dict() for c in configs if c.cost_aware and METHODS[c.method].drafts]
+    measured = [engine.costs(c).to_dict() for c in configs if c.decides]
     return [table for number, table in enumerate(measured) if table not in measured[:number]]
 
 

@@ -3,8 +3,9 @@
 Every choice maximises expected tokens − ρ · expected seconds, where ρ is the rate, in tokens a second, that the text
 allows at present: what brings less than ρ a second would lower it. ρ is never below the rate of plain decoding.
 
-A choice depends on what was committed before, on this step's drafts and on measured times only, never on what the
-target will say at a position that is not committed yet: whatever is chosen, the text is the target's own.
+A choice depends on what was committed before, in this text and in earlier ones, on this step's drafts and on measured
+times only, never on what the target will say at a position that is not committed yet: whatever is chosen, the text is
+the target's own.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from d2sd.decoding.costs import CostTable, RunningCosts
-from d2sd.decoding.gains import Calibration, LookAgain, Redrafts, Yield
+from d2sd.decoding.gains import Calibration, LookAgain, Redrafts, Usual, Yield
 from d2sd.trace.events import Decision, Option
 
 FIRST_WAIT, FIRST_REDRAFT_WAIT = 6, 8  # steps until the first look, after a pause begins
@@ -26,10 +27,11 @@ FOLLOW = 0.2  # share of a step's surprise that running means take over
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known before a text: what stages cost, and from earlier texts what re-drafts add and how far the drafters'
-    probabilities hold."""
+    """What is known before a text: what stages cost, and from earlier texts what drafts and re-drafts add and how far
+    the drafters' probabilities hold."""
 
     costs: CostTable
+    usual: Usual = field(default_factory=Usual)
     redrafts: Redrafts = field(default_factory=Redrafts)
     first: Calibration = field(default_factory=Calibration)
     second: Calibration = field(default_factory=Calibration)
@@ -46,9 +48,10 @@ class Controller:
 
     def __init__(self, known: Known, lengths: Sequence[int], longer: int = 0):
         self.costs, self.lengths, self.longer = RunningCosts(known.costs), list(lengths), longer
-        self._yield = Yield(max(self.lengths) - 1 + longer)
+        self._yield = Yield(max(self.lengths) - 1 + longer, known.usual)
         self._redrafts = known.redrafts
-        self._first, self._second = known.first, known.second
+        # the nodes of this text's drafts are weighed by how they hold here, what is rarer by how it holds in all texts
+        self._first, self._usual_first, self._second = Calibration(known.first), known.first, known.second
         self._pause, self._rest = LookAgain(FIRST_WAIT), LookAgain(FIRST_REDRAFT_WAIT)
         self._streak, self._sure, self._paused = FIRST_STREAK, 0, False
         self._extra = self.costs.seconds("verify", 8) - self.costs.seconds(
@@ -95,7 +98,7 @@ class Controller:
         """Those of the prefix lengths that a re-draft from pays for; confidence: c_1 … c_{γ−1} of the first draft."""
         masses, reach, alive = [], [], 1.0
         for c in confidence:
-            reach.append(alive * c**self._first.exponent)
+            reach.append(alive * c**self._usual_first.exponent)
             masses.append(alive - reach[-1])
             alive = reach[-1]
         masses.append(alive)

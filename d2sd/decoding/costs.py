@@ -26,7 +26,6 @@ MAX_MILLISECONDS = 1e6
 MAX_NODES = 4096
 FOLLOW = 0.1  # share of a surprise in measured times that is believed at once
 MOST = 1.0  # natural logarithm: a single time counts as at most so many times off
-FEW = 8  # nodes over which the time of another one is averaged
 FORGET = 0.995  # of what was learnt about one stage, a step
 
 FORM = (
@@ -168,9 +167,7 @@ class RunningCosts:
     def __init__(self, table: CostTable):
         self.table = table
         self.by_nodes = _by_nodes(table)
-        self.cheapest_node = min(
-            (b - a) / FEW for a, b in zip(self.by_nodes[1:128], self.by_nodes[1 + FEW :], strict=False)
-        )
+        self.cheapest_node = min(b - a for a, b in pairwise(self.by_nodes[1:128]))
         self._common = 0.0
         self._own = dict.fromkeys(STAGES, 0.0)
         self._factor = dict.fromkeys(STAGES, 1.0)

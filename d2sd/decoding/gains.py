@@ -8,20 +8,28 @@ LONGEST_WAIT = 64  # steps without a look
 
 
 class Calibration:
-    """Turns a drafter's probabilities p into p^κ, where κ makes expected and accepted tokens agree on average, over texts."""
+    """Turns a drafter's probabilities p into p^κ, where κ makes expected and accepted tokens agree on average.
 
-    RATE, MOST = 0.02, 1.5
+    usual: the one of all texts, at which the one of a text begins; that follows faster, and teaches it.
+    """
 
-    def __init__(self) -> None:
-        self._log, self._rate = 0.0, 0.2
-        self.exponent = 1.0
+    USUAL_RATE, OWN_RATE, MOST = 0.02, 0.15, 1.5
+
+    def __init__(self, usual: Calibration | None = None) -> None:
+        self._usual = usual
+        self._log, self._rate, self._least = 0.0, 0.2, self.USUAL_RATE
+        if usual is not None:
+            self._log, self._rate, self._least = usual._log, self.OWN_RATE, self.OWN_RATE
+        self.exponent = exp(self._log)
 
     def observe(self, expected: float, accepted: int) -> None:
         """So many tokens of a step's tree were expected to be accepted, and so many were."""
         surprise = max(-2.0, (expected - accepted) / (1.0 + expected))
         self._log = max(-self.MOST, min(self.MOST, self._log + self._rate * surprise))
-        self._rate = max(self.RATE, 0.9 * self._rate)
+        self._rate = max(self._least, 0.9 * self._rate)
         self.exponent = exp(self._log)
+        if self._usual is not None:
+            self._usual.observe(expected, accepted)
 
 
 class Share:
@@ -78,14 +86,29 @@ class Redrafts:
         self._without += 0.1 * (accepted - self._without)
 
 
+class Usual:
+    """Tokens that a drafting step usually adds, learnt across texts."""
+
+    RATE = 0.02
+
+    def __init__(self) -> None:
+        self.tokens, self._rate = 1.7, 0.2
+
+    def observe(self, added: float) -> None:
+        """A step added so many."""
+        self.tokens += self._rate * (added - self.tokens)
+        self._rate = max(self.RATE, 0.9 * self._rate)
+
+
 class Yield:
-    """Tokens that a drafting step adds to the one of plain decoding, and how they spread over depths."""
+    """Tokens that a drafting step adds to the one of plain decoding, and how they spread over depths, in one text."""
 
     FAST, SLOW = 0.25, 0.12
 
-    def __init__(self, depths: int, prior: float = 1.7):
-        self._fast = self._slow = prior
-        keep = prior / (1.0 + prior)  # of a geometric distribution with this mean
+    def __init__(self, depths: int, usual: Usual):
+        self._usual = usual
+        self._fast = self._slow = usual.tokens
+        keep = usual.tokens / (1.0 + usual.tokens)  # of a geometric distribution with this mean
         self._survival = [keep**k for k in range(1, depths + 1)]
         self._seen = 0
 
@@ -109,6 +132,7 @@ class Yield:
         start, share = 1.0 / (1.0 + self._seen), self._share(drafted)  # a longer draft would have added more
         self._fast += max(self.FAST, start) * (expected / share - self._fast)
         self._slow += max(self.SLOW, start) * (accepted / share - self._slow)
+        self._usual.observe(accepted / share)
         rate, survival = max(self.SLOW, 1.0 / (1.0 + self._seen)), self._survival
         above = 1.0  # new share above the last depth that was tried, by its old one
         for k in range(len(survival)):

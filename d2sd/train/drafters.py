@@ -111,7 +111,7 @@ class DrafterObjective(nn.Module):
         self.drafter, self.config = drafter, config
         # tuples hide the frozen nets from this module's parameters
         self._target = (target.eval().requires_grad_(False),)
-        self._first = () if first is None else (first.eval().requires_grad_(False),)
+        self._first = (first.eval().requires_grad_(False) if first else None,)
         self._taps = LayerTaps(target.model.layers)
         self._taps.add(drafter.target_layer_ids)
 
@@ -179,6 +179,7 @@ class DrafterObjective(nn.Module):
     def _rejected(self, features: Tensor, tokens: Tensor, places: Tensor, mask: Tensor) -> Tensor:
         """How many drafted tokens of the first drafter are right before its first wrong one, (B, A)."""
         (target,), (first,) = self._target, self._first
+        assert first is not None
         anchor = torch.arange(first.block_size, device=tokens.device).expand_as(tokens) == 0
         drafted = self._draft(first, features, tokens, anchor, places, mask)
         guessed = target.lm_head(drafted).argmax(-1).view_as(tokens)

@@ -15,6 +15,7 @@ from d2sd.decoding.controller import Controller
 from d2sd.decoding.costs import STAGES, CostTable, Curve
 from d2sd.decoding.measured_costs import MEASURED_SLOTS, measure_costs
 from d2sd.passes.passes import Passes
+from d2sd.whatif import Replay
 
 ADAPTIVE = [m.id for m in METHODS.values() if "cost_aware" in m.settings]
 FLAT = CostTable(Curve(((1, 1e-3),)), Curve(((1, 1e-3),)), Curve(((1, 5e-3), (64, 6e-3))))
@@ -128,3 +129,25 @@ def test_costs_are_measured_once_while_nothing_else_computes(engine, monkeypatch
         one, other = threads.map(lambda _: fresh.generate("the cat", config), range(2))
     assert one.token_ids == other.token_ids
     assert len(measured) == 1
+
+
+def test_a_text_starts_from_what_earlier_ones_taught_and_a_replay_teaches_nothing(engine, monkeypatch):
+    monkeypatch.setattr(Engine, "costs", lambda *_: FLAT)
+    engine = Engine(engine.models)
+    started = []
+
+    class Watched(Controller):
+        def __init__(self, known, *rest):
+            super().__init__(known, *rest)
+            started.append((known, self._yield.tokens))
+
+    monkeypatch.setattr(proposing, "Controller", Watched)
+    config = engine.resolve(DecodeConfig("d2sd", 40, cost_aware=True))
+    trace = engine.generate("the cat sat", config)
+    taught = started[0][0].usual.tokens
+    assert taught != started[0][1]
+    list(Replay(engine, trace).run([config]))
+    assert started[1][1] == started[0][1]
+    engine.generate("a dog", config)
+    assert started[2][0] is started[0][0]
+    assert started[2][1] == taught

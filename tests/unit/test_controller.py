@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import random
 import time
 from itertools import pairwise
 
@@ -9,7 +11,7 @@ import pytest
 
 from d2sd.decoding.controller import FIRST_WAIT, Known
 from d2sd.decoding.costs import RunningCosts
-from d2sd.decoding.gains import LONGEST_WAIT
+from d2sd.decoding.gains import LONGEST_WAIT, Calibration, Usual, Yield
 from tests.unit.adaptive_world import (
     CPU,
     GPU,
@@ -38,12 +40,13 @@ def adaptive(world, branches, known=None):
     return run_adaptive(world, new_controller(known or Known(world.table)), branches)
 
 
+@pytest.mark.parametrize("shared", [True, False], ids=["one-engine", "each-alone"])
 @pytest.mark.parametrize("machine", [CPU, GPU], ids=["cpu", "gpu"])
 @pytest.mark.parametrize("branches", [0, 8])
 @pytest.mark.parametrize("text", TEXTS)
-def test_within_three_percent_of_the_best_fixed_setting_in_hindsight(text, branches, machine):
+def test_within_three_percent_of_the_best_fixed_setting_in_hindsight(text, branches, machine, shared):
     worlds = [World([TEXTS[text]], machine, noise=0.2, seed=seed) for seed in range(8)]
-    known = Known(machine)  # as in an engine, which writes one text after the other
+    known = Known(machine) if shared else None  # an engine writes one text after the other
     ours = rate([step for w in worlds for step in adaptive(w, branches, known)])
     best = max(rate([s for w in worlds for s in run_fixed(w, *f)]) for f in fixed_settings(branches))
     assert ours > 0.97 * best
@@ -115,6 +118,32 @@ def test_what_redrafts_add_is_learnt_by_their_prefix_and_goes_on_to_the_next_tex
     for controller in (fresh, later):
         controller.redraft(confidence[: controller.block_size - 1], (0,))
     assert later.decision().options[-1].tokens < fresh.decision().options[-1].tokens
+
+
+def test_what_drafting_adds_is_counted_as_if_drafts_were_whole():
+    usual, rng, estimates = Usual(), random.Random(0), []
+    whole, short = Yield(15, usual), Yield(15, Usual())
+    for _ in range(2000):
+        accepted = min(15, int(-2.5 * math.log(rng.random())))
+        whole.observe(accepted, accepted, 15)
+        short.observe(min(accepted, 3), min(accepted, 3), 3)
+        estimates.append((whole.by_length(3), short.by_length(3), short.tokens, usual.tokens))
+    means = [sum(e) / len(e) for e in zip(*estimates, strict=True)]
+    assert means[1] == pytest.approx(means[0], rel=0.1)
+    assert means[2] > 1.2 * means[1]  # a whole draft would have added more
+    assert means[3] == pytest.approx(2.03, rel=0.1)
+    assert Yield(15, usual).tokens == usual.tokens  # where the next text begins
+
+
+def test_a_text_follows_its_own_drafts_from_where_all_texts_are():
+    usual = Calibration()
+    for _ in range(300):
+        usual.observe(2.0, 2)
+    text = Calibration(usual)
+    assert text.exponent == usual.exponent
+    for _ in range(20):
+        text.observe(2.0, 1)  # too sure, in this text
+    assert text.exponent > usual.exponent > 1.0
 
 
 def test_an_option_is_taken_for_its_rate_and_told():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from dataclasses import replace
 from math import exp
 
 import pytest
@@ -68,6 +69,25 @@ def test_best_first_tree_has_the_largest_mass_of_its_size(draft, budget):
 def test_best_first_paths_come_in_order_of_probability(draft):
     reach = grow(9, [draft], [offers(draft, 0)], 30).reach()
     assert all(a >= b - 1e-12 for a, b in itertools.pairwise(reach))
+
+
+@given(drafts(positions=3, vocabulary=12), st.floats(0.02, 0.5))
+@settings(max_examples=40, deadline=None)
+def test_no_more_tokens_are_fetched_than_can_be_worth_growing(draft, least):
+    """The tree of ``ddtree`` is the same with all tokens of a position and with as many as are fetched."""
+    fetched = []
+
+    def first(prefixes, top=1):
+        fetched.append(top)
+        rows = zip(draft.tokens, draft.probabilities, strict=True)
+        tokens, probabilities = zip(*((t[:top], p[:top]) for t, p in rows), strict=True)
+        return [replace(draft, tokens=list(tokens), probabilities=list(probabilities))]
+
+    drafters = replace(Scripted((0.5,), budget=30).drafters, first=first, least=least)
+    tree = METHODS["ddtree"].propose(drafters).tree
+    whole = grow(1, [draft], [offers(draft, 0)], 30, least)
+    assert (tree.tokens, tree.parents) == (whole.tokens, whole.parents)
+    assert fetched == [min(30, int(1 / least))]
 
 
 def test_growth_takes_the_next_token_from_the_draft_that_was_given_most():
