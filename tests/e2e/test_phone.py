@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.e2e.driving import PHONE, opened
+from tests.e2e.driving import PHONE, opened, view
 
 pytestmark = pytest.mark.e2e
 
@@ -64,3 +64,17 @@ def test_every_tab_is_in_sight_on_a_phone(phone: Page, address):
             box = phone.get_by_role("tab", name=name, exact=True).bounding_box()
             assert box
             assert 0 <= box["x"] < box["x"] + box["width"] <= width
+
+
+def test_the_true_boundary_says_how_likely_it_was_on_a_phone(phone: Page):
+    """Unless another flag stands in the number's place, whether it was the likeliest or not."""
+    told = {"likeliest": 0, "other": 0}
+    for number in range(int(view(phone).get_attribute("data-steps"))):
+        view(phone).evaluate(
+            "(shown, step) => shown.dispatchEvent(new CustomEvent('explorer:select', { detail: { step } }))", number
+        )
+        expect(view(phone)).to_have_attribute("data-pinned", str(number))
+        hit = phone.locator("#strip .flag.hit")
+        if hit.count() and hit.locator(".r").count():
+            told["likeliest" if hit.locator("text").first.text_content() == "1" else "other"] += 1
+    assert min(told.values()) > 0, told
