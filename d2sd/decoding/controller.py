@@ -23,6 +23,7 @@ KEEP_ON = 0.97  # drafting goes on while it is expected to be that much of plain
 DOUBT = 2.0  # re-drafts are looked at where they would pay with so many times their estimate
 LOST = 0.01  # share of the time that looks may cost in the long run, before they grow rarer
 FOLLOW = 0.2  # share of a step's surprise that running means take over
+PROMISE = 0.1  # the same of what re-drafts promise, which differs more from step to step
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,8 @@ class Controller:
     """The decisions of one generation, and what they are made from.
 
     A step asks, in this order, ``begin``; ``redraft`` if there is a first draft; ``nodes`` if there is a tree; and
-    then says how it went: ``observe``.
+    then says how it went: ``observe``. One that is queued as a whole asks for a ``plan`` and says what it drafted,
+    ``planned``, instead.
 
     known: all but its costs goes on learning; lengths: values of γ to choose from, ascending; longer: γ₂ − γ.
     """
@@ -58,6 +60,7 @@ class Controller:
             "verify", 1
         )  # of a drafting step, besides its draft
         self._branch_nodes = 3.0
+        self._promised: list[float] = []  # what re-drafts from the 0, 1, … likeliest prefixes promised in planned steps
         self._start()
 
     def _start(self) -> None:
@@ -96,35 +99,86 @@ class Controller:
 
     def redraft(self, confidence: Sequence[float], prefixes: Sequence[int]) -> tuple[int, ...]:
         """Those of the prefix lengths that a re-draft from pays for; confidence: c_1 … c_{γ−1} of the first draft."""
+        order, gains, reach = self._gains(confidence, prefixes)
+        costs, verified = self.costs, self._best(reach)
+        seconds = costs.seconds("first_draft", self.block_size) + costs.other(False)
+        seconds += costs.seconds("verify", 1 + verified)
+        best = self._count(1.0 + sum(reach[:verified]), seconds, range(1, 1 + len(order)), gains)
+        self._redrafted(order[:best])
+        return tuple(order[:best])
+
+    def plan(self, counts: Sequence[int]) -> tuple[int, int]:
+        """γ and the number of re-drafts, of ``counts`` (ascending) or 0, of a step that is queued before its first draft is
+        seen: what re-drafts promised in the steps before stands for what they would promise in this one."""
+        size = self.begin()
+        counts = [count for count in counts if count < size]  # a block has γ − 1 prefixes to draft again from
+        if not size or not counts:
+            return size, 0
+        gains = self._promised
+        if not gains:  # as if every token were as sure as in a usual draft
+            usual = self._yield.tokens / (1.0 + self._yield.tokens)
+            _, gains, _ = self._gains([usual] * (size - 1), range(size - 1))
+        gains = gains + gains[-1:] * counts[-1]
+        drafted = self._options[self._taken]
+        return size, self._count(drafted.tokens, drafted.seconds, counts, gains)
+
+    def planned(
+        self,
+        confidence: Sequence[float],
+        prefixes: Sequence[int],
+        drafted: Sequence[int],
+        reach: Sequence[float],
+        by_second: Sequence[bool],
+    ) -> None:
+        """What a planned step drafted: the first draft's confidences, the prefixes that could be drafted from again and
+        those that were, and of all nodes what ``nodes`` takes."""
+        _, gains, _ = self._gains(confidence, prefixes)
+        known = self._promised + (self._promised[-1:] or [0.0]) * (len(gains) - len(self._promised))
+        rate = PROMISE if self._promised else 1.0
+        self._promised = [p + rate * (gain - p) for p, gain in zip(known, gains, strict=False)]
+        self._redrafted(drafted)
+        self._verified(reach, by_second)
+
+    def _redrafted(self, prefixes: Sequence[int]) -> None:
+        size = self.block_size + self.longer
+        self._lengths = {prefix: size - 1 - prefix for prefix in prefixes}
+
+    def _gains(
+        self, confidence: Sequence[float], prefixes: Sequence[int]
+    ) -> tuple[list[int], list[float], list[float]]:
+        """The prefixes by r(i), the likeliest boundary first; the tokens that re-drafts from the first 0, 1, … of them are
+        expected to add; and the probabilities that the first draft's tokens are accepted."""
         masses, reach, alive = [], [], 1.0
         for c in confidence:
             reach.append(alive * c**self._usual_first.exponent)
             masses.append(alive - reach[-1])
             alive = reach[-1]
         masses.append(alive)
-        costs, size = self.costs, 1 + len(confidence) + self.longer
-        verified = self._best(reach)
-        seconds = costs.seconds("first_draft", self.block_size) + costs.other(False)
-        seconds += costs.seconds("verify", 1 + verified)
+        order, gains, size = sorted(prefixes, key=lambda p: -masses[p]), [0.0], 1 + len(confidence) + self.longer
+        for prefix in order:
+            gains.append(gains[-1] + masses[prefix] * self._redrafts.tokens(prefix, size - 1 - prefix))
+        return order, gains, reach
+
+    def _count(self, tokens: float, seconds: float, counts: Sequence[int], gains: Sequence[float]) -> int:
+        """How many re-drafts, of ``counts`` or 0, to add to a step of so many expected tokens and seconds; gains: expected
+        of 0, 1, … of them. Keeps the options and the one taken for ``decision``."""
+        costs, size = self.costs, self.block_size + self.longer
         node = (costs.seconds("verify", 24) - costs.seconds("verify", 8)) / 16 * self._branch_nodes
-        options = [Option(self.block_size, 0, 1.0 + sum(reach[:verified]), seconds)]
-        gain = best_doubted = 0.0
+        options = [Option(self.block_size, 0, tokens, seconds)]
         best = doubted = 0
-        order = sorted(prefixes, key=lambda p: -masses[p])
-        for count, prefix in enumerate(order, 1):
-            gain += masses[prefix] * self._redrafts.tokens(prefix, size - 1 - prefix)
+        best_doubted = 0.0
+        for at, count in enumerate(counts, 1):
             spent = costs.seconds("second_draft", count * size) + count * node
-            options.append(Option(self.block_size, count, options[0].tokens + gain, seconds + spent))
-            if self._net(options[count]) > self._net(options[best]):
-                best = count
-            if DOUBT * gain - self._rate * spent > best_doubted:
-                best_doubted, doubted = DOUBT * gain - self._rate * spent, count
+            options.append(Option(self.block_size, count, tokens + gains[count], seconds + spent))
+            if self._net(options[at]) > self._net(options[best]):
+                best = at
+            if DOUBT * gains[count] - self._rate * spent > best_doubted:
+                best_doubted, doubted = DOUBT * gains[count] - self._rate * spent, at
         if not best and doubted and self._rest.due:
             best, self._resting = doubted, True
         self._taken = len(self._options) + best
         self._options += options
-        self._lengths = {prefix: size - 1 - prefix for prefix in order[:best]}
-        return tuple(order[:best])
+        return options[best].branches
 
     def _net(self, option: Option) -> float:
         return option.tokens - self._rate * option.seconds
@@ -156,12 +210,15 @@ class Controller:
         reach: their probabilities of acceptance, descending; by_second: whether the second drafter proposed them.
         """
         count = self._best(reach[:most])
-        second = sum(r for r, other in zip(reach[:count], by_second, strict=False) if other)
-        self._expected = sum(reach[:count]) - second, second
-        self._nodes = count
-        if self._lengths:
-            self._branch_nodes += FOLLOW * (sum(by_second[:count]) / len(self._lengths) - self._branch_nodes)
+        self._verified(reach[:count], by_second[:count])
         return count
+
+    def _verified(self, reach: Sequence[float], by_second: Sequence[bool]) -> None:
+        second = sum(r for r, other in zip(reach, by_second, strict=True) if other)
+        self._expected = sum(reach) - second, second
+        self._nodes = len(reach)
+        if self._lengths:
+            self._branch_nodes += FOLLOW * (sum(by_second) / len(self._lengths) - self._branch_nodes)
 
     def decision(self) -> Decision:
         """What the step decided, once its tree is there."""

@@ -2,7 +2,8 @@
 
 All stages are queued one after the other, each of them a pass of fixed shape that can be captured as a CUDA graph.
 Then a single small copy brings back every number that the events need, and the host repeats, on these numbers and with
-the code that it uses anywhere, which tree was built and what was accepted.
+the code that it uses anywhere, which tree was built and what was accepted. A controller plans the sizes of a cycle before
+it is queued, from the steps before.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from torch import Tensor
 
 from d2sd.config import DecodeConfig
 from d2sd.decoding.block_drafter import BlockDrafter, best_probabilities, best_tokens
+from d2sd.decoding.cycle_shape import CycleShape
 from d2sd.decoding.device_tree import (
     DeviceTree,
     accepted_rows,
@@ -26,7 +28,7 @@ from d2sd.decoding.device_tree import (
     open_prefixes,
 )
 from d2sd.decoding.host_cycle import CycleDone
-from d2sd.decoding.inspection import TOP_ALTERNATIVES, Inspection, measure, measured_rows
+from d2sd.decoding.inspection import TOP_ALTERNATIVES, Inspection, measure
 from d2sd.decoding.packing import Packing
 from d2sd.decoding.proposer import Proposer
 from d2sd.decoding.sampling import Sampler
@@ -34,7 +36,6 @@ from d2sd.decoding.verifier import Verifier
 from d2sd.methods import Proposal
 from d2sd.methods.base import merged, random_order
 from d2sd.passes.clock import StageClock
-from d2sd.passes.shapes import row_shape
 from d2sd.trace.events import StageSeconds
 from d2sd.tree.boundary import boundary_posterior
 from d2sd.tree.tree import merge_drafts
@@ -47,8 +48,7 @@ class DeviceCycle:
     @staticmethod
     def possible(config: DecodeConfig, proposer: Proposer) -> bool:
         """Whether these settings can be run so: fixed-shape passes, and no node budget that cuts trees."""
-        cut = config.node_budget is not None or config.cost_aware
-        return proposer.passes.fixed and proposer.method.on_device is not None and not cut
+        return proposer.passes.fixed and proposer.method.on_device is not None and config.node_budget is None
 
     def __init__(self, config: DecodeConfig, proposer: Proposer, verifier: Verifier):
         self.config, self.proposer, self.verifier = config, proposer, verifier
@@ -56,46 +56,47 @@ class DeviceCycle:
         self.device = self.target.device
         self.sampler, self.clock = Sampler.of(config), StageClock(self.device)
         self.first, self.second = proposer.first, proposer.second
-        self.lengths = [proposer.block_size - 1] if self.first else []  # tokens below the anchor, by draft
         self.top = TOP_ALTERNATIVES if config.inspect else 1
-        longer = proposer.second_block_size > proposer.block_size
-        if self.second is not None:
-            self.lengths += [proposer.second_block_size - 1] * (config.num_branches + int(longer))
-        self.longer = int(longer)  # one more branch goes on after the whole first draft
-        self.depths = 1 + max(self.lengths, default=0)
         self.vocabulary = self.target.head.out_features
-        self.rows = row_shape(1 + len(self.lengths) * (self.depths - 1))
-        self.packing = Packing(self._shapes())
-        self._ahead: Tensor | None = None
-        # everything besides the shapes of its inputs that a captured pass depends on
-        self.kind = (proposer.method.id, *self.lengths, config.inspect)
-        self.choice = (config.temperature, config.top_k, config.top_p)  # and, where tokens are chosen, these
+        self.whole = CycleShape(  # what is drafted where nobody decides
+            proposer.block_size if self.first else 0, config.num_branches if self.second else 0, proposer.longer
+        )
+        # values of K to choose from: each brings captured passes of its own
+        self.counts = sorted(
+            {min(1 << n, self.whole.branches) for n in range(self.whole.branches.bit_length() + 1)} - {0}
+        )
+        self._packings: dict[CycleShape, Packing] = {}
+        self._ahead: tuple[CycleShape, Tensor] | None = None
+        # besides the shapes, everything that captured passes depend on; and, where tokens are chosen, the last three
+        self.kind = (proposer.method.id, config.inspect)
+        self.choice = (config.temperature, config.top_k, config.top_p)
 
-    def _shapes(self) -> dict[str, tuple[int, ...]]:
-        """What a cycle tells the host. A row of a draft holds the likeliest tokens' probabilities, then the tokens."""
-        ranked = 3 * min(self.top, self.vocabulary)
-        shapes: dict[str, tuple[int, ...]] = {
-            "measured": (measured_rows(self.config.inspect, self.vocabulary), self.rows)
-        }
-        if self.first is not None:
-            shapes["first"] = (self.lengths[0], ranked)
-        if self.second is not None:
-            count = len(self.lengths) - 1
-            shapes |= {"prefixes": (count,), "second": (count, self.lengths[1], ranked)}
-        return shapes
+    def _shape(self) -> CycleShape:
+        """What the next cycle drafts."""
+        controller = self.proposer.controller
+        if controller is None:
+            return self.whole
+        return CycleShape(*controller.plan(self.counts), self.whole.longer)
+
+    def _packing(self, shape: CycleShape) -> Packing:
+        if shape not in self._packings:
+            ranked = 3 * min(self.top, self.vocabulary)
+            self._packings[shape] = shape.packing(self.config.inspect, self.vocabulary, ranked)
+        return self._packings[shape]
 
     def run(self, ids: Sequence[int], room: int) -> CycleDone:
         """See ``Cycle``."""
-        queued = self.queue(ids) if self._ahead is None else self._ahead
+        shape, queued = self.queue(ids) if self._ahead is None else self._ahead
         self._ahead = None
-        found = self.packing.unpack(queued.cpu().numpy())  # the only copy from the device, and the only wait for it
-        proposal = self._proposal(ids[-1], found)
+        found = self._packing(shape).unpack(queued.cpu().numpy())  # the only copy from the device, and the only wait
+        proposal = self._proposal(shape, ids[-1], found)
+        self.proposer.planned(proposal)
         seen = Inspection.read(found["measured"][:, : len(proposal.tree)].tolist())
         walked = walk(proposal.tree, seen.chosen, self.target.end_ids, room)
         if not (walked.ended or walked.cut):
             for cache in (self.verifier.cache, *(d.cache for d in self.proposer.block_drafters)):
                 cache.length += 1 + len(walked.accepted)
-        return CycleDone(proposal, seen, walked, StageSeconds(**self.clock.read()))
+        return CycleDone(proposal, seen, walked, StageSeconds(**self.clock.read()), sum(found["sure"].tolist()))
 
     def ahead(self, ids: Sequence[int]) -> None:
         """Queue the cycle after the committed ``ids``, which ``run`` will be asked for next, so that the GPU does not
@@ -103,68 +104,68 @@ class DeviceCycle:
         if self.passes.mode == "captured":
             self._ahead = self.queue(ids)
 
-    def queue(self, ids: Sequence[int]) -> Tensor:
-        """Queue a whole cycle, the moving of cache rows included; returns what it found, packed."""
-        passes, clock, start = self.passes, self.clock, len(ids) - 1
+    def queue(self, ids: Sequence[int]) -> tuple[CycleShape, Tensor]:
+        """Queue a whole cycle, the moving of cache rows included; returns its shape and what it found, packed."""
+        passes, clock, start, shape = self.passes, self.clock, len(ids) - 1, self._shape()
         clock.start()
         read = passes.read(self.verifier.cache)
         state = self._send([ids[-1], start])
-        given = self._random(ids) if self.proposer.method.on_device == "random" else None
-        noise = self.sampler.noise(start, self.depths, self.vocabulary, self.device)
-        self._plan()
+        noise = self.sampler.noise(start, shape.depths, self.vocabulary, self.device)
+        self._plan(shape)
 
         def stage(name: Hashable, work: partial[tuple[Tensor, ...]], *inputs: Tensor) -> tuple[Tensor, ...]:
-            return passes.run((name, *self.kind, read), work, *inputs)
+            return passes.run((name, *self.kind, shape, read), work, *inputs)
 
         found: dict[str, Tensor] = {}
         chains: tuple[Tensor, ...] = ()
-        if self.first is not None:
-            chain, found["first"] = stage("first", partial(self._draft_first, read), state)
+        if shape.block_size:
+            chain, found["first"] = stage("first", partial(self._draft_first, shape, read), state)
             chains = (chain[None],)
         clock.mark("first_draft")
-        if self.second is not None:
-            basis = best_probabilities(found["first"]) if given is None else given
+        if shape.branches:
+            random = self.proposer.method.on_device == "random"
+            basis = self._random(shape, ids) if random else best_probabilities(found["first"])
             found["prefixes"], whole, found["second"] = stage(
-                "second", partial(self._draft_second, read), state, chain, basis
+                "second", partial(self._draft_second, shape, read), state, chain, basis
             )
             chains = (whole,)
         clock.mark("second_draft")
-        tree = stage("tree", partial(self._merge), state, *chains)
+        tree = stage("tree", partial(self._merge, shape), state, *chains)
         clock.mark("tree")
-        chosen, found["measured"], *taps = stage(
-            ("verify", self.choice), partial(self._verify, read), state, noise, *tree
+        chosen, found["measured"], found["sure"], *taps = stage(
+            ("verify", self.choice), partial(self._verify, shape, read), state, noise, *tree
         )
         clock.mark("verify")
         if self.first is not None:  # the anchor alone is in its place already
-            moved = stage("walk", partial(self._gather), state, chosen, *tree, *taps)
-            stage("commit", partial(self._commit), state, *moved)
+            moved = stage("walk", partial(self._gather, shape), state, chosen, *tree, *taps)
+            stage("commit", partial(self._commit, shape), state, *moved)
         clock.mark("commit")
-        return self.packing.pack(found)
+        return shape, self._packing(shape).pack(found)
 
-    def _proposal(self, anchor: int, found: dict[str, np.ndarray]) -> Proposal:
+    def _proposal(self, shape: CycleShape, anchor: int, found: dict[str, np.ndarray]) -> Proposal:
         """The proposal that a cycle verified, built as on the host."""
-        if self.first is None:
+        if self.first is None or not shape.block_size:
             return Proposal(merge_drafts(anchor, []))
         first = self.first.block(0, found["first"].tolist())
         boundary = boundary_posterior(first.confidence)
-        if self.second is None:
+        if self.second is None or not shape.branches:
             return merged(anchor, first, boundary)
         prefixes = [int(p) for p in found["prefixes"]]  # −1: a branch that is not used
         used = [(p, rows) for p, rows in zip(prefixes, found["second"], strict=True) if p >= 0]
         branches = [self.second.block(p, rows[p:].tolist()) for p, rows in used]
-        selected = [p for p in prefixes[: self.config.num_branches] if p >= 0]
+        selected = [p for p in prefixes[: shape.branches] if p >= 0]
         return merged(anchor, first, boundary, selected, branches)
 
-    def _plan(self) -> None:
+    def _plan(self, shape: CycleShape) -> None:
         """Tell a backend that plans on the host what is about to come."""
-        if self.first is not None:
-            self.first.plan(1, self.proposer.block_size)
-        if self.second is not None:
-            self.second.plan(len(self.lengths) - 1, self.proposer.second_block_size)
-        self.verifier.plan(self.rows)
+        if self.first is not None and shape.block_size:
+            self.first.plan(1, shape.block_size)
+        if self.second is not None and shape.branches:
+            self.second.plan(len(shape.lengths) - 1, shape.block_size + shape.longer)
+        self.verifier.plan(shape.rows)
 
-    def _random(self, ids: Sequence[int]) -> Tensor:
-        return self._send(random_order(self.proposer.rng(ids), self.lengths[0]))
+    def _random(self, shape: CycleShape, ids: Sequence[int]) -> Tensor:
+        return self._send(random_order(self.proposer.rng(ids), shape.lengths[0]))
 
     def _send(self, numbers: Sequence[int]) -> Tensor:
         """Whole numbers, on the device; from pinned memory, since copies from other memory wait for the device."""
@@ -180,14 +181,16 @@ class DeviceCycle:
         best, _ = drafter.forward(rows, slots, drafted, read, self.top)
         return best.view(count, size - 1, -1)
 
-    def _draft_first(self, read: int, state: Tensor) -> tuple[Tensor, ...]:
+    def _draft_first(self, shape: CycleShape, read: int, state: Tensor) -> tuple[Tensor, ...]:
         """Drafted tokens (M,), and the likeliest tokens with their probabilities (M, 3·top)."""
-        nothing = torch.zeros(self.lengths[0], dtype=torch.int64, device=self.device)
+        nothing = torch.zeros(shape.lengths[0], dtype=torch.int64, device=self.device)
         assert self.first is not None
         (drafted,) = self._draft(self.first, read, state, nothing, nothing[:1])
         return best_tokens(drafted), drafted
 
-    def _draft_second(self, read: int, state: Tensor, chain: Tensor, basis: Tensor) -> tuple[Tensor, ...]:
+    def _draft_second(
+        self, shape: CycleShape, read: int, state: Tensor, chain: Tensor, basis: Tensor
+    ) -> tuple[Tensor, ...]:
         """Prefixes (B,), all candidates (1 + B, M) and the likeliest tokens of the re-drafts (B, M, 3·top).
 
         chain: the first draft; basis: its confidences, or its prefix lengths in the order in which they are chosen. A
@@ -196,53 +199,55 @@ class DeviceCycle:
         assert self.second is not None
         if self.proposer.method.on_device == "likeliest":
             basis = likeliest_prefixes(basis)
-        usable, longest = open_prefixes(chain, self.proposer.end_ids), max(self.lengths)
-        prefixes = first_open(basis, usable, self.config.num_branches)
-        if self.longer:
+        usable, longest = open_prefixes(chain, self.proposer.end_ids), max(shape.lengths)
+        prefixes = first_open(basis, usable, shape.branches)
+        if shape.longer:
             whole = torch.full_like(usable, len(chain))
             prefixes = torch.cat([prefixes, torch.where(usable > whole, whole, -1)])
         used, given = prefixes >= 0, prefixes.clamp(min=0)
         chain = torch.nn.functional.pad(chain, (0, longest - len(chain)), value=-1)
-        length = self.lengths[1]
+        length = shape.lengths[1]
         drafted = self._draft(self.second, read, state, chain[:length], given)
         kept = torch.arange(length, device=self.device) < given[:, None]
         branches = torch.where(kept, chain[:length], best_tokens(drafted))
         branches = torch.where(used[:, None], branches, -1)
         return prefixes, torch.cat([chain[None], branches]), drafted
 
-    def _merge(self, state: Tensor, chains: Tensor | None = None) -> tuple[Tensor, ...]:
+    def _merge(self, shape: CycleShape, state: Tensor, chains: Tensor | None = None) -> tuple[Tensor, ...]:
         anchor = state[:1]
         if chains is None:
             nothing = torch.zeros(1, dtype=torch.int64, device=self.device)
             return anchor.clone(), nothing, nothing, torch.ones(1, 1, dtype=torch.bool, device=self.device)
-        return tuple(merge(anchor, chains, self.rows))
+        return tuple(merge(anchor, chains, shape.rows))
 
-    def _verify(self, read: int, state: Tensor, noise: Tensor, *tree: Tensor) -> tuple[Tensor, ...]:
-        """The target's choice after every node, what else is inspected of it, and the outputs of tapped layers."""
+    def _verify(self, shape: CycleShape, read: int, state: Tensor, noise: Tensor, *tree: Tensor) -> tuple[Tensor, ...]:
+        """The target's choice after every node, what else is inspected of it, how sure it is after the anchor, and the
+        outputs of tapped layers."""
         tokens, parents, depths, mask = DeviceTree(*tree)
         start = state[1]
-        slots = start + torch.arange(self.rows, device=self.device)
+        slots = start + torch.arange(shape.rows, device=self.device)
         logits, *taps = self.verifier.forward(read, tokens, start + depths, slots, mask)
         scores = self.sampler.scores(logits)
         chosen = self.sampler.choose(scores, depths, noise)
-        return chosen, measure(scores, chosen, tokens, parents, self.config.inspect), *taps
+        sure = logits[: 0 if shape.lengths else 1].softmax(-1).amax(-1)
+        return chosen, measure(scores, chosen, tokens, parents, self.config.inspect), sure, *taps
 
-    def _gather(self, state: Tensor, chosen: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
+    def _gather(self, shape: CycleShape, state: Tensor, chosen: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
         """Of the accepted rows: the target's keys and values, and its features by drafter.
 
         Apart from ``_commit``, which overwrites what is read here: either may be run again, as capturing does.
         """
         start, fields = state[1], len(DeviceTree._fields)
         tree, taps = DeviceTree(*rest[:fields]), rest[fields:]
-        rows = accepted_rows(tree, chosen, self.depths)
+        rows = accepted_rows(tree, chosen, shape.depths)
         self.target.restore_taps(taps)
         features = [self.target.features(d.model.target_layer_ids, rows) for d in self.proposer.block_drafters]
         return *self.verifier.cache.gather(start + rows), *features
 
-    def _commit(self, state: Tensor, *moved: Tensor) -> tuple[Tensor, ...]:
+    def _commit(self, shape: CycleShape, state: Tensor, *moved: Tensor) -> tuple[Tensor, ...]:
         """Write them after the committed slots. Rows after the last accepted one are overwritten by the next cycle."""
         start = state[1]
-        slots = start + torch.arange(self.depths, device=self.device)
+        slots = start + torch.arange(shape.depths, device=self.device)
         drafters = self.proposer.block_drafters
         keys_and_values = moved[: len(moved) - len(drafters)]
         self.verifier.cache.scatter(slots, keys_and_values)

@@ -101,11 +101,11 @@ class Generation:
             self.stop_reason = "end_token"
         elif outcome.cut:
             self.stop_reason = "max_new_tokens"
-        elif self.device_cycle:
-            self.device_cycle.ahead(self.ids)
         first = proposal.first
         boundary = None if first is None else first_draft_boundary(proposal.tree, first.ids, seen.chosen, outcome)
         decision = self.proposer.learn(proposal, outcome, boundary, done.sure)
+        if self.stop_reason is None and self.device_cycle:
+            self.device_cycle.ahead(self.ids)
         event = partial(
             StepDone,
             step=self.steps - 1,

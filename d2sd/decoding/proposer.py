@@ -24,6 +24,7 @@ from d2sd.passes.passes import Passes
 from d2sd.passes.shapes import row_shape
 from d2sd.trace.events import Decision, StageSeconds
 from d2sd.tree.block import Block
+from d2sd.tree.boundary import open_prefixes, select_prefixes
 from d2sd.tree.levels import Level
 from d2sd.tree.tree import TokenTree, merge_drafts
 from d2sd.tree.walk import Walk
@@ -166,15 +167,31 @@ class Proposer:
         most = self.config.node_budget or len(tree)
         if self.controller is None:
             return tree.keep(most)
+        reach, again = self._reach(self.controller, tree)
+        order = sorted(range(1, len(tree)), key=lambda n: -reach[n])
+        count = self.controller.nodes([reach[n] for n in order], [again[n] for n in order], most)
+        return tree.keep(count, reach)
+
+    def _reach(self, controller: Controller, tree: TokenTree) -> tuple[list[float], list[bool]]:
+        """By node: its probability of acceptance, and whether the second drafter proposed it."""
         again = [self._drafted_again(block) for block in tree.blocks]
         first, second, reach = [1.0], [1.0], [1.0]
         for parent, p, other in zip(tree.parents[1:], tree.probabilities[1:], again[1:], strict=True):
             first.append(first[parent] if other else first[parent] * p)
             second.append(second[parent] * p if other else second[parent])
-            reach.append(self.controller.reach(first[-1], second[-1]))
-        order = sorted(range(1, len(tree)), key=lambda n: -reach[n])
-        count = self.controller.nodes([reach[n] for n in order], [again[n] for n in order], most)
-        return tree.keep(count, reach)
+            reach.append(controller.reach(first[-1], second[-1]))
+        return reach, again
+
+    def planned(self, proposal: Proposal) -> None:
+        """Tell the controller, if there is one, what came of a step that it had planned."""
+        first = proposal.first
+        if self.controller is None or first is None:
+            return
+        usable = open_prefixes(first.ids, self.end_ids)
+        prefixes = select_prefixes(proposal.boundary.posterior[:usable], self.config.num_branches)
+        drafted = [block.prefix for block in proposal.branches] if self.second else []
+        reach, again = self._reach(self.controller, proposal.tree)
+        self.controller.planned(first.confidence, prefixes, drafted, reach[1:], again[1:])
 
     def _drafted_again(self, block: int) -> bool:
         """Whether the draft of this number is a re-draft of the second drafter."""

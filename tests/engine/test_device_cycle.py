@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 import torch
@@ -11,7 +13,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from d2sd import METHODS, DecodeConfig, Engine
+from d2sd.decoding import proposer as proposing
+from d2sd.decoding.controller import Controller, Known
+from d2sd.decoding.costs import CostTable, Curve, RunningCosts
+from d2sd.decoding.cycle_shape import CycleShape
 from d2sd.decoding.device_cycle import DeviceCycle
+from d2sd.decoding.gains import Yield
 from d2sd.decoding.host_cycle import HostCycle
 from d2sd.decoding.proposer import Proposer, slots
 from d2sd.decoding.verifier import Verifier
@@ -19,9 +26,10 @@ from d2sd.models.lean import LeanLayers
 from d2sd.models.models import Models
 from d2sd.passes.capture import CapturedPass, Recorder
 from d2sd.passes.passes import Passes
-from d2sd.trace.events import StageSeconds
+from d2sd.trace.events import Option, StageSeconds
 from tests.conftest import VOCABULARY, make_drafter, make_eagle3, make_target
 
+FLAT = CostTable(Curve(((1, 1e-6),)), Curve(((1, 1e-6),)), Curve(((1, 5e-3), (64, 5.001e-3))))
 ON_DEVICE = [m.id for m in METHODS.values() if m.on_device]
 SETTINGS = [
     {"num_branches": 3},
@@ -123,6 +131,96 @@ def test_a_prompt_may_have_one_token_and_cut_trees_are_left_to_the_host(engine, 
         assert padded.generate(prompt, config).token_ids == engine.generate(prompt, config).token_ids
 
 
+def restless(seed, plans, few=False):
+    """A controller that plans at random; ``plans`` gets what it planned."""
+    rng = random.Random(seed)
+
+    class Restless(Controller):
+        def plan(self, counts):
+            super().plan(counts)
+            lengths = self.lengths[-1:] if few else self.lengths
+            self._options = [Option(0, 0, 1.0, 1.0)]
+            self._options += [Option(size, k, 1.0, 1.0) for size in lengths for k in (0, *counts) if k < size]
+            self._taken = rng.randrange(len(self._options))
+            taken = self._options[self._taken]
+            self.block_size = taken.block_size
+            plans.append((taken.block_size, taken.branches))
+            return plans[-1]
+
+    return Restless
+
+
+def check_plans(trace, plans):
+    for step in trace.steps:
+        taken = step.decision.options[step.decision.taken]
+        assert (taken.block_size, taken.branches) in plans
+        assert bool(step.first_draft) == (taken.block_size > 0)
+        assert len(step.selected_prefixes) <= taken.branches
+        assert len(step.branches) <= taken.branches + 1
+
+
+@pytest.mark.parametrize("method", ["dflash", "d2sd", "dflash_twice", "random_prefix"])
+def test_what_is_planned_for_the_device_leaves_the_text_alone(engine, padded, method, monkeypatch):
+    """Cost-aware runs of any plans: never decided on the host, the text that of plain decoding."""
+    noises = ({}, {"temperature": 0.9, "seed": 4})
+    plain = [engine.generate("the cat sat on", DecodeConfig("autoregressive", 40, **noise)) for noise in noises]
+    monkeypatch.setattr(HostCycle, "run", None)
+    monkeypatch.setattr(Engine, "costs", lambda *_: FLAT)
+    blocks = ({"num_branches": 3}, {"block_size": 6, "second_block_size": 9, "num_branches": 4})
+    for seed, settings in enumerate(blocks):
+        plans = []
+        monkeypatch.setattr(proposing, "Controller", restless(seed, plans))
+        if METHODS[method].second_drafter == "none":
+            settings = {k: v for k, v in settings.items() if k == "block_size"}
+        for noise, expected in zip(noises, plain, strict=True):
+            trace = padded.generate("the cat sat on", DecodeConfig(method, 40, cost_aware=True, **settings, **noise))
+            assert trace.token_ids == expected.token_ids
+            check_plans(trace, plans)
+        assert len(set(plans)) > (3 if METHODS[method].second_drafter == "none" else 5)
+
+
+def test_drafters_read_on_while_the_device_decodes_plainly(engine, padded, monkeypatch):
+    """A draft after plain cycles is the one that a run gives which begins there."""
+    monkeypatch.setattr(Engine, "costs", lambda *_: FLAT)
+    monkeypatch.setattr(proposing, "Controller", restless(2, [], few=True))
+    ids = list(padded.encode("the cat sat on", DecodeConfig("dflash", 40)))
+    trace = padded.generate(ids, DecodeConfig("dflash", 40, block_size=8, cost_aware=True))
+    whole, checked = [*ids, *trace.token_ids], 0
+    for before, step in pairwise(trace.steps):
+        if step.first_draft and not before.first_draft:
+            begun = engine.generate(whole[: step.anchor_position], DecodeConfig("dflash", 40, block_size=8)).steps[0]
+            assert (begun.anchor, begun.first_draft.ids) == (step.anchor, step.first_draft.ids)
+            checked += 1
+    assert checked > 2
+
+
+def test_plans_choose_among_what_is_captured(small, frozen, monkeypatch):
+    plain = small.generate("the cat sat on", DecodeConfig("autoregressive", 24))
+    monkeypatch.setattr(HostCycle, "run", None)
+    monkeypatch.setattr(Engine, "costs", lambda *_: FLAT)
+    plans = []
+    monkeypatch.setattr(proposing, "Controller", restless(0, plans, few=True))
+    trace = frozen.generate("the cat sat on", DecodeConfig("d2sd", 24, block_size=6, num_branches=2, cost_aware=True))
+    assert trace.token_ids == plain.token_ids
+    check_plans(trace, plans)
+    assert set(plans) == {(0, 0), (6, 0), (6, 1), (6, 2)}
+    shapes = {part for key in frozen._free[0][1]._captured for part in key if isinstance(part, CycleShape)}
+    assert {(shape.block_size, shape.branches) for shape in shapes} == set(plans)
+
+
+def test_plans_follow_the_steps_before(padded, monkeypatch):
+    """Where re-drafts cost as much as plain steps, none is made; where they cost nothing, all are."""
+    dear = CostTable(Curve(((1, 1e-5),)), Curve(((1, 1.0),)), Curve(((1, 5e-3), (64, 6e-3))))
+    for costs, wanted in ((dear, {0}), (FLAT, {3})):
+        engine = Engine(padded.models, "padded")
+        monkeypatch.setattr(Engine, "costs", lambda *_, costs=costs: costs)
+        monkeypatch.setattr(RunningCosts, "observe", lambda *_: None)
+        monkeypatch.setattr(RunningCosts, "observe_other", lambda *_: None)
+        monkeypatch.setattr(Yield, "observe", lambda *_: None)
+        steps = engine.generate("the cat sat", DecodeConfig("d2sd", 30, num_branches=3, cost_aware=True)).steps
+        assert {s.decision.options[s.decision.taken].branches for s in steps} == wanted
+
+
 class OnMeta(TorchDispatchMode):
     """Fails where a tensor is made anywhere else, and where a number is assigned to one element: for tensors on a GPU
     torch makes the number a tensor of the host first and copies that, which no CUDA graph can hold."""
@@ -136,18 +234,22 @@ class OnMeta(TorchDispatchMode):
 
 @pytest.mark.parametrize("method", ON_DEVICE)
 @pytest.mark.parametrize(
-    ("inspect", "dtype", "backend"), [(True, torch.float32, "dense"), (False, torch.bfloat16, "cascade")]
-)
+    ("inspect", "dtype", "backend", "cost_aware"),
+    [(True, torch.float32, "dense", False), (False, torch.bfloat16, "cascade", False), (True, torch.float32, "dense", True)],
+)  # fmt: skip
 @torch.inference_mode()
-def test_a_whole_cycle_is_queued_before_anything_is_read(method, inspect, dtype, backend, tokenizer, monkeypatch):
+def test_a_whole_cycle_is_queued_before_anything_is_read(
+    method, inspect, dtype, backend, cost_aware, tokenizer, monkeypatch
+):
     """On torch's meta device tensors hold no values: whatever looks at one on the way fails."""
     engine = small_engine(tokenizer)
     target = engine.models.target
-    config = engine.resolve(DecodeConfig(method, 20, inspect=inspect))
+    config = engine.resolve(DecodeConfig(method, 20, inspect=inspect, cost_aware=cost_aware))
     for model in (target.model, engine.models.first, engine.models.second):
         model.to("meta", dtype)
     passes = Passes("padded", backend, slots(config, 300), torch.device("meta"))
-    proposer, verifier = Proposer(engine.models, config, passes), Verifier(target, passes)
+    known = Known(FLAT) if cost_aware else None
+    proposer, verifier = Proposer(engine.models, config, passes, known), Verifier(target, passes)
     for cache in (verifier.cache, *(d.cache for d in proposer.block_drafters)):
         cache.length = 280
     cycle, ids = DeviceCycle(config, proposer, verifier), list(range(281))
@@ -160,7 +262,7 @@ def test_a_whole_cycle_is_queued_before_anything_is_read(method, inspect, dtype,
 
     monkeypatch.setattr(DeviceCycle, "_send", send)
     with OnMeta():
-        assert cycle.queue(ids).ndim == 1
+        assert cycle.queue(ids)[1].ndim == 1
     assert sent[:2] == [ids[-1], 280]
     assert len(sent) == 2 + (config.block_size - 1 if method == "random_prefix" else 0)
     with pytest.raises(NotImplementedError, match="Cannot copy out of meta tensor"):

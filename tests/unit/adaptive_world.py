@@ -157,8 +157,11 @@ def run_fixed(world: World, size: int, branches: int, budget: int = 64) -> list[
     return out
 
 
-def run_adaptive(world: World, controller: Controller, branches: int) -> list[tuple[int, float]]:
-    """The same under a controller, which is told noisy times; the seconds of a step are exact."""
+def run_adaptive(world: World, controller: Controller, branches: int, planned: bool = False) -> list[tuple[int, float]]:
+    """The same under a controller, which is told noisy times; the seconds of a step are exact.
+
+    planned: steps are queued as a whole, with all of their nodes.
+    """
     table, out, at = world.table, [], 0
 
     def stage(name: str, rows: int) -> float:
@@ -168,7 +171,9 @@ def run_adaptive(world: World, controller: Controller, branches: int) -> list[tu
         return table.curve(name).seconds(rows) * world.slow
 
     while at < world.length:
-        size = controller.begin()
+        size, count = (
+            controller.plan([k for k in (1, 2, 4, 8) if k <= branches]) if planned else (controller.begin(), 0)
+        )
         first = second = nodes = 0
         boundary: int | None = None
         seconds = table.other * world.slow
@@ -176,10 +181,15 @@ def run_adaptive(world: World, controller: Controller, branches: int) -> list[tu
             confidence, boundary = world.first(at, size)
             seconds += stage("first_draft", size)
             prefixes = select_prefixes(boundary_posterior(confidence)[0], min(branches, size - 1))
-            selected = controller.redraft(confidence, prefixes)
+            selected = prefixes[:count] if planned else controller.redraft(confidence, prefixes)
             seconds += stage("second_draft", len(selected) * size)
             tree = _tree(confidence, [(i, world.second(at, i, size)[0]) for i in selected], controller.reach)
-            nodes = controller.nodes([n[0] for n in tree], [n[1] for n in tree], 512)
+            reach, by_second = [n[0] for n in tree], [n[1] for n in tree]
+            if planned:
+                controller.planned(confidence, prefixes, selected, reach, by_second)
+                nodes = len(tree)
+            else:
+                nodes = controller.nodes(reach, by_second, 512)
             gained = world.second(at, boundary, size)[1] if boundary in selected else 0
             first, second = _accepted(tree[:nodes], boundary, gained)
             boundary = boundary if first == boundary else None
@@ -197,9 +207,11 @@ def rate(steps: Sequence[tuple[int, float]]) -> float:
     return sum(t for t, _ in steps) / sum(s for _, s in steps)
 
 
-def fixed_settings(branches: int) -> list[tuple[int, int, int]]:
-    """(γ, K, B) of the settings that hindsight may choose from; γ = 0: plain decoding."""
+def fixed_settings(branches: int, budget: int | None = None) -> list[tuple[int, int, int]]:
+    """(γ, K, B) of the settings that hindsight may choose from; γ = 0: plain decoding; budget: the only B."""
     plain = [(0, 0, 1)]
+    if budget:
+        return plain + [(g, min(k, g - 1), budget) for g in (4, 8, 16) for k in (0, 1, 2, 4, 8) if k <= branches]
     if not branches:
         return plain + [(g, 0, 16) for g in (4, 8, 16)]
     return plain + [(g, min(k, g - 1), b) for g in (4, 8, 16) for k in (0, 1, 2, 4, 8) for b in ((32,) if k else (16,))]

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import random
 import time
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 
-from d2sd.decoding.controller import FIRST_WAIT, Known
-from d2sd.decoding.costs import RunningCosts
+from d2sd.decoding.controller import FIRST_WAIT, Controller, Known
+from d2sd.decoding.costs import Curve, RunningCosts
 from d2sd.decoding.gains import LONGEST_WAIT, Calibration, Usual, Yield
 from tests.unit.adaptive_world import (
     CPU,
@@ -51,6 +52,18 @@ def test_within_three_percent_of_the_best_fixed_setting_in_hindsight(text, branc
     best = max(rate([s for w in worlds for s in run_fixed(w, *f)]) for f in fixed_settings(branches))
     assert ours > 0.97 * best
     assert ours > 0.97 / machine.plain()
+
+
+@pytest.mark.parametrize("branches", [0, 8])
+@pytest.mark.parametrize("text", TEXTS)
+def test_steps_that_are_planned_ahead_come_as_close(text, branches):
+    """On a GPU, where a step is queued as a whole: re-drafts by what those of earlier steps promised."""
+    worlds = [World([TEXTS[text]], GPU, noise=0.2, seed=seed) for seed in range(8)]
+    known = Known(GPU)
+    ours = rate([s for w in worlds for s in run_adaptive(w, new_controller(known), branches, planned=True)])
+    best = max(rate([s for w in worlds for s in run_fixed(w, *f)]) for f in fixed_settings(branches, 512))
+    assert ours > 0.97 * best
+    assert ours > 0.97 / GPU.plain()
 
 
 def test_a_text_that_changes_halfway_and_back():
@@ -158,6 +171,13 @@ def test_an_option_is_taken_for_its_rate_and_told():
     assert [o.branches for o in decision.options[-4:]] == [0, 1, 2, 3]
     assert decision.options[0].block_size == 0
     assert decision.tokens == pytest.approx(1 + 1.3)
+
+
+def test_no_more_redrafts_are_planned_than_a_block_has_prefixes():
+    free = replace(GPU, second_draft=Curve(((1, 1e-9),)), first_draft=Curve(((1, 1e-9),)))
+    for size, most in ((2, 1), (4, 2), (16, 8)):
+        controller = Controller(Known(free), (size,))
+        assert controller.plan((1, 2, 4, 8)) == (size, most)
 
 
 def test_a_decision_takes_less_than_a_tenth_of_a_millisecond():

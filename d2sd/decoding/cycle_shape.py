@@ -1,0 +1,51 @@
+"""The sizes of the passes of one cycle that is worked out on the device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from d2sd.decoding.inspection import measured_rows
+from d2sd.decoding.packing import Packing
+from d2sd.passes.shapes import row_shape
+
+
+@dataclass(frozen=True, slots=True)
+class CycleShape:
+    """What a cycle drafts, as far as it fixes sizes: γ (0: nothing) and K, and γ₂ − γ.
+
+    lengths: tokens below the anchor, by draft. Where γ₂ > γ one more branch goes on after the whole first draft.
+    """
+
+    block_size: int
+    branches: int
+    longer: int = 0
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        if not self.block_size:
+            return ()
+        first = self.block_size - 1
+        again = self.branches + int(self.longer > 0) if self.branches else 0
+        return first, *[first + self.longer] * again
+
+    @property
+    def depths(self) -> int:
+        """Levels of the tree, the anchor's included."""
+        return 1 + max(self.lengths, default=0)
+
+    @property
+    def rows(self) -> int:
+        """Rows of the target's pass."""
+        return row_shape(1 + len(self.lengths) * (self.depths - 1))
+
+    def packing(self, inspect: bool, vocabulary: int, ranked: int) -> Packing:
+        """What a cycle tells the host. A row of a draft holds the ``ranked`` / 3 likeliest tokens' probabilities, then the
+        tokens; sure: the target's probability, at temperature 1, of its favourite, where nothing is drafted."""
+        shapes: dict[str, tuple[int, ...]] = {"measured": (measured_rows(inspect, vocabulary), self.rows)}
+        lengths = self.lengths
+        shapes["sure"] = (0,) if lengths else (1,)
+        if lengths:
+            shapes["first"] = (lengths[0], ranked)
+        if lengths[1:]:
+            shapes |= {"prefixes": (len(lengths) - 1,), "second": (len(lengths) - 1, lengths[1], ranked)}
+        return Packing(shapes)
