@@ -10,6 +10,7 @@ import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from d2sd.decoding.controller import Controller, Known
 from d2sd.decoding.costs import CostTable, Curve
@@ -100,6 +101,12 @@ class World:
         return exact * self.slow * math.exp(self.noise * max(-2.0, min(2.0, self.clock.gauss(0, 1))))
 
 
+@cache
+def likeliest(confidence: tuple[float, ...]) -> tuple[int, ...]:
+    """All prefix lengths, the likeliest boundary first."""
+    return select_prefixes(boundary_posterior(confidence).posterior, len(confidence))
+
+
 def _shift(p: float, by: float) -> float:
     """A probability moved on the logistic scale."""
     p = min(max(p, 1e-6), 1 - 1e-6)
@@ -143,7 +150,7 @@ def run_fixed(world: World, size: int, branches: int, budget: int = 64) -> list[
         seconds = table.first_draft.seconds(size) + table.other
         selected: tuple[int, ...] = ()
         if branches:
-            selected = select_prefixes(boundary_posterior(confidence).posterior, branches)
+            selected = likeliest(tuple(confidence))[:branches]
             seconds += table.second_draft.seconds(branches * size)
         count = size - 1 + sum(size - 1 - i for i in selected)
         gained = world.second(at, boundary, size)[1] if boundary in selected else 0
@@ -180,7 +187,7 @@ def run_adaptive(world: World, controller: Controller, branches: int, planned: b
         if size:
             confidence, boundary = world.first(at, size)
             seconds += stage("first_draft", size)
-            prefixes = select_prefixes(boundary_posterior(confidence)[0], min(branches, size - 1))
+            prefixes = likeliest(tuple(confidence))[: min(branches, size - 1)]
             selected = prefixes[:count] if planned else controller.redraft(confidence, prefixes)
             seconds += stage("second_draft", len(selected) * size)
             tree = _tree(confidence, [(i, world.second(at, i, size)[0]) for i in selected], controller.reach)
