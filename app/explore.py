@@ -23,7 +23,7 @@ from d2sd.trace.metrics import Totals, totals
 from d2sd.trace.writer import to_line
 
 log = logging.getLogger(__name__)
-SECONDS_BETWEEN_YIELDS = 1 / 8
+SECONDS_BETWEEN_YIELDS = 1 / 6
 PLAIN = "autoregressive"
 # A short run is timed more than once against plain decoding: as often as fits into so many seconds.
 MAX_ROUNDS = 3

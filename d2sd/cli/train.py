@@ -63,13 +63,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         drafter.add_argument("--soft-targets", type=float, default=0.0, metavar="SHARE")
         drafter.add_argument("--decay", type=float, default=7.0, metavar="TAU")
         drafter.add_argument("--beta", type=float, default=0.9, help="visible-prefix prior (vp)")
-        if name == "vp":
-            drafter.add_argument(
-                "--first", type=Path, metavar="FOLDER", help="first drafter: visible prefixes end where it is rejected"
-            )
-            drafter.add_argument(
-                "--boundary-share", type=float, default=0.75, metavar="SHARE", help="of the blocks, with --first"
-            )
         _add_loop(drafter, steps=1200, batch_size=12)
     eagle3 = stages.add_parser("eagle3", help="EAGLE-3 drafter from the target's responses")
     eagle3.add_argument("--target", required=True, metavar="FOLDER|HUB-ID")
@@ -161,11 +154,9 @@ def _run(arguments: argparse.Namespace) -> None:
             draft_vocab_size=a.draft_vocab_size, target_layer_ids=a.target_layers, max_length=a.max_length,
             cache=a.cache,
         )  # fmt: skip
-    vp = a.stage == "vp"
-    share = a.boundary_share if vp and a.first else 0.0
-    objective = DrafterConfig(vp, a.anchors, a.beta, a.decay, a.objective, a.soft_targets, share)
+    objective = DrafterConfig(a.stage == "vp", a.anchors, a.beta, a.decay, a.objective, a.soft_targets)
     return stages.train_drafter(
         a.target, a.responses, a.out, objective=objective, config=loop, layers=a.layers, block_size=a.block_size,
         target_layer_ids=a.target_layers, mask_token=a.mask_token, start=a.start, max_length=a.max_length,
-        cache=a.cache, first=a.first if vp else None,
+        cache=a.cache,
     )  # fmt: skip

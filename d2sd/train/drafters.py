@@ -3,8 +3,7 @@
 Many random anchors per sequence open one block each; all blocks share one forward pass under one mask: a block
 sees the context strictly before its anchor and, in both directions, itself. Features come from one pass of the
 frozen target, whose embedding and LM head are borrowed. Recipes: DFlash (arXiv 2602.06036, section 4) and D²SD
-(arXiv 2606.04446, section 3.2); streak objective: SpecDiff-2 (arXiv 2511.00606). Ours: a variable-prefix drafter can
-learn from the prefixes at which the first drafter is rejected, which are the ones it is asked to re-draft from.
+(arXiv 2606.04446, section 3.2); streak objective: SpecDiff-2 (arXiv 2511.00606).
 """
 
 from __future__ import annotations
@@ -32,7 +31,6 @@ class DrafterConfig:
     objective: ``cross_entropy`` weighted by exp(−(k−l−1)/decay); ``survival``: the same, weighted instead by the
     (detached) probability that all earlier drafted positions are right, since a later one only counts then;
     ``streak``: minus the expected number of leading right tokens. soft_targets mixes in the target's distribution.
-    boundary_share: share of blocks whose visible prefix ends where the first drafter is rejected at T = 0.
     """
 
     variable_prefix: bool = False
@@ -41,7 +39,6 @@ class DrafterConfig:
     decay: float = 7.0
     objective: str = "cross_entropy"
     soft_targets: float = 0.0
-    boundary_share: float = 0.0
 
     def __post_init__(self) -> None:
         if self.objective not in OBJECTIVES:
@@ -50,8 +47,6 @@ class DrafterConfig:
             raise InputError("soft targets go with cross_entropy and survival, not with streak")
         if not 0 < self.beta <= 1 or self.decay <= 0 or self.anchors < 1 or not 0 <= self.soft_targets <= 1:
             raise InputError("beta must be in (0, 1], decay and anchors above 0, soft_targets in [0, 1]")
-        if not 0 <= self.boundary_share <= 1 or (self.boundary_share and not self.variable_prefix):
-            raise InputError("boundary_share must be in [0, 1], and is for a variable-prefix drafter")
 
 
 def draw_anchors(prompt_lengths: Tensor, lengths: Tensor, count: int, generator: torch.Generator) -> Tensor:
@@ -95,23 +90,10 @@ def _attend(
 class DrafterObjective(nn.Module):
     """Loss of a drafter on sequences written by the target."""
 
-    def __init__(
-        self,
-        drafter: DFlashDraftModel,
-        target: PreTrainedModel,
-        config: DrafterConfig,
-        first: DFlashDraftModel | None = None,
-    ):
-        """first: the frozen first drafter whose rejections ``boundary_share`` of the blocks begin at."""
+    def __init__(self, drafter: DFlashDraftModel, target: PreTrainedModel, config: DrafterConfig):
         super().__init__()
-        if (first is None) != (config.boundary_share == 0):
-            raise InputError("a first drafter and a boundary share go together")
-        if first and (first.block_size, first.target_layer_ids) != (drafter.block_size, drafter.target_layer_ids):
-            raise InputError("the first drafter must have the block size and the tapped layers of the one that learns")
         self.drafter, self.config = drafter, config
-        # tuples hide the frozen nets from this module's parameters
-        self._target = (target.eval().requires_grad_(False),)
-        self._first = (first.eval().requires_grad_(False) if first else None,)
+        self._target = (target.eval().requires_grad_(False),)  # a tuple hides it from this module's parameters
         self._taps = LayerTaps(target.model.layers)
         self._taps.add(drafter.target_layer_ids)
 
@@ -123,11 +105,9 @@ class DrafterObjective(nn.Module):
         prefixes: Tensor,
         features: Tensor | None = None,
         hidden: Tensor | None = None,
-        at_boundary: Tensor | None = None,
     ) -> tuple[Tensor, dict[str, Any]]:
         """ids: (B, S) right-padded; anchors, prefixes: (B, A). Returns (loss, metrics).
 
-        at_boundary (B, A) bool: blocks whose prefix ends where the first drafter is rejected, if it is, instead.
         features (B, S, taps·hidden) and hidden (B, S, hidden) of the target, where they are known; else it is run.
         ``draft_length``: mean number of leading right tokens after the visible prefix, plus 1, as at T = 0.
         """
@@ -141,12 +121,14 @@ class DrafterObjective(nn.Module):
         places = anchors[..., None] + torch.arange(gamma, device=ids.device)
         inside = places < lengths[:, None, None]
         tokens = ids.gather(1, places.clamp_max(ids.shape[1] - 1).flatten(1)).view_as(places)
-        mask = block_mask(anchors, context, gamma)
-        if at_boundary is not None:
-            rejected = self._rejected(features, tokens, places, mask)
-            prefixes = torch.where(at_boundary & (rejected < gamma - 1), rejected, prefixes)
         visible = torch.arange(gamma, device=ids.device) <= prefixes[..., None]
-        drafted = self._draft(self.drafter, features, tokens, visible & inside, places, mask)
+        shown = torch.where(visible & inside, tokens, self.drafter.mask_token_id)
+        with torch.no_grad():
+            block = target.get_input_embeddings()(shown.flatten(1))
+        positions = torch.arange(context, device=ids.device)[None]
+        keys_values = self.drafter.project_context(features, positions)
+        mask = block_mask(anchors, context, gamma)
+        drafted = self.drafter(block, places.flatten(1), keys_values, partial(_attend, mask))
         scored = inside & ~visible
         flat = scored.flatten(1)
         logits = target.lm_head(drafted[flat]).float()
@@ -163,27 +145,6 @@ class DrafterObjective(nn.Module):
             "first_accuracy": _first_accuracy(right, scored),
         }
         return self._loss(nll, scored, prefixes, logits, target, hidden, places), metrics
-
-    def _draft(
-        self, drafter: DFlashDraftModel, features: Tensor, tokens: Tensor, shown: Tensor, places: Tensor, mask: Tensor
-    ) -> Tensor:
-        """Outputs (B, A·γ, hidden) of a drafter that sees the tokens that are ``shown`` (B, A, γ), masks elsewhere."""
-        (target,) = self._target
-        with torch.no_grad():
-            block = target.get_input_embeddings()(torch.where(shown, tokens, drafter.mask_token_id).flatten(1))
-        positions = torch.arange(features.shape[1], device=features.device)[None]
-        keys_values = drafter.project_context(features, positions)
-        return drafter(block, places.flatten(1), keys_values, partial(_attend, mask))
-
-    @torch.no_grad()
-    def _rejected(self, features: Tensor, tokens: Tensor, places: Tensor, mask: Tensor) -> Tensor:
-        """How many drafted tokens of the first drafter are right before its first wrong one, (B, A)."""
-        (target,), (first,) = self._target, self._first
-        assert first is not None
-        anchor = torch.arange(first.block_size, device=tokens.device).expand_as(tokens) == 0
-        drafted = self._draft(first, features, tokens, anchor, places, mask)
-        guessed = target.lm_head(drafted).argmax(-1).view_as(tokens)
-        return (guessed == tokens)[..., 1:].cumprod(-1).sum(-1)
 
     def _loss(
         self, nll: Tensor, scored: Tensor, prefixes: Tensor, logits: Tensor, target: Any, hidden: Tensor, places: Tensor

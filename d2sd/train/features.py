@@ -48,7 +48,7 @@ class FeatureCache:
 def cache_features(path: Path, target: Any, taps: list[int], data: Responses, digest: str) -> FeatureCache:
     """Read the cache at ``path``, or make it first when it is missing or of other responses or taps."""
     note = path.with_suffix(".json")
-    identity = {"data": digest, "taps": taps, "target": fingerprint(target)}
+    identity = {"data": digest, "taps": taps, "target": _fingerprint(target)}
     if not (path.exists() and note.exists() and json.loads(note.read_text()) == identity):
         keeper = LayerTaps(target.model.layers)
         keeper.add(taps)
@@ -69,6 +69,6 @@ def cache_features(path: Path, target: Any, taps: list[int], data: Responses, di
     return FeatureCache(path, data.lengths)
 
 
-def fingerprint(net: Any) -> float:
-    """Identifies a net by its weights."""
-    return float(sum(p.double().sum() for p in net.parameters()))
+def _fingerprint(target: Any) -> float:
+    """Identifies a target by its weights."""
+    return float(sum(p.double().sum() for p in target.parameters()))

@@ -19,7 +19,7 @@ from d2sd.models.loading import DTYPES, load_drafter, load_target
 from d2sd.train.curves import draw_curves
 from d2sd.train.data import Responses, pack, read_jsonl, read_responses, train_tokenizer
 from d2sd.train.drafters import DrafterConfig, DrafterObjective, draw_anchors, draw_prefixes
-from d2sd.train.features import FeatureCache, cache_features, fingerprint
+from d2sd.train.features import FeatureCache, cache_features
 from d2sd.train.loop import LoopConfig, processes, train
 from d2sd.train.regenerate import RegenerateConfig, regenerate
 from d2sd.train.target import NextToken, TargetShape, held_out_loss, new_target, stacked
@@ -141,7 +141,6 @@ def train_drafter(
     max_length: int = 1024,
     cache: Path | None = None,
     confidence_scale: float = 1.0,
-    first: Path | None = None,
 ) -> None:
     """A drafter for ``target`` from its own responses, saved as a ``DFlashDraftModel`` folder in bfloat16.
 
@@ -149,7 +148,6 @@ def train_drafter(
     the target's last layers. cache: a file that keeps the target's features between runs; default: the target runs
     in every step. confidence_scale: what its logits are multiplied by at the end, through the weight of its final
     norm: the drafts stay, how sure it says it is changes (temperature scaling, Guo et al., arXiv 1706.04599).
-    first: folder of the first drafter, for a variable-prefix drafter that learns where that one is rejected.
     """
     model, tokenizer = load_frozen(target)
     torch.manual_seed(config.seed)
@@ -165,7 +163,6 @@ def train_drafter(
         drafter = DFlashDraftModel(shape).to(model.device)
         if layers <= model.config.num_hidden_layers:
             start_from_target(drafter, model.model)
-    rejected: Any = None if first is None else load_drafter(str(first), torch.float32, str(model.device))
     gamma = drafter.block_size
     data = read_responses(responses, max_length, tokenizer.eos_token_id)
     known = cached(cache, model, drafter.target_layer_ids, data)
@@ -179,8 +176,6 @@ def train_drafter(
             prefixes = draw_prefixes(shape, gamma, objective.beta, generator)
         ids = data.ids[index, : int(lengths.max())].long()
         batch = {"ids": ids, "lengths": lengths, "anchors": anchors, "prefixes": prefixes}
-        if objective.boundary_share:
-            batch["at_boundary"] = torch.rand(shape, generator=generator) < objective.boundary_share
         return batch if known is None else {**batch, **known.rows(index, ids.shape[1])}
 
     note = "vp" if objective.variable_prefix else "dflash"
@@ -190,10 +185,8 @@ def train_drafter(
         "target_layer_ids": drafter.target_layer_ids,
         "layers": len(drafter.layers),
         "data": digest(data.ids),
-        "first": rejected and fingerprint(rejected),
     }
-    learner = DrafterObjective(drafter, model, objective, rejected)
-    if train(learner, len(data.ids), sample, out, config, None, note, identity):
+    if train(DrafterObjective(drafter, model, objective), len(data.ids), sample, out, config, None, note, identity):
         with torch.no_grad():
             drafter.norm.weight.mul_(confidence_scale)
         _save(drafter, out)

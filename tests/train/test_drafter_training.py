@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import shutil
 from functools import partial
@@ -15,14 +14,7 @@ from transformers import AutoTokenizer
 from d2sd import DecodeConfig, InputError, load
 from d2sd.models.taps import LayerTaps
 from d2sd.train.data import read_documents, read_responses
-from d2sd.train.drafters import (
-    DrafterConfig,
-    DrafterObjective,
-    block_mask,
-    draw_anchors,
-    draw_prefixes,
-    position_weights,
-)
+from d2sd.train.drafters import DrafterConfig, block_mask, draw_anchors, draw_prefixes, position_weights
 from d2sd.train.eagle3 import Eagle3Objective, Unrolled, train_eagle3
 from d2sd.train.loop import LoopConfig, rate_at, rows_at
 from d2sd.train.regenerate import RegenerateConfig
@@ -42,7 +34,6 @@ def folder(tmp_path_factory):
         texts, texts[:50], out / "target", TargetShape(512, 64, 3, 2, 1, 32, 96, 256), LoopConfig(6, **LOOP), 64
     )
     regenerate_responses(out / "target", [prompt_of(t) for t in texts[:20]], out / "r.jsonl", RegenerateConfig(8, 20))
-    drafter(out, out / "dflash", 3)
     return out
 
 
@@ -57,7 +48,6 @@ def drafter(folder, out, steps, confidence_scale=1.0, **objective):
         layers=2,
         block_size=6,
         confidence_scale=confidence_scale,
-        first=folder / "dflash" if config.boundary_share else None,
     )
 
 
@@ -102,37 +92,6 @@ def test_training_sees_the_features_that_decoding_sees(engine):
     torch.testing.assert_close(taps.features(layers, ids.device), decoding)
 
 
-def test_a_block_may_begin_where_the_first_drafter_is_rejected(bundled):
-    """As decoding finds it: the accepted tokens of its drafts."""
-    target, first = bundled.models.target, bundled.models.first
-    prompt = bundled.encode("One day, a cat", DecodeConfig())
-    trace = bundled.generate(prompt, DecodeConfig("dflash", 64))
-    steps = [s for s in trace.steps if s.actual_boundary is not None]
-    ids = torch.tensor([[*prompt, *trace.token_ids]])
-    anchors = torch.tensor([[s.anchor_position for s in steps]])
-    rejected = torch.tensor([[s.actual_boundary for s in steps]])
-    config = DrafterConfig(variable_prefix=True, boundary_share=0.5)
-    learner = DrafterObjective(copy.deepcopy(bundled.models.second), target.model, config, first)
-    seen = []
-    learner.drafter.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
-    lengths, nothing = torch.tensor([ids.shape[1]]), torch.zeros_like(anchors)
-    for at_boundary, wanted in ((torch.ones_like(anchors) > 0, rejected), (None, nothing)):
-        learner(ids, lengths, anchors, nothing, at_boundary=at_boundary)
-        mask = target.embedding(torch.tensor(first.mask_token_id))
-        shown = (seen.pop() != mask).any(-1).view(len(steps), -1).sum(-1) - 1
-        whole = wanted[0] == first.block_size - 1  # of a draft that was right to its end nothing is to be drafted again
-        assert shown.tolist() == torch.where(whole, 0, wanted[0]).tolist()
-    assert len(set(rejected[0].tolist())) > 1
-
-
-def test_a_first_drafter_and_a_share_of_its_boundaries_go_together(engine):
-    second, target = engine.models.second, engine.models.target.model
-    with pytest.raises(InputError, match="go together"):
-        DrafterObjective(second, target, DrafterConfig(variable_prefix=True), engine.models.first)
-    with pytest.raises(InputError, match="variable-prefix"):
-        DrafterConfig(boundary_share=0.5)
-
-
 def test_rows_are_read_in_whole_shuffled_epochs():
     drawn = torch.cat([rows_at(10, i, 4, seed=1) for i in range(5)])
     assert sorted(drawn[:10].tolist()) == sorted(drawn[10:].tolist()) == list(range(10))
@@ -149,15 +108,7 @@ def test_rate_warms_up_and_falls_to_its_floor():
 
 
 @pytest.mark.parametrize(
-    "objective",
-    [
-        {"variable_prefix": True},
-        {"variable_prefix": True, "boundary_share": 0.5},
-        {"objective": "survival"},
-        {"objective": "streak"},
-        {"soft_targets": 0.5},
-    ],
-    ids=str,
+    "objective", [{"variable_prefix": True}, {"objective": "survival"}, {"objective": "streak"}, {"soft_targets": 0.5}]
 )
 def test_a_killed_run_resumes_bit_exactly(folder, tmp_path, objective):
     drafter(folder, tmp_path / "whole", 6, **objective)
