@@ -185,7 +185,7 @@ class Controller:
 
     def _best(self, reach: Sequence[float]) -> int:
         """How many nodes of these probabilities pay, taken in their order."""
-        times, price = self.costs.by_nodes, self._rate * self.costs.factor("verify")
+        times, price = self.costs.by_nodes, self._rate * self.costs.slowdown
         count, best, total = 0, -price * times[1], 0.0
         for number, gain in enumerate(reach, 1):
             total += gain
@@ -196,7 +196,7 @@ class Controller:
 
     def least(self) -> float:
         """The drafted probability below which no node can be worth its time."""
-        needed = self._rate * self.costs.factor("verify") * self.costs.cheapest_node
+        needed = self._rate * self.costs.slowdown * self.costs.cheapest_node
         return min(1.0, needed) ** (1.0 / min(self._first.exponent, self._second.exponent))
 
     def reach(self, first: float, second: float) -> float:

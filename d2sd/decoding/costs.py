@@ -177,9 +177,11 @@ class RunningCosts:
         """Expected time of a stage with so many rows; 0 without any."""
         return self.table.curve(stage).seconds(rows) * self._factor[stage] if rows > 0 else 0.0
 
-    def factor(self, stage: str) -> float:
-        """What the table's times of a stage are multiplied by at present."""
-        return self._factor[stage]
+    @property
+    def slowdown(self) -> float:
+        """What the table's times of all stages are multiplied by at present. What a stage takes besides is its overhead in a
+        run, such as cold caches, and does not grow with its rows."""
+        return exp(self._common)
 
     def other(self, plain: bool) -> float:
         """Expected time of a step besides its stages."""

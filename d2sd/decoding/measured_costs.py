@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from statistics import median
 
 import torch
@@ -25,6 +25,7 @@ BRANCHES = (1, 2, 4, 8)
 REPEATS = 5
 CONTEXT = 192
 COMMITTED = 2  # tokens a step that a drafter has to read first
+WARM_NODES, WARM_COMMITTED, WARM_SECONDS = 64, 16, 0.5
 MEASURED_SLOTS = CONTEXT + 128
 OTHER = 0.05  # of a plain pass, until the run's own times say more
 NOTHING = Curve(((1, 0.0),))
@@ -54,6 +55,7 @@ def measure_costs(models: Models, method: Method, block_size: int, passes: Passe
         for n, tree in trees.items()
     ]
     lengths = draft_lengths(method, block_size)
+    first = second = None
     if method.draft_model and models.draft_model is not None:
         chain = ChainDrafter(models.draft_model, passes)
         jobs += [("first_draft", g, lambda g=g: _chain(chain, g)) for g in lengths]  # type: ignore[misc]
@@ -67,6 +69,8 @@ def measure_costs(models: Models, method: Method, block_size: int, passes: Passe
         if model is not None:
             second = first if model is models.first else BlockDrafter("second", model, models.target, passes)
             jobs += [("second_draft", b * block_size, lambda b=b: _blocks(second, b, block_size)) for b in BRANCHES]  # type: ignore[misc]
+    if not passes.fixed:
+        _warm_up(verifier, first, second, lengths)
     # what a run does before each stage, so that the processor's caches are as warm as there
     works = {(stage, rows): work for stage, rows, work in jobs}
     verified = works["verify", 8]
@@ -89,12 +93,30 @@ def measure_costs(models: Models, method: Method, block_size: int, passes: Passe
     return CostTable(first_draft, second_draft, verify, OTHER * verify.seconds(1))
 
 
-def _blocks(drafter: BlockDrafter, count: int, block_size: int) -> None:
+def _warm_up(
+    verifier: Verifier, first: BlockDrafter | None, second: BlockDrafter | None, lengths: Sequence[int]
+) -> None:
+    """Meet every number of rows that a step may choose, as far as half a second goes: a CPU's kernels for a number are made
+    when it first occurs, which takes as long as half a pass."""
+    works: list[Callable[[], object]] = []
+    for count in range(1, WARM_NODES + 1):
+        works.append(lambda count=count: verifier.logits(path_tree(count)))  # type: ignore[misc]
+        if count <= WARM_COMMITTED and first is not None:
+            works.append(lambda count=count: _blocks(first, 1, lengths[0], count))  # type: ignore[misc]
+        if count <= max(BRANCHES) and second is not None:
+            works += [lambda count=count, size=size: _blocks(second, count, size) for size in lengths]  # type: ignore[misc]
+    end = time.perf_counter() + WARM_SECONDS
+    for work in works:
+        if time.perf_counter() < end:
+            work()
+
+
+def _blocks(drafter: BlockDrafter, count: int, block_size: int, committed: int = COMMITTED) -> None:
     """Read what a step commits and draft so many blocks."""
     model = drafter.model
     width = len(model.target_layer_ids) * model.config.hidden_size
     drafter.cache.length = CONTEXT
-    drafter.later(torch.zeros(1, COMMITTED, width, dtype=model.dtype, device=model.device))
+    drafter.later(torch.zeros(1, committed, width, dtype=model.dtype, device=model.device))
     drafter.draft(0, [()] * count, block_size, 1)
 
 
