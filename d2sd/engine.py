@@ -111,8 +111,8 @@ class Engine:
         return None
 
     def costs(self, config: DecodeConfig) -> CostTable:
-        """What the stages of a step cost here with these resolved settings; measured at first use (a fraction of a
-        second), under the lock."""
+        """What the stages of a step cost here with these resolved settings; measured at first use (about a second
+        for a small model), under the lock."""
         method, gamma, top_k = METHODS[config.method], config.block_size or 2, 1
         if method.eagle3:
             gamma, top_k = config.draft_depth + 2, config.draft_top_k

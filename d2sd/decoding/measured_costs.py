@@ -42,7 +42,7 @@ def draft_lengths(method: Method, block_size: int) -> list[int]:
 
 @torch.inference_mode()
 def measure_costs(models: Models, method: Method, block_size: int, passes: Passes, top_k: int = 1) -> CostTable:
-    """Median times of every stage of a method after a context of 192 tokens; a fraction of a second on a small model.
+    """Median times of every stage of a method after a context of 192 tokens; about a second on a small model.
 
     block_size: the largest γ (of EAGLE-3's trees: 2 + depth, with ``top_k`` nodes a level); passes: how they are run,
     with ``MEASURED_SLOTS`` slots.
