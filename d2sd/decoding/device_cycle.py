@@ -67,7 +67,7 @@ class DeviceCycle:
         )
         self._packings: dict[CycleShape, Packing] = {}
         self._ahead: tuple[CycleShape, Tensor] | None = None
-        # besides the shapes, everything that captured passes depend on; and, where tokens are chosen, the last three
+        # besides its shape, what the passes of a cycle depend on; and what the one depends on that chooses tokens
         self.kind = (proposer.method.id, config.inspect)
         self.choice = (config.temperature, config.top_k, config.top_p)
 

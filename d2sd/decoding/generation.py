@@ -123,7 +123,7 @@ class Generation:
             committed=self._describe_committed(proposal, outcome),
             actual_boundary=boundary,
             seconds=done.seconds,
-            draft_passes=self.proposer.draft_passes,
+            draft_passes=self.proposer.draft_passes(proposal),
             levels=describe_levels(proposal, texts) if inspect else (),
             decision=decision,
             target_tops=describe_tops(proposal, seen, outcome, texts),

@@ -85,14 +85,15 @@ class Proposer:
         """Whether a drafter wants the features of committed tokens."""
         return bool(self.block_drafters) or self.levels is not None
 
-    @property
-    def draft_passes(self) -> int:
-        """Drafters' passes in a proposal of which each waits for the one before."""
+    def draft_passes(self, proposal: Proposal) -> int:
+        """Drafters' passes behind a proposal of which each waited for the one before."""
         if self.levels is not None:
-            return 1 + self.levels.depth
+            return 1 + self.levels.depth if proposal.levels else 0
+        if proposal.first is None:
+            return 0
         if self.chain is not None:
-            return self.block_size - 1
-        return self.method.draft_levels
+            return len(proposal.first.ids)
+        return self.method.draft_levels if proposal.branches else 1
 
     def extend(self, features: Callable[[list[int]], Tensor], positions: Tensor) -> None:
         """Add committed tokens at these (T,) positions to the drafters' context.

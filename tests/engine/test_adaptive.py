@@ -60,6 +60,10 @@ def test_random_decisions_leave_the_text_alone(engine, method, monkeypatch):
             taken = step.decision.options[step.decision.taken]
             drafted = step.levels if method == "eagle3" else step.first_draft
             assert bool(drafted) == (taken.block_size > 0)
+            if not drafted:
+                assert step.draft_passes == 0
+            elif METHODS[method].second_drafter != "none":
+                assert step.draft_passes == (METHODS[method].draft_levels if step.branches else 1)
             if METHODS[method].second_drafter != "none":
                 assert taken.branches <= len(step.branches) <= 2 * taken.branches
             seen.add((taken.block_size, taken.branches))
