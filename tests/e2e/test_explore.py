@@ -100,6 +100,7 @@ def test_a_node_tells_why_it_was_rejected(shown: Page):
     steps = int(view(shown).get_attribute("data-steps") or 0)
     for step in range(steps):
         shown.locator(f"#text .tok[data-step='{step}']").first.click()
+        expect(view(shown)).to_have_attribute("data-step", str(step))  # else the tree may still be the one before
         node = shown.locator("#tree g.node[data-state='rejected']").first
         if node.count():
             node.locator(".shape").click(force=True)
