@@ -88,7 +88,8 @@ def test_it_takes_the_colours_of_the_system(show, opening, scheme, dark):
     for part in ("body", "#tree"):
         assert (page.locator(part).evaluate(lightness) < 200) == dark
     page.emulate_media(color_scheme="light" if dark else "dark")
-    assert (page.locator("#tree").evaluate(lightness) < 200) != dark
+    # the page is told of it a moment later
+    page.wait_for_function(f"dark => (({lightness})(document.querySelector('#tree')) < 200) !== dark", arg=dark)
 
 
 def test_it_fits_a_phone(show, opening):
