@@ -10,10 +10,12 @@ import pytest
 import torch
 
 from d2sd import METHODS, DecodeConfig, Engine
+from d2sd.decoding import measured_costs
 from d2sd.decoding import proposer as proposing
 from d2sd.decoding.controller import Controller
 from d2sd.decoding.costs import STAGES, CostTable, Curve
 from d2sd.decoding.measured_costs import MEASURED_SLOTS, measure_costs
+from d2sd.decoding.verifier import Verifier
 from d2sd.passes.passes import Passes
 from d2sd.whatif import Replay
 
@@ -133,6 +135,17 @@ def test_costs_are_measured_once_while_nothing_else_computes(engine, monkeypatch
         one, other = threads.map(lambda _: fresh.generate("the cat", config), range(2))
     assert one.token_ids == other.token_ids
     assert len(measured) == 1
+
+
+@pytest.mark.parametrize(("mode", "seconds", "met"), [("eager", 60, 64), ("eager", 0, 12), ("padded", 60, 12)])
+def test_numbers_of_rows_are_met_before_stages_are_timed(engine, mode, seconds, met, monkeypatch):
+    """As far as the time for it goes, and only where passes have the rows that a step asks for."""
+    rows, logits = set(), Verifier.logits
+    monkeypatch.setattr(measured_costs, "WARM_SECONDS", seconds)
+    monkeypatch.setattr(Verifier, "logits", lambda self, tree: rows.add(len(tree)) or logits(self, tree))
+    passes = Passes(mode, "dense", MEASURED_SLOTS, engine.models.target.device)
+    measure_costs(engine.models, METHODS["d2sd"], 8, passes)
+    assert len(rows) == met
 
 
 def test_a_text_starts_from_what_earlier_ones_taught_and_a_replay_teaches_nothing(engine, monkeypatch):

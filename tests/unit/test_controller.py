@@ -102,6 +102,15 @@ def test_a_machine_that_slows_down_is_followed():
     assert costs.seconds("first_draft", 16) > 1.3 * CPU.first_draft.seconds(16)  # though none was drafted since
 
 
+def test_the_overhead_of_a_stage_does_not_make_its_nodes_dearer():
+    costs = RunningCosts(CPU)
+    for _ in range(60):
+        for stage, extra in (("verify", 1e-3), ("first_draft", 0.0)):
+            costs.observe(stage, 8, CPU.curve(stage).seconds(8) + extra)
+    assert costs.seconds("verify", 8) == pytest.approx(CPU.verify.seconds(8) + 1e-3, rel=0.02)
+    assert costs.slowdown < 1 + 0.6 * 1e-3 / CPU.verify.seconds(8)
+
+
 def test_one_late_pass_changes_little():
     costs = RunningCosts(CPU)
     costs.observe("verify", 1, 100 * CPU.verify.seconds(1))
