@@ -16,6 +16,7 @@ from d2sd.models.eagle3 import Eagle3DraftModel, new_eagle3
 from d2sd.models.models import Models
 from d2sd.models.target import Target
 from d2sd.train.data import train_tokenizer
+from tests.teaching import disturb, teach
 
 VOCABULARY = 300
 
@@ -67,10 +68,9 @@ def bundled() -> Engine:
 @pytest.fixture(scope="session", params=["qwen3", "llama"])
 def engine(request, tokenizer) -> Engine:
     target = make_target(tokenizer, request.param)
-    small = make_target(tokenizer, seed=5)
-    return Engine(
-        Models(target, make_drafter(target, seed=1), make_drafter(target, seed=2), small, "random", make_eagle3(target))
-    )
+    small = disturb(make_target(tokenizer, request.param))
+    first, second = teach(make_drafter(target, seed=1), target), teach(make_drafter(target, seed=2), target, True)
+    return Engine(Models(target, first, second, small, "random", make_eagle3(target)))
 
 
 @pytest.fixture(scope="session")

@@ -7,10 +7,12 @@ from functools import cache
 import pytest
 import torch
 
-from d2sd import METHODS, DecodeConfig
+from d2sd import METHODS, DecodeConfig, Engine
 from d2sd.attention import BACKENDS
 from d2sd.bench.prompts import read_prompts
+from d2sd.decoding.costs import CostTable, Curve
 
+COSTS = CostTable(Curve(((1, 1e-3),)), Curve(((1, 1e-3),)), Curve(((1, 5e-3), (64, 6e-3))))
 DRAFTED = [m for m in METHODS if m != "autoregressive"]
 
 
@@ -32,6 +34,7 @@ def transformers_greedy(engine, ids, count):
     return out[0, len(ids) :].tolist()
 
 
+PROMPTS = ("the cat", "a dog ran to", "x")
 SHAPES = [(2, 1), (5, 4), (9, 2), (16, 4), (16, 8), (None, 3)]  # γ and K
 
 
@@ -93,12 +96,21 @@ def test_many_prompts_equal_plain_greedy_and_transformers(bundled, gamma, branch
     ],
     ids=lambda s: " ".join(f"{k}={v}" for k, v in s.items()),
 )
-def test_random_models_equal_plain_greedy(engine, plain_ids, method, settings, backend):
-    for prompt in ("the cat", "a dog ran to", "x"):
+def test_small_models_equal_plain_greedy(engine, plain_ids, method, settings, backend, monkeypatch):
+    monkeypatch.setattr(Engine, "costs", lambda *_: COSTS)  # measuring has tests of its own
+    for prompt in PROMPTS:
         trace = engine.generate(prompt, DecodeConfig(method, 24, backend=backend, **settings))
         assert trace.token_ids == plain_ids(prompt, 24)
         if "node_budget" in settings:
             assert max(len(s.nodes) for s in trace.steps) <= 10
+
+
+def test_small_drafters_are_right_now_and_then(engine):
+    """Else the test above would hold for drafts that are never taken."""
+    for method in ("dflash", "d2sd", "draft_model"):
+        runs = [engine.generate(prompt, DecodeConfig(method, 24)) for prompt in PROMPTS]
+        accepted, steps = sum(len(s.accepted) for r in runs for s in r.steps), sum(len(r.steps) for r in runs)
+        assert steps / 2 < accepted < 8 * steps
 
 
 @pytest.fixture(scope="session")
@@ -107,7 +119,7 @@ def sampled_ids(bundled):
 
     @cache
     def sampled(method, seed):
-        config = DecodeConfig(method, 40, temperature=0.8, top_p=0.95, top_k=50, seed=seed)
+        config = DecodeConfig(method, 40, temperature=0.8, top_p=0.95, top_k=50, seed=seed, inspect=False)
         return bundled.generate("One day, a cat", config).token_ids
 
     return sampled

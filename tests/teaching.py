@@ -1,0 +1,47 @@
+"""Small drafters that are often right: of what random ones draft next to nothing is accepted."""
+
+from __future__ import annotations
+
+import torch
+
+from d2sd.models.drafter import DFlashDraftModel
+from d2sd.models.target import Target
+from d2sd.train.drafters import DrafterConfig, DrafterObjective, draw_anchors, draw_prefixes
+from d2sd.train.regenerate import RegenerateConfig, respond_to
+
+PROMPTS = ("the cat", "a dog ran to", "x", "the cat sat")
+TOKENS, STEPS, ANCHORS, RATE = 40, 80, 8, 4e-3
+NOISE = 0.02
+
+
+def teach(drafter: DFlashDraftModel, target: Target, variable_prefix: bool = False) -> DFlashDraftModel:
+    """Train it for a second on what the target writes after ``PROMPTS``: then it knows some of that, not all."""
+    asked = [target.tokenizer(prompt)["input_ids"] for prompt in PROMPTS]
+    answers = respond_to(target, asked, RegenerateConfig(max_new_tokens=TOKENS, greedy_share=1.0))
+    texts = [[*ids, *answer] for ids, answer in zip(asked, answers, strict=True)]
+    starts, lengths = torch.tensor([len(ids) for ids in asked]), torch.tensor([len(ids) for ids in texts])
+    rows = torch.zeros(len(texts), int(lengths.max()), dtype=torch.long)
+    for row, ids in zip(rows, texts, strict=True):
+        row[: len(ids)] = torch.tensor(ids)
+    config = DrafterConfig(variable_prefix=variable_prefix, anchors=ANCHORS, objective="survival")
+    objective = DrafterObjective(drafter.train().requires_grad_(True), target.model, config)
+    optimizer = torch.optim.AdamW(drafter.parameters(), lr=RATE)
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(STEPS):
+        anchors = draw_anchors(starts, lengths, ANCHORS, generator)
+        prefixes = torch.zeros_like(anchors)
+        if variable_prefix:
+            prefixes = draw_prefixes((len(rows), ANCHORS), drafter.block_size, config.beta, generator)
+        objective(rows, lengths, anchors, prefixes)[0].backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    return drafter.eval().requires_grad_(False)
+
+
+@torch.no_grad()
+def disturb(target: Target) -> Target:
+    """Change every weight a little: what it writes is then now and then what it wrote before."""
+    generator = torch.Generator().manual_seed(1)
+    for weight in target.model.parameters():
+        weight.mul_(1 + NOISE * torch.randn(weight.shape, generator=generator))
+    return target
