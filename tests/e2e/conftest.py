@@ -31,6 +31,13 @@ def page(laptop, address):
         yield page
 
 
+@pytest.fixture
+def empty(laptop):
+    """A window in which nothing is opened yet."""
+    with window(laptop, None) as page:
+        yield page
+
+
 @pytest.fixture(scope="session")
 def kept_page(laptop, address):
     with window(laptop, address) as page:

@@ -29,8 +29,9 @@ def opened(page: Page, address: str) -> None:
 
 
 @contextmanager
-def window(context: BrowserContext, address: str) -> Iterator[Page]:
-    """A window with the recorded run; at its end nothing must have gone wrong in it, and nothing of it is kept.
+def window(context: BrowserContext, address: str | None) -> Iterator[Page]:
+    """A window with the recorded run, or an empty one; at its end nothing must have gone wrong in it, and nothing of it is
+    kept.
 
     Windows of one context share what the browser has compiled of the page's scripts.
     """
@@ -38,7 +39,8 @@ def window(context: BrowserContext, address: str) -> Iterator[Page]:
     errors: list[str] = []
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.on("dialog", lambda dialog: errors.append(f"dialog: {dialog.message}"))
-    opened(page, address)
+    if address is not None:
+        opened(page, address)
     try:
         yield page
     finally:

@@ -11,17 +11,27 @@ from playwright.sync_api import Page, expect
 import d2sd
 from app import models, presets, settings
 from d2sd.decoding.generation import Generation
-from tests.e2e.driving import PATIENCE, choose_method, finished, opened, output_text, problem, set_number, start, view
+from tests.e2e.driving import (
+    PATIENCE,
+    choose_method,
+    finished,
+    output_text,
+    problem,
+    set_number,
+    start,
+    view,
+    window,
+)
 
 pytestmark = pytest.mark.e2e
 
 HOSTILE = '<script>window.pwned=1</script> <img src=x onerror="window.pwned=1"> ${window.pwned=1} {{window.pwned=1}} ${value} \u202eabc\u202c שלום 🙂'
 
 
-def test_opens_with_a_recorded_tree_and_no_model_loaded(page: Page):
-    expect(page.locator("#tree g.node").first).to_be_visible(timeout=10_000)
-    assert page.locator("#tree g.node").count() > 8
-    assert page.locator("#text .tok").count() > 20
+def test_opens_with_a_recorded_tree_and_no_model_loaded(shown: Page):
+    expect(shown.locator("#tree g.node").first).to_be_visible(timeout=10_000)
+    assert shown.locator("#tree g.node").count() > 8
+    assert shown.locator("#text .tok").count() > 20
 
 
 def test_models_load_with_the_first_run_only():
@@ -50,28 +60,26 @@ def test_the_end_of_a_run_is_in_view(page: Page):
     assert scrolled > most - 8
 
 
-def test_who_has_to_wait_is_told(page: Page, browser, address, monkeypatch):
-    other = browser.new_context().new_page()
-    opened(other, address)
-    real = Generation.step
+def test_who_has_to_wait_is_told(page: Page, laptop, address, monkeypatch):
+    with window(laptop, address) as other:
+        real = Generation.step
 
-    def slower(self: Generation):
-        time.sleep(0.05)
-        return real(self)
+        def slower(self: Generation):
+            time.sleep(0.05)
+            return real(self)
 
-    monkeypatch.setattr(Generation, "step", slower)
-    choose_method(page, "autoregressive")
-    start(page, "Once upon a time", 800)
-    other.locator("#run").click()
-    expect(problem(other)).to_have_value(re.compile("Something else is running"))
-    other.locator("#stop").click()
-    expect(problem(other)).to_have_value(re.compile("Stopped before its turn came"))
-    other.locator("#run").click()
-    page.locator("#stop").click()
-    monkeypatch.undo()
-    expect(problem(other)).to_be_hidden(timeout=PATIENCE)
-    finished(other)
-    other.context.close()
+        monkeypatch.setattr(Generation, "step", slower)
+        choose_method(page, "autoregressive")
+        start(page, "Once upon a time", 800)
+        other.locator("#run").click()
+        expect(problem(other)).to_have_value(re.compile("Something else is running"))
+        other.locator("#stop").click()
+        expect(problem(other)).to_have_value(re.compile("Stopped before its turn came"))
+        other.locator("#run").click()
+        page.locator("#stop").click()
+        monkeypatch.undo()
+        expect(problem(other)).to_be_hidden(timeout=PATIENCE)
+        finished(other)
 
 
 def test_a_token_pins_its_step_in_every_view(shown: Page):
@@ -220,18 +228,16 @@ def test_it_all_fits_a_laptop_without_scrolling(shown: Page):
     )
 
 
-def test_two_windows_never_see_each_others_runs(page: Page, browser, address):
-    other = browser.new_context().new_page()
-    opened(other, address)
-    recorded = view(other).get_attribute("data-run")
-    run = start(page, "The red boat", 32)
-    assert view(other).get_attribute("data-run") == recorded
-    second = start(other, "A green frog", 32)
-    finished(page)
-    finished(other)
-    assert (view(page).get_attribute("data-run"), view(other).get_attribute("data-run")) == (run, second)
-    assert output_text(page) != output_text(other)
-    other.context.close()
+def test_two_windows_never_see_each_others_runs(page: Page, laptop, address):
+    with window(laptop, address) as other:
+        recorded = view(other).get_attribute("data-run")
+        run = start(page, "The red boat", 32)
+        assert view(other).get_attribute("data-run") == recorded
+        second = start(other, "A green frog", 32)
+        finished(page)
+        finished(other)
+        assert (view(page).get_attribute("data-run"), view(other).get_attribute("data-run")) == (run, second)
+        assert output_text(page) != output_text(other)
 
 
 def test_news_do_not_look_like_problems(page: Page, monkeypatch):

@@ -70,23 +70,23 @@ def test_a_link_to_the_recorded_run_selects_its_step_and_node(page: Page):
     expect(problem(page)).to_be_hidden()
 
 
-def test_a_link_fills_the_controls_and_its_step_is_selected_after_run(page: Page, address: str):
+def test_a_link_fills_the_controls_and_its_step_is_selected_after_run(empty: Page, address: str):
     wanted = {"prompt": "One day, a cat — and “Tom” & co.?", "method": "ddtree", "block_size": 8, "node_budget": 20}
     wanted |= {"temperature": 0.5, "seed": 3, "max_new_tokens": 24, "step": 3, "node": 1}
-    opened(page, f"{address}?{urlencode(wanted)}")
-    expect(page.locator("#prompt textarea")).to_have_value(wanted["prompt"])
-    expect(page.locator("#method select")).to_have_value("ddtree")
+    opened(empty, f"{address}?{urlencode(wanted)}")
+    expect(empty.locator("#prompt textarea")).to_have_value(wanted["prompt"])
+    expect(empty.locator("#method select")).to_have_value("ddtree")
     for elem_id, name in (("gamma", "block_size"), ("budget", "node_budget"), ("temperature", "temperature")):
-        expect(page.locator(f"#{elem_id} input[type=number]")).to_have_value(str(wanted[name]))
-    expect(page.locator("#branches input[type=number]")).to_be_disabled()
-    assert view(page).get_attribute("data-pinned") == ""
-    expect(problem(page)).to_have_value(re.compile("The run of this link is not shown yet"))
-    start(page, wanted["prompt"])
-    expect(view(page)).to_have_attribute("data-pinned", "2", timeout=PATIENCE)
-    expect(view(page)).to_have_attribute("data-node", "1")
+        expect(empty.locator(f"#{elem_id} input[type=number]")).to_have_value(str(wanted[name]))
+    expect(empty.locator("#branches input[type=number]")).to_be_disabled()
+    assert view(empty).get_attribute("data-pinned") == ""
+    expect(problem(empty)).to_have_value(re.compile("The run of this link is not shown yet"))
+    start(empty, wanted["prompt"])
+    expect(view(empty)).to_have_attribute("data-pinned", "2", timeout=PATIENCE)
+    expect(view(empty)).to_have_attribute("data-node", "1")
 
 
-def test_a_hostile_link_is_read_as_far_as_it_fits(page: Page, address: str):
+def test_a_hostile_link_is_read_as_far_as_it_fits(empty: Page, address: str):
     attack = '"><img src=x onerror="window.pwned=1"><script>window.pwned=1</script>${window.pwned=1}{{window.pwned=1}}'
     query = {
         "prompt": attack,
@@ -97,15 +97,15 @@ def test_a_hostile_link_is_read_as_far_as_it_fits(page: Page, address: str):
         "cost_aware": "1",
     }
     query |= {"step": "-1", "node": attack, "temperature": "9", "unheard_of": attack, "max_new_tokens": "48"}
-    opened(page, f"{address}?{urlencode(query)}")
-    expect(page.locator("#prompt textarea")).to_have_value(attack)
-    expect(page.locator("#max-tokens input[type=number]")).to_have_value("48")
-    expect(page.locator("#gamma input[type=number]")).to_have_value("16")
-    expect(problem(page)).to_have_value(re.compile("^Not everything in this link could be used"))
-    said = problem(page).input_value()
+    opened(empty, f"{address}?{urlencode(query)}")
+    expect(empty.locator("#prompt textarea")).to_have_value(attack)
+    expect(empty.locator("#max-tokens input[type=number]")).to_have_value("48")
+    expect(empty.locator("#gamma input[type=number]")).to_have_value("16")
+    expect(problem(empty)).to_have_value(re.compile("^Not everything in this link could be used"))
+    said = problem(empty).input_value()
     assert all(f"{name} (" in said for name in ("method", "model", "block_size", "seed", "cost_aware", "step", "node"))
     assert "unheard_of" not in said
-    assert page.evaluate("window.pwned") is None
+    assert empty.evaluate("window.pwned") is None
 
 
 def test_every_file_holds_the_shown_run(shown: Page):
@@ -142,22 +142,22 @@ def test_the_svg_carries_its_own_colours(shown: Page, browser):
     alone.close()
 
 
-@pytest.mark.parametrize("zipped", [False, True])
-def test_an_uploaded_trace_is_inspected_like_a_run_of_ones_own(page: Page, address: str, zipped: bool):
+def test_an_uploaded_trace_is_inspected_like_a_run_of_ones_own(page: Page, address: str):
     start(page, "One day, a cat", 24)
     finished(page)
     text, run = output_text(page), view(page).get_attribute("data-run")
     trace = share(page, "JSONL")
-    page.evaluate("sessionStorage.clear()")  # a window of its own, which has not kept the run
-    opened(page, address)
-    upload(page, "mine.jsonl.gz" if zipped else "mine.jsonl", gzip.compress(trace) if zipped else trace)
-    expect(view(page)).to_have_attribute("data-run", run or "", timeout=PATIENCE)
-    finished(page)
-    assert output_text(page) == text
-    expect(page.locator("#run-label")).to_contain_text("recorded: d2sd")
-    pin(page, 1)
-    expect(page.locator("#sentence")).to_contain_text("Step 2")
-    assert share(page, "JSONL") == trace
+    for name, content in (("mine.jsonl", trace), ("mine.jsonl.gz", gzip.compress(trace))):
+        page.evaluate("sessionStorage.clear()")  # a window of its own, which has not kept the run
+        opened(page, address)
+        upload(page, name, content)
+        expect(view(page)).to_have_attribute("data-run", run or "", timeout=PATIENCE)
+        finished(page)
+        assert output_text(page) == text
+        expect(page.locator("#run-label")).to_contain_text("recorded: d2sd")
+        pin(page, 1)
+        expect(page.locator("#sentence")).to_contain_text("Step 2")
+        assert share(page, "JSONL") == trace
     assert b"graphml" in share(page, "GraphML")
 
 
