@@ -50,7 +50,7 @@ class NumbersView {
     cells.speedup.value.classList.toggle("slower", gain !== null && gain < 1);
     set("nodes", steps ? decimals(nodes / steps, 1) : "—", here ? `this step: ${here.nodes}` : "");
     const verdict = here && OUTCOMES[here.verdict];
-    const none = !steps || store.seen.selected ? "no prediction yet" : "no boundary predicted";
+    const none = !steps || store.seen.selected ? "no prediction yet" : "none predicted";
     set("repaired", cases ? percent(outcomes.repaired / cases) : "—", verdict ? `this step: ${verdict.mark} ${verdict.short || verdict.words}` : cases ? `${outcomes.repaired} of ${cases}` : none);
     set("gain", redrafts ? (gained / redrafts).toFixed(2) : "—", redrafts ? (here ? `this step: ${here.gained} by ${here.redrafts}` : `${gained} by ${redrafts}`) : "no re-drafts");
     this.showStages();

@@ -4,7 +4,7 @@ const TONES = { good: ["✓", "good"], bad: ["▼", "warning"], mixed: ["◐", "
 
 const MEANINGS = {
   "Scored positions": "Drafted tokens up to and including the first rejection of each step: later ones were never judged.",
-  "Confidence → accepted": "Mean confidence of the scored tokens, and the share of them that the target accepted; the gap is in percentage points.",
+  "Sure → accepted": "Mean confidence of the scored tokens, and the share of them that the target accepted; the gap is in percentage points.",
   ECE: "Expected calibration error: how far acceptance is from confidence, averaged over ten bins of equal width. 0 is perfect; “chance” is what an honest drafter would show with as few tokens.",
   "Adaptive ECE": "The same over ten bins with equally many tokens.",
   "Brier score": "Mean squared distance between confidence and outcome (0 or 1). 0 is perfect.",
@@ -54,7 +54,7 @@ class SummaryView {
         : [["Repaired", ranks.repaired, share, `${count(ranks.steps, "step")}${found}`], ["Tokens per re-draft", per, decimals, ""]];
     const stats = [
       ["Scored positions", report.positions.toLocaleString("en"), `${count(report.runs, "run")}, ${count(report.steps, "step")}`],
-      ["Confidence → accepted", report.confidence === null ? "—" : `${share(report.confidence)} → ${share(report.accepted)}`, report.gap.low === null ? "" : `gap ${signed(report.gap.value)} (${signed(report.gap.low)} to ${signed(report.gap.high)})`],
+      ["Sure → accepted", report.confidence === null ? "—" : `${share(report.confidence)} → ${share(report.accepted)}`, report.gap.low === null ? "" : `gap ${signed(report.gap.value)} (${signed(report.gap.low)} to ${signed(report.gap.high)})`],
       ["ECE", decimals(report.error.value), report.error.value === null ? "" : `${range(report.error, decimals)}; chance ${decimals(report.chance)}`],
       ["Adaptive ECE", decimals(report.adaptive.value), report.adaptive.value === null ? "" : range(report.adaptive, decimals)],
       ["Brier score", decimals(report.brier.value), report.brier.value === null ? "" : range(report.brier, decimals)],
