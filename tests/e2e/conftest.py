@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from app import machine
 from app.layout import build, launch_options
-from tests.e2e.driving import PHONE, put_back, window
+from tests.e2e.driving import FREE_MEMORY, PHONE, put_back, window
 
 
 @pytest.fixture(scope="session")
 def address():
-    page = build()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(machine, "memory", lambda: FREE_MEMORY)
+        page = build()
     _, url, _ = page.launch(**launch_options(), prevent_thread_lock=True, quiet=True, server_port=None)
     try:
         yield url

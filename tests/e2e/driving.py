@@ -12,6 +12,7 @@ from app import presets
 
 PATIENCE = 60_000
 PHONE = {"width": 390, "height": 844}
+FREE_MEMORY = 8e9  # bytes, as far as the offers of the page know
 
 
 def view(page: Page) -> Locator:

@@ -13,14 +13,14 @@ from d2sd import METHODS, DecodeConfig, Engine
 from d2sd.decoding import measured_costs
 from d2sd.decoding import proposer as proposing
 from d2sd.decoding.controller import Controller
-from d2sd.decoding.costs import STAGES, CostTable, Curve
+from d2sd.decoding.costs import STAGES
 from d2sd.decoding.measured_costs import MEASURED_SLOTS, measure_costs
 from d2sd.decoding.verifier import Verifier
 from d2sd.passes.passes import Passes
 from d2sd.whatif import Replay
+from tests.stage_costs import CHEAP_DRAFTS
 
 ADAPTIVE = [m.id for m in METHODS.values() if "cost_aware" in m.settings]
-FLAT = CostTable(Curve(((1, 1e-3),)), Curve(((1, 1e-3),)), Curve(((1, 5e-3), (64, 6e-3))))
 
 
 def restless(seed):
@@ -55,7 +55,7 @@ def test_random_decisions_leave_the_text_alone(engine, method, monkeypatch):
     seen = set()
     for seed, settings in enumerate(({}, {"block_size": 6, "second_block_size": 9, "num_branches": 3})):
         monkeypatch.setattr(proposing, "Controller", restless(seed))
-        monkeypatch.setattr(Engine, "costs", lambda *_: FLAT)
+        monkeypatch.setattr(Engine, "costs", lambda *_: CHEAP_DRAFTS)
         trace = engine.generate("the cat sat", DecodeConfig(method, 40, cost_aware=True, **settings))
         assert trace.token_ids == plain.token_ids
         for step in trace.steps:
@@ -77,7 +77,7 @@ def test_random_decisions_leave_sampled_text_alone(bundled, method, monkeypatch)
     settings = {"max_new_tokens": 40, "temperature": 0.9, "top_p": 0.95, "seed": 3}
     plain = bundled.generate("One day, a cat", DecodeConfig("autoregressive", **settings))
     monkeypatch.setattr(proposing, "Controller", restless(1))
-    monkeypatch.setattr(Engine, "costs", lambda *_: FLAT)
+    monkeypatch.setattr(Engine, "costs", lambda *_: CHEAP_DRAFTS)
     trace = bundled.generate("One day, a cat", DecodeConfig(method, cost_aware=True, **settings))
     assert trace.token_ids == plain.token_ids
 
@@ -97,7 +97,7 @@ def test_drafters_read_what_they_put_off_before_they_draft(bundled, monkeypatch)
             return self.block_size
 
     monkeypatch.setattr(proposing, "Controller", Late)
-    monkeypatch.setattr(Engine, "costs", lambda *_: FLAT)
+    monkeypatch.setattr(Engine, "costs", lambda *_: CHEAP_DRAFTS)
     late = bundled.generate("Once upon a time", DecodeConfig("dflash", 96, cost_aware=True))
     monkeypatch.undo()
     # with one node verified a step begins at every or every other position
@@ -127,7 +127,7 @@ def test_costs_are_measured_once_while_nothing_else_computes(engine, monkeypatch
     def measure(*_):
         assert fresh.lock.locked()
         measured.append(time.sleep(0.05))
-        return FLAT
+        return CHEAP_DRAFTS
 
     monkeypatch.setattr("d2sd.engine.measure_costs", measure)
     config = DecodeConfig("dflash", 4, cost_aware=True)
@@ -149,7 +149,7 @@ def test_numbers_of_rows_are_met_before_stages_are_timed(engine, mode, seconds, 
 
 
 def test_a_text_starts_from_what_earlier_ones_taught_and_a_replay_teaches_nothing(engine, monkeypatch):
-    monkeypatch.setattr(Engine, "costs", lambda *_: FLAT)
+    monkeypatch.setattr(Engine, "costs", lambda *_: CHEAP_DRAFTS)
     engine = Engine(engine.models)
     started = []
 

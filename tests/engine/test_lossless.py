@@ -10,9 +10,8 @@ import torch
 from d2sd import METHODS, DecodeConfig, Engine
 from d2sd.attention import BACKENDS
 from d2sd.bench.prompts import read_prompts
-from d2sd.decoding.costs import CostTable, Curve
+from tests.stage_costs import CHEAP_DRAFTS
 
-COSTS = CostTable(Curve(((1, 1e-3),)), Curve(((1, 1e-3),)), Curve(((1, 5e-3), (64, 6e-3))))
 DRAFTED = [m for m in METHODS if m != "autoregressive"]
 
 
@@ -100,7 +99,7 @@ def test_many_prompts_equal_plain_greedy_and_transformers(bundled, gamma, branch
     ids=lambda s: " ".join(f"{k}={v}" for k, v in s.items()),
 )
 def test_small_models_equal_plain_greedy(engine, plain_ids, method, settings, backend, monkeypatch):
-    monkeypatch.setattr(Engine, "costs", lambda *_: COSTS)  # measuring has tests of its own
+    monkeypatch.setattr(Engine, "costs", lambda *_: CHEAP_DRAFTS)  # measuring has tests of its own
     for prompt in PROMPTS:
         trace = engine.generate(prompt, DecodeConfig(method, 24, backend=backend, **settings))
         assert trace.token_ids == plain_ids(prompt, 24)

@@ -1,0 +1,7 @@
+"""A table of stage costs for tests, in which drafting pays: two drafts cost less than half a plain step."""
+
+from __future__ import annotations
+
+from d2sd.decoding.costs import CostTable, Curve
+
+CHEAP_DRAFTS = CostTable(Curve(((1, 1e-3),)), Curve(((1, 1e-3),)), Curve(((1, 5e-3), (64, 6e-3))))
