@@ -166,22 +166,20 @@ class Controller:
         node = (costs.seconds("verify", 24) - costs.seconds("verify", 8)) / 16 * self._branch_nodes
         options = [Option(self.block_size, 0, tokens, seconds)]
         best = doubted = 0
-        best_doubted = 0.0
+        best_net = best_doubted = 0.0
         for at, count in enumerate(counts, 1):
             spent = costs.seconds("second_draft", count * size) + count * node
             options.append(Option(self.block_size, count, tokens + gains[count], seconds + spent))
-            if self._net(options[at]) > self._net(options[best]):
-                best = at
-            if DOUBT * gains[count] - self._rate * spent > best_doubted:
-                best_doubted, doubted = DOUBT * gains[count] - self._rate * spent, at
+            price = self._rate * spent
+            if gains[count] - price > best_net:
+                best_net, best = gains[count] - price, at
+            if DOUBT * gains[count] - price > best_doubted:
+                best_doubted, doubted = DOUBT * gains[count] - price, at
         if not best and doubted and self._rest.due:
             best, self._resting = doubted, True
         self._taken = len(self._options) + best
         self._options += options
         return options[best].branches
-
-    def _net(self, option: Option) -> float:
-        return option.tokens - self._rate * option.seconds
 
     def _best(self, reach: Sequence[float]) -> int:
         """How many nodes of these probabilities pay, taken in their order."""
@@ -197,12 +195,12 @@ class Controller:
     def least(self) -> float:
         """The drafted probability below which no node can be worth its time."""
         needed = self._rate * self.costs.slowdown * self.costs.cheapest_node
-        return min(1.0, needed) ** (1.0 / min(self._first.exponent, self._second.exponent))
+        return min(1.0, needed) ** (1.0 / min(self.exponents))
 
-    def reach(self, first: float, second: float) -> float:
-        """Probability of acceptance of a node, by the products of both drafters' probabilities along its path."""
-        value: float = first**self._first.exponent * second**self._second.exponent
-        return value
+    @property
+    def exponents(self) -> tuple[float, float]:
+        """κ of both drafters: a token that one of them gives p, after an accepted path, is accepted with p^κ."""
+        return self._first.exponent, self._second.exponent
 
     def nodes(self, reach: Sequence[float], by_second: Sequence[bool], most: int) -> int:
         """How many nodes below the anchor to verify, at most ``most``.
@@ -214,7 +212,7 @@ class Controller:
         return count
 
     def _verified(self, reach: Sequence[float], by_second: Sequence[bool]) -> None:
-        second = sum(r for r, other in zip(reach, by_second, strict=True) if other)
+        second = sum(r for r, other in zip(reach, by_second, strict=True) if other) if any(by_second) else 0.0
         self._expected = sum(reach) - second, second
         self._nodes = len(reach)
         if self._lengths:

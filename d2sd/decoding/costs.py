@@ -170,12 +170,18 @@ class RunningCosts:
         self.cheapest_node = min(b - a for a, b in pairwise(self.by_nodes[1:128]))
         self._common = 0.0
         self._own = dict.fromkeys(STAGES, 0.0)
+        self._by_rows: dict[tuple[str, float], float] = {}  # what was read off the table
         self._factor = dict.fromkeys(STAGES, 1.0)
         self._other = {True: table.other, False: table.other}
 
     def seconds(self, stage: str, rows: float) -> float:
         """Expected time of a stage with so many rows; 0 without any."""
-        return self.table.curve(stage).seconds(rows) * self._factor[stage] if rows > 0 else 0.0
+        if rows <= 0:
+            return 0.0
+        seconds = self._by_rows.get((stage, rows))
+        if seconds is None:
+            seconds = self._by_rows[stage, rows] = self.table.curve(stage).seconds(rows)
+        return seconds * self._factor[stage]
 
     @property
     def slowdown(self) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from math import exp
 
 LONGEST_WAIT = 64  # steps without a look
@@ -110,6 +111,7 @@ class Yield:
         self._fast = self._slow = usual.tokens
         keep = usual.tokens / (1.0 + usual.tokens)  # of a geometric distribution with this mean
         self._survival = [keep**k for k in range(1, depths + 1)]
+        self._sums = list(accumulate(self._survival))
         self._seen = 0
 
     @property
@@ -123,8 +125,8 @@ class Yield:
 
     def _share(self, drafted: int) -> float:
         """What the first so many depths have of all that is added."""
-        whole = sum(self._survival)
-        return sum(self._survival[:drafted]) / whole if whole > 0 else 1.0
+        whole = self._sums[-1]
+        return self._sums[min(drafted, len(self._sums)) - 1] / whole if whole > 0 else 1.0
 
     def observe(self, expected: float, accepted: int, drafted: int) -> None:
         """A step with so many drafted tokens added ``accepted``, where ``expected`` was what its tree promised."""
@@ -142,6 +144,7 @@ class Yield:
                 above = survival[k] / old if old > 0 else 1.0
             else:
                 survival[k] = old * above
+        self._sums = list(accumulate(survival))
 
     def restart(self) -> None:
         """The text has changed: what comes next counts as if little had been seen."""

@@ -169,18 +169,17 @@ class Proposer:
         if self.controller is None:
             return tree.keep(most)
         reach, again = self._reach(self.controller, tree)
-        order = sorted(range(1, len(tree)), key=lambda n: -reach[n])
+        order = tree.likeliest(reach)
         count = self.controller.nodes([reach[n] for n in order], [again[n] for n in order], most)
-        return tree.keep(count, reach)
+        return tree.keep(count, order)
 
     def _reach(self, controller: Controller, tree: TokenTree) -> tuple[list[float], list[bool]]:
         """By node: its probability of acceptance, and whether the second drafter proposed it."""
         again = [self._drafted_again(block) for block in tree.blocks]
-        first, second, reach = [1.0], [1.0], [1.0]
+        first, second = controller.exponents
+        reach = [1.0]
         for parent, p, other in zip(tree.parents[1:], tree.probabilities[1:], again[1:], strict=True):
-            first.append(first[parent] if other else first[parent] * p)
-            second.append(second[parent] * p if other else second[parent])
-            reach.append(controller.reach(first[-1], second[-1]))
+            reach.append(reach[parent] * p ** (second if other else first))
         return reach, again
 
     def planned(self, proposal: Proposal) -> None:

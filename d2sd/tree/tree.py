@@ -62,16 +62,18 @@ class TokenTree:
             out.append(out[parent] * probability)
         return out
 
-    def keep(self, count: int, reach: Sequence[float] | None = None) -> TokenTree:
-        """The anchor and the ``count`` nodes that are likeliest to be accepted (ties: the earlier node).
+    def likeliest(self, reach: Sequence[float]) -> list[int]:
+        """The nodes below the anchor by these probabilities, which may not rise from a node to its children: the likeliest
+        first (ties: the earlier node)."""
+        return sorted(range(1, len(self)), key=reach.__getitem__, reverse=True)
 
-        reach: probabilities to judge by, none larger than its parent's; ``reach()`` unless given.
-        """
+    def keep(self, count: int, order: Sequence[int] | None = None) -> TokenTree:
+        """The anchor and the first ``count`` nodes of an order of ``likeliest``; by ``reach()`` unless one is given."""
         if len(self) <= count + 1:
             return self
-        reach = self.reach() if reach is None else reach
+        order = self.likeliest(self.reach()) if order is None else order
         # a parent is never less likely than its children and comes before them, so what is kept hangs together
-        kept = sorted(sorted(range(1, len(self)), key=lambda n: -reach[n])[:count])
+        kept = sorted(order[:count])
         number = {old: new for new, old in enumerate([0, *kept])}
         rows = [0, *kept]
         return TokenTree(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -17,7 +17,6 @@ from d2sd.decoding.costs import CostTable, Curve
 from d2sd.tree.boundary import boundary_posterior, select_prefixes
 
 GAMMA = 16
-Reach = Callable[[float, float], float]
 Drafted = tuple[float, bool, int, int]  # reach, by the second drafter, prefix (−1: first draft), depth
 CPU = CostTable(  # two cores and a small model, about
     Curve(((4, 1.2e-3), (16, 2.2e-3))),
@@ -113,17 +112,19 @@ def _shift(p: float, by: float) -> float:
     return 1 / (1 + (1 / p - 1) * math.exp(-by))
 
 
-def _tree(confidence: Sequence[float], redrafts: Sequence[tuple[int, list[float]]], reach: Reach) -> list[Drafted]:
+def _tree(
+    confidence: Sequence[float], redrafts: Sequence[tuple[int, list[float]]], exponents: tuple[float, float]
+) -> list[Drafted]:
     """Nodes of the merged drafts, likeliest first."""
-    above, tree = [1.0], []
+    (held, held_again), above, tree = exponents, [1.0], []
     for depth, c in enumerate(confidence, 1):
         above.append(above[-1] * c)
-        tree.append((reach(above[-1], 1.0), False, -1, depth))
+        tree.append((above[-1] ** held, False, -1, depth))
     for prefix, own in redrafts:
         alive = 1.0
         for depth, c in enumerate(own, prefix + 1):
             alive *= c
-            tree.append((reach(above[prefix], alive), True, prefix, depth))
+            tree.append((above[prefix] ** held * alive**held_again, True, prefix, depth))
     return sorted(tree, key=lambda n: (-n[0], n[3]))
 
 
@@ -157,7 +158,7 @@ def run_fixed(world: World, size: int, branches: int, budget: int = 64) -> list[
         accepted = boundary + gained
         if count > budget:
             redrafts = [(i, world.second(at, i, size)[0]) for i in selected]
-            kept = _tree(confidence, redrafts, lambda a, b: a * b)[:budget]
+            kept = _tree(confidence, redrafts, (1.0, 1.0))[:budget]
             count, accepted = budget, sum(_accepted(kept, boundary, gained))
         out.append((accepted + 1, seconds + table.verify.seconds(1 + count)))
         at += accepted + 1
@@ -190,7 +191,7 @@ def run_adaptive(world: World, controller: Controller, branches: int, planned: b
             prefixes = likeliest(tuple(confidence))[: min(branches, size - 1)]
             selected = prefixes[:count] if planned else controller.redraft(confidence, prefixes)
             seconds += stage("second_draft", len(selected) * size)
-            tree = _tree(confidence, [(i, world.second(at, i, size)[0]) for i in selected], controller.reach)
+            tree = _tree(confidence, [(i, world.second(at, i, size)[0]) for i in selected], controller.exponents)
             reach, by_second = [n[0] for n in tree], [n[1] for n in tree]
             if planned:
                 controller.planned(confidence, prefixes, selected, reach, by_second)
