@@ -19,7 +19,8 @@ from d2sd.trace.events import Decision, Option
 
 FIRST_WAIT, FIRST_REDRAFT_WAIT = 6, 8  # steps until the first look, after a pause begins
 SURE, FIRST_STREAK, LONGEST_STREAK = 0.9, 3, 48  # the target's probability; tokens in a row that call for a look
-KEEP_ON = 0.97  # drafting goes on while it is expected to be that much of plain decoding's rate
+MARGIN = 0.03  # by which a shorter draft has to promise more than the longest
+KEEP_ON = 0.95  # drafting goes on while it is expected to be that much of plain decoding's rate
 DOUBT = 2.0  # re-drafts are looked at where they would pay with so many times their estimate
 LOST = 0.01  # share of the time that looks may cost in the long run, before they grow rarer
 FOLLOW = 0.2  # share of a step's surprise that running means take over
@@ -83,8 +84,10 @@ class Controller:
             self._options.append(Option(size, 0, 1.0 + self._yield.by_length(size - 1), seconds))
         rates = [o.tokens / o.seconds for o in self._options]
         self._rate = max(rates)
-        if rates[0] * KEEP_ON < max(rates[1:]):
-            self._taken = 1 + max(range(len(self.lengths)), key=lambda n: rates[1 + n])
+        longest = len(self.lengths)
+        drafting = max(range(1, 1 + longest), key=lambda n: rates[n] if n == longest else rates[n] * (1 - MARGIN))
+        if rates[0] * KEEP_ON < rates[drafting]:
+            self._taken = drafting
             self._paused = False
         else:
             if not self._paused:
@@ -93,7 +96,7 @@ class Controller:
             self._sure_called = self._sure >= self._streak
             self._pausing = self._pause.due or self._sure_called
             if self._pausing:
-                self._taken = 1 + max(range(len(self.lengths)), key=lambda n: rates[1 + n])
+                self._taken = drafting
         self.block_size = self._options[self._taken].block_size
         return self.block_size
 

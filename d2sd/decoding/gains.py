@@ -135,16 +135,13 @@ class Yield:
         self._fast += max(self.FAST, start) * (expected / share - self._fast)
         self._slow += max(self.SLOW, start) * (accepted / share - self._slow)
         self._usual.observe(accepted / share)
-        rate, survival = max(self.SLOW, 1.0 / (1.0 + self._seen)), self._survival
-        above = 1.0  # new share above the last depth that was tried, by its old one
-        for k in range(len(survival)):
-            old = survival[k]
-            if k < drafted or accepted > k:
-                survival[k] = old + rate * ((accepted > k) - old)
-                above = survival[k] / old if old > 0 else 1.0
-            else:
-                survival[k] = old * above
-        self._sums = list(accumulate(survival))
+        rate, old = max(self.SLOW, 1.0 / (1.0 + self._seen)), self._survival
+        tried, keep = min(max(accepted, drafted), len(old)), 1.0 - rate
+        new = [keep * s + rate for s in old[:accepted]] + [keep * s for s in old[accepted:tried]]
+        last = old[tried - 1]  # deeper tokens are as much likelier now as those of the last depth that was tried
+        above = new[-1] / last if last > 0 else 1.0
+        self._survival = new + [above * s for s in old[tried:]]
+        self._sums = list(accumulate(self._survival))
 
     def restart(self) -> None:
         """The text has changed: what comes next counts as if little had been seen."""
