@@ -79,7 +79,7 @@ def test_steps_that_are_planned_ahead_come_as_close(text, branches):
 
 def test_a_text_that_changes_halfway_and_back():
     parts = [Part(150, 0.95), Part(150, 0.05, 0.9), Part(150, 0.95)]
-    worlds = [World(parts, CPU, noise=0.2, seed=seed) for seed in range(4)]
+    worlds = [World(parts, CPU, noise=0.2, seed=seed) for seed in range(24)]
     runs = [(w, adaptive(w, 8)) for w in worlds]
     for number, part in enumerate(parts):
         ours = []
