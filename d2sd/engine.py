@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from d2sd.attention import choose, flashinfer
 from d2sd.config import MAX_NODES, DecodeConfig
 from d2sd.decoding.controller import Known
-from d2sd.decoding.costs import CostTable
+from d2sd.decoding.costs import CostTable, RunningCosts
 from d2sd.decoding.generation import Generation
 from d2sd.decoding.header import make_header
 from d2sd.decoding.measured_costs import MEASURED_SLOTS, measure_costs
@@ -210,7 +210,7 @@ class Engine:
         known = None
         if config.decides:
             costs = self.costs(config)
-            known = self._learnt.setdefault((config.method, costs), Known(costs))
+            known = self._learnt.setdefault((config.method, costs), Known(RunningCosts(costs)))
         return Generation(self.models, self.texts, ids, config, passes, known)
 
     def proposer(self, config: DecodeConfig, tokens: int, costs: CostTable | None = None) -> Proposer:
@@ -219,7 +219,7 @@ class Engine:
         config: resolved settings; costs: what cost-aware ones go by, instead of what is measured here. They start as if
         no text had been written before, and teach nothing.
         """
-        known = Known(costs or self.costs(config)) if config.decides else None
+        known = Known(RunningCosts(costs or self.costs(config))) if config.decides else None
         return Proposer(self.models, config, self._eager_passes(config, tokens), known)
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from d2sd.decoding.costs import CostTable, RunningCosts
+from d2sd.decoding.costs import RunningCosts
 from d2sd.decoding.gains import Calibration, LookAgain, Redrafts, Usual, Yield
 from d2sd.trace.events import Decision, Option
 
@@ -29,10 +29,10 @@ PROMISE = 0.1  # the same of what re-drafts promise, which differs more from ste
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known before a text: what stages cost, and from earlier texts what drafts and re-drafts add and how far
-    the drafters' probabilities hold."""
+    """What is known before a text, all of it learnt in earlier ones: what stages cost, what drafts and re-drafts add, and
+    how far the drafters' probabilities hold."""
 
-    costs: CostTable
+    costs: RunningCosts
     usual: Usual = field(default_factory=Usual)
     redrafts: Redrafts = field(default_factory=Redrafts)
     first: Calibration = field(default_factory=Calibration)
@@ -46,20 +46,18 @@ class Controller:
     then says how it went: ``observe``. One that is queued as a whole asks for a ``plan`` and says what it drafted,
     ``planned``, instead.
 
-    known: all but its costs goes on learning; lengths: values of γ to choose from, ascending; longer: γ₂ − γ.
+    known: goes on learning; lengths: values of γ to choose from, ascending; longer: γ₂ − γ.
     """
 
     def __init__(self, known: Known, lengths: Sequence[int], longer: int = 0):
-        self.costs, self.lengths, self.longer = RunningCosts(known.costs), list(lengths), longer
+        self.costs, self.lengths, self.longer = known.costs, list(lengths), longer
         self._yield = Yield(max(self.lengths) - 1 + longer, known.usual)
         self._redrafts = known.redrafts
         # the nodes of this text's drafts are weighed by how they hold here, what is rarer by how it holds in all texts
         self._first, self._usual_first, self._second = Calibration(known.first), known.first, known.second
         self._pause, self._rest = LookAgain(FIRST_WAIT), LookAgain(FIRST_REDRAFT_WAIT)
         self._streak, self._sure, self._paused = FIRST_STREAK, 0, False
-        self._extra = self.costs.seconds("verify", 8) - self.costs.seconds(
-            "verify", 1
-        )  # of a drafting step, besides its draft
+        self._follows = self.costs.seconds("verify", 8)  # of a drafting step after its first draft, in its passes
         self._branch_nodes = 3.0
         self._promised: list[float] = []  # what re-drafts from the 0, 1, … likeliest prefixes promised in planned steps
         self._start()
@@ -77,7 +75,7 @@ class Controller:
         self._start()
         costs = self.costs
         plain = costs.plain()
-        base = costs.other(False) + costs.seconds("verify", 1) + self._extra
+        base = costs.other(False) + self._follows
         self._options = [Option(0, 0, 1.0, plain)]
         for size in self.lengths:
             seconds = costs.seconds("first_draft", size) + base
@@ -247,8 +245,8 @@ class Controller:
         self._second.observe(self._expected[1], by_second)
         self._learn_redrafts(accepted, boundary)
         spent = self.costs.seconds("second_draft", branches * (self.block_size + self.longer))
-        spent += self.costs.seconds("verify", 1 + self._nodes) - self.costs.seconds("verify", 1)
-        self._extra += FOLLOW * (spent - self._extra)
+        spent += self.costs.seconds("verify", 1 + self._nodes)
+        self._follows += FOLLOW * (spent - self._follows)
         if self._pausing:
             fruitful = (1 + accepted) * self.costs.plain() > self.decision().seconds
             if fruitful:

@@ -21,12 +21,14 @@ import orjson
 from d2sd.errors import InputError
 
 STAGES = ("first_draft", "second_draft", "verify")
+PLAIN = "plain"  # a pass of the target over one row
 MAX_FILE_BYTES, MAX_POINTS, MAX_ROWS = 1 << 16, 64, 1 << 16
 MAX_MILLISECONDS = 1e6
 MAX_NODES = 4096
-FOLLOW = 0.1  # share of a surprise in measured times that is believed at once
+FOLLOW = 0.05  # share of a surprise in measured times that is believed at once
 MOST = 1.0  # natural logarithm: a single time counts as at most so many times off
-FORGET = 0.995  # of what was learnt about one stage, a step
+LEAST_OWN = 0.01  # the same of what is learnt about one stage, in the long run
+FORGET = 0.999  # of what was learnt about one stage, a step
 
 FORM = (
     '{"machine": "what it is", "milliseconds": {"verify": [[nodes, ms], …], "first_draft": [[rows, ms], …], '
@@ -157,11 +159,16 @@ def _by_nodes(table: CostTable) -> list[float]:
     return [table.verify.seconds(n) for n in range(MAX_NODES + 2)]
 
 
+def _kind(stage: str, rows: float) -> str:
+    return PLAIN if stage == "verify" and rows == 1 else stage
+
+
 class RunningCosts:
     """A cost table corrected by the times of a run.
 
     Two factors are learnt: one that all stages share, since a machine that slows down slows everything down, and one
-    of each stage. ``other`` is learnt on its own, apart for plain and for drafting steps.
+    of each stage, where the pass of plain decoding counts as a stage of its own. ``other`` is learnt on its own, apart
+    for plain and for drafting steps.
     """
 
     def __init__(self, table: CostTable):
@@ -169,9 +176,10 @@ class RunningCosts:
         self.by_nodes = _by_nodes(table)
         self.cheapest_node = min(b - a for a, b in pairwise(self.by_nodes[1:128]))
         self._common = 0.0
-        self._own = dict.fromkeys(STAGES, 0.0)
+        self._own = dict.fromkeys((*STAGES, PLAIN), 0.0)
         self._by_rows: dict[tuple[str, float], float] = {}  # what was read off the table
-        self._factor = dict.fromkeys(STAGES, 1.0)
+        self._rates = dict.fromkeys(self._own, FOLLOW)  # of surprises, which each stage learns more and more slowly
+        self._factor = dict.fromkeys(self._own, 1.0)
         self._other = {True: table.other, False: table.other}
 
     def seconds(self, stage: str, rows: float) -> float:
@@ -181,7 +189,7 @@ class RunningCosts:
         seconds = self._by_rows.get((stage, rows))
         if seconds is None:
             seconds = self._by_rows[stage, rows] = self.table.curve(stage).seconds(rows)
-        return seconds * self._factor[stage]
+        return seconds * self._factor[_kind(stage, rows)]
 
     @property
     def slowdown(self) -> float:
@@ -204,7 +212,9 @@ class RunningCosts:
             return
         surprise = max(-MOST, min(MOST, log(seconds / expected)))
         self._common += FOLLOW * surprise
-        self._own[stage] = FORGET * self._own[stage] + FOLLOW * surprise
+        kind = _kind(stage, rows)
+        rate = self._rates[kind] = max(LEAST_OWN, 0.97 * self._rates[kind])
+        self._own[kind] = FORGET * self._own[kind] + rate * surprise
         for name, own in self._own.items():
             self._factor[name] = exp(self._common + own)
 

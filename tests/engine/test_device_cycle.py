@@ -248,7 +248,7 @@ def test_a_whole_cycle_is_queued_before_anything_is_read(
     for model in (target.model, engine.models.first, engine.models.second):
         model.to("meta", dtype)
     passes = Passes("padded", backend, slots(config, 300), torch.device("meta"))
-    known = Known(FLAT) if cost_aware else None
+    known = Known(RunningCosts(FLAT)) if cost_aware else None
     proposer, verifier = Proposer(engine.models, config, passes, known), Verifier(target, passes)
     for cache in (verifier.cache, *(d.cache for d in proposer.block_drafters)):
         cache.length = 280
