@@ -111,12 +111,12 @@ class Engine:
         return None
 
     def costs(self, config: DecodeConfig) -> CostTable:
-        """What the stages of a step cost here with these resolved settings; measured at first use (about a second
-        for a small model), under the lock."""
+        """What the stages of a step cost here with these resolved settings; measured at first use (in one or two
+        seconds for a small model), under the lock."""
         method, gamma, top_k = METHODS[config.method], config.block_size or 2, 1
         if method.eagle3:
             gamma, top_k = config.draft_depth + 2, config.draft_top_k
-        key = config.backend, gamma, top_k, method.draft_model, method.second_drafter
+        key = config.backend, gamma, top_k, method.draft_model, method.second_drafter, bool(method.default_budget)
         with self.lock:
             if key not in self._costs:
                 passes = Passes(self.mode, config.backend, MEASURED_SLOTS, self.models.target.device)

@@ -20,9 +20,11 @@ from d2sd.passes.passes import Passes
 from d2sd.tree.tree import TokenTree
 
 SIZES = (1, 2, 4, 6, 8, 12, 16, 20, 24, 32, 48, 64)  # nodes
-CORNERS = (2, 16, 32, 64)
+CORNERS = (2, 8, 16, 24, 32, 64)
 BRANCHES = (1, 2, 4, 8)
 REPEATS = 5
+OFTEN = 3  # times in every round: plain passes and first drafts, whose small differences decide
+TOP = 16  # tokens at a position, of the drafts that trees are grown from
 CONTEXT = 192
 COMMITTED = 2  # tokens a step that a drafter has to read first
 WARM_NODES, WARM_COMMITTED, WARM_SECONDS = 64, 16, 0.5
@@ -42,7 +44,7 @@ def draft_lengths(method: Method, block_size: int) -> list[int]:
 
 @torch.inference_mode()
 def measure_costs(models: Models, method: Method, block_size: int, passes: Passes, top_k: int = 1) -> CostTable:
-    """Median times of every stage of a method after a context of 192 tokens; about a second on a small model.
+    """Median times of every stage of a method after a context of 192 tokens; one or two seconds on a small model.
 
     block_size: the largest γ (of EAGLE-3's trees: 2 + depth, with ``top_k`` nodes a level); passes: how they are run,
     with ``MEASURED_SLOTS`` slots.
@@ -55,6 +57,7 @@ def measure_costs(models: Models, method: Method, block_size: int, passes: Passe
         for n, tree in trees.items()
     ]
     lengths = draft_lengths(method, block_size)
+    top = TOP if method.default_budget else 1
     first = second = None
     if method.draft_model and models.draft_model is not None:
         chain = ChainDrafter(models.draft_model, passes)
@@ -64,11 +67,13 @@ def measure_costs(models: Models, method: Method, block_size: int, passes: Passe
         jobs.append(("first_draft", block_size, lambda: _levels(levels, models.target)))
     elif method.first_drafter and models.first is not None:
         first = BlockDrafter("first", models.first, models.target, passes)
-        jobs += [("first_draft", g, lambda g=g: _blocks(first, 1, g)) for g in lengths]  # type: ignore[misc]
+        jobs += [("first_draft", g, lambda g=g: _blocks(first, 1, g, top=top)) for g in lengths]  # type: ignore[misc]
         model = {"none": None, "vp": models.second, "first": models.first}[method.second_drafter]
         if model is not None:
             second = first if model is models.first else BlockDrafter("second", model, models.target, passes)
-            jobs += [("second_draft", b * block_size, lambda b=b: _blocks(second, b, block_size)) for b in BRANCHES]  # type: ignore[misc]
+            jobs += [
+                ("second_draft", b * block_size, lambda b=b: _blocks(second, b, block_size, top=top)) for b in BRANCHES
+            ]  # type: ignore[misc]
     if not passes.fixed:
         _warm_up(verifier, first, second, lengths)
     # what a run does before each stage, so that the processor's caches are as warm as there
@@ -79,17 +84,19 @@ def measure_costs(models: Models, method: Method, block_size: int, passes: Passe
     times: dict[tuple[str, int], list[float]] = {key: [] for key in works}
     for _ in range(REPEATS + 1):  # the first round warms up
         for (stage, rows), work in works.items():
-            for earlier in (work,) if (stage, rows) == ("verify", 1) else before[stage]:
-                earlier()
-            began = time.perf_counter()
-            work()
-            times[stage, rows].append(time.perf_counter() - began)
+            plain = (stage, rows) == ("verify", 1)
+            for _ in range(OFTEN if plain or stage == "first_draft" else 1):
+                for earlier in (work,) if plain else before[stage]:
+                    earlier()
+                began = time.perf_counter()
+                work()
+                times[stage, rows].append(time.perf_counter() - began)
     points: dict[str, list[tuple[int, float]]] = {"first_draft": [], "second_draft": [], "verify": []}
     for (stage, rows), seconds in times.items():
         points[stage].append((rows, median(seconds[1:])))
     first_draft, second_draft = (Curve.through(p) if (p := points[stage]) else NOTHING for stage in STAGES[:2])
-    plain, *larger = sorted(points["verify"])
-    verify = Curve.through([plain, *Curve.fitted(larger, CORNERS).points])
+    one, *larger = sorted(points["verify"])
+    verify = Curve.through([one, *Curve.fitted(larger, CORNERS).points])
     return CostTable(first_draft, second_draft, verify, OTHER * verify.seconds(1))
 
 
@@ -111,13 +118,13 @@ def _warm_up(
             work()
 
 
-def _blocks(drafter: BlockDrafter, count: int, block_size: int, committed: int = COMMITTED) -> None:
+def _blocks(drafter: BlockDrafter, count: int, block_size: int, committed: int = COMMITTED, top: int = 1) -> None:
     """Read what a step commits and draft so many blocks."""
     model = drafter.model
     width = len(model.target_layer_ids) * model.config.hidden_size
     drafter.cache.length = CONTEXT
     drafter.later(torch.zeros(1, committed, width, dtype=model.dtype, device=model.device))
-    drafter.draft(0, [()] * count, block_size, 1)
+    drafter.draft(0, [()] * count, block_size, top)
 
 
 def _chain(drafter: ChainDrafter, block_size: int) -> None:
