@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from statistics import median
 
 import torch
@@ -20,7 +21,7 @@ from d2sd.passes.passes import Passes
 from d2sd.tree.tree import TokenTree
 
 SIZES = (1, 2, 4, 6, 8, 12, 16, 20, 24, 32, 48, 64)  # nodes
-CORNERS = (2, 8, 16, 24, 32, 64)
+CORNERS = (2, 16, 32, 64)
 BRANCHES = (1, 2, 4, 8)
 REPEATS = 5
 OFTEN = 3  # times in every round: plain passes and first drafts, whose small differences decide
@@ -51,29 +52,26 @@ def measure_costs(models: Models, method: Method, block_size: int, passes: Passe
     """
     verifier = Verifier(models.target, passes)
     verifier.cache.length = CONTEXT
-    trees = {n: path_tree(n) for n in SIZES}
     jobs: list[tuple[str, int, Callable[[], object]]] = [
-        ("verify", n, lambda tree=tree: verifier.logits(tree).argmax(-1).tolist())  # type: ignore[misc]
-        for n, tree in trees.items()
+        ("verify", n, partial(_verify, verifier, path_tree(n))) for n in SIZES
     ]
     lengths = draft_lengths(method, block_size)
     top = TOP if method.default_budget else 1
     first = second = None
     if method.draft_model and models.draft_model is not None:
         chain = ChainDrafter(models.draft_model, passes)
-        jobs += [("first_draft", g, lambda g=g: _chain(chain, g)) for g in lengths]  # type: ignore[misc]
+        jobs += [("first_draft", g, partial(_chain, chain, g)) for g in lengths]
     elif method.eagle3 and models.eagle3 is not None:
         levels = LevelDrafter(models.eagle3, models.target, passes, block_size - 2, top_k)
-        jobs.append(("first_draft", block_size, lambda: _levels(levels, models.target)))
+        jobs.append(("first_draft", block_size, partial(_levels, levels, models.target)))
     elif method.first_drafter and models.first is not None:
         first = BlockDrafter("first", models.first, models.target, passes)
-        jobs += [("first_draft", g, lambda g=g: _blocks(first, 1, g, top=top)) for g in lengths]  # type: ignore[misc]
+        jobs += [("first_draft", g, partial(_blocks, first, 1, g, top=top)) for g in lengths]
         model = {"none": None, "vp": models.second, "first": models.first}[method.second_drafter]
         if model is not None:
             second = first if model is models.first else BlockDrafter("second", model, models.target, passes)
-            jobs += [
-                ("second_draft", b * block_size, lambda b=b: _blocks(second, b, block_size, top=top)) for b in BRANCHES
-            ]  # type: ignore[misc]
+            again = partial(_blocks, second, block_size=block_size, top=top)
+            jobs += [("second_draft", b * block_size, partial(again, count=b)) for b in BRANCHES]
     if not passes.fixed:
         _warm_up(verifier, first, second, lengths)
     # what a run does before each stage, so that the processor's caches are as warm as there
@@ -81,8 +79,10 @@ def measure_costs(models: Models, method: Method, block_size: int, passes: Passe
     verified = works["verify", 8]
     drafted = next((works[s, r] for s, r in reversed(works) if s == "first_draft"), verified)
     before = {"first_draft": (drafted, verified), "second_draft": (drafted,), "verify": (drafted,)}
-    times: dict[tuple[str, int], list[float]] = {key: [] for key in works}
+    rounds: list[dict[tuple[str, int], list[float]]] = []
     for _ in range(REPEATS + 1):  # the first round warms up
+        times: dict[tuple[str, int], list[float]] = {key: [] for key in works}
+        rounds.append(times)
         for (stage, rows), work in works.items():
             plain = (stage, rows) == ("verify", 1)
             for _ in range(OFTEN if plain or stage == "first_draft" else 1):
@@ -92,12 +92,22 @@ def measure_costs(models: Models, method: Method, block_size: int, passes: Passe
                 work()
                 times[stage, rows].append(time.perf_counter() - began)
     points: dict[str, list[tuple[int, float]]] = {"first_draft": [], "second_draft": [], "verify": []}
-    for (stage, rows), seconds in times.items():
-        points[stage].append((rows, median(seconds[1:])))
+    for (stage, rows), seconds in _typical(rounds[1:]).items():
+        points[stage].append((rows, seconds))
     first_draft, second_draft = (Curve.through(p) if (p := points[stage]) else NOTHING for stage in STAGES[:2])
     one, *larger = sorted(points["verify"])
     verify = Curve.through([one, *Curve.fitted(larger, CORNERS).points])
     return CostTable(first_draft, second_draft, verify, OTHER * verify.seconds(1))
+
+
+def _typical(rounds: Sequence[Mapping[tuple[str, int], Sequence[float]]]) -> dict[tuple[str, int], float]:
+    """Median times; a round in which the machine was slower as a whole counts as if it had not been."""
+    wholes = [sum(map(sum, times.values())) for times in rounds]
+    usual = median(wholes)
+    return {
+        key: median(t * usual / whole for times, whole in zip(rounds, wholes, strict=True) for t in times[key])
+        for key in rounds[0]
+    }
 
 
 def _warm_up(
@@ -107,15 +117,20 @@ def _warm_up(
     when it first occurs, which takes as long as half a pass."""
     works: list[Callable[[], object]] = []
     for count in range(1, WARM_NODES + 1):
-        works.append(lambda count=count: verifier.logits(path_tree(count)))  # type: ignore[misc]
+        works.append(partial(_verify, verifier, path_tree(count)))
         if count <= WARM_COMMITTED and first is not None:
-            works.append(lambda count=count: _blocks(first, 1, lengths[0], count))  # type: ignore[misc]
+            works.append(partial(_blocks, first, 1, lengths[0], count))
         if count <= max(BRANCHES) and second is not None:
-            works += [lambda count=count, size=size: _blocks(second, count, size) for size in lengths]  # type: ignore[misc]
+            works += [partial(_blocks, second, count, size) for size in lengths]
     end = time.perf_counter() + WARM_SECONDS
     for work in works:
         if time.perf_counter() < end:
             work()
+
+
+def _verify(verifier: Verifier, tree: TokenTree) -> None:
+    """Read a tree and fetch what the target chooses at its nodes."""
+    verifier.logits(tree).argmax(-1).tolist()
 
 
 def _blocks(drafter: BlockDrafter, count: int, block_size: int, committed: int = COMMITTED, top: int = 1) -> None:

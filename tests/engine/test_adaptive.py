@@ -168,3 +168,10 @@ def test_a_text_starts_from_what_earlier_ones_taught_and_a_replay_teaches_nothin
     engine.generate("a dog", config)
     assert started[2][0] is started[0][0]
     assert started[2][1] == taught
+
+
+def test_a_round_in_which_the_machine_was_slow_does_not_change_how_costs_compare():
+    usual = {("verify", 1): [2.0, 2.2, 1.8], ("verify", 8): [4.0]}
+    slow = {key: [3 * t for t in times] for key, times in usual.items()}
+    one, eight = measured_costs._typical([usual, slow]).values()
+    assert eight == pytest.approx(2 * one)
