@@ -245,6 +245,7 @@ def test_trees_without_a_block_draft_are_scored_by_the_paths_of_their_nodes(engi
 
 def test_decisions_are_held_against_what_came(engine, monkeypatch):
     monkeypatch.setattr(Engine, "costs", lambda *_: CHEAP_DRAFTS)
+    engine = Engine(engine.models)  # one that has learnt nothing from other tests
     steps = engine.generate("the cat sat", DecodeConfig("d2sd", 40, cost_aware=True)).steps
     kept = promised(steps)
     assert kept.plain == sum(s.first_draft is None for s in steps)
