@@ -26,8 +26,8 @@ MAX_FILE_BYTES, MAX_POINTS, MAX_ROWS = 1 << 16, 64, 1 << 16
 MAX_MILLISECONDS = 1e6
 MAX_NODES = 4096
 FOLLOW = 0.05  # share of a surprise in measured times that is believed at once
-MOST = 1.0  # natural logarithm: a single time counts as at most so many times off
 LEAST_OWN = 0.01  # the same of what is learnt about one stage, in the long run
+MOST = 1.0  # natural logarithm: a single time counts as at most so many times off
 FORGET = 0.999  # of what was learnt about one stage, a step
 
 FORM = (

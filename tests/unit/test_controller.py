@@ -120,6 +120,35 @@ def test_one_late_pass_changes_little():
     assert costs.plain() < 1.25 * CPU.plain()
 
 
+def test_plain_passes_are_learnt_apart_from_trees():
+    costs = RunningCosts(CPU)
+    for _ in range(400):
+        costs.observe("verify", 1, CPU.verify.seconds(1))
+        costs.observe("verify", 8, 1.5 * CPU.verify.seconds(8))
+    assert costs.seconds("verify", 1) == pytest.approx(CPU.verify.seconds(1), rel=0.05)
+    assert costs.seconds("verify", 8) == pytest.approx(1.5 * CPU.verify.seconds(8), rel=0.05)
+
+
+def test_a_text_begins_with_the_times_of_the_one_before():
+    known = Known(RunningCosts(CPU))
+    for _ in range(60):
+        new_controller(known).costs.observe("verify", 1, 2 * CPU.verify.seconds(1))
+    assert new_controller(known).costs.plain() > 1.8 * CPU.plain()
+
+
+@pytest.mark.parametrize(("saved", "size"), [(0.02, 16), (0.3, 8)])
+def test_a_shorter_draft_has_to_be_worth_it(saved, size):
+    """Where only the first token is ever accepted, both lengths add the same, and the shorter one takes less time."""
+    plain, draft = CPU.plain(), 0.4 * CPU.plain()
+    table = replace(CPU, first_draft=Curve(((8, draft - saved * plain), (16, draft))))
+    controller = Controller(Known(RunningCosts(table)), (8, 16))
+    for _ in range(60):
+        controller.begin()
+        controller.nodes([0.9, 0.4, 0.2], [False] * 3, 64)
+        controller.observe(2, 0, 2, 0.2)
+    assert controller.begin() == size
+
+
 def test_looks_grow_rarer_where_nothing_is_ever_accepted():
     steps = run_adaptive(World([Part(400, 0.0)], CPU), new_controller(Known(RunningCosts(CPU))), 0)
     looks = [n for n, (_, seconds) in enumerate(steps) if seconds > 1.1 * CPU.plain()]
