@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import replace
 
 import pytest
@@ -16,6 +15,7 @@ from d2sd.models.eagle3 import Eagle3DraftModel, new_eagle3
 from d2sd.models.models import Models
 from d2sd.models.target import Target
 from d2sd.train.data import train_tokenizer
+from tests.chromium import find, launch
 from tests.teaching import disturb, teach
 
 VOCABULARY = 300
@@ -76,15 +76,14 @@ def engine(request, tokenizer) -> Engine:
 @pytest.fixture(scope="session")
 def browser():
     """One real browser for all tests of the page."""
-    path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if path is None:
-        pytest.skip("no Chromium on this machine (on Debian: apt install chromium)")
+    if find() is None:
+        pytest.skip("no Chromium on this machine (on Debian: apt install chromium-headless-shell)")
     # only here: machines with a GPU for the GPU tests may lack it
     from playwright.sync_api import expect, sync_playwright
 
     expect.set_options(timeout=20_000)  # ms: several browsers and engines may share few cores
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        browser = launch(playwright)
         try:
             yield browser
         finally:

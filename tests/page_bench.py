@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import os
 import platform
-import shutil
 import statistics
 import subprocess
 import sys
@@ -19,6 +18,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 import d2sd
 from app import presets
+from tests.chromium import launch
 from tests.e2e.driving import PATIENCE, choose_method, opened, set_number, upload, view
 
 STEPS = 500
@@ -175,13 +175,12 @@ def slower(alone: list[float], seen: list[float]) -> str:
 
 def main() -> None:
     """Measure and print."""
-    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))
     middle = statistics.median
     server = Server()
     print(f"{platform.machine()}, {os.cpu_count()} cores, torch {torch.__version__}; headless Chromium")
     try:
         with sync_playwright() as playwright:
-            browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+            browser = launch(playwright)
             began = time.perf_counter()
             d2sd.load("tiny")
             print(f"bundled nets loaded: {time.perf_counter() - began:.2f} s")

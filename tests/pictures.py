@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import shutil
 
 from PIL import Image
 from playwright.sync_api import Page, expect, sync_playwright
@@ -11,6 +10,7 @@ from playwright.sync_api import Page, expect, sync_playwright
 from app import presets
 from app.layout import build, launch_options
 from app.threads import leave_a_core
+from tests.chromium import launch
 from tests.e2e.driving import opened
 
 IMAGES = presets.ASSETS / "images"
@@ -54,13 +54,12 @@ def take_tabs(page: Page, address: str) -> None:
 
 def main() -> None:
     """Start the page, look at it, stop it."""
-    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))
     leave_a_core()
     demo = build()
     _, address, _ = demo.launch(**launch_options(), prevent_thread_lock=True, quiet=True)
     try:
         with sync_playwright() as playwright:
-            browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+            browser = launch(playwright)
             take(browser.new_page(viewport={"width": 1440, "height": 900}, device_scale_factor=2), address)
             take_tabs(browser.new_page(viewport={"width": 1440, "height": 1000}), address)
             browser.close()

@@ -8,7 +8,6 @@ bar until its steps are listed. Seconds, medians of ``ROUNDS``.
 from __future__ import annotations
 
 import json
-import shutil
 import statistics
 import time
 from dataclasses import replace
@@ -22,6 +21,7 @@ from app.layout import launch_options
 from app.recordings import Recording
 from app.views.calibrate import CalibrationView, Progress, drawing
 from d2sd import Trace
+from tests.chromium import launch
 
 STEPS = 10_000
 ROUNDS = 5
@@ -72,10 +72,9 @@ def measure() -> dict[str, Any]:
         view = CalibrationView()
         gr.Button("go", elem_id="go").click(compute, None, view, show_progress="hidden")
     _, url, _ = demo.launch(**launch_options(), prevent_thread_lock=True, quiet=True)
-    path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))
     try:
         with sync_playwright() as playwright:
-            browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+            browser = launch(playwright)
             page = browser.new_page(viewport={"width": 1440, "height": 900})
             page.goto(url)
             page.wait_for_selector("#calibration .empty")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from playwright.sync_api import expect, sync_playwright
 
-from tests.chromium import chromium
+from tests.chromium import launch
 from tests.e2e.driving import PATIENCE, opened, set_number, view
 from tests.torture.served import Server
 
@@ -26,7 +26,7 @@ def many_runs(server: Server, count: int) -> Session:
     """``count`` short runs; memory of server and page after a quarter of them and at the end."""
     figures = []
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
+        browser = launch(playwright)
         page = browser.new_page()
         tools = page.context.new_cdp_session(page)
         opened(page, server.address)

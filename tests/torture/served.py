@@ -18,7 +18,7 @@ from playwright.sync_api import Page, expect, sync_playwright
 
 from app import presets
 from d2sd.drawing.viewer import standalone_page
-from tests.chromium import chromium
+from tests.chromium import launch
 from tests.page_client import PageClient, Window
 from tests.torture import material
 
@@ -137,7 +137,7 @@ def files(rng: random.Random) -> Cases:
 def browser(rng: random.Random) -> Cases:
     """Hostile links, prompts and traces in the page, the standalone file and the picture, in Chromium with a trap."""
     with serving() as server, sync_playwright() as playwright, tempfile.TemporaryDirectory() as folder:
-        engine = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
+        engine = launch(playwright)
         kinds: tuple[Callable[..., None], ...] = (_link, _prompt, _trace, _alone)
         try:
             while True:
