@@ -21,6 +21,7 @@ from app.theme import theme
 STATIC = Path(__file__).parent / "static"
 SECONDS_BETWEEN_CLEANINGS = 600
 MAX_WAITING = 200  # calls that wait for their turn
+SECONDS_BETWEEN_LOOKS = 0.02  # at who waits; Gradio looks 1,000 times a second, which takes 5% of a core from the engine
 TITLE = (
     "# D²SD Explorer\n"
     "A drafter fills a block at once, a second one re-drafts from where the first will likely be rejected, "
@@ -64,4 +65,5 @@ def build() -> gr.Blocks:
         begin.click(lambda: gr.Tabs(selected="learn"), None, tabs, show_progress="hidden", queue=False)
         wire_runs(page, tabs, shown, race)
     page.queue(max_size=MAX_WAITING)
+    page._queue.sleep_when_free = page._queue.progress_update_sleep_when_free = SECONDS_BETWEEN_LOOKS
     return page

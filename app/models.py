@@ -155,7 +155,8 @@ def second_drafter(model: str, vp: str) -> str:
 class _Shelf:
     """Loaded engines: every bundled one that was asked for, and the latest other one.
 
-    The one before is let go first: two large targets need not fit into memory at once.
+    The one before is let go first: two large targets need not fit into memory at once. What is there after loading is
+    frozen: looking through modules and models for garbage would stop a run for a third of a second now and then.
     """
 
     def __init__(self) -> None:
@@ -168,11 +169,16 @@ class _Shelf:
             if chosen.model in d2sd.presets() and not chosen.vp:
                 if chosen.model not in self.bundled:
                     self.bundled[chosen.model] = d2sd.load(chosen.model)
+                    gc.freeze()
                 return self.bundled[chosen.model]
             if self.other is None or self.other[0] != chosen:
                 self.other = None
+                gc.unfreeze()
                 gc.collect()  # models and their hooks hold each other
-                self.other = (chosen, _load(chosen))
+                try:
+                    self.other = (chosen, _load(chosen))
+                finally:
+                    gc.freeze()
             return self.other[1]
 
     def loaded(self, chosen: Chosen) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import replace
 
 import pytest
@@ -19,6 +20,11 @@ from tests.chromium import find, launch
 from tests.teaching import disturb, teach
 
 VOCABULARY = 300
+
+
+def pytest_collection_finish() -> None:
+    """What is imported stays: no need to look through it for garbage again and again."""
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import weakref
 
 import pytest
 
+import d2sd
 from app import explore, models, streaming
 from app.explore import Asked
 from app.links import Link
@@ -14,6 +17,7 @@ from app.run_lines import RunLines
 from app.session import Session
 from app.settings import SETTINGS
 from d2sd import Finished
+from d2sd.models.loading import BUNDLED
 
 DEFAULTS = {s.name: s.value for s in SETTINGS}
 
@@ -61,6 +65,19 @@ def test_models_that_are_not_loaded_are_announced(monkeypatch):
     assert first.value is None
     assert first.news == "Loading tiny …"
     assert not any(update.news for update in outcome())
+
+
+def test_models_are_left_alone_by_garbage_collection_until_others_take_their_place(monkeypatch, tmp_path):
+    shelf = models._Shelf()
+    monkeypatch.setattr(models, "_shelf", shelf)
+    monkeypatch.setattr(models, "_load", lambda chosen: d2sd.load(chosen.model))
+    for name in ("one", "other"):
+        (tmp_path / name).symlink_to(BUNDLED / "tiny")
+    target = weakref.ref(shelf.get(Chosen(str(tmp_path / "one"))).models.target.model)
+    target().__dict__["held"] = target()  # as hooks and models hold each other
+    assert not any(part is target() for part in gc.get_objects())
+    shelf.get(Chosen(str(tmp_path / "other")))
+    assert target() is None
 
 
 def test_settings_are_warmed_up_once_before_they_are_timed(monkeypatch):

@@ -10,6 +10,7 @@ import socket
 import time
 import weakref
 
+import gradio as gr
 import pytest
 
 from app import guard, models, visitors
@@ -49,6 +50,13 @@ def quick(client):
     return [c for c in client.calls if not c["queue"] and c["backend_fn"]]
 
 
+def test_gradio_looks_seldom_who_waits(demo):
+    """The attributes are not public ones: under another name the engine would lose 5% of a core to an idle page."""
+    fresh = gr.Blocks().queue()._queue
+    for name in ("sleep_when_free", "progress_update_sleep_when_free"):
+        assert getattr(demo._queue, name) > getattr(fresh, name)
+
+
 def test_a_wrong_value_is_one_sentence_and_no_traceback(client, caplog, capfd):
     caplog.set_level(logging.INFO)
     window, tried = Window(client), 0
@@ -64,7 +72,7 @@ def test_a_wrong_value_is_one_sentence_and_no_traceback(client, caplog, capfd):
             tried += 1
         for values in ([], [*right, 1], None, "x"):
             window.at_once(call, values)  # type: ignore[arg-type]
-        for event in WRONG:
+        for event in WRONG[tried % 3 :: 3]:
             status, answer = window.at_once(call, right, event)
             assert status == 200 or answer["error"].endswith("."), (call, event, answer)
     assert tried > 30

@@ -1,4 +1,4 @@
-"""The page, started once."""
+"""The page, started once for all tests of this folder: a window that is left open takes a tenth of a core."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from app.layout import build, launch_options
 from tests.e2e.driving import FREE_MEMORY, PHONE, put_back, window
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def address():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(machine, "memory", lambda: FREE_MEMORY)
@@ -21,7 +21,7 @@ def address():
         page.close(verbose=False)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def laptop(browser):
     context = browser.new_context(viewport={"width": 1440, "height": 900})
     yield context
@@ -41,13 +41,13 @@ def empty(laptop):
         yield page
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def kept_page(laptop, address):
     with window(laptop, address) as page:
         yield page
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def kept_phone(browser, address):
     context = browser.new_context(viewport=PHONE)
     with window(context, address) as page:

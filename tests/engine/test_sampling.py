@@ -21,7 +21,7 @@ SETTINGS = [{"temperature": 1.0}, {"temperature": 1.6, "top_k": 3, "top_p": 0.85
 
 @pytest.fixture(scope="module")
 def tiny(tokenizer):
-    target = make_target(tokenizer, vocabulary=VOCABULARY, seed=3)
+    target = make_target(tokenizer, vocabulary=VOCABULARY, seed=3, layers=2)
     target.model.lm_head.weight.mul_(0.25)  # spread the distribution over all tokens
     target.model.generation_config.eos_token_id = None
     target.model.config.eos_token_id = VOCABULARY + 9  # never drawn: all sequences have the same length
