@@ -65,8 +65,8 @@ def transformers_favourites(engine, prompt_ids, ids):
 
 @pytest.mark.parametrize(("gamma", "branches"), SHAPES)
 def test_many_prompts_equal_plain_greedy_and_transformers(bundled, gamma, branches):
-    prompts = read_prompts("heldout", limit=48)
-    assert len(prompts) == 48
+    prompts = read_prompts("heldout", limit=36)
+    assert len(prompts) == 36
     accepted = 0
     for number, prompt in enumerate(prompts[SHAPES.index((gamma, branches)) :: len(SHAPES)]):
         backend = list(BACKENDS)[number % len(BACKENDS)]
@@ -81,7 +81,7 @@ def test_many_prompts_equal_plain_greedy_and_transformers(bundled, gamma, branch
                 assert expected == transformers_favourites(bundled, trace.prefill.prompt_token_ids, expected), prompt
             assert trace.token_ids == expected, (prompt, config)
             accepted += sum(len(s.accepted) for s in trace.steps)
-    assert accepted > 80  # the drafts were really used
+    assert accepted > 60  # the drafts were really used
 
 
 SETTINGS = [
@@ -130,7 +130,7 @@ def sampled_ids(bundled):
 
 @pytest.mark.parametrize("method", DRAFTED)
 def test_a_seed_gives_the_same_sampled_text_with_every_method(sampled_ids, method):
-    for seed in range(3):
+    for seed in range(2):
         assert sampled_ids(method, seed) == sampled_ids("autoregressive", seed)
 
 

@@ -14,7 +14,7 @@ from d2sd.decoding.sampling import gumbel_noise, restrict
 from d2sd.models.models import Models
 from tests.conftest import make_drafter, make_eagle3, make_target
 
-VOCABULARY, LENGTH, RUNS = 4, 3, 450
+VOCABULARY, LENGTH, RUNS = 4, 3, 360
 FEWER = 200  # of the methods that share everything but the tree with the others
 SETTINGS = [{"temperature": 1.0}, {"temperature": 1.6, "top_k": 3, "top_p": 0.85}]
 
