@@ -57,6 +57,8 @@ def _wire_runs(shown: Shown) -> None:
             # who stopped it was told what that means
             said = sentence(update.problem, update.news) if current.newest == number else gr.skip()
             yield segment, said, *listed
+        # Gradio sends the last values once more at the end: a sentence that was mended meanwhile would come back
+        yield (gr.skip(),) * 4
 
     # A request is counted at once, outside the queue, so that Stop and a second Run also reach runs that wait.
     number, line = gr.State(0), line_of(controls.notice, session)

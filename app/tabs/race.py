@@ -76,6 +76,7 @@ def build_race(tabs: gr.Tabs, shown: Shown) -> RaceTab:
                 *asked.about(done),
                 runs_view.drawing(explored.window, explored.shown.key) if done else gr.skip(),
             )
+        yield (gr.skip(),) * (3 + len(asked.outputs))  # sent once more at the end, as in Explore
 
     forgive(notice, [box.change for box in inputs.values()])
     requested = start.click(

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import json
 import logging
+import re
 import socket
 import time
 import weakref
@@ -89,6 +90,16 @@ def test_a_wrong_value_in_the_queue_is_one_sentence(client, capfd):
         assert done["success"] is False
         assert done["output"]["error"].endswith(".")
     assert "Traceback" not in "".join(capfd.readouterr())
+
+
+@pytest.mark.parametrize(("button", "prompt"), [("run", "prompt"), ("start-race", "race_prompt")])
+def test_the_end_of_a_run_brings_no_sentence_back(client, button, prompt):
+    """Who mends a value before the last message comes has not mended it in vain."""
+    *said, done = [m for m in Window(client).run(button, **{prompt: " "}) if m["msg"].startswith("process_")]
+    assert "is empty" in json.dumps(said)
+    assert done["msg"] == "process_completed"
+    assert done["success"]
+    assert not re.search('is empty|"value"|"visible"', json.dumps(done["output"]["data"]))
 
 
 def test_what_is_left_out_is_asked_for():

@@ -27,7 +27,7 @@ from d2sd.models.models import Models
 from d2sd.passes.capture import CapturedPass, Recorder
 from d2sd.passes.passes import Passes
 from d2sd.trace.events import Option, StageSeconds
-from tests.conftest import VOCABULARY, make_drafter, make_eagle3, make_target
+from tests.nets import VOCABULARY, make_drafter, make_eagle3, make_target
 
 FLAT = CostTable(Curve(((1, 1e-6),)), Curve(((1, 1e-6),)), Curve(((1, 5e-3), (64, 5.001e-3))))
 ON_DEVICE = [m.id for m in METHODS.values() if m.on_device]

@@ -10,7 +10,7 @@ from d2sd.decoding.block_drafter import BlockDrafter
 from d2sd.models import lean as lean_layers
 from d2sd.models.lean import LeanLayers, product
 from d2sd.passes.passes import Passes
-from tests.conftest import make_drafter, make_target
+from tests.nets import make_drafter, make_target
 
 
 @torch.inference_mode()

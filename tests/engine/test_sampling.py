@@ -12,7 +12,7 @@ from scipy.stats import chisquare
 from d2sd import METHODS, DecodeConfig, Engine
 from d2sd.decoding.sampling import gumbel_noise, restrict
 from d2sd.models.models import Models
-from tests.conftest import make_drafter, make_eagle3, make_target
+from tests.nets import make_drafter, make_eagle3, make_target
 
 VOCABULARY, LENGTH, RUNS = 4, 3, 360
 FEWER = 200  # of the methods that share everything but the tree with the others

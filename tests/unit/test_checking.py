@@ -14,7 +14,7 @@ from transformers import AutoTokenizer
 from d2sd import METHODS, DecodeConfig, Engine, InputError, load
 from d2sd.models.loading import load_drafter, load_target
 from d2sd.models.models import Models
-from tests.conftest import make_drafter, make_target
+from tests.nets import make_drafter, make_target
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from d2sd.models.eagle3 import default_eagle3_layers
 from d2sd.models.eagle3_folder import is_eagle3, save_eagle3
 from d2sd.models.loading import load_eagle3
 from d2sd.models.models import Models
-from tests.conftest import make_eagle3, make_target
+from tests.nets import make_eagle3, make_target
 from tests.unit.reference_eagle3 import KEY, best_nodes, write_folder
 
 FORMS = ["specforge", "angelslim", "speculators"]

@@ -20,7 +20,7 @@ from d2sd.models.eagle3_folder import save_eagle3
 from d2sd.models.loading import load_drafter, load_target
 from d2sd.models.models import Models, check_fit
 from d2sd.models.target import Target
-from tests.conftest import make_drafter, make_target
+from tests.nets import make_drafter, make_target
 
 PUBLISHED_LAYER_KEYS = [
     "input_layernorm.weight", "mlp.down_proj.weight", "mlp.gate_proj.weight", "mlp.up_proj.weight",
