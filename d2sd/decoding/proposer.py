@@ -31,14 +31,14 @@ from d2sd.tree.walk import Walk
 
 
 def slots(config: DecodeConfig, tokens: int) -> int:
-    """Cache slots for so many tokens of prompt and output and the largest tree that the method can make after them."""
+    """Cache slots for so many tokens of prompt and output and the largest tree or drafted block that comes after them."""
     method = METHODS[config.method]
+    longest = max(config.block_size or 1, config.second_block_size or 1)
     if method.default_budget:
-        nodes = config.node_budget or 0
+        nodes = max(config.node_budget or 0, longest - 1)
         if method.eagle3:  # its own tree may be larger than what is verified of it
             nodes = max(nodes, config.draft_depth * config.draft_top_k)
     else:
-        longest = max(config.block_size or 1, config.second_block_size or 1)
         nodes = (1 + 2 * (config.num_branches + 1)) * longest
     return tokens + row_shape(1 + nodes)
 

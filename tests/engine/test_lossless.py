@@ -108,6 +108,13 @@ def test_small_models_equal_plain_greedy(engine, plain_ids, method, settings, mo
             assert max(len(s.nodes) for s in trace.steps) <= 10
 
 
+@pytest.mark.parametrize("method", [m for m in DRAFTED if METHODS[m].default_budget])
+def test_a_tree_may_be_smaller_than_the_block_that_it_is_made_of(engine, plain_ids, method):
+    trace = engine.generate("the cat", DecodeConfig(method, 24, block_size=16, node_budget=2))
+    assert trace.token_ids == plain_ids("the cat", 24)
+    assert max(len(s.nodes) for s in trace.steps) <= 3
+
+
 def test_small_drafters_are_right_now_and_then(engine):
     """Else the test above would hold for drafts that are never taken."""
     for method in ("dflash", "d2sd", "draft_model"):
