@@ -101,8 +101,8 @@ def test_listed_tokens_and_nodes_are_those_of_the_step(recorded, data):
 
 
 @pytest.mark.parametrize("method", [m.id for m in METHODS.values()])
-def test_runs_of_every_method_can_be_drawn(bundled, method):
-    trace = bundled.generate("the cat sat", DecodeConfig(method, 12))
+def test_runs_of_every_method_can_be_drawn(engine, method):
+    trace = engine.generate("the cat sat", DecodeConfig(method, 12))
     report = drawn([trace])["report"]
     scored = any(s.actual_boundary is not None and s.first_draft for s in trace.steps)
     assert bool(report["positions"]) == (scored or report["of_paths"])

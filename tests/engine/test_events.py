@@ -11,7 +11,7 @@ from d2sd.tree.boundary import boundary_posterior, open_prefixes, select_prefixe
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("temperature", [0.0, 0.9])
 def test_steps_are_consistent(bundled, method, temperature):
-    events = list(bundled.stream("Once upon a time, a frog", DecodeConfig(method, 40, temperature=temperature)))
+    events = list(bundled.stream("Once upon a time, a frog", DecodeConfig(method, 60, temperature=temperature)))
     assert isinstance(events[0], PrefillDone)
     assert isinstance(events[-1], Finished)
     steps = events[1:-1]

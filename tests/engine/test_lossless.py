@@ -65,8 +65,8 @@ def transformers_favourites(engine, prompt_ids, ids):
 
 @pytest.mark.parametrize(("gamma", "branches"), SHAPES)
 def test_many_prompts_equal_plain_greedy_and_transformers(bundled, gamma, branches):
-    prompts = read_prompts("heldout", limit=36)
-    assert len(prompts) == 36
+    prompts = read_prompts("heldout", limit=48)
+    assert len(prompts) == 48
     accepted = 0
     for number, prompt in enumerate(prompts[SHAPES.index((gamma, branches)) :: len(SHAPES)]):
         backend = list(BACKENDS)[number % len(BACKENDS)]
@@ -81,26 +81,25 @@ def test_many_prompts_equal_plain_greedy_and_transformers(bundled, gamma, branch
                 assert expected == transformers_favourites(bundled, trace.prefill.prompt_token_ids, expected), prompt
             assert trace.token_ids == expected, (prompt, config)
             accepted += sum(len(s.accepted) for s in trace.steps)
-    assert accepted > 60  # the drafts were really used
+    assert accepted > 80  # the drafts were really used
 
 
-SETTINGS = [
-    {"block_size": 2, "num_branches": 1},
-    {"block_size": 5, "num_branches": 4},
-    {"block_size": 16, "num_branches": 8},
-    {"block_size": 6, "second_block_size": 11, "num_branches": 3},
-    {"block_size": 8, "num_branches": 4, "node_budget": 9},
-    {"num_branches": 2, "cost_aware": True},
-]
-
-
+@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("method", DRAFTED)
-@pytest.mark.parametrize("settings", SETTINGS, ids=lambda s: " ".join(f"{k}={v}" for k, v in s.items()))
-def test_small_models_equal_plain_greedy(engine, plain_ids, method, settings, monkeypatch):
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"block_size": 2, "num_branches": 1},
+        {"block_size": 5, "num_branches": 4},
+        {"block_size": 16, "num_branches": 8},
+        {"block_size": 6, "second_block_size": 11, "num_branches": 3},
+        {"block_size": 8, "num_branches": 4, "node_budget": 9},
+        {"num_branches": 2, "cost_aware": True},
+    ],
+    ids=lambda s: " ".join(f"{k}={v}" for k, v in s.items()),
+)
+def test_small_models_equal_plain_greedy(engine, plain_ids, method, settings, backend, monkeypatch):
     monkeypatch.setattr(Engine, "costs", lambda *_: CHEAP_DRAFTS)  # measuring has tests of its own
-    # every method meets every setting with every backend, each with one of the models
-    turn = DRAFTED.index(method) + SETTINGS.index(settings) + (engine.models.target.config.model_type == "llama")
-    backend = list(BACKENDS)[turn % len(BACKENDS)]
     for prompt in PROMPTS:
         trace = engine.generate(prompt, DecodeConfig(method, 24, backend=backend, **settings))
         assert trace.token_ids == plain_ids(prompt, 24)
@@ -137,7 +136,7 @@ def sampled_ids(bundled):
 
 @pytest.mark.parametrize("method", DRAFTED)
 def test_a_seed_gives_the_same_sampled_text_with_every_method(sampled_ids, method):
-    for seed in range(2):
+    for seed in range(3):
         assert sampled_ids(method, seed) == sampled_ids("autoregressive", seed)
 
 

@@ -14,14 +14,14 @@ from d2sd.decoding.sampling import gumbel_noise, restrict
 from d2sd.models.models import Models
 from tests.nets import make_drafter, make_eagle3, make_target
 
-VOCABULARY, LENGTH, RUNS = 4, 3, 360
+VOCABULARY, LENGTH, RUNS = 4, 3, 450
 FEWER = 200  # of the methods that share everything but the tree with the others
 SETTINGS = [{"temperature": 1.0}, {"temperature": 1.6, "top_k": 3, "top_p": 0.85}]
 
 
 @pytest.fixture(scope="module")
 def tiny(tokenizer):
-    target = make_target(tokenizer, vocabulary=VOCABULARY, seed=3, layers=2)
+    target = make_target(tokenizer, vocabulary=VOCABULARY, seed=3)
     target.model.lm_head.weight.mul_(0.25)  # spread the distribution over all tokens
     target.model.generation_config.eos_token_id = None
     target.model.config.eos_token_id = VOCABULARY + 9  # never drawn: all sequences have the same length
