@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-import gradio as gr
-
+from app.views.view import View
 from d2sd.drawing.viewer import VIEWER
 
 STATIC = Path(__file__).resolve().parent.parent / "static"
@@ -17,7 +17,7 @@ COLOURS = VIEWER / "colours.css"
 PANELS = STATIC / "shared" / "panels.css"
 
 
-class DrawnView(gr.HTML):
+class DrawnView(View):
     """Draws its value, a JSON text, with the scripts of one folder of ``app/static``.
 
     The scripts share one function scope, whose ``start(element, trigger, props, watch, server)`` is called once.
@@ -38,18 +38,20 @@ class DrawnView(gr.HTML):
     ):
         """``before``: more code for the scope, ahead of the scripts; ``sheets``: other folders whose style sheets it needs;
         ``options``: those of ``gr.HTML``."""
-        parts = [read(p) for p in (*SHARED, *(STATIC / folder / s for s in scripts))]
-        # What all share goes into the page once, ahead of the rest, so that every folder's own rules win over it.
-        rules = {
-            "panels-style": read(COLOURS).replace(".explorer", ".panels") + read(PANELS),
-            **{f"{name}-style": read(STATIC / name / f"{name}.css") for name in (*sheets, folder)},
-        }
-        # The template is constant: Gradio would run ${...} and {{...}} in a template as code.
-        super().__init__(
-            value,
-            html_template="<div></div>",
-            css_template="",
-            js_on_load=f"""(() => {{
+        script = _script(folder, tuple(scripts), before, tuple(sheets))
+        super().__init__(value, script, elem_id=elem_id, server_functions=server_functions, **options)
+
+
+@cache
+def _script(folder: str, scripts: tuple[str, ...], before: str, sheets: tuple[str, ...]) -> str:
+    """Scripts and style sheets of a view as one function scope."""
+    parts = [read(p) for p in (*SHARED, *(STATIC / folder / s for s in scripts))]
+    # What all share goes into the page once, ahead of the rest, so that every folder's own rules win over it.
+    rules = {
+        "panels-style": read(COLOURS).replace(".explorer", ".panels") + read(PANELS),
+        **{f"{name}-style": read(STATIC / name / f"{name}.css") for name in (*sheets, folder)},
+    }
+    return f"""(() => {{
 "use strict";
 {before}
 {chr(10).join(parts)}
@@ -57,20 +59,7 @@ for (const [id, rules] of Object.entries({json.dumps(rules)})) {{
   if (!document.getElementById(id)) document.head.append(h("style", {{ id }}, rules));
 }}
 start(element, trigger, props, watch, server);
-}})();""",
-            apply_default_css=False,
-            elem_id=elem_id,
-            server_functions=server_functions,
-            **options,
-        )
-
-    def postprocess(self, value: str | None) -> str | None:
-        """The value as it is. It is never read as HTML: Gradio's check for script tags does not apply."""
-        return value
-
-    def get_block_name(self) -> str:
-        """The page draws it as any ``gr.HTML``."""
-        return "html"
+}})();"""
 
 
 def read(path: Path) -> str:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import gradio as gr
-
+from app.views.view import View
 from d2sd.drawing.viewer import viewer_script
 
 
-class ExplorerView(gr.HTML):
+class ExplorerView(View):
     """Draws a run. The value is a segment of an ``app.run_lines.RunLines``: new lines and where they belong.
 
     Events: ``select`` when a step or node is pinned (``run``, ``step``, ``node``), ``missed`` when lines between those
@@ -21,22 +20,4 @@ class ExplorerView(gr.HTML):
     def __init__(
         self, value: str | None = None, *, linked: list[str] | None = None, elem_id: str = "explorer", **options: Any
     ):
-        # The template is constant: Gradio would run ${...} and {{...}} in a template as code.
-        super().__init__(
-            value,
-            html_template="<div></div>",
-            css_template="",
-            js_on_load=viewer_script(),
-            apply_default_css=False,
-            elem_id=elem_id,
-            linked=linked,
-            **options,
-        )
-
-    def postprocess(self, value: str | None) -> str | None:
-        """The segment as it is. It is never read as HTML: Gradio's check for script tags does not apply."""
-        return value
-
-    def get_block_name(self) -> str:
-        """The page draws it as any ``gr.HTML``."""
-        return "html"
+        super().__init__(value, viewer_script(), elem_id=elem_id, linked=linked, **options)

@@ -7,14 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import gradio as gr
-
 from app.models import ModelOffer
+from app.views.view import View
 
 SCRIPT = Path(__file__).resolve().parent.parent / "static" / "picker.js"
 
 
-class PickerView(gr.HTML):
+class PickerView(View):
     """A native select: ``gr.Dropdown`` and ``gr.Radio`` cannot disable single choices, and a list of theirs stays open when
     one tabs on. The value is the chosen id; names are offered as they are."""
 
@@ -33,20 +32,9 @@ class PickerView(gr.HTML):
             else {"id": o.id, "label": _label(o), "disabled": bool(o.obstacle)}
             for o in offers
         ]
-        super().__init__(
-            value,
-            html_template="<div></div>",
-            # in the script, not in a property: what an update says of a tab not opened yet would take its place
-            js_on_load=f"const choices = {json.dumps(choices)}, title = {json.dumps(label)};\n{SCRIPT.read_text('utf-8')}",
-            apply_default_css=False,
-            elem_id=elem_id,
-            elem_classes="picker",
-            **options,
-        )
-
-    def get_block_name(self) -> str:
-        """The page draws it as any ``gr.HTML``."""
-        return "html"
+        # in the script, not in a property: what an update says of a tab not opened yet would take its place
+        script = f"const choices = {json.dumps(choices)}, title = {json.dumps(label)};\n{SCRIPT.read_text('utf-8')}"
+        super().__init__(value, script, elem_id=elem_id, elem_classes="picker", **options)
 
 
 def _label(offer: ModelOffer) -> str:

@@ -1,0 +1,32 @@
+import gradio as gr
+import pytest
+
+from app.views.explore import ExplorerView
+from app.views.fold import FoldView
+from app.views.learn import LearnView
+
+
+@pytest.mark.parametrize(("made", "event"), [(ExplorerView, "missed"), (ExplorerView, "export"), (LearnView, "select")])
+def test_an_event_that_the_script_names_can_be_listened_to(made, event):
+    with gr.Blocks():
+        view = made()
+        getattr(view, event)(lambda: None, None, None)
+
+
+def test_nothing_else_is_an_attribute():
+    view = FoldView("Settings", "settings", elem_id="fold-test")
+    with pytest.raises(AttributeError, match="'missed'"):
+        _ = view.missed
+    assert not hasattr(view, "likeable")
+
+
+def test_what_the_script_does_not_name_is_not_looked_for_in_all_of_it(monkeypatch):
+    """Gradio asks for attributes that no component has whenever it describes one, for every window and update."""
+    asked = []
+    search = gr.HTML.__getattr__
+    monkeypatch.setattr(gr.HTML, "__getattr__", lambda self, name: (asked.append(name), search(self, name))[1])
+    view = ExplorerView()
+    asked.clear()
+    view.get_config()
+    assert set(asked) <= {n for n in asked if f'"{n}"' in view.js_on_load}
+    assert "likeable" not in asked
