@@ -17,13 +17,17 @@ QUESTION_FORMS = ("Question: {q}\nAnswer: {a}", "{q}\n{a}", "{q}\n{a}", "Q: {q}\
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """The public data, split into what is trained on and what is held out."""
+    """The public data, split into what is trained on and what is held out.
+
+    unanswered: questions that are no training text of the target, only prompts for it; none are held out.
+    """
 
     stories: list[str]
     wordings: list[Wording]
     worked: list[Worked]
     programs: list[tuple[str, str]]
     instructions: list[str]
+    unanswered: list[str]
 
     @classmethod
     def read(cls, folder: Path) -> tuple[Sources, Sources]:
@@ -35,12 +39,13 @@ class Sources:
             public.split(public.worked_problems(folder), few),
             public.split(public.programs(folder), few),
             public.split(public.instructions(folder), 2),
+            (public.unanswered_questions(folder), []),
         ]
         train, held = (cls(*(part[i] for part in parts)) for i in (0, 1))
         seen = {normalise(s[:200]) for s in train.stories}
         return train, cls(
             [s for s in held.stories if normalise(s[:200]) not in seen],
-            held.wordings, held.worked, held.programs, held.instructions,
+            held.wordings, held.worked, held.programs, held.instructions, held.unanswered,
         )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ import re
 
 from d2sd.train.corpus import Sources, question_text
 from d2sd.train.synthetic import asked, documents, prompt_of
-from d2sd.train.synthetic.worked import reworded
+from d2sd.train.synthetic.worked import Worked, reworded
 
 OPENING_WORDS = (3, 60)
 _DEF_LINE = re.compile(r"^def .*:$", re.MULTILINE)
@@ -38,7 +38,8 @@ def program_prompt(task: str, code: str, rng: random.Random) -> str:
 
 
 def drafter_prompts(sources: Sources, counts: dict[str, int], seed: int) -> list[str]:
-    """Prompts of the training sources: story openings, requests and questions (``asked``), worded questions, code."""
+    """Prompts of the training sources: story openings, requests and questions (``asked``), worded questions, code, and
+    questions that the target has not read (``unanswered``)."""
     rng = random.Random(seed)
     stories = rng.sample(sources.stories, min(len(sources.stories), counts["stories"]))
     prompts = [opening(s, rng) for s in stories]
@@ -63,4 +64,6 @@ def drafter_prompts(sources: Sources, counts: dict[str, int], seed: int) -> list
         task, _, code = document.removeprefix("# Task: ").partition("\n")
         prompts.append(program_prompt(task, code, rng))
     prompts += [program_prompt(task, code, rng) for task, code in sources.programs[: counts["code"] // 3]]
+    unanswered = rng.sample(sources.unanswered, min(len(sources.unanswered), counts["unanswered"]))
+    prompts += [answered(question_text(Worked(question, "", 0), rng)) for question in unanswered]
     return list(dict.fromkeys(p for p in prompts if p.strip()))

@@ -71,7 +71,7 @@ def problems(folder: Path) -> list[Wording]:
 def worked_problems(folder: Path) -> list[Worked]:
     """GSM8K training problems (``gsm8k_train.jsonl``) of at most two steps over whole numbers."""
     found = []
-    for row in _rows(_find(folder, "gsm8k_train.jsonl")[0]):
+    for row in _rows(_gsm8k(folder)):
         steps, _, answer = row["answer"].partition("####")
         few = len(_CALCULATION.findall(steps)) <= 2
         if few and answer.strip().isdigit() and "." not in "".join(_NUMBER.findall(steps)):
@@ -79,6 +79,16 @@ def worked_problems(folder: Path) -> list[Worked]:
             text = " ".join(line if line.endswith(".") else f"{line}." for line in lines)
             found.append(Worked(row["question"].strip(), text, int(answer)))
     return found
+
+
+def unanswered_questions(folder: Path) -> list[str]:
+    """The questions of all other GSM8K training problems, whose answers are no training text."""
+    short = {worked.question for worked in worked_problems(folder)}
+    return [q for row in _rows(_gsm8k(folder)) if (q := row["question"].strip()) not in short]
+
+
+def _gsm8k(folder: Path) -> Path:
+    return _find(folder, "gsm8k_train.jsonl")[0]
 
 
 def programs(folder: Path) -> list[tuple[str, str]]:

@@ -73,13 +73,15 @@ UNLEARN = Round(
     row_length=512,
     layers=16,
 )
-OPENINGS = {"stories": 4_000, "asked": 0, "questions": 0, "code": 0}
+OPENINGS = {"stories": 4_000, "asked": 0, "questions": 0, "code": 0, "unanswered": 0}
 UNLEARNED_SHARE = 0.6
-RESPONSES = {"stories": 21_000, "asked": 4_500, "questions": 12_000, "code": 3_000}
+RESPONSES = {"stories": 21_000, "asked": 4_500, "questions": 12_000, "code": 3_000, "unanswered": 0}
+GREEDY_RESPONSES = {"stories": 12_000, "asked": 2_900, "questions": 8_700, "code": 2_400, "unanswered": 5_069}
 TARGET_LAYERS = [1, 4, 7, 10, 13]
 DRAFTERS = LoopConfig(steps=15_500, batch_size=12, learning_rate=2e-3, warmup=60)
-# Soft targets leave a drafter less sure than greedy text deserves. Chosen for the least ECE on prompts of the training part.
-CONFIDENCE_SCALE = 1.3
+# Soft targets leave a drafter less sure than greedy text deserves, and text that it has read many times surer than new text
+# deserves. So it ends on new text, all greedy, with hard labels.
+GREEDY = LoopConfig(steps=5_500, batch_size=12, learning_rate=1e-3, warmup=60, seed=11)
 DRAFT_SHAPE = replace(SHAPE, hidden_size=128, layers=2, heads=2, kv_heads=1, intermediate_size=384)
 DRAFT_LOOP = LoopConfig(steps=1000, batch_size=12, learning_rate=4e-3, warmup=60, compile=COMPILE)
 
@@ -111,25 +113,44 @@ def unrepetitive(data: Path, out: Path, folder: Path) -> Path:
 
 def responses(data: Path, out: Path, target_folder: Path) -> Path:
     """The target's own responses to what visitors may type."""
+    return _responses(data, out / "responses.jsonl", target_folder, RESPONSES, greedy_share=0.8, seed=6)
+
+
+def greedy_responses(data: Path, out: Path, target_folder: Path) -> Path:
+    """More of them, all greedy."""
+    return _responses(data, out / "responses-greedy.jsonl", target_folder, GREEDY_RESPONSES, greedy_share=1.0, seed=7)
+
+
+def _responses(
+    data: Path, path: Path, target_folder: Path, counts: dict[str, int], greedy_share: float, seed: int
+) -> Path:
     train, _ = Sources.read(data)
-    path = out / "responses.jsonl"
-    prompts = drafter_prompts(train, RESPONSES, seed=6)
-    regenerate_responses(target_folder, prompts, path, RegenerateConfig(batch_size=128, greedy_share=0.8, seed=6))
+    config = RegenerateConfig(batch_size=128, greedy_share=greedy_share, seed=seed)
+    regenerate_responses(target_folder, drafter_prompts(train, counts, seed), path, config)
     return path
 
 
-def drafter(out: Path, name: str, target_folder: Path, written: Path) -> Path:
+def drafter(out: Path, name: str, target_folder: Path, written: Path, greedy: Path) -> Path:
     """The DFlash drafter or the VP-Drafter (``vp``), with the same steps on the same responses."""
+    objective = DrafterConfig(variable_prefix=name == "vp", anchors=20, objective="survival", soft_targets=0.5)
     train_drafter(
         target_folder,
         written,
-        out / name,
-        objective=DrafterConfig(variable_prefix=name == "vp", anchors=20, objective="survival", soft_targets=0.5),
+        out / f"{name}-1",
+        objective=objective,
         config=DRAFTERS,
         layers=3,
         target_layer_ids=TARGET_LAYERS,
         cache=out / "features.safetensors",
-        confidence_scale=CONFIDENCE_SCALE,
+    )
+    train_drafter(
+        target_folder,
+        greedy,
+        out / name,
+        objective=replace(objective, soft_targets=0.0),
+        config=GREEDY,
+        start=out / f"{name}-1",
+        cache=out / "features-greedy.safetensors",
     )
     return out / name
 
@@ -161,11 +182,11 @@ def draft_model(data: Path, out: Path, target_folder: Path, written: Path) -> Pa
 def run(data: Path, out: Path) -> None:
     """All stages into ``out``, one folder each; ``out/bundle`` is what to keep, ``out/heldout.jsonl`` what to test on."""
     target_folder = unrepetitive(data, out, target(data, out))
-    written = responses(data, out, target_folder)
+    written, greedy = responses(data, out, target_folder), greedy_responses(data, out, target_folder)
     parts: dict[str, Callable[[], Path]] = {
         "target": lambda: target_folder,
-        "dflash": lambda: drafter(out, "dflash", target_folder, written),
-        "vp": lambda: drafter(out, "vp", target_folder, written),
+        "dflash": lambda: drafter(out, "dflash", target_folder, written, greedy),
+        "vp": lambda: drafter(out, "vp", target_folder, written, greedy),
         "eagle3": lambda: eagle3(out, target_folder, written),
         "draft": lambda: draft_model(data, out, target_folder, written),
     }

@@ -140,14 +140,12 @@ def train_drafter(
     start: Path | None = None,
     max_length: int = 1024,
     cache: Path | None = None,
-    confidence_scale: float = 1.0,
 ) -> None:
     """A drafter for ``target`` from its own responses, saved as a ``DFlashDraftModel`` folder in bfloat16.
 
     start: a drafter folder to begin from, which then also gives layers, γ, taps and mask token; default: copies of
     the target's last layers. cache: a file that keeps the target's features between runs; default: the target runs
-    in every step. confidence_scale: what its logits are multiplied by at the end, through the weight of its final
-    norm: the drafts stay, how sure it says it is changes (temperature scaling, Guo et al., arXiv 1706.04599).
+    in every step.
     """
     model, tokenizer = load_frozen(target)
     torch.manual_seed(config.seed)
@@ -187,8 +185,6 @@ def train_drafter(
         "data": digest(data.ids),
     }
     if train(DrafterObjective(drafter, model, objective), len(data.ids), sample, out, config, None, note, identity):
-        with torch.no_grad():
-            drafter.norm.weight.mul_(confidence_scale)
         _save(drafter, out)
 
 

@@ -37,8 +37,12 @@ def data(tmp_path_factory):
     ]  # fmt: skip
     (folder / "svamp.json").write_text(json.dumps(problems), encoding="utf-8")
     worked = {"question": "Ann has 3 pens and buys 4. How many?", "answer": "She has 3+4=<<3+4=7>>7 pens.\n#### 7"}
+    long = {
+        "question": "Ann eats 2 of 9 figs, then 3, then 1. How many are left?",
+        "answer": "9-2=<<9-2=7>>7\n7-3=<<7-3=4>>4\n4-1=<<4-1=3>>3\n#### 3",
+    }
     rows = {
-        "gsm8k_train.jsonl": [{**worked, "question": f"{a}: {worked['question']}"} for a in NAMES],
+        "gsm8k_train.jsonl": [{**worked, "question": f"{a}: {worked['question']}"} for a in NAMES] + [long],
         "mbpp.jsonl": [
             {"text": f"Write a function to add {i}.", "code": f"def add_{i}(x):\r\n\treturn x + {i}"} for i in range(9)
         ],
@@ -125,11 +129,22 @@ def test_held_out_answers_are_right(data):
 
 def test_drafter_prompts_are_of_every_kind(data):
     train, _ = Sources.read(data)
-    prompts = drafter_prompts(train, {"stories": 30, "asked": 30, "questions": 30, "code": 30}, seed=1)
+    prompts = drafter_prompts(train, {"stories": 30, "asked": 30, "questions": 30, "code": 30, "unanswered": 0}, seed=1)
     for part in ("One day", "Answer:", "# Task: ", '"""', "?"):
         assert any(part in p for p in prompts), part
     assert any(p[-1].isalpha() for p in prompts)
     assert len(set(prompts)) == len(prompts)
+
+
+def test_questions_that_are_no_training_text_are_prompts_only(data):
+    train, held = Sources.read(data)
+    assert train.unanswered == ["Ann eats 2 of 9 figs, then 3, then 1. How many are left?"]
+    assert not held.unanswered
+    none = {"stories": 0, "asked": 0, "questions": 0, "code": 0}
+    (prompt,) = drafter_prompts(train, {**none, "unanswered": 5}, seed=1)
+    assert train.unanswered[0] in prompt
+    assert not drafter_prompts(train, {**none, "unanswered": 0}, seed=1)
+    assert not [t for t in training_text(train, MIX) if "figs" in t]
 
 
 def test_an_opening_is_cut_at_a_word_and_never_whole():

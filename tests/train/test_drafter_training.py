@@ -37,7 +37,7 @@ def folder(tmp_path_factory):
     return out
 
 
-def drafter(folder, out, steps, confidence_scale=1.0, **objective):
+def drafter(folder, out, steps, **objective):
     config = DrafterConfig(anchors=4, **objective)
     train_drafter(
         folder / "target",
@@ -47,7 +47,6 @@ def drafter(folder, out, steps, confidence_scale=1.0, **objective):
         config=LoopConfig(steps, **LOOP),
         layers=2,
         block_size=6,
-        confidence_scale=confidence_scale,
     )
 
 
