@@ -46,11 +46,11 @@ def replayed(engine: Engine, trace: Trace) -> list[SettingsPoint]:
     ]
 
 
-def spread(points: Sequence[SettingsPoint]) -> float:
-    """How much the settings matter on this text: the sum of what K and what γ alone change in α, at their largest."""
-    by_k = [p.alpha for p in points if p.block_size == max(BLOCKS)]
-    by_gamma = [p.alpha for p in points if p.num_branches == 2]
-    return sum(max(alphas) - min(alphas) for alphas in (by_k, by_gamma) if alphas)
+def spread(points: Sequence[SettingsPoint]) -> int:
+    """How much the settings matter on this text: the steps that K and γ, each alone, can save; of the one that saves fewer."""
+    by_k = [len(p.committed) for p in points if p.block_size == max(BLOCKS)]
+    by_gamma = [len(p.committed) for p in points if p.num_branches == 2]
+    return min(max(steps) - min(steps) for steps in (by_k, by_gamma))
 
 
 def drawing(trace: Trace, points: Sequence[SettingsPoint]) -> dict[str, Any]:

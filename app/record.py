@@ -97,7 +97,7 @@ def record_lesson(path: Path, model: Chosen, _: str, values: dict[str, Any]) -> 
     tour; returns the file's bytes."""
     engine = models.engine(model)
     best: dict[str, Any] = {}
-    most = -1.0
+    most = -1
     for prompt in presets.EXAMPLES.values():
         session = Session()
         for update in explore.run(

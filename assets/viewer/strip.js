@@ -129,6 +129,7 @@ class StripView {
     const all = [...step.posterior, step.full];
     const most = Math.max(...all, 1e-9);
     const likeliest = step.random ? null : step.selected[0];
+    const free = this.narrow ? 46 : 72; // the title stands to the left of this
     const at = all.map((r, i) => [this.x(i + 0.5), bottom - (r / most) * (bottom - top)]);
     const group = s("g", { class: "posterior" });
     group.append(s("line", { class: "base", x1: 0, x2: "100%", y1: bottom, y2: bottom }));
@@ -139,7 +140,7 @@ class StripView {
       group.append(
         s("line", { class: "stick", x1: x, x2: x, y1: bottom, y2: y }),
         last ? s("rect", { class: "dot", x: x - 3, y: y - 3, width: 6, height: 6 }) : s("circle", { class: "dot", cx: x, cy: y, r: 2.6 }),
-        (this.readable(i) || last || i === likeliest) && x > 72 ? s("text", { class: "end", x, y: this.band.ends }, last ? "all" : i) : "",
+        (this.readable(i) || last || i === likeliest) && x > free ? s("text", { class: "end", x, y: this.band.ends }, last ? "all" : i) : "",
       );
     });
     const flags = step.selected.filter((i) => i < at.length).map((i) => at[i]);
@@ -185,7 +186,7 @@ class StripView {
       ["position", 11],
       ["confidence c", this.band.titles[0]],
       [this.step.selected.length && !this.step.random ? "boundary r" : "r, not used", this.band.titles[1]],
-      ["ends after", this.band.titles[2]],
+      [this.narrow ? "after" : "ends after", this.band.titles[2]],
     ];
     return s("g", { class: "titles" }, ...titles.slice(this.narrow ? 1 : 0, this.step.posterior.length ? 4 : 2).map(([words, y]) => s("text", { x: 4, y }, words)));
   }

@@ -154,10 +154,15 @@ def test_live_settings_are_those_of_real_runs(engine):
 
 
 def test_a_text_on_which_settings_matter_more_is_preferred():
-    def points(*alphas):
-        return [live_settings.SettingsPoint(k, 16, (a,), 9.0) for k, a in zip((1, 2, 4, 8), alphas, strict=True)]
+    """A text on which γ alone matters shows nothing when K is changed."""
 
-    assert live_settings.spread(points(2, 3, 4, 6)) > live_settings.spread(points(4, 4, 4, 5))
+    def points(by_k, by_gamma):
+        settings = [(1, 16), (2, 16), (4, 16), (2, 8), (2, 4)]
+        steps = [*by_k, *by_gamma]
+        return [live_settings.SettingsPoint(*s, (1,) * n, 9.0) for s, n in zip(settings, steps, strict=True)]
+
+    assert live_settings.spread(points((30, 26, 22), (29, 34))) == 8
+    assert live_settings.spread(points((9, 8, 8), (17, 32))) == 1
 
 
 @pytest.mark.parametrize("temperature", [0, 1])

@@ -98,10 +98,10 @@ def test_drafters_read_what_they_put_off_before_they_draft(bundled, monkeypatch)
 
     monkeypatch.setattr(proposing, "Controller", Late)
     monkeypatch.setattr(Engine, "costs", lambda *_: CHEAP_DRAFTS)
-    late = bundled.generate("Once upon a time", DecodeConfig("dflash", 96, cost_aware=True))
+    late = bundled.generate("Once upon a time", DecodeConfig("dflash", 224, cost_aware=True))
     monkeypatch.undo()
     # with one node verified a step begins at every or every other position
-    at_once = bundled.generate("Once upon a time", DecodeConfig("dflash", 96, node_budget=1))
+    at_once = bundled.generate("Once upon a time", DecodeConfig("dflash", 224, node_budget=1))
     drafts = {s.anchor_position: s.first_draft.ids for s in at_once.steps}
     compared = [(s.first_draft.ids, drafts[s.anchor_position]) for s in late.steps
                 if s.first_draft and s.anchor_position in drafts]  # fmt: skip

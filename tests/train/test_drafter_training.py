@@ -168,18 +168,6 @@ def test_trained_folders_load_and_draft(folder, tmp_path):
     assert len(load(str(tmp_path)).generate("Question: Tom", DecodeConfig("d2sd", 8)).token_ids) == 8
 
 
-def test_a_scaled_drafter_drafts_the_same_and_is_surer(folder, tmp_path):
-    drafts = []
-    for name, scale in (("plain", 1.0), ("scaled", 1.5)):
-        shutil.copytree(folder / "target", tmp_path / name / "target")
-        drafter(folder, tmp_path / name / "dflash", 12, scale)
-        config = DecodeConfig("dflash", 8)
-        drafts.append(load(str(tmp_path / name)).generate("Question: Tom", config).steps[0].first_draft)
-    before, after = drafts
-    assert after.ids == before.ids
-    assert all(a > b for a, b in zip(after.confidence, before.confidence, strict=True))
-
-
 def test_a_prompt_begins_a_document(folder):
     tokenizer = AutoTokenizer.from_pretrained(folder / "target")
     assert tokenizer("Tom")["input_ids"] == [tokenizer.eos_token_id, *tokenizer.encode("Tom", add_special_tokens=False)]
