@@ -7,7 +7,7 @@ import re
 
 from d2sd.train.corpus import Sources, question_text
 from d2sd.train.synthetic import asked, documents, prompt_of
-from d2sd.train.synthetic.worked import Worked, reworded
+from d2sd.train.synthetic.worked import Worked, reworded, varied
 
 OPENING_WORDS = (3, 60)
 _DEF_LINE = re.compile(r"^def .*:$", re.MULTILINE)
@@ -39,10 +39,11 @@ def program_prompt(task: str, code: str, rng: random.Random) -> str:
 
 def drafter_prompts(sources: Sources, counts: dict[str, int], seed: int) -> list[str]:
     """Prompts of the training sources: story openings, requests and questions (``asked``), worded questions, code, and
-    questions that the target has not read (``unanswered``)."""
+    questions that the target has not read, as they are (``unanswered``) and with other numbers and names, beside those
+    that it has (``varied``)."""
     rng = random.Random(seed)
-    stories = rng.sample(sources.stories, min(len(sources.stories), counts["stories"]))
-    prompts = [opening(s, rng) for s in stories]
+    whole, rest = divmod(counts["stories"], len(sources.stories))
+    prompts = [opening(s, rng) for s in [*(sources.stories * whole), *rng.sample(sources.stories, rest)]]
     common = asked.topics_of(sources.stories)
     topics = sorted(t for t, n in common.items() if n >= 20)
     for _ in range(counts["asked"]):
@@ -65,5 +66,7 @@ def drafter_prompts(sources: Sources, counts: dict[str, int], seed: int) -> list
         prompts.append(program_prompt(task, code, rng))
     prompts += [program_prompt(task, code, rng) for task, code in sources.programs[: counts["code"] // 3]]
     unanswered = rng.sample(sources.unanswered, min(len(sources.unanswered), counts["unanswered"]))
+    known = [*sources.unanswered, *(problem.question for problem in sources.worked)]
+    unanswered += [varied(rng.choice(known), rng) for _ in range(counts["varied"])]
     prompts += [answered(question_text(Worked(question, "", 0), rng)) for question in unanswered]
     return list(dict.fromkeys(p for p in prompts if p.strip()))

@@ -73,10 +73,17 @@ UNLEARN = Round(
     row_length=512,
     layers=16,
 )
-OPENINGS = {"stories": 4_000, "asked": 0, "questions": 0, "code": 0, "unanswered": 0}
+OPENINGS = {"stories": 4_000, "asked": 0, "questions": 0, "code": 0, "unanswered": 0, "varied": 0}
 UNLEARNED_SHARE = 0.6
-RESPONSES = {"stories": 21_000, "asked": 4_500, "questions": 12_000, "code": 3_000, "unanswered": 0}
-GREEDY_RESPONSES = {"stories": 12_000, "asked": 2_900, "questions": 8_700, "code": 2_400, "unanswered": 5_069}
+RESPONSES = {"stories": 21_000, "asked": 4_500, "questions": 12_000, "code": 3_000, "unanswered": 0, "varied": 0}
+GREEDY_RESPONSES = {
+    "stories": 26_000,
+    "asked": 5_400,
+    "questions": 14_700,
+    "code": 4_400,
+    "unanswered": 5_069,
+    "varied": 10_000,
+}
 TARGET_LAYERS = [1, 4, 7, 10, 13]
 DRAFTERS = LoopConfig(steps=15_500, batch_size=12, learning_rate=2e-3, warmup=60)
 # Soft targets leave a drafter less sure than greedy text deserves, and text that it has read many times surer than new text

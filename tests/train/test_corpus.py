@@ -15,7 +15,7 @@ from d2sd.train.corpus import Mix, Sources, training_text
 from d2sd.train.data import normalise
 from d2sd.train.heldout import DOMAINS, candidates, held_out_prompts
 from d2sd.train.prompts import drafter_prompts, opening
-from d2sd.train.synthetic.worked import Wording, equation_text, reworded, worked_steps
+from d2sd.train.synthetic.worked import Wording, equation_text, reworded, varied, worked_steps
 
 NAMES = ("Ann", "Bo", "Cy", "Di", "Ed", "Flo", "Gil", "Hal", "Ida", "Jo")
 
@@ -129,7 +129,8 @@ def test_held_out_answers_are_right(data):
 
 def test_drafter_prompts_are_of_every_kind(data):
     train, _ = Sources.read(data)
-    prompts = drafter_prompts(train, {"stories": 30, "asked": 30, "questions": 30, "code": 30, "unanswered": 0}, seed=1)
+    counts = {"stories": 30, "asked": 30, "questions": 30, "code": 30, "unanswered": 0, "varied": 5}
+    prompts = drafter_prompts(train, counts, seed=1)
     for part in ("One day", "Answer:", "# Task: ", '"""', "?"):
         assert any(part in p for p in prompts), part
     assert any(p[-1].isalpha() for p in prompts)
@@ -140,11 +141,23 @@ def test_questions_that_are_no_training_text_are_prompts_only(data):
     train, held = Sources.read(data)
     assert train.unanswered == ["Ann eats 2 of 9 figs, then 3, then 1. How many are left?"]
     assert not held.unanswered
-    none = {"stories": 0, "asked": 0, "questions": 0, "code": 0}
+    none = {"stories": 0, "asked": 0, "questions": 0, "code": 0, "varied": 0}
     (prompt,) = drafter_prompts(train, {**none, "unanswered": 5}, seed=1)
     assert train.unanswered[0] in prompt
     assert not drafter_prompts(train, {**none, "unanswered": 0}, seed=1)
     assert not [t for t in training_text(train, MIX) if "figs" in t]
+
+
+def test_a_varied_question_has_other_numbers_and_names_in_the_same_words():
+    question = "Tom has 12 figs and 3 bags. He eats 12. How many are left?"
+    for seed in range(20):
+        found = re.fullmatch(
+            r"(\w+) has (\d+) figs and (\d) bags\. He eats (\d+)\. How many are left\?",
+            varied(question, random.Random(seed)),
+        )
+        assert found is not None
+        assert found[1] != "Tom"
+        assert found[2] == found[4]
 
 
 def test_an_opening_is_cut_at_a_word_and_never_whole():

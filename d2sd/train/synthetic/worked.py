@@ -6,6 +6,7 @@ import ast
 import copy
 import random
 import re
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from .grammar import fix_articles
@@ -121,7 +122,13 @@ def reworded(wording: Wording, rng: random.Random) -> Worked | None:
     return None
 
 
-def _with(question: str, numbers: dict[str, int]) -> str:
+def varied(question: str, rng: random.Random) -> str:
+    """The question with other numbers and names, whatever its answer may then be."""
+    numbers = {number: _draw(int(number), rng) for number in _NUMBER.findall(question)}
+    return fix_articles(_rename(_with(question, numbers), rng))
+
+
+def _with(question: str, numbers: Mapping[str, object]) -> str:
     """The question with other numbers."""
     return _NUMBER.sub(lambda m: str(numbers[m[0]]), question)
 
