@@ -3,6 +3,8 @@ VENV := .venv
 PYTHON := $(VENV)/bin/python
 HOST ?= 127.0.0.1
 PORT ?= 7860
+# Compiled modules are kept, whatever the shell says: many processes import them.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: run test check bench page-bench torture load e2e gpu record format browser pin clean
 
