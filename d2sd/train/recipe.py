@@ -88,7 +88,7 @@ TARGET_LAYERS = [1, 4, 7, 10, 13]
 DRAFTERS = LoopConfig(steps=15_500, batch_size=12, learning_rate=2e-3, warmup=60)
 # Soft targets leave a drafter less sure than greedy text deserves, and text that it has read many times surer than new text
 # deserves. So it ends on new text, all greedy, with hard labels.
-GREEDY = LoopConfig(steps=5_500, batch_size=12, learning_rate=1e-3, warmup=60, seed=11)
+GREEDY = LoopConfig(steps=9_700, batch_size=12, learning_rate=1e-3, warmup=60, seed=11)
 DRAFT_SHAPE = replace(SHAPE, hidden_size=128, layers=2, heads=2, kv_heads=1, intermediate_size=384)
 DRAFT_LOOP = LoopConfig(steps=1000, batch_size=12, learning_rate=4e-3, warmup=60, compile=COMPILE)
 
