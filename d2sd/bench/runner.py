@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -82,19 +83,17 @@ def run_bench(
 ) -> Iterator[list[Run]]:
     """Every contestant once for warm-up; then yields, prompt by prompt, one run per contestant.
 
-    ``prompts`` are (number, prompt, token ids). The order of the contestants moves on by one with every pass, so that
-    none always follows the same one. ``progress`` is called after every run, ``run_count`` times in all.
+    ``prompts`` are (number, prompt, token ids). The order of the contestants is drawn anew, from a fixed seed, for every
+    pass, so that none always follows the same one. ``progress`` is called after every run, ``run_count`` times in all.
     """
     for c in contestants if prompts else ():
         c.run(prompts[0][2])
         progress()
-    turn = 0
+    order = random.Random(0)
     for number, prompt, ids in prompts:
         measured: dict[str, list[Run]] = {c.label: [] for c in contestants}
         for _ in range(repeats):
-            shift = turn % len(contestants)
-            turn += 1
-            for c in (*contestants[shift:], *contestants[:shift]):
+            for c in order.sample(contestants, len(contestants)):
                 measured[c.label].append(c.run(ids))
                 progress()
         yield [

@@ -10,10 +10,12 @@ the target's own.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 
-from d2sd.decoding.costs import RunningCosts
+from d2sd.decoding.costs import CHOICES, RunningCosts
 from d2sd.decoding.gains import Calibration, LookAgain, Redrafts, Usual, Yield
 from d2sd.trace.events import Decision, Option
 
@@ -185,13 +187,9 @@ class Controller:
     def _best(self, reach: Sequence[float]) -> int:
         """How many nodes of these probabilities pay, taken in their order."""
         times, price = self.costs.by_nodes, self._rate * self.costs.slowdown
-        count, best, total = 0, -price * times[1], 0.0
-        for number, gain in enumerate(reach, 1):
-            total += gain
-            net = total - price * times[1 + number]
-            if net > best:
-                best, count = net, number
-        return count
+        gains = list(accumulate(reach, initial=0.0))
+        sizes = (*CHOICES[: bisect_left(CHOICES, len(gains))], len(gains))
+        return max(sizes, key=lambda nodes: gains[nodes - 1] - price * times[nodes]) - 1
 
     def least(self) -> float:
         """The drafted probability below which no node can be worth its time."""

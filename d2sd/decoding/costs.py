@@ -21,10 +21,13 @@ import orjson
 from d2sd.errors import InputError
 
 STAGES = ("first_draft", "second_draft", "verify")
+SIZES = (1, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 28, 32, 48, 64)  # tree nodes whose time is measured
 PLAIN = "plain"  # a pass of the target over one row
 MAX_FILE_BYTES, MAX_POINTS, MAX_ROWS = 1 << 16, 64, 1 << 16
 MAX_MILLISECONDS = 1e6
 MAX_NODES = 4096
+# tree nodes that a step chooses from: few, so that what a processor keeps for a number is still in its caches the next time
+CHOICES = (*SIZES, *range(80, MAX_NODES + 1, 16))
 FOLLOW = 0.05  # share of a surprise in measured times that is believed at once
 LEAST_OWN = 0.01  # the same of what is learnt about one stage, in the long run
 MOST = 1.0  # natural logarithm: a single time counts as at most so many times off

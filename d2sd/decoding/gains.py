@@ -14,7 +14,7 @@ class Calibration:
     usual: the one of all texts, at which the one of a text begins; that follows faster, and teaches it.
     """
 
-    USUAL_RATE, OWN_RATE, MOST = 0.02, 0.15, 1.5
+    USUAL_RATE, OWN_RATE, MOST = 0.02, 0.08, 1.5
 
     def __init__(self, usual: Calibration | None = None) -> None:
         self._usual = usual

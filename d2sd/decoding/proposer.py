@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -19,6 +19,7 @@ from d2sd.decoding.inspection import TOP_ALTERNATIVES
 from d2sd.decoding.level_drafter import LevelDrafter
 from d2sd.decoding.measured_costs import draft_lengths
 from d2sd.methods import METHODS, Drafters, Method, Proposal
+from d2sd.methods.base import all_prefixes
 from d2sd.models.models import Models
 from d2sd.passes.passes import Passes
 from d2sd.passes.shapes import row_shape
@@ -147,9 +148,9 @@ class Proposer:
                 budget=self.config.node_budget or 0,
                 rng=self.rng(ids),
                 end_ids=self.end_ids,
+                worthwhile=all_prefixes if controller is None else partial(_worthwhile, controller),
+                least=0.0 if controller is None else controller.least(),
             )
-            if controller is not None:
-                drafters = replace(drafters, worthwhile=partial(_worthwhile, controller), least=controller.least())
             proposal = self.method.propose(drafters)
             proposal = replace(proposal, tree=self._afford(proposal.tree))
         self.seconds["tree"] = time.perf_counter() - began - sum(self.seconds.values())
@@ -175,7 +176,7 @@ class Proposer:
 
     def _reach(self, controller: Controller, tree: TokenTree) -> tuple[list[float], list[bool]]:
         """By node: its probability of acceptance, and whether the second drafter proposed it."""
-        again = [self._drafted_again(block) for block in tree.blocks]
+        again = self._drafted_again(tree.blocks)
         first, second = controller.exponents
         reach = [1.0]
         for parent, p, other in zip(tree.parents[1:], tree.probabilities[1:], again[1:], strict=True):
@@ -193,9 +194,10 @@ class Proposer:
         reach, again = self._reach(self.controller, proposal.tree)
         self.controller.planned(first.confidence, prefixes, drafted, reach[1:], again[1:])
 
-    def _drafted_again(self, block: int) -> bool:
-        """Whether the draft of this number is a re-draft of the second drafter."""
-        return block > 0 and self.second is not None
+    def _drafted_again(self, blocks: Iterable[int]) -> list[bool]:
+        """Which of the drafts of these numbers are re-drafts of the second drafter."""
+        two = self.second is not None
+        return [two and block > 0 for block in blocks]
 
     def learn(self, proposal: Proposal, outcome: Walk, boundary: int | None, sure: float) -> Decision | None:
         """Tell the controller, if there is one, what was committed; returns what it had decided.
@@ -205,7 +207,7 @@ class Proposer:
         """
         if self.controller is None:
             return None
-        again = sum(self._drafted_again(proposal.tree.blocks[n]) for n in outcome.accepted)
+        again = sum(self._drafted_again(proposal.tree.blocks[n] for n in outcome.accepted))
         decision = self.controller.decision()
         self.controller.observe(len(outcome.accepted), again, boundary, sure)
         return decision

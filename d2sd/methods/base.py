@@ -17,6 +17,12 @@ BRANCHED = TWO_DRAFTS - {"second_block_size"}
 # All fields of ``DecodeConfig`` that shape some method's trees.
 TREE_SETTINGS = TWO_DRAFTS | {"draft_depth", "draft_top_k"}
 DEFAULT_BUDGET = 64
+WIDEST = 16
+
+
+def all_prefixes(first: Block, prefixes: tuple[int, ...]) -> tuple[int, ...]:
+    """Every prefix pays for a re-draft."""
+    return prefixes
 
 
 class DraftPass(Protocol):
@@ -47,13 +53,14 @@ class Drafters:
     budget: int
     rng: random.Random
     end_ids: Collection[int] = ()
-    worthwhile: Callable[[Block, tuple[int, ...]], tuple[int, ...]] = lambda first, prefixes: prefixes
+    worthwhile: Callable[[Block, tuple[int, ...]], tuple[int, ...]] = all_prefixes
     least: float = 0.0
 
     @property
     def width(self) -> int:
-        """The most tokens at one position that can be worth growing: their probabilities add up to 1."""
-        return self.budget if self.least * self.budget <= 1 else max(1, int(1 / self.least))
+        """The most tokens at one position to grow from. Where nodes have to be worth their time: as many as can be, since their
+        probabilities add up to 1, and at most ``WIDEST``, since more take longer to fetch than they ever bring."""
+        return self.budget if not self.least else max(1, min(self.budget, WIDEST, int(1 / self.least)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -206,7 +206,7 @@ def test_a_text_follows_its_own_drafts_from_where_all_texts_are():
         usual.observe(2.0, 3)
     text, before = Calibration(usual), usual.exponent
     assert text.exponent == before < 1.0  # not sure enough, in all texts
-    for _ in range(20):
+    for _ in range(60):
         text.observe(2.0, 1)  # too sure, in this one
     assert text.exponent > 1.0 > usual.exponent > before
 
