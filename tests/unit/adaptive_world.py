@@ -51,53 +51,53 @@ class World:
     """Parts one behind the other, and a clock that is up to ``noise`` off, by chance."""
 
     def __init__(self, parts: Sequence[Part], table: CostTable, noise: float = 0.0, seed: int = 0):
-        self.parts, self.table, self.noise = parts, table, noise
+        self.parts, self.table, self.noise = tuple(parts), table, noise
         self.seed = seed
         self.length = sum(p.tokens for p in parts)
         self.clock = random.Random(seed)
         self.slow = 1.0
-        self._first: dict[int, tuple[list[float], int]] = {}
-        self._second: dict[int, tuple[list[float], int]] = {}
-
-    def part(self, position: int) -> Part:
-        for p in self.parts:
-            if position < p.tokens:
-                return p
-            position -= p.tokens
-        return self.parts[-1]
 
     def first(self, position: int, size: int) -> tuple[list[float], int]:
         """Confidences, and the boundary, of a first draft behind an anchor at this position."""
-        if position not in self._first:
-            self._first[position] = self._drafted(1, position, 0, 1.0)
-        confidence, boundary = self._first[position]
+        confidence, boundary = _drafted(self.parts, self.seed, 1, position)
         return confidence[: size - 1], min(boundary, size - 1)
 
     def second(self, position: int, boundary: int, size: int) -> tuple[list[float], int]:
         """Confidences, and accepted tokens if that is the true boundary, of a re-draft from a prefix of this length."""
-        at = position + boundary
-        if at not in self._second:
-            self._second[at] = self._drafted(2, at, 0, self.part(at).second)
-        confidence, accepted = self._second[at]
+        confidence, accepted = _drafted(self.parts, self.seed, 2, position + boundary)
         return confidence[: size - 1 - boundary], min(accepted, size - 1 - boundary)
 
-    def _drafted(self, kind: int, position: int, depth: int, first: float) -> tuple[list[float], int]:
-        rng = random.Random((self.seed * 3 + kind) * 100_003 + position)
-        confidence, accepted, alive = [], 0, True
-        for k in range(GAMMA - 1):
-            p = self.part(position + k)
-            right = _shift((first if k == 0 else 1.0) * p.right * p.depth**k, 1.2 * rng.gauss(0, 1))
-            confidence.append(min(1.0, right**p.honest))
-            alive = rng.random() < right and alive
-            accepted += alive
-        return confidence, accepted
-
     def sure(self, position: int) -> float:
-        return _shift(self.part(position).right, 1.5 * random.Random(self.seed * 100_003 + position).gauss(0, 1))
+        return _shift(
+            _part(self.parts, position).right, 1.5 * random.Random(self.seed * 100_003 + position).gauss(0, 1)
+        )
 
     def seconds(self, stage: str, rows: int) -> float:
         exact = self.table.curve(stage).seconds(rows) if rows else 0.0
         return exact * self.slow * math.exp(self.noise * max(-2.0, min(2.0, self.clock.gauss(0, 1))))
+
+
+def _part(parts: tuple[Part, ...], position: int) -> Part:
+    for p in parts:
+        if position < p.tokens:
+            return p
+        position -= p.tokens
+    return parts[-1]
+
+
+@cache  # worlds of the same text differ in their machine and clock only
+def _drafted(parts: tuple[Part, ...], seed: int, kind: int, position: int) -> tuple[list[float], int]:
+    """Confidences and accepted tokens of the first (1) or a second (2) draft of the tokens from a position on."""
+    rng = random.Random((seed * 3 + kind) * 100_003 + position)
+    confidence, accepted, alive = [], 0, True
+    held = _part(parts, position).second if kind == 2 else 1.0
+    for k in range(GAMMA - 1):
+        p = _part(parts, position + k)
+        right = _shift((held if k == 0 else 1.0) * p.right * p.depth**k, 1.2 * rng.gauss(0, 1))
+        confidence.append(min(1.0, right**p.honest))
+        alive = rng.random() < right and alive
+        accepted += alive
+    return confidence, accepted
 
 
 @cache
