@@ -185,7 +185,7 @@ class Controller:
         return options[best].branches
 
     def _best(self, reach: Sequence[float]) -> int:
-        """How many nodes of these probabilities pay, taken in their order."""
+        """How many nodes of these probabilities pay, taken in their order: all, or as many as make one of ``CHOICES``."""
         times, price = self.costs.by_nodes, self._rate * self.costs.slowdown
         gains = list(accumulate(reach, initial=0.0))
         sizes = (*CHOICES[: bisect_left(CHOICES, len(gains))], len(gains))

@@ -26,7 +26,7 @@ PLAIN = "plain"  # a pass of the target over one row
 MAX_FILE_BYTES, MAX_POINTS, MAX_ROWS = 1 << 16, 64, 1 << 16
 MAX_MILLISECONDS = 1e6
 MAX_NODES = 4096
-# tree nodes that a step chooses from: few, so that what a processor keeps for a number is still in its caches the next time
+# tree nodes that a step chooses from: those whose time is known, beyond them by 16
 CHOICES = (*SIZES, *range(80, MAX_NODES + 1, 16))
 FOLLOW = 0.05  # share of a surprise in measured times that is believed at once
 LEAST_OWN = 0.01  # the same of what is learnt about one stage, in the long run

@@ -59,7 +59,7 @@ class Drafters:
     @property
     def width(self) -> int:
         """The most tokens at one position to grow from. Where nodes have to be worth their time: as many as can be, since their
-        probabilities add up to 1, and at most ``WIDEST``, since more take longer to fetch than they ever bring."""
+        probabilities add up to 1, and at most ``WIDEST``, since more are hardly ever worth the time of fetching them."""
         return self.budget if not self.least else max(1, min(self.budget, WIDEST, int(1 / self.least)))
 
 

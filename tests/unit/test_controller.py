@@ -12,7 +12,7 @@ from itertools import pairwise
 import pytest
 
 from d2sd.decoding.controller import FIRST_WAIT, Controller, Known
-from d2sd.decoding.costs import Curve, RunningCosts
+from d2sd.decoding.costs import CHOICES, Curve, RunningCosts
 from d2sd.decoding.gains import LONGEST_WAIT, Calibration, Usual, Yield
 from tests.unit.adaptive_world import (
     CPU,
@@ -206,9 +206,29 @@ def test_a_text_follows_its_own_drafts_from_where_all_texts_are():
         usual.observe(2.0, 3)
     text, before = Calibration(usual), usual.exponent
     assert text.exponent == before < 1.0  # not sure enough, in all texts
-    for _ in range(60):
+    for _ in range(30):
         text.observe(2.0, 1)  # too sure, in this one
     assert text.exponent > 1.0 > usual.exponent > before
+
+
+@pytest.mark.parametrize("keep", [0.7, 0.8, 0.9, 0.95])
+def test_as_many_nodes_are_verified_as_pay_of_a_few_numbers(keep):
+    controller = new_controller(Known(RunningCosts(CPU)))
+    controller.begin()
+    reach = [keep**depth for depth in range(1, 61)]
+    offered = [nodes for nodes in CHOICES if nodes < 61] + [61]
+
+    def net(nodes):
+        return sum(reach[: nodes - 1]) - controller._rate * CPU.verify.seconds(nodes)
+
+    assert 1 + controller.nodes(reach, [False] * 60, 64) == max(offered, key=net)
+
+
+def test_a_small_tree_that_pays_is_verified_whole():
+    controller = new_controller(Known(RunningCosts(CPU)))
+    controller.begin()
+    assert 3 not in CHOICES
+    assert controller.nodes([0.95, 0.9], [False] * 2, 64) == 2
 
 
 def test_an_option_is_taken_for_its_rate_and_told():
