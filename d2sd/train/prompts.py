@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import random
 import re
+from collections import Counter
 
 from d2sd.train.corpus import Sources, question_text
 from d2sd.train.synthetic import asked, documents, prompt_of
+from d2sd.train.synthetic.grammar import fix_articles
 from d2sd.train.synthetic.worked import Worked, reworded, varied
 
 OPENING_WORDS = (3, 60)
+RARE = 20
 _DEF_LINE = re.compile(r"^def .*:$", re.MULTILINE)
 
 
@@ -18,6 +21,26 @@ def opening(story: str, rng: random.Random, words: tuple[int, int] = OPENING_WOR
     starts = [m.end() for m in re.finditer(r"\S+", story)]
     count = min(rng.randint(*words), max(1, len(starts) // 2))
     return story[: starts[count - 1]]
+
+
+def unusual_openings(sources: Sources, count: int, rng: random.Random) -> list[str]:
+    """Sentences from anywhere in a story in which things have become things that stories rarely tell of ("the paper
+    owl"), cut anywhere.
+
+    The rare things are nouns of these stories and questions themselves, seen in fewer than 20 of them.
+    """
+    questions = [*sources.unanswered, *(problem.question for problem in sources.worked)]
+    found = asked.topics_of([*sources.stories, *questions])
+    rare = sorted(noun for noun, stories in found.items() if 2 <= stories < RARE)
+    sentences = [s for story in sources.stories for s in re.split(r"(?<=[.!?])\s+", story)]
+    prompts: list[str] = []
+    while len(prompts) < count:
+        sentence = rng.choice(sentences)
+        changed = asked.with_things(sentence, lambda _: " ".join(rng.sample(rare, rng.choice((1, 1, 2)))))
+        words = fix_articles(changed).split()
+        if changed != sentence and len(words) > 3:
+            prompts.append(" ".join(words[: rng.randint(2, len(words) - 1)]))
+    return prompts
 
 
 def answered(text: str) -> str:
@@ -37,11 +60,11 @@ def program_prompt(task: str, code: str, rng: random.Random) -> str:
     return task if draw < 0.75 else f'{line}\n    """{task}"""'
 
 
-def drafter_prompts(sources: Sources, counts: dict[str, int], seed: int) -> list[str]:
+def drafter_prompts(sources: Sources, wanted: dict[str, int], seed: int) -> list[str]:
     """Prompts of the training sources: story openings, requests and questions (``asked``), worded questions, code, and
     questions that the target has not read, as they are (``unanswered``) and with other numbers and names, beside those
-    that it has (``varied``)."""
-    rng = random.Random(seed)
+    that it has (``varied``), and ``unusual_openings``."""
+    rng, counts = random.Random(seed), Counter(wanted)
     whole, rest = divmod(counts["stories"], len(sources.stories))
     prompts = [opening(s, rng) for s in [*(sources.stories * whole), *rng.sample(sources.stories, rest)]]
     common = asked.topics_of(sources.stories)
@@ -69,4 +92,5 @@ def drafter_prompts(sources: Sources, counts: dict[str, int], seed: int) -> list
     known = [*sources.unanswered, *(problem.question for problem in sources.worked)]
     unanswered += [varied(rng.choice(known), rng) for _ in range(counts["varied"])]
     prompts += [answered(question_text(Worked(question, "", 0), rng)) for question in unanswered]
+    prompts += unusual_openings(sources, counts["unusual"], rng)
     return list(dict.fromkeys(p for p in prompts if p.strip()))

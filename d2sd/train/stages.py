@@ -22,12 +22,14 @@ from d2sd.train.drafters import DrafterConfig, DrafterObjective, draw_anchors, d
 from d2sd.train.features import FeatureCache, cache_features
 from d2sd.train.loop import LoopConfig, processes, train
 from d2sd.train.regenerate import RegenerateConfig, regenerate
+from d2sd.train.retention import Retention
 from d2sd.train.target import NextToken, TargetShape, held_out_loss, new_target, stacked
-from d2sd.train.unlikelihood import NextTokenUnlikelihood, repeated_marks
+from d2sd.train.unlikelihood import NextTokenUnlikelihood, number_marks, repeated_marks
 
 SHARD = "9MB"
 # weight of what is unlearned: 1 cost 0.25 bits per character of real stories within 40 steps
 UNLIKELIHOOD = 0.2
+KEEP = 4.0  # weight of staying the same on what is known
 
 
 def train_target(
@@ -84,6 +86,53 @@ def train_target(
         identity["written"] = digest(own.ids)
         objective = NextTokenUnlikelihood(model, UNLIKELIHOOD)
     if train(objective, len(rows), sample, out, config, evaluate, "target", identity):
+        _save(model, out)
+
+
+def teach_target(
+    start: Path,
+    new: Sequence[str],
+    known: Sequence[str],
+    written: Path,
+    held_out: Sequence[str],
+    out: Path,
+    config: LoopConfig,
+    row_length: int,
+) -> None:
+    """The target ``start`` with new documents learned, that on ``known`` ones stays what it is (``Retention``).
+
+    written: texts of the target (from ``regenerate``) of which repetitions are unlearned, and numbers where the prompt
+    holds none. A step reads as many rows of each.
+    """
+    nets: list[Any] = [AutoModelForCausalLM.from_pretrained(start, dtype=torch.float32) for _ in range(2)]
+    model, former = nets
+    with processes().main_process_first():
+        AutoTokenizer.from_pretrained(start).save_pretrained(out)
+    tokenizer = AutoTokenizer.from_pretrained(out)
+    end = tokenizer.eos_token_id
+    rows, known_rows, held_rows = (pack(tokenizer, texts, row_length, end) for texts in (new, known, held_out))
+    own = read_responses(written, row_length, end)
+    numbers = torch.tensor([any(map(str.isdigit, tokenizer.decode([i]))) for i in range(model.config.vocab_size)])
+    marks = repeated_marks(own) | number_marks(own, numbers)
+    wrong = marks.any(1).nonzero()[:, 0]
+
+    def sample(index: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
+        beside = torch.randint(len(known_rows), (len(index),), generator=generator)
+        drawn = wrong[torch.randint(len(wrong), (len(index),), generator=generator)]
+        return {
+            "ids": rows[index].long(),
+            "known": known_rows[beside].long(),
+            "written": own.ids[drawn].long(),
+            "marks": marks[drawn],
+        }
+
+    def evaluate() -> dict[str, float]:
+        return {"held_out_loss": held_out_loss(model, held_rows[:: max(1, len(held_rows) // 96)][:96])}
+
+    identity = {"data": digest(rows), "known": digest(known_rows), "written": digest(own.ids), "row_length": row_length}
+    if train(
+        Retention(model, former, KEEP, UNLIKELIHOOD), len(rows), sample, out, config, evaluate, "target", identity
+    ):
         _save(model, out)
 
 

@@ -36,6 +36,27 @@ def repeated_marks(written: Responses, size: int = 6) -> Tensor:
     return marks
 
 
+def number_marks(written: Responses, numbers: Tensor) -> Tensor:
+    """(N, S) bool: numbers in responses to prompts that hold none; numbers: (vocabulary,) bool, tokens with digits."""
+    at = torch.arange(written.ids.shape[1])
+    here = numbers[written.ids.long()] & (at < written.lengths[:, None])
+    in_prompt = at < written.prompt_lengths[:, None]
+    return here & ~in_prompt & ~(here & in_prompt).any(1, keepdim=True)
+
+
+def unlikelihood(model: Qwen3ForCausalLM, written: Tensor, marks: Tensor) -> tuple[Tensor, Tensor]:
+    """The mean of −log(1 − p) over marked tokens, and their mean p; written, marks: (B, S)."""
+    hidden = model.model(input_ids=written[:, :-1], use_cache=False).last_hidden_state
+    logits = model.lm_head(hidden).float()
+    token = written[:, 1:, None].long()
+    # −log(1 − p) without the difference, which would lose a p near 1
+    others = logits.scatter(-1, token, float("-inf")).logsumexp(-1)
+    unlikely = logits.logsumexp(-1) - others
+    wrong = marks[:, 1:].float()
+    certain = (-torch.expm1(-unlikely.detach()) * wrong).sum() / wrong.sum().clamp_min(1)
+    return (unlikely * wrong).sum() / wrong.sum().clamp_min(1), certain
+
+
 class NextTokenUnlikelihood(nn.Module):
     """Mean cross-entropy of packed rows plus ``weight`` times the mean of −log(1 − p) at repeated tokens."""
 
@@ -46,13 +67,5 @@ class NextTokenUnlikelihood(nn.Module):
     def forward(self, ids: Tensor, written: Tensor, marks: Tensor) -> tuple[Tensor, dict[str, Any]]:
         """ids: (B, S) packed rows; written: (B', S') own texts; marks: (B', S') bool, the tokens to unlearn there."""
         loss, _ = self.text(ids)
-        hidden = self.model.model(input_ids=written[:, :-1], use_cache=False).last_hidden_state
-        logits = self.model.lm_head(hidden).float()
-        token = written[:, 1:, None].long()
-        # −log(1 − p) without the difference, which would lose a p near 1
-        others = logits.scatter(-1, token, float("-inf")).logsumexp(-1)
-        unlikely = logits.logsumexp(-1) - others
-        wrong = marks[:, 1:].float()
-        penalty = (unlikely * wrong).sum() / wrong.sum().clamp_min(1)
-        certain = (-torch.expm1(-unlikely.detach()) * wrong).sum() / wrong.sum().clamp_min(1)
+        penalty, certain = unlikelihood(self.model, written, marks)
         return loss + self.weight * penalty, {"text_loss": loss.detach(), "repeated_probability": certain}

@@ -6,15 +6,16 @@ import ast
 import json
 import random
 import re
+from dataclasses import replace
 
 import pytest
 
 from d2sd.errors import InputError
 from d2sd.train import public
-from d2sd.train.corpus import Mix, Sources, training_text
+from d2sd.train.corpus import Mix, Sources, begun_anywhere, training_text
 from d2sd.train.data import normalise
 from d2sd.train.heldout import DOMAINS, candidates, held_out_prompts
-from d2sd.train.prompts import drafter_prompts, opening
+from d2sd.train.prompts import drafter_prompts, opening, unusual_openings
 from d2sd.train.synthetic.worked import Wording, equation_text, reworded, varied, worked_steps
 
 NAMES = ("Ann", "Bo", "Cy", "Di", "Ed", "Flo", "Gil", "Hal", "Ida", "Jo")
@@ -129,7 +130,7 @@ def test_held_out_answers_are_right(data):
 
 def test_drafter_prompts_are_of_every_kind(data):
     train, _ = Sources.read(data)
-    counts = {"stories": 30, "asked": 30, "questions": 30, "code": 30, "unanswered": 0, "varied": 5}
+    counts = {"stories": 30, "asked": 30, "questions": 30, "code": 30, "varied": 5, "unusual": 5}
     prompts = drafter_prompts(train, counts, seed=1)
     for part in ("One day", "Answer:", "# Task: ", '"""', "?"):
         assert any(part in p for p in prompts), part
@@ -137,14 +138,35 @@ def test_drafter_prompts_are_of_every_kind(data):
     assert len(set(prompts)) == len(prompts)
 
 
+def test_unusual_openings_are_cut_sentences_with_other_things(data):
+    train, _ = Sources.read(data)
+    rare = ("anvil", "harp", "kayak")
+    stories = [f"Bo sat down. Bo saw the {thing} in a tree." for thing in rare * 3] + ["Bo was in a tree."] * 40
+    prompts = unusual_openings(replace(train, stories=stories, worked=[], unanswered=[]), 200, random.Random(1))
+    assert len(prompts) == 200
+    assert all(re.match(r"Bo (saw|was)", p) for p in prompts)
+    assert not [p for p in prompts if re.search(r"\ba anvil|\ban (harp|kayak)", p)]
+    things = {word for p in prompts for word in p.split()} - {"Bo", "saw", "was", "in", "a", "an", "the"}
+    assert things == set(rare)
+    assert len({p.count(" ") for p in prompts}) > 3
+
+
+def test_stories_begin_at_a_sentence(data):
+    train, _ = Sources.read(data)
+    for story, text in zip(train.stories, begun_anywhere(train.stories, 1), strict=True):
+        flat = text.replace("\n\n", "\n")
+        assert story.endswith(flat)
+        assert len(flat) < len(story)
+        assert story[: -len(flat)].rstrip()[-1] in ".!?"
+
+
 def test_questions_that_are_no_training_text_are_prompts_only(data):
     train, held = Sources.read(data)
     assert train.unanswered == ["Ann eats 2 of 9 figs, then 3, then 1. How many are left?"]
     assert not held.unanswered
-    none = {"stories": 0, "asked": 0, "questions": 0, "code": 0, "varied": 0}
-    (prompt,) = drafter_prompts(train, {**none, "unanswered": 5}, seed=1)
+    (prompt,) = drafter_prompts(train, {"unanswered": 5}, seed=1)
     assert train.unanswered[0] in prompt
-    assert not drafter_prompts(train, {**none, "unanswered": 0}, seed=1)
+    assert not drafter_prompts(train, {}, seed=1)
     assert not [t for t in training_text(train, MIX) if "figs" in t]
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from .grammar import fix_articles
 
@@ -83,6 +83,11 @@ _SCRIPTS = ((0x4E00, 0x9F00), (0x3041, 0x3096), (0xAC00, 0xD7A0), (0x0410, 0x044
 def topics_of(stories: Iterable[str]) -> Counter[str]:
     """How many stories speak of each thing ("a dragon", "the kite")."""
     return Counter(noun for story in stories for noun in set(_NOUN.findall(story)))
+
+
+def with_things(text: str, replacement: Callable[[str], str]) -> str:
+    """The text with every thing that it speaks of replaced."""
+    return _NOUN.sub(lambda m: m[0][: -len(m[1])] + replacement(m[1]), text)
 
 
 def topic_of(story: str, common: Counter[str], total: int) -> str | None:

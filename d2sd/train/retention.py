@@ -1,0 +1,42 @@
+"""New text for a trained target that stays what it was elsewhere, so that its drafters still fit.
+
+Learning without forgetting (Li and Hoiem, arXiv 1606.09282): on what is known the target is held to its own former
+distribution, on new text it learns, and what it should not have written it unlearns.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import Qwen3ForCausalLM
+
+from d2sd.train.target import NextToken
+from d2sd.train.unlikelihood import unlikelihood
+
+
+class Retention(nn.Module):
+    """``keep`` × KL(former ‖ target) on known rows, cross-entropy on new ones, ``weight`` × −log(1 − p) at marked tokens."""
+
+    def __init__(self, model: Qwen3ForCausalLM, former: Qwen3ForCausalLM, keep: float, weight: float):
+        super().__init__()
+        self.text, self.model, self.keep, self.weight = NextToken(model), model, keep, weight
+        self.former = former.requires_grad_(False)
+
+    def forward(self, ids: Tensor, known: Tensor, written: Tensor, marks: Tensor) -> tuple[Tensor, dict[str, Any]]:
+        """ids: (B, S) new rows; known: (B', S') rows to stay the same on; written, marks: (B'', S'') as in
+        ``NextTokenUnlikelihood``."""
+        loss, _ = self.text(ids)
+        with torch.no_grad():
+            before = log_probabilities(self.former, known)
+        change = (before.exp() * (before - log_probabilities(self.model, known))).sum(-1).mean()
+        penalty, certain = unlikelihood(self.model, written, marks)
+        total = loss + self.keep * change + self.weight * penalty
+        return total, {"text_loss": loss.detach(), "change": change.detach(), "unlearned_probability": certain}
+
+
+def log_probabilities(model: Qwen3ForCausalLM, ids: Tensor) -> Tensor:
+    """(B, S) ids → (B, S, vocabulary) log-probabilities of the next token, float32."""
+    hidden = model.model(input_ids=ids, use_cache=False).last_hidden_state
+    return model.lm_head(hidden).float().log_softmax(-1)
