@@ -14,6 +14,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
+from math import log
 
 from d2sd.decoding.costs import CHOICES, RunningCosts
 from d2sd.decoding.gains import Calibration, LookAgain, Redrafts, Usual, Yield
@@ -191,10 +192,11 @@ class Controller:
         sizes = (*CHOICES[: bisect_left(CHOICES, len(gains))], len(gains))
         return max(sizes, key=lambda nodes: gains[nodes - 1] - price * times[nodes]) - 1
 
-    def least(self) -> float:
-        """The drafted probability below which no node can be worth its time."""
-        needed = self._rate * self.costs.slowdown * self.costs.cheapest_node
-        return min(1.0, needed) ** (1.0 / min(self.exponents))
+    def least(self, most: int) -> list[float]:
+        """The drafted log probability below which no node can be worth its time, by the nodes that are there already, the
+        anchor included; for 0 to ``most`` of them."""
+        price, exponent = log(self._rate * self.costs.slowdown), min(self.exponents)
+        return [min(0.0, price + seconds) / exponent for seconds in self.costs.joining[: most + 1]]
 
     @property
     def exponents(self) -> tuple[float, float]:

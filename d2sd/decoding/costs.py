@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from math import exp, isfinite, log
+from math import exp, inf, isfinite, log
 from pathlib import Path
 from typing import Any
 
@@ -162,6 +162,26 @@ def _by_nodes(table: CostTable) -> list[float]:
     return [table.verify.seconds(n) for n in range(MAX_NODES + 2)]
 
 
+@lru_cache(maxsize=16)
+def _joining(table: CostTable) -> list[float]:
+    """By the nodes of a tree, the logarithm of the least seconds that one more takes on average, however many more come with
+    it: slopes of the lower convex hull of what comes after. Minus infinity where the number is none of ``CHOICES``: a tree
+    grows on to the next one."""
+    times, hull, chosen = _by_nodes(table), [MAX_NODES + 1], frozenset(CHOICES)
+
+    def slope(a: int, b: int) -> float:
+        return (times[b] - times[a]) / (b - a)
+
+    found = [-inf]
+    for nodes in range(MAX_NODES, -1, -1):
+        while len(hull) > 1 and slope(nodes, hull[-1]) >= slope(hull[-1], hull[-2]):
+            hull.pop()
+        least = slope(nodes, hull[-1])
+        found.append(log(least) if least > 0 and nodes in chosen else -inf)
+        hull.append(nodes)
+    return found[::-1]
+
+
 def _kind(stage: str, rows: float) -> str:
     return PLAIN if stage == "verify" and rows == 1 else stage
 
@@ -177,7 +197,7 @@ class RunningCosts:
     def __init__(self, table: CostTable):
         self.table = table
         self.by_nodes = _by_nodes(table)
-        self.cheapest_node = min(b - a for a, b in pairwise(self.by_nodes[1:128]))
+        self.joining = _joining(table)
         self._common = 0.0
         self._own = dict.fromkeys((*STAGES, PLAIN), 0.0)
         self._by_rows: dict[tuple[str, float], float] = {}  # what was read off the table

@@ -149,7 +149,7 @@ class Proposer:
                 rng=self.rng(ids),
                 end_ids=self.end_ids,
                 worthwhile=all_prefixes if controller is None else partial(_worthwhile, controller),
-                least=0.0 if controller is None else controller.least(),
+                least=() if controller is None else controller.least(self.config.node_budget or 0),
             )
             proposal = self.method.propose(drafters)
             proposal = replace(proposal, tree=self._afford(proposal.tree))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from math import exp
 from typing import Literal, Protocol
 
 from d2sd.tree.block import Block, DrafterName
@@ -17,7 +18,7 @@ BRANCHED = TWO_DRAFTS - {"second_block_size"}
 # All fields of ``DecodeConfig`` that shape some method's trees.
 TREE_SETTINGS = TWO_DRAFTS | {"draft_depth", "draft_top_k"}
 DEFAULT_BUDGET = 64
-WIDEST = 16
+MOST_LOG = 700.0  # more would be more than a float holds
 
 
 def all_prefixes(first: Block, prefixes: tuple[int, ...]) -> tuple[int, ...]:
@@ -38,8 +39,8 @@ class Drafters:
     first: blocks of γ; second: blocks of γ₂; sample: blocks drawn from the distributions of the first draft;
     model: a chain of the autoregressive draft model; levels: a draft tree of EAGLE-3; longer: γ₂ − γ; budget: node
     budget B of tree methods;
-    worthwhile: of prefixes of the first draft, those that a re-draft from pays for; least: the probability of acceptance
-    that a node needs to be worth growing; end_ids: tokens that end a text, behind which nothing is drafted anew.
+    worthwhile: of prefixes of the first draft, those that a re-draft from pays for; least: the log probability of acceptance
+    that a node needs to be worth growing, by the nodes that are there already, empty where all are; end_ids: tokens that end a text, behind which nothing is drafted anew.
     """
 
     anchor: int
@@ -54,13 +55,13 @@ class Drafters:
     rng: random.Random
     end_ids: Collection[int] = ()
     worthwhile: Callable[[Block, tuple[int, ...]], tuple[int, ...]] = all_prefixes
-    least: float = 0.0
+    least: Sequence[float] = ()
 
     @property
     def width(self) -> int:
-        """The most tokens at one position to grow from. Where nodes have to be worth their time: as many as can be, since their
-        probabilities add up to 1, and at most ``WIDEST``, since more are hardly ever worth the time of fetching them."""
-        return self.budget if not self.least else max(1, min(self.budget, WIDEST, int(1 / self.least)))
+        """The most tokens at one position that can be worth growing: their probabilities add up to 1."""
+        least = min((log for log in self.least if log > -MOST_LOG), default=-MOST_LOG)
+        return min(self.budget, max(1, int(exp(-least))))
 
 
 @dataclass(frozen=True, slots=True)

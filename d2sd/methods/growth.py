@@ -11,7 +11,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import inf, log
+from math import inf
 
 from d2sd.tree.block import Block
 from d2sd.tree.tree import TokenTree, TreeBuilder, chains
@@ -35,10 +35,11 @@ def offers(block: Block, number: int) -> list[Offer]:
 
 
 def grow(
-    anchor: int, blocks: Sequence[Block], offered: Sequence[Sequence[Offer]], budget: int, least: float = 0.0
+    anchor: int, blocks: Sequence[Block], offered: Sequence[Sequence[Offer]], budget: int, least: Sequence[float] = ()
 ) -> TokenTree:
-    """The ``budget`` likeliest paths below the anchor, as far as they are at least so likely.
+    """The ``budget`` likeliest paths below the anchor, as far as they are likely enough.
 
+    least: the log probability that the next path needs, by the nodes that are there, the anchor included.
     blocks: the drafts; offered: for each of them what follows after the tokens that it was given, by position. A later
     draft with the same given tokens replaces an earlier one.
     """
@@ -63,9 +64,9 @@ def grow(
             score = -above - offered[source][position].logs[rank]
             heapq.heappush(heap, (score, pushed, above, parent, depth, rank, source, at))
 
-    floor = log(least) if least > 0 else -inf
+    floors = least or [-inf] * (budget + 1)
     push(0.0, 0, 0, 0, source_at[0], 0)
-    while heap and len(builder.tokens) <= budget and -heap[0][0] >= floor:
+    while heap and len(builder.tokens) <= budget and -heap[0][0] >= floors[len(builder.tokens)]:
         score, _, above, parent, depth, rank, source, at = heapq.heappop(heap)
         offer = offered[source][depth - blocks[source].prefix]
         token = offer.tokens[rank]

@@ -93,7 +93,7 @@ KNOWN = {
     "code": 700,
     "varied": 3_500,
 }
-BEGUN_SHARE = 1.0
+BEGUN_SHARE = 0.8
 RESPONSES = {
     "stories": 21_000,
     "asked": 4_500,

@@ -224,6 +224,18 @@ def test_as_many_nodes_are_verified_as_pay_of_a_few_numbers(keep):
     assert 1 + controller.nodes(reach, [False] * 60, 64) == max(offered, key=net)
 
 
+@pytest.mark.parametrize("machine", [CPU, GPU])
+@pytest.mark.parametrize("keep", [0.5, 0.8, 0.95])
+def test_growth_ends_where_no_larger_tree_can_pay(machine, keep):
+    controller = new_controller(Known(RunningCosts(machine)))
+    controller.begin()
+    reach, least = [keep**depth for depth in range(1, 65)], controller.least(64)
+    grown = next((n for n, (r, floor) in enumerate(zip(reach, least[1:], strict=False)) if math.log(r) < floor), 64)
+    assert controller.nodes(reach[:grown], [False] * grown, 64) == controller.nodes(reach, [False] * 64, 64)
+    if machine is CPU and keep < 0.9:
+        assert grown < 40
+
+
 def test_a_small_tree_that_pays_is_verified_whole():
     controller = new_controller(Known(RunningCosts(CPU)))
     controller.begin()

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import random
+from math import exp, inf
 from pathlib import Path
 
 import orjson
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from d2sd.decoding.costs import CostTable, Curve, RunningCosts, read_costs
+from d2sd.decoding.costs import CHOICES, CostTable, Curve, RunningCosts, read_costs
 from d2sd.errors import InputError
 
 GOOD = {
@@ -86,4 +89,18 @@ def test_a_fitted_curve_is_the_line_behind_noisy_times():
     for rows in (2, 9, 16, 40, 64):
         assert curve.seconds(rows) == pytest.approx(2.0 + 0.1 * rows, rel=0.02)
     whole = Curve(((1, 1.5), *curve.points))
-    assert RunningCosts(CostTable(curve, curve, whole)).cheapest_node == pytest.approx(0.1, rel=0.05)
+    assert exp(RunningCosts(CostTable(curve, curve, whole)).joining[2]) == pytest.approx(0.1, rel=0.05)
+
+
+@given(st.lists(st.floats(0, 2), min_size=2, max_size=12), st.sampled_from(CHOICES[:30]))
+def test_a_node_that_joins_takes_the_least_of_all_mean_times(steps, nodes):
+    """The least seconds a node, over all larger trees."""
+    points = [(1, 1.0)]
+    for n, step in enumerate(steps):
+        points.append((points[-1][0] + 1 + n % 5, points[-1][1] + step))
+    curve = Curve(tuple(points))
+    costs = RunningCosts(CostTable(curve, curve, curve))
+    times = costs.by_nodes
+    least = min((times[n] - times[nodes]) / (n - nodes) for n in range(nodes + 1, len(times)))
+    assert exp(costs.joining[nodes]) == pytest.approx(least, abs=1e-9)
+    assert costs.joining[3] == costs.joining[11] == -inf

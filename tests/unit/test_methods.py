@@ -5,14 +5,13 @@ from __future__ import annotations
 import itertools
 import random
 from dataclasses import replace
-from math import exp
+from math import exp, log
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from d2sd.methods import METHODS, Drafters
-from d2sd.methods.base import WIDEST
 from d2sd.methods.d2sd_tree import FIRST, SECOND, agreed
 from d2sd.methods.growth import grow, offers
 from d2sd.tree.block import Block
@@ -84,11 +83,11 @@ def test_no_more_tokens_are_fetched_than_can_be_worth_growing(draft, least):
         tokens, probabilities = zip(*((t[:top], p[:top]) for t, p in rows), strict=True)
         return [replace(draft, tokens=list(tokens), probabilities=list(probabilities))]
 
-    drafters = replace(Scripted((0.5,), budget=30).drafters, first=first, least=least)
+    drafters = replace(Scripted((0.5,), budget=30).drafters, first=first, least=[log(least)] * 31)
     tree = METHODS["ddtree"].propose(drafters).tree
-    whole = grow(1, [draft], [offers(draft, 0)], 30, least)
+    whole = grow(1, [draft], [offers(draft, 0)], 30, [log(least)] * 31)
     assert (tree.tokens, tree.parents) == (whole.tokens, whole.parents)
-    assert fetched == [min(30, WIDEST, int(1 / least))]
+    assert fetched == [min(30, int(exp(-log(least))))]
 
 
 def test_growth_takes_the_next_token_from_the_draft_that_was_given_most():
