@@ -180,7 +180,10 @@ class Controller:
             if DOUBT * gains[count] - price > best_doubted:
                 best_doubted, doubted = DOUBT * gains[count] - price, at
         if not best and doubted and self._rest.due:
-            best, self._resting = doubted, True
+            # what is known is looked at again more rarely, the more a look is expected to lose
+            lost = (self._rate * (options[doubted].seconds - seconds) - options[doubted].tokens) / tokens + 1.0
+            if self._rest.since >= min(self._redrafts.seen, lost / LOST):
+                best, self._resting = doubted, True
         self._taken = len(self._options) + best
         self._options += options
         return options[best].branches

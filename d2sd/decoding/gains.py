@@ -41,6 +41,11 @@ class Share:
     def __init__(self) -> None:
         self._true = self._all = 0.0
 
+    @property
+    def tried(self) -> float:
+        """How many of the last tries still count."""
+        return self._all
+
     def value(self, prior: float) -> float:
         """The estimate, strictly between 0 and 1 as the prior is, which counts like four tries."""
         return (self._true + prior * self.WEIGHT) / (self._all + self.WEIGHT)
@@ -65,6 +70,11 @@ class Redrafts:
         self._first, self._further = Share(), Share()
         self._first_at = [Share() for _ in range(self.APART)]
         self._without = 0.0
+
+    @property
+    def seen(self) -> float:
+        """How many of the re-drafts from a true boundary still count, at most 50."""
+        return self._first.tried
 
     def tokens(self, prefix: int, length: int) -> float:
         """What a re-draft of so many tokens from a prefix is expected to add, where the boundary is there."""
