@@ -18,6 +18,7 @@ BRANCHED = TWO_DRAFTS - {"second_block_size"}
 # All fields of ``DecodeConfig`` that shape some method's trees.
 TREE_SETTINGS = TWO_DRAFTS | {"draft_depth", "draft_top_k"}
 DEFAULT_BUDGET = 64
+WIDEST = 16
 MOST_LOG = 700.0  # more would be more than a float holds
 
 
@@ -59,9 +60,13 @@ class Drafters:
 
     @property
     def width(self) -> int:
-        """The most tokens at one position that can be worth growing: their probabilities add up to 1."""
+        """The most tokens at one position to grow from. Where nodes have to be worth their time: as many as can be, since their
+        probabilities add up to 1, and at most ``WIDEST`` or a quarter of the budget: fetching 64 instead of 16 makes a draft of
+        1.8 ms on a CPU 0.2 ms longer."""
+        if not self.least:
+            return self.budget
         least = min((log for log in self.least if log > -MOST_LOG), default=-MOST_LOG)
-        return min(self.budget, max(1, int(exp(-least))))
+        return max(1, min(self.budget, max(WIDEST, self.budget // 4), int(exp(-least))))
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from d2sd.methods import METHODS, Drafters
+from d2sd.methods.base import WIDEST
 from d2sd.methods.d2sd_tree import FIRST, SECOND, agreed
 from d2sd.methods.growth import grow, offers
 from d2sd.tree.block import Block
@@ -87,7 +88,7 @@ def test_no_more_tokens_are_fetched_than_can_be_worth_growing(draft, least):
     tree = METHODS["ddtree"].propose(drafters).tree
     whole = grow(1, [draft], [offers(draft, 0)], 30, [log(least)] * 31)
     assert (tree.tokens, tree.parents) == (whole.tokens, whole.parents)
-    assert fetched == [min(30, int(exp(-log(least))))]
+    assert fetched == [min(30, WIDEST, int(exp(-log(least))))]
 
 
 def test_growth_takes_the_next_token_from_the_draft_that_was_given_most():
