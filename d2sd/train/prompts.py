@@ -6,6 +6,7 @@ import random
 import re
 from collections import Counter
 
+from d2sd.errors import InputError
 from d2sd.train.corpus import Sources, question_text
 from d2sd.train.synthetic import asked, documents, prompt_of
 from d2sd.train.synthetic.grammar import fix_articles
@@ -32,6 +33,8 @@ def unusual_openings(sources: Sources, count: int, rng: random.Random) -> list[s
     questions = [*sources.unanswered, *(problem.question for problem in sources.worked)]
     found = asked.topics_of([*sources.stories, *questions])
     rare = sorted(noun for noun, stories in found.items() if 2 <= stories < RARE)
+    if len(rare) < 2:
+        raise InputError("these stories speak of too few rare things to make unusual openings of; give more stories")
     sentences = [s for story in sources.stories for s in re.split(r"(?<=[.!?])\s+", story)]
     prompts: list[str] = []
     while len(prompts) < count:
@@ -92,5 +95,5 @@ def drafter_prompts(sources: Sources, wanted: dict[str, int], seed: int) -> list
     known = [*sources.unanswered, *(problem.question for problem in sources.worked)]
     unanswered += [varied(rng.choice(known), rng) for _ in range(counts["varied"])]
     prompts += [answered(question_text(Worked(question, "", 0), rng)) for question in unanswered]
-    prompts += unusual_openings(sources, counts["unusual"], rng)
+    prompts += unusual_openings(sources, counts["unusual"], rng) if counts["unusual"] else []
     return list(dict.fromkeys(p for p in prompts if p.strip()))

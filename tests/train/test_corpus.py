@@ -130,7 +130,7 @@ def test_held_out_answers_are_right(data):
 
 def test_drafter_prompts_are_of_every_kind(data):
     train, _ = Sources.read(data)
-    counts = {"stories": 30, "asked": 30, "questions": 30, "code": 30, "varied": 5, "unusual": 5}
+    counts = {"stories": 30, "asked": 30, "questions": 30, "code": 30, "varied": 5}
     prompts = drafter_prompts(train, counts, seed=1)
     for part in ("One day", "Answer:", "# Task: ", '"""', "?"):
         assert any(part in p for p in prompts), part
@@ -149,6 +149,11 @@ def test_unusual_openings_are_cut_sentences_with_other_things(data):
     things = {word for p in prompts for word in p.split()} - {"Bo", "saw", "was", "in", "a", "an", "the"}
     assert things == set(rare)
     assert len({p.count(" ") for p in prompts}) > 3
+    assert set(unusual_openings(replace(train, stories=stories), 9, random.Random(2))) <= set(
+        drafter_prompts(replace(train, stories=stories), {"unusual": 9}, seed=2)
+    )
+    with pytest.raises(InputError, match="too few rare things"):
+        unusual_openings(train, 1, random.Random(1))
 
 
 def test_stories_begin_at_a_sentence(data):
