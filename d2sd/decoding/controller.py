@@ -181,8 +181,9 @@ class Controller:
                 best_doubted, doubted = DOUBT * gains[count] - price, at
         if not best and doubted and self._rest.due:
             # what is known is looked at again more rarely, the more a look is expected to lose
-            lost = (self._rate * (options[doubted].seconds - seconds) - options[doubted].tokens) / tokens + 1.0
-            if self._rest.since >= min(self._redrafts.seen, lost / LOST):
+            look = options[doubted]
+            lost = self._rate * (look.seconds - seconds) - (look.tokens - tokens)  # in tokens
+            if self._rest.since >= min(self._redrafts.seen, lost / tokens / LOST):
                 best, self._resting = doubted, True
         self._taken = len(self._options) + best
         self._options += options

@@ -15,13 +15,13 @@ from d2sd.decoding.costs import SIZES, STAGES, CostTable, Curve
 from d2sd.decoding.level_drafter import LevelDrafter
 from d2sd.decoding.verifier import Verifier
 from d2sd.methods import Method
+from d2sd.methods.base import WIDEST
 from d2sd.models.models import Models
 from d2sd.models.target import Target
 from d2sd.passes.passes import Passes
 from d2sd.tree.tree import TokenTree
 
 CORNERS = (2, 12, 20, 24, 32, 64)  # between which a node costs the same
-TOP = 16  # tokens at a position, of the drafts that trees are grown from
 BRANCHES = (1, 2, 4, 8)
 REPEATS = 5
 OFTEN = 3  # times in every round: plain passes and first drafts, whose small differences decide
@@ -55,7 +55,7 @@ def measure_costs(models: Models, method: Method, block_size: int, passes: Passe
         ("verify", n, partial(_verify, verifier, path_tree(n))) for n in SIZES
     ]
     lengths = draft_lengths(method, block_size)
-    top = TOP if method.default_budget else 1
+    top = WIDEST if method.default_budget else 1
     first = second = None
     if method.draft_model and models.draft_model is not None:
         chain = ChainDrafter(models.draft_model, passes)

@@ -41,7 +41,8 @@ class Drafters:
     model: a chain of the autoregressive draft model; levels: a draft tree of EAGLE-3; longer: γ₂ − γ; budget: node
     budget B of tree methods;
     worthwhile: of prefixes of the first draft, those that a re-draft from pays for; least: the log probability of acceptance
-    that a node needs to be worth growing, by the nodes that are there already, empty where all are; end_ids: tokens that end a text, behind which nothing is drafted anew.
+    that a node needs to be worth growing, by the nodes that are there already, empty where all are; end_ids: tokens that end a text, after
+    which nothing is drafted anew.
     """
 
     anchor: int
@@ -65,7 +66,7 @@ class Drafters:
         1.8 ms on a CPU 0.2 ms longer."""
         if not self.least:
             return self.budget
-        least = min((log for log in self.least if log > -MOST_LOG), default=-MOST_LOG)
+        least = min((needed for needed in self.least if needed > -MOST_LOG), default=-MOST_LOG)
         return max(1, min(self.budget, max(WIDEST, self.budget // 4), int(exp(-least))))
 
 

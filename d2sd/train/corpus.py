@@ -13,6 +13,7 @@ from d2sd.train.data import normalise
 from d2sd.train.synthetic import asked, documents
 from d2sd.train.synthetic.worked import Wording, Worked, reworded
 
+SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 QUESTION_FORMS = ("Question: {q}\nAnswer: {a}", "{q}\n{a}", "{q}\n{a}", "Q: {q}\nA: {a}")
 
 
@@ -93,7 +94,7 @@ def begun_anywhere(stories: Sequence[str], seed: int) -> list[str]:
     rng = random.Random(seed)
     texts = []
     for story in stories:
-        starts = [m.end() for m in re.finditer(r"(?<=[.!?])\s+", story)] or [0]
+        starts = [m.end() for m in SENTENCE_END.finditer(story)] or [0]
         text = story[rng.choice(starts[: max(1, 2 * len(starts) // 3)]) :]
         texts.append(text.replace("\n", "\n\n") if rng.random() < 0.4 else text)
     return texts

@@ -7,7 +7,7 @@ import re
 from collections import Counter
 
 from d2sd.errors import InputError
-from d2sd.train.corpus import Sources, question_text
+from d2sd.train.corpus import SENTENCE_END, Sources, question_text
 from d2sd.train.synthetic import asked, documents, prompt_of
 from d2sd.train.synthetic.grammar import fix_articles
 from d2sd.train.synthetic.worked import Worked, reworded, varied
@@ -35,7 +35,7 @@ def unusual_openings(sources: Sources, count: int, rng: random.Random) -> list[s
     rare = sorted(noun for noun, stories in found.items() if 2 <= stories < RARE)
     if len(rare) < 2:
         raise InputError("these stories speak of too few rare things to make unusual openings of; give more stories")
-    sentences = [s for story in sources.stories for s in re.split(r"(?<=[.!?])\s+", story)]
+    sentences = [s for story in sources.stories for s in SENTENCE_END.split(story)]
     prompts: list[str] = []
     while len(prompts) < count:
         sentence = rng.choice(sentences)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from transformers import Qwen3ForCausalLM
 
-from d2sd.train.target import NextToken
+from d2sd.train.target import NextToken, next_logits
 from d2sd.train.unlikelihood import unlikelihood
 
 
@@ -29,14 +29,9 @@ class Retention(nn.Module):
         ``NextTokenUnlikelihood``."""
         loss, _ = self.text(ids)
         with torch.no_grad():
-            before = log_probabilities(self.former, known)
-        change = (before.exp() * (before - log_probabilities(self.model, known))).sum(-1).mean()
+            before = next_logits(self.former, known).log_softmax(-1)
+        now = next_logits(self.model, known).log_softmax(-1)
+        change = (before.exp() * (before - now)).sum(-1).mean()
         penalty, certain = unlikelihood(self.model, written, marks)
         total = loss + self.keep * change + self.weight * penalty
         return total, {"text_loss": loss.detach(), "change": change.detach(), "unlearned_probability": certain}
-
-
-def log_probabilities(model: Qwen3ForCausalLM, ids: Tensor) -> Tensor:
-    """(B, S) ids → (B, S, vocabulary) log-probabilities of the next token, float32."""
-    hidden = model.model(input_ids=ids, use_cache=False).last_hidden_state
-    return model.lm_head(hidden).float().log_softmax(-1)

@@ -76,8 +76,7 @@ def train_target(
         return batch
 
     def evaluate() -> dict[str, float]:
-        # spread over the whole text, which may be sorted by domain
-        loss = held_out_loss(model, held_rows[:: max(1, len(held_rows) // 96)][:96])
+        loss = held_out_loss(model, spread(held_rows))
         return {"held_out_loss": loss, "held_out_bits_per_character": loss / math.log(2) * tokens_per_character}
 
     identity = {"shape": asdict(shape), "stack": stack, "row_length": row_length, "data": digest(rows)}
@@ -115,6 +114,8 @@ def teach_target(
     numbers = torch.tensor([any(map(str.isdigit, tokenizer.decode([i]))) for i in range(model.config.vocab_size)])
     marks = repeated_marks(own) | number_marks(own, numbers)
     wrong = marks.any(1).nonzero()[:, 0]
+    if not len(wrong):
+        raise InputError(f"{written} holds no repetition to unlearn; give more texts of the target")
 
     def sample(index: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
         beside = torch.randint(len(known_rows), (len(index),), generator=generator)
@@ -127,7 +128,7 @@ def teach_target(
         }
 
     def evaluate() -> dict[str, float]:
-        return {"held_out_loss": held_out_loss(model, held_rows[:: max(1, len(held_rows) // 96)][:96])}
+        return {"held_out_loss": held_out_loss(model, spread(held_rows))}
 
     identity = {"data": digest(rows), "known": digest(known_rows), "written": digest(own.ids), "row_length": row_length}
     if train(
@@ -250,6 +251,11 @@ def response_texts(target: Path, responses: Path) -> list[str]:
     tokenizer = AutoTokenizer.from_pretrained(target)
     rows = read_jsonl(responses, "prompt_ids", "response_ids")
     return [str(tokenizer.decode(r["prompt_ids"] + r["response_ids"], skip_special_tokens=True)) for r in rows]
+
+
+def spread(rows: Tensor, count: int = 96) -> Tensor:
+    """At most so many rows from all over a text, which may be sorted by domain."""
+    return rows[:: max(1, len(rows) // count)][:count]
 
 
 def digest(rows: Tensor) -> str:

@@ -66,6 +66,12 @@ def stacked(model: Qwen3ForCausalLM, times: int) -> Qwen3ForCausalLM:
     return deep
 
 
+def next_logits(model: Qwen3ForCausalLM, ids: Tensor) -> Tensor:
+    """(B, S) ids → (B, S, vocabulary) logits of the next token, float32."""
+    hidden = model.model(input_ids=ids, use_cache=False).last_hidden_state
+    return model.lm_head(hidden).float()
+
+
 class NextToken(nn.Module):
     """Mean cross-entropy of the next token over packed rows, (B, S) ids → (loss in nats, metrics)."""
 
@@ -74,8 +80,7 @@ class NextToken(nn.Module):
         self.model = model
 
     def forward(self, ids: Tensor) -> tuple[Tensor, dict[str, Any]]:
-        hidden = self.model.model(input_ids=ids[:, :-1], use_cache=False).last_hidden_state
-        logits = self.model.lm_head(hidden).flatten(0, 1).float()
+        logits = next_logits(self.model, ids[:, :-1]).flatten(0, 1)
         return F.cross_entropy(logits, ids[:, 1:].flatten().long()), {}
 
 

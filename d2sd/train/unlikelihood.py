@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from transformers import Qwen3ForCausalLM
 
 from d2sd.train.data import Responses
-from d2sd.train.target import NextToken
+from d2sd.train.target import NextToken, next_logits
 
 
 def repeated(ids: list[int], begin: int, size: int = 6) -> list[bool]:
@@ -46,8 +46,7 @@ def number_marks(written: Responses, numbers: Tensor) -> Tensor:
 
 def unlikelihood(model: Qwen3ForCausalLM, written: Tensor, marks: Tensor) -> tuple[Tensor, Tensor]:
     """The mean of −log(1 − p) over marked tokens, and their mean p; written, marks: (B, S)."""
-    hidden = model.model(input_ids=written[:, :-1], use_cache=False).last_hidden_state
-    logits = model.lm_head(hidden).float()
+    logits = next_logits(model, written[:, :-1])
     token = written[:, 1:, None].long()
     # −log(1 − p) without the difference, which would lose a p near 1
     others = logits.scatter(-1, token, float("-inf")).logsumexp(-1)

@@ -97,38 +97,6 @@ def test_a_text_that_changes_halfway_and_back():
         assert rate(ours) > 0.93 * best, number
 
 
-def test_a_machine_that_slows_down_is_followed():
-    costs = RunningCosts(CPU)
-    for _ in range(60):
-        costs.observe("verify", 1, 2 * CPU.verify.seconds(1))
-    assert costs.plain() == pytest.approx(2 * CPU.verify.seconds(1) + CPU.other, rel=0.05)
-    assert costs.seconds("first_draft", 16) > 1.3 * CPU.first_draft.seconds(16)  # though none was drafted since
-
-
-def test_the_overhead_of_a_stage_does_not_make_its_nodes_dearer():
-    costs = RunningCosts(CPU)
-    for _ in range(60):
-        for stage, extra in (("verify", 1e-3), ("first_draft", 0.0)):
-            costs.observe(stage, 8, CPU.curve(stage).seconds(8) + extra)
-    assert costs.seconds("verify", 8) == pytest.approx(CPU.verify.seconds(8) + 1e-3, rel=0.02)
-    assert costs.slowdown < 1 + 0.6 * 1e-3 / CPU.verify.seconds(8)
-
-
-def test_one_late_pass_changes_little():
-    costs = RunningCosts(CPU)
-    costs.observe("verify", 1, 100 * CPU.verify.seconds(1))
-    assert costs.plain() < 1.25 * CPU.plain()
-
-
-def test_plain_passes_are_learnt_apart_from_trees():
-    costs = RunningCosts(CPU)
-    for _ in range(400):
-        costs.observe("verify", 1, CPU.verify.seconds(1))
-        costs.observe("verify", 8, 1.5 * CPU.verify.seconds(8))
-    assert costs.seconds("verify", 1) == pytest.approx(CPU.verify.seconds(1), rel=0.05)
-    assert costs.seconds("verify", 8) == pytest.approx(1.5 * CPU.verify.seconds(8), rel=0.05)
-
-
 def test_a_text_begins_with_the_times_of_the_one_before():
     known = Known(RunningCosts(CPU))
     for _ in range(60):

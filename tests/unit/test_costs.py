@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from d2sd.decoding.costs import CHOICES, CostTable, Curve, RunningCosts, read_costs
 from d2sd.errors import InputError
+from tests.unit.adaptive_world import CPU
 
 GOOD = {
     "machine": "a card",
@@ -104,3 +105,35 @@ def test_a_node_that_joins_takes_the_least_of_all_mean_times(steps, nodes):
     least = min((times[n] - times[nodes]) / (n - nodes) for n in range(nodes + 1, len(times)))
     assert exp(costs.joining[nodes]) == pytest.approx(least, abs=1e-9)
     assert costs.joining[3] == costs.joining[11] == -inf
+
+
+def test_a_machine_that_slows_down_is_followed():
+    costs = RunningCosts(CPU)
+    for _ in range(60):
+        costs.observe("verify", 1, 2 * CPU.verify.seconds(1))
+    assert costs.plain() == pytest.approx(2 * CPU.verify.seconds(1) + CPU.other, rel=0.05)
+    assert costs.seconds("first_draft", 16) > 1.3 * CPU.first_draft.seconds(16)  # though none was drafted since
+
+
+def test_the_overhead_of_a_stage_does_not_make_its_nodes_dearer():
+    costs = RunningCosts(CPU)
+    for _ in range(60):
+        for stage, extra in (("verify", 1e-3), ("first_draft", 0.0)):
+            costs.observe(stage, 8, CPU.curve(stage).seconds(8) + extra)
+    assert costs.seconds("verify", 8) == pytest.approx(CPU.verify.seconds(8) + 1e-3, rel=0.02)
+    assert costs.slowdown < 1 + 0.6 * 1e-3 / CPU.verify.seconds(8)
+
+
+def test_one_late_pass_changes_little():
+    costs = RunningCosts(CPU)
+    costs.observe("verify", 1, 100 * CPU.verify.seconds(1))
+    assert costs.plain() < 1.25 * CPU.plain()
+
+
+def test_plain_passes_are_learnt_apart_from_trees():
+    costs = RunningCosts(CPU)
+    for _ in range(400):
+        costs.observe("verify", 1, CPU.verify.seconds(1))
+        costs.observe("verify", 8, 1.5 * CPU.verify.seconds(8))
+    assert costs.seconds("verify", 1) == pytest.approx(CPU.verify.seconds(1), rel=0.05)
+    assert costs.seconds("verify", 8) == pytest.approx(1.5 * CPU.verify.seconds(8), rel=0.05)
