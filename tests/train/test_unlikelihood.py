@@ -7,6 +7,7 @@ import json
 import pytest
 import torch
 
+from d2sd.errors import InputError
 from d2sd.train.data import Responses, write_jsonl
 from d2sd.train.loop import LoopConfig
 from d2sd.train.retention import Retention
@@ -115,3 +116,6 @@ def test_a_target_learns_new_text_and_stays_what_it_was(tmp_path):
     assert rows[-1]["unlearned_probability"] < rows[0]["unlearned_probability"]
     assert rows[0]["change"] == pytest.approx(0, abs=1e-3)
     assert (tmp_path / "t/model.safetensors").exists()
+    write_jsonl(own, [{"prompt_ids": [0, 5, 6], "response_ids": [7, 8, 9]}])
+    with pytest.raises(InputError, match="no repetition to unlearn"):
+        teach_target(first, new, texts, own, texts[:9], tmp_path / "u", loop, 64)

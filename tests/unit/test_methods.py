@@ -91,6 +91,13 @@ def test_no_more_tokens_are_fetched_than_can_be_worth_growing(draft, least):
     assert fetched == [min(30, WIDEST, int(exp(-log(least))))]
 
 
+@pytest.mark.parametrize(
+    ("budget", "least", "width"), [(64, [], 64), (64, [-9.0], 16), (256, [-9.0], 64), (64, [-1.5], 4)]
+)
+def test_larger_trees_grow_from_more_tokens_of_a_position(budget, least, width):
+    assert replace(Scripted((0.5,), budget=budget).drafters, least=least).width == width
+
+
 def test_growth_takes_the_next_token_from_the_draft_that_was_given_most():
     first = distributions([[0.9, 0.1], [0.9, 0.1], [0.9, 0.1]])
     second = distributions([[0.2, 0.8], [0.3, 0.7]], prefix=1, drafter="second")
