@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from d2sd.attention import NAMES
 from d2sd.errors import InputError
 from d2sd.methods import METHODS
+from d2sd.methods.base import MAX_BLOCK
 
 MAX_NEW_TOKENS = 4096
 MAX_NODES = 512
@@ -82,14 +83,12 @@ class DecodeConfig:
             1 <= self.max_new_tokens <= MAX_NEW_TOKENS,
             f"max_new_tokens must be between 1 and {MAX_NEW_TOKENS}, not {self.max_new_tokens}",
         )
-        for name, least in (("block_size", 2), ("second_block_size", 2), ("node_budget", 1)):
+        bounds = {"block_size": (2, MAX_BLOCK), "second_block_size": (2, MAX_BLOCK), "node_budget": (1, MAX_NODES)}
+        for name, (least, most) in bounds.items():
             value = getattr(self, name)
             check(value is None or _whole(value), f"{name} must be a whole number")
             check(value is None or value >= least, f"{name} must be at least {least}, not {value}")
-        check(
-            self.node_budget is None or self.node_budget <= MAX_NODES,
-            f"node_budget must be at most {MAX_NODES}, not {self.node_budget}",
-        )
+            check(value is None or value <= most, f"{name} must be at most {most}, not {value}")
         for name, most in (("draft_depth", MAX_DEPTH), ("draft_top_k", MAX_TOP_K)):
             check(1 <= getattr(self, name) <= most, f"{name} must be between 1 and {most}, not {getattr(self, name)}")
         self._check_branches(self.block_size)
@@ -113,9 +112,9 @@ class DecodeConfig:
         longer = gamma if self.second_block_size is None else self.second_block_size
         for name, value in (("block_size", gamma), ("second_block_size", longer)):
             if value > trained_block_size:
+                most = "what a draft model drafts" if method.draft_model else "the block this drafter was trained with"
                 raise InputError(
-                    f"{name} {value} is larger than the block this drafter was trained with "
-                    f"({trained_block_size}); choose 2 to {trained_block_size}"
+                    f"{name} {value} is larger than {most} ({trained_block_size}); choose 2 to {trained_block_size}"
                 )
         if "second_block_size" in method.settings and longer < gamma:
             raise InputError(f"second_block_size {longer} is smaller than block_size {gamma}; choose {gamma} or more")

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from operator import index
 
 from d2sd.attention import choose, flashinfer
 from d2sd.config import MAX_NODES, DecodeConfig
@@ -13,7 +14,7 @@ from d2sd.decoding.controller import Known
 from d2sd.decoding.costs import CostTable, RunningCosts
 from d2sd.decoding.generation import Generation
 from d2sd.decoding.header import make_header
-from d2sd.decoding.measured_costs import MEASURED_SLOTS, measure_costs
+from d2sd.decoding.measured_costs import measure_costs, measured_slots
 from d2sd.decoding.proposer import Proposer, slots
 from d2sd.errors import InputError
 from d2sd.methods import METHODS
@@ -119,7 +120,8 @@ class Engine:
         key = config.backend, gamma, top_k, method.draft_model, method.second_drafter, bool(method.default_budget)
         with self.lock:
             if key not in self._costs:
-                passes = Passes(self.mode, config.backend, MEASURED_SLOTS, self.models.target.device)
+                room = measured_slots(method, gamma, top_k)
+                passes = Passes(self.mode, config.backend, room, self.models.target.device)
                 self._costs[key] = measure_costs(self.models, method, gamma, passes, top_k)
             return self._costs[key]
 
@@ -169,7 +171,7 @@ class Engine:
             else:
                 ids = list(self.models.target.tokenizer(prompt, add_special_tokens=True)["input_ids"])
         else:
-            ids = list(prompt)
+            ids = self._own_ids(prompt)
         room = self.models.target.max_positions - config.max_new_tokens
         if not ids:
             raise InputError("the prompt is empty; write a few words to continue from")
@@ -178,6 +180,17 @@ class Engine:
                 f"the prompt has {len(ids)} tokens; with {config.max_new_tokens} new tokens at most {max(0, room)} "
                 f"fit this target's {self.models.target.max_positions} positions: shorten the prompt or ask for fewer tokens"
             )
+        return ids
+
+    def _own_ids(self, prompt: Sequence[int]) -> list[int]:
+        """Given token ids as plain numbers; raises ``InputError`` where one of them is no token of the target."""
+        size = self.models.target.config.vocab_size
+        try:
+            ids = [index(i) for i in prompt]
+        except TypeError:
+            ids = [-1]
+        if not all(0 <= i < size for i in ids):
+            raise InputError(f"a prompt given as token ids takes whole numbers from 0 to {size - 1}")
         return ids
 
     def run(self, request: Request, stop: Callable[[], bool] = lambda: False) -> Iterator[Event]:

@@ -115,18 +115,21 @@ class Replay:
     def _extend(self, proposer: Proposer, begin: int, end: int) -> None:
         """Let the drafters read the recorded tokens from ``begin`` up to ``end``."""
         positions = torch.arange(begin, end, device=self.engine.models.target.device)
-        proposer.committed(lambda layers: self.features[tuple(layers)][:, begin:end], positions)
+        with self.engine.lock:
+            proposer.committed(lambda layers: self.features[tuple(layers)][:, begin:end], positions)
 
     @torch.inference_mode()
     def _replay(self, config: DecodeConfig, costs: CostTable | None) -> Outcome:
         ids = [*self.prompt, *self.output]
-        proposer = self.engine.proposer(config, len(ids), costs)
+        proposer = self.engine.proposer(config, len(ids), costs)  # takes the lock itself, if it has to measure
         known = len(self.prompt)  # tokens before the anchor; the prompt's pass gave the first one of the output
         self._extend(proposer, 0, known)
-        proposer.read_prompt(ids[:known])
+        with self.engine.lock:
+            proposer.read_prompt(ids[:known])
         committed, nodes, hits, seconds = [], [], [], 0.0
         while known + 1 < len(ids):
-            proposal = proposer.propose(ids[: known + 1])
+            with self.engine.lock:
+                proposal = proposer.propose(ids[: known + 1])
             tree = proposal.tree
             # off the accepted path nothing is read, so every node may be given the choice on it
             chosen = [ids[min(known + d + 1, len(ids) - 1)] for d in tree.depths]
@@ -140,7 +143,9 @@ class Replay:
                 boundary = first_draft_boundary(tree, proposal.first.ids, chosen, outcome)
                 if proposal.selected and boundary is not None and boundary < len(proposal.first.ids):
                     hits.append(boundary in proposal.selected)
-            proposer.learn(proposal, outcome, boundary, self.sure[known + 1 - len(self.prompt)])
+            # as in a run, which asks how sure the target is where nothing is verified beside the anchor
+            sure = self.sure[known + 1 - len(self.prompt)] if len(tree) == 1 else 0.0
+            proposer.learn(proposal, outcome, boundary, sure)
             seconds += 0.0 if costs is None else proposer.seconds_by(costs, proposal)
             if known + count + 1 < len(ids):
                 self._extend(proposer, known, known + count)

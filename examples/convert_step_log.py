@@ -1,6 +1,6 @@
 """Turn the per-step log of another engine (vLLM, SGLang, …) into a trace that D²SD Explorer shows.
 
-    python examples/convert_step_log.py LOG.jsonl RUN.jsonl [TOKENIZER]
+    python -m examples.convert_step_log LOG.jsonl RUN.jsonl [TOKENIZER]
     python -m d2sd trace to-html RUN.jsonl -o run.html
 
 The log's first line is the request, every further line one draft-and-verify step:

@@ -4,7 +4,7 @@ Same target, same attention, same loop; only the cache differs: ours is written 
 is concatenated anew in every layer at every token. The two take turns. Prints milliseconds of processor time a token (one thread): the median of the
 rounds, and the fastest one, which other work on the machine disturbs least.
 
-    python examples/static_buffers.py [context …]
+    python -m examples.static_buffers [context …]
 """
 
 from __future__ import annotations

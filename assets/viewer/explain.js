@@ -160,7 +160,7 @@ function stepSummary(step, total, growing = false) {
 
 function boundaryWords(step) {
   if (!step.draft) return { short: "", long: "" };
-  if (step.boundary === null) return { short: "not seen", long: "The boundary was not seen: the text ended first." };
+  if (step.boundary === null) return { short: "not seen", long: "The boundary was not seen: the text or the tree ended before target and draft parted." };
   const { boundary, verdict, rank, gained } = step;
   if (verdict === "all") return { short: `${OUTCOMES.all.mark} all ${step.drafted} accepted`, long: "The whole first draft was accepted." };
   const accepted = `accepted ${boundary}`;

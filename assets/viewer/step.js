@@ -75,7 +75,7 @@ function readStep(raw, index, run) {
     ...run,
     anchorText: text(raw.anchor_text),
     draft,
-    drafted: draft ? draft.confidence.length : 0,
+    drafted: draft ? draft.texts.length : 0,
     branches: readBranches(raw),
     posterior: list(raw.boundary_posterior).slice(0, MOST_DEPTH).map((r) => number(r, 0, 1, 0)),
     full: number(raw.full_acceptance, 0, 1, 0),
@@ -142,7 +142,7 @@ const isRedrafted = (raw) => Boolean(raw) && list(raw.candidates).length > 0 && 
 function readBoundary(raw) {
   const selected = list(raw.selected_prefixes).slice(0, MOST_DEPTH).map((i) => whole(i, 0, MOST_DEPTH, 0));
   const boundary = whole(raw.actual_boundary, 0, MOST_DEPTH, null);
-  const drafted = raw.first_draft ? list(raw.first_draft.confidence).length : 0;
+  const drafted = raw.first_draft ? list(raw.first_draft.texts).length : 0;
   const rank = boundary === null ? -1 : selected.indexOf(boundary);
   const gained = list(raw.accepted).filter((id) => isRedrafted(list(raw.nodes)[id])).length;
   let verdict = "none";

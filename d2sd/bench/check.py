@@ -12,6 +12,7 @@ from d2sd.bench.lossless import Divergence, divergence, shortfalls, teacher_forc
 from d2sd.bench.runner import Contestant
 from d2sd.bench.settings import BenchSetting, make_setting, uses
 from d2sd.config import DecodeConfig
+from d2sd.errors import InputError
 
 GAMMAS, BRANCHES = (2, 5, 16), (1, 4, 8)
 
@@ -31,13 +32,18 @@ def grid(
     methods: Sequence[str], gammas: Sequence[int], branches: Sequence[int], base: DecodeConfig
 ) -> list[BenchSetting]:
     """Method × γ × K × backend, each only where the method uses it; K is at most γ−1."""
+    for method in methods:
+        name, *fields = method.split(":")
+        if fields:
+            raise InputError(f"--check-lossless lays out γ and K itself; write {name} and give --gamma and --branches")
     settings: dict[str, BenchSetting] = {}
-    for method, gamma, backend in product(methods, gammas, BACKENDS):
+    for config, gamma, backend in product([replace(base, method=m) for m in methods], gammas, BACKENDS):
+        method = config.method
         used = {f: v for f, v in {"block_size": gamma, "backend": backend}.items() if f in uses(method)}
         branched = "num_branches" in uses(method)
         for k in [k for k in branches if k < gamma] if branched else [None]:
             overrides = {**used, "num_branches": k} if branched else used
-            setting = make_setting(replace(base, method=method), overrides)
+            setting = make_setting(config, overrides)
             settings.setdefault(setting.label, setting)
     return list(settings.values())
 

@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--prompt", metavar="TEXT")
     source.add_argument("--prompt-file", metavar="F")
-    methods = "; ".join(f"{m.id}: {m.sentence[0].lower()}{m.sentence[1:-1]}" for m in METHODS.values())
+    methods = "; ".join(f"{m.id}: {m.sentence[:-1]}" for m in METHODS.values())
     parser.add_argument("--method", default="d2sd", metavar="ID", help=f"{methods} (default d2sd)")
     add_model_arguments(parser)
     add_decode_arguments(parser)

@@ -104,7 +104,8 @@ def _stats(arguments: argparse.Namespace) -> None:
 
 def statistics(trace: Trace) -> dict[str, Any]:
     """The figures of ``trace stats --json``."""
-    proposers = Counter(c.proposer for s in trace.steps for c in s.committed)
+    first = trace.prefill.committed if trace.prefill else ()
+    proposers = Counter(c.proposer for done in (first, *(s.committed for s in trace.steps)) for c in done)
     totals = asdict(trace.totals)
     return {
         "method": trace.header["method"],

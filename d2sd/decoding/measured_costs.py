@@ -42,12 +42,18 @@ def draft_lengths(method: Method, block_size: int) -> list[int]:
     return sorted({max(2, block_size >> halvings) for halvings in range(shorter)})
 
 
+def measured_slots(method: Method, block_size: int, top_k: int = 1) -> int:
+    """Cache slots that ``measure_costs`` needs: EAGLE-3's whole trees may be larger than all that is verified."""
+    tree = (block_size - 2) * top_k if method.eagle3 else 0
+    return max(MEASURED_SLOTS, CONTEXT + COMMITTED + 1 + tree)
+
+
 @torch.inference_mode()
 def measure_costs(models: Models, method: Method, block_size: int, passes: Passes, top_k: int = 1) -> CostTable:
     """Median times of every stage of a method after a context of 192 tokens; one or two seconds on a small model.
 
     block_size: the largest γ (of EAGLE-3's trees: 2 + depth, with ``top_k`` nodes a level); passes: how they are run,
-    with ``MEASURED_SLOTS`` slots.
+    with ``measured_slots`` slots.
     """
     verifier = Verifier(models.target, passes)
     verifier.cache.length = CONTEXT

@@ -94,7 +94,8 @@ class Proposer:
             return 0
         if self.chain is not None:
             return len(proposal.first.ids)
-        return self.method.draft_levels if proposal.branches else 1
+        branches = proposal.branches
+        return min(self.method.draft_levels, 1 + bool(branches) + any(b.base > 0 for b in branches))
 
     def extend(self, features: Callable[[list[int]], Tensor], positions: Tensor) -> None:
         """Add committed tokens at these (T,) positions to the drafters' context.
@@ -223,12 +224,14 @@ class Proposer:
         costs.observe_other(not taken.block_size, whole - passes)
 
     def seconds_by(self, costs: CostTable, proposal: Proposal) -> float:
-        """What a step with this proposal takes by a cost table."""
-        first, again = proposal.first, len(proposal.branches) if self.second else 0
-        size = 1 + len(first.ids) if first else 0
+        """What a step with this proposal takes by a cost table; a third level is a pass of its own, after the second."""
+        size = 1 + len(proposal.first.ids) if proposal.first else self.block_size if proposal.levels else 0
         seconds = costs.other + costs.verify.seconds(len(proposal.tree))
         seconds += costs.first_draft.seconds(size) if size else 0.0
-        return seconds + (costs.second_draft.seconds(again * (size + self.longer)) if again else 0.0)
+        redrafts = proposal.branches if self.second else ()
+        third = sum(block.base > 0 for block in redrafts)
+        batches = [count for count in (len(redrafts) - third, third) if count]
+        return seconds + sum(costs.second_draft.seconds(count * (size + self.longer)) for count in batches)
 
     def _draft(
         self,

@@ -12,6 +12,8 @@ from torch import Tensor
 
 from d2sd.config import DecodeConfig
 
+COLDEST = 1e-30  # a smaller temperature favours the same tokens, and logits divided by it would leave float32
+
 
 def restrict(logits: Tensor, top_k: int, top_p: float) -> Tensor:
     """Set logits outside the top-k and outside the smallest set of mass ≥ top-p to −inf, row by row (N, V)."""
@@ -51,7 +53,7 @@ class Sampler:
         """Logits of the distribution that is sampled from, (N, V) float32; at temperature 0 the logits themselves."""
         if self.temperature == 0:
             return logits
-        return restrict(logits / self.temperature, self.top_k, self.top_p)
+        return restrict(logits / max(self.temperature, COLDEST), self.top_k, self.top_p)
 
     def noise(self, start: int, depths: int, vocabulary: int, device: torch.device) -> Tensor:
         """What ``choose`` needs for nodes 0 … depths−1 below an anchor at position ``start``, (depths, V).

@@ -18,6 +18,7 @@ BRANCHED = TWO_DRAFTS - {"second_block_size"}
 # All fields of ``DecodeConfig`` that shape some method's trees.
 TREE_SETTINGS = TWO_DRAFTS | {"draft_depth", "draft_top_k"}
 DEFAULT_BUDGET = 64
+MAX_BLOCK = 1024  # tokens of a block, the anchor included
 WIDEST = 16
 MOST_LOG = 700.0  # more would be more than a float holds
 

@@ -17,6 +17,7 @@ from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from transformers.quantizers.auto import AUTO_QUANTIZER_MAPPING
 
 from d2sd.errors import InputError
+from d2sd.methods.base import MAX_BLOCK
 
 # the largest value of each that is believed
 SIZES = {
@@ -32,7 +33,6 @@ SIZES = {
 MAY_BE_NULL = ("num_key_value_heads", "head_dim")
 FLAGS = ("attention_bias", "mlp_bias", "tie_word_embeddings", "use_sliding_window")
 ROPE_TYPES = {"default", *ROPE_INIT_FUNCTIONS}
-MAX_BLOCK = 1024
 MAX_TAPS = 64
 
 

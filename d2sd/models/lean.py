@@ -87,7 +87,7 @@ class LeanLayers:
         self._norm, self._head_norm = (Norm(n, config.rms_norm_eps) for n in (config.hidden_size, self.head_dim))
         self._own, self._rotary = layers, rotary
         self._weights = [p for layer in layers for p in layer.parameters()]
-        self._cos = self._sin = torch.empty(0)
+        self._tables = torch.empty(0), torch.empty(0)
 
     @property
     def frozen(self) -> bool:
@@ -121,15 +121,17 @@ class LeanLayers:
     def rotation(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Cosines and signed sines of (R,) positions, (R, 1, head_dim) each."""
         last = int(positions.max())
-        if last >= len(self._cos):
-            self._tabulate(2 * last + 256)
-        return self._cos[positions], self._sin[positions]
+        tables = self._tables  # both from one look: another thread may put longer or shorter ones there
+        if last >= len(tables[0]):
+            self._tables = tables = self._tabulate(2 * last + 256)
+        cos, sin = tables
+        return cos[positions], sin[positions]
 
-    def _tabulate(self, count: int) -> None:
+    def _tabulate(self, count: int) -> tuple[Tensor, Tensor]:
         cos, sin = self._rotary(torch.empty(0), torch.arange(count)[None])
         half = self.head_dim // 2
-        self._cos = cos[0, :, None].contiguous()
-        self._sin = torch.cat([-sin[0, :, :half], sin[0, :, half:]], -1)[:, None].contiguous()
+        signed = torch.cat([-sin[0, :, :half], sin[0, :, half:]], -1)
+        return cos[0, :, None].contiguous(), signed[:, None].contiguous()
 
     def rotate(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         """Rotary embedding of (…, R, heads, head_dim)."""

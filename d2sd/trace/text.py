@@ -11,7 +11,8 @@ MARKS = {" ": "·", "\n": "↵", "\r": "␍", "\t": "⇥"}
 
 
 class TokenTexts(dict[int, str]):
-    """Labels of single tokens, remembered: readable text, or the tokenizer's own spelling of a piece of a character."""
+    """Labels of single tokens, remembered: readable text, the tokenizer's own spelling of a piece of a character, or the
+    number in brackets of an id that it does not know, such as those that pad an embedding."""
 
     def __init__(self, tokenizer: Any):
         super().__init__()
@@ -20,7 +21,8 @@ class TokenTexts(dict[int, str]):
     def __missing__(self, token: int) -> str:
         text = str(self.tokenizer.decode([token], skip_special_tokens=False))
         if BROKEN in text or not text:
-            text = str(self.tokenizer.convert_ids_to_tokens(token))
+            spelling = self.tokenizer.convert_ids_to_tokens(token)
+            text = f"<{token}>" if spelling is None else str(spelling)
         self[token] = text
         return text
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from d2sd import METHODS, DecodeConfig, Engine
+from d2sd.config import MAX_DEPTH, MAX_TOP_K
 from d2sd.decoding import measured_costs
 from d2sd.decoding import proposer as proposing
 from d2sd.decoding.controller import Controller
@@ -65,7 +66,7 @@ def test_random_decisions_leave_the_text_alone(engine, method, monkeypatch):
             if not drafted:
                 assert step.draft_passes == 0
             elif METHODS[method].second_drafter != "none":
-                assert step.draft_passes == (METHODS[method].draft_levels if step.branches else 1)
+                assert step.draft_passes == 1 + bool(step.branches) + any(b.base for b in step.branches)
             if METHODS[method].second_drafter != "none":
                 assert taken.branches <= len(step.branches) <= 2 * taken.branches
             seen.add((taken.block_size, taken.branches))
@@ -119,6 +120,15 @@ def test_every_stage_is_measured(engine, method, mode):
         used = stage != "second_draft" or METHODS[method].second_drafter != "none"
         assert (table.curve(stage).seconds(16) > 0) == used
         assert table.curve(stage).seconds(64) >= table.curve(stage).seconds(4)
+
+
+@pytest.mark.parametrize("mode", ["eager", "padded"])
+def test_costs_are_measured_of_drafts_larger_than_any_tree(engine, mode, monkeypatch):
+    monkeypatch.setattr(measured_costs, "REPEATS", 1)
+    monkeypatch.setattr(measured_costs, "WARM_SECONDS", 0)
+    fresh = Engine(engine.models, mode)
+    config = DecodeConfig("eagle3", 4, draft_depth=MAX_DEPTH, draft_top_k=MAX_TOP_K, cost_aware=True)
+    assert fresh.costs(fresh.resolve(config)).first_draft.seconds(MAX_DEPTH + 2) > 0
 
 
 def test_costs_are_measured_once_while_nothing_else_computes(engine, monkeypatch):

@@ -82,6 +82,8 @@ def test_the_lossless_check_fails_with_exit_code_1(capfd):
         (["--check-lossless", "--sweep", "K=1,2"], "lays out its own settings"),
         (["--check-lossless", "--methods", "d2sd", "--gamma", "2", "--branches", "4"], "below a γ"),
         (["--check-lossless", "--methods", "d2sd", "--gamma", "17"], "larger than the block"),
+        (["--check-lossless", "--methods", "magic"], "unknown method 'magic'"),
+        (["--check-lossless", "--methods", "d2sd:K=8"], "write d2sd and give --gamma and --branches"),
         (["--out", "/proc/none"], "cannot write into the folder"),
     ],
 )

@@ -8,6 +8,13 @@ from d2sd import METHODS, DecodeConfig, Finished, PrefillDone, StepDone
 from d2sd.tree.boundary import boundary_posterior, open_prefixes, select_prefixes
 
 
+@pytest.mark.parametrize(("settings", "passes"), [({}, 3), ({"block_size": 2, "num_branches": 1}, 2)])
+def test_a_third_pass_is_counted_where_there_was_one(bundled, settings, passes):
+    steps = bundled.generate("Once upon a time, a frog", DecodeConfig("d2sd_three_level", 24, **settings)).steps
+    assert max(s.draft_passes for s in steps) == passes
+    assert all((s.draft_passes == 3) == any(b.base for b in s.branches) for s in steps)
+
+
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("temperature", [0.0, 0.9])
 def test_steps_are_consistent(bundled, method, temperature):

@@ -46,6 +46,13 @@ def enumerate_sequences(engine, prompt, temperature, top_k=0, top_p=1.0, cost_aw
     return dict(zip(sequences, out.tolist(), strict=True))
 
 
+@pytest.mark.parametrize("temperature", [1e-38, 1e-300, 5e-324])
+def test_next_to_zero_the_favourite_is_drawn(engine, temperature):
+    plain = engine.generate("the cat", DecodeConfig("autoregressive", 8))
+    drawn = engine.generate("the cat", DecodeConfig("d2sd", 8, temperature=temperature))
+    assert drawn.token_ids == plain.token_ids
+
+
 CASES = [(m, s, RUNS) for m in ("autoregressive", "dflash", "d2sd") for s in SETTINGS]
 CASES += [(m, SETTINGS[1], FEWER) for m in METHODS if m not in ("autoregressive", "dflash", "d2sd")]
 CASES += [(m, SETTINGS[0] | {"cost_aware": True}, FEWER) for m in ("d2sd", "d2sd_tree")]

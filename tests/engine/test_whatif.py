@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from d2sd import METHODS, DecodeConfig, InputError
+from d2sd import METHODS, DecodeConfig, Engine, InputError
 from d2sd.decoding.costs import CostTable, Curve
+from d2sd.decoding.proposer import Proposer
 from d2sd.whatif import Replay
+from tests.stage_costs import CHEAP_DRAFTS
 
 SETTINGS = [{}, {"num_branches": 1, "block_size": 7}, {"block_size": 6, "second_block_size": 12}, {"node_budget": 12}]
 
@@ -49,3 +51,50 @@ def test_times_and_decisions_come_from_a_stated_table(engine):
     assert list(Replay(engine, recorded).run(resolved[2:], table)) == [adaptive]
     (untimed,) = Replay(engine, recorded).run(resolved[1:2])
     assert (untimed.seconds, untimed.tokens_per_second) == (None, None)
+
+
+def test_every_pass_of_a_step_takes_its_time(engine):
+    """A draft tree is drafted too, and a third level waits for the second."""
+    draft, target = 10e-3, 30e-3
+    table = CostTable(Curve(((1, draft),)), Curve(((1, draft),)), Curve(((1, target),)), 0.0)
+    recorded = engine.generate("the cat sat", DecodeConfig("autoregressive", 40))
+    deep = engine.generate("the cat sat", DecodeConfig("d2sd_three_level", 40))
+    passes = [1 + bool(s.branches) + any(b.base for b in s.branches) for s in deep.steps]
+    assert 3 in passes
+    configs = [engine.resolve(DecodeConfig(m, 40)) for m in ("eagle3", "d2sd_three_level")]
+    tree, three = Replay(engine, recorded).run(configs, table)
+    assert tree.seconds == pytest.approx(len(tree.nodes) * (draft + target))
+    assert three.seconds == pytest.approx(sum(draft * count + target for count in passes))
+
+
+def test_a_controller_learns_how_sure_the_target_is_where_a_run_would_tell(engine, monkeypatch):
+    told, learn = [], Proposer.learn
+
+    def watched(self, proposal, outcome, boundary, sure):
+        told.append((len(proposal.tree) == 1, sure > 0))
+        return learn(self, proposal, outcome, boundary, sure)
+
+    monkeypatch.setattr(Proposer, "learn", watched)
+    recorded = engine.generate("the cat sat", DecodeConfig("autoregressive", 40))
+    told.clear()
+    dear = CostTable(Curve(((1, 20e-3),)), Curve(((1, 1e-3),)), Curve(((1, 5e-3),)), 0.0)
+    list(Replay(engine, recorded).run([engine.resolve(DecodeConfig("dflash", 40, cost_aware=True))], dear))
+    assert set(told) == {(True, True), (False, False)}
+
+
+def test_drafters_compute_under_the_lock(engine, monkeypatch):
+    monkeypatch.setattr("d2sd.engine.measure_costs", lambda *_: CHEAP_DRAFTS)
+    fresh = Engine(engine.models)
+    recorded = fresh.generate("the cat sat", DecodeConfig("autoregressive", 12))
+    held = []
+
+    def watched(name):
+        work = getattr(Proposer, name)
+        monkeypatch.setattr(Proposer, name, lambda *a: held.append((name, fresh.lock.locked())) or work(*a))
+
+    for name in ("committed", "read_prompt", "propose"):
+        watched(name)
+    configs = [DecodeConfig("draft_model", 12), DecodeConfig("d2sd", 12, cost_aware=True)]
+    list(Replay(fresh, recorded).run([fresh.resolve(c) for c in configs]))
+    assert set(held) == {("committed", True), ("read_prompt", True), ("propose", True)}
+    assert not fresh.lock.locked()

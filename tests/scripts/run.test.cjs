@@ -151,3 +151,12 @@ test("numbers and references of a hostile step are bounded", () => {
   assert.deepEqual([step.accepted, step.committed, step.draft], [[2], [], null]);
   assert.ok(step.selected[0] <= 512);
 });
+
+test("a draft without probabilities is as long as its tokens, and its boundary is judged", () => {
+  const told = JSON.parse(stepLine(4, 4, []));
+  const untold = { ...told, first_draft: { ...told.first_draft, confidence: [] } };
+  const [step, bare] = [told, untold].map((raw) => readStep(raw, 0, RUN));
+  assert.deepEqual([bare.drafted, bare.verdict, bare.columns], [4, "all", step.columns]);
+  assert.deepEqual(bare.draft.confidence, []);
+  assert.equal(plain(stepSentence(bare)), plain(stepSentence(step)));
+});

@@ -125,7 +125,10 @@ def test_module_runs_as_a_program():
     done = subprocess.run(
         [sys.executable, "-m", "d2sd", "generate", "--help"], capture_output=True, text=True, check=True
     )
-    assert "re-drafts from the K likeliest rejection boundaries" in " ".join(done.stdout.split())
+    told = " ".join(done.stdout.split())
+    assert "re-drafts from the K likeliest rejection boundaries" in told
+    assert "d2sd_three_level: D²SD, and every branch" in told
+    assert "specdiff2_select: K whole drafts" in told
 
 
 def test_out_of_memory_is_a_sentence(capsys, monkeypatch):

@@ -18,6 +18,7 @@ from d2sd import DecodeConfig, InputError
         ({"top_k": -1}, "top_k must be 0"),
         ({"max_new_tokens": 0}, "max_new_tokens must be between 1"),
         ({"max_new_tokens": 2.5}, "max_new_tokens must be a whole number"),
+        ({"block_size": 10**12}, "block_size must be at most 1024"),
         ({"seed": -1}, "seed must be between"),
         ({"seed": 10**5000}, "seed must be a whole number"),
         ({"temperature": 10**400}, "temperature must be a number"),
@@ -39,7 +40,15 @@ def test_settings_are_checked_against_the_drafter(engine):
         engine.stream("a", DecodeConfig(block_size=17))
     with pytest.raises(InputError, match="more than the 3 prefixes"):
         engine.stream("a", DecodeConfig(block_size=4, num_branches=4))
+    with pytest.raises(InputError, match=r"32 is larger than what a draft model drafts \(16\); choose 2 to 16"):
+        engine.stream("a", DecodeConfig("draft_model", block_size=32))
     engine.stream("a", DecodeConfig("dflash", block_size=4, num_branches=4))  # K means nothing to dflash
+
+
+@pytest.mark.parametrize("ids", [[-1], [0, 10**6], [1.5], ["a"]])
+def test_ids_that_are_no_tokens_are_refused(engine, ids):
+    with pytest.raises(InputError, match="takes whole numbers from 0 to"):
+        engine.stream(ids, DecodeConfig())
 
 
 @pytest.mark.parametrize("prompt", ["", "  \n"])

@@ -47,3 +47,7 @@ def test_a_part_of_a_character_has_a_readable_label(tokenizer):
     for token in tokenizer.encode("😀", add_special_tokens=False):
         assert texts[token]
         assert BROKEN not in texts[token]
+
+
+def test_an_id_beyond_the_tokenizer_is_labelled_by_its_number(tokenizer):
+    assert TokenTexts(tokenizer)[10**6] == "<1000000>"

@@ -13,6 +13,7 @@ import pytest
 import d2sd
 from d2sd.__main__ import main
 from d2sd.cli.description import MARKS, describe_step, draw_tree
+from d2sd.cli.trace import statistics
 from d2sd.drawing.viewer import standalone_page
 from d2sd.trace.events import Finished
 from d2sd.trace.metrics import prediction
@@ -138,6 +139,14 @@ def test_stats_are_the_totals(capfd, trace):
     assert "boundary among prefixes  91.7%" in out
     outcomes = [o for s in trace.steps if (o := prediction(s)) not in (None, "all")]
     assert f"repaired                 {outcomes.count('repaired') / len(outcomes):.1%}" in out
+
+
+def test_the_token_of_the_prompts_pass_is_the_targets(engine):
+    run = engine.generate("the cat", d2sd.DecodeConfig("d2sd", 12))
+    figures = statistics(run)
+    assert sum(figures["tokens_by_proposer"].values()) == figures["tokens"] == 12
+    by_target = sum(c.proposer == "target" for s in run.steps for c in s.committed)
+    assert figures["tokens_by_proposer"]["target"] == 1 + by_target
 
 
 def test_graphml_of_a_step_and_of_the_run(capfd, trace, tmp_path):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import get_type_hints
 
@@ -62,6 +64,16 @@ def test_a_log_of_another_engine_becomes_a_trace(converter, tmp_path):
     assert [[n.state[0] for n in s.nodes] for s in trace.steps] == [list("raar"), list("rruu"), list("raa")]
     assert trace.steps[0].boundary_posterior == pytest.approx((0.1, 0.18, 0.432))
     assert trace.totals.mean_acceptance_length == 2
+
+
+def test_examples_run_as_they_say_where_nothing_is_installed(converter, tmp_path):
+    for path in (ROOT / "examples").glob("*.py"):
+        assert f"    python -m examples.{path.stem} " in path.read_text(encoding="utf-8")
+    (tmp_path / "log.jsonl").write_text("\n".join(sample_log(converter)), encoding="utf-8")
+    command = re.search(r"python (-m examples\.\S+) LOG\.jsonl RUN\.jsonl", converter.__doc__)[1]
+    files = [tmp_path / "log.jsonl", tmp_path / "run.jsonl"]
+    subprocess.run([sys.executable, *command.split(), *files], check=True, cwd=ROOT, timeout=60)
+    assert load_trace(files[1]).header["method"] == "vllm"
 
 
 def test_a_converted_trace_can_be_shown_and_measured(converter):
