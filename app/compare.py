@@ -11,7 +11,7 @@ from app.views.runs import about
 from app.window import Window
 from d2sd import InputError, Trace
 from d2sd.calibration import StepTable, calibrate, tabulate
-from d2sd.calibration.alignment import align, text_of
+from d2sd.calibration.alignment import align, lead_of, text_of
 from d2sd.calibration.comparison import Comparison, Side, compare, read_comparison
 from d2sd.trace.metrics import prediction
 
@@ -31,17 +31,12 @@ class RunSet:
     @cached_property
     def table(self) -> StepTable:
         """Their steps."""
-        return tabulate([t.steps for t in self.traces])
+        return tabulate([t.steps for t in self.traces], [t.prompt for t in self.traces])
 
     @property
     def prompts(self) -> tuple[str, ...]:
-        """The prompt of each run: its text, or else its tokens."""
-        return tuple(_prompt(t) for t in self.traces)
-
-
-def _prompt(trace: Trace) -> str:
-    ids = trace.prefill.prompt_token_ids if trace.prefill else ()
-    return str(trace.header.get("prompt") or ids)
+        """The prompt of each run: its text, or else its tokens; empty where it is not known."""
+        return tuple(t.prompt for t in self.traces)
 
 
 def choices(window: Window) -> list[tuple[str, str]]:
@@ -64,7 +59,7 @@ def pick(window: Window, name: str | None) -> RunSet:
 
 def compared(a: RunSet, b: RunSet) -> dict[str, Any]:
     """Figures, differences and reliability of two sets, ready for JSON."""
-    texts = [sorted((_prompt(t), tuple(t.token_ids)) for t in side.traces) for side in (a, b)]
+    texts = [sorted((t.prompt, tuple(t.token_ids)) for t in side.traces) for side in (a, b)]
     found = compare(Side(a.table, a.prompts), Side(b.table, b.prompts), same_text=texts[0] == texts[1])
     return {
         "titles": [a.title, b.title],
@@ -99,17 +94,18 @@ def side_by_side(a: RunSet, b: RunSet) -> list[dict[str, Any]]:
     pairs: list[dict[str, Any]] = []
     size = 0
     for left, right in partners(a.prompts, b.prompts):
-        steps = [side.traces[n].steps for side, n in ((a, left), (b, right))]
-        size += sum(len(text_of(step)) for own in steps for step in own)
+        traces = a.traces[left], b.traces[right]
+        size += sum(len(text_of(step)) for trace in traces for step in trace.steps)
         if pairs and size > MAX_PAIR_CHARACTERS:
             break
-        found = align(*steps)
+        found = align(*traces)
         pairs.append(
             {
                 "prompt": " ".join(a.prompts[left].split())[:MAX_LABEL],
                 "differs_at": found.differs_at,
                 "runs": [left, right],
                 "differ": [found.step_a, found.step_b],
+                "leads": [_clean(lead_of(trace)) for trace in traces],
                 "sides": [_steps(a, left, found.ends_a), _steps(b, right, found.ends_b)],
             }
         )

@@ -66,7 +66,7 @@ def drawing(
 ) -> str:
     """What the view draws for these runs, each a trace and its recording; ``against``: others to compare them with."""
     steps = [t.steps for t in traces]
-    table, paths = tabulate(steps), tabulate_paths(steps)
+    table, paths = tabulate(steps, [t.prompt for t in traces]), tabulate_paths(steps)
     labels = label(steps, table, [r.domain for r in runs])
     report = calibrate(table, paths, labels)
     data = {
@@ -89,21 +89,21 @@ def drawing(
 def step_columns(
     table: StepTable, steps: Sequence[StepDone], labels: Labels, paths: Paths | None = None
 ) -> dict[str, list[Any]]:
-    """Per step: run, step, boundary (−1: not seen; of ``paths``, which then are what is scored, how many were
-    accepted), drafted, what was predicted and what happened (outcomes as in the
+    """Per step: run, step, matched (how many scored positions were right, −1: nothing was drafted; of ``paths``, which then
+    are what is scored, how many were accepted), drafted, what was predicted and what happened (outcomes as in the
     matrix), rank of the true boundary (from 1; 0: none); of its scored positions the confidences, the bins (uniform,
     equal mass), kinds (of ``paths`` none), depths, tokens and nodes; the token that the target wanted at the first
     rejection; what came of the prediction (see ``d2sd.trace.metrics.prediction``; empty: nothing); the drafts that brought
     tokens; of its re-drafts the bins of the scored confidences and of what was promised."""
-    boundary = table.boundary
+    matched = table.matched
     if paths is None:
         rows, at = np.nonzero(table.scored)
         confidence, depths = table.confidence[rows, at], at + 1
     else:
         rows, confidence, depths = paths.row, paths.probability, paths.depth
-        boundary = np.full(len(table), UNSEEN)
-        boundary[rows] = 0
-        boundary += np.bincount(rows, weights=paths.accepted, minlength=len(table)).astype(int)
+        matched = np.full(len(table), UNSEEN)
+        matched[rows] = 0
+        matched += np.bincount(rows, weights=paths.accepted, minlength=len(table)).astype(int)
     starts = np.searchsorted(rows, np.arange(len(table) + 1)).tolist()
 
     def by_step(values: list[Any]) -> list[list[Any]]:
@@ -124,7 +124,7 @@ def step_columns(
     return {
         "run": table.run.tolist(),
         "step": table.step.tolist(),
-        "boundary": boundary.tolist(),
+        "matched": matched.tolist(),
         "drafted": table.drafted.tolist(),
         "predicted": predicted(table).tolist(),
         "happened": np.where(table.seen, happened(table), -1).tolist(),
@@ -138,7 +138,7 @@ def step_columns(
         "depths": by_step(depths.tolist()),
         "tokens": tokens,
         "nodes": nodes,
-        "wanted": [_wanted(s) for s in steps],
+        "wanted": [_wanted(s, b) for s, b in zip(steps, table.boundary.tolist(), strict=True)],
         "outcome": [prediction(s) or "" for s in steps],
         "won": [won[a:b].tolist() for a, b in itertools.pairwise(won_at)],
     }
@@ -170,10 +170,9 @@ def _nodes(step: StepDone, count: int) -> list[int]:
     return found
 
 
-def _wanted(step: StepDone) -> str:
-    """The target's own token where the first draft ends."""
-    end = step.actual_boundary
-    return _cut(step.committed[end].text) if end is not None and end < len(step.committed) else ""
+def _wanted(step: StepDone, boundary: int) -> str:
+    """The target's own token where the first draft ends, if that was seen."""
+    return _cut(step.committed[boundary].text) if 0 <= boundary < len(step.committed) else ""
 
 
 def _cut(text: str) -> str:

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from d2sd.trace.events import StepDone
+from d2sd.trace.trace import Trace
 
 
 @dataclass(frozen=True, slots=True)
 class Alignment:
-    """Where steps begin and end, in characters of the generated text: ``ends_a[n]`` is the end of step n.
+    """Where steps end, in characters of the generated text: ``ends_a[n]`` is the end of step n. The first begins after what
+    the prompt's pass committed.
 
     differs_at: the first character that is not the same, None where the texts are the same; where one text is the
     beginning of the other, the end of the shorter one. step_a, step_b: the steps that hold this character, None where
@@ -25,15 +27,20 @@ class Alignment:
     step_b: int | None
 
 
+def lead_of(run: Trace) -> str:
+    """What the prompt's pass adds to the text, before the first step."""
+    return "".join(c.text for c in run.prefill.committed) if run.prefill else ""
+
+
 def text_of(step: StepDone) -> str:
     """What a step adds to the text."""
     return "".join(c.text for c in step.committed)
 
 
-def align(a: Sequence[StepDone], b: Sequence[StepDone]) -> Alignment:
+def align(a: Trace, b: Trace) -> Alignment:
     """Two runs over the characters of their texts, so that also those of different tokenizers meet."""
-    texts = [[text_of(step) for step in steps] for steps in (a, b)]
-    ends = [tuple(accumulate(map(len, pieces))) for pieces in texts]
+    texts = [(lead_of(run), *(text_of(step) for step in run.steps)) for run in (a, b)]
+    ends = [tuple(accumulate(map(len, pieces)))[1:] for pieces in texts]
     at = first_difference("".join(texts[0]), "".join(texts[1]))
     return Alignment(ends[0], ends[1], at, step_at(ends[0], at), step_at(ends[1], at))
 

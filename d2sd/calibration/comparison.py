@@ -16,13 +16,14 @@ from d2sd.calibration.outcomes import ranks
 from d2sd.calibration.resampling import Figure, Resampler, wilson
 from d2sd.calibration.scores import (
     Scores,
+    chance_error,
     expected_calibration_error,
     places,
     resampled_error,
     score,
     uniform_edges,
 )
-from d2sd.calibration.steps import MAX_BLOCKS, MIN_RUNS, StepTable, units
+from d2sd.calibration.steps import MAX_BLOCKS, MIN_PROMPTS, StepTable, units
 
 MIN_BLOCK = 16  # tokens: longer than most steps, so that a block holds the steps of both sides over the same text
 
@@ -59,7 +60,7 @@ class Comparison:
 
     figures, by name: tokens (per step, α), first (tokens of the first draft that were accepted), hit and repaired (shares
     of the steps with a rejected first draft and re-drafts), redraft (tokens that a re-draft brings), nodes (per step), gap
-    (accepted − confidence), error (ECE), brier. bins: share accepted by bin of confidence; within[n]: share of rejected
+    (accepted − confidence), error (ECE above what chance alone would give), brier. bins: share accepted by bin of confidence; within[n]: share of rejected
     drafts whose true boundary is among the n + 1 likeliest.
     """
 
@@ -106,7 +107,7 @@ def compare(a: Side, b: Side, same_text: bool = False) -> Comparison:
 
 def common_units(a: Side, b: Side, same_text: bool) -> tuple[np.ndarray, np.ndarray, str, bool]:
     """What each step of both sides is drawn again with, what that is called, and whether both sides share it."""
-    ready = min(len(set(side.prompts)) for side in (a, b)) >= MIN_RUNS
+    ready = min(len(set(side.prompts)) for side in (a, b)) >= MIN_PROMPTS
     numbers = {prompt: n for n, prompt in enumerate(dict.fromkeys(a.prompts))}
     if ready and set(a.prompts) == set(b.prompts):
         of_a, of_b = (np.array([numbers[p] for p in side.prompts], int)[side.table.run] for side in (a, b))
@@ -179,12 +180,17 @@ def newcombe(a: Figure, b: Figure) -> Figure:
 
 
 def _error(a: Draws, b: Draws) -> Difference:
+    """ECE less ``chance_error`` on both sides: an honest drafter's ECE falls with the number of positions, which would read
+    as a difference. Resamples, which are off by chance once more, are moved to lie around the figure."""
     edges, figures, drawn = uniform_edges(), [], []
     for side in (a, b):
         s = side.scores
-        drawn.append(resampled_error(s, s.confidence, edges, side.resampler))
-        own = expected_calibration_error(s.confidence, s.accepted, edges) if len(s) else None
-        figures.append(Figure(None) if own is None else side.resampler.figure(own, drawn[-1]))
+        found = resampled_error(s, s.confidence, edges, side.resampler)
+        if len(s):
+            own = expected_calibration_error(s.confidence, s.accepted, edges) - chance_error(s.confidence, edges)
+            found = found - np.nanmean(found) + own
+        figures.append(side.resampler.figure(own, found) if len(s) else Figure(None))
+        drawn.append(found)
     return _difference("error", figures, drawn, [len(a.scores), len(b.scores)], a, b)
 
 
@@ -208,10 +214,10 @@ def _scored(side: Draws, values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np
 
 FIGURES: dict[str, Rows] = {
     "tokens": lambda d: _over(d.table.committed, _every(d.table), d.unit),
-    "first": lambda d: _over(d.table.boundary, d.table.seen, d.unit),
+    "first": lambda d: _over(d.table.gained[:, 0], d.table.drafted > 0, d.unit),
     "hit": lambda d: _over(d.table.hit, _judged(d.table), d.unit),
     "repaired": lambda d: _over(d.table.repaired, _judged(d.table), d.unit),
-    "redraft": lambda d: (d.table.gained[:, 1:].sum(1).astype(float), d.table.branches.astype(float), d.unit),
+    "redraft": lambda d: (d.table.gained[:, 1:-1].sum(1).astype(float), d.table.branches.astype(float), d.unit),
     "nodes": lambda d: _over(d.table.nodes.sum(1) + 1, _every(d.table), d.unit),
     "gap": lambda d: _scored(d, d.scores.accepted - d.scores.confidence),
     "brier": lambda d: _scored(d, (d.scores.accepted - d.scores.confidence) ** 2),
@@ -265,5 +271,5 @@ SPOKEN = {
     "tokens": ("Tokens per step", _plain),
     "first": ("Accepted tokens of the first draft", _plain),
     "repaired": ("Repaired steps", _percent),
-    "error": ("Calibration error (ECE)", lambda v: "—" if v is None else f"{v:.3f}"),
+    "error": ("Calibration error (ECE) above chance", lambda v: "—" if v is None else f"{v:.3f}"),
 }

@@ -15,11 +15,12 @@ from d2sd.tree.boundary import boundary_posteriors
 class Matrix:
     """Steps by what was likeliest and what happened. Outcome i < G: exactly i tokens accepted; outcome G: all of them.
 
-    counts[actual][predicted]: steps, (G+1, G+1). all_expected and all_happened: the mean predicted chance that the
+    counts[actual][predicted]: steps, (G+1, G+1), those whose boundary was seen; unseen: the others that drafted. all_expected and all_happened: the mean predicted chance that the
     whole first draft is accepted, and the share of steps where it was.
     """
 
     counts: tuple[tuple[int, ...], ...]
+    unseen: int
     all_expected: Figure
     all_happened: Figure
 
@@ -30,15 +31,17 @@ class Ranks:
 
     counts[n]: steps where it was number n+1. within[n]: share of steps where it was among the first n+1 (the hit
     rate at K = n+1); chance[n]: the same for prefixes drawn at random. used: the hit rate of the prefixes that were
-    really re-drafted from, repaired: the share where re-drafts also added tokens there, and mean_used how many prefixes
-    there were; None where none were.
+    really re-drafted from, chance_used: the same for as many drawn at random, repaired: the share where re-drafts also added
+    tokens there, all over the ``chosen`` steps that re-drafted, and mean_used how many prefixes they had; None where none did.
     """
 
     steps: int
     counts: tuple[int, ...]
     within: tuple[Figure, ...]
     chance: tuple[float, ...]
+    chosen: int
     used: Figure
+    chance_used: float | None
     repaired: Figure
     mean_used: float | None
 
@@ -65,6 +68,7 @@ def outcome_matrix(table: StepTable, unit: np.ndarray, resampler: Resampler) -> 
     full, ones = boundary_posteriors(table.confidence)[1][seen], np.ones(int(seen.sum()))
     return Matrix(
         tuple(map(tuple, counts.tolist())),
+        int((~seen & (table.drafted > 0)).sum()),
         resampler.ratio(full, ones, unit[seen]),
         resampler.share(~table.partly[seen], unit[seen]),
     )
@@ -89,12 +93,15 @@ def rank_table(table: StepTable, unit: np.ndarray, resampler: Resampler) -> Rank
     place = ranks(partly.confidence, partly.boundary)
     size = int(partly.drafted.max(initial=0))
     chosen = partly.selected > 0
+    some = bool(chosen.any())
     return Ranks(
         steps=len(partly),
         counts=tuple(np.bincount(place, minlength=size)[:size].tolist()),
         within=tuple(resampler.share(place <= n, unit) for n in range(size)),
         chance=tuple(float(np.minimum(1, (n + 1) / partly.drafted).mean()) for n in range(size)),
+        chosen=int(chosen.sum()),
         used=resampler.share(partly.hit[chosen], unit[chosen]),
+        chance_used=float(np.minimum(1, partly.selected / partly.drafted)[chosen].mean()) if some else None,
         repaired=resampler.share(partly.repaired[chosen], unit[chosen]),
-        mean_used=float(partly.selected[chosen].mean()) if chosen.any() else None,
+        mean_used=float(partly.selected[chosen].mean()) if some else None,
     )

@@ -16,6 +16,7 @@ MIN_IN_BIN = 30  # to judge one bin
 CLEAR = 2.81  # standard errors: 99.5%, because ten bins are looked at
 MIN_STEPS = 30  # to judge boundaries or gains
 TRUSTED_ERROR = 0.05
+MAX_UNSEEN = 0.05  # share of steps without a seen boundary that is too small to matter
 Tone = Literal["good", "bad", "mixed", "few", "note"]
 
 
@@ -115,19 +116,18 @@ def _boundary(report: Report) -> Iterator[Sentence]:
         if ranks.steps:
             yield Sentence("few", f"Too few rejected drafts to judge the predicted boundaries: {ranks.steps}.")
         return
-    if ranks.used.value is not None and ranks.mean_used is not None:
-        k = max(1, round(ranks.mean_used))
+    if ranks.chosen >= MIN_STEPS and ranks.chance_used is not None and ranks.mean_used is not None:
+        k, steps, chance = max(1, round(ranks.mean_used)), ranks.chosen, ranks.chance_used
         hits, what = ranks.used, f"the {k} prefixes that were re-drafted from"
     else:
-        k = min(4, len(ranks.within))
-        hits, what = ranks.within[k - 1], f"the {k} likeliest prefixes"
-    chance = ranks.chance[min(k, len(ranks.chance)) - 1]
+        k, steps = min(4, len(ranks.within)), ranks.steps
+        hits, what, chance = ranks.within[k - 1], f"the {k} likeliest prefixes", ranks.chance[k - 1]
     assert hits.value is not None
     interval = _range(hits)
     yield Sentence(
         "good" if (hits.low or hits.value) > 2 * chance else "mixed",
-        f"The true boundary is among {what} in {percent(hits.value)} of {ranks.steps} steps{interval and f' ({interval}%)'}; "
-        f"prefixes drawn at random would hit {percent(chance)}.{_repaired(report)}",
+        f"The true boundary is among {what} in {percent(hits.value)} of {steps} steps{interval and f' ({interval}%)'}; "
+        f"prefixes drawn at random would hit {percent(chance)}.{_repaired(report) if hits is ranks.used else ''}",
         "ranks",
         tuple(range(k)),
     )
@@ -140,6 +140,13 @@ def _boundary(report: Report) -> Iterator[Sentence]:
             f"Where the likeliest boundary is wrong, the draft gets further than predicted in {percent(further / wrong)} "
             f"of {wrong} steps.",
         )
+    if matrix.unseen > MAX_UNSEEN * (matrix.unseen + sum(map(sum, matrix.counts))):
+        yield Sentence(
+            "note",
+            f"In {count(matrix.unseen, 'more step')} the tree or the text ended before target and draft parted; these are not among "
+            "the boundaries, so long ones are missing there. Confidence is scored in them as far as they went.",
+        )
+        return
     whole, expected = matrix.all_happened.value, matrix.all_expected.value
     if whole is not None and expected is not None and max(whole, expected) >= 0.005:
         yield Sentence(
@@ -212,7 +219,7 @@ def _unit(report: Report) -> Sentence:
         return Sentence("note", "Intervals are 95%, by bootstrap over whole prompts.")
     return Sentence(
         "few",
-        f"Only {count(report.runs, 'run')}: the intervals (bootstrap by {report.unit}) say nothing about other prompts.",
+        f"Only {count(report.prompts, 'prompt')}: the intervals (bootstrap by {report.unit}) say nothing about other prompts.",
     )
 
 

@@ -81,11 +81,11 @@ def tabulate_redrafts(runs: Sequence[Sequence[StepDone]], table: StepTable) -> R
     """The re-drafts of the runs that ``table`` is of."""
     drafts, scored = [], []
     for row, step in enumerate(s for run in runs for s in run):
-        written = tuple(c.token for c in step.committed)
+        written, known = tuple(c.token for c in step.committed), candidates(step)
         for branch, draft in enumerate(step.branches, 1):
             if draft.drafter != "second":
                 continue
-            right = len(written) > draft.prefix and written[: draft.prefix] == given(step, branch)[: draft.prefix]
+            right = len(written) > draft.prefix and written[: draft.prefix] == known[branch][: draft.prefix]
             drafts.append((row, branch, right, promised(step, draft)))
             if right:
                 scored += [(row, *s) for s in scored_tokens(draft, written)]
@@ -102,12 +102,13 @@ def tabulate_redrafts(runs: Sequence[Sequence[StepDone]], table: StepTable) -> R
     )
 
 
-def given(step: StepDone, branch: int) -> tuple[int, ...]:
-    """All tokens of a candidate: its prefix, from the candidate it goes on from, and its own. 0 is the first draft."""
-    if branch == 0:
-        return step.first_draft.ids if step.first_draft else ()
-    draft = step.branches[branch - 1]
-    return (*given(step, draft.base if draft.base < branch else 0)[: draft.prefix], *draft.ids)
+def candidates(step: StepDone) -> list[tuple[int, ...]]:
+    """All tokens of every candidate: its prefix, from the candidate before it that it goes on from, and its own.
+    Number 0 is the first draft."""
+    known = [step.first_draft.ids if step.first_draft else ()]
+    for draft in step.branches:
+        known.append((*known[draft.base if draft.base < len(known) else 0][: draft.prefix], *draft.ids))
+    return known
 
 
 def promised(step: StepDone, draft: Draft) -> float:

@@ -34,7 +34,7 @@ from d2sd.trace.events import StepDone
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Figures of the first draft's confidence over ``runs`` runs with ``steps`` steps and ``positions`` scored positions, or, where
+    """Figures of the first draft's confidence over ``runs`` runs of ``prompts`` different prompts with ``steps`` steps and ``positions`` scored positions, or, where
     ``of_paths``, of the probabilities of the paths of so many verified nodes.
 
     unit: what intervals draw again. confidence, accepted: means over scored positions; gap: accepted − confidence,
@@ -44,6 +44,7 @@ class Report:
     """
 
     runs: int
+    prompts: int
     steps: int
     positions: int
     of_paths: bool
@@ -102,6 +103,7 @@ def calibrate(table: StepTable, paths: Paths | None = None, labels: Labels | Non
     some = len(scores) > 0
     return Report(
         runs=table.runs,
+        prompts=table.prompts,
         steps=len(table),
         positions=len(scores),
         of_paths=of_paths,

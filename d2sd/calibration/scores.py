@@ -1,7 +1,7 @@
 """Reliability of a drafter's confidence: bins, ECE, Brier score.
 
-Only positions up to the first rejection are scored: whether a later token would have been accepted was never
-observed.
+Only positions up to the first rejection are scored, and only as far as tokens were committed: whether a later token
+would have been accepted was never observed.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from d2sd.calibration.resampling import Figure, Resampler, wilson
-from d2sd.calibration.steps import StepTable
+from d2sd.calibration.steps import UNSEEN, StepTable, observed
 from d2sd.trace.events import StepDone
 
 
@@ -56,18 +56,18 @@ class Position:
 
 
 def scored_positions(step: StepDone) -> list[tuple[float, bool]]:
-    """(c_k, accepted) of the first draft up to and including its first rejection."""
-    if step.first_draft is None or step.actual_boundary is None:
+    """(c_k, accepted) of the first draft, as far as its fate was observed (see ``StepTable.scored``)."""
+    matched, boundary = observed(step)
+    if step.first_draft is None or matched == UNSEEN:
         return []
-    return [
-        (c, k < step.actual_boundary) for k, c in enumerate(step.first_draft.confidence[: step.actual_boundary + 1])
-    ]
+    end = matched + (boundary != UNSEEN)
+    return [(c, k < matched) for k, c in enumerate(step.first_draft.confidence[:end])]
 
 
 def score(table: StepTable, unit: np.ndarray) -> Scores:
     """The scored positions of the table's steps; ``unit`` (N,) numbers what each step is resampled with."""
     row, at = np.nonzero(table.scored)
-    accepted = (at < table.boundary[row]).astype(float)
+    accepted = (at < table.matched[row]).astype(float)
     return Scores(table.confidence[row, at], accepted, at + 1, row, unit[row])
 
 

@@ -4,25 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, takewhile
 
 import numpy as np
 
+from d2sd.errors import InputError
 from d2sd.trace.events import StepDone
 from d2sd.trace.metrics import prediction
 
 UNSEEN = -1
-MIN_RUNS = 8
+MIN_PROMPTS = 8
 MAX_BLOCKS = 200
+MAX_CELLS = 8 * 10**6  # of a column that is as wide as the longest draft, in numbers of 8 bytes
 
 
 @dataclass(frozen=True, slots=True)
 class StepTable:
     """N steps of one or more runs; G is the longest first draft, J the largest number of re-drafts.
 
-    run, step: number of the run and of the step in it, (N,). drafted: tokens of the first draft, (N,).
-    confidence: c_k, (N, G), NaN after the last drafted token. boundary: leading first-draft tokens that the target
-    accepted, (N,), UNSEEN where generation ended before that was decided or nothing was drafted.
+    run, step: number of the run and of the step in it, (N,). prompt: number of the run's prompt, (N,).
+    drafted: tokens of the first draft, (N,). confidence: c_k, (N, G), NaN after the last drafted token.
+    matched: leading first-draft tokens that are also what was committed, (N,); boundary: the same where it is known that no
+    more would have been accepted, (N,). Both UNSEEN where nothing was drafted, the boundary also where the text ended, or a
+    node budget had cut the draft off, before the target and the draft parted.
     selected: number of prefixes that were predicted, (N,). hit: whether the boundary was one of them, repaired: whether
     re-drafts then added tokens there, (N,).
     committed: tokens, bonus included, (N,). branches: re-drafts, (N,).
@@ -32,8 +36,10 @@ class StepTable:
 
     run: np.ndarray
     step: np.ndarray
+    prompt: np.ndarray
     drafted: np.ndarray
     confidence: np.ndarray
+    matched: np.ndarray
     boundary: np.ndarray
     selected: np.ndarray
     hit: np.ndarray
@@ -52,6 +58,11 @@ class StepTable:
         return len(np.unique(self.run))
 
     @property
+    def prompts(self) -> int:
+        """How many different prompts these runs are of."""
+        return len(np.unique(self.prompt))
+
+    @property
     def seen(self) -> np.ndarray:
         """Steps whose boundary is known, (N,) bool."""
         return self.boundary != UNSEEN
@@ -63,31 +74,46 @@ class StepTable:
 
     @property
     def scored(self) -> np.ndarray:
-        """Positions up to and including the first rejection, (N, G) bool: later ones were never observed."""
+        """Positions whose fate was observed, (N, G) bool: those that are what was committed, and the first that is not.
+
+        That is so whatever a node budget left out: the target's own choice at the cut shows whether the draft was right there.
+        """
         at = np.arange(self.confidence.shape[1])
-        return (at <= self.boundary[:, None]) & (at < self.drafted[:, None])
+        observed = self.matched + self.seen
+        return at < np.minimum(observed, self.drafted)[:, None]
 
     def take(self, rows: np.ndarray) -> StepTable:
         """The steps at these row numbers (or where this mask is true)."""
         return StepTable(*(getattr(self, name)[rows] for name in self.__dataclass_fields__))
 
 
-def tabulate(runs: Sequence[Sequence[StepDone]]) -> StepTable:
-    """The steps of runs as columns."""
+def tabulate(runs: Sequence[Sequence[StepDone]], prompts: Sequence[str] = ()) -> StepTable:
+    """The steps of runs as columns; ``prompts``: of each run, empty where it is not known. None: each run has its own.
+
+    Raises ``InputError`` where so many steps with so long drafts would take too much memory.
+    """
     steps = [s for run in runs for s in run]
     confidences = [s.first_draft.confidence if s.first_draft else () for s in steps]
     drafted = np.array([len(c) for c in confidences], dtype=int)
+    widest = max(int(drafted.max(initial=0)), *(len(s.branches) + 2 for s in steps), 0)
+    if len(steps) * widest > MAX_CELLS:
+        raise InputError(
+            f"{len(steps)} steps with up to {widest} drafted tokens or re-drafts are too many to count at once; measure fewer"
+        )
     confidence = np.full((len(steps), max(drafted, default=0)), np.nan)
     confidence[np.arange(confidence.shape[1]) < drafted[:, None]] = np.fromiter(chain.from_iterable(confidences), float)
-    boundary = np.array([UNSEEN if s.actual_boundary is None else s.actual_boundary for s in steps], dtype=int)
-    boundary[drafted == 0] = UNSEEN
+    fates = np.array([observed(s) for s in steps], dtype=int).reshape(-1, 2)
     nodes, gained = _by_source(steps)
+    lengths, numbers = [len(run) for run in runs], {key: n for n, key in enumerate(dict.fromkeys(prompts))}
+    known = [numbers[p] if p else len(numbers) + n for n, p in enumerate(prompts or [""] * len(runs))]
     return StepTable(
-        run=np.repeat(np.arange(len(runs)), [len(run) for run in runs]),
+        run=np.repeat(np.arange(len(runs)), lengths),
+        prompt=np.repeat(np.array(known, dtype=int), lengths),
         step=np.fromiter((at for run in runs for at in range(len(run))), int),
         drafted=drafted,
         confidence=confidence,
-        boundary=boundary,
+        matched=fates[:, 0],
+        boundary=fates[:, 1],
         selected=np.array([len(s.selected_prefixes) for s in steps], dtype=int),
         hit=np.array([s.actual_boundary in s.selected_prefixes for s in steps], dtype=bool),
         repaired=np.array([prediction(s) == "repaired" for s in steps], dtype=bool),
@@ -96,6 +122,18 @@ def tabulate(runs: Sequence[Sequence[StepDone]]) -> StepTable:
         nodes=nodes,
         gained=gained,
     )
+
+
+def observed(step: StepDone) -> tuple[int, int]:
+    """``matched`` and ``boundary`` of a step, as in ``StepTable``."""
+    draft, known = step.first_draft, step.actual_boundary
+    if draft is None or not draft.confidence:
+        return UNSEEN, UNSEEN
+    if known is not None:
+        return known, known
+    pairs = zip(draft.ids, step.committed, strict=False)
+    matched = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1].token, pairs))
+    return matched, matched if matched == len(draft.ids) or matched < len(step.committed) else UNSEEN
 
 
 def _by_source(steps: Sequence[StepDone]) -> tuple[np.ndarray, np.ndarray]:
@@ -120,10 +158,11 @@ def _by_source(steps: Sequence[StepDone]) -> tuple[np.ndarray, np.ndarray]:
 def units(table: StepTable) -> tuple[np.ndarray, str]:
     """What a resampling draws again: the number of its unit for every step, (N,), and what a unit is called.
 
-    Whole prompts, because the steps of one text resemble each other; where there are fewer than ``MIN_RUNS``
+    Whole prompts, because the steps of one text resemble each other; where there are fewer than ``MIN_PROMPTS``
     of them, blocks of consecutive steps, which says nothing about other prompts.
     """
-    if table.runs >= MIN_RUNS:
-        return np.unique(table.run, return_inverse=True)[1], "prompt"
+    prompts, number = np.unique(table.prompt, return_inverse=True)
+    if len(prompts) >= MIN_PROMPTS:
+        return number, "prompt"
     length = max(1, -(-len(table) // MAX_BLOCKS))
     return np.arange(len(table)) // length, "step" if length == 1 else f"block of {length} steps"

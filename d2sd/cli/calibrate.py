@@ -11,9 +11,8 @@ from tqdm.auto import tqdm
 
 from d2sd.calibration import Figure, Report, calibrate, label, read_report, tabulate, tabulate_paths
 from d2sd.cli.common import add_run_arguments, decode_config, prepare
-from d2sd.trace.events import StepDone
 from d2sd.trace.text import printable
-from d2sd.trace.trace import load_trace
+from d2sd.trace.trace import Trace, load_trace
 
 SHOWN_K = (1, 2, 4, 8)
 
@@ -27,42 +26,43 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run or read, then print the figures; Ctrl-C leaves those of the prompts that are done."""
-    groups: dict[str, list[Sequence[StepDone]]] = {"all": []}
+    groups: dict[str, list[Trace]] = {"all": []}
     stopped = ""
     if arguments.traces:
-        groups["all"] = [load_trace(path).steps for path in arguments.traces]
+        groups["all"] = [load_trace(path) for path in arguments.traces]
     else:
         config = decode_config(arguments, arguments.method, inspect=False)
         engine, prompts = prepare(arguments, config)
         config = engine.resolve(config)
         try:
             for prompt, ids in tqdm(prompts, desc="calibrate", unit="prompt", file=sys.stderr):
-                steps = engine.generate(ids, config).steps
+                trace = engine.generate(ids, config)
                 for name in {"all": 0, prompt.domain: 0}:
-                    groups.setdefault(name, []).append(steps)
+                    groups.setdefault(name, []).append(trace)
         except KeyboardInterrupt:
             if not groups["all"]:
                 raise
             stopped = f"Stopped: only {len(groups['all'])} of {len(prompts)} prompts are counted."
     if arguments.json:
-        result = {name: _report(runs).to_dict() for name, runs in groups.items()}
+        result = {name: _report(traces).to_dict() for name, traces in groups.items()}
         sys.stdout.write(orjson.dumps(result).decode() + "\n")
     else:
-        for name, runs in groups.items():
-            print(printable(_text(name, runs)))
+        for name, traces in groups.items():
+            print(printable(_text(name, traces)))
     if stopped:
         print(stopped, file=sys.stderr)
     return 130 if stopped else 0
 
 
-def _report(runs: Sequence[Sequence[StepDone]]) -> Report:
-    table = tabulate(runs)
+def _report(traces: Sequence[Trace]) -> Report:
+    runs = [t.steps for t in traces]
+    table = tabulate(runs, [t.prompt for t in traces])
     return calibrate(table, tabulate_paths(runs), label(runs, table))
 
 
-def _text(name: str, runs: Sequence[Sequence[StepDone]]) -> str:
-    report = _report(runs)
-    title = f"{name}: {report.runs} prompts, {report.steps} steps, {report.positions} scored {'nodes' if report.of_paths else 'positions'}"
+def _text(name: str, traces: Sequence[Trace]) -> str:
+    report = _report(traces)
+    title = f"{name}: {report.runs} runs of {report.prompts} prompts, {report.steps} steps, {report.positions} scored {'nodes' if report.of_paths else 'positions'}"
     lines = [title, *(f"  {s.text}" for s in read_report(report))]
     if report.positions:
         shares = (f"{b.confidence:.2f}→{b.accepted:.2f} ({b.count})" for b in report.uniform if b.count)

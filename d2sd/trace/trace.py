@@ -41,6 +41,12 @@ class Trace:
         return cls(header, prefill, tuple(steps), finished)
 
     @property
+    def prompt(self) -> str:
+        """What the run went on from: the prompt's text, or its ids where that was not kept; empty where neither is known."""
+        ids = self.prefill.prompt_token_ids if self.prefill else ()
+        return str(self.header.get("prompt") or ids or "")
+
+    @property
     def token_ids(self) -> list[int]:
         """Generated ids, prompt excluded."""
         first = self.prefill.committed if self.prefill else ()

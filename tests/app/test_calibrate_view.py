@@ -20,6 +20,7 @@ from app.recordings import Recording
 from app.views.calibrate import CalibrationView, Progress, drawing
 from app.views.drawn import STATIC
 from d2sd import METHODS, DecodeConfig, Trace
+from d2sd.calibration import scored_positions
 from tests.app.test_explore_view import HOSTILE
 from tests.e2e.measure_calibrate import STEPS, repeated
 
@@ -65,8 +66,8 @@ def test_every_bar_lists_as_many_positions_as_it_counts(data):
 def test_what_a_bin_lists_was_accepted_as_often_as_it_says(data):
     steps, report = data["steps"], data["report"]
     accepted: Counter[int] = Counter()
-    for boundary, bins in zip(steps["boundary"], steps["uniform"], strict=True):
-        accepted.update(b for at, b in enumerate(bins) if at < boundary)
+    for matched, bins in zip(steps["matched"], steps["uniform"], strict=True):
+        accepted.update(b for at, b in enumerate(bins) if at < matched)
     for n, b in enumerate(report["uniform"]):
         assert accepted[n] == pytest.approx(b["accepted"] * b["count"])
 
@@ -111,7 +112,7 @@ def test_runs_of_every_method_can_be_drawn(engine, method):
 def test_ten_thousand_steps_are_all_counted():
     data = drawn(repeated())
     assert data["report"]["steps"] == len(data["steps"]["run"]) == STEPS
-    assert data["report"]["unit"] == "prompt"
+    assert data["report"]["prompts"] == 1  # one trace, again and again
 
 
 def hostile(recorded: Trace) -> Trace:
@@ -207,7 +208,7 @@ def test_files_hold_the_figures_and_every_scored_position(page: Any, recorded: T
     rows = list(csv.DictReader(io.StringIO(saved.value.path().read_text(encoding="utf-8"), newline="")))
     assert len(rows) == report["positions"]
     assert sum(int(row["accepted"]) for row in rows) == sum(
-        min(s.actual_boundary or 0, len(s.first_draft.ids)) for s in recorded.steps
+        sum(right for _, right in scored_positions(s)) for s in recorded.steps
     )
 
 
@@ -246,6 +247,6 @@ def test_of_trees_without_a_block_draft_every_node_is_listed(engine):
         nodes = steps["nodes"][row]
         assert sorted(nodes) == ([] if ended else list(range(1, len(step.nodes))))
         assert nodes[: len(step.accepted)] == ([] if ended else sorted(step.accepted))
-        assert steps["boundary"][row] == (-1 if ended else len(step.accepted))
+        assert steps["matched"][row] == (-1 if ended else len(step.accepted))
         assert steps["tokens"][row] == [step.nodes[n].text for n in nodes]
         assert steps["depths"][row] == [step.nodes[n].depth for n in nodes]

@@ -46,10 +46,11 @@ def test_methods_of_a_greedy_race_are_compared_over_the_same_text(session):
     assert drawn["comparison"]["unit"].startswith("block of")
     (pair,) = drawn["pairs"]
     assert pair["differs_at"] is None
-    for side in pair["sides"]:
+    for side, lead in zip(pair["sides"], pair["leads"], strict=True):
+        assert lead
         ends = [step[0] for step in side]
         assert ends == sorted(ends)
-        assert ends[-1] == len("".join(t for step in side for t, _ in step[1]))
+        assert ends[-1] == len(lead + "".join(t for step in side for t, _ in step[1]))
 
 
 def test_choices_that_are_gone_are_a_sentence(session):

@@ -57,7 +57,7 @@ const DATA = {
   kinds: ["word", "number"],
   runs: [{ run: "r", label: '=1+"2"', domain: "sums" }],
   steps: {
-    run: [0, 0, 0], step: [0, 1, 2], boundary: [1, 2, 2], drafted: [2, 2, 2], predicted: [1, 1, 1], happened: [1, 2, -1], rank: [1, 0, 0],
+    run: [0, 0, 0], step: [0, 1, 2], matched: [1, 2, 2], drafted: [2, 2, 2], predicted: [1, 1, 1], happened: [1, 2, -1], rank: [1, 0, 0],
     confidence: [[0.9, 0.8], [0.6, 0.7], [0.5, 0.4]], depths: [[1, 2], [1, 2], [1, 2]], kind: [[0, 1], [0, 0], [1, 0]], second: [[3], [], [3, 9]], promise: [[1], [], [0]], uniform: [[9, 8], [6, 7], [5, 4]], equal_mass: [[1, 1], [0, 1], [0, 0]],
     tokens: [["a", "b"], ["c", "d"], ["e", "f"]], wanted: ["x,\ny", "", ""], won: [[0], [0], []], outcome: ["repaired", "all", ""],
   },
@@ -116,6 +116,8 @@ test("a method looks the same in every sweep, and hostile sweeps are bounded", (
   const raw = (methods) => whatif.readSweep({ values: [1, 2], own: 9, lines: methods.map((method) => ({ method, points: [[7, -3, "x"]] })) });
   const looks = whatif.looksOf([raw(["a", "b"]), raw(["b", "c"])]);
   assert.equal(new Set([...looks.values()].map((look) => look.colour)).size, 3);
+  const many = [...whatif.looksOf([raw(Array.from({ length: 15 }, (_, at) => `lane ${at}`))]).values()];
+  assert.equal(new Set(many.map((look) => JSON.stringify(look))).size, 15);
   assert.deepEqual(raw(["a"]).lines[0].points, [{ at: 1, alpha: 0, nodes: 0, low: null, high: null, less: null, more: null }]);
   assert.equal(raw(["a"]).own, 1);
 });

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from d2sd.calibration import outcomes, scores, steps, temperature
 from d2sd.calibration.decisions import promised
 from d2sd.calibration.resampling import Resampler
 from d2sd.calibration.scores import Scores
+from d2sd.errors import InputError
 from d2sd.trace.events import Committed, Draft, Node, StageSeconds, StepDone
 from d2sd.tree.boundary import boundary_posterior, boundary_posteriors, select_prefixes
 from tests.stage_costs import CHEAP_DRAFTS
@@ -125,10 +127,73 @@ def test_only_positions_up_to_the_first_rejection_are_scored(recorded):
         for step in trace.steps:
             pairs = calibration.scored_positions(step)
             if step.actual_boundary is None:
-                assert pairs == []
+                assert [a for _, a in pairs] == [True] * len(step.committed)
             else:
                 assert len(pairs) == min(step.actual_boundary + 1, 15)
                 assert [a for _, a in pairs] == [k < step.actual_boundary for k in range(len(pairs))]
+
+
+def cut(steps, budget):
+    """The same steps with trees of so many nodes: what the target said at the cut is committed, no more is seen."""
+    out = []
+    for step in steps:
+        boundary = step.actual_boundary
+        kept = min(boundary, budget)
+        right = [Committed(1, "a", "first", k + 1) for k in range(kept)]
+        last = Committed(1 if boundary > budget else 2, "a", "target", None)
+        ends = boundary > budget
+        out.append(replace(step, committed=(*right, last), actual_boundary=None if ends else boundary, nodes=step.nodes[: budget + 1],
+                           accepted=tuple(range(1, kept + 1))))  # fmt: skip
+    return out
+
+
+def test_a_node_budget_does_not_change_what_confidence_is_worth():
+    """Where the tree ends, the target's choice still tells whether the draft was right: nothing is dropped for being right."""
+    whole = [[s for s in run if s.actual_boundary < 15] for run in simulated(40, 40)]
+    report = calibration.calibrate(calibration.tabulate([cut(run, 3) for run in whole]))
+    assert report.matrix.unseen > 100
+    assert abs(report.gap.value) < 0.02
+    first = calibration.read_report(report)
+    assert "can be trusted" in first[0].text
+    assert any("the tree or the text ended before" in s.text for s in first)
+    assert not any("whole first draft" in s.text for s in first)
+    early = [p for p in report.by_position if p.position < 4]
+    full = calibration.calibrate(calibration.tabulate(whole)).by_position
+    assert [(p.count, p.accepted) for p in early] == [(p.count, p.accepted) for p in full[:3]]
+
+
+def test_a_boundary_is_what_was_committed_where_the_trace_does_not_say():
+    step = replace(made_step([0.9, 0.8, 0.7], 3), actual_boundary=None)
+    assert steps.observed(step) == (3, 3)
+    parted = replace(made_step([0.9, 0.8, 0.7], 1), actual_boundary=None)
+    assert steps.observed(parted) == (1, 1)
+    ended = replace(parted, committed=parted.committed[:1])
+    assert steps.observed(ended) == (1, steps.UNSEEN)
+    assert steps.observed(made_step([], None)) == (steps.UNSEEN, steps.UNSEEN)
+
+
+def test_hits_are_over_the_steps_that_re_drafted():
+    steps = [made_step([0.9, 0.3], 1, (1,) if n < 35 else (), n) for n in range(400)]
+    report = calibration.calibrate(calibration.tabulate([steps]))
+    assert (report.ranks.steps, report.ranks.chosen) == (400, 35)
+    assert report.ranks.chance_used == pytest.approx(1 / 2)
+    assert any("in 100% of 35 steps" in s.text and "would hit 50%" in s.text for s in calibration.read_report(report))
+
+
+def test_runs_of_one_prompt_are_no_many_prompts():
+    runs = simulated(10, 30)
+    report = calibration.calibrate(calibration.tabulate(runs, ["the same"] * 10))
+    assert (report.runs, report.prompts, report.unit) == (10, 1, "block of 2 steps")
+    assert any("Only 1 prompt:" in s.text for s in calibration.read_report(report))
+    unknown = calibration.tabulate(runs, [""] * 10)
+    assert steps.units(unknown)[1] == "prompt"
+    assert unknown.prompts == 10
+
+
+def test_too_many_cells_are_a_sentence_before_memory_is_taken():
+    wide = made_step([0.5] * 900, 1)
+    with pytest.raises(InputError, match="too many to count at once"):
+        calibration.tabulate([[wide] + [made_step([0.5], 1)] * 10_000])
 
 
 def test_posteriors_and_ranks_are_those_of_the_method(recorded):
@@ -208,7 +273,7 @@ def test_few_positions_are_too_few_to_say():
     assert report.advice is None
 
 
-@pytest.mark.parametrize("runs", [[], [[]], [[made_step([], None)]], [[made_step([0.5], None)]]])
+@pytest.mark.parametrize("runs", [[], [[]], [[made_step([], None)]]])
 def test_nothing_to_score_is_a_sentence(runs):
     report = calibration.calibrate(calibration.tabulate(runs))
     (only,) = calibration.read_report(report)

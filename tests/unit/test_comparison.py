@@ -11,7 +11,8 @@ from d2sd.calibration import comparison, tabulate
 from d2sd.calibration.alignment import align, first_difference
 from d2sd.calibration.comparison import Side, compare, length_difference, newcombe, read_comparison
 from d2sd.calibration.resampling import Figure, wilson
-from d2sd.trace.events import Committed
+from d2sd.trace.events import Committed, PrefillDone
+from d2sd.trace.trace import Trace
 from tests.unit.test_calibration import made_step, simulated
 
 
@@ -40,6 +41,28 @@ def test_an_over_confident_drafter_is_clearly_so():
     assert error.difference.value > 0.05
     assert gap.difference.high < 0
     assert any(s.startswith("Calibration error") and "B is higher by" in s for s in read_comparison(result))
+
+
+def test_an_honest_drafter_does_not_differ_for_having_been_measured_longer():
+    clear = 0
+    for seed in range(6):
+        few, many = simulated(10, 10, seed=seed), simulated(30, 30, seed=100 + seed)
+        found = figure(
+            compare(side(few, [f"a {n}" for n in range(10)]), side(many, [f"b {n}" for n in range(30)])), "error"
+        )
+        assert abs(found.b.value) < 0.02  # plain ECE is .03 with so few positions as on the first side
+        clear += found.clear
+    assert clear <= 1
+
+
+def test_lower_ranked_choices_are_no_redrafts():
+    step = made_step([0.9, 0.8], 1, (0,))
+    other = replace(step.nodes[2], candidates=(), state="accepted")
+    step = replace(step, nodes=(*step.nodes[:2], other), accepted=(1, 2), branches=(step.first_draft,))
+    runs = [[step]] * 8
+    result = compare(side(runs), side(runs))
+    assert figure(result, "redraft").a.value == 0
+    assert figure(result, "first").a.value == 1
 
 
 def test_pairing_by_prompt_narrows_the_interval():
@@ -108,15 +131,27 @@ def spoken(step, *texts):
     return replace(step, committed=tuple(Committed(n, t, "first", None) for n, t in enumerate(texts)))
 
 
+def told(*steps, lead=""):
+    first = (Committed(9, lead, "target", None),) if lead else ()
+    return Trace({}, PrefillDone((1,), ("a",), 0.0, first), steps, None)
+
+
 def test_runs_are_aligned_by_the_characters_of_their_texts():
     step = made_step([0.5], 1)
-    one = [spoken(step, "The ", "cat"), spoken(step, " sat", " down")]
-    other = [spoken(step, "The cat "), spoken(step, "sat", " up")]
+    one = told(spoken(step, "The ", "cat"), spoken(step, " sat", " down"))
+    other = told(spoken(step, "The cat "), spoken(step, "sat", " up"))
     found = align(one, other)
     assert (found.ends_a, found.ends_b) == ((7, 16), (8, 14))
     assert found.differs_at == len("The cat sat ")
     assert (found.step_a, found.step_b) == (1, 1)
     assert align(one, one).differs_at is None
+
+
+def test_texts_that_part_at_the_token_of_the_prompts_pass_are_not_the_same():
+    same = spoken(made_step([0.5], 1), " was", " sad")
+    found = align(told(same, lead="He"), told(same, lead="She"))
+    assert (found.differs_at, found.step_a, found.step_b) == (0, 0, 0)
+    assert (found.ends_a, found.ends_b) == ((10,), (11,))
 
 
 @pytest.mark.parametrize(("one", "other", "at"), [("", "", None), ("ab", "abc", 2), ("", "a", 0), ("ax", "ay", 1)])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from d2sd.calibration import calibrate, label, read_report, tabulate
-from d2sd.calibration.redrafts import given, promised, tabulate_redrafts
+from d2sd.calibration.redrafts import candidates, promised, tabulate_redrafts
 from d2sd.calibration.splits import KINDS, token_kind
 from d2sd.trace.events import Committed, Draft
 from tests.unit.test_calibration import made_step, simulated
@@ -49,10 +49,17 @@ def test_tokens_behind_the_end_of_the_text_were_not_seen():
 
 def test_the_prefix_of_a_redraft_may_come_from_another_one():
     step = step_with([redraft(1, (22, 23), (1, 1)), redraft(2, (33,), (1,), base=1)], (11, 22, 33, 4))
-    assert given(step, 2) == (11, 22, 33)
+    assert candidates(step)[2] == (11, 22, 33)
     found = tabulate_redrafts([[step]], tabulate([[step]]))
     assert found.right.tolist() == [True, True]
     assert np.isnan(found.predicted[1])
+
+
+def test_a_long_chain_of_redrafts_is_followed_without_recursion():
+    chain = [redraft(0, (11,), (0.9,), base=n) for n in range(2000)]
+    step = step_with(chain, (11, 2))
+    assert len(candidates(step)) == 2001
+    assert tabulate_redrafts([[step]], tabulate([[step]])).right.all()
 
 
 def test_resampled_drafts_of_the_first_drafter_are_none_of_the_second():

@@ -21,10 +21,10 @@ function positionsCsv(data) {
   const all = data.report.matrix.counts.length - 1;
   steps.confidence.forEach((own, row) =>
     own.forEach((c, at) => {
-      const right = at < steps.boundary[row];
+      const right = at < steps.matched[row];
       const { run, label } = runs[steps.run[row]];
-      const predicted = steps.predicted[row] === all ? "all" : steps.predicted[row];
-      const values = [run, label, steps.step[row] + 1, steps.depths[row][at], c, right ? 1 : 0, steps.tokens[row][at], right ? "" : steps.wanted[row], steps.boundary[row], steps.drafted[row], predicted, steps.rank[row], steps.outcome[row]];
+      const name = (outcome) => (outcome === all ? "all" : outcome < 0 ? "" : outcome);
+      const values = [run, label, steps.step[row] + 1, steps.depths[row][at], c, right ? 1 : 0, steps.tokens[row][at], right ? "" : steps.wanted[row], name(steps.happened[row]), steps.drafted[row], name(steps.predicted[row]), steps.rank[row], steps.outcome[row]];
       rows.push(values.map(cell).join(","));
     }),
   );

@@ -19,14 +19,14 @@ function positionsWhere({ steps }, test) {
 
 /** The most surprising first: sure and wrong, or unsure and right. */
 function sortBySurprise(items, steps) {
-  const surprise = ({ row, at }) => Math.abs((at < steps.boundary[row] ? 1 : 0) - steps.confidence[row][at]);
+  const surprise = ({ row, at }) => Math.abs((at < steps.matched[row] ? 1 : 0) - steps.confidence[row][at]);
   items.sort((a, b) => surprise(b) - surprise(a));
 }
 
 /** What is listed before anything is chosen: the rejected tokens, the surest first. */
 function surprises({ steps }) {
   const items = [];
-  steps.confidence.forEach((own, row) => steps.boundary[row] >= 0 && own.length > steps.boundary[row] && items.push({ row, at: steps.boundary[row] }));
+  steps.confidence.forEach((own, row) => steps.matched[row] >= 0 && own.length > steps.matched[row] && items.push({ row, at: steps.matched[row] }));
   sortBySurprise(items, steps);
   return items;
 }
@@ -81,7 +81,7 @@ class MembersView {
   positionWords(row, at) {
     const { data } = this;
     const { steps } = data;
-    const right = at < steps.boundary[row];
+    const right = at < steps.matched[row];
     const token = h("bdi", { class: `chip ${right ? "first" : "rejected"}` }, visible(steps.tokens[row][at], 14));
     const said = ` at ${steps.depths[row][at]}, says ${probability(steps.confidence[row][at])}: `;
     return right ? [token, said, h("b", {}, "accepted ✓")] : [token, said, h("b", { class: "reject" }, data.report.of_paths ? "not accepted ✕" : "rejected ✕"), ...(data.report.of_paths ? [] : [", wanted ", h("bdi", { class: "chip target" }, visible(steps.wanted[row], 14))])];

@@ -51,7 +51,7 @@ class SummaryView {
     const last =
       ranks.repaired.value === null
         ? [["Boundary in top 4", ranks.within.length ? ranks.within[Math.min(3, ranks.within.length - 1)] : null, share]]
-        : [["Repaired", ranks.repaired, share, `${count(ranks.steps, "step")}${found}`], ["Tokens per re-draft", per, decimals, ""]];
+        : [["Repaired", ranks.repaired, share, `${count(ranks.chosen, "step")}${found}`], ["Tokens per re-draft", per, decimals, ""]];
     const stats = [
       ["Scored positions", report.positions.toLocaleString("en"), `${count(report.runs, "run")}, ${count(report.steps, "step")}`],
       ["Sure → accepted", report.confidence === null ? "—" : `${share(report.confidence)} → ${share(report.accepted)}`, report.gap.low === null ? "" : `gap ${signed(report.gap.value)} (${signed(report.gap.low)} to ${signed(report.gap.high)})`],

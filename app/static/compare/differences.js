@@ -8,13 +8,13 @@ const withSign = (digits) => (value) => (value < 0 ? "−" : "+") + Math.abs(val
 /** Name, what it means, how a value and how a difference is written. */
 const COMPARED = {
   tokens: ["Tokens per step α", "Committed tokens per step, the target’s own included", asNumber(2), withSign(2)],
-  first: ["Accepted of the first draft", "Tokens of the first draft that the target accepted, per step", asNumber(2), withSign(2)],
+  first: ["Accepted of the first draft", "Verified tokens of the first draft that the target accepted, per step with a draft", asNumber(2), withSign(2)],
   hit: ["Boundary re-drafted from", "Of the steps with a rejected first draft: a re-draft began exactly there", asShare, asPoints],
   repaired: ["Repaired", "The same, and the re-draft brought a token", asShare, asPoints],
   redraft: ["Tokens a re-draft brings", "On average over all re-drafts", asNumber(3), withSign(3)],
   nodes: ["Nodes per step", "Verified tree nodes, the anchor included", asNumber(1), withSign(1)],
   gap: ["Accepted − confidence", "Below 0: over-confident", asPoints, asPoints],
-  error: ["Calibration error (ECE)", "How far acceptance is from confidence, over ten bins", asNumber(3), withSign(3)],
+  error: ["Calibration error above chance", "How far acceptance is from confidence (ECE, ten bins), less what an honest drafter would show by chance on as many positions", asNumber(3), withSign(3)],
   brier: ["Brier score", "Mean squared distance between confidence and outcome", asNumber(3), withSign(3)],
 };
 

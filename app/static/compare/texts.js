@@ -4,13 +4,15 @@
 const outcomeOf = (step) => OUTCOMES[step.fate] || { mark: "", words: "no prediction" };
 
 function readPair(raw) {
-  const side = (steps) => {
-    let from = 0;
-    return list(steps).map((step) => {
+  // before the first step stands what the prompt's pass committed, once
+  const side = (steps, number) => {
+    const before = text(list(raw.leads)[number]);
+    let from = [...before].length;
+    return list(steps).map((step, place) => {
       const [end, tokens, fate, boundary] = list(step);
       const begin = from;
       from = whole(end, begin, 1e9, begin);
-      return { begin, end: from, tokens: list(tokens).map((t) => ({ text: text(list(t)[0]), proposer: PROPOSERS.includes(list(t)[1]) ? list(t)[1] : "target" })), fate: OUTCOMES[fate] ? fate : "", boundary: whole(boundary, -1, 1e6, -1) };
+      return { begin, end: from, before: place ? "" : before, tokens: list(tokens).map((t) => ({ text: text(list(t)[0]), proposer: PROPOSERS.includes(list(t)[1]) ? list(t)[1] : "target" })), fate: OUTCOMES[fate] ? fate : "", boundary: whole(boundary, -1, 1e6, -1) };
     });
   };
   return { prompt: text(raw.prompt), at: whole(raw.differs_at, 0, 1e9, null), runs: list(raw.runs), differ: list(raw.differ), sides: list(raw.sides).slice(0, 2).map(side) };
@@ -75,7 +77,7 @@ class TextsView {
   stepWords(step, number) {
     const { at } = this.pair;
     const apart = at !== null && step.end > at;
-    return h("span", { class: `step${apart ? " apart" : ""}`, "data-step": number }, ...step.tokens.map((token) => h("span", { class: `tok ${token.proposer}` }, token.text.replace(LONE, "\ufffd"))));
+    return h("span", { class: `step${apart ? " apart" : ""}`, "data-step": number }, step.before ? h("span", { class: "tok target" }, step.before.replace(LONE, "\ufffd")) : "", ...step.tokens.map((token) => h("span", { class: `tok ${token.proposer}` }, token.text.replace(LONE, "\ufffd"))));
   }
 
   /** The step of a side at the chosen place. */
