@@ -13,7 +13,6 @@ from typing import Any
 
 import torch
 from safetensors import safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 from tqdm.auto import tqdm
 
@@ -52,21 +51,41 @@ def cache_features(path: Path, target: Any, taps: list[int], data: Responses, di
     if not (path.exists() and note.exists() and json.loads(note.read_text()) == identity):
         keeper = LayerTaps(target.model.layers)
         keeper.add(taps)
-        features: list[Tensor] = [torch.empty(0)] * len(data.ids)
-        hidden: list[Tensor] = [torch.empty(0)] * len(data.ids)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        note.unlink(missing_ok=True)
+        sizes = {"features": len(taps) * target.config.hidden_size, "hidden": target.config.hidden_size}
+        kept = _new_file(path, int(data.lengths.sum()), sizes)
+        starts = data.lengths.cumsum(0) - data.lengths
         order = data.lengths.argsort()
         for batch in tqdm(order.split(_BATCH), desc="features", mininterval=1):
             width = int(data.lengths[batch].max())
             last = target.model(input_ids=data.ids[batch, :width].long().to(target.device), use_cache=False)
-            tapped = keeper.features(taps, last.last_hidden_state.device)
-            for row, number in enumerate(batch.tolist()):
-                length = int(data.lengths[number])
-                features[number] = tapped[row, :length].bfloat16().cpu()
-                hidden[number] = last.last_hidden_state[row, :length].bfloat16().cpu()
-        path.parent.mkdir(parents=True, exist_ok=True)
-        save_file({"features": torch.cat(features), "hidden": torch.cat(hidden)}, path)
+            last = last.last_hidden_state
+            for name, found in (("features", keeper.features(taps, last.device)), ("hidden", last)):
+                rows = found.bfloat16().cpu()
+                for row, number in enumerate(batch.tolist()):
+                    start, length = int(starts[number]), int(data.lengths[number])
+                    kept[name][start : start + length] = rows[row, :length]
         note.write_text(json.dumps(identity))
     return FeatureCache(path, data.lengths)
+
+
+def _new_file(path: Path, tokens: int, sizes: dict[str, int]) -> dict[str, Tensor]:
+    """A safetensors file of bfloat16 rows (tokens, size) by name, mapped so that what is written there is written to it:
+    features may take more room than there is memory."""
+    header: dict[str, Any] = {}
+    end = 0
+    for name, size in sizes.items():
+        header[name] = {"dtype": "BF16", "shape": [tokens, size], "data_offsets": [end, end + 2 * tokens * size]}
+        end += 2 * tokens * size
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with path.open("wb") as f:
+        f.write(len(text).to_bytes(8, "little") + text)
+        f.truncate(8 + len(text) + end)
+    whole = torch.from_file(str(path), shared=True, size=(8 + len(text) + end) // 2, dtype=torch.bfloat16)
+    begins = {name: (8 + len(text) + entry["data_offsets"][0]) // 2 for name, entry in header.items()}
+    return {n: whole[begins[n] : begins[n] + tokens * size].view(tokens, size) for n, size in sizes.items()}
 
 
 def _fingerprint(target: Any) -> float:
