@@ -7,6 +7,8 @@ import socket
 
 from d2sd import InputError
 
+EXAMPLE = "GRADIO_SERVER_PORT=8123 d2sd app, or PORT=8123 make run"
+
 
 def wanted() -> dict[str, int]:
     """The port for ``launch``, where one is named: Gradio alone would quietly take another one if it is not free.
@@ -18,9 +20,7 @@ def wanted() -> dict[str, int]:
     if not named:
         return {}
     if not (named.isascii() and named.isdigit() and 0 < int(named[:6]) < 2**16):
-        raise InputError(
-            f"the port must be a number from 1 to 65535, not {named[:40]!r}; for example PORT=8123 make run"
-        )
+        raise InputError(f"the port must be a number from 1 to 65535, not {named[:40]!r}; for example {EXAMPLE}")
     try:
         family, kind, _, _, place = socket.getaddrinfo(host.strip("[]"), int(named), type=socket.SOCK_STREAM)[0]
         with socket.socket(family, kind) as probe:
@@ -28,6 +28,6 @@ def wanted() -> dict[str, int]:
             probe.bind(place)
     except OSError as error:
         raise InputError(
-            f"the page cannot listen on {host}:{named}: {error.strerror}; choose another port, such as PORT=8123 make run"
+            f"the page cannot listen on {host}:{named}: {error.strerror}; choose another port, such as {EXAMPLE}"
         ) from None
     return {"server_port": int(named)}

@@ -113,7 +113,8 @@ def prompts(
     """Run a prompt set and yield what to draw after every prompt. On bad input the drawing stays.
 
     ``values``: settings by name; ``against``: what to compare with. ``number`` is what ``session.request()`` gave; it stops
-    once that is not the newest any more, and keeps the prompts that are finished.
+    once that is not the newest any more, and keeps the prompts that are finished. Where something else was measured
+    meanwhile, that stays drawn.
     """
 
     def stale() -> bool:
@@ -137,7 +138,11 @@ def prompts(
     traces: list[Trace] = []
     runs: list[Recording] = []
 
-    def so_far(title: str, running: bool = False) -> str:
+    recordings.runs, recordings.title = runs, title
+
+    def so_far(title: str, running: bool = False) -> str | None:
+        if recordings.runs is not runs:
+            return None
         return drawing(traces, runs, Progress(title, len(runs), len(asked), running), None if running else against)
 
     yield Update(so_far(title, running=True))
@@ -152,7 +157,6 @@ def prompts(
                 return
             traces.append(trace)
             runs.append(Recording.of(trace))
-            recordings.runs, recordings.title = runs, title
             yield Update(so_far(title, running=len(runs) < len(asked)))
     except Exception as error:  # as in Explore
         yield Update(so_far(f"{title}, broken off"), problem=failure_sentence(error))

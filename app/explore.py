@@ -15,10 +15,10 @@ from app.links import MAX_PROMPT
 from app.models import Chosen
 from app.run_lines import RunLines
 from app.session import Session
-from app.streaming import Prepared, prepare, stream, warm_up
+from app.streaming import Prepared, collect, paced, prepare, stream, warm_up
 from app.update import Update
 from app.visitors import without_paths
-from d2sd import DecodeConfig, Finished, InputError, StepDone
+from d2sd import DecodeConfig, Event, Finished, InputError, StepDone
 from d2sd.trace.metrics import Totals, totals
 from d2sd.trace.writer import to_line
 
@@ -79,12 +79,12 @@ def run(session: Session, number: int, asked: Asked) -> Iterator[Update[str]]:
     try:
         for kind, line in lines:
             shown.append([line])
-            if session.shown is not shown:
-                continue  # it goes on for the list; shown again, the page takes what it lacks
-            if kind == "StepDone" and time.monotonic() - last < SECONDS_BETWEEN_YIELDS:
+            # out of sight it goes on for the list; shown again, the page takes what it lacks
+            new = bool(line) and session.shown is shown
+            if (not new or kind == "StepDone") and time.monotonic() - last < SECONDS_BETWEEN_YIELDS:
                 continue
-            yield Update(shown.segment(sent, wanted=None if sent else wanted))
-            sent, last = len(shown), time.monotonic()
+            yield Update(shown.segment(sent, wanted=None if sent else wanted) if new else None)
+            sent, last = len(shown) if new else sent, time.monotonic()
     except Exception as error:  # whatever it was, the person is told and the page goes on
         sentence = failure_sentence(error)
         shown.append([to_line({"event": "Failed", "sentence": sentence})])
@@ -95,39 +95,43 @@ def run(session: Session, number: int, asked: Asked) -> Iterator[Update[str]]:
 
 
 def _lines(run: Prepared, compare: bool, stop: Callable[[], bool]) -> Generator[tuple[str, str], None, None]:
-    """The lines of a run after its header, each with its kind; at the end its speed against plain decoding's, if asked for."""
+    """The lines of a run after its header, each with its kind; at the end its speed against plain decoding's, if asked for.
+    While work goes on that writes no line there are empty ones."""
     finished = None
-    for _ in warm_up(run, stop):
-        pass
+    for _ in paced(warm_up(run, stop)):
+        yield "", ""
     for event in stream(run, stop):
         finished = event if isinstance(event, Finished) else None
         yield type(event).__name__, to_line(event)
     if not compare or finished is None or finished.stop_reason == "stopped" or run.request.config.method == PLAIN:
         return
-    again, plain = _timed(run, max(1, len(finished.token_ids)), stop)
+    seen: tuple[list[Totals], list[Totals]] = [], []
+    for _ in paced(_timed(run, max(1, len(finished.token_ids)), stop, seen)):
+        yield "", ""
     if not stop():
+        again, plain = (sum(t.tokens for t in mine) / max(1e-9, sum(t.seconds for t in mine)) for mine in seen)
         yield "Baseline", to_line({"event": "Baseline", "tokens_per_second": plain, "unwatched": again})
 
 
-def _timed(run: Prepared, tokens: int, stop: Callable[[], bool]) -> tuple[float, float]:
-    """Tokens per second of this run and of plain decoding, timed in turns, neither of them drawn nor looked into.
+def _timed(
+    run: Prepared, tokens: int, stop: Callable[[], bool], seen: tuple[list[Totals], list[Totals]]
+) -> Iterator[None]:
+    """Run this and plain decoding in turns, neither of them drawn nor looked into; ``seen`` takes the totals of each.
 
     A run that is watched shares the processor with what draws it, on a small machine with the browser as well.
     """
     config = replace(run.request.config, inspect=False, max_new_tokens=tokens)
     plain = replace(config, method=PLAIN, block_size=None, second_block_size=None, node_budget=None)
     pair = [replace(run, request=replace(run.request, config=c)) for c in (config, plain)]
-    seen: tuple[list[Totals], list[Totals]] = [], []
     began = time.monotonic()
     for _ in range(MAX_ROUNDS):
         for prepared, mine in zip(pair, seen, strict=True):
-            for _ in warm_up(prepared, stop):
-                pass
-            mine.append(totals(e for e in stream(prepared, stop) if isinstance(e, StepDone)))
+            yield from warm_up(prepared, stop)
+            events: list[Event] = []
+            yield from collect(stream(prepared, stop), events)
+            mine.append(totals(e for e in events if isinstance(e, StepDone)))
         if stop() or time.monotonic() - began > SECONDS_OF_ROUNDS:
             break
-    first, second = (sum(t.tokens for t in mine) / max(1e-9, sum(t.seconds for t in mine)) for mine in seen)
-    return first, second
 
 
 def failure_sentence(error: Exception) -> str:

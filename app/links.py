@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal
 
 from app import models
 from app.settings import SETTINGS, Setting, used_by
+from app.visitors import public
 from d2sd import METHODS, DecodeConfig, InputError
 
 MAX_PROMPT = 20_000
+MAX_PATH = 4096
+PATHS = ("folder", "vp")
 FLAGS = {"true": True, "false": False}
 # not int(), which also takes other scripts' digits, spaces and underscores
 NUMBERS = {"whole": re.compile(r"-?[0-9]{1,19}"), "real": re.compile(r"-?[0-9]{1,9}(\.[0-9]{1,18})?")}
@@ -77,6 +80,18 @@ def read(query: Mapping[str, str]) -> Link:
     step = take("step", lambda text: _at_least(1, text) - 1)
     node = take("node", lambda text: text if text == "bonus" else _at_least(0, text))
     return Link(values, step, node if step is not None else None, tuple(ignored))
+
+
+def remembered(form: Mapping[str, str]) -> Link:
+    """A form as a browser kept it: what a link may hold and, beside it, what only a person may fill in, such as folders."""
+    link = read({name: text for name, text in form.items() if (name, text) != ("model", models.FOLDER)})
+    own: dict[str, Any] = {}
+    if not public():
+        own = {name: form[name] for name in PATHS if name in form and len(form[name]) <= MAX_PATH}
+        own |= {"model": models.FOLDER} if form.get("model") == models.FOLDER else {}
+    if form.get("compare") in FLAGS:
+        own["compare"] = FLAGS[form["compare"]]
+    return replace(link, values=link.values | own)
 
 
 def fields(header: Mapping[str, Any]) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from app import models, settings
@@ -35,13 +35,15 @@ class Lane:
 @dataclass(frozen=True, slots=True)
 class Race:
     """The methods in the order in which they run, and the runs so far. ``status``: what is going on, empty at the end;
-    ``recorded``: it was run earlier, maybe on another machine."""
+    ``recorded``: it was run earlier, maybe on another machine; ``asked``: the settings before the engine fills in what a
+    method takes where they leave it open."""
 
     prompt: str
     methods: tuple[str, ...]
     lanes: tuple[Lane, ...] = ()
     status: str = ""
     recorded: bool = False
+    asked: DecodeConfig = field(default_factory=DecodeConfig)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +98,7 @@ def run(
     except InputError as error:
         yield Update(problem=settings.readable(error))
         return
-    race = Race(prompt, tuple(name_of(c.method, c.cost_aware) for c in configs))
+    race = Race(prompt, tuple(name_of(c.method, c.cost_aware) for c in configs), asked=configs[0])
     for place, prepared in enumerate(runs, 1):
         if stale():
             break

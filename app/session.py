@@ -16,7 +16,8 @@ class Session:
     the link that the window was opened with, and what the window keeps.
 
     ``own``: a person's own settings by control, put aside while the form follows a run that is shown; ``followed``: the key
-    of the run that the form agrees with.
+    of the run that the form agrees with; ``filled``: what following has put into the form lately, by control. The last one
+    alone is not enough: it may still be on its way to the page when the next run is chosen.
     """
 
     newest: int = 0
@@ -26,6 +27,7 @@ class Session:
     window: Window = field(default_factory=Window)
     own: dict[str, Any] | None = None
     followed: str = ""
+    filled: list[dict[str, Any]] = field(default_factory=list)
 
     def request(self) -> int:
         """Ask for a run: its number. Earlier ones, running or waiting, stop."""
@@ -44,6 +46,16 @@ class Session:
         """Whether the newest run was asked for and has not begun."""
         return self.newest != self.claimed
 
+    def put_aside(self, values: dict[str, Any]) -> None:
+        """Keep what a person has set in the form, which is to follow a run: the first time all of it, then what is not as
+        following left it."""
+        if self.own is None:
+            self.own, self.filled = dict(values), []
+            return
+        for name, value in values.items():
+            if not any(name in filled and _same(value, filled[name]) for filled in self.filled):
+                self.own[name] = value
+
     def stop(self) -> bool:
         """Stop whatever runs or waits in this window; whether something waited that had not begun."""
         waited = self.waiting
@@ -57,3 +69,11 @@ class Session:
         """
         self.shown = self.window.keep(run, source, label)
         return self.shown.segment(recorded=not self.shown.live, **notes)
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether a control that was given one of these would say the other."""
+    if isinstance(one, str) and isinstance(other, str):
+        return one.splitlines() == other.splitlines()  # a text field has its own line ends
+    numbers = isinstance(one, int | float) and isinstance(other, int | float)
+    return float(one) == float(other) if numbers else one == other  # a browser's numbers are floats

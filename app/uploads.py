@@ -49,6 +49,8 @@ def _read(path: str | Path, megabytes: int) -> tuple[Reader, int]:
             packed = file.read(2) == b"\x1f\x8b"
         with gzip.open(path) if packed else open(path, "rb") as file:
             raw = file.read(limit + 1)
+    except FileNotFoundError:
+        raise InputError("this file is not kept any more; upload it again") from None
     except (OSError, EOFError, zlib.error):
         raise InputError("the file cannot be read: it is neither JSON lines nor a whole gzip file") from None
     if len(raw) > limit:

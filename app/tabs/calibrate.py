@@ -11,7 +11,7 @@ import d2sd
 from app import calibrate, compare
 from app.compare import RunSet
 from app.models import Chosen
-from app.recordings import Recordings
+from app.recordings import Recording, Recordings
 from app.session import Session
 from app.tabs.model_choice import build_models
 from app.tabs.notice import MODEL, ask, line_of, notice_box, sentence, stopped
@@ -70,13 +70,13 @@ def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
             gr.Dropdown(visible=kind == "prompts"),
             gr.Column(visible=kind == "own"),
             gr.File(visible=kind == "files"),
-            gr.Button(visible=run),
+            gr.Button(visible=True) if run else gr.skip(),  # what was started with another choice may go on
         ]
 
     source.change(choose, source, [group, bundled, mine, uploads, stop], show_progress="hidden", queue=False)
 
     outputs: list[Any] = [figures, notice]
-    given = [source, recordings, explore, uploads, against]
+    given = [source, session, recordings, explore, uploads, against]
     quick: dict[str, Any] = {"show_progress": "hidden", "concurrency_limit": 4}
 
     def offer(current: Session, chosen: str) -> gr.Dropdown:
@@ -117,11 +117,13 @@ def _against(explore: Session, name: str | None) -> RunSet | None:
 
 
 def _measure(
-    kind: str, kept: Recordings, explore: Session, paths: list[str] | None, against: str | None
+    kind: str, session: Session, kept: Recordings, explore: Session, paths: list[str] | None, against: str | None
 ) -> tuple[Any, Any]:
-    """Figures of the run in Explore or of trace files; nothing for prompts, which are run step by step."""
+    """Figures of the run in Explore or of trace files, in place of those of prompts that are still run; nothing for
+    prompts, which are run step by step."""
     if kind in RUN:
         return gr.skip(), gr.skip()
+    session.stop()
     try:
         if kind == "shown":
             return calibrate.shown(kept, explore.shown, _against(explore, against)), sentence()
@@ -132,10 +134,8 @@ def _measure(
     return drawn, sentence(problem=bad)
 
 
-def _measure_shown(
-    kind: str, kept: Recordings, explore: Session, paths: list[str] | None, against: str | None
-) -> tuple[Any, Any]:
-    return _measure(kind, kept, explore, paths, against) if kind == "shown" else (gr.skip(), sentence())
+def _measure_shown(kind: str, *given: Any) -> tuple[Any, Any]:
+    return _measure(kind, *given) if kind == "shown" else (gr.skip(), sentence())
 
 
 def _compare_again(kept: Recordings, explore: Session, against: str | None) -> tuple[Any, Any]:
@@ -149,7 +149,7 @@ def _compare_again(kept: Recordings, explore: Session, against: str | None) -> t
 
 
 def _request(kind: str, session: Session, request: gr.Request) -> tuple[int, Any, Any]:
-    return ask(session, request) if kind in RUN else (session.request(), gr.skip(), gr.skip())
+    return ask(session, request) if kind in RUN else (session.newest, gr.skip(), gr.skip())
 
 
 def _measure_prompts(
@@ -164,16 +164,24 @@ def _measure_prompts(
     if kind not in RUN:
         yield gr.skip(), gr.skip()
         return
+
+    def said(problem: str, news: str = "") -> Any:
+        # who stopped it was told what that means
+        return sentence(problem, news) if session.newest == number else gr.skip()
+
     try:
         asked = _asked(kind, *values)
         other = _against(explore, against)
     except d2sd.InputError as error:
-        yield gr.skip(), sentence(problem=f"{error}")
+        yield gr.skip(), said(f"{error}")
         return
+    title, runs = "", list[Recording]()
     for update in TURNS.taken(session, calibrate.prompts(session, number, recordings, *asked, against=other)):
-        yield gr.skip() if update.value is None else update.value, sentence(update.problem, update.news)
-    if recordings.runs:
-        explore.window.keep_set(recordings.title, recordings.runs)
+        if update.value is not None:
+            title, runs = recordings.title, recordings.runs
+        yield gr.skip() if update.value is None else update.value, said(update.problem, update.news)
+    if runs:
+        explore.window.keep_set(title, runs)
 
 
 def _asked(kind: str, *values: Any) -> tuple[calibrate.PromptSource, float | None, Chosen, str, dict[str, Any]]:

@@ -20,6 +20,8 @@ from app.views.fold import FoldView
 from app.views.picker import PickerView
 
 METHOD = d2sd.DecodeConfig().method
+# Sent in any case: as long as nothing was sent to it, a number field shows None as 0.
+OPTIONAL = frozenset(s.name for s in SETTINGS if s.optional)
 ABLE = f"{presets.BUNDLED} {presets.TINY}"
 
 
@@ -52,19 +54,22 @@ class Controls:
 
     def restored(self, link: Link) -> list[Any]:
         """The inputs as a link sets them, those that it leaves open untouched."""
-        optional = {s.name for s in SETTINGS if s.optional}
+        values = sent(link)
         used = used_by(link.values["method"]) if "method" in link.values else None
 
         def restore(name: str) -> Any:
-            changes = {"value": link.values[name]} if name in link.values else {}
-            if name in optional and not changes:
-                changes["value"] = None  # as long as nothing was sent to it, a number field shows None as 0
+            changes = {"value": values[name]} if name in values else {}
             if used is not None and name in TREE_SETTINGS:
                 changes["interactive"] = name in used
             # a bare value where that is all: custom components take no other changes
             return changes.get("value", gr.skip()) if "interactive" not in changes else gr.update(**changes)
 
         return [restore(name) for name in self.inputs]
+
+
+def sent(link: Link) -> dict[str, Any]:
+    """The values that ``Controls.restored`` puts into the form, by name."""
+    return dict.fromkeys(OPTIONAL) | link.values
 
 
 def build_controls() -> Controls:

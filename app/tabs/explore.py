@@ -14,7 +14,7 @@ from app.settings import SETTINGS
 from app.tabs.controls import build_controls
 from app.tabs.notice import MODEL, ask, line_of, sentence, stopped
 from app.tabs.runs import Shown
-from app.update import TURNS
+from app.update import TURNS, Update
 from app.views.explore import ExplorerView
 from app.views.runs import RunsView
 from d2sd import InputError
@@ -54,8 +54,9 @@ def _wire_runs(shown: Shown) -> None:
             listed: tuple[Any, Any] = (gr.skip(), gr.skip())
             if update.value is not None and current.shown is not before:
                 before, listed = current.shown, shown.started(current)
-            # who stopped it was told what that means
-            said = sentence(update.problem, update.news) if current.newest == number else gr.skip()
+            # who stopped it was told what that means, and work that only goes on has nothing to say
+            silent = current.newest != number or update == Update()
+            said = gr.skip() if silent else sentence(update.problem, update.news)
             yield segment, said, *listed
         # Gradio sends the last values once more at the end: a sentence that was mended meanwhile would come back
         yield (gr.skip(),) * 4

@@ -18,10 +18,14 @@ MODEL = "model"  # the concurrency id of everything that runs the models: it tak
 
 
 def notice_box(elem_id: str) -> gr.Textbox:
-    """Where ``sentence`` goes."""
-    return gr.Textbox(
+    """Where ``sentence`` goes, and unseen beside it an element in which screen readers notice that it changes."""
+    gr.HTML('<p role="status"></p>', elem_id=f"{elem_id}-said", elem_classes="said-aloud", padding=False)
+    box = gr.Textbox(
         visible=False, interactive=False, elem_id=elem_id, elem_classes="notice", lines=2, max_lines=6, label="Notice"
     )
+    say = f"(words) => {{ const said = document.querySelector('#{elem_id}-said p'); if (said) said.textContent = words; }}"
+    box.change(None, box, None, js=say, show_progress="hidden", queue=False)
+    return box
 
 
 def sentence(problem: str = "", news: str = "", note: str = "") -> gr.Textbox:
@@ -79,7 +83,7 @@ def forgive(notice: gr.Textbox, changed: Sequence[Any]) -> None:
     """Take a problem back as soon as one of these events tells of a mended value. In the page alone: no server is asked."""
     hide = (
         f"() => document.querySelector('#{notice.elem_id}.problem') "
-        "? { __type__: 'update', visible: false } : { __type__: 'update' }"
+        "? { __type__: 'update', visible: false, value: '' } : { __type__: 'update' }"
     )
     gr.on(list(changed), None, None, notice, js=hide, show_progress="hidden", queue=False)
 

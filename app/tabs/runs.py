@@ -11,7 +11,7 @@ import gradio as gr
 from app import links
 from app.links import Link
 from app.session import Session
-from app.tabs.controls import Controls
+from app.tabs.controls import Controls, sent
 from app.tabs.notice import sentence
 from app.views import runs as runs_view
 from app.views.explore import ExplorerView
@@ -19,6 +19,7 @@ from app.views.runs import RunsView
 from app.window import WINDOWS, Window
 
 TABS = ("explore", "race", "compare", "calibrate", "learn")
+RECENT = 8  # runs that the form has followed: more are not on their way to the page at once
 GONE = "This run is no longer in the list."
 ELSEWHERE = "The run of this link is not kept here, or not any more: press Run to make it again with the settings that are filled in."
 NOT_YET = "The run of this link is not shown yet: press Run, and its step is selected."
@@ -57,14 +58,14 @@ class Shown:
         event.then(self.follow, [self.session, *self.controls.values], self.outputs, **AT_ONCE)
 
     def follow(self, session: Session, *values: Any) -> list[Any]:
-        """The form takes the settings of the run that is shown; a person's own ones are put aside, once."""
+        """The form takes the settings of the run that is shown; a person's own ones are put aside."""
         listed = runs_view.drawing(session.window, session.shown.key)
         if session.followed == session.shown.key or not len(session.shown):
             return [*(gr.skip() for _ in values), gr.skip(), listed, gr.skip()]
-        if session.own is None:
-            session.own = dict(zip(self.controls.inputs, values, strict=True))
+        session.put_aside(dict(zip(self.controls.inputs, values, strict=True)))
         session.followed = session.shown.key
         link = links.read(links.fields(session.shown.header))
+        session.filled = [*session.filled, sent(link)][-RECENT:]
         said = (
             f"The form keeps yours where it cannot take this run's: {'; '.join(link.ignored)}." if link.ignored else ""
         )
@@ -140,7 +141,7 @@ def _kept(text: str) -> tuple[Any, Link | None]:
     except (TypeError, ValueError, KeyError):
         return None, None
     fields = {str(k): v for k, v in form.items() if isinstance(v, str)} if isinstance(form, dict) else {}
-    return kept.get("window"), links.read(fields) if fields else None
+    return kept.get("window"), links.remembered(fields) if fields else None
 
 
 def show(session: Session, data: gr.EventData) -> tuple[Any, Any]:

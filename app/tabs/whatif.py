@@ -91,16 +91,20 @@ def build_whatif(explore: gr.State, chosen: list[Component]) -> WhatIf:
     charts = WhatIfView(recorded_answers())
 
     def run(current: Session, mine: int, wanted: str, explored: Session, *values: Any) -> Iterator[tuple[Any, Any]]:
+        def said(problem: str, news: str = "", note: str = "") -> Any:
+            # who stopped it was told what that means
+            return sentence(problem, news, note) if current.newest == mine else gr.skip()
+
         models, asked = Chosen.read(*values[:3]), values[3:]
         try:
             title, trace = _trace(explored.window.race or recorded_race(), wanted, explored.shown)
         except InputError as error:
-            yield gr.skip(), sentence(problem=f"{error}")
+            yield gr.skip(), said(f"{error}")
             return
         for update in TURNS.taken(current, whatif.run(current, mine, title, trace, models, *asked)):
             yield (
                 drawing(update.value) if update.value else gr.skip(),
-                sentence(update.problem, update.news, update.note),
+                said(update.problem, update.news, update.note),
             )
 
     requested = go.click(ask, session, [number, notice, line_of(notice, session)], show_progress="hidden", queue=False)

@@ -14,6 +14,7 @@ from app.views.drawn import DrawnView
 from app.views.runs import MAX_LINK
 from d2sd import METHODS
 
+FILLED_IN = ("block_size", "second_block_size", "node_budget")  # by the engine, for each method its own
 SCRIPTS = ("player.js", "lane.js", "controls.js", "table.js", "share.js", "main.js")
 
 
@@ -50,9 +51,10 @@ def query(race: Race) -> str:
     """The query of a link that fills in the race: prompt, models, settings and methods; empty where it would be too long."""
     if not race.lanes:
         return ""
-    fields = {**links.fields(race.lanes[0].trace.header), "tab": "race", "methods": ",".join(race.methods)}
-    del fields["method"]
-    text = urlencode(fields)
+    header = race.lanes[0].trace.header
+    asked = {name: getattr(race.asked, name) for name in FILLED_IN}
+    fields = links.fields({**header, "method": None, "config": {**header["config"], **asked, "cost_aware": None}})
+    text = urlencode({**fields, "tab": "race", "methods": ",".join(race.methods)})
     return text if len(text) <= MAX_LINK else ""
 
 

@@ -16,9 +16,8 @@ from app.window import KeptRun, Window
 
 SCRIPTS = ("address.js", "form.js", "list.js", "main.js")
 MAX_LINK = 8000  # characters; longer ones are cut off on their way by some
-FORM: dict[str, str] = {"prompt": "prompt", "model": "model", "method": "method"} | {
-    s.name: s.elem_id for s in SETTINGS
-}
+NAMED = ("prompt", "model", "folder", "vp", "method", "compare")  # controls whose element has their own name
+FORM: dict[str, str] = dict(zip(NAMED, NAMED, strict=True)) | {s.name: s.elem_id for s in SETTINGS}
 DEFAULTS = {s.name: s.value for s in SETTINGS}
 
 

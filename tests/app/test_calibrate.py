@@ -6,6 +6,7 @@ import gzip
 import json
 from pathlib import Path
 
+import gradio as gr
 import pytest
 
 from app import calibrate, models, presets
@@ -14,7 +15,9 @@ from app.models import Chosen
 from app.recordings import Recording, Recordings
 from app.run_lines import RunLines
 from app.session import Session
-from app.tabs.calibrate import _open
+from app.tabs.calibrate import NAMES, _measure, _measure_prompts, _open, build_calibrate
+from app.tabs.explore import build_explore
+from app.tabs.notice import stopped
 from d2sd import InputError, load_trace
 from d2sd.bench.prompts import read_prompts
 from d2sd.decoding.block_drafter import BlockDrafter
@@ -98,6 +101,51 @@ def test_stop_keeps_the_prompts_that_are_finished():
     assert (progress["done"], progress["total"], progress["running"]) == (1, 3, False)
     assert progress["title"].endswith("stopped")
     assert len(recordings.runs) == 1
+
+
+def asked_prompts(session, recordings, explore=None):
+    """The stream of the tab that runs three short prompts, from the values of its controls."""
+    controls = ["heldout", "", None, 3, "tiny", "", "", "d2sd", *[VALUES.get(name, False) for name in NAMES]]
+    return _measure_prompts("prompts", session, session.request(), recordings, explore or Session(), None, *controls)
+
+
+def test_what_is_measured_while_prompts_run_takes_their_place(opening):
+    session, recordings, explore = Session(), Recordings(), Session()
+    running = asked_prompts(session, recordings, explore)
+    while not recordings.runs:
+        next(running)
+    done = recordings.runs[0]
+    drawn, _ = _measure("files", session, recordings, explore, [str(opening)], None)
+    assert json.loads(drawn)["progress"]["title"] == "opening.jsonl"
+    rest = list(running)
+    assert all(not isinstance(figures, str) and not isinstance(said, gr.Textbox) for figures, said in rest)
+    assert [r.label for r in recordings.runs] == ["opening.jsonl"]
+    assert [s.title for s in explore.window.sets] == ["3 prompts of heldout with d2sd", "opening.jsonl"]
+    assert explore.window.sets[0].runs == (done,)
+    assert not session.waiting
+
+
+def test_prompts_that_run_do_not_list_the_steps_of_those_before():
+    recordings = Recordings([Recording("before", b"")])
+    running = updates(recordings)
+    while not next(running).value:
+        pass
+    assert recordings.runs == []
+
+
+def test_the_note_of_a_measurement_that_was_stopped_in_the_line_stays():
+    session, recordings = Session(), Recordings()
+    waiting = asked_prompts(session, recordings)
+    assert stopped(session).value == "Stopped before its turn came: nothing was run."
+    assert not any(isinstance(said, gr.Textbox) for _, said in waiting)
+
+
+def test_stop_stays_while_the_prompts_of_another_source_may_run():
+    with gr.Blocks() as page, gr.Tabs() as tabs, gr.Tab("Calibrate") as tab:
+        build_calibrate(tab, tabs, build_explore(gr.State(Session())))
+    choose = next(f.fn for f in page.fns.values() if getattr(f.fn, "__name__", "") == "choose")
+    assert [choose(kind)[-1] for kind in ("shown", "files")] == [gr.skip(), gr.skip()]
+    assert choose("own")[-1].visible
 
 
 def test_a_measurement_stopped_while_it_waited_never_starts():
@@ -249,5 +297,7 @@ def test_a_file_that_has_gone_is_a_sentence(opening):
     calibrate.files(recordings, [str(opening)])
     opening.unlink()
     notice = _open(session, recordings, Event({"run": 0}))[2]
-    assert notice.value
+    assert notice.value == "this file is not kept any more; upload it again"
     assert notice.label == "Please check"
+    with pytest.raises(InputError, match="not kept any more"):
+        calibrate.again(recordings, None)

@@ -16,6 +16,7 @@ from app.models import Chosen
 from app.run_lines import RunLines
 from app.session import Session
 from app.settings import SETTINGS
+from app.update import Update
 from d2sd import Finished
 from d2sd.models.loading import BUNDLED
 
@@ -188,8 +189,32 @@ def test_a_run_says_nothing_more_once_its_window_shows_something_else():
     run = explore.run(session, session.request(), asked(max_new_tokens=400))
     next(run)
     session.show(RunLines.of(["another trace"]), "Opened", "trace")
-    assert list(run) == []
+    assert all(update == Update() for update in run)
     assert session.shown.lines() == ["another trace"]
+
+
+@pytest.mark.parametrize("out_of_sight", [True, False])
+def test_a_window_that_closes_is_noticed_whatever_goes_on(out_of_sight, monkeypatch):
+    """Gradio ends the work of a closed window where it yields."""
+    monkeypatch.setattr(explore, "SECONDS_BETWEEN_YIELDS", 0)
+    monkeypatch.setattr(streaming, "SECONDS_BETWEEN_PAUSES", 0)
+    monkeypatch.setattr(streaming, "_warm", {})
+    engine, begun = models.engine(Chosen("tiny")), []
+    real = engine.run
+
+    def watched(request, stop):
+        begun.append(request.config.method + " watched" * request.config.inspect)
+        return real(request, stop)
+
+    monkeypatch.setattr(engine, "run", watched)
+    session = Session()
+    run = explore.run(session, session.request(), asked(max_new_tokens=60))
+    if out_of_sight:
+        while not next(run).value:
+            pass
+        session.show(RunLines.of(["another trace"]), "Opened", "trace")
+    silent = [begun[-1] for update in run if update == Update()]
+    assert set(silent) >= {"d2sd watched", "d2sd", "autoregressive"}
 
 
 def test_a_run_that_breaks_off_says_so_and_keeps_its_steps(monkeypatch):

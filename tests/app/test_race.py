@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from urllib.parse import parse_qsl
 
+import gradio as gr
 import pytest
 
 from app import models, race, whatif
 from app.models import Chosen
 from app.record import RACE, recorded_answers, recorded_race
 from app.session import Session
-from app.tabs.whatif import WhatIf
-from app.views.race import drawing
+from app.tabs.notice import stopped
+from app.tabs.whatif import WhatIf, build_whatif
+from app.views.race import FILLED_IN, drawing
+from app.views.race import query as query_of
 from app.views.whatif import drawing as whatif_drawing
 from d2sd import METHODS, DecodeConfig
 from d2sd.decoding.block_drafter import BlockDrafter
@@ -53,6 +57,19 @@ def test_the_table_holds_measured_figures_and_compares_with_plain_decoding(done)
     assert sorted((plain.place, branched.place)) == [1, 2]
     assert sum(branched.stage_seconds.values()) <= branched.seconds
     assert branched.stage_seconds["verify"] > 0
+
+
+@pytest.mark.parametrize(
+    ("asked", "linked"), [(None, {"block_size": "8"}), (20, {"block_size": "8", "node_budget": "20"})]
+)
+def test_a_link_holds_the_settings_that_were_asked_and_none_of_one_lane(asked, linked):
+    lanes = run(("eagle3", "d2sd_tree"), node_budget=asked, block_size=8)[-1].value
+    query = dict(parse_qsl(query_of(lanes)))
+    assert {name: query[name] for name in (*FILLED_IN, "method", "cost_aware") if name in query} == linked
+    assert (query["model"], query["max_new_tokens"]) == ("tiny", "12")
+    first = replace(recorded_race(), lanes=recorded_race().lanes[1:])
+    assert race.lane_name(first.lanes[0].trace) == "eagle3"
+    assert "node_budget" not in query_of(first)
 
 
 def test_a_cost_aware_lane_has_its_own_name_and_the_same_text():
@@ -240,3 +257,13 @@ def test_what_if_leaves_out_methods_without_a_drafter(done, monkeypatch):
     assert last.note.startswith("Left out: method 'd2sd' needs a VP-Drafter")
     (only,) = ask(done.lanes[1].trace, sweeps=["num_branches"], methods=["d2sd"])
     assert "needs a VP-Drafter" in only.problem
+
+
+def test_the_note_of_questions_that_were_stopped_in_the_line_stays():
+    with gr.Blocks() as page:
+        build_whatif(gr.State(Session()), [gr.Textbox() for _ in range(3)])
+    answer = next(f.fn for f in page.fns.values() if getattr(f.fn, "__name__", "") == "run")
+    session = Session()
+    waiting = answer(session, session.request(), "d2sd", Session(), "tiny", "", "", ["num_branches"], ["d2sd"])
+    assert stopped(session).value == "Stopped before its turn came: nothing was run."
+    assert [said for _, said in waiting] == [gr.skip()]

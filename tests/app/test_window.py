@@ -12,11 +12,13 @@ from app.record import recorded_race
 from app.recordings import Recording
 from app.run_lines import RunLines
 from app.session import Session
+from app.settings import SETTINGS
+from app.tabs.controls import Controls
 from app.tabs.race import RaceTab, keep, open_lane
-from app.tabs.runs import GONE, _kept, file, remove, rename, show
+from app.tabs.runs import GONE, Shown, _kept, file, remove, rename, show
 from app.tabs.whatif import WhatIf
 from app.views.race import query as race_query
-from app.views.runs import about, drawing
+from app.views.runs import FORM, about, drawing
 from app.window import Window, Windows
 
 NAME = "0123456789abcdef" * 2
@@ -115,6 +117,16 @@ def test_what_the_browser_kept_may_be_anything():
     assert link.values == {"prompt": "a cat", "seed": 7}
 
 
+def test_the_form_that_the_browser_kept_may_name_folders_and_no_link_may(monkeypatch):
+    form = {"model": "folder", "folder": "/my/nets", "vp": "/my/vp", "compare": "false", "seed": "7"}
+    kept = json.dumps({"window": NAME, "form": json.dumps(form)})
+    assert set(form) <= set(FORM)
+    assert _kept(kept)[1].values == {**form, "compare": False, "seed": 7}
+    assert links.read(form).values == {"seed": 7}
+    monkeypatch.setenv("SPACE_ID", "someone/space")
+    assert _kept(kept)[1].values == {"compare": False, "seed": 7}
+
+
 def test_lanes_of_a_race_are_kept_and_open():
     session, race = Session(), recorded_race()
     keep(session.window, race)
@@ -151,3 +163,62 @@ def test_a_link_to_a_race_fills_in_what_fits_and_the_windows_race_comes_back():
     assert not isinstance(values["seed"], int)
     lanes = tab.restored(Window(race=recorded_race()), {})[len(names)]
     assert len(json.loads(lanes)["lanes"]) == len(recorded_race().lanes)
+
+
+class Form:
+    """The controls of Explore as ``Shown.follow`` sees them, and what a person has in them."""
+
+    def __init__(self, session, **values):
+        inputs = ("prompt", "model", "method", "compare", *(s.name for s in SETTINGS))
+        self.controls = Controls(dict.fromkeys(inputs), None, None, None, None, None)
+        self.shown = Shown(None, self.controls, None, None, None)
+        self.session = session
+        self.values = {**dict.fromkeys(inputs), "method": "d2sd", "compare": True, **values}
+
+    def set(self, answers):
+        """Take what the server sends, as the page does."""
+        for name, sent in zip(self.values, answers, strict=False):
+            value = sent.get("value", self.values[name]) if isinstance(sent, dict) else sent
+            skipped = isinstance(sent, dict) and "value" not in sent
+            self.values[name] = self.values[name] if skipped else value
+
+    def show(self, run, arrives=True):
+        self.session.show(run, "Explore")
+        answers = self.shown.follow(self.session, *self.values.values())
+        if arrives:
+            self.set(answers)
+
+    def back(self):
+        self.set(self.shown.own(self.session))
+
+
+def written(prompt, **config):
+    header = {**presets.opening().header, "prompt": prompt}
+    return RunLines.of([json.dumps({**header, "config": {**header["config"], **config}})])
+
+
+def test_what_is_typed_while_the_form_follows_runs_is_not_lost():
+    form = Form(Session(), prompt="mine", num_branches=7)
+    form.show(written("first\r\nrun", seed=2**53 + 1))
+    assert (form.values["prompt"], form.values["num_branches"]) == ("first\r\nrun", 4)
+    form.values |= {"prompt": "first\nrun", "seed": float(2**53)}  # the same, as a browser has it
+    form.show(written("second run"))
+    form.back()
+    assert (form.values["prompt"], form.values["num_branches"], form.values["seed"]) == ("mine", 7, None)
+    form.show(written("first run"))
+    form.values |= {"prompt": "typed over it", "compare": False}
+    form.show(written("second run"))
+    form.values["compare"] = True
+    form.show(written("third run"))
+    assert form.values["prompt"] == "third run"
+    form.back()
+    assert (form.values["prompt"], form.values["num_branches"], form.values["compare"]) == ("typed over it", 7, True)
+
+
+def test_a_run_whose_settings_are_still_on_their_way_is_not_taken_for_ones_own():
+    form = Form(Session(), prompt="mine")
+    form.show(written("first run"))
+    form.show(written("second run"), arrives=False)
+    form.show(written("third run"))
+    form.back()
+    assert form.values["prompt"] == "mine"

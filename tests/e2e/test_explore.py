@@ -169,11 +169,15 @@ def test_bad_input_is_a_sentence_and_loses_nothing(page: Page):
 )
 def test_a_value_that_cannot_be_is_neither_mended_in_silence_nor_misnamed(shown: Page, field, value, sentence):
     before = shown.locator(f"#{field} input[type=number]").input_value()
+    aloud = shown.locator("#settings").get_by_role("status").filter(has_text=re.compile(sentence))
+    expect(aloud).to_have_count(0)
     set_number(shown, field, value)
     shown.locator("#run").click()
     expect(problem(shown)).to_have_value(re.compile(sentence), timeout=PATIENCE)
+    expect(aloud).to_have_count(1)  # a screen reader says it
     set_number(shown, field, before)
     expect(problem(shown)).to_be_hidden()
+    expect(aloud).to_have_count(0)  # so that the same sentence, come again, is said again
 
 
 def test_begin_with_learn_is_a_link(page: Page):

@@ -70,10 +70,18 @@ def test_back_and_forward_move_between_views_and_a_reload_loses_nothing(two: Pag
     two.go_back()
     settled(two, "tab=explore", "step=")
     two.locator("#prompt textarea").fill("typed, not run")
+    two.locator("#model select").select_option("folder")
+    two.locator("#folder input").fill("/my/nets")
+    two.locator("#vp input").fill("/my/vp")
+    two.locator("#compare input").uncheck()
     two.reload()
     expect(rows(two)).to_have_count(3, timeout=PATIENCE)
     expect(view(two)).to_have_attribute("data-pinned", step or "", timeout=PATIENCE)
     expect(two.locator("#prompt textarea")).to_have_value("typed, not run")
+    expect(two.locator("#model select")).to_have_value("folder")
+    expect(two.locator("#folder input")).to_have_value("/my/nets")
+    expect(two.locator("#vp input")).to_have_value("/my/vp")
+    expect(two.locator("#compare input")).not_to_be_checked()
 
 
 def test_runs_are_renamed_saved_and_removed(two: Page):

@@ -1,23 +1,24 @@
 // How the methods are told apart in the charts: colour, line pattern and the shape of the points.
 
 const LOOKS = [
-  { colour: "first", dash: "7 3", shape: "square" },
-  { colour: "second", dash: null, shape: "circle" },
-  { colour: "target", dash: "2 3", shape: "triangle" },
-  { colour: "reject", dash: "9 3 2 3", shape: "diamond" },
-  { colour: "ink", dash: null, shape: "cross" },
-  { colour: "muted", dash: "4 4", shape: "square" },
+  { colour: "first", dash: "7 3" },
+  { colour: "second", dash: null },
+  { colour: "target", dash: "2 3" },
+  { colour: "reject", dash: "9 3 2 3" },
+  { colour: "ink", dash: null },
+  { colour: "muted", dash: "4 4" },
 ];
 
-/** The same method looks the same in every chart. */
+/** The same method looks the same in every chart, and no two of up to 30 alike: there is one shape fewer than there are lines. */
 function looksOf(sweeps) {
+  const shapes = Object.keys(SHAPES);
   const methods = [...new Set(sweeps.flatMap((sweep) => sweep.lines.map((line) => line.method)))];
-  return new Map(methods.map((method, at) => [method, LOOKS[at % LOOKS.length]]));
+  return new Map(methods.map((method, at) => [method, { ...LOOKS[at % LOOKS.length], shape: shapes[at % shapes.length] }]));
 }
 
 const SHAPES = {
-  circle: (r) => s("circle", { r }),
   square: (r) => s("rect", { x: -r * 0.9, y: -r * 0.9, width: r * 1.8, height: r * 1.8 }),
+  circle: (r) => s("circle", { r }),
   triangle: (r) => s("path", { d: `M0 ${-r * 1.2}L${r * 1.1} ${r * 0.9}H${-r * 1.1}Z` }),
   diamond: (r) => s("path", { d: `M0 ${-r * 1.3}L${r * 1.3} 0L0 ${r * 1.3}L${-r * 1.3} 0Z` }),
   cross: (r) => s("path", { class: "open", d: `M${-r} ${-r}L${r} ${r}M${r} ${-r}L${-r} ${r}` }),
