@@ -15,6 +15,7 @@ from d2sd.trace.metrics import prediction
 UNSEEN = -1
 MIN_PROMPTS = 8
 MAX_BLOCKS = 200
+MAX_WIDTH = 1026  # the largest block, and two columns of sources: a table of outcomes has the square of it
 MAX_CELLS = 8 * 10**6  # of a column that is as wide as the longest draft, in numbers of 8 bytes
 
 
@@ -96,7 +97,7 @@ def tabulate(runs: Sequence[Sequence[StepDone]], prompts: Sequence[str] = ()) ->
     confidences = [s.first_draft.confidence if s.first_draft else () for s in steps]
     drafted = np.array([len(c) for c in confidences], dtype=int)
     widest = max(int(drafted.max(initial=0)), *(len(s.branches) + 2 for s in steps), 0)
-    if len(steps) * widest > MAX_CELLS:
+    if widest > MAX_WIDTH or len(steps) * widest > MAX_CELLS:
         raise InputError(
             f"{len(steps)} steps with up to {widest} drafted tokens or re-drafts are too many to count at once; measure fewer"
         )

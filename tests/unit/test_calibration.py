@@ -194,6 +194,8 @@ def test_too_many_cells_are_a_sentence_before_memory_is_taken():
     wide = made_step([0.5] * 900, 1)
     with pytest.raises(InputError, match="too many to count at once"):
         calibration.tabulate([[wide] + [made_step([0.5], 1)] * 10_000])
+    with pytest.raises(InputError, match="too many to count at once"):
+        calibration.tabulate([[made_step([0.5] * 4000, 1)]])
 
 
 def test_posteriors_and_ranks_are_those_of_the_method(recorded):
