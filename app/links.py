@@ -12,12 +12,12 @@ from functools import partial
 from typing import Any, Literal
 
 from app import models
+from app.inputs import MAX_PATH
 from app.settings import SETTINGS, Setting, used_by
 from app.visitors import public
 from d2sd import METHODS, DecodeConfig, InputError
 
 MAX_PROMPT = 20_000
-MAX_PATH = 4096
 PATHS = ("folder", "vp")
 FLAGS = {"true": True, "false": False}
 # not int(), which also takes other scripts' digits, spaces and underscores
