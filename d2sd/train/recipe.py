@@ -104,7 +104,7 @@ GREEDY_RESPONSES = {
     "stories": 26_000,
     "asked": 5_400,
     "questions": 14_700,
-    "code": 4_400,
+    "code": 9_000,
     "unanswered": 5_069,
     "varied": 10_000,
     "unusual": 4_000,
