@@ -59,6 +59,7 @@ def test_back_and_forward_move_between_views_and_a_reload_loses_nothing(two: Pag
     two.locator("#race button.explore").nth(1).click()
     settled(two, "tab=explore")
     expect(rows(two)).to_have_count(3, timeout=PATIENCE)
+    expect(two.locator("#prompt textarea")).not_to_have_value("One day, a cat")  # the form follows, and then back again
     two.go_back()
     settled(two, "tab=race")
     two.go_back()
@@ -69,6 +70,7 @@ def test_back_and_forward_move_between_views_and_a_reload_loses_nothing(two: Pag
     assert tab(two) == "race"
     two.go_back()
     settled(two, "tab=explore", "step=")
+    expect(two.locator("#prompt textarea")).to_have_value("One day, a cat")
     two.locator("#prompt textarea").fill("typed, not run")
     two.locator("#model select").select_option("folder")
     two.locator("#folder input").fill("/my/nets")

@@ -176,7 +176,7 @@ def test_ctrl_c_in_calibrate_reports_what_is_done(capfd, monkeypatch):
     arguments = ["calibrate", "--limit", "5", "--max-new-tokens", "8"]
     assert main(arguments) == 130
     out, err = capfd.readouterr()
-    assert "all: 2 prompts" in out
+    assert "all: 2 runs of 2 prompts" in out
     assert err.endswith("Stopped: only 2 of 5 prompts are counted.\n")
     monkeypatch.setattr(Engine, "generate", interrupted(0, Engine.generate))
     assert main(arguments) == 130
