@@ -102,6 +102,8 @@ function stepSentence(step) {
   const pieces = [];
   if (kept === step.drafted && kept > 0) {
     pieces.push({ text: `All ${kept} tokens of the first draft`, kind: "first" }, { text: step.sampled ? " were the ones drawn" : " were right" });
+  } else if (!kept && step.boundary === null && ![...step.nodes.values()].some((n) => n.depth === 1 && n.candidates.includes(0))) {
+    pieces.push({ text: `The tree left out the ${step.names.first}’s first token`, kind: "first" });
   } else if (step.sampled) {
     pieces.push({ text: kept ? `${kept} of the first draft ${kept === 1 ? "was" : "were"} drawn` : `${who}’s first token was not the one drawn`, kind: "first" });
   } else if (kept) {

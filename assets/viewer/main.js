@@ -79,6 +79,7 @@ function start(element, trigger, props, watch) {
 
   function drawAll() {
     words.append();
+    search.grown();
     const step = store.step(selection.shown);
     if (step !== drawn.step) {
       tree.show(step);
@@ -196,7 +197,7 @@ function start(element, trigger, props, watch) {
       wanted = null;
       selection.reset();
       words.reset();
-      search.find();
+      search.reset();
       timeline.first = 0;
       finder.reset();
     }

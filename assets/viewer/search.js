@@ -30,6 +30,12 @@ class SearchView {
     this.textView.host.focus();
   }
 
+  /** Another text is about to come. */
+  reset() {
+    this.size = "";
+    this.find();
+  }
+
   find() {
     for (const token of this.marked) token.classList.remove("found");
     this.marked = [];
@@ -41,9 +47,21 @@ class SearchView {
     this.count.textContent = wanted ? said.join(", ") || "nothing found" : "";
   }
 
-  /** The steps in whose tokens the words begin. */
+  /** Looks again where the text has grown; the place that was reached stays. */
+  grown() {
+    const { promptText, tokens } = this.textView;
+    const size = `${promptText && promptText.length} ${tokens.length}`;
+    if (size === this.size) return;
+    this.size = size;
+    if (!this.input.value) return;
+    const { at } = this;
+    this.find();
+    this.at = Math.min(at, this.matches.length - 1);
+  }
+
+  /** The steps in whose tokens the words begin, or, before the first step, the token itself. */
   match(wanted) {
-    const tokens = this.textView.tokens.flat();
+    const tokens = [...this.textView.opening, ...this.textView.tokens.flat()];
     const starts = [];
     const found = [];
     let whole = "";
@@ -54,7 +72,8 @@ class SearchView {
     let first = 0;
     for (let at = whole.indexOf(wanted); at >= 0 && found.length < MOST_MATCHES; at = whole.indexOf(wanted, at + wanted.length)) {
       while (first + 1 < tokens.length && starts[first + 1] <= at) first += 1;
-      found.push({ step: Number(tokens[first].dataset.step) });
+      const { step } = tokens[first].dataset;
+      found.push(step === undefined ? { mark: tokens[first] } : { step: Number(step) });
       for (let i = first; i < tokens.length && starts[i] < at + wanted.length; i += 1) {
         tokens[i].classList.add("found");
         this.marked.push(tokens[i]);
@@ -68,7 +87,8 @@ class SearchView {
     this.at = (this.at + by + this.matches.length) % this.matches.length;
     this.count.textContent = `${this.at + 1} of ${this.matches.length}`;
     const { step, mark } = this.matches[this.at];
-    if (mark) this.textView.reveal(mark);
-    else this.selection.pin(step);
+    if (mark) return this.textView.reveal(mark);
+    this.selection.pause();
+    return this.selection.pin(step);
   }
 }

@@ -214,7 +214,7 @@ class StripView {
   barCard(k) {
     const { draft } = this.step;
     if (k < 1 || k > draft.confidence.length) return null;
-    const fate = { right: "The target accepted it.", wrong: this.step.sampled ? "The target drew another token." : "The target rejected it.", unseen: "The target did not get this far." }[fateOf(this.step, k)];
+    const fate = { right: "The target accepted it.", wrong: this.step.sampled ? "The target drew another token." : "The target rejected it.", unseen: "What the target would say here was not seen." }[fateOf(this.step, k)];
     return h("div", {}, h("b", {}, `c(${k}) = ${probability(draft.confidence[k - 1], 4)}`), h("p", {}, `First drafter’s own probability of ${quoted(draft.texts[k - 1])} at position ${k}. ${fate}`));
   }
 

@@ -20,7 +20,7 @@ class TextView {
     this.sticky = true;
     this.late = null;
     this.line = null;
-    this.opened = 0;
+    this.opening = [];
     this.promptText = null;
     this.promptShown = "";
     this.more = null;
@@ -32,7 +32,7 @@ class TextView {
   /** Adds the steps that arrived; what is already there is left alone. */
   append() {
     if (this.store.prompt !== this.promptText) this.showPrompt();
-    if (this.opened === 0) for (const c of this.store.opening) this.opened = this.addToken(c, null, 0) && 1;
+    if (!this.opening.length) this.opening = this.store.opening.map((c) => this.addToken(c, null, 0));
     const before = this.tokens.length;
     for (let i = before; i < this.store.length; i += 1) {
       this.tokens.push(this.store.committed[i].map((c, at) => this.addToken(c, i, at)));

@@ -188,8 +188,9 @@ class TreeView {
 
   /** Names a lane where it begins: the first draft, or the prefix that a re-draft started from, and what it brought. */
   chainLabel(chain) {
-    const main = chain.lane === 0 && chain.first.depth === 0;
-    const at = main ? chain.nodes[1] : chain.first;
+    const trunk = chain.lane === 0 && chain.first.depth === 0;
+    const main = trunk && Boolean(chain.nodes[1]) && chain.nodes[1].candidates.includes(0); // a node budget may have left the first draft out
+    const at = trunk ? chain.nodes[1] : chain.first;
     if (!this.step.draft || !at || at.id === BONUS) return null;
     const accepted = chain.nodes.filter((n) => n.state === "accepted" && (!main || n.candidates.includes(0)));
     const drafts = main ? [] : draftsThrough(this.step, accepted.length ? accepted : [at]);

@@ -45,10 +45,15 @@ class Sources:
         ]
         train, held = (cls(*(part[i] for part in parts)) for i in (0, 1))
         seen = {normalise(s[:200]) for s in train.stories}
+        known = {normalise(text) for program in train.programs for text in program}  # tasks and code come several times
         return train, cls(
             [s for s in held.stories if normalise(s[:200]) not in seen],
-            held.wordings, held.worked, held.programs, held.instructions, held.unanswered,
-        )  # fmt: skip
+            held.wordings,
+            held.worked,
+            [program for program in held.programs if known.isdisjoint(map(normalise, program))],
+            held.instructions,
+            held.unanswered,
+        )
 
 
 @dataclass(frozen=True, slots=True)

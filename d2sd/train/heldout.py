@@ -1,4 +1,7 @@
-"""The held-out prompts of every domain, split off before training and checked against all training text."""
+"""The held-out prompts of every domain, split off before training and checked against all text that the target learns from.
+
+Prompts that the drafters alone learn from are drawn anew by the generators of sums and programs; few can coincide.
+"""
 
 from __future__ import annotations
 
@@ -64,4 +67,4 @@ def _answered(held: Sources) -> Iterator[tuple[Any, int]]:
 def _key(text: str) -> str:
     """What two texts are compared by: their first words, letters and digits only."""
     words = normalise(text.removeprefix("Question: ").removeprefix("Q: ").removeprefix("# Task: ")).split()
-    return " ".join(words[: max(_KEY, 1)]) if len(words) > _KEY else " ".join(words)
+    return " ".join(words[:_KEY]) if len(words) > _KEY else " ".join(words)

@@ -130,6 +130,14 @@ test("a step says in words what its tree shows", () => {
   assert.equal(plain(stepSentence(drawn)), "2 of the first draft were drawn; then the target drew “right”.");
 });
 
+test("a first token that a node budget left out is not called wrong", () => {
+  const raw = JSON.parse(stepLine(4, 0));
+  const nodes = raw.nodes.slice(0, 1);
+  const said = (more) => plain(stepSentence(readStep({ ...raw, ...more }, 0, RUN)));
+  assert.match(said({}), /^First drafter’s first token was wrong/);
+  assert.match(said({ nodes, actual_boundary: null }), /^The tree left out the first drafter’s first token; then the target wrote/);
+});
+
 test("a cost-aware step says what it weighed; a decision that makes no sense is left out", () => {
   const option = (block_size, branches, tokens, seconds) => ({ block_size, branches, tokens, seconds });
   const said = (decision) => plain(stepSentence(readStep({ ...JSON.parse(stepLine(4, 2)), decision }, 0, RUN)));

@@ -45,7 +45,9 @@ def data(tmp_path_factory):
     rows = {
         "gsm8k_train.jsonl": [{**worked, "question": f"{a}: {worked['question']}"} for a in NAMES] + [long],
         "mbpp.jsonl": [
-            {"text": f"Write a function to add {i}.", "code": f"def add_{i}(x):\r\n\treturn x + {i}"} for i in range(9)
+            {"text": f"Write a function to add {i}.", "code": f"def {name}_{i}(x):\r\n\treturn x + {i}"}
+            for name, count in (("add", 9), ("plus", 4))
+            for i in range(count)
         ],
         "self_instruct.jsonl": [{"instruction": f"Say how {a} swims."} for a in NAMES],
         "mt_bench.jsonl": [{"turns": [f"Describe {a}."]} for a in NAMES],
@@ -115,6 +117,8 @@ def test_what_is_held_out_is_in_no_training_text(data):
     for kind in ("stories", "worked", "programs", "instructions"):
         assert getattr(held, kind), kind
         assert not set(map(str, getattr(train, kind))) & set(map(str, getattr(held, kind)))
+    texts = [{normalise(text) for program in part.programs for text in program} for part in (train, held)]
+    assert texts[0].isdisjoint(texts[1])  # a task or code that the data set has several times
     seen = normalise("\n".join(training_text(train, MIX)))
     rows = list(held_out_prompts(data, [MIX]))
     assert {r["domain"] for r in rows} == set(DOMAINS)

@@ -100,6 +100,7 @@ async function start(element, trigger, props, watch, server) {
       return;
     }
     const from = event.composedPath()[0];
+    if (from instanceof Element && from.closest("dialog[open]")) return; // its keys are its own
     const typing = from instanceof Element && from.closest("input, textarea, select, [contenteditable='true'], [role='textbox']");
     // After a click on the tab its button has the focus.
     const ours = event.target === document.body || element.contains(event.target) || (event.target instanceof Element && event.target.matches("[role='tab']"));
