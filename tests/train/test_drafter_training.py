@@ -18,7 +18,7 @@ from d2sd.train.drafters import DrafterConfig, block_mask, draw_anchors, draw_pr
 from d2sd.train.eagle3 import Eagle3Objective, Unrolled, train_eagle3
 from d2sd.train.loop import LoopConfig, rate_at, rows_at
 from d2sd.train.regenerate import RegenerateConfig
-from d2sd.train.stages import regenerate_responses, train_drafter, train_target
+from d2sd.train.stages import cached, load_frozen, regenerate_responses, train_drafter, train_target
 from d2sd.train.synthetic import documents, prompt_of
 from d2sd.train.target import TargetShape
 
@@ -48,6 +48,31 @@ def drafter(folder, out, steps, **objective):
         layers=2,
         block_size=6,
     )
+
+
+def test_kept_features_are_those_of_the_target_and_a_half_written_file_is_made_anew(folder, tmp_path, monkeypatch):
+    model, tokenizer = load_frozen(folder / "target")
+    data, path = read_responses(folder / "r.jsonl", 64, tokenizer.eos_token_id), tmp_path / "kept.safetensors"
+    taps = LayerTaps(model.model.layers)
+    taps.add([0, 2])
+    kept = cached(path, model, [0, 2], data)
+    assert data.lengths.unique().numel() > 1
+    for row in range(0, len(data.ids), 5):
+        ids = data.ids[row : row + 1, : data.lengths[row]].long()
+        with torch.no_grad():
+            hidden = model.model(input_ids=ids, use_cache=False).last_hidden_state
+        found = kept.rows(torch.tensor([row]), ids.shape[1])
+        wanted = {"features": taps.features([0, 2], ids.device), "hidden": hidden}
+        for name, expected in wanted.items():
+            torch.testing.assert_close(found[name], expected.bfloat16(), rtol=0.02, atol=0.02)
+    path.unlink()
+    monkeypatch.setattr(LayerTaps, "features", lambda *_: 1 / 0)
+    with pytest.raises(
+        ZeroDivisionError
+    ):  # it stops after the file was begun, and the file is not taken for a whole one
+        cached(path, model, [0, 2], data)
+    with pytest.raises(ZeroDivisionError):
+        cached(path, model, [0, 2], data)
 
 
 def test_blocks_see_context_before_their_anchor_and_themselves_only():

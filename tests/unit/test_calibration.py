@@ -165,6 +165,7 @@ def test_a_node_budget_does_not_change_what_confidence_is_worth():
 def test_a_boundary_is_what_was_committed_where_the_trace_does_not_say():
     step = replace(made_step([0.9, 0.8, 0.7], 3), actual_boundary=None)
     assert steps.observed(step) == (3, 3)
+    assert steps.observed(replace(step, committed=step.committed[:3])) == (3, 3)  # all of it, and nothing after
     parted = replace(made_step([0.9, 0.8, 0.7], 1), actual_boundary=None)
     assert steps.observed(parted) == (1, 1)
     ended = replace(parted, committed=parted.committed[:1])
