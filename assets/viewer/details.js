@@ -116,7 +116,7 @@ class DetailsView {
   }
 
   show(step, total) {
-    const { node } = this.selection;
+    const node = this.selection.shownNode;
     const known = step && node !== null && (node === BONUS ? step.bonus : step.nodes.has(node));
     this.close.hidden = !known;
     this.host.dataset.node = known ? (node === BONUS ? "bonus" : node) : "";

@@ -26,7 +26,7 @@ function listenForKeys(element, act) {
 function keyActions({ store, selection, tree, viewport, search, help, finder, timeline, fullScreen }) {
   const toNode = (direction) => {
     const step = selection.shown;
-    const node = tree.neighbour(selection.node, direction);
+    const node = tree.neighbour(selection.shownNode, direction);
     if (step === null || node === null) return;
     selection.pin(step, node);
     tree.reveal(node);

@@ -88,10 +88,10 @@ function start(element, trigger, props, watch) {
       showWidth();
     } else {
       if (store.length !== drawn.total) nameTree(step);
-      if (selection.node !== drawn.node) tree.mark();
+      if (selection.shownNode !== drawn.node) tree.mark();
     }
     words.show(selection.shown);
-    drawn = { step, node: selection.node, total: store.length };
+    drawn = { step, node: selection.shownNode, total: store.length };
     panel.show(step, store.length);
     totals.show(selection.shown);
     run.show(store);

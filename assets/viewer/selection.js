@@ -19,6 +19,11 @@ class Selection {
     return this.previewed ?? this.pinned ?? this.resting;
   }
 
+  /** The node that was picked, while its step is shown: in another step its number means another node. */
+  get shownNode() {
+    return this.shown === this.pinned ? this.node : null;
+  }
+
   get following() {
     return this.pinned === null && this.store.live;
   }

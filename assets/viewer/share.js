@@ -13,7 +13,7 @@ function linkTo(store, selection, names) {
   put("method", header.method);
   for (const name of names) put(name, config[name]);
   if (selection.shown !== null) put("step", selection.shown + 1);
-  if (selection.shown !== null && selection.node !== null) put("node", selection.node === BONUS ? "bonus" : selection.node);
+  if (selection.shownNode !== null) put("node", selection.shownNode === BONUS ? "bonus" : selection.shownNode);
   return `${location.origin}${location.pathname}?${query}`;
 }
 

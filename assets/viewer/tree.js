@@ -27,7 +27,7 @@ class TreeView {
     this.columns = new Columns(step.columns, across, width < NARROW && !this.widened, columnsThatMatter(step, this.selection));
     this.measure();
     const room = (height - MARGIN.top - MARGIN.bottom) / LEAST_SCALE;
-    this.layout = layoutTree(step, this.selection.node, this.unfolded ? null : (layout) => this.rowsOf(layout).bottom - this.rowsOf(layout).top <= room);
+    this.layout = layoutTree(step, this.selection.shownNode, this.unfolded ? null : (layout) => this.rowsOf(layout).bottom - this.rowsOf(layout).top <= room);
     this.rows = this.rowsOf(this.layout);
     this.draw();
     this.viewport.set(this.extent());
@@ -243,7 +243,7 @@ class TreeView {
 
   /** Shows which node is selected; one that is folded away is brought out. */
   mark() {
-    const { node, shown } = this.selection;
+    const { shownNode: node, shown } = this.selection;
     const known = this.step && this.step.index === shown && this.step.nodes.has(node);
     if (known && !this.layout.lanes.has(node)) return this.show(this.step);
     // a token in a slim column is made readable
@@ -281,7 +281,7 @@ class TreeView {
       const group = event.target.closest && event.target.closest("g.node");
       if (!group || !this.step || event.pointerType === "touch" || this.viewport.dragged) return this.tooltip.hide();
       // what is known of the selected node stands in the details already
-      if (this.nodeOf(group) === this.selection.node) return this.tooltip.hide();
+      if (this.nodeOf(group) === this.selection.shownNode) return this.tooltip.hide();
       return this.tooltip.show(nodeCard(this.step, this.nodeOf(group)), event.clientX, event.clientY);
     };
     this.svg.addEventListener("pointermove", over);

@@ -3,7 +3,8 @@
 /** Columns that must be readable, the most important first: what is selected, the anchor, where the first draft went wrong,
  *  the target's token. */
 function columnsThatMatter(step, selection) {
-  const selected = selection.node === BONUS ? step.bonus : step.nodes.get(selection.node);
+  const node = selection.shownNode;
+  const selected = node === BONUS ? step.bonus : step.nodes.get(node);
   const deepest = Math.max(0, ...step.accepted.map((id) => step.nodes.get(id).depth));
   const end = step.bonus ? step.bonus.depth : deepest;
   const own = selection.shown === step.index && selected ? [selected.depth] : [];

@@ -315,6 +315,23 @@ def test_a_node_shows_why_it_was_rejected(plain: Any) -> None:
     assert plain.locator("#tree g.node[data-node='4'] .ring").count() == plain.locator("#tree .ring").count() == 1
 
 
+def test_a_picked_node_is_not_shown_in_a_step_that_is_pointed_at(plain: Any) -> None:
+    plain.locator("#tree g.node[data-node='2']").click()
+    wait_root(plain, "node", "2")
+    pinned = root(plain, "pinned")
+    plain.locator(".tok[data-step='1']").first.hover()
+    wait_root(plain, "step", "1")
+    assert plain.locator("#tree g.node.selected").count() == plain.locator("#tree .ring").count() == 0
+    assert "Step 2" in plain.locator("#details").text_content()
+    assert plain.get_attribute("#details", "data-node") == ""
+    plain.keyboard.press("ArrowUp")  # to the end of its accepted path, not from the node of the other step
+    wait_root(plain, "pinned", "1")
+    assert root(plain, "node") == "4"
+    plain.locator(f".tok[data-step='{pinned}']").first.hover()
+    wait_root(plain, "step", pinned)
+    assert plain.locator("#tree g.node.selected").count() == 0
+
+
 def test_a_selected_node_needs_no_tooltip(plain: Any) -> None:
     node = plain.locator("#tree g.node[data-node='2']")
     node.click()

@@ -122,6 +122,21 @@ test("a live run is followed until a step is pinned, and again after it is relea
   assert.deepEqual([selection.shown, selection.following], [1, true]);
 });
 
+test("a node is shown in the step that it was picked in, not in one that is only looked at", async () => {
+  const { store } = storeOf();
+  store.feed([HEADER, stepLine(4, 1), stepLine(4, 2), FINISHED].join("\n"));
+  await settled(store);
+  const selection = new Selection(store, () => {});
+  selection.pin(0, 3);
+  assert.equal(selection.shownNode, 3);
+  selection.preview(1);
+  assert.deepEqual([selection.shown, selection.node, selection.shownNode], [1, 3, null]);
+  selection.preview(0);
+  assert.equal(selection.shownNode, 3);
+  selection.preview(null);
+  assert.equal(selection.shownNode, 3);
+});
+
 test("a step says in words what its tree shows", () => {
   const step = readStep(JSON.parse(stepLine(4, 2)), 0, RUN);
   assert.equal(plain(stepSentence(step)), "First drafter got 2 right; then the target wrote “right”.");
