@@ -5,7 +5,7 @@ const KEPT_STYLES = [
   "text-anchor",
 ];
 const PLAIN_STYLES = { "stroke-dasharray": "none", "stroke-linecap": "butt", "stroke-linejoin": "miter", "paint-order": "normal", opacity: "1", "text-anchor": "start" };
-const PICTURE = { pad: 12, title: 34 };
+const PICTURE = { pad: 12, title: 34, line: 18, font: 14, slack: 0.93 }; // slack: other programs may draw with a wider font
 
 /** Any CSS colour as #rrggbb (or none): other programs do not know the newer ways of writing one. */
 const hex = (() => {
@@ -40,23 +40,40 @@ function inlined(element) {
   return copy;
 }
 
+/** A sentence as lines that fit; a word that fits in no line is cut between characters. */
+function wrapped(words, room, font) {
+  const fits = (line) => measure(line.trimEnd(), font) <= room;
+  const pieces = words.split(/(?<= )/).flatMap((word) => (fits(word) ? [word] : [...word]));
+  return pieces.reduce(([...lines], piece) => {
+    const line = (lines.pop() || "") + piece;
+    return fits(line) || line === piece ? [...lines, line] : [...lines, line.slice(0, -piece.length), piece];
+  }, []);
+}
+
 class PictureMaker {
   constructor({ tree, strip, viewport, selection, colours }) {
     Object.assign(this, { tree, strip, viewport, selection, colours });
   }
 
+  /** How large the picture is, and the lines of its title. */
   size() {
-    const { left, right, top, bottom } = this.tree.extent();
-    return { width: Math.max(500, Math.ceil(right - left) + 2 * PICTURE.pad), height: Math.ceil(bottom - top) + PICTURE.title + BANDS.wide.height + 2 * PICTURE.pad };
+    const { tree } = this;
+    const { left, right, top, bottom } = tree.extent();
+    const width = Math.max(500, Math.ceil(right - left) + 2 * PICTURE.pad);
+    const folded = tree.layout.hidden ? ` (${tree.layout.hidden} of ${tree.step.nodes.size} nodes are folded away.)` : "";
+    const words = `Step ${tree.step.index + 1}: ${plain(stepSentence(tree.step))}${folded}`;
+    const title = wrapped(words, (width - 2 * PICTURE.pad) * PICTURE.slack, `${PICTURE.font}px ${getComputedStyle(this.colours).fontFamily}`);
+    const head = PICTURE.title + (title.length - 1) * PICTURE.line;
+    return { width, height: Math.ceil(bottom - top) + head + BANDS.wide.height + 2 * PICTURE.pad, head, title };
   }
 
   /** The picture as the text of an SVG file. */
   svg() {
     const { viewport, tree, strip } = this;
-    const { width, height } = this.size();
+    const { width, height, head, title } = this.size();
     const { left, top, bottom } = tree.extent();
     const before = { k: viewport.k, x: viewport.x, y: viewport.y, size: viewport.size };
-    const shift = { x: PICTURE.pad - left, y: PICTURE.pad + PICTURE.title - top };
+    const shift = { x: PICTURE.pad - left, y: PICTURE.pad + head - top };
     try {
       Object.assign(viewport, { k: 1, ...shift, size: { width, height } });
       viewport.moved();
@@ -70,9 +87,9 @@ class PictureMaker {
       }
       const rows = s("g", { transform: `translate(0,${height - BANDS.wide.height})` }, ...[...strip.svg.children].map(inlined));
       for (const element of rows.querySelectorAll("[x2='100%']")) element.setAttribute("x2", width);
-      const folded = tree.layout.hidden ? ` (${tree.layout.hidden} of ${tree.step.nodes.size} nodes are folded away.)` : "";
-      const title = s("text", { x: PICTURE.pad, y: 22, "font-family": style.fontFamily, "font-size": 14, fill: colour("--ink") }, `Step ${tree.step.index + 1}: ${plain(stepSentence(tree.step))}${folded}`);
-      const picture = s("svg", { xmlns: SVG, width, height, viewBox: `0 0 ${width} ${height}` }, s("rect", { width, height, fill: colour("--panel") }), title, world, rows);
+      const lines = title.map((line, at) => s("tspan", { x: PICTURE.pad, y: 22 + at * PICTURE.line }, line));
+      const sentence = s("text", { "font-family": style.fontFamily, "font-size": PICTURE.font, fill: colour("--ink") }, ...lines);
+      const picture = s("svg", { xmlns: SVG, width, height, viewBox: `0 0 ${width} ${height}` }, s("rect", { width, height, fill: colour("--panel") }), sentence, world, rows);
       return new XMLSerializer().serializeToString(picture);
     } finally {
       Object.assign(viewport, before);

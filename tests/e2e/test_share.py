@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import re
+import struct
 from urllib.parse import parse_qs, urlencode, urlparse
 from xml.etree import ElementTree
 
@@ -140,6 +141,25 @@ def test_the_svg_carries_its_own_colours(shown: Page, browser):
     alone.set_content(svg)
     assert drawn <= set(alone.locator("rect, polygon, circle").evaluate_all(fill))
     alone.close()
+
+
+def test_the_title_of_a_picture_is_whole_on_a_phone(phone: Page, browser):
+    pin(phone, 4)
+    sentence = phone.locator("#sentence").text_content() or ""
+    svg, png = share(phone, "SVG").decode(), share(phone, "PNG")
+    alone = browser.new_page()
+    alone.set_content(svg)
+    title = alone.locator("svg > text").first
+    assert (title.text_content() or "").startswith(sentence.replace("Step 5 ", "Step 5: "))
+    box, whole = title.bounding_box(), alone.locator("svg").bounding_box()
+    assert box
+    assert whole
+    assert box["x"] + box["width"] <= whole["x"] + whole["width"]
+    shapes = alone.locator("svg > g").first.locator("rect, polygon")
+    highest = shapes.evaluate_all("es => Math.min(...es.map((e) => e.getBoundingClientRect().y))")
+    assert box["y"] + box["height"] <= highest
+    alone.close()
+    assert struct.unpack(">2I", png[16:24]) == (3 * whole["width"], 3 * whole["height"])
 
 
 def test_an_uploaded_trace_is_inspected_like_a_run_of_ones_own(page: Page, address: str):
