@@ -44,6 +44,27 @@ test("a short race is replayed slowly, and the clock stops at its end", () => {
   assert.equal(player.time, 2);
 });
 
+test("one frame at a time is asked for, however often a race is stopped and started", () => {
+  let drawn = 0;
+  const player = new race.Player({ isConnected: true }, () => (drawn += 1));
+  player.load(20);
+  player.play();
+  player.restart();
+  player.toggle();
+  player.toggle();
+  player.seek(5);
+  player.play();
+  assert.equal(frames.length, 1);
+  drawn = 0;
+  frames.pop()(1000);
+  assert.deepEqual([player.time, drawn, frames.length], [6, 1, 1]);
+  player.pause();
+  frames.pop()(2000);
+  assert.deepEqual([player.time, frames.length], [6, 0]);
+  player.play();
+  assert.equal(frames.length, 1);
+});
+
 test("a share that is not quite none or all gets another digit", () => {
   assert.deepEqual([0, 0.004, 0.5, 0.996, 1, null].map(calibrate.share), ["0%", "0.4%", "50%", "99.6%", "100%", "—"]);
   assert.deepEqual([9999, 12345, 3.2e6].map(calibrate.short), ["9999", "12k", "3.2M"]);

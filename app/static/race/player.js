@@ -11,8 +11,9 @@ const LEAST_SECONDS = 5; // a replay shorter than this is shown in slow motion t
 class Player {
   /** `changed()` is called whenever time, speed or playing change. */
   constructor(host, changed) {
-    Object.assign(this, { host, changed, time: 0, duration: 0, speed: 1, playing: false, before: 0 });
+    Object.assign(this, { host, changed, time: 0, duration: 0, speed: 1, playing: false, before: 0, frame: null });
     this.tick = (now) => {
+      this.frame = null;
       if (!this.playing) return;
       if (!this.host.isConnected) {
         this.playing = false;
@@ -21,7 +22,7 @@ class Player {
       this.time = Math.min(this.duration, this.time + (Math.max(0, now - this.before) / 1000) * this.speed);
       this.before = now;
       if (this.time >= this.duration) this.playing = false;
-      else requestAnimationFrame(this.tick);
+      else this.ask();
       this.changed();
     };
   }
@@ -40,8 +41,13 @@ class Player {
     if (this.time >= this.duration) this.time = 0;
     this.playing = true;
     this.before = performance.now();
-    requestAnimationFrame(this.tick);
+    this.ask();
     this.changed();
+  }
+
+  /** For one frame at a time: one that was asked for before a stop comes all the same. */
+  ask() {
+    this.frame ??= requestAnimationFrame(this.tick);
   }
 
   pause() {
