@@ -63,13 +63,16 @@ class ShareView {
       event.preventDefault();
       event.stopPropagation();
     });
-    this.box.addEventListener("focusout", (event) => this.box.contains(event.relatedTarget) || this.toggle(false, false));
+    // Safari gives a clicked button no focus: the menu stays when what had it loses it to nothing.
+    this.outside = ({ target }) => this.box.contains(target) || this.toggle(false, false);
+    this.box.addEventListener("focusout", ({ relatedTarget }) => relatedTarget && this.outside({ target: relatedTarget }));
   }
 
   toggle(open, focus = true) {
     if (this.menu.hidden === !open) return;
     this.menu.hidden = !open;
     this.button.setAttribute("aria-expanded", String(open));
+    document[open ? "addEventListener" : "removeEventListener"]("pointerdown", this.outside, true);
     if (focus) (open ? this.menu.firstChild : this.button).focus();
   }
 

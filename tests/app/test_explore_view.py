@@ -471,6 +471,38 @@ def test_panes_are_moved_by_keys_and_come_back(plain: Any) -> None:
     assert plain.locator("#tree").bounding_box()["height"] == pytest.approx(before, abs=1)
 
 
+def test_an_item_of_the_share_menu_is_chosen_where_a_clicked_button_gets_no_focus(plain: Any) -> None:
+    share, menu = plain.locator(".sharing .share"), plain.locator(".sharing .menu")
+    lost = "e => e.dispatchEvent(new FocusEvent('focusout', {bubbles: true, relatedTarget: null}))"
+    share.click()
+    item = menu.get_by_role("menuitem", name="JSONL")
+    with plain.expect_download() as started:
+        menu.get_by_role("menuitem").first.evaluate(lost)
+        assert menu.is_visible()
+        item.dispatch_event("click")
+    assert started.value.suggested_filename.endswith(".jsonl")
+    assert menu.is_hidden()
+    share.click()
+    menu.get_by_role("menuitem").first.evaluate(lost)
+    share.dispatch_event("click")
+    assert menu.is_hidden()
+
+
+def test_the_share_menu_closes_when_one_goes_elsewhere(plain: Any) -> None:
+    share, menu = plain.locator(".sharing .share"), plain.locator(".sharing .menu")
+    share.click()
+    plain.locator("#sentence").click()
+    assert menu.is_hidden()
+    assert share.get_attribute("aria-expanded") == "false"
+    share.click()
+    plain.locator("#tree").focus()
+    assert menu.is_hidden()
+    share.click()
+    plain.keyboard.press("Escape")
+    assert menu.is_hidden()
+    assert share.evaluate("e => e === document.activeElement")
+
+
 def test_on_a_narrow_screen_the_whole_block_is_in_view(plain: Any) -> None:
     size = plain.viewport_size
     plain.set_viewport_size({"width": 240, "height": 800})
