@@ -18,6 +18,7 @@ from d2sd.decoding.costs import CostTable
 from d2sd.decoding.inspection import TOP_ALTERNATIVES
 from d2sd.decoding.level_drafter import LevelDrafter
 from d2sd.decoding.measured_costs import draft_lengths
+from d2sd.decoding.sampling import generator_seed
 from d2sd.methods import METHODS, Drafters, Method, Proposal
 from d2sd.methods.base import all_prefixes
 from d2sd.models.models import Models
@@ -159,7 +160,7 @@ class Proposer:
 
     def _seed(self, ids: Sequence[int]) -> int:
         """Random choices depend on the run's seed and the text position only."""
-        return (self.config.seed * 1_000_003 + len(ids) - 1) % 2**63
+        return generator_seed(self.config.seed, len(ids) - 1)
 
     def rng(self, ids: Sequence[int]) -> random.Random:
         """The source of a proposal's random choices on the host."""

@@ -7,6 +7,8 @@ target given its prefix; and since methods share the noise, a seed gives the sam
 
 from __future__ import annotations
 
+import hashlib
+
 import torch
 from torch import Tensor
 
@@ -28,12 +30,23 @@ def restrict(logits: Tensor, top_k: int, top_p: float) -> Tensor:
     return logits
 
 
+def generator_seed(seed: int, position: int) -> int:
+    """What seeds the generator of a position in the text.
+
+    A CPU's generator knows no more than the low 32 bits, so what a seed has above its own 32 is hashed into them, at every
+    position anew. Seeds below 2^32 have nothing there: what they draw is what they have always drawn.
+    """
+    high = seed >> 32
+    mixed = int.from_bytes(hashlib.blake2b(f"{high} {position}".encode(), digest_size=4).digest()) if high else 0
+    return ((seed * 1_000_003 + position) ^ mixed) % 2**63
+
+
 def gumbel_noise(seed: int, positions: list[int], vocabulary: int, device: torch.device) -> Tensor:
     """Standard Gumbel noise, (positions, vocabulary) float32; row i depends on seed and positions[i] only."""
     rows = torch.empty(len(positions), vocabulary, device=device)
     generator = torch.Generator(device)
     for row, position in zip(rows, positions, strict=True):
-        generator.manual_seed((seed * 1_000_003 + position) % 2**63)
+        generator.manual_seed(generator_seed(seed, position))
         row.exponential_(generator=generator)
     return -rows.clamp_min_(torch.finfo(rows.dtype).tiny).log()
 

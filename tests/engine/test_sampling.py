@@ -10,7 +10,7 @@ import torch
 from scipy.stats import chisquare
 
 from d2sd import METHODS, DecodeConfig, Engine
-from d2sd.decoding.sampling import gumbel_noise, restrict
+from d2sd.decoding.sampling import generator_seed, gumbel_noise, restrict
 from d2sd.models.models import Models
 from tests.nets import make_drafter, make_eagle3, make_target
 
@@ -96,3 +96,14 @@ def test_noise_depends_on_seed_and_position_only():
     assert torch.equal(a[1:], b)
     assert not torch.equal(a[0], a[1])
     assert not torch.equal(gumbel_noise(4, [9], 50, device), b)
+
+
+def test_every_bit_of_a_seed_counts():
+    seeds = [3, *(3 ^ 1 << bit for bit in range(63))]
+    drawn = {tuple(gumbel_noise(seed, [9], 8, torch.device("cpu"))[0].tolist()) for seed in seeds}
+    assert len(drawn) == len(seeds)
+
+
+@pytest.mark.parametrize("seed", [0, 3, 5_000, 2**32 - 1])
+def test_a_seed_of_32_bits_draws_what_it_always_drew(seed):
+    assert generator_seed(seed, 9) == seed * 1_000_003 + 9
