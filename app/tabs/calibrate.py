@@ -10,9 +10,11 @@ import gradio as gr
 import d2sd
 from app import calibrate, compare
 from app.compare import RunSet
+from app.inputs import MAX_CHARACTERS
 from app.models import Chosen
 from app.recordings import Recording, Recordings
 from app.session import Session
+from app.tabs.memory import remember
 from app.tabs.model_choice import build_models
 from app.tabs.notice import MODEL, ask, line_of, notice_box, sentence, stopped
 from app.tabs.runs import Shown
@@ -222,6 +224,7 @@ def _prompt_set() -> tuple[list[Any], gr.Column, gr.Dropdown, gr.Column]:
                 max_lines=10,
                 elem_id="own-prompts",
             )
+            remember(pasted, MAX_CHARACTERS)
             path = gr.File(
                 label="or a file (.jsonl, .txt)", file_types=[".jsonl", ".txt"], elem_id="prompt-file", height=110
             )

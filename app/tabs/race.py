@@ -14,6 +14,7 @@ from app.race import Race
 from app.record import DEFAULT, recorded_race
 from app.run_lines import RunLines
 from app.session import Session
+from app.tabs.memory import remember
 from app.tabs.model_choice import build_models
 from app.tabs.notice import MODEL, ask, forgive, line_of, notice_box, sentence, stopped
 from app.tabs.runs import Shown
@@ -128,6 +129,7 @@ def _settings() -> tuple[dict[str, Any], gr.Button, gr.Button, gr.Textbox]:
     inputs["prompt"] = gr.Textbox(
         next(iter(presets.EXAMPLES.values())), label="Prompt", lines=3, max_lines=8, elem_id="race-prompt"
     )
+    remember(inputs["prompt"], links.MAX_PROMPT)
     with gr.Row(elem_classes="buttons"):
         start = gr.Button("Race", variant="primary", elem_id="start-race", min_width=80)
         stop = gr.Button("Stop", elem_id="stop-race", min_width=80)

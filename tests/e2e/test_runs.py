@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from app import presets
-from tests.e2e.driving import PATIENCE, finished, start, upload, view
+from tests.e2e.driving import PATIENCE, finished, opened, start, upload, view
 
 pytestmark = pytest.mark.e2e
 HOSTILE = "<img src=x onerror='window.pwned=1'>${window.pwned=1}"
@@ -84,6 +84,41 @@ def test_back_and_forward_move_between_views_and_a_reload_loses_nothing(two: Pag
     expect(two.locator("#folder input")).to_have_value("/my/nets")
     expect(two.locator("#vp input")).to_have_value("/my/vp")
     expect(two.locator("#compare input")).not_to_be_checked()
+
+
+def typed_elsewhere(page: Page) -> tuple[str, str]:
+    """What stands in the fields for prompts of Race and Calibrate."""
+    page.get_by_role("tab", name="Race").click()
+    raced = page.locator("#race-prompt textarea").input_value()
+    page.get_by_role("tab", name="Calibrate").click()
+    page.locator("#source").get_by_label("Prompts of my own").check()
+    return raced, page.locator("#own-prompts textarea").input_value()
+
+
+def test_a_reload_keeps_what_was_typed_in_race_and_calibrate_and_tells_nobody(page: Page, address: str):
+    before = typed_elsewhere(page)
+    page.get_by_role("tab", name="Race").click()
+    page.locator("#race-prompt textarea").fill(HOSTILE)
+    page.get_by_role("tab", name="Calibrate").click()
+    page.locator("#own-prompts textarea").press_sequentially("first\nof my own")
+    page.locator("#source").get_by_label("A prompt set").check()  # the field goes, its words do not
+    page.get_by_role("tab", name="Explore").click()
+    told: list[str] = []
+    page.on("request", lambda request: told.append(f"{request.url} {request.post_data or ''}"))
+    for _ in range(2):  # also where nobody looked at the tabs in between
+        opened(page, address)
+    assert typed_elsewhere(page) == (HOSTILE, "first\nof my own")
+    assert page.evaluate("window.pwned") is None
+    assert told
+    assert not any("window.pwned" in words or "my own" in words for words in told)
+
+    page.evaluate("sessionStorage.setItem('d2sd-race-prompt', 'x'.repeat(20001))")
+    page.evaluate("sessionStorage.setItem('d2sd-own-prompts', 'x'.repeat(200001))")
+    opened(page, address)
+    assert typed_elsewhere(page) == before
+    page.evaluate("sessionStorage.setItem('d2sd-race-prompt', 'typed')")
+    opened(page, f"{address}?methods=d2sd&prompt=linked")
+    assert typed_elsewhere(page)[0] == "linked"
 
 
 def test_runs_are_renamed_saved_and_removed(two: Page):
