@@ -161,6 +161,21 @@ def test_before_the_check_no_node_tells_how_it_will_end_unless_asked(learn: Page
     expect(stage(learn)).to_have_attribute("data-stop", "branches")
 
 
+def test_esc_closes_a_dialog_and_leaves_what_is_behind_it(learn: Page):
+    here, dialog = learn.locator("#learn [data-ready=yes]"), stage(learn).locator("dialog.help")
+    learn.keyboard.press("ArrowRight")
+    expect(here).to_have_attribute("data-at", "1")
+    learn.evaluate("document.activeElement.blur()")
+    learn.keyboard.press("?")
+    expect(dialog).to_be_visible()
+    learn.keyboard.press("Escape")
+    expect(dialog).to_be_hidden()
+    expect(here).to_have_attribute("data-everything", "false")
+    expect(here).to_have_attribute("data-at", "1")
+    learn.keyboard.press("Escape")
+    expect(here).to_have_attribute("data-everything", "true")
+
+
 def test_it_ends_in_explore_at_that_step_ready_to_change_k(learn: Page, told):
     number, stops = told
     for _ in stops:

@@ -3,9 +3,9 @@ const assert = require("node:assert/strict");
 const { test } = require("node:test");
 const { load } = require("./load.cjs");
 
-const { layoutTree, BONUS, laneRows, edgePath, PILL } = load(
-  ["viewer/dom", "viewer/words", "viewer/tree_layout", "viewer/tree_shapes", "viewer/tree_rows"],
-  ["layoutTree", "BONUS", "laneRows", "edgePath", "PILL"],
+const { layoutTree, BONUS, laneRows, edgePath, PILL, TreeView } = load(
+  ["viewer/dom", "viewer/words", "viewer/step", "viewer/explain", "viewer/viewport", "viewer/tree_layout", "viewer/tree_shapes", "viewer/tree_rows", "viewer/tree"],
+  ["layoutTree", "BONUS", "laneRows", "edgePath", "PILL", "TreeView"],
   { document: { createElement: () => ({ getContext: () => null }) } },
 );
 
@@ -99,4 +99,22 @@ test("rows stand as close as their labels allow, around the trunk", () => {
 test("an edge is straight within a lane and turns at the border between two", () => {
   assert.equal(edgePath(0, 5, 40, 5, 20), "M0 5H40");
   assert.match(edgePath(0, 0, 40, 30, 20), /^M0 0H13Q20 0 20 7V23Q20 30 27 30H40$/);
+});
+
+/** The label of the lane that begins with the anchor. */
+function mainLabel(step) {
+  const tree = { step, x: (depth) => 60 * depth, small: (words) => 6 * words.length, widths: new Map([...step.nodes.keys()].map((id) => [id, 40])) };
+  const trunk = layoutTree(step, null, null).chains.find((chain) => chain.lane === 0);
+  return TreeView.prototype.chainLabel.call(tree, trunk);
+}
+
+test("the main lane is called the first draft only where it holds the first draft", () => {
+  const branches = [{ drafter: "second", prefix: 2, base: 0 }, { drafter: "second", prefix: 0, base: 0 }];
+  const of = (rows) => ({ ...stepOf(rows), draft: {}, branches, sampled: false, columns: 5 });
+  const whole = mainLabel(of([[-1, [0, 1, 2], 1, "root"], [0, [0, 1, 2], 0.9, "accepted"], [1, [0, 1], 0.9, "accepted"], [2, [0], 0.4, "rejected"]]));
+  assert.deepEqual([whole.words, whole.won], ["first draft · 2 right", 2]);
+  // a node budget kept the re-draft from 0 and nothing of the first draft
+  const left = mainLabel(of([[-1, [2], 1, "root"], [0, [2], 0.9, "accepted"], [1, [2], 0.8]]));
+  assert.deepEqual([left.words, left.won], ["re-draft from 0 · added 1", 1]);
+  assert.equal(mainLabel(of([[-1, [0, 1, 2], 1, "root"]])), null);
 });

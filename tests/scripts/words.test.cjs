@@ -11,6 +11,7 @@ const { visible, quoted, probability, milliseconds, joined, count, number, whole
 test("whitespace and hidden characters of a token can be seen", () => {
   assert.equal(visible(" a\n\t"), "·a↵⇥");
   assert.equal(visible("a\u202eb\u200bc"), "a◌b◌c");
+  assert.equal(visible("a\ufeffb\ufffec\uffffd\ufffd"), "a◌b◌c◌d\ufffd");
   assert.equal(visible(""), "∅");
 });
 
