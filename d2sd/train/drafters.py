@@ -87,6 +87,37 @@ def _attend(
     return F.scaled_dot_product_attention(query, joined_key, joined_value, attn_mask=mask, enable_gqa=True)
 
 
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """Blocks of sequences, (B, A, γ) each: positions, the tokens there, whether the sequence has them, and whether the
+    drafter is shown them."""
+
+    places: Tensor
+    tokens: Tensor
+    inside: Tensor
+    visible: Tensor
+
+
+def cut_blocks(ids: Tensor, lengths: Tensor, anchors: Tensor, prefixes: Tensor, block_size: int) -> Blocks:
+    """The blocks at ``anchors`` (B, A) of right-padded ``ids`` (B, S), each with ``prefixes`` (B, A) visible tokens."""
+    offsets = torch.arange(block_size, device=ids.device)
+    places = anchors[..., None] + offsets
+    tokens = ids.gather(1, places.clamp_max(ids.shape[1] - 1).flatten(1)).view_as(places)
+    return Blocks(places, tokens, places < lengths[:, None, None], offsets <= prefixes[..., None])
+
+
+def draft_blocks(drafter: DFlashDraftModel, target: Any, blocks: Blocks, anchors: Tensor, features: Tensor) -> Tensor:
+    """(B, A·γ, hidden) outputs of the drafter for all blocks in one pass; features: (B, S, taps·hidden) of the target."""
+    context, gamma = int(anchors.max()) + 1, drafter.block_size
+    shown = torch.where(blocks.visible & blocks.inside, blocks.tokens, drafter.mask_token_id)
+    with torch.no_grad():
+        block = target.get_input_embeddings()(shown.flatten(1))
+    positions = torch.arange(context, device=anchors.device)[None]
+    keys_values = drafter.project_context(features[:, :context].to(drafter.fc.weight.dtype), positions)
+    mask = block_mask(anchors, context, gamma)
+    return drafter(block, blocks.places.flatten(1), keys_values, partial(_attend, mask))
+
+
 class DrafterObjective(nn.Module):
     """Loss of a drafter on sequences written by the target."""
 
@@ -112,23 +143,13 @@ class DrafterObjective(nn.Module):
         ``draft_length``: mean number of leading right tokens after the visible prefix, plus 1, as at T = 0.
         """
         (target,), gamma = self._target, self.drafter.block_size
-        context = int(anchors.max()) + 1
         if features is None or hidden is None:
             with torch.no_grad():
                 hidden = target.model(input_ids=ids, use_cache=False).last_hidden_state
                 features = self._taps.features(self.drafter.target_layer_ids, ids.device)
-        features = features[:, :context].to(self.drafter.fc.weight.dtype)
-        places = anchors[..., None] + torch.arange(gamma, device=ids.device)
-        inside = places < lengths[:, None, None]
-        tokens = ids.gather(1, places.clamp_max(ids.shape[1] - 1).flatten(1)).view_as(places)
-        visible = torch.arange(gamma, device=ids.device) <= prefixes[..., None]
-        shown = torch.where(visible & inside, tokens, self.drafter.mask_token_id)
-        with torch.no_grad():
-            block = target.get_input_embeddings()(shown.flatten(1))
-        positions = torch.arange(context, device=ids.device)[None]
-        keys_values = self.drafter.project_context(features, positions)
-        mask = block_mask(anchors, context, gamma)
-        drafted = self.drafter(block, places.flatten(1), keys_values, partial(_attend, mask))
+        blocks = cut_blocks(ids, lengths, anchors, prefixes, gamma)
+        places, tokens, inside, visible = blocks.places, blocks.tokens, blocks.inside, blocks.visible
+        drafted = draft_blocks(self.drafter, target, blocks, anchors, features)
         scored = inside & ~visible
         flat = scored.flatten(1)
         logits = target.lm_head(drafted[flat]).float()

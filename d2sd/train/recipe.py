@@ -1,4 +1,4 @@
-"""The bundled nets from nothing: text → target → its own responses → drafters → draft model.
+"""The bundled nets from nothing: text → target → its own responses → drafters, which it comes to meet → draft model.
 
 Each stage writes into its own folder and is skipped or resumed when run again.
 """
@@ -94,6 +94,16 @@ KNOWN = {
     "varied": 3_500,
 }
 BEGUN_SHARE = 0.8
+# A small target is undecided wherever a draft ends. Once it has a drafter, it decides as that one expects where it hardly
+# cares, in two rounds, since its text is another one after the first.
+MEET = Round(
+    Mix(seed=9, strange=0.12, sums=8_000, wordings=12_000, code=3_000),
+    LoopConfig(steps=400, batch_size=6, learning_rate=5e-4, warmup=20, save_every=100, seed=32),
+    row_length=384,
+    layers=16,
+)
+MET = {"stories": 4_500, "asked": 600, "questions": 900, "code": 500, "varied": 700, "unusual": 1_800}
+MET_SHARES = (0.5, 0.7)
 RESPONSES = {
     "stories": 21_000,
     "asked": 4_500,
@@ -158,6 +168,22 @@ def begun(data: Path, out: Path, folder: Path) -> Path:
     return mean
 
 
+def met(data: Path, out: Path, folder: Path, drafter_folder: Path) -> Path:
+    """The target that decides near ties as its drafter expects; returns its folder."""
+    train, held = Sources.read(data)
+    text = training_text(train, MEET.mix)
+    for number, share in enumerate(MET_SHARES, 1):
+        own, taught, mean = (out / f"{n}-{number}" for n in ("met.jsonl", "target-meeting", "target-met"))
+        seed = 70 + number
+        config = RegenerateConfig(batch_size=128, max_new_tokens=144, greedy_share=1.0, seed=seed)
+        regenerate_responses(folder, drafter_prompts(train, MET, seed), own, config)
+        new = begun_anywhere(train.stories, seed)
+        teach_target(folder, new, text, own, held.stories, taught, MEET.loop, MEET.row_length, drafter_folder)
+        average_targets(folder, taught, share, mean)
+        folder = mean
+    return folder
+
+
 def responses(data: Path, out: Path, target_folder: Path) -> Path:
     """The target's own responses to what visitors may type."""
     return _responses(data, out / "responses.jsonl", target_folder, RESPONSES, greedy_share=0.8, seed=6)
@@ -177,26 +203,30 @@ def _responses(
     return path
 
 
-def drafter(out: Path, name: str, target_folder: Path, written: Path, greedy: Path) -> Path:
-    """The DFlash drafter or the VP-Drafter (``vp``), with the same steps on the same responses."""
-    objective = DrafterConfig(variable_prefix=name == "vp", anchors=20, objective="survival", soft_targets=0.5)
+def first_drafter(out: Path, name: str, target_folder: Path, written: Path) -> Path:
+    """The DFlash drafter or the VP-Drafter (``vp``) of the target before it meets them, with the same steps."""
     train_drafter(
         target_folder,
         written,
         out / f"{name}-1",
-        objective=objective,
+        objective=DrafterConfig(variable_prefix=name == "vp", anchors=20, objective="survival", soft_targets=0.5),
         config=DRAFTERS,
         layers=3,
         target_layer_ids=TARGET_LAYERS,
         cache=out / "features.safetensors",
     )
+    return out / f"{name}-1"
+
+
+def drafter(out: Path, name: str, start: Path, target_folder: Path, greedy: Path) -> Path:
+    """The same drafter, gone on with greedy responses of the target as it is bundled."""
     train_drafter(
         target_folder,
         greedy,
         out / name,
-        objective=replace(objective, soft_targets=0.0),
+        objective=DrafterConfig(variable_prefix=name == "vp", anchors=20, objective="survival"),
         config=GREEDY,
-        start=out / f"{name}-1",
+        start=start,
         cache=out / "features-greedy.safetensors",
     )
     return out / name
@@ -228,16 +258,19 @@ def draft_model(data: Path, out: Path, target_folder: Path, written: Path) -> Pa
 
 def run(data: Path, out: Path) -> None:
     """All stages into ``out``, one folder each; ``out/bundle`` is what to keep, ``out/heldout.jsonl`` what to test on."""
-    target_folder = begun(data, out, unrepetitive(data, out, target(data, out)))
-    written, greedy = responses(data, out, target_folder), greedy_responses(data, out, target_folder)
+    undecided = begun(data, out, unrepetitive(data, out, target(data, out)))
+    written = responses(data, out, undecided)
+    first, second = (first_drafter(out, name, undecided, written) for name in ("dflash", "vp"))
+    target_folder = met(data, out, undecided, first)
+    greedy = greedy_responses(data, out, target_folder)
     parts: dict[str, Callable[[], Path]] = {
         "target": lambda: target_folder,
-        "dflash": lambda: drafter(out, "dflash", target_folder, written, greedy),
-        "vp": lambda: drafter(out, "vp", target_folder, written, greedy),
-        "eagle3": lambda: eagle3(out, target_folder, written),
-        "draft": lambda: draft_model(data, out, target_folder, written),
+        "dflash": lambda: drafter(out, "dflash", first, target_folder, greedy),
+        "vp": lambda: drafter(out, "vp", second, target_folder, greedy),
+        "eagle3": lambda: eagle3(out, target_folder, greedy),
+        "draft": lambda: draft_model(data, out, target_folder, greedy),
     }
     for name, make in parts.items():
         ignored = shutil.ignore_patterns("checkpoint*", "metrics.jsonl")
         shutil.copytree(make(), out / "bundle" / name, ignore=ignored, dirs_exist_ok=True)
-    write_jsonl(out / "heldout.jsonl", held_out_prompts(data, [plan.mix for plan in (*ROUNDS, UNLEARN, BEGUN)]))
+    write_jsonl(out / "heldout.jsonl", held_out_prompts(data, [plan.mix for plan in (*ROUNDS, UNLEARN, BEGUN, MEET)]))

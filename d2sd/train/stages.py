@@ -16,6 +16,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from d2sd.errors import InputError
 from d2sd.models.drafter import DFlashDraftModel, drafter_config, start_from_target
 from d2sd.models.loading import DTYPES, load_drafter, load_target
+from d2sd.train.agreement import Agreement
 from d2sd.train.curves import draw_curves
 from d2sd.train.data import Responses, pack, read_jsonl, read_responses, train_tokenizer
 from d2sd.train.drafters import DrafterConfig, DrafterObjective, draw_anchors, draw_prefixes
@@ -30,6 +31,8 @@ SHARD = "9MB"
 # weight of what is unlearned: 1 cost 0.25 bits per character of real stories within 40 steps
 UNLIKELIHOOD = 0.2
 KEEP = 4.0  # weight of staying the same on what is known
+AGREE = 4.0  # weight of coming to meet the drafter
+DRAFTS = 16  # drafts in every text that is read for that
 
 
 def train_target(
@@ -97,11 +100,13 @@ def teach_target(
     out: Path,
     config: LoopConfig,
     row_length: int,
+    drafter: Path | None = None,
 ) -> None:
     """The target ``start`` with new documents learned, that on ``known`` ones stays what it is (``Retention``).
 
     written: texts of the target (from ``regenerate``) of which repetitions are unlearned, and numbers where the prompt
-    holds none. A step reads as many rows of each.
+    holds none. drafter: a drafter of this target, whose drafts of all these texts it comes to meet (``Agreement``). A step
+    reads as many rows of each.
     """
     nets: list[Any] = [AutoModelForCausalLM.from_pretrained(start, dtype=torch.float32) for _ in range(2)]
     model, former = nets
@@ -113,27 +118,36 @@ def teach_target(
     own = read_responses(written, row_length, end)
     numbers = torch.tensor([any(map(str.isdigit, tokenizer.decode([i]))) for i in range(model.config.vocab_size)])
     marks = repeated_marks(own) | number_marks(own, numbers)
-    wrong = marks.any(1).nonzero()[:, 0]
-    if not len(wrong):
+    chosen = marks.any(1).nonzero()[:, 0] if drafter is None else torch.arange(len(marks))
+    if not len(chosen):
         raise InputError(f"{written} holds no repetition to unlearn; give more texts of the target")
+    objective = Retention(model, former, KEEP, UNLIKELIHOOD)
+    if drafter is not None:
+        net = load_drafter(str(drafter), torch.float32, "cpu")
+        objective = Agreement(model, former, net, numbers, keep=KEEP, weight=UNLIKELIHOOD, agree=AGREE)
 
     def sample(index: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
         beside = torch.randint(len(known_rows), (len(index),), generator=generator)
-        drawn = wrong[torch.randint(len(wrong), (len(index),), generator=generator)]
-        return {
+        drawn = chosen[torch.randint(len(chosen), (len(index),), generator=generator)]
+        batch = {
             "ids": rows[index].long(),
             "known": known_rows[beside].long(),
             "written": own.ids[drawn].long(),
             "marks": marks[drawn],
         }
+        if drafter is None:
+            return batch
+        lengths = own.lengths[drawn]
+        anchors = draw_anchors(own.prompt_lengths[drawn], lengths, DRAFTS, generator)
+        return {**batch, "lengths": lengths, "anchors": anchors}
 
     def evaluate() -> dict[str, float]:
         return {"held_out_loss": held_out_loss(model, spread(held_rows))}
 
     identity = {"data": digest(rows), "known": digest(known_rows), "written": digest(own.ids), "row_length": row_length}
-    if train(
-        Retention(model, former, KEEP, UNLIKELIHOOD), len(rows), sample, out, config, evaluate, "target", identity
-    ):
+    if drafter is not None:
+        identity["drafter"] = drafter.name
+    if train(objective, len(rows), sample, out, config, evaluate, "target", identity):
         _save(model, out)
 
 
