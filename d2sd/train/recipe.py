@@ -173,7 +173,9 @@ def met(data: Path, out: Path, folder: Path, drafter_folder: Path) -> Path:
     train, held = Sources.read(data)
     text = training_text(train, MEET.mix)
     for number, share in enumerate(MET_SHARES, 1):
-        own, taught, mean = (out / f"{n}-{number}" for n in ("met.jsonl", "target-meeting", "target-met"))
+        own, taught, mean = (
+            out / n for n in (f"met-{number}.jsonl", f"target-meeting-{number}", f"target-met-{number}")
+        )
         seed = 70 + number
         config = RegenerateConfig(batch_size=128, max_new_tokens=144, greedy_share=1.0, seed=seed)
         regenerate_responses(folder, drafter_prompts(train, MET, seed), own, config)
