@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from d2sd.models.drafter import DFlashDraftModel
+from d2sd.models.taps import LayerTaps
 from d2sd.models.target import Target
 from d2sd.train.drafters import DrafterConfig, DrafterObjective, draw_anchors, draw_prefixes
 from d2sd.train.regenerate import RegenerateConfig, respond_to
@@ -26,13 +27,18 @@ def teach(drafter: DFlashDraftModel, target: Target, variable_prefix: bool = Fal
     config = DrafterConfig(variable_prefix=variable_prefix, anchors=ANCHORS, objective="survival")
     objective = DrafterObjective(drafter.train().requires_grad_(True), target.model, config)
     optimizer = torch.optim.AdamW(drafter.parameters(), lr=RATE)
+    taps = LayerTaps(target.model.model.layers)
+    taps.add(drafter.target_layer_ids)
+    with torch.no_grad():
+        hidden = target.model.model(input_ids=rows, use_cache=False).last_hidden_state
+        known = taps.features(drafter.target_layer_ids, rows.device), hidden
     generator = torch.Generator().manual_seed(0)
     for _ in range(STEPS):
         anchors = draw_anchors(starts, lengths, ANCHORS, generator)
         prefixes = torch.zeros_like(anchors)
         if variable_prefix:
             prefixes = draw_prefixes((len(rows), ANCHORS), drafter.block_size, config.beta, generator)
-        objective(rows, lengths, anchors, prefixes)[0].backward()
+        objective(rows, lengths, anchors, prefixes, *known)[0].backward()
         optimizer.step()
         optimizer.zero_grad()
     return drafter.eval().requires_grad_(False)
