@@ -11,9 +11,10 @@ export PYTHONDONTWRITEBYTECODE :=
 run: $(VENV)/.run
 	GRADIO_SERVER_NAME=$(HOST) GRADIO_SERVER_PORT=$(PORT) $(PYTHON) app.py
 
-# One process a core, so torch takes one thread in each; whoever is done first takes tests from the others.
+# One process more than cores, since tests of the page also wait, so torch takes one thread in each; whoever is done first
+# takes tests from the others.
 test: $(VENV)/.dev browser
-	OMP_NUM_THREADS=1 $(PYTHON) -m pytest -n auto --maxprocesses 4 --dist worksteal
+	OMP_NUM_THREADS=1 $(PYTHON) -m pytest -n $$($(PYTHON) -c "import os; print(min(4, 1 + (os.cpu_count() or 1)))") --dist worksteal
 
 check: $(VENV)/.dev
 	$(VENV)/bin/ruff check .
