@@ -4,7 +4,7 @@ A small target is often undecided (its favourite has .3 of the probability where
 end at a token that the target likes almost as well as its own. Such a tie costs a step and decides nothing. So on its own
 text the target learns the mean, in log space, of what it said before and of what its drafter says, at the positions that a
 draft reaches, and stays what it was on known text. Where arithmetic or a repetition is at stake it stays what it was, too.
-Speculative decoding trains the drafter only (arXiv 2302.01318); a trained pair goes the other half of the way.
+Usually the drafter alone is moved towards its target (DistillSpec, arXiv 2310.08461).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from d2sd.models.drafter import DFlashDraftModel
 from d2sd.models.taps import LayerTaps
 from d2sd.train.drafters import Blocks, cut_blocks, draft_blocks
 from d2sd.train.retention import Retention
+from d2sd.train.unlikelihood import unlikelihood
 
 
 class Agreement(Retention):
@@ -49,8 +50,11 @@ class Agreement(Retention):
         self, ids: Tensor, known: Tensor, written: Tensor, marks: Tensor, lengths: Tensor, anchors: Tensor
     ) -> tuple[Tensor, dict[str, Any]]:
         """lengths: (B'',) of ``written``; anchors: (B'', A) where a draft begins there; the others as in ``Retention``."""
-        loss, metrics = super().forward(ids, known, written, marks)
+        loss, metrics = self.retained(ids, known)
+        # one pass for what is unlearned and for what drafts need: the taps hold the last pass
         hidden = self.model.model(input_ids=written, use_cache=False).last_hidden_state
+        logits = self.model.lm_head(hidden[:, :-1]).float()
+        penalty, certain = unlikelihood(logits, written, marks)
         features = self._taps.features(self.drafter.target_layer_ids, written.device).detach()
         with torch.no_grad():
             blocks = cut_blocks(written, lengths, anchors, torch.zeros_like(anchors), self.drafter.block_size)
@@ -63,10 +67,11 @@ class Agreement(Retention):
             before = self.former.model(input_ids=written, use_cache=False).last_hidden_state[row, place - 1]
             said = self.former.lm_head(before).float().log_softmax(-1)
             goal = self.goal(said, draft, written, row, place)
-        now = self.model.lm_head(hidden[row, place - 1]).float().log_softmax(-1)
+        now = logits[row, place - 1].log_softmax(-1)
         apart = (goal.exp() * (goal - now)).sum(-1).mean()
         agrees = (now.argmax(-1) == draft.argmax(-1)).float().mean()
-        return loss + self.agree * apart, {**metrics, "apart": apart.detach(), "agrees": agrees}
+        loss = loss + self.weight * penalty + self.agree * apart
+        return loss, {**metrics, "unlearned_probability": certain, "apart": apart.detach(), "agrees": agrees}
 
     def goal(self, said: Tensor, draft: Tensor, written: Tensor, row: Tensor, place: Tensor) -> Tensor:
         """(N, vocabulary) log probabilities to learn: the normalised mean of ``said`` and ``draft``, or ``said`` where one
@@ -92,6 +97,4 @@ def repeats(ids: list[int], token: int, size: int = 4) -> bool:
     """Whether ``token`` after ``ids`` doubles the last token or completes an n-gram of ``size`` tokens that they hold."""
     last = ids[1 - size :]
     doubled = ids[-1:] == [token]
-    return doubled or any(
-        ids[i : i + size - 1] == last and ids[i + size - 1] == token for i in range(len(ids) - size + 1)
-    )
+    return doubled or any(ids[i : i + size - 1] == last and ids[i + size - 1] == token for i in range(len(ids) - size))

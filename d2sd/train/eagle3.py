@@ -23,8 +23,9 @@ from d2sd.models.eagle3_folder import save_eagle3
 from d2sd.models.taps import LayerTaps
 from d2sd.train.curves import draw_curves
 from d2sd.train.data import Responses, read_responses
+from d2sd.train.identity import digest
 from d2sd.train.loop import LoopConfig, train
-from d2sd.train.stages import cached, digest, load_frozen
+from d2sd.train.stages import cached, load_frozen
 
 
 @dataclass(frozen=True, slots=True)

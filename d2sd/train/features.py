@@ -18,6 +18,7 @@ from tqdm.auto import tqdm
 
 from d2sd.models.taps import LayerTaps
 from d2sd.train.data import Responses
+from d2sd.train.identity import weights_sum
 
 _BATCH = 32
 
@@ -47,7 +48,7 @@ class FeatureCache:
 def cache_features(path: Path, target: Any, taps: list[int], data: Responses, digest: str) -> FeatureCache:
     """Read the cache at ``path``, or make it first when it is missing or of other responses or taps."""
     note = path.with_suffix(".json")
-    identity = {"data": digest, "taps": taps, "target": _fingerprint(target)}
+    identity = {"data": digest, "taps": taps, "target": weights_sum(target)}
     if not (path.exists() and note.exists() and json.loads(note.read_text()) == identity):
         keeper = LayerTaps(target.model.layers)
         keeper.add(taps)
@@ -86,8 +87,3 @@ def _new_file(path: Path, tokens: int, sizes: dict[str, int]) -> dict[str, Tenso
     whole = torch.from_file(str(path), shared=True, size=(8 + len(text) + end) // 2, dtype=torch.bfloat16)
     begins = {name: (8 + len(text) + entry["data_offsets"][0]) // 2 for name, entry in header.items()}
     return {n: whole[begins[n] : begins[n] + tokens * size].view(tokens, size) for n, size in sizes.items()}
-
-
-def _fingerprint(target: Any) -> float:
-    """Identifies a target by its weights."""
-    return float(sum(p.double().sum() for p in target.parameters()))

@@ -95,7 +95,8 @@ KNOWN = {
 }
 BEGUN_SHARE = 0.8
 # A small target is undecided wherever a draft ends. Once it has a drafter, it decides as that one expects where it hardly
-# cares, in two rounds, since its text is another one after the first.
+# cares, in rounds, since its text is another one after each. Every round is held to the undecided target and ends in a mean
+# with it.
 MEET = Round(
     Mix(seed=9, strange=0.12, sums=8_000, wordings=12_000, code=3_000),
     LoopConfig(steps=400, batch_size=6, learning_rate=5e-4, warmup=20, save_every=100, seed=32),
@@ -103,7 +104,7 @@ MEET = Round(
     layers=16,
 )
 MET = {"stories": 4_500, "asked": 600, "questions": 900, "code": 500, "varied": 700, "unusual": 1_800}
-MET_SHARES = (0.5, 0.7)
+MET_SHARES = (0.5, 0.7, 0.8)
 RESPONSES = {
     "stories": 21_000,
     "asked": 4_500,
@@ -168,10 +169,10 @@ def begun(data: Path, out: Path, folder: Path) -> Path:
     return mean
 
 
-def met(data: Path, out: Path, folder: Path, drafter_folder: Path) -> Path:
+def met(data: Path, out: Path, undecided: Path, drafter_folder: Path) -> Path:
     """The target that decides near ties as its drafter expects; returns its folder."""
     train, held = Sources.read(data)
-    text = training_text(train, MEET.mix)
+    text, folder = training_text(train, MEET.mix), undecided
     for number, share in enumerate(MET_SHARES, 1):
         own, taught, mean = (
             out / n for n in (f"met-{number}.jsonl", f"target-meeting-{number}", f"target-met-{number}")
@@ -180,8 +181,9 @@ def met(data: Path, out: Path, folder: Path, drafter_folder: Path) -> Path:
         config = RegenerateConfig(batch_size=128, max_new_tokens=144, greedy_share=1.0, seed=seed)
         regenerate_responses(folder, drafter_prompts(train, MET, seed), own, config)
         new = begun_anywhere(train.stories, seed)
-        teach_target(folder, new, text, own, held.stories, taught, MEET.loop, MEET.row_length, drafter_folder)
-        average_targets(folder, taught, share, mean)
+        loop, length = MEET.loop, MEET.row_length
+        teach_target(folder, new, text, own, held.stories, taught, loop, length, drafter_folder, former=undecided)
+        average_targets(undecided, taught, share, mean)
         folder = mean
     return folder
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import random
 from collections.abc import Sequence
@@ -16,6 +15,7 @@ from tqdm.auto import tqdm
 from d2sd.decoding.sampling import gumbel_noise
 from d2sd.errors import InputError
 from d2sd.models.target import Target
+from d2sd.train.identity import weights_sum
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ def regenerate(target: Target, prompts: Sequence[Sequence[int]], out: Path, conf
     out.parent.mkdir(parents=True, exist_ok=True)
     todo = batches(prompts, config.batch_size)
     settings = out.with_name(out.name + ".settings.json")
-    identity = json.loads(json.dumps({**asdict(config), "target": _fingerprint(target)}))
+    identity = json.loads(json.dumps({**asdict(config), "target": weights_sum(target.base)}))
     written = out.read_bytes().splitlines(keepends=True) if out.exists() else []
     if written and (not settings.exists() or json.loads(settings.read_text()) != identity):
         raise InputError(f"{out} was written with other settings or by another target; choose another file")
@@ -111,8 +111,3 @@ def _respond(target: Target, prompts: list[list[int]], config: RegenerateConfig,
             alive, tokens, greedy = [alive[i] for i in keep], tokens[index], greedy[index]
         ids = tokens[:, None]
     return responses
-
-
-def _fingerprint(target: Target) -> str:
-    """Identifies a target by its embedding table."""
-    return hashlib.sha256(target.embedding.weight.float().cpu().numpy().tobytes()).hexdigest()[:16]

@@ -27,11 +27,15 @@ class Retention(nn.Module):
     def forward(self, ids: Tensor, known: Tensor, written: Tensor, marks: Tensor) -> tuple[Tensor, dict[str, Any]]:
         """ids: (B, S) new rows; known: (B', S') rows to stay the same on; written, marks: (B'', S'') as in
         ``NextTokenUnlikelihood``."""
+        loss, metrics = self.retained(ids, known)
+        penalty, certain = unlikelihood(next_logits(self.model, written[:, :-1]), written, marks)
+        return loss + self.weight * penalty, {**metrics, "unlearned_probability": certain}
+
+    def retained(self, ids: Tensor, known: Tensor) -> tuple[Tensor, dict[str, Any]]:
+        """The loss but for what is unlearned."""
         loss, _ = self.text(ids)
         with torch.no_grad():
             before = next_logits(self.former, known).log_softmax(-1)
         now = next_logits(self.model, known).log_softmax(-1)
         change = (before.exp() * (before - now)).sum(-1).mean()
-        penalty, certain = unlikelihood(self.model, written, marks)
-        total = loss + self.keep * change + self.weight * penalty
-        return total, {"text_loss": loss.detach(), "change": change.detach(), "unlearned_probability": certain}
+        return loss + self.keep * change, {"text_loss": loss.detach(), "change": change.detach()}

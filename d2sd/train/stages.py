@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -21,6 +20,7 @@ from d2sd.train.curves import draw_curves
 from d2sd.train.data import Responses, pack, read_jsonl, read_responses, train_tokenizer
 from d2sd.train.drafters import DrafterConfig, DrafterObjective, draw_anchors, draw_prefixes
 from d2sd.train.features import FeatureCache, cache_features
+from d2sd.train.identity import digest, weights_sum
 from d2sd.train.loop import LoopConfig, processes, train
 from d2sd.train.regenerate import RegenerateConfig, regenerate
 from d2sd.train.retention import Retention
@@ -101,15 +101,16 @@ def teach_target(
     config: LoopConfig,
     row_length: int,
     drafter: Path | None = None,
+    former: Path | None = None,
 ) -> None:
     """The target ``start`` with new documents learned, that on ``known`` ones stays what it is (``Retention``).
 
     written: texts of the target (from ``regenerate``) of which repetitions are unlearned, and numbers where the prompt
-    holds none. drafter: a drafter of this target, whose drafts of all these texts it comes to meet (``Agreement``). A step
-    reads as many rows of each.
+    holds none. drafter: a drafter of this target, whose drafts of all these texts it comes to meet (``Agreement``).
+    former: the target that it is held to; default ``start``. A step reads as many rows of each.
     """
-    nets: list[Any] = [AutoModelForCausalLM.from_pretrained(start, dtype=torch.float32) for _ in range(2)]
-    model, former = nets
+    nets: list[Any] = [AutoModelForCausalLM.from_pretrained(f, dtype=torch.float32) for f in (start, former or start)]
+    model, before = nets
     with processes().main_process_first():
         AutoTokenizer.from_pretrained(start).save_pretrained(out)
     tokenizer = AutoTokenizer.from_pretrained(out)
@@ -121,10 +122,13 @@ def teach_target(
     chosen = marks.any(1).nonzero()[:, 0] if drafter is None else torch.arange(len(marks))
     if not len(chosen):
         raise InputError(f"{written} holds no repetition to unlearn; give more texts of the target")
-    objective = Retention(model, former, KEEP, UNLIKELIHOOD)
+    identity: dict[str, Any] = {"data": digest(rows), "known": digest(known_rows), "written": digest(own.ids)}
+    identity |= {"row_length": row_length, "former": weights_sum(before)}
+    objective = Retention(model, before, KEEP, UNLIKELIHOOD)
     if drafter is not None:
         net = load_drafter(str(drafter), torch.float32, "cpu")
-        objective = Agreement(model, former, net, numbers, keep=KEEP, weight=UNLIKELIHOOD, agree=AGREE)
+        objective = Agreement(model, before, net, numbers, keep=KEEP, weight=UNLIKELIHOOD, agree=AGREE)
+        identity["drafter"] = weights_sum(net)
 
     def sample(index: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
         beside = torch.randint(len(known_rows), (len(index),), generator=generator)
@@ -144,9 +148,6 @@ def teach_target(
     def evaluate() -> dict[str, float]:
         return {"held_out_loss": held_out_loss(model, spread(held_rows))}
 
-    identity = {"data": digest(rows), "known": digest(known_rows), "written": digest(own.ids), "row_length": row_length}
-    if drafter is not None:
-        identity["drafter"] = drafter.name
     if train(objective, len(rows), sample, out, config, evaluate, "target", identity):
         _save(model, out)
 
@@ -270,11 +271,6 @@ def response_texts(target: Path, responses: Path) -> list[str]:
 def spread(rows: Tensor, count: int = 96) -> Tensor:
     """At most so many rows from all over a text, which may be sorted by domain."""
     return rows[:: max(1, len(rows) // count)][:count]
-
-
-def digest(rows: Tensor) -> str:
-    """A short fingerprint of token rows: a run resumes on the same data only."""
-    return hashlib.sha256(rows.numpy().tobytes()).hexdigest()[:16]
 
 
 def _save(model: Any, out: Path) -> None:

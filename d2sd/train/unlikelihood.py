@@ -44,9 +44,11 @@ def number_marks(written: Responses, numbers: Tensor) -> Tensor:
     return here & ~in_prompt & ~(here & in_prompt).any(1, keepdim=True)
 
 
-def unlikelihood(model: Qwen3ForCausalLM, written: Tensor, marks: Tensor) -> tuple[Tensor, Tensor]:
-    """The mean of −log(1 − p) over marked tokens, and their mean p; written, marks: (B, S)."""
-    logits = next_logits(model, written[:, :-1])
+def unlikelihood(logits: Tensor, written: Tensor, marks: Tensor) -> tuple[Tensor, Tensor]:
+    """The mean of −log(1 − p) over marked tokens, and their mean p.
+
+    logits: (B, S − 1, vocabulary) of the tokens after the first; written, marks: (B, S).
+    """
     token = written[:, 1:, None].long()
     # −log(1 − p) without the difference, which would lose a p near 1
     others = logits.scatter(-1, token, float("-inf")).logsumexp(-1)
@@ -66,5 +68,5 @@ class NextTokenUnlikelihood(nn.Module):
     def forward(self, ids: Tensor, written: Tensor, marks: Tensor) -> tuple[Tensor, dict[str, Any]]:
         """ids: (B, S) packed rows; written: (B', S') own texts; marks: (B', S') bool, the tokens to unlearn there."""
         loss, _ = self.text(ids)
-        penalty, certain = unlikelihood(self.model, written, marks)
+        penalty, certain = unlikelihood(next_logits(self.model, written[:, :-1]), written, marks)
         return loss + self.weight * penalty, {"text_loss": loss.detach(), "repeated_probability": certain}
