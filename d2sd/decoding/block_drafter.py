@@ -40,6 +40,7 @@ class BlockDrafter:
         self.cache = passes.cache(name, make)
         self.scale = config.head_dim**-0.5
         self._unread: list[Tensor] = []
+        self.drafted = False  # since it read anything
         self._first_rows: tuple[Tensor, Block] | None = None
 
     def extend(self, features: Tensor, positions: Tensor) -> None:
@@ -59,6 +60,7 @@ class BlockDrafter:
                 for layer, pair in enumerate(self.model.project_context(features, positions[None])):
                     self.cache.update(*pair, layer)
         self.cache.length += count
+        self.drafted = False
 
     def later(self, features: Tensor) -> None:
         """Committed tokens, as for ``extend``, that are read in one batch before the next draft."""
@@ -67,7 +69,7 @@ class BlockDrafter:
     def catch_up(self) -> None:
         """Read what was put off."""
         if self._unread:
-            features = torch.cat(self._unread, 1)
+            features = self._unread[0] if len(self._unread) == 1 else torch.cat(self._unread, 1)
             self._unread.clear()
             start = self.cache.length
             self.extend(features, torch.arange(start, start + features.shape[1], device=self.model.device))
@@ -85,6 +87,7 @@ class BlockDrafter:
         The anchor stands right after the context; all prefixes share the context's keys and values.
         """
         self.catch_up()
+        self.drafted = True
         device, passes, mask = self.device, self.passes, self.mask_token
         rows = [[anchor, *p, *[mask] * (block_size - 1 - len(p))] for p in prefixes]
         ids = torch.tensor(rows, device=device)

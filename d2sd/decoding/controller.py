@@ -14,7 +14,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
-from math import log
+from math import inf, log
 
 from d2sd.decoding.costs import CHOICES, RunningCosts
 from d2sd.decoding.gains import Calibration, LookAgain, Redrafts, Usual, Yield
@@ -200,7 +200,10 @@ class Controller:
         """The drafted log probability below which no node can be worth its time, by the nodes that are there already, the
         anchor included; for 0 to ``most`` of them."""
         price, exponent = log(self._rate * self.costs.slowdown), min(self.exponents)
-        return [min(0.0, price + seconds) / exponent for seconds in self.costs.joining[: most + 1]]
+        joining, floors = self.costs.joining, [-inf] * (most + 1)
+        for nodes in CHOICES[: bisect_left(CHOICES, most + 1)]:  # to any other number a tree grows on
+            floors[nodes] = min(0.0, price + joining[nodes]) / exponent
+        return floors
 
     @property
     def exponents(self) -> tuple[float, float]:

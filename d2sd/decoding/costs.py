@@ -202,7 +202,6 @@ class RunningCosts:
         self._own = dict.fromkeys((*STAGES, PLAIN), 0.0)
         self._by_rows: dict[tuple[str, float], float] = {}  # what was read off the table
         self._rates = dict.fromkeys(self._own, FOLLOW)  # of surprises, which each stage learns more and more slowly
-        self._factor = dict.fromkeys(self._own, 1.0)
         self._other = {True: table.other, False: table.other}
 
     def seconds(self, stage: str, rows: float) -> float:
@@ -212,7 +211,7 @@ class RunningCosts:
         seconds = self._by_rows.get((stage, rows))
         if seconds is None:
             seconds = self._by_rows[stage, rows] = self.table.curve(stage).seconds(rows)
-        return seconds * self._factor[_kind(stage, rows)]
+        return seconds * exp(self._common + self._own[_kind(stage, rows)])
 
     @property
     def slowdown(self) -> float:
@@ -238,8 +237,6 @@ class RunningCosts:
         kind = _kind(stage, rows)
         rate = self._rates[kind] = max(LEAST_OWN, 0.97 * self._rates[kind])
         self._own[kind] = FORGET * self._own[kind] + rate * surprise
-        for name, own in self._own.items():
-            self._factor[name] = exp(self._common + own)
 
     def observe_other(self, plain: bool, seconds: float) -> None:
         """A step took so long besides its stages."""

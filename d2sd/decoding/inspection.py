@@ -141,26 +141,26 @@ def describe_nodes(proposal: Proposal, seen: Inspection, outcome: Walk, texts: T
         target_probability=None,
         target_rank=None,
     )
-    nodes = [anchor]
-    for n in range(1, len(tree)):
-        parent = tree.parents[n]
-        state: State = "accepted" if n in accepted else "rejected" if parent in visited else "unreached"
-        nodes.append(
-            Node(
-                id=n,
-                parent=parent,
-                depth=tree.depths[n],
-                token=tree.tokens[n],
-                text=texts[tree.tokens[n]],
-                candidates=tree.candidates[n],
-                proposer=proposal.drafter_of(n),
-                state=state,
-                drafter_probability=tree.probabilities[n],
-                target_probability=seen.probability[n] if seen.probability else None,
-                target_rank=seen.rank[n] if seen.rank else None,
-            )
-        )
-    return tuple(nodes)
+    below = range(1, len(tree))
+    drafters = [block.drafter for block in proposal.blocks] or ["first"]
+    states: list[State] = [
+        "accepted" if n in accepted else "rejected" if tree.parents[n] in visited else "unreached" for n in below
+    ]
+    nodes = map(  # in the order of the fields: trees are large, and this is done in every step
+        Node,
+        below,
+        tree.parents[1:],
+        tree.depths[1:],
+        tree.tokens[1:],
+        map(texts.__getitem__, tree.tokens[1:]),
+        tree.candidates[1:],
+        (drafters[block] for block in tree.blocks[1:]),
+        states,
+        tree.probabilities[1:],
+        seen.probability[1:] if seen.probability else repeat(None),
+        seen.rank[1:] if seen.rank else repeat(None),
+    )
+    return (anchor, *nodes)
 
 
 def describe_levels(proposal: Proposal, texts: TokenTexts) -> tuple[DraftLevel, ...]:

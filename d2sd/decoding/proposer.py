@@ -98,29 +98,27 @@ class Proposer:
         branches = proposal.branches
         return min(self.method.draft_levels, 1 + bool(branches) + any(b.base > 0 for b in branches))
 
-    def extend(self, features: Callable[[list[int]], Tensor], positions: Tensor) -> None:
+    def extend(self, features: Callable[[list[int]], Tensor], positions: Tensor, later: bool = False) -> None:
         """Add committed tokens at these (T,) positions to the drafters' context.
 
-        features: target layers → the tokens' features, (1, T, layers·hidden).
+        features: target layers → the tokens' features, (1, T, layers·hidden); later: block drafters that have not drafted
+        since they read anything put it off until they draft next, if they ever do.
         """
+        found: dict[tuple[int, ...], Tensor] = {}
         for drafter in self.block_drafters:
-            drafter.extend(features(drafter.taps), positions)
+            layers = tuple(drafter.taps)
+            if layers not in found:
+                found[layers] = features(drafter.taps)
+            if later and not drafter.drafted:
+                drafter.later(found[layers])
+            else:
+                drafter.extend(found[layers], positions)
         if self.levels is not None:
             self.levels.extend(features(self.levels.model.target_layer_ids))
 
     def committed(self, features: Callable[[list[int]], Tensor], positions: Tensor) -> None:
-        """The same for what a step commits. Under a controller drafters read it when they draft next, if they ever do."""
-        if self.controller is None:
-            self.extend(features, positions)
-            return
-        by_layers: dict[tuple[int, ...], Tensor] = {}
-        if self.levels is not None:
-            self.levels.extend(features(self.levels.model.target_layer_ids))
-        for drafter in self.block_drafters:
-            layers = drafter.taps
-            if tuple(layers) not in by_layers:
-                by_layers[tuple(layers)] = features(layers)
-            drafter.later(by_layers[tuple(layers)])
+        """Add what a step commits. Under a controller the next one may draft with one drafter or none."""
+        self.extend(features, positions, later=self.controller is not None)
 
     def read_prompt(self, ids: Sequence[int]) -> None:
         """Let autoregressive drafters read the prompt."""

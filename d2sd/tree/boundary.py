@@ -26,16 +26,18 @@ NOTHING_DRAFTED = Boundary((), 0.0)
 
 
 def boundary_posterior(confidence: Sequence[float]) -> Boundary:
-    """The estimate from c_1 … c_{γ−1}."""
+    """The estimate from c_1 … c_{γ−1}; every step of a decoder asks for one."""
+    posterior, alive = [], 1.0
     for c in confidence:
         if not 0 <= c <= 1:
             raise ValueError(f"a confidence must be between 0 and 1, not {c}")
-    posterior, full = boundary_posteriors(np.array([confidence], dtype=float))
-    return Boundary(tuple(posterior[0].tolist()), float(full[0]))
+        posterior.append(alive * (1 - c))
+        alive *= c
+    return Boundary(tuple(posterior), alive)
 
 
 def boundary_posteriors(confidence: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Estimates row by row, of confidences (N, G) that are NaN after the last drafted token.
+    """The same row by row, of confidences (N, G) that are NaN after the last drafted token.
 
     Returns r(i), (N, G), −1 where nothing was drafted, and the masses of full acceptance, (N,).
     """

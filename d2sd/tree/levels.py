@@ -60,6 +60,6 @@ def kept_nodes(tree: TokenTree, levels: Sequence[Level]) -> list[list[int | None
         row: list[int | None] = []
         for at in level.kept:
             parent = above[level.parents[at]]
-            row.append(None if parent is None else children[parent].get(level.tokens[at]))
+            row.append(None if parent is None else children.get((parent, level.tokens[at])))
         out.append(row)
     return out

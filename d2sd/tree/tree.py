@@ -39,13 +39,9 @@ class TokenTree:
             mask[node, node] = True
         return mask
 
-    def children(self) -> list[dict[int, int]]:
-        """For every node its children as token → node."""
-        out: list[dict[int, int]] = [{} for _ in self.tokens]
-        for node, parent in enumerate(self.parents):
-            if parent >= 0:
-                out[parent][self.tokens[node]] = node
-        return out
+    def children(self) -> dict[tuple[int, int], int]:
+        """Nodes below the anchor by their parent and token."""
+        return dict(zip(zip(self.parents[1:], self.tokens[1:], strict=True), range(1, len(self)), strict=True))
 
     def path(self, node: int) -> tuple[int, ...]:
         """Nodes from the anchor (excluded) down to ``node`` (included)."""

@@ -35,7 +35,7 @@ def walk(tree: TokenTree, chosen: Sequence[int], end_ids: Collection[int], limit
     accepted: list[int] = []
     while True:
         token = chosen[visited[-1]]
-        child = children[visited[-1]].get(token)
+        child = children.get((visited[-1], token))
         if child is None:
             return Walk(tuple(visited), tuple(accepted), token, token in end_ids, len(accepted) + 1 == limit)
         accepted.append(child)
@@ -52,7 +52,7 @@ def first_draft_boundary(tree: TokenTree, first: Sequence[int], chosen: Sequence
             return None
         if chosen[node] != token:
             return count
-        child = children[node].get(token)
+        child = children.get((node, token))
         if child is None:  # the target chose it, but a node budget had cut it off
             return None
         node = child

@@ -103,12 +103,16 @@ def test_growth_takes_the_next_token_from_the_draft_that_was_given_most():
     second = distributions([[0.2, 0.8], [0.3, 0.7]], prefix=1, drafter="second")
     tree = grow(9, [first, second], [offers(first, 0), offers(second, 1)], 14)
     children = tree.children()
-    trunk, off = children[0][0], children[0][1]
+    trunk, off = children[0, 0], children[0, 1]
+
+    def below(node):
+        return {token: n for (parent, token), n in children.items() if parent == node}
+
     assert tree.blocks[trunk] == 0
-    assert {t: tree.probabilities[n] for t, n in children[trunk].items()} == {0: 0.2, 1: 0.8}
-    assert all(tree.blocks[n] == 1 for n in children[trunk].values())
+    assert {t: tree.probabilities[n] for t, n in below(trunk).items()} == {0: 0.2, 1: 0.8}
+    assert all(tree.blocks[n] == 1 for n in below(trunk).values())
     # the path that left the given prefix goes on with the first draft
-    assert {t: tree.probabilities[n] for t, n in children[off].items()} == {0: 0.9, 1: 0.1}
+    assert {t: tree.probabilities[n] for t, n in below(off).items()} == {0: 0.9, 1: 0.1}
 
 
 def test_growth_ends_with_the_drafts():
