@@ -17,7 +17,7 @@ from itertools import accumulate
 from math import inf, log
 
 from d2sd.decoding.costs import CHOICES, RunningCosts
-from d2sd.decoding.gains import Calibration, LookAgain, Redrafts, Usual, Yield
+from d2sd.decoding.gains import Calibration, LookAgain, Ranks, Redrafts, Usual, Yield
 from d2sd.trace.events import Decision, Option
 
 FIRST_WAIT, FIRST_REDRAFT_WAIT = 6, 8  # steps until the first look, after a pause begins
@@ -26,6 +26,12 @@ MARGIN = 0.03  # by which a shorter draft has to promise more than the longest
 KEEP_ON = 0.97  # drafting goes on while it is expected to be that much of plain decoding's rate
 DOUBT = 2.0  # re-drafts are looked at where they would pay with so many times their estimate
 LOST = 0.01  # share of the time that looks may cost in the long run, before they grow rarer
+OWN = 0.25  # weight of a step's own probabilities beside the usual ones, where a number of nodes is chosen
+SURVEY = 4  # steps from one tree that is grown beyond what is verified to the next
+CHANCE, MORE = (
+    0.25,
+    1.25,
+)  # share of a node's price that its own probability has to reach, and up to how many times the usual
 FOLLOW = 0.2  # share of a step's surprise that running means take over
 PROMISE = 0.1  # the same of what re-drafts promise, which differs more from step to step
 
@@ -40,6 +46,7 @@ class Known:
     redrafts: Redrafts = field(default_factory=Redrafts)
     first: Calibration = field(default_factory=Calibration)
     second: Calibration = field(default_factory=Calibration)
+    ranks: Ranks = field(default_factory=Ranks)
 
 
 class Controller:
@@ -49,15 +56,21 @@ class Controller:
     then says how it went: ``observe``. One that is queued as a whole asks for a ``plan`` and says what it drafted,
     ``planned``, instead.
 
-    known: goes on learning; lengths: values of γ to choose from, ascending; longer: γ₂ − γ.
+    known: goes on learning; lengths: values of γ to choose from, ascending; longer: γ₂ − γ; grown: whether trees are grown
+    node by node, of many paths that may each be the accepted one.
     """
 
-    def __init__(self, known: Known, lengths: Sequence[int], longer: int = 0):
+    def __init__(self, known: Known, lengths: Sequence[int], longer: int = 0, grown: bool = False):
         self.costs, self.lengths, self.longer = known.costs, list(lengths), longer
         self._yield = Yield(max(self.lengths) - 1 + longer, known.usual)
         self._redrafts = known.redrafts
         # the nodes of this text's drafts are weighed by how they hold here, what is rarer by how it holds in all texts
         self._first, self._usual_first, self._second = Calibration(known.first), known.first, known.second
+        # a chain is cut where it gets unsure, but paths spread over by a step's own chances are fewest where the text is
+        # hard, which is where one more saves most
+        self._ranks = Ranks(known.ranks) if grown else None
+        self._until_survey = self._usual_nodes = 0
+        self._floors: list[float] = []
         self._pause, self._rest = LookAgain(FIRST_WAIT), LookAgain(FIRST_REDRAFT_WAIT)
         self._streak, self._sure, self._paused = FIRST_STREAK, 0, False
         self._follows = self.costs.seconds("verify", 8)  # of a drafting step after its first draft, in its passes
@@ -197,12 +210,18 @@ class Controller:
         return max(sizes, key=lambda nodes: gains[nodes - 1] - price * times[nodes]) - 1
 
     def least(self, most: int) -> list[float]:
-        """The drafted log probability below which no node can be worth its time, by the nodes that are there already, the
-        anchor included; for 0 to ``most`` of them."""
+        """The drafted log probability below which a node is not worth its time, by the nodes that are there already, the
+        anchor included; for 0 to ``most`` of them. Among as many as usual ``CHANCE`` of its price is enough.
+
+        One tree in ``SURVEY`` is grown further, to see whether that pays; the next ones are as large as was then found best.
+        """
+        if self._until_survey:
+            return self._floors
         price, exponent = log(self._rate * self.costs.slowdown), min(self.exponents)
-        joining, floors = self.costs.joining, [-inf] * (most + 1)
+        joining, floors, chance = self.costs.joining, [-inf] * (most + 1), log(CHANCE)
+        usual = MORE * (1 + self._best(self._ranks.reach[:most])) if self._ranks else 0.0
         for nodes in CHOICES[: bisect_left(CHOICES, most + 1)]:  # to any other number a tree grows on
-            floors[nodes] = min(0.0, price + joining[nodes]) / exponent
+            floors[nodes] = min(0.0, price + joining[nodes] + (chance if nodes < usual else 0.0)) / exponent
         return floors
 
     @property
@@ -215,8 +234,21 @@ class Controller:
 
         reach: their probabilities of acceptance, descending; by_second: whether the second drafter proposed them.
         """
-        count = self._best(reach[:most])
+        reach = reach[:most]
+        count = self._best(reach) if self._ranks is None else self._grown(self._ranks, reach, most)
         self._verified(reach[:count], by_second[:count])
+        return count
+
+    def _grown(self, ranks: Ranks, reach: Sequence[float], most: int) -> int:
+        """``nodes`` of a grown tree."""
+        if self._until_survey:
+            self._until_survey -= 1
+            return min(self._usual_nodes, len(reach))
+        count = self._best(ranks.beside(reach, OWN))
+        ranks.observe(reach)
+        self._usual_nodes = self._best(ranks.reach[:most])
+        self._floors = [floor if n <= self._usual_nodes else 0.0 for n, floor in enumerate(self.least(most))]
+        self._until_survey = SURVEY - 1
         return count
 
     def _verified(self, reach: Sequence[float], by_second: Sequence[bool]) -> None:

@@ -80,7 +80,8 @@ class Proposer:
         self.longer = self.second_block_size - self.block_size if self.second else 0
         self.controller: Controller | None = None
         if known is not None and self.method.drafts:
-            self.controller = Controller(known, draft_lengths(self.method, self.block_size), self.longer)
+            lengths, grown = draft_lengths(self.method, self.block_size), bool(self.method.default_budget)
+            self.controller = Controller(known, lengths, self.longer, grown)
 
     @property
     def reads_features(self) -> bool:

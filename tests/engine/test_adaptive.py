@@ -83,29 +83,39 @@ def test_random_decisions_leave_sampled_text_alone(bundled, method, monkeypatch)
     assert trace.token_ids == plain.token_ids
 
 
-def test_drafters_read_what_they_put_off_before_they_draft(bundled, monkeypatch):
-    """A draft after plain steps is the one that a drafter gives which read every token at once."""
+@pytest.mark.parametrize("method", ["dflash", "d2sd"])
+def test_drafters_read_what_they_put_off_before_they_draft(bundled, method, monkeypatch):
+    """A draft after plain steps, and a re-draft after steps without one, is that of a drafter which read every token at once."""
 
     steps = []
 
     class Late(Controller):
         def begin(self):
             super().begin()
-            late = len(steps) % 5 == 4
-            steps.append(late)
-            self._taken = len(self._options) - 1 if late else 0
+            steps.append(len(steps) % 5 == 4)
+            self._taken = len(self._options) - 1 if steps[-1] or method == "d2sd" else 0
             self.block_size = self._options[self._taken].block_size
             return self.block_size
 
+        def redraft(self, confidence, prefixes):
+            super().redraft(confidence, prefixes)
+            chosen = tuple(prefixes) if steps[-1] else ()
+            self._lengths = {p: len(confidence) - p for p in chosen}
+            self._taken = len(self._options) - 1 - len(prefixes) + len(chosen)
+            return chosen
+
+    def drafts(trace):
+        firsts = [(s.anchor_position, s.first_draft) for s in trace.steps if s.first_draft and method == "dflash"]
+        again = [(s.anchor_position, draft) for s in trace.steps for draft in s.branches]
+        return {(at, draft.prefix): draft.ids for at, draft in firsts + again}
+
     monkeypatch.setattr(proposing, "Controller", Late)
     monkeypatch.setattr(Engine, "costs", lambda *_: CHEAP_DRAFTS)
-    late = bundled.generate("Once upon a time", DecodeConfig("dflash", 224, cost_aware=True))
+    late = drafts(bundled.generate("Once upon a time", DecodeConfig(method, 224, cost_aware=True)))
     monkeypatch.undo()
     # with one node verified a step begins at every or every other position
-    at_once = bundled.generate("Once upon a time", DecodeConfig("dflash", 224, node_budget=1))
-    drafts = {s.anchor_position: s.first_draft.ids for s in at_once.steps}
-    compared = [(s.first_draft.ids, drafts[s.anchor_position]) for s in late.steps
-                if s.first_draft and s.anchor_position in drafts]  # fmt: skip
+    at_once = drafts(bundled.generate("Once upon a time", DecodeConfig(method, 224, node_budget=1)))
+    compared = [(ids, at_once[key]) for key, ids in late.items() if key in at_once]
     assert len(compared) > 3
     assert all(one == other for one, other in compared)
 

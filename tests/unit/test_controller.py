@@ -11,9 +11,9 @@ from itertools import pairwise
 
 import pytest
 
-from d2sd.decoding.controller import FIRST_REDRAFT_WAIT, FIRST_WAIT, Controller, Known
+from d2sd.decoding.controller import CHANCE, FIRST_REDRAFT_WAIT, FIRST_WAIT, Controller, Known
 from d2sd.decoding.costs import CHOICES, Curve, RunningCosts
-from d2sd.decoding.gains import LONGEST_WAIT, Calibration, Usual, Yield
+from d2sd.decoding.gains import LONGEST_WAIT, Calibration, Ranks, Usual, Yield
 from tests.unit.adaptive_world import (
     CPU,
     GPU,
@@ -202,6 +202,39 @@ def test_growth_ends_where_no_larger_tree_can_pay(machine, keep):
     assert controller.nodes(reach[:grown], [False] * grown, 64) == controller.nodes(reach, [False] * 64, 64)
     if machine is CPU and keep < 0.9:
         assert grown < 40
+
+
+def test_a_grown_tree_is_as_large_as_usual_where_a_step_is_unsure_and_a_chain_is_cut():
+    def sizes(grown):
+        known = Known(RunningCosts(CPU))
+        controller = Controller(known, (4, 8, 16), grown=grown)
+        controller.begin()
+        price = controller._rate * (CPU.verify.seconds(20) - CPU.verify.seconds(8)) / 12
+        for _ in range(20):
+            controller.nodes([3 * price] * 16, [False] * 16, 64)
+        unsure = [2 * CHANCE * price] * 16
+        another = Controller(known, (4, 8, 16), grown=grown)
+        another.begin()
+        floors = [floor for floor in another.least(64)[:20] if floor > -math.inf]
+        return [c.nodes(unsure, [False] * 16, 64) for c in (controller, another)], max(floors), math.log(unsure[0])
+
+    counts, floor, unsure = sizes(grown=True)
+    assert counts == [16, 16] and floor < unsure
+    counts, floor, unsure = sizes(grown=False)
+    assert max(counts) < 4 and floor > unsure
+
+
+def test_usual_probabilities_stand_beside_those_of_a_step_by_rank():
+    usual = Ranks()
+    assert usual.beside([0.5, 0.25], 0.25) == [0.5, 0.25]  # before anything was seen
+    usual.observe([0.8, 0.4, 0.2])
+    assert usual.beside([0.4, 0.0, 0.0, 0.4], 0.25) == pytest.approx([0.7, 0.3, 0.15, 0.1])
+    text = Ranks(usual)
+    for _ in range(60):
+        text.observe([0.2])
+    assert text.reach == pytest.approx([0.2, 0.0, 0.0], abs=0.01)
+    assert 0.2 < usual.reach[0] < 0.5  # what all texts teach follows more slowly
+    assert Ranks(usual).reach == usual.reach
 
 
 def test_a_small_tree_that_pays_is_verified_whole():
