@@ -11,7 +11,7 @@ from itertools import pairwise
 
 import pytest
 
-from d2sd.decoding.controller import CHANCE, FIRST_REDRAFT_WAIT, FIRST_WAIT, Controller, Known
+from d2sd.decoding.controller import CHANCE, FIRST_REDRAFT_WAIT, FIRST_WAIT, SURVEY, Controller, Known
 from d2sd.decoding.costs import CHOICES, Curve, RunningCosts
 from d2sd.decoding.gains import LONGEST_WAIT, Calibration, Ranks, Usual, Yield
 from tests.unit.adaptive_world import (
@@ -222,6 +222,19 @@ def test_a_grown_tree_is_as_large_as_usual_where_a_step_is_unsure_and_a_chain_is
     assert counts == [16, 16] and floor < unsure
     counts, floor, unsure = sizes(grown=False)
     assert max(counts) < 4 and floor > unsure
+
+
+def test_one_tree_in_a_few_is_grown_beyond_what_is_verified():
+    controller = Controller(Known(RunningCosts(CPU)), (4, 8, 16), grown=True)
+    controller.begin()
+    price = controller._rate * (CPU.verify.seconds(20) - CPU.verify.seconds(8)) / 12
+    reach = [3 * price] * 10 + [0.5 * price] * 10
+    for step in range(2 * SURVEY):
+        open_to = sum(floor < 0 for floor in controller.least(64))
+        count = controller.nodes(reach, [False] * 20, 64)
+        assert 9 <= count <= 11
+        assert open_to == (65 if step % SURVEY == 0 else 1 + count)
+    assert controller.nodes(reach[:4], [False] * 4, 64) == 4
 
 
 def test_usual_probabilities_stand_beside_those_of_a_step_by_rank():
