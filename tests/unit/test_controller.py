@@ -219,9 +219,11 @@ def test_a_grown_tree_is_as_large_as_usual_where_a_step_is_unsure_and_a_chain_is
         return [c.nodes(unsure, [False] * 16, 64) for c in (controller, another)], max(floors), math.log(unsure[0])
 
     counts, floor, unsure = sizes(grown=True)
-    assert counts == [16, 16] and floor < unsure
+    assert counts == [16, 16]
+    assert floor < unsure
     counts, floor, unsure = sizes(grown=False)
-    assert max(counts) < 4 and floor > unsure
+    assert max(counts) < 4
+    assert floor > unsure
 
 
 def test_one_tree_in_a_few_is_grown_beyond_what_is_verified():
