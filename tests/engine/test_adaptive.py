@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -13,6 +14,7 @@ from d2sd import METHODS, DecodeConfig, Engine
 from d2sd.config import MAX_DEPTH, MAX_TOP_K
 from d2sd.decoding import measured_costs
 from d2sd.decoding import proposer as proposing
+from d2sd.decoding.block_drafter import BlockDrafter
 from d2sd.decoding.controller import Controller
 from d2sd.decoding.costs import STAGES
 from d2sd.decoding.measured_costs import MEASURED_SLOTS, measure_costs
@@ -87,7 +89,12 @@ def test_random_decisions_leave_sampled_text_alone(bundled, method, monkeypatch)
 def test_drafters_read_what_they_put_off_before_they_draft(bundled, method, monkeypatch):
     """A draft after plain steps, and a re-draft after steps without one, is that of a drafter which read every token at once."""
 
-    steps = []
+    steps, read = [], Counter()
+    extend = BlockDrafter.extend
+
+    def counted(self, *given):
+        read[self.name, len(steps)] += 1
+        extend(self, *given)
 
     class Late(Controller):
         def begin(self):
@@ -110,14 +117,37 @@ def test_drafters_read_what_they_put_off_before_they_draft(bundled, method, monk
         return {(at, draft.prefix): draft.ids for at, draft in firsts + again}
 
     monkeypatch.setattr(proposing, "Controller", Late)
+    monkeypatch.setattr(BlockDrafter, "extend", counted)
     monkeypatch.setattr(Engine, "costs", lambda *_: CHEAP_DRAFTS)
-    late = drafts(bundled.generate("Once upon a time", DecodeConfig(method, 224, cost_aware=True)))
+    late = drafts(bundled.generate("Once upon a time", DecodeConfig(method, 224, cost_aware=True, node_budget=3)))
     monkeypatch.undo()
     # with one node verified a step begins at every or every other position
     at_once = drafts(bundled.generate("Once upon a time", DecodeConfig(method, 224, node_budget=1)))
     compared = [(ids, at_once[key]) for key, ids in late.items() if key in at_once]
     assert len(compared) > 3
     assert all(one == other for one, other in compared)
+    # every fifth step it reads what it missed, and then what the step committed; in the others nothing
+    name, before = "first" if method == "dflash" else "second", len(steps)  # the last step ends the text
+    assert before > 12
+    reads = {at: count for (who, at), count in read.items() if who == name and at < before}
+    assert reads == {0: 1, **dict.fromkeys(range(5, before, 5), 2)}
+    if method == "d2sd":  # the first drafter has drafted in every step, and reads at once
+        assert all(read["first", at] == 1 for at in range(before))
+
+
+def test_trees_that_are_grown_go_by_their_usual_size(engine, monkeypatch):
+    seen = {}
+
+    class Watched(Controller):
+        def __init__(self, known, lengths, longer, grown):
+            super().__init__(known, lengths, longer, grown)
+            seen[method] = grown
+
+    monkeypatch.setattr(proposing, "Controller", Watched)
+    monkeypatch.setattr(Engine, "costs", lambda *_: CHEAP_DRAFTS)
+    for method in ADAPTIVE:
+        engine.generate("the cat sat", DecodeConfig(method, 4, cost_aware=True))
+    assert {method for method, grown in seen.items() if grown} == {"ddtree", "d2sd_tree", "eagle3"}
 
 
 @pytest.mark.parametrize("method", ["d2sd", "dflash_twice", "draft_model"])
