@@ -28,10 +28,8 @@ DOUBT = 2.0  # re-drafts are looked at where they would pay with so many times t
 LOST = 0.01  # share of the time that looks may cost in the long run, before they grow rarer
 OWN = 0.25  # weight of a step's own probabilities beside the usual ones, where a number of nodes is chosen
 SURVEY = 4  # steps from one tree that is grown beyond what is verified to the next
-CHANCE, MORE = (
-    0.25,
-    1.25,
-)  # share of a node's price that its own probability has to reach, and up to how many times the usual
+CHANCE = 0.25  # share of a node's price that its own probability has to reach among the usual number of nodes …
+MORE = 1.25  # … and up to so many times as many
 FOLLOW = 0.2  # share of a step's surprise that running means take over
 PROMISE = 0.1  # the same of what re-drafts promise, which differs more from step to step
 

@@ -18,7 +18,7 @@ from tqdm.auto import tqdm
 
 from d2sd.models.taps import LayerTaps
 from d2sd.train.data import Responses
-from d2sd.train.identity import weights_sum
+from d2sd.train.identity import weights_digest
 
 _BATCH = 32
 
@@ -48,7 +48,7 @@ class FeatureCache:
 def cache_features(path: Path, target: Any, taps: list[int], data: Responses, digest: str) -> FeatureCache:
     """Read the cache at ``path``, or make it first when it is missing or of other responses or taps."""
     note = path.with_suffix(".json")
-    identity = {"data": digest, "taps": taps, "target": weights_sum(target)}
+    identity = {"data": digest, "taps": taps, "target": weights_digest(target)}
     if not (path.exists() and note.exists() and json.loads(note.read_text()) == identity):
         keeper = LayerTaps(target.model.layers)
         keeper.add(taps)

@@ -15,7 +15,7 @@ from tqdm.auto import tqdm
 from d2sd.decoding.sampling import gumbel_noise
 from d2sd.errors import InputError
 from d2sd.models.target import Target
-from d2sd.train.identity import weights_sum
+from d2sd.train.identity import weights_digest
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ def regenerate(target: Target, prompts: Sequence[Sequence[int]], out: Path, conf
     out.parent.mkdir(parents=True, exist_ok=True)
     todo = batches(prompts, config.batch_size)
     settings = out.with_name(out.name + ".settings.json")
-    identity = json.loads(json.dumps({**asdict(config), "target": weights_sum(target.base)}))
+    identity = json.loads(json.dumps({**asdict(config), "target": weights_digest(target.base)}))
     written = out.read_bytes().splitlines(keepends=True) if out.exists() else []
     if written and (not settings.exists() or json.loads(settings.read_text()) != identity):
         raise InputError(f"{out} was written with other settings or by another target; choose another file")

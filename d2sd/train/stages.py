@@ -20,7 +20,7 @@ from d2sd.train.curves import draw_curves
 from d2sd.train.data import Responses, pack, read_jsonl, read_responses, train_tokenizer
 from d2sd.train.drafters import DrafterConfig, DrafterObjective, draw_anchors, draw_prefixes
 from d2sd.train.features import FeatureCache, cache_features
-from d2sd.train.identity import digest, weights_sum
+from d2sd.train.identity import digest, weights_digest
 from d2sd.train.loop import LoopConfig, processes, train
 from d2sd.train.regenerate import RegenerateConfig, regenerate
 from d2sd.train.retention import Retention
@@ -123,12 +123,12 @@ def teach_target(
     if not len(chosen):
         raise InputError(f"{written} holds no repetition to unlearn; give more texts of the target")
     identity: dict[str, Any] = {"data": digest(rows), "known": digest(known_rows), "written": digest(own.ids)}
-    identity |= {"row_length": row_length, "former": weights_sum(before)}
+    identity |= {"row_length": row_length, "former": weights_digest(before)}
     objective = Retention(model, before, KEEP, UNLIKELIHOOD)
     if drafter is not None:
         net = load_drafter(str(drafter), torch.float32, "cpu")
         objective = Agreement(model, before, net, numbers, keep=KEEP, weight=UNLIKELIHOOD, agree=AGREE)
-        identity["drafter"] = weights_sum(net)
+        identity["drafter"] = weights_digest(net)
 
     def sample(index: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
         beside = torch.randint(len(known_rows), (len(index),), generator=generator)
