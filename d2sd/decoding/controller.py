@@ -10,14 +10,12 @@ the target's own.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
-from math import inf, log
 
-from d2sd.decoding.costs import CHOICES, RunningCosts
+from d2sd.decoding.costs import RunningCosts
 from d2sd.decoding.gains import Calibration, LookAgain, Ranks, Redrafts, Usual, Yield
+from d2sd.decoding.tree_sizes import TreeSizes
 from d2sd.trace.events import Decision, Option
 
 FIRST_WAIT, FIRST_REDRAFT_WAIT = 6, 8  # steps until the first look, after a pause begins
@@ -26,10 +24,6 @@ MARGIN = 0.03  # by which a shorter draft has to promise more than the longest
 KEEP_ON = 0.97  # drafting goes on while it is expected to be that much of plain decoding's rate
 DOUBT = 2.0  # re-drafts are looked at where they would pay with so many times their estimate
 LOST = 0.01  # share of the time that looks may cost in the long run, before they grow rarer
-OWN = 0.25  # weight of a step's own probabilities beside the usual ones, where a number of nodes is chosen
-SURVEY = 4  # steps from one tree that is grown beyond what is verified to the next
-CHANCE = 0.25  # share of a node's price that its own probability has to reach among the usual number of nodes …
-MORE = 1.25  # … and up to so many times as many
 FOLLOW = 0.2  # share of a step's surprise that running means take over
 PROMISE = 0.1  # the same of what re-drafts promise, which differs more from step to step
 
@@ -64,11 +58,7 @@ class Controller:
         self._redrafts = known.redrafts
         # the nodes of this text's drafts are weighed by how they hold here, what is rarer by how it holds in all texts
         self._first, self._usual_first, self._second = Calibration(known.first), known.first, known.second
-        # a chain is cut where it gets unsure, but paths spread over by a step's own chances are fewest where the text is
-        # hard, which is where one more saves most
-        self._ranks = Ranks(known.ranks) if grown else None
-        self._until_survey = self._usual_nodes = 0
-        self._floors: list[float] = []
+        self._sizes = TreeSizes(known.costs, Ranks(known.ranks) if grown else None)
         self._pause, self._rest = LookAgain(FIRST_WAIT), LookAgain(FIRST_REDRAFT_WAIT)
         self._streak, self._sure, self._paused = FIRST_STREAK, 0, False
         self._follows = self.costs.seconds("verify", 8)  # of a drafting step after its first draft, in its passes
@@ -115,7 +105,7 @@ class Controller:
     def redraft(self, confidence: Sequence[float], prefixes: Sequence[int]) -> tuple[int, ...]:
         """Those of the prefix lengths that a re-draft from pays for; confidence: c_1 … c_{γ−1} of the first draft."""
         order, gains, reach = self._gains(confidence, prefixes)
-        costs, verified = self.costs, self._best(reach)
+        costs, verified = self.costs, self._sizes.best(reach, self._rate)
         seconds = costs.seconds("first_draft", self.block_size) + costs.other(False)
         seconds += costs.seconds("verify", 1 + verified)
         best = self._count(1.0 + sum(reach[:verified]), seconds, range(1, 1 + len(order)), gains)
@@ -200,27 +190,10 @@ class Controller:
         self._options += options
         return options[best].branches
 
-    def _best(self, reach: Sequence[float]) -> int:
-        """How many nodes of these probabilities pay, taken in their order: all, or as many as make one of ``CHOICES``."""
-        times, price = self.costs.by_nodes, self._rate * self.costs.slowdown
-        gains = list(accumulate(reach, initial=0.0))
-        sizes = (*CHOICES[: bisect_left(CHOICES, len(gains))], len(gains))
-        return max(sizes, key=lambda nodes: gains[nodes - 1] - price * times[nodes]) - 1
-
     def least(self, most: int) -> list[float]:
         """The drafted log probability below which a node is not worth its time, by the nodes that are there already, the
-        anchor included; for 0 to ``most`` of them. Among as many as usual ``CHANCE`` of its price is enough.
-
-        One tree in ``SURVEY`` is grown further, to see whether that pays; the next ones are as large as was then found best.
-        """
-        if self._until_survey:
-            return self._floors
-        price, exponent = log(self._rate * self.costs.slowdown), min(self.exponents)
-        joining, floors, chance = self.costs.joining, [-inf] * (most + 1), log(CHANCE)
-        usual = MORE * (1 + self._best(self._ranks.reach[:most])) if self._ranks else 0.0
-        for nodes in CHOICES[: bisect_left(CHOICES, most + 1)]:  # to any other number a tree grows on
-            floors[nodes] = min(0.0, price + joining[nodes] + (chance if nodes < usual else 0.0)) / exponent
-        return floors
+        anchor included; for 0 to ``most`` of them."""
+        return self._sizes.least(most, self._rate, min(self.exponents))
 
     @property
     def exponents(self) -> tuple[float, float]:
@@ -232,21 +205,8 @@ class Controller:
 
         reach: their probabilities of acceptance, descending; by_second: whether the second drafter proposed them.
         """
-        reach = reach[:most]
-        count = self._best(reach) if self._ranks is None else self._grown(self._ranks, reach, most)
+        count = self._sizes.count(reach, most, self._rate, min(self.exponents))
         self._verified(reach[:count], by_second[:count])
-        return count
-
-    def _grown(self, ranks: Ranks, reach: Sequence[float], most: int) -> int:
-        """``nodes`` of a grown tree."""
-        if self._until_survey:
-            self._until_survey -= 1
-            return min(self._usual_nodes, len(reach))
-        count = self._best(ranks.beside(reach, OWN))
-        ranks.observe(reach)
-        self._usual_nodes = self._best(ranks.reach[:most])
-        self._floors = [floor if n <= self._usual_nodes else 0.0 for n, floor in enumerate(self.least(most))]
-        self._until_survey = SURVEY - 1
         return count
 
     def _verified(self, reach: Sequence[float], by_second: Sequence[bool]) -> None:

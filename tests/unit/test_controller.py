@@ -11,9 +11,10 @@ from itertools import pairwise
 
 import pytest
 
-from d2sd.decoding.controller import CHANCE, FIRST_REDRAFT_WAIT, FIRST_WAIT, SURVEY, Controller, Known
+from d2sd.decoding.controller import FIRST_REDRAFT_WAIT, FIRST_WAIT, Controller, Known
 from d2sd.decoding.costs import CHOICES, Curve, RunningCosts
 from d2sd.decoding.gains import LONGEST_WAIT, Calibration, Ranks, Usual, Yield
+from d2sd.decoding.tree_sizes import CHANCE, SURVEY
 from tests.unit.adaptive_world import (
     CPU,
     GPU,

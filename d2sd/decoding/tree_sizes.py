@@ -1,0 +1,68 @@
+"""How many nodes of a tree are worth their time, and how far one is grown to find out."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from itertools import accumulate
+from math import inf, log
+
+from d2sd.decoding.costs import CHOICES, RunningCosts
+from d2sd.decoding.gains import Ranks
+
+OWN = 0.25  # weight of a step's own probabilities beside the usual ones
+SURVEY = 4  # steps from one tree that is grown beyond what is verified to the next
+CHANCE = 0.25  # share of a node's price that its own probability has to reach among the usual number of nodes …
+MORE = 1.25  # … and up to so many times as many
+
+
+class TreeSizes:
+    """Sizes of one generation's trees, at the rate, in tokens a second, that a second of time is worth.
+
+    usual: of trees that are grown node by node, of many paths that may each be the accepted one. A chain is cut where it gets
+    unsure, but paths spread over by a step's own chances are fewest where the text is hard, which is where one more saves most.
+    """
+
+    def __init__(self, costs: RunningCosts, usual: Ranks | None):
+        self._costs, self._usual = costs, usual
+        self._until_survey = self._steady = 0
+        self._floors: list[float] = []
+
+    def best(self, reach: Sequence[float], rate: float) -> int:
+        """How many nodes of these probabilities pay, taken in their order: all, or as many as make one of ``CHOICES``."""
+        times, price = self._costs.by_nodes, rate * self._costs.slowdown
+        gains = list(accumulate(reach, initial=0.0))
+        sizes = (*CHOICES[: bisect_left(CHOICES, len(gains))], len(gains))
+        return max(sizes, key=lambda nodes: gains[nodes - 1] - price * times[nodes]) - 1
+
+    def least(self, most: int, rate: float, exponent: float) -> list[float]:
+        """The drafted log probability below which a node is not worth its time, by the nodes that are there already, the
+        anchor included; for 0 to ``most`` of them. Among as many as usual ``CHANCE`` of its price is enough.
+
+        One tree in ``SURVEY`` is grown further, to see whether that pays; the next ones are as large as was then found best.
+        exponent: κ, with which a drafted probability counts.
+        """
+        if self._until_survey:
+            return self._floors
+        price, joining, chance = log(rate * self._costs.slowdown), self._costs.joining, log(CHANCE)
+        usual = MORE * (1 + self.best(self._usual.reach[:most], rate)) if self._usual is not None else 0.0
+        floors = [-inf] * (most + 1)
+        for nodes in CHOICES[: bisect_left(CHOICES, most + 1)]:  # to any other number a tree grows on
+            floors[nodes] = min(0.0, price + joining[nodes] + (chance if nodes < usual else 0.0)) / exponent
+        return floors
+
+    def count(self, reach: Sequence[float], most: int, rate: float, exponent: float) -> int:
+        """How many nodes of these probabilities, descending, to verify, at most ``most``."""
+        reach = reach[:most]
+        if self._usual is None:
+            return self.best(reach, rate)
+        if self._until_survey:
+            self._until_survey -= 1
+            return min(self._steady, len(reach))
+        count = self.best(self._usual.beside(reach, OWN), rate)
+        self._usual.observe(reach)
+        self._steady = self.best(self._usual.reach[:most], rate)
+        floors = self.least(most, rate, exponent)
+        self._floors = [floor if nodes <= self._steady else 0.0 for nodes, floor in enumerate(floors)]
+        self._until_survey = SURVEY - 1
+        return count
