@@ -20,7 +20,7 @@ from d2sd.trace.events import Decision, Option
 
 FIRST_WAIT, FIRST_REDRAFT_WAIT = 6, 8  # steps until the first look, after a pause begins
 SURE, FIRST_STREAK, LONGEST_STREAK = 0.9, 3, 48  # the target's probability; tokens in a row that call for a look
-MARGIN = 0.03  # by which a shorter draft has to promise more than the longest
+MARGIN = 0.06  # by which a shorter draft has to promise more than the longest
 KEEP_ON = 0.97  # drafting goes on while it is expected to be that much of plain decoding's rate
 DOUBT = 2.0  # re-drafts are looked at where they would pay with so many times their estimate
 LOST = 0.01  # share of the time that looks may cost in the long run, before they grow rarer

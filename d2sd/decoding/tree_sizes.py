@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import accumulate
-from math import inf, log
+from math import exp, inf, log
 
 from d2sd.decoding.costs import CHOICES, RunningCosts
 from d2sd.decoding.gains import Ranks
@@ -14,6 +14,7 @@ OWN = 0.25  # weight of a step's own probabilities beside the usual ones
 SURVEY = 4  # steps from one tree that is grown beyond what is verified to the next
 CHANCE = 0.25  # share of a node's price that its own probability has to reach among the usual number of nodes …
 MORE = 1.25  # … and up to so many times as many
+LATER = 1.3  # of its price that a node has to be worth where no survey is: those that come with it are less likely
 
 
 class TreeSizes:
@@ -25,8 +26,9 @@ class TreeSizes:
 
     def __init__(self, costs: RunningCosts, usual: Ranks | None):
         self._costs, self._usual = costs, usual
-        self._until_survey = self._steady = 0
-        self._floors: list[float] = []
+        self._until_survey = 0
+        self._needs: list[float] = []  # what ``_needed`` said at the last survey
+        self._floors: list[float] = []  # the same as drafted log probabilities
 
     def best(self, reach: Sequence[float], rate: float) -> int:
         """How many nodes of these probabilities pay, taken in their order: all, or as many as make one of ``CHOICES``."""
@@ -39,7 +41,7 @@ class TreeSizes:
         """The drafted log probability below which a node is not worth its time, by the nodes that are there already, the
         anchor included; for 0 to ``most`` of them. Among as many as usual ``CHANCE`` of its price is enough.
 
-        One tree in ``SURVEY`` is grown further, to see whether that pays; the next ones are as large as was then found best.
+        One tree in ``SURVEY`` is grown further, to see whether that pays; the next ones end where by that one no more does.
         exponent: κ, with which a drafted probability counts.
         """
         if self._until_survey:
@@ -58,11 +60,22 @@ class TreeSizes:
             return self.best(reach, rate)
         if self._until_survey:
             self._until_survey -= 1
-            return min(self._steady, len(reach))
+            grown = CHOICES[: bisect_left(CHOICES, 1 + len(reach))]
+            return next((nodes - 1 for nodes in grown if reach[nodes - 1] < self._needs[nodes]), len(reach))
         count = self.best(self._usual.beside(reach, OWN), rate)
         self._usual.observe(reach)
-        self._steady = self.best(self._usual.reach[:most], rate)
-        floors = self.least(most, rate, exponent)
-        self._floors = [floor if nodes <= self._steady else 0.0 for nodes, floor in enumerate(floors)]
+        self._needs = self._needed(most, rate)
+        self._floors = [log(need) / exponent if need > 0 else -inf for need in self._needs]
         self._until_survey = SURVEY - 1
         return count
+
+    def _needed(self, most: int, rate: float) -> list[float]:
+        """The probability that the next node of a tree needs, beside the usual one, to be worth its time; by the nodes that are
+        there already, the anchor included; for 0 to ``most`` of them."""
+        assert self._usual is not None
+        usual, joining, needs = self._usual.reach, self._costs.joining, [0.0] * (most + 1)
+        price = LATER * rate * self._costs.slowdown
+        for nodes in CHOICES[: bisect_left(CHOICES, most + 1)]:
+            mean = usual[nodes - 1] if nodes <= len(usual) else 0.0
+            needs[nodes] = min(1.0, (price * exp(joining[nodes]) - (1 - OWN) * mean) / OWN)
+        return needs
