@@ -14,16 +14,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from d2sd.decoding.costs import RunningCosts
-from d2sd.decoding.gains import Calibration, LookAgain, Ranks, Redrafts, Usual, Yield
+from d2sd.decoding.gains import APART, Calibration, LookAgain, Ranks, Redrafts, Usual, Yield
 from d2sd.decoding.tree_sizes import TreeSizes
 from d2sd.trace.events import Decision, Option
 
 FIRST_WAIT, FIRST_REDRAFT_WAIT = 6, 8  # steps until the first look, after a pause begins
 SURE, FIRST_STREAK, LONGEST_STREAK = 0.9, 3, 48  # the target's probability; tokens in a row that call for a look
-MARGIN = 0.06  # by which a shorter draft has to promise more than the longest
+MARGIN = 0.02  # by which a shorter draft has to promise more than the longest …
+STAY = 0.03  # … and any other length than the last one more than that
 KEEP_ON = 0.97  # drafting goes on while it is expected to be that much of plain decoding's rate
 DOUBT = 2.0  # re-drafts are looked at where they would pay with so many times their estimate
 LOST = 0.01  # share of the time that looks may cost in the long run, before they grow rarer
+PLAN = 4  # steps that the choice of γ lasts, unless one of them accepts nothing
 FOLLOW = 0.2  # share of a step's surprise that running means take over
 PROMISE = 0.1  # the same of what re-drafts promise, which differs more from step to step
 
@@ -41,18 +43,39 @@ class Known:
     ranks: Ranks = field(default_factory=Ranks)
 
 
+@dataclass(frozen=True, slots=True)
+class Obtained:
+    """A step with a first draft of γ = ``block_size``: tokens that were expected to be accepted, by drafter, those that were,
+    ``by_second`` of them proposed by the second drafter, and the seconds of its stages after the first draft, as expected.
+
+    redrafts: tokens of its re-drafts, by the prefixes that they began at; boundary: as for ``observe``.
+    """
+
+    block_size: int
+    expected: tuple[float, float]
+    accepted: int
+    by_second: int
+    followed: float
+    redrafts: dict[int, int]
+    boundary: int | None
+
+
 class Controller:
     """The decisions of one generation, and what they are made from.
 
     A step asks, in this order, ``begin``; ``redraft`` if there is a first draft; ``nodes`` if there is a tree; and
     then says how it went: ``observe``. One that is queued as a whole asks for a ``plan`` and says what it drafted,
-    ``planned``, instead.
+    ``planned``, instead. What steps brought is learnt when γ is chosen next, for several of them at once: between two passes
+    a processor's caches are cold, and most of the time that code takes there is for what it touches first.
 
     known: goes on learning; lengths: values of γ to choose from, ascending; longer: γ₂ − γ; grown: whether trees are grown
-    node by node, of many paths that may each be the accepted one.
+    node by node, of many paths that may each be the accepted one; explain: whether re-drafts that cannot pay are worked out
+    too, for ``decision``.
     """
 
-    def __init__(self, known: Known, lengths: Sequence[int], longer: int = 0, grown: bool = False):
+    def __init__(
+        self, known: Known, lengths: Sequence[int], longer: int = 0, grown: bool = False, explain: bool = True
+    ):
         self.costs, self.lengths, self.longer = known.costs, list(lengths), longer
         self._yield = Yield(max(self.lengths) - 1 + longer, known.usual)
         self._redrafts = known.redrafts
@@ -61,36 +84,59 @@ class Controller:
         self._sizes = TreeSizes(known.costs, Ranks(known.ranks) if grown else None)
         self._pause, self._rest = LookAgain(FIRST_WAIT), LookAgain(FIRST_REDRAFT_WAIT)
         self._streak, self._sure, self._paused = FIRST_STREAK, 0, False
+        self._explain = explain
+        self._obtained: list[Obtained] = []  # what was not learnt yet
+        self._left = 0  # steps for which γ is chosen already
         self._follows = self.costs.seconds("verify", 8)  # of a drafting step after its first draft, in its passes
         self._branch_nodes = 3.0
         self._promised: list[float] = []  # what re-drafts from the 0, 1, … likeliest prefixes promised in planned steps
+        self._choices: list[Option] = []
+        self._chosen = 0
+        self._drafting = 0  # the draft that was taken last
+        self._may_redraft = True
+        self._seconds: dict[tuple[int, int], float] = {}  # of steps with this γ, by re-drafts and nodes
         self._start()
 
     def _start(self) -> None:
         """Forget the last step."""
-        self._options: list[Option] = []
-        self._taken = self.block_size = self._nodes = 0
-        self._pausing = self._resting = self._sure_called = False  # whether this is a look, at what, and why
+        self._options, self._taken = self._choices, self._chosen
+        self.block_size = self._nodes = 0
+        self._resting = False
         self._lengths: dict[int, int] = {}  # tokens of the re-drafts, by the prefixes that they begin at
         self._expected = 0.0, 0.0  # accepted tokens by drafter
 
     def begin(self) -> int:
         """γ of this step's first draft; 0 to decode plainly."""
+        if self._left:
+            self._left -= 1
+        else:
+            self._learn()
+            self._choose()
         self._start()
-        costs = self.costs
+        self.block_size = self._options[self._taken].block_size
+        return self.block_size
+
+    def _choose(self) -> None:
+        """Choose γ, for this step and, where drafting pays, for the next ones."""
+        self._pausing = self._sure_called = False  # whether this is a look, and why
+        self._seconds = {}
+        costs, chosen = self.costs, 0
         plain = costs.plain()
         base = costs.other(False) + self._follows
-        self._options = [Option(0, 0, 1.0, plain)]
+        self._choices = [Option(0, 0, 1.0, plain)]
         for size in self.lengths:
             seconds = costs.seconds("first_draft", size) + base
-            self._options.append(Option(size, 0, 1.0 + self._yield.by_length(size - 1), seconds))
-        rates = [o.tokens / o.seconds for o in self._options]
+            self._choices.append(Option(size, 0, 1.0 + self._yield.by_length(size - 1), seconds))
+        rates = [o.tokens / o.seconds for o in self._choices]
         self._rate = max(rates)
-        longest = len(self.lengths)
-        drafting = max(range(1, 1 + longest), key=lambda n: rates[n] if n == longest else rates[n] * (1 - MARGIN))
+        favoured = rates.copy()
+        favoured[-1] *= 1 + MARGIN
+        favoured[self._drafting] *= 1 + STAY
+        drafting = self._drafting = max(range(1, len(rates)), key=favoured.__getitem__)
         if rates[0] * KEEP_ON < rates[drafting]:
-            self._taken = drafting
+            chosen = drafting
             self._paused = False
+            self._left = PLAN - 1
         else:
             if not self._paused:
                 self._paused = True
@@ -98,12 +144,17 @@ class Controller:
             self._sure_called = self._sure >= self._streak
             self._pausing = self._pause.due or self._sure_called
             if self._pausing:
-                self._taken = drafting
-        self.block_size = self._options[self._taken].block_size
-        return self.block_size
+                chosen = drafting
+        self._chosen = chosen
+        size = self._choices[chosen].block_size
+        # no re-draft adds more than one from the true boundary, and one costs least
+        most = max(map(self._redrafts.tokens, range(APART), range(size + self.longer - 1, 0, -1)), default=0.0)
+        self._may_redraft = most > self._rate * self._redraft_seconds(1)
 
     def redraft(self, confidence: Sequence[float], prefixes: Sequence[int]) -> tuple[int, ...]:
         """Those of the prefix lengths that a re-draft from pays for; confidence: c_1 … c_{γ−1} of the first draft."""
+        if not (self._may_redraft or self._rest.due or self._explain):
+            return ()
         order, gains, reach = self._gains(confidence, prefixes)
         costs, verified = self.costs, self._sizes.best(reach, self._rate)
         seconds = costs.seconds("first_draft", self.block_size) + costs.other(False)
@@ -167,16 +218,14 @@ class Controller:
     def _count(self, tokens: float, seconds: float, counts: Sequence[int], gains: Sequence[float]) -> int:
         """How many re-drafts, of ``counts`` or 0, to add to a step of so many expected tokens and seconds; gains: expected
         of 0, 1, … of them. Keeps the options and the one taken for ``decision``."""
-        costs, size = self.costs, self.block_size + self.longer
-        node = (costs.seconds("verify", 24) - costs.seconds("verify", 8)) / 16 * self._branch_nodes
         options = [Option(self.block_size, 0, tokens, seconds)]
         best = doubted = 0
         best_net = best_doubted = 0.0
         for at, count in enumerate(counts, 1):
-            spent = costs.seconds("second_draft", count * size) + count * node
+            spent = self._redraft_seconds(count)
             options.append(Option(self.block_size, count, tokens + gains[count], seconds + spent))
             price = self._rate * spent
-            if gains[count] - price > best_net:
+            if self._may_redraft and gains[count] - price > best_net:
                 best_net, best = gains[count] - price, at
             if DOUBT * gains[count] - price > best_doubted:
                 best_doubted, doubted = DOUBT * gains[count] - price, at
@@ -187,8 +236,14 @@ class Controller:
             if self._rest.since >= min(self._redrafts.seen, lost / tokens / LOST):
                 best, self._resting = doubted, True
         self._taken = len(self._options) + best
-        self._options += options
+        self._options = self._options + options
         return options[best].branches
+
+    def _redraft_seconds(self, count: int) -> float:
+        """What so many re-drafts and their nodes take."""
+        costs, size = self.costs, self._choices[self._chosen].block_size + self.longer
+        node = (costs.seconds("verify", 24) - costs.seconds("verify", 8)) / 16 * self._branch_nodes
+        return costs.seconds("second_draft", count * size) + count * node
 
     def least(self, most: int) -> list[float]:
         """The drafted log probability below which a node is not worth its time, by the nodes that are there already, the
@@ -218,14 +273,23 @@ class Controller:
 
     def decision(self) -> Decision:
         """What the step decided, once its tree is there."""
-        taken, costs = self._options[self._taken], self.costs
-        seconds = costs.plain()
-        if self.block_size:
-            seconds = costs.other(False) + costs.seconds("first_draft", self.block_size)
-            seconds += costs.seconds("second_draft", taken.branches * (self.block_size + self.longer))
-            seconds += costs.seconds("verify", 1 + self._nodes)
-        looking = self._pausing or self._resting
-        return Decision(tuple(self._options), self._taken, 1.0 + sum(self._expected), seconds, looking)
+        looking = (self._pausing and self.block_size > 0) or self._resting
+        return Decision(tuple(self._options), self._taken, 1.0 + sum(self._expected), self._step_seconds(), looking)
+
+    def _step_seconds(self) -> float:
+        """What this step is expected to take."""
+        branches = self._options[self._taken].branches
+        seconds = self._seconds.get((branches, self._nodes))
+        if seconds is None:
+            costs, size = self.costs, self.block_size
+            if size:
+                seconds = costs.other(False) + costs.seconds("first_draft", size)
+                seconds += costs.seconds("second_draft", branches * (size + self.longer))
+                seconds += costs.seconds("verify", 1 + self._nodes)
+            else:
+                seconds = costs.plain()
+            self._seconds[branches, self._nodes] = seconds
+        return seconds
 
     def observe(self, accepted: int, by_second: int, boundary: int | None, sure: float) -> None:
         """What the step brought.
@@ -237,34 +301,42 @@ class Controller:
         if not self.block_size:
             self._pause.skipped()
             return
-        branches = self._options[self._taken].branches
-        self._first.observe(self._expected[0], accepted - by_second)
-        self._second.observe(self._expected[1], by_second)
-        self._learn_redrafts(accepted, boundary)
-        spent = self.costs.seconds("second_draft", branches * (self.block_size + self.longer))
-        spent += self.costs.seconds("verify", 1 + self._nodes)
-        self._follows += FOLLOW * (spent - self._follows)
-        if self._pausing:
-            fruitful = (1 + accepted) * self.costs.plain() > self.decision().seconds
-            if fruitful:
-                self._yield.restart()
-            if self._sure_called:
-                self._streak = FIRST_STREAK if fruitful else min(2 * self._streak, LONGEST_STREAK)
-            lost = self.decision().seconds / self.costs.plain() - 1.0 - self._yield.tokens  # in plain steps
-            self._pause.looked(fruitful, lost / LOST)
-            self._sure = 0
-        self._yield.observe(sum(self._expected), accepted, self.block_size - 1)
-
-    def _learn_redrafts(self, accepted: int, boundary: int | None) -> None:
-        branches = len(self._lengths)
-        if boundary is not None and boundary < self.block_size - 1:
-            if boundary in self._lengths:
-                self._redrafts.observe(boundary, accepted - boundary, self._lengths[boundary])
-            else:
-                self._redrafts.observe_without(accepted - boundary)
-        if not branches:
+        if not self._lengths:
             self._rest.skipped()
-        elif self._resting:
-            self._rest.looked(boundary is not None and boundary in self._lengths and accepted > boundary)
         else:
-            self._rest.looked(True)
+            found = boundary is not None and boundary in self._lengths and accepted > boundary
+            self._rest.looked(found or not self._resting)
+        followed = self._step_seconds() - self.costs.other(False) - self.costs.seconds("first_draft", self.block_size)
+        expected, lengths = self._expected, self._lengths
+        self._obtained.append(Obtained(self.block_size, expected, accepted, by_second, followed, lengths, boundary))
+        if not accepted:
+            self._left = 0
+        if self._pausing:
+            self._looked(accepted)
+
+    def _looked(self, accepted: int) -> None:
+        """A pause was interrupted by a draft of which so many tokens were accepted."""
+        plain, seconds = self.costs.plain(), self._step_seconds()
+        fruitful = (1 + accepted) * plain > seconds
+        if fruitful:
+            self._yield.restart()
+        if self._sure_called:
+            self._streak = FIRST_STREAK if fruitful else min(2 * self._streak, LONGEST_STREAK)
+        lost = seconds / plain - 1.0 - self._yield.tokens  # in plain steps
+        self._pause.looked(fruitful, lost / LOST)
+        self._sure = 0
+
+    def _learn(self) -> None:
+        """Learn from the steps since γ was chosen last."""
+        for step in self._obtained:
+            self._first.observe(step.expected[0], step.accepted - step.by_second)
+            self._second.observe(step.expected[1], step.by_second)
+            if step.boundary is not None and step.boundary < step.block_size - 1:
+                added, length = step.accepted - step.boundary, step.redrafts.get(step.boundary)
+                if length is None:
+                    self._redrafts.observe_without(added)
+                else:
+                    self._redrafts.observe(step.boundary, added, length)
+            self._follows += FOLLOW * (step.followed - self._follows)
+            self._yield.observe(sum(step.expected), step.accepted, step.block_size - 1)
+        self._obtained = []

@@ -7,6 +7,7 @@ from itertools import accumulate, chain, repeat, zip_longest
 from math import exp
 
 LONGEST_WAIT = 64  # steps without a look
+APART = 3  # re-drafts from the prefix lengths 0, 1, and more are told apart
 
 
 class Calibration:
@@ -93,11 +94,10 @@ class Redrafts:
     """
 
     FIRST, FURTHER = 0.4, 0.65  # before anything was seen
-    APART = 3
 
     def __init__(self) -> None:
         self._first, self._further = Share(), Share()
-        self._first_at = [Share() for _ in range(self.APART)]
+        self._first_at = [Share() for _ in range(APART)]
         self._without = 0.0
 
     @property
@@ -112,7 +112,7 @@ class Redrafts:
         return max(0.0, first * (1.0 - further**length) / (1.0 - further) - self._without)
 
     def _at(self, prefix: int) -> Share:
-        return self._first_at[min(prefix, self.APART - 1)]
+        return self._first_at[min(prefix, APART - 1)]
 
     def observe(self, prefix: int, accepted: int, length: int) -> None:
         """A re-draft of so many tokens from the true boundary, ``prefix``, had so many accepted."""
@@ -143,7 +143,7 @@ class Usual:
 class Yield:
     """Tokens that a drafting step adds to the one of plain decoding, and how they spread over depths, in one text."""
 
-    FAST, SLOW = 0.18, 0.1
+    FAST, SLOW = 0.25, 0.12
 
     def __init__(self, depths: int, usual: Usual):
         self._usual = usual

@@ -81,7 +81,7 @@ class Proposer:
         self.controller: Controller | None = None
         if known is not None and self.method.drafts:
             lengths, grown = draft_lengths(self.method, self.block_size), bool(self.method.default_budget)
-            self.controller = Controller(known, lengths, self.longer, grown)
+            self.controller = Controller(known, lengths, self.longer, grown, config.inspect)
 
     @property
     def reads_features(self) -> bool:

@@ -139,8 +139,8 @@ def test_trees_that_are_grown_go_by_their_usual_size(engine, monkeypatch):
     seen = {}
 
     class Watched(Controller):
-        def __init__(self, known, lengths, longer, grown):
-            super().__init__(known, lengths, longer, grown)
+        def __init__(self, known, lengths, longer, grown, explain):
+            super().__init__(known, lengths, longer, grown, explain)
             seen[method] = grown
 
     monkeypatch.setattr(proposing, "Controller", Watched)

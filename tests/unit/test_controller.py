@@ -193,13 +193,19 @@ def test_as_many_nodes_are_verified_as_pay_of_a_few_numbers(keep):
     assert 1 + controller.nodes(reach, [False] * 60, 64) == max(offered, key=net)
 
 
+def grown_to(reach, least):
+    """Nodes below the anchor of a tree with these probabilities that is grown until the next one is worth too little."""
+    pairs = enumerate(zip(reach, least[1:], strict=False))
+    return next((nodes for nodes, (r, floor) in pairs if math.log(r) < floor), min(len(reach), 64))
+
+
 @pytest.mark.parametrize("machine", [CPU, GPU])
 @pytest.mark.parametrize("keep", [0.5, 0.8, 0.95])
 def test_growth_ends_where_no_larger_tree_can_pay(machine, keep):
     controller = new_controller(Known(RunningCosts(machine)))
     controller.begin()
     reach, least = [keep**depth for depth in range(1, 65)], controller.least(64)
-    grown = next((n for n, (r, floor) in enumerate(zip(reach, least[1:], strict=False)) if math.log(r) < floor), 64)
+    grown = grown_to(reach, least)
     assert controller.nodes(reach[:grown], [False] * grown, 64) == controller.nodes(reach, [False] * 64, 64)
     if machine is CPU and keep < 0.9:
         assert grown < 40
@@ -232,12 +238,33 @@ def test_one_tree_in_a_few_is_grown_beyond_what_is_verified():
     controller.begin()
     price = controller._rate * (CPU.verify.seconds(20) - CPU.verify.seconds(8)) / 12
     reach = [3 * price] * 10 + [0.5 * price] * 10
-    for step in range(2 * SURVEY):
-        open_to = sum(floor < 0 for floor in controller.least(64))
-        count = controller.nodes(reach, [False] * 20, 64)
-        assert 9 <= count <= 11
-        assert open_to == (65 if step % SURVEY == 0 else 1 + count)
-    assert controller.nodes(reach[:4], [False] * 4, 64) == 4
+    sizes = []
+    for _ in range(3 * SURVEY):
+        grown = grown_to(reach, controller.least(64))
+        sizes.append((grown, controller.nodes(reach[:grown], [False] * grown, 64)))
+    surveys, others = sizes[SURVEY::SURVEY], [s for at, s in enumerate(sizes) if at % SURVEY]
+    assert all(9 <= verified <= 11 for _, verified in sizes)
+    assert all(grown > verified for grown, verified in surveys)
+    assert all(grown == verified for grown, verified in others)
+
+
+def test_between_surveys_a_tree_ends_where_a_step_promises_less_than_usual():
+    known = Known(RunningCosts(CPU))
+
+    def grown(factor):
+        """Nodes of a tree whose probabilities are so many times the usual ones, after a survey of these."""
+        controller = Controller(known, (4, 8, 16), grown=True)
+        controller.begin()
+        price = controller._rate * (CPU.verify.seconds(20) - CPU.verify.seconds(8)) / 12
+        usual = [max(0.01, 3 * price * 0.9**rank) for rank in range(40)]
+        for _ in range(5 * SURVEY + 1):
+            controller.nodes(usual, [False] * 40, 64)
+        reach = [factor * r for r in usual]
+        size = grown_to(reach, controller.least(64))
+        assert controller.nodes(reach, [False] * 40, 64) == size  # of a tree that was not grown by it, too
+        return size
+
+    assert 3 < grown(0.4) < grown(1.0) < grown(1.7) < 40
 
 
 def test_usual_probabilities_stand_beside_those_of_a_step_by_rank():
