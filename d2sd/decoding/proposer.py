@@ -78,10 +78,11 @@ class Proposer:
             self.levels = LevelDrafter(models.eagle3, models.target, passes, depth, top_k)
         self.seconds: dict[str, float] = {}
         self.longer = self.second_block_size - self.block_size if self.second else 0
+        self.grown = bool(self.method.default_budget)
         self.controller: Controller | None = None
         if known is not None and self.method.drafts:
-            lengths, grown = draft_lengths(self.method, self.block_size), bool(self.method.default_budget)
-            self.controller = Controller(known, lengths, self.longer, grown, config.inspect)
+            lengths = draft_lengths(self.method, self.block_size)
+            self.controller = Controller(known, lengths, self.longer, self.grown, config.inspect)
 
     @property
     def reads_features(self) -> bool:
@@ -150,7 +151,7 @@ class Proposer:
                 rng=self.rng(ids),
                 end_ids=self.end_ids,
                 worthwhile=all_prefixes if controller is None else partial(_worthwhile, controller),
-                least=() if controller is None else controller.least(self.config.node_budget or 0),
+                least=() if controller is None or not self.grown else controller.least(self.config.node_budget or 0),
             )
             proposal = self.method.propose(drafters)
             proposal = replace(proposal, tree=self._afford(proposal.tree))
