@@ -153,7 +153,7 @@ class Controller:
 
     def redraft(self, confidence: Sequence[float], prefixes: Sequence[int]) -> tuple[int, ...]:
         """Those of the prefix lengths that a re-draft from pays for; confidence: c_1 … c_{γ−1} of the first draft."""
-        if not (self._may_redraft or self._may_look or self._explain):
+        if not (self._may_redraft or self._rest.due or self._explain):
             return ()
         order, gains, reach = self._gains(confidence, prefixes)
         costs, verified = self.costs, self._sizes.best(reach, self._rate)
@@ -229,20 +229,17 @@ class Controller:
                 best_net, best = gains[count] - price, at
             if DOUBT * gains[count] - price > best_doubted:
                 best_doubted, doubted = DOUBT * gains[count] - price, at
-        if not best and doubted and self._may_look:
+        if not best and doubted and self._rest.due:
             # what is known is looked at again more rarely, the more a look is expected to lose
             look = options[doubted]
             lost = self._rate * (look.seconds - seconds) - (look.tokens - tokens)  # in tokens
             if self._rest.since >= min(self._redrafts.seen, lost / tokens / LOST):
                 best, self._resting = doubted, True
+            else:
+                self._rest.postpone(PLAN)
         self._taken = len(self._options) + best
         self._options = self._options + options
         return options[best].branches
-
-    @property
-    def _may_look(self) -> bool:
-        """Whether re-drafts that are not expected to pay may be tried."""
-        return self._rest.due and not self._rest.since % PLAN
 
     def _redraft_seconds(self, count: int) -> float:
         """What so many re-drafts and their nodes take."""

@@ -192,12 +192,16 @@ class LookAgain:
 
     def __init__(self, first: int):
         self._first = self.wait = first
-        self.since = 0
+        self.since = self._postponed = 0
 
     @property
     def due(self) -> bool:
         """Whether it is time."""
-        return self.since >= self.wait
+        return self.since >= max(self.wait, self._postponed)
+
+    def postpone(self, steps: int) -> None:
+        """Not in the next few steps: it would take too long."""
+        self._postponed = self.since + steps
 
     def skipped(self) -> None:
         """A step went by without it."""
@@ -205,5 +209,5 @@ class LookAgain:
 
     def looked(self, fruitful: bool, longest: float = LONGEST_WAIT) -> None:
         """It was tried; longest: steps to wait at most."""
-        self.since = 0
+        self.since = self._postponed = 0
         self.wait = self._first if fruitful else max(self._first, min(2 * self.wait, int(longest), LONGEST_WAIT))

@@ -42,12 +42,12 @@ TEXTS = {
 MACHINES = {"cpu": CPU, "gpu": GPU}
 
 
-def worlds_of(text, machine, count=8):
+def worlds_of(text, machine, count=12):
     return [World([TEXTS[text]], MACHINES[machine], noise=0.2, seed=seed) for seed in range(count)]
 
 
 @cache
-def best_fixed(text, machine, branches, budget=None, count=8):
+def best_fixed(text, machine, branches, budget=None, count=12):
     """The highest rate of a fixed setting, known in hindsight."""
     worlds = worlds_of(text, machine, count)
     return max(rate([s for w in worlds for s in run_fixed(w, *f)]) for f in fixed_settings(branches, budget))
