@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from d2sd.decoding.costs import RunningCosts
 from d2sd.decoding.gains import APART, Calibration, LookAgain, Ranks, Redrafts, Usual, Yield
@@ -43,8 +44,7 @@ class Known:
     ranks: Ranks = field(default_factory=Ranks)
 
 
-@dataclass(frozen=True, slots=True)
-class Obtained:
+class Obtained(NamedTuple):
     """A step with a first draft of γ = ``block_size``: tokens that were expected to be accepted, by drafter, those that were,
     ``by_second`` of them proposed by the second drafter, and the seconds of its stages after the first draft, as expected.
 

@@ -148,8 +148,8 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What a cost-aware step did, of the ``options`` that it looked at: first those before anything was drafted, then
-    those that were left with the first draft at hand.
+    """What a cost-aware step did, of the ``options`` that it looked at: first those before anything was drafted, as of the step
+    in which γ was last chosen, then those that were left with the first draft at hand.
 
     tokens, seconds: expected of the tree that was verified; looking: the option was not expected to pay and was taken to
     see whether it does by now.
