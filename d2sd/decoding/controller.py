@@ -15,20 +15,17 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from d2sd.decoding.costs import RunningCosts
-from d2sd.decoding.gains import APART, Calibration, LookAgain, Ranks, Redrafts, Usual, Yield
+from d2sd.decoding.gains import Calibration, LookAgain, Ranks, Redrafts, Usual, Yield
+from d2sd.decoding.redrafting import FOLLOW, LOST, Redrafting
 from d2sd.decoding.tree_sizes import TreeSizes
 from d2sd.trace.events import Decision, Option
 
-FIRST_WAIT, FIRST_REDRAFT_WAIT = 6, 8  # steps until the first look, after a pause begins
+FIRST_WAIT = 6  # steps until the first look, after a pause begins
 SURE, FIRST_STREAK, LONGEST_STREAK = 0.9, 3, 48  # the target's probability; tokens in a row that call for a look
 MARGIN = 0.02  # by which a shorter draft has to promise more than the longest …
 STAY = 0.03  # … and any other length than the last one more than that
 KEEP_ON = 0.97  # drafting goes on while it is expected to be that much of plain decoding's rate
-DOUBT = 2.0  # re-drafts are looked at where they would pay with so many times their estimate
-LOST = 0.01  # share of the time that looks may cost in the long run, before they grow rarer
 PLAN = 4  # steps that the choice of γ lasts, unless one of them accepts nothing
-FOLLOW = 0.2  # share of a step's surprise that running means take over
-PROMISE = 0.1  # the same of what re-drafts promise, which differs more from step to step
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,22 +75,19 @@ class Controller:
     ):
         self.costs, self.lengths, self.longer = known.costs, list(lengths), longer
         self._yield = Yield(max(self.lengths) - 1 + longer, known.usual)
-        self._redrafts = known.redrafts
         # the nodes of this text's drafts are weighed by how they hold here, what is rarer by how it holds in all texts
-        self._first, self._usual_first, self._second = Calibration(known.first), known.first, known.second
+        self._first, self._second = Calibration(known.first), known.second
         self._sizes = TreeSizes(known.costs, Ranks(known.ranks) if grown else None)
-        self._pause, self._rest = LookAgain(FIRST_WAIT), LookAgain(FIRST_REDRAFT_WAIT)
+        self._redrafting = Redrafting(known.costs, known.redrafts, known.first, longer)
+        self._pause = LookAgain(FIRST_WAIT)
         self._streak, self._sure, self._paused = FIRST_STREAK, 0, False
         self._explain = explain
         self._obtained: list[Obtained] = []  # what was not learnt yet
         self._left = 0  # steps for which γ is chosen already
         self._follows = self.costs.seconds("verify", 8)  # of a drafting step after its first draft, in its passes
-        self._branch_nodes = 3.0
-        self._promised: list[float] = []  # what re-drafts from the 0, 1, … likeliest prefixes promised in planned steps
         self._choices: list[Option] = []
         self._chosen = 0
         self._drafting = 0  # the draft that was taken last
-        self._may_redraft = True
         self._seconds: dict[tuple[int, int], float] = {}  # of steps with this γ, by re-drafts and nodes
         self._start()
 
@@ -101,7 +95,7 @@ class Controller:
         """Forget the last step."""
         self._options, self._taken = self._choices, self._chosen
         self.block_size = self._nodes = 0
-        self._resting = False
+        self._redrafting.looking = False
         self._lengths: dict[int, int] = {}  # tokens of the re-drafts, by the prefixes that they begin at
         self._expected = 0.0, 0.0  # accepted tokens by drafter
 
@@ -146,20 +140,18 @@ class Controller:
             if self._pausing:
                 chosen = drafting
         self._chosen = chosen
-        size = self._choices[chosen].block_size
-        # no re-draft adds more than one from the true boundary, and one costs least
-        most = max(map(self._redrafts.tokens, range(APART), range(size + self.longer - 1, 0, -1)), default=0.0)
-        self._may_redraft = most > self._rate * self._redraft_seconds(1)
+        self._redrafting.expect(self._choices[chosen].block_size, self._rate)
 
     def redraft(self, confidence: Sequence[float], prefixes: Sequence[int]) -> tuple[int, ...]:
         """Those of the prefix lengths that a re-draft from pays for; confidence: c_1 … c_{γ−1} of the first draft."""
-        if not (self._may_redraft or self._rest.due or self._explain):
+        if not (self._redrafting.possible or self._explain):
             return ()
-        order, gains, reach = self._gains(confidence, prefixes)
+        order, gains, reach = self._redrafting.gains(confidence, prefixes)
         costs, verified = self.costs, self._sizes.best(reach, self._rate)
         seconds = costs.seconds("first_draft", self.block_size) + costs.other(False)
         seconds += costs.seconds("verify", 1 + verified)
-        best = self._count(1.0 + sum(reach[:verified]), seconds, range(1, 1 + len(order)), gains)
+        drafted = Option(self.block_size, 0, 1.0 + sum(reach[:verified]), seconds)
+        best = self._weigh(drafted, range(1, 1 + len(order)), gains)
         self._redrafted(order[:best])
         return tuple(order[:best])
 
@@ -170,13 +162,9 @@ class Controller:
         counts = [count for count in counts if count < size]  # a block has γ − 1 prefixes to draft again from
         if not size or not counts:
             return size, 0
-        gains = self._promised
-        if not gains:  # as if every token were as sure as in a usual draft
-            usual = self._yield.tokens / (1.0 + self._yield.tokens)
-            _, gains, _ = self._gains([usual] * (size - 1), range(size - 1))
-        gains = gains + gains[-1:] * counts[-1]
+        usual = self._yield.tokens / (1.0 + self._yield.tokens)  # as if every token were as sure as in a usual draft
         drafted = self._options[self._taken]
-        return size, self._count(drafted.tokens, drafted.seconds, counts, gains)
+        return size, self._weigh(drafted, counts, self._redrafting.promised(counts[-1], [usual] * (size - 1)))
 
     def planned(
         self,
@@ -188,10 +176,8 @@ class Controller:
     ) -> None:
         """What a planned step drafted: the first draft's confidences, the prefixes that could be drafted from again and
         those that were, and of all nodes what ``nodes`` takes."""
-        _, gains, _ = self._gains(confidence, prefixes)
-        known = self._promised + (self._promised[-1:] or [0.0]) * (len(gains) - len(self._promised))
-        rate = PROMISE if self._promised else 1.0
-        self._promised = [p + rate * (gain - p) for p, gain in zip(known, gains, strict=False)]
+        _, gains, _ = self._redrafting.gains(confidence, prefixes)
+        self._redrafting.promise(gains)
         self._redrafted(drafted)
         self._verified(reach, by_second)
 
@@ -199,53 +185,13 @@ class Controller:
         size = self.block_size + self.longer
         self._lengths = {prefix: size - 1 - prefix for prefix in prefixes}
 
-    def _gains(
-        self, confidence: Sequence[float], prefixes: Sequence[int]
-    ) -> tuple[list[int], list[float], list[float]]:
-        """The prefixes by r(i), the likeliest boundary first; the tokens that re-drafts from the first 0, 1, … of them are
-        expected to add; and the probabilities that the first draft's tokens are accepted."""
-        masses, reach, alive = [], [], 1.0
-        for c in confidence:
-            reach.append(alive * c**self._usual_first.exponent)
-            masses.append(alive - reach[-1])
-            alive = reach[-1]
-        masses.append(alive)
-        order, gains, size = sorted(prefixes, key=lambda p: -masses[p]), [0.0], 1 + len(confidence) + self.longer
-        for prefix in order:
-            gains.append(gains[-1] + masses[prefix] * self._redrafts.tokens(prefix, size - 1 - prefix))
-        return order, gains, reach
-
-    def _count(self, tokens: float, seconds: float, counts: Sequence[int], gains: Sequence[float]) -> int:
-        """How many re-drafts, of ``counts`` or 0, to add to a step of so many expected tokens and seconds; gains: expected
-        of 0, 1, … of them. Keeps the options and the one taken for ``decision``."""
-        options = [Option(self.block_size, 0, tokens, seconds)]
-        best = doubted = 0
-        best_net = best_doubted = 0.0
-        for at, count in enumerate(counts, 1):
-            spent = self._redraft_seconds(count)
-            options.append(Option(self.block_size, count, tokens + gains[count], seconds + spent))
-            price = self._rate * spent
-            if self._may_redraft and gains[count] - price > best_net:
-                best_net, best = gains[count] - price, at
-            if DOUBT * gains[count] - price > best_doubted:
-                best_doubted, doubted = DOUBT * gains[count] - price, at
-        if not best and doubted and self._rest.due:
-            # what is known is looked at again more rarely, the more a look is expected to lose
-            look = options[doubted]
-            lost = self._rate * (look.seconds - seconds) - (look.tokens - tokens)  # in tokens
-            if self._rest.since >= min(self._redrafts.seen, lost / tokens / LOST):
-                best, self._resting = doubted, True
-            else:
-                self._rest.postpone(PLAN)
-        self._taken = len(self._options) + best
+    def _weigh(self, drafted: Option, counts: Sequence[int], gains: Sequence[float]) -> int:
+        """How many re-drafts, of ``counts`` or 0, to add to a drafted step; gains: expected of 0, 1, … of them. Keeps the
+        options and the one taken for ``decision``."""
+        options, at = self._redrafting.weigh(drafted, counts, gains)
+        self._taken = len(self._options) + at
         self._options = self._options + options
-        return options[best].branches
-
-    def _redraft_seconds(self, count: int) -> float:
-        """What so many re-drafts and their nodes take."""
-        costs, size = self.costs, self._choices[self._chosen].block_size + self.longer
-        node = (costs.seconds("verify", 24) - costs.seconds("verify", 8)) / 16 * self._branch_nodes
-        return costs.seconds("second_draft", count * size) + count * node
+        return options[at].branches
 
     def least(self, most: int) -> list[float]:
         """The drafted log probability below which a node is not worth its time, by the nodes that are there already, the
@@ -271,11 +217,11 @@ class Controller:
         self._expected = sum(reach) - second, second
         self._nodes = len(reach)
         if self._lengths:
-            self._branch_nodes += FOLLOW * (sum(by_second) / len(self._lengths) - self._branch_nodes)
+            self._redrafting.verified(sum(by_second), len(self._lengths))
 
     def decision(self) -> Decision:
         """What the step decided, once its tree is there."""
-        looking = (self._pausing and self.block_size > 0) or self._resting
+        looking = (self._pausing and self.block_size > 0) or self._redrafting.looking
         return Decision(tuple(self._options), self._taken, 1.0 + sum(self._expected), self._step_seconds(), looking)
 
     def _step_seconds(self) -> float:
@@ -303,11 +249,7 @@ class Controller:
         if not self.block_size:
             self._pause.skipped()
             return
-        if not self._lengths:
-            self._rest.skipped()
-        else:
-            found = boundary is not None and boundary in self._lengths and accepted > boundary
-            self._rest.looked(found or not self._resting)
+        self._redrafting.stepped(self._lengths, boundary, accepted)
         followed = self._step_seconds() - self.costs.other(False) - self.costs.seconds("first_draft", self.block_size)
         expected, lengths = self._expected, self._lengths
         self._obtained.append(Obtained(self.block_size, expected, accepted, by_second, followed, lengths, boundary))
@@ -335,11 +277,7 @@ class Controller:
             if step.redrafts:
                 self._second.observe(step.expected[1], step.by_second)
             if step.boundary is not None and step.boundary < step.block_size - 1:
-                added, length = step.accepted - step.boundary, step.redrafts.get(step.boundary)
-                if length is None:
-                    self._redrafts.observe_without(added)
-                else:
-                    self._redrafts.observe(step.boundary, added, length)
+                self._redrafting.learn(step.redrafts, step.boundary, step.accepted)
             self._follows += FOLLOW * (step.followed - self._follows)
             self._yield.observe(sum(step.expected), step.accepted, step.block_size - 1)
         self._obtained = []

@@ -11,7 +11,8 @@ from itertools import pairwise
 
 import pytest
 
-from d2sd.decoding.controller import FIRST_REDRAFT_WAIT, FIRST_WAIT, Controller, Known
+from d2sd.decoding import redrafting
+from d2sd.decoding.controller import FIRST_WAIT, PLAN, Controller, Known
 from d2sd.decoding.costs import CHOICES, Curve, RunningCosts
 from d2sd.decoding.gains import LONGEST_WAIT, Calibration, Ranks, Usual, Yield
 from d2sd.decoding.tree_sizes import CHANCE, SURVEY
@@ -116,6 +117,47 @@ def test_a_shorter_draft_has_to_be_worth_it(saved, size):
         controller.nodes([0.9, 0.4, 0.2], [False] * 3, 64)
         controller.observe(2, 0, 2, 0.2)
     assert controller.begin() == size
+
+
+def test_a_choice_lasts_a_few_steps_unless_one_accepts_nothing():
+    known = Known(RunningCosts(CPU))
+    controller = Controller(known, (4, 8, 16))
+    lasted, steps = [], 0
+    for accepted in [2, 3] * 8 + [2, 0, 2, 0]:
+        before = controller.decision().options if steps else ()
+        controller.begin()
+        known.costs.observe("verify", 8, 1.5 * known.costs.seconds("verify", 8))  # or the same would be chosen again
+        if controller.decision().options[:4] != before[:4]:
+            lasted.append(steps)
+            steps = 0
+        steps += 1
+        controller.nodes([0.9, 0.8, 0.7], [False] * 3, 64)
+        controller.observe(accepted, 0, None, 0.2)
+    assert lasted == [0, PLAN, PLAN, PLAN, PLAN, 2]
+
+
+@pytest.mark.parametrize("planned", [False, True])
+@pytest.mark.parametrize("machine", MACHINES)
+def test_the_same_is_decided_whether_it_is_explained_or_not(machine, planned):
+    for text in ("templates", "re-drafts that help", "re-drafts that never help"):
+        (world,) = worlds_of(text, machine, 1)
+        runs = []
+        for explain in (True, False):
+            controller = Controller(Known(RunningCosts(world.table)), (4, 8, 16), explain=explain)
+            world.clock.seed(0)
+            runs.append(run_adaptive(world, controller, 8, planned))
+        assert runs[0] == runs[1]
+
+
+def test_redrafts_that_cannot_pay_are_worked_out_only_to_be_explained():
+    dear = replace(CPU, second_draft=Curve(((1, 1.0),)))
+    counts = []
+    for explain in (True, False):
+        controller = Controller(Known(RunningCosts(dear)), (16,), explain=explain)
+        assert controller.begin() == 16
+        assert controller.redraft([0.5] * 15, (0, 1, 2)) == ()
+        counts.append([(o.block_size, o.branches) for o in controller.decision().options])
+    assert counts == [[(0, 0), (16, 0), (16, 0), (16, 1), (16, 2), (16, 3)], [(0, 0), (16, 0)]]
 
 
 def test_looks_grow_rarer_where_nothing_is_ever_accepted():
@@ -344,5 +386,5 @@ def test_redrafts_that_are_known_are_looked_at_again_more_rarely():
         known.redrafts.observe(number % 4, (2, 0, 0, 3, 0)[number % 5], 12)
     assert known.redrafts.seen > 40
     early, late = first_look(new), first_look(known)
-    assert early == 1 + FIRST_REDRAFT_WAIT
+    assert early == 1 + redrafting.FIRST_WAIT
     assert late > early
