@@ -18,12 +18,12 @@ from d2sd.decoding.costs import RunningCosts
 from d2sd.decoding.gains import Calibration, LookAgain, Ranks, Redrafts, Usual, Yield
 from d2sd.decoding.redrafting import FOLLOW, LOST, Redrafting
 from d2sd.decoding.tree_sizes import TreeSizes
-from d2sd.trace.events import Decision, Option
+from d2sd.trace.events import Decision, Option, StageSeconds
 
 FIRST_WAIT = 6  # steps until the first look, after a pause begins
 SURE, FIRST_STREAK, LONGEST_STREAK = 0.9, 3, 48  # the target's probability; tokens in a row that call for a look
-MARGIN = 0.02  # by which a shorter draft has to promise more than the longest …
-STAY = 0.03  # … and any other length than the last one more than that
+MARGIN = 0.01  # by which a shorter draft has to promise more than the longest …
+STAY = 0.02  # … and any other length than the last one more than that
 KEEP_ON = 0.97  # drafting goes on while it is expected to be that much of plain decoding's rate
 PLAN = 4  # steps that the choice of γ lasts, unless one of them accepts nothing
 
@@ -42,32 +42,41 @@ class Known:
 
 
 class Obtained(NamedTuple):
-    """A step with a first draft of γ = ``block_size``: tokens that were expected to be accepted, by drafter, those that were,
-    ``by_second`` of them proposed by the second drafter, and the seconds of its stages after the first draft, as expected.
+    """A step with a first draft of γ = ``block_size``: its nodes below the anchor, the tokens that were expected to be
+    accepted, by drafter, and those that were, ``by_second`` of them proposed by the second drafter.
 
     redrafts: tokens of its re-drafts, by the prefixes that they began at; boundary: as for ``observe``.
     """
 
     block_size: int
+    nodes: int
     expected: tuple[float, float]
     accepted: int
     by_second: int
-    followed: float
     redrafts: dict[int, int]
     boundary: int | None
+
+
+class Timed(NamedTuple):
+    """What was decided for a step, its nodes, the anchor included, and how long its stages and the whole of it took."""
+
+    decision: Decision
+    nodes: int
+    stages: StageSeconds
+    whole: float
 
 
 class Controller:
     """The decisions of one generation, and what they are made from.
 
     A step asks, in this order, ``begin``; ``redraft`` if there is a first draft; ``nodes`` if there is a tree; and
-    then says how it went: ``observe``. One that is queued as a whole asks for a ``plan`` and says what it drafted,
-    ``planned``, instead. What steps brought is learnt when γ is chosen next, for several of them at once: between two passes
-    a processor's caches are cold, and most of the time that code takes there is for what it touches first.
+    then says how it went: ``observe`` and ``timed``. One that is queued as a whole asks for a ``plan`` and says what it
+    drafted, ``planned``, instead. What steps brought and took is learnt when γ is chosen next, for several of them at once:
+    between two passes a processor's caches are cold, and most of the time that code takes there is for what it touches first.
 
     known: goes on learning; lengths: values of γ to choose from, ascending; longer: γ₂ − γ; grown: whether trees are grown
-    node by node, of many paths that may each be the accepted one; explain: whether re-drafts that cannot pay are worked out
-    too, for ``decision``.
+    node by node, of many paths that may each be the accepted one; explain: whether re-drafts that are not taken are worked
+    out too, for ``decision``.
     """
 
     def __init__(
@@ -83,9 +92,10 @@ class Controller:
         self._streak, self._sure, self._paused = FIRST_STREAK, 0, False
         self._explain = explain
         self._obtained: list[Obtained] = []  # what was not learnt yet
+        self._timed: list[Timed] = []
         self._left = 0  # steps for which γ is chosen already
         self._follows = self.costs.seconds("verify", 8)  # of a drafting step after its first draft, in its passes
-        self._choices: list[Option] = []
+        self._choices: tuple[Option, ...] = ()
         self._chosen = 0
         self._drafting = 0  # the draft that was taken last
         self._seconds: dict[tuple[int, int], float] = {}  # of steps with this γ, by re-drafts and nodes
@@ -117,10 +127,11 @@ class Controller:
         costs, chosen = self.costs, 0
         plain = costs.plain()
         base = costs.other(False) + self._follows
-        self._choices = [Option(0, 0, 1.0, plain)]
-        for size in self.lengths:
-            seconds = costs.seconds("first_draft", size) + base
-            self._choices.append(Option(size, 0, 1.0 + self._yield.by_length(size - 1), seconds))
+        drafts = (
+            Option(size, 0, 1.0 + self._yield.by_length(size - 1), costs.seconds("first_draft", size) + base)
+            for size in self.lengths
+        )
+        self._choices = (Option(0, 0, 1.0, plain), *drafts)
         rates = [o.tokens / o.seconds for o in self._choices]
         self._rate = max(rates)
         favoured = rates.copy()
@@ -146,14 +157,10 @@ class Controller:
         """Those of the prefix lengths that a re-draft from pays for; confidence: c_1 … c_{γ−1} of the first draft."""
         if not (self._redrafting.possible or self._explain):
             return ()
-        order, gains, reach = self._redrafting.gains(confidence, prefixes)
-        costs, verified = self.costs, self._sizes.best(reach, self._rate)
-        seconds = costs.seconds("first_draft", self.block_size) + costs.other(False)
-        seconds += costs.seconds("verify", 1 + verified)
-        drafted = Option(self.block_size, 0, 1.0 + sum(reach[:verified]), seconds)
-        best = self._weigh(drafted, range(1, 1 + len(order)), gains)
-        self._redrafted(order[:best])
-        return tuple(order[:best])
+        order, gains = self._redrafting.gains(confidence, prefixes)
+        count = self._weigh(range(1, 1 + len(order)), gains)
+        self._redrafted(order[:count])
+        return tuple(order[:count])
 
     def plan(self, counts: Sequence[int]) -> tuple[int, int]:
         """γ and the number of re-drafts, of ``counts`` (ascending) or 0, of a step that is queued before its first draft is
@@ -163,8 +170,7 @@ class Controller:
         if not size or not counts:
             return size, 0
         usual = self._yield.tokens / (1.0 + self._yield.tokens)  # as if every token were as sure as in a usual draft
-        drafted = self._options[self._taken]
-        return size, self._weigh(drafted, counts, self._redrafting.promised(counts[-1], [usual] * (size - 1)))
+        return size, self._weigh(counts, self._redrafting.promised(counts[-1], [usual] * (size - 1)))
 
     def planned(
         self,
@@ -176,7 +182,7 @@ class Controller:
     ) -> None:
         """What a planned step drafted: the first draft's confidences, the prefixes that could be drafted from again and
         those that were, and of all nodes what ``nodes`` takes."""
-        _, gains, _ = self._redrafting.gains(confidence, prefixes)
+        _, gains = self._redrafting.gains(confidence, prefixes)
         self._redrafting.promise(gains)
         self._redrafted(drafted)
         self._verified(reach, by_second)
@@ -185,13 +191,16 @@ class Controller:
         size = self.block_size + self.longer
         self._lengths = {prefix: size - 1 - prefix for prefix in prefixes}
 
-    def _weigh(self, drafted: Option, counts: Sequence[int], gains: Sequence[float]) -> int:
-        """How many re-drafts, of ``counts`` or 0, to add to a drafted step; gains: expected of 0, 1, … of them. Keeps the
+    def _weigh(self, counts: Sequence[int], gains: Sequence[float]) -> int:
+        """How many re-drafts, of ``counts`` or 0, to add to the drafted step; gains: expected of 0, 1, … of them. Keeps the
         options and the one taken for ``decision``."""
-        options, at = self._redrafting.weigh(drafted, counts, gains)
-        self._taken = len(self._options) + at
-        self._options = self._options + options
-        return options[at].branches
+        redrafting, drafted = self._redrafting, self._options[self._taken]
+        best = redrafting.best(drafted, counts, gains)
+        shown = counts if self._explain else [best] if best else []
+        if best:
+            self._taken = len(self._options) + shown.index(best)
+        self._options += tuple(redrafting.option(drafted, count, gains) for count in shown)
+        return best
 
     def least(self, most: int) -> list[float]:
         """The drafted log probability below which a node is not worth its time, by the nodes that are there already, the
@@ -222,7 +231,7 @@ class Controller:
     def decision(self) -> Decision:
         """What the step decided, once its tree is there."""
         looking = (self._pausing and self.block_size > 0) or self._redrafting.looking
-        return Decision(tuple(self._options), self._taken, 1.0 + sum(self._expected), self._step_seconds(), looking)
+        return Decision(self._options, self._taken, 1.0 + sum(self._expected), self._step_seconds(), looking)
 
     def _step_seconds(self) -> float:
         """What this step is expected to take."""
@@ -250,13 +259,16 @@ class Controller:
             self._pause.skipped()
             return
         self._redrafting.stepped(self._lengths, boundary, accepted)
-        followed = self._step_seconds() - self.costs.other(False) - self.costs.seconds("first_draft", self.block_size)
-        expected, lengths = self._expected, self._lengths
-        self._obtained.append(Obtained(self.block_size, expected, accepted, by_second, followed, lengths, boundary))
+        redrafts, size, nodes = self._lengths, self.block_size, self._nodes
+        self._obtained.append(Obtained(size, nodes, self._expected, accepted, by_second, redrafts, boundary))
         if not accepted:
             self._left = 0
         if self._pausing:
             self._looked(accepted)
+
+    def timed(self, decision: Decision, nodes: int, stages: StageSeconds, whole: float) -> None:
+        """How long the stages of a step with so many nodes, the anchor included, and the ``whole`` of it took."""
+        self._timed.append(Timed(decision, nodes, stages, whole))
 
     def _looked(self, accepted: int) -> None:
         """A pause was interrupted by a draft of which so many tokens were accepted."""
@@ -272,12 +284,22 @@ class Controller:
 
     def _learn(self) -> None:
         """Learn from the steps since γ was chosen last."""
+        costs, longer = self.costs, self.longer
         for step in self._obtained:
             self._first.observe(step.expected[0], step.accepted - step.by_second)
             if step.redrafts:
                 self._second.observe(step.expected[1], step.by_second)
             if step.boundary is not None and step.boundary < step.block_size - 1:
                 self._redrafting.learn(step.redrafts, step.boundary, step.accepted)
-            self._follows += FOLLOW * (step.followed - self._follows)
+            followed = costs.seconds("second_draft", len(step.redrafts) * (step.block_size + longer))
+            followed += costs.seconds("verify", 1 + step.nodes)
+            self._follows += FOLLOW * (followed - self._follows)
             self._yield.observe(sum(step.expected), step.accepted, step.block_size - 1)
-        self._obtained = []
+        for decision, nodes, stages, whole in self._timed:
+            taken = decision.options[decision.taken]
+            costs.observe("first_draft", taken.block_size, stages.first_draft)
+            costs.observe("second_draft", taken.branches * (taken.block_size + longer), stages.second_draft)
+            costs.observe("verify", nodes, stages.verify)
+            passes = stages.first_draft + stages.second_draft + stages.verify
+            costs.observe_other(not taken.block_size, whole - passes)
+        self._obtained, self._timed = [], []

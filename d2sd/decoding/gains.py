@@ -107,9 +107,16 @@ class Redrafts:
 
     def tokens(self, prefix: int, length: int) -> float:
         """What a re-draft of so many tokens from a prefix is expected to add, where the boundary is there."""
-        first = self._at(prefix).value(self._first.value(self.FIRST))
-        further = self._further.value(self.FURTHER)
-        return max(0.0, first * (1.0 - further**length) / (1.0 - further) - self._without)
+        return self.by_prefix(prefix + length)[prefix]
+
+    def by_prefix(self, size: int) -> list[float]:
+        """The same of re-drafts that end with the ``size``-th drafted token, from the prefixes 0, 1, … size − 1."""
+        prior, further = self._first.value(self.FIRST), self._further.value(self.FURTHER)
+        first = [share.value(prior) / (1.0 - further) for share in self._first_at]
+        return [
+            max(0.0, first[min(prefix, APART - 1)] * (1.0 - further ** (size - prefix)) - self._without)
+            for prefix in range(size)
+        ]
 
     def _at(self, prefix: int) -> Share:
         return self._first_at[min(prefix, APART - 1)]
@@ -143,7 +150,7 @@ class Usual:
 class Yield:
     """Tokens that a drafting step adds to the one of plain decoding, and how they spread over depths, in one text."""
 
-    FAST, SLOW = 0.25, 0.12
+    FAST, SLOW = 0.25, 0.1
 
     def __init__(self, depths: int, usual: Usual):
         self._usual = usual

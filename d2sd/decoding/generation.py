@@ -131,8 +131,8 @@ class Generation:
         # a GPU may have worked on this step before it was asked for
         whole = max(time.perf_counter() - began, done.seconds.total)
         self.elapsed += whole
-        if decision is not None:
-            self.proposer.timed(decision, len(proposal.tree), done.seconds, whole)
+        if decision is not None and (controller := self.proposer.controller) is not None:
+            controller.timed(decision, len(proposal.tree), done.seconds, whole)
         return event(elapsed=self.elapsed)
 
     def _describe_committed(self, proposal: Proposal, outcome: Walk) -> tuple[Committed, ...]:

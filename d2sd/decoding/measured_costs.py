@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import cycle
 from statistics import median
 
 import torch
@@ -21,16 +23,17 @@ from d2sd.models.target import Target
 from d2sd.passes.passes import Passes
 from d2sd.tree.tree import TokenTree
 
-CORNERS = (2, 12, 20, 24, 32, 64)  # between which a node costs the same
 BRANCHES = (1, 2, 4, 8)
-REPEATS = 5
-OFTEN = 3  # times in every round: plain passes and first drafts, whose small differences decide
+ROUNDS, SECONDS = 13, 2.5  # so many times, the first of which warms up, or for so long
+OFTEN = 3  # plain passes in every round: all else is held against them
+TYPICAL = 0.3  # quantile of the times that is believed: what disturbs a pass only makes it longer
 CONTEXT = 192
 COMMITTED = 2  # tokens a step that a drafter has to read first
 WARM_NODES, WARM_COMMITTED, WARM_SECONDS = 64, 16, 0.5
 MEASURED_SLOTS = CONTEXT + 128
 OTHER = 0.05  # of a plain pass, until the run's own times say more
 NOTHING = Curve(((1, 0.0),))
+Times = dict[tuple[str, int], list[float]]  # seconds of passes by stage and rows
 
 
 def draft_lengths(method: Method, block_size: int) -> list[int]:
@@ -50,69 +53,78 @@ def measured_slots(method: Method, block_size: int, top_k: int = 1) -> int:
 
 @torch.inference_mode()
 def measure_costs(models: Models, method: Method, block_size: int, passes: Passes, top_k: int = 1) -> CostTable:
-    """Median times of every stage of a method after a context of 192 tokens; one or two seconds on a small model.
+    """Usual times of every stage of a method after a context of 192 tokens; one to three seconds on a small model.
 
     block_size: the largest γ (of EAGLE-3's trees: 2 + depth, with ``top_k`` nodes a level); passes: how they are run,
     with ``measured_slots`` slots.
     """
     verifier = Verifier(models.target, passes)
     verifier.cache.length = CONTEXT
-    jobs: list[tuple[str, int, Callable[[], object]]] = [
-        ("verify", n, partial(_verify, verifier, path_tree(n))) for n in SIZES
-    ]
+    works: dict[tuple[str, int], Callable[[], object]] = {
+        ("verify", n): partial(_verify, verifier, path_tree(n)) for n in SIZES
+    }
     lengths = draft_lengths(method, block_size)
     top = WIDEST if method.default_budget else 1
     first = second = None
     if method.draft_model and models.draft_model is not None:
         chain = ChainDrafter(models.draft_model, passes)
-        jobs += [("first_draft", g, partial(_chain, chain, g)) for g in lengths]
+        works |= {("first_draft", g): partial(_chain, chain, g) for g in lengths}
     elif method.eagle3 and models.eagle3 is not None:
         levels = LevelDrafter(models.eagle3, models.target, passes, block_size - 2, top_k)
-        jobs.append(("first_draft", block_size, partial(_levels, levels, models.target)))
+        works["first_draft", block_size] = partial(_levels, levels, models.target)
     elif method.first_drafter and models.first is not None:
         first = BlockDrafter("first", models.first, models.target, passes)
-        jobs += [("first_draft", g, partial(_blocks, first, 1, g, top=top)) for g in lengths]
+        works |= {("first_draft", g): partial(_blocks, first, 1, g, top=top) for g in lengths}
         model = {"none": None, "vp": models.second, "first": models.first}[method.second_drafter]
         if model is not None:
             second = first if model is models.first else BlockDrafter("second", model, models.target, passes)
             again = partial(_blocks, second, block_size=block_size, top=top)
-            jobs += [("second_draft", b * block_size, partial(again, count=b)) for b in BRANCHES]
+            works |= {("second_draft", b * block_size): partial(again, count=b) for b in BRANCHES}
     if not passes.fixed:
         _warm_up(verifier, first, second, lengths)
-    # what a run does before each stage, so that the processor's caches are as warm as there
-    works = {(stage, rows): work for stage, rows, work in jobs}
-    verified = works["verify", 8]
-    drafted = next((works[s, r] for s, r in reversed(works) if s == "first_draft"), verified)
-    before = {"first_draft": (drafted, verified), "second_draft": (drafted,), "verify": (drafted,)}
-    rounds: list[dict[tuple[str, int], list[float]]] = []
-    for _ in range(REPEATS + 1):  # the first round warms up
-        times: dict[tuple[str, int], list[float]] = {key: [] for key in works}
-        rounds.append(times)
-        for (stage, rows), work in works.items():
-            plain = (stage, rows) == ("verify", 1)
-            for _ in range(OFTEN if plain or stage == "first_draft" else 1):
-                for earlier in (work,) if plain else before[stage]:
-                    earlier()
-                began = time.perf_counter()
-                work()
-                times[stage, rows].append(time.perf_counter() - began)
-    points: dict[str, list[tuple[int, float]]] = {"first_draft": [], "second_draft": [], "verify": []}
-    for (stage, rows), seconds in _typical(rounds[1:]).items():
+    points: dict[str, list[tuple[int, float]]] = {stage: [] for stage in STAGES}
+    for (stage, rows), seconds in _typical(_timed(works)).items():
         points[stage].append((rows, seconds))
-    first_draft, second_draft = (Curve.through(p) if (p := points[stage]) else NOTHING for stage in STAGES[:2])
-    one, *larger = sorted(points["verify"])
-    verify = Curve.through([one, *Curve.fitted(larger, CORNERS).points])
+    first_draft, second_draft, verify = (Curve.through(p) if (p := points[stage]) else NOTHING for stage in STAGES)
     return CostTable(first_draft, second_draft, verify, OTHER * verify.seconds(1))
 
 
-def _typical(rounds: Sequence[Mapping[tuple[str, int], Sequence[float]]]) -> dict[tuple[str, int], float]:
-    """Median times; a round in which the machine was slower as a whole counts as if it had not been."""
-    wholes = [sum(map(sum, times.values())) for times in rounds]
-    usual = median(wholes)
-    return {
-        key: median(t * usual / whole for times, whole in zip(rounds, wholes, strict=True) for t in times[key])
-        for key in rounds[0]
-    }
+def _timed(works: Mapping[tuple[str, int], Callable[[], object]]) -> list[Times]:
+    """Seconds of every pass, round by round. Each follows what it follows in a run, so that the processor's caches are as warm
+    as there, and the order is drawn anew every time, so that nothing else tilts how they compare."""
+    drafts, plain = cycle(key for key in works if key[0] == "first_draft"), ("verify", 1)
+    order = [key for key in works if key[0] != "first_draft"] + [plain] * (OFTEN - 1)
+    rounds: list[Times] = []
+    rng, end = random.Random(0), time.perf_counter() + SECONDS
+    while len(rounds) < ROUNDS and (len(rounds) < 2 or time.perf_counter() < end):
+        times: Times = {key: [] for key in works}
+        rounds.append(times)
+
+        def measure(key: tuple[str, int], times: Times = times) -> None:
+            began = time.perf_counter()
+            works[key]()
+            times[key].append(time.perf_counter() - began)
+
+        for key in rng.sample(order, len(order)):
+            if key == plain:
+                works[plain]()
+            else:
+                measure(next(drafts))
+            measure(key)
+            if key[0] == "second_draft":
+                works["verify", 8]()
+    return rounds[1:]
+
+
+def _typical(rounds: Sequence[Times]) -> dict[tuple[str, int], float]:
+    """Usual seconds of every pass; a round in which the machine was slower as a whole counts as if it had not been."""
+    usual = {key: median(t for times in rounds for t in times[key]) for key in rounds[0]}
+    slower = [median(t / usual[key] for key, seconds in times.items() for t in seconds) for times in rounds]
+    found = {}
+    for key in usual:
+        seconds = sorted(t / slow for times, slow in zip(rounds, slower, strict=True) for t in times[key])
+        found[key] = seconds[round(TYPICAL * (len(seconds) - 1))]
+    return found
 
 
 def _warm_up(

@@ -24,7 +24,7 @@ from d2sd.methods.base import all_prefixes
 from d2sd.models.models import Models
 from d2sd.passes.passes import Passes
 from d2sd.passes.shapes import row_shape
-from d2sd.trace.events import Decision, StageSeconds
+from d2sd.trace.events import Decision
 from d2sd.tree.block import Block
 from d2sd.tree.boundary import open_prefixes, select_prefixes
 from d2sd.tree.levels import Level
@@ -191,7 +191,8 @@ class Proposer:
         if self.controller is None or first is None:
             return
         usable = open_prefixes(first.ids, self.end_ids)
-        prefixes = select_prefixes(proposal.boundary.posterior[:usable], self.config.num_branches)
+        wanted = self.config.num_branches if self.second else 0
+        prefixes = select_prefixes(proposal.boundary.posterior[:usable], wanted)
         drafted = [block.prefix for block in proposal.branches] if self.second else []
         reach, again = self._reach(self.controller, proposal.tree)
         self.controller.planned(first.confidence, prefixes, drafted, reach[1:], again[1:])
@@ -213,16 +214,6 @@ class Proposer:
         decision = self.controller.decision()
         self.controller.observe(len(outcome.accepted), again, boundary, sure)
         return decision
-
-    def timed(self, decision: Decision, nodes: int, seconds: StageSeconds, whole: float) -> None:
-        """Tell the controller how long the stages of a step and the ``whole`` of it took."""
-        assert self.controller is not None
-        taken, costs = decision.options[decision.taken], self.controller.costs
-        costs.observe("first_draft", taken.block_size, seconds.first_draft)
-        costs.observe("second_draft", taken.branches * (taken.block_size + self.longer), seconds.second_draft)
-        costs.observe("verify", nodes, seconds.verify)
-        passes = seconds.first_draft + seconds.second_draft + seconds.verify
-        costs.observe_other(not taken.block_size, whole - passes)
 
     def seconds_by(self, costs: CostTable, proposal: Proposal) -> float:
         """What a step with this proposal takes by a cost table; a third level is a pass of its own, after the second."""

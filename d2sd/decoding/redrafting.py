@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from d2sd.decoding.costs import RunningCosts
-from d2sd.decoding.gains import APART, Calibration, LookAgain, Redrafts
+from d2sd.decoding.gains import Calibration, LookAgain, Redrafts
 from d2sd.trace.events import Option
 
 FIRST_WAIT = 8  # steps until the first look at what was not expected to pay
@@ -26,69 +26,81 @@ class Redrafting:
         self._costs, self._learnt, self._first, self._longer = costs, learnt, first, longer
         self._rest = LookAgain(FIRST_WAIT)
         self._nodes = 3.0  # of one re-draft that are verified
-        self._rate, self._can_pay = 0.0, True
         self._promised: list[float] = []  # what those from the 0, 1, … likeliest prefixes promised in planned steps
         self.looking = False  # whether this step's are not expected to pay
+        self.expect(0, 0.0)
 
     def expect(self, block_size: int, rate: float) -> None:
         """The next steps have this γ, at the rate, in tokens a second, that a second of time is worth."""
-        self._rate, length = rate, block_size + self._longer - 1
-        # none adds more than one from the true boundary, and one alone costs least
-        most = max(map(self._learnt.tokens, range(APART), range(length, 0, -1)), default=0.0)
-        self._can_pay = most > rate * self._seconds(block_size, 1)
+        self._block_size, self._rate = block_size, rate
+        self._added: list[float] = []  # by one from the true boundary, by its prefix
+        self._taken: dict[int, float] = {}  # seconds, by the number of re-drafts
+        self._can_pay = False
+
+    def _look_up(self) -> None:
+        """What ``expect`` leaves to the first step that can draft again."""
+        if not self._added:
+            self._added = self._learnt.by_prefix(self._block_size + self._longer - 1)
+            # none adds more than one from the true boundary, and one alone costs least
+            self._can_pay = max(self._added, default=0.0) > self._rate * self._seconds(1)
 
     @property
     def possible(self) -> bool:
         """Whether any could be taken, whatever the first draft says."""
+        self._look_up()
         return self._can_pay or self._rest.due
 
-    def gains(self, confidence: Sequence[float], prefixes: Sequence[int]) -> tuple[list[int], list[float], list[float]]:
-        """The prefixes by r(i), the likeliest boundary first; the tokens that re-drafts from the first 0, 1, … of them are
-        expected to add; and the probabilities that the first draft's tokens are accepted.
+    def gains(self, confidence: Sequence[float], prefixes: Sequence[int]) -> tuple[list[int], list[float]]:
+        """The prefixes by r(i), the likeliest boundary first; and the tokens that re-drafts from the first 0, 1, … of them
+        are expected to add.
 
         confidence: c_1 … c_{γ−1} of the first draft."""
-        masses, reach, alive = [], [], 1.0
+        self._look_up()
+        masses, alive, exponent = [], 1.0, self._first.exponent
         for c in confidence:
-            reach.append(alive * c**self._first.exponent)
-            masses.append(alive - reach[-1])
-            alive = reach[-1]
+            reach = alive * c**exponent
+            masses.append(alive - reach)
+            alive = reach
         masses.append(alive)
-        order, gains, length = sorted(prefixes, key=lambda p: -masses[p]), [0.0], len(confidence) + self._longer
+        order, gains = sorted(prefixes, key=masses.__getitem__, reverse=True), [0.0]
         for prefix in order:
-            gains.append(gains[-1] + masses[prefix] * self._learnt.tokens(prefix, length - prefix))
-        return order, gains, reach
+            gains.append(gains[-1] + masses[prefix] * self._added[prefix])
+        return order, gains
 
-    def weigh(self, drafted: Option, counts: Sequence[int], gains: Sequence[float]) -> tuple[list[Option], int]:
-        """The step as drafted so far and with so many re-drafts each, and the place of the one to take.
-
-        gains: expected of 0, 1, … re-drafts.
-        """
-        size, tokens, seconds = drafted.block_size, drafted.tokens, drafted.seconds
-        options, best, doubted = [drafted], 0, 0
+    def best(self, drafted: Option, counts: Sequence[int], gains: Sequence[float]) -> int:
+        """How many re-drafts, of ``counts`` or 0, to add to a drafted step; gains: expected of 0, 1, … of them."""
+        self._look_up()
+        best = doubted = 0
         best_net = best_doubted = 0.0
-        for at, count in enumerate(counts, 1):
-            spent = self._seconds(size, count)
-            options.append(Option(size, count, tokens + gains[count], seconds + spent))
-            price = self._rate * spent
-            if self._can_pay and gains[count] - price > best_net:
-                best_net, best = gains[count] - price, at
-            if DOUBT * gains[count] - price > best_doubted:
-                best_doubted, doubted = DOUBT * gains[count] - price, at
+        for count in counts:
+            gain, price = gains[count], self._rate * self._seconds(count)
+            if self._can_pay and gain - price > best_net:
+                best_net, best = gain - price, count
+            if DOUBT * gain - price > best_doubted:
+                best_doubted, doubted = DOUBT * gain - price, count
         if not best and doubted and self._rest.due:
             # what is known is looked at again more rarely, the more a look is expected to lose
-            look = options[doubted]
-            lost = self._rate * (look.seconds - seconds) - (look.tokens - tokens)  # in tokens
-            self.looking = self._rest.since >= min(self._learnt.seen, lost / tokens / LOST)
+            lost = self._rate * self._seconds(doubted) - gains[doubted]  # in tokens
+            self.looking = self._rest.since >= min(self._learnt.seen, lost / drafted.tokens / LOST)
             if self.looking:
-                return options, doubted
+                return doubted
             self._rest.postpone(POSTPONED)
-        return options, best
+        return best
 
-    def _seconds(self, block_size: int, count: int) -> float:
+    def option(self, drafted: Option, count: int, gains: Sequence[float]) -> Option:
+        """The drafted step with so many re-drafts."""
+        tokens, seconds = drafted.tokens + gains[count], drafted.seconds + self._seconds(count)
+        return Option(drafted.block_size, count, tokens, seconds)
+
+    def _seconds(self, count: int) -> float:
         """What so many re-drafts and their nodes take."""
-        costs = self._costs
-        node = (costs.seconds("verify", 24) - costs.seconds("verify", 8)) / 16 * self._nodes
-        return costs.seconds("second_draft", count * (block_size + self._longer)) + count * node
+        seconds = self._taken.get(count)
+        if seconds is None:
+            costs = self._costs
+            node = (costs.seconds("verify", 24) - costs.seconds("verify", 8)) / 16 * self._nodes
+            seconds = costs.seconds("second_draft", count * (self._block_size + self._longer)) + count * node
+            self._taken[count] = seconds
+        return seconds
 
     def promised(self, most: int, usual: Sequence[float]) -> list[float]:
         """What 0, 1, … ``most`` re-drafts have lately promised, before their first draft was seen; usual: the confidences of

@@ -6,6 +6,7 @@ import random
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 
 import pytest
 import torch
@@ -35,13 +36,15 @@ def restless(seed):
             super().begin()
             self._taken = rng.randrange(len(self._options))
             self.block_size = self._options[self._taken].block_size
+            self._redrafting.expect(self.block_size, self._rate)
             return self.block_size
 
         def redraft(self, confidence, prefixes):
+            drafted = self._taken
             super().redraft(confidence, prefixes)
             chosen = tuple(sorted(prefixes, key=lambda _: rng.random())[: rng.randint(0, len(prefixes))])
             self._lengths = {p: len(confidence) + self.longer - p for p in chosen}
-            self._taken = len(self._options) - 1 - len(prefixes) + len(chosen)
+            self._taken = len(self._options) - 1 - len(prefixes) + len(chosen) if chosen else drafted
             return chosen
 
         def nodes(self, reach, by_second, most):
@@ -102,13 +105,15 @@ def test_drafters_read_what_they_put_off_before_they_draft(bundled, method, monk
             steps.append(len(steps) % 5 == 4)
             self._taken = len(self._options) - 1 if steps[-1] or method == "d2sd" else 0
             self.block_size = self._options[self._taken].block_size
+            self._redrafting.expect(self.block_size, self._rate)
             return self.block_size
 
         def redraft(self, confidence, prefixes):
+            drafted = self._taken
             super().redraft(confidence, prefixes)
             chosen = tuple(prefixes) if steps[-1] else ()
             self._lengths = {p: len(confidence) - p for p in chosen}
-            self._taken = len(self._options) - 1 - len(prefixes) + len(chosen)
+            self._taken = len(self._options) - 1 if chosen else drafted
             return chosen
 
     def drafts(trace):
@@ -164,7 +169,7 @@ def test_every_stage_is_measured(engine, method, mode):
 
 @pytest.mark.parametrize("mode", ["eager", "padded"])
 def test_costs_are_measured_of_drafts_larger_than_any_tree(engine, mode, monkeypatch):
-    monkeypatch.setattr(measured_costs, "REPEATS", 1)
+    monkeypatch.setattr(measured_costs, "ROUNDS", 2)
     monkeypatch.setattr(measured_costs, "WARM_SECONDS", 0)
     fresh = Engine(engine.models, mode)
     config = DecodeConfig("eagle3", 4, draft_depth=MAX_DEPTH, draft_top_k=MAX_TOP_K, cost_aware=True)
@@ -228,3 +233,33 @@ def test_a_round_in_which_the_machine_was_slow_does_not_change_how_costs_compare
     slow = {key: [3 * t for t in times] for key, times in usual.items()}
     one, eight = measured_costs._typical([usual, slow]).values()
     assert eight == pytest.approx(2 * one)
+
+
+def test_a_pass_is_timed_after_what_it_follows_in_a_run_and_in_a_new_order_every_round(monkeypatch):
+    calls = []
+    keys = [("verify", n) for n in (1, 8, 16)] + [("first_draft", g) for g in (4, 8)] + [("second_draft", 16)]
+    monkeypatch.setattr(measured_costs, "ROUNDS", 4)
+    rounds = measured_costs._timed({key: (lambda key=key: calls.append(key)) for key in keys})
+    assert len(rounds) == 3
+    assert all(len(times[key]) >= 1 for times in rounds for key in keys)
+    assert all(len(times["verify", 1]) == measured_costs.OFTEN for times in rounds)
+    for (before, _), (stage, rows) in pairwise([("verify", 1), *calls]):
+        if (stage, rows) == ("verify", 16) or stage == "second_draft":
+            assert before == "first_draft"
+        elif stage == "first_draft":
+            assert before != "first_draft"
+    orders = [c for c in calls if c in (("verify", 1), ("verify", 16), ("second_draft", 16))]
+    size = len(orders) // 4
+    assert len({tuple(orders[at : at + size]) for at in range(0, len(orders), size)}) > 1
+
+
+def test_measuring_ends_in_time_where_passes_are_slow(monkeypatch):
+    monkeypatch.setattr(measured_costs, "SECONDS", 0.0)
+    works = {key: (lambda: None) for key in [("verify", 1), ("verify", 8), ("first_draft", 4)]}
+    assert len(measured_costs._timed(works)) == 1
+
+
+def test_what_disturbs_a_few_passes_does_not_count():
+    clean = [{("verify", 8): [4.0 + 0.01 * n]} for n in range(10)]
+    disturbed = [*clean[:6], *({("verify", 8): [40.0]} for _ in range(4))]
+    assert measured_costs._typical(disturbed)["verify", 8] == pytest.approx(4.0, rel=0.02)

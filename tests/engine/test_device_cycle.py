@@ -144,6 +144,7 @@ def restless(seed, plans, few=False):
             self._taken = rng.randrange(len(self._options))
             taken = self._options[self._taken]
             self.block_size = taken.block_size
+            self._redrafting.expect(taken.block_size, self._rate)
             plans.append((taken.block_size, taken.branches))
             return plans[-1]
 
