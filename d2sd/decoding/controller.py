@@ -98,7 +98,9 @@ class Controller:
         self._choices: tuple[Option, ...] = ()
         self._chosen = 0
         self._drafting = 0  # the draft that was taken last
-        self._seconds: dict[tuple[int, int], float] = {}  # of steps with this γ, by re-drafts and nodes
+        self._base = (
+            0.0  # seconds of a step with this γ before anything is drafted again or verified; of plain decoding, all
+        )
         self._start()
 
     def _start(self) -> None:
@@ -123,7 +125,6 @@ class Controller:
     def _choose(self) -> None:
         """Choose γ, for this step and, where drafting pays, for the next ones."""
         self._pausing = self._sure_called = False  # whether this is a look, and why
-        self._seconds = {}
         costs, chosen = self.costs, 0
         plain = costs.plain()
         base = costs.other(False) + self._follows
@@ -150,8 +151,9 @@ class Controller:
             self._pausing = self._pause.due or self._sure_called
             if self._pausing:
                 chosen = drafting
-        self._chosen = chosen
-        self._redrafting.expect(self._choices[chosen].block_size, self._rate)
+        self._chosen, size = chosen, self._choices[chosen].block_size
+        self._base = costs.other(False) + costs.seconds("first_draft", size) if size else plain
+        self._redrafting.expect(size, self._rate)
 
     def redraft(self, confidence: Sequence[float], prefixes: Sequence[int]) -> tuple[int, ...]:
         """Those of the prefix lengths that a re-draft from pays for; confidence: c_1 … c_{γ−1} of the first draft."""
@@ -235,18 +237,11 @@ class Controller:
 
     def _step_seconds(self) -> float:
         """What this step is expected to take."""
-        branches = self._options[self._taken].branches
-        seconds = self._seconds.get((branches, self._nodes))
-        if seconds is None:
-            costs, size = self.costs, self.block_size
-            if size:
-                seconds = costs.other(False) + costs.seconds("first_draft", size)
-                seconds += costs.seconds("second_draft", branches * (size + self.longer))
-                seconds += costs.seconds("verify", 1 + self._nodes)
-            else:
-                seconds = costs.plain()
-            self._seconds[branches, self._nodes] = seconds
-        return seconds
+        branches, costs = self._options[self._taken].branches, self.costs
+        if not self.block_size:
+            return self._base
+        seconds = self._base + costs.seconds("verify", 1 + self._nodes)
+        return seconds + costs.seconds("second_draft", branches * (self.block_size + self.longer))
 
     def observe(self, accepted: int, by_second: int, boundary: int | None, sure: float) -> None:
         """What the step brought.

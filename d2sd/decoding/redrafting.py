@@ -34,7 +34,6 @@ class Redrafting:
         """The next steps have this γ, at the rate, in tokens a second, that a second of time is worth."""
         self._block_size, self._rate = block_size, rate
         self._added: list[float] = []  # by one from the true boundary, by its prefix
-        self._taken: dict[int, float] = {}  # seconds, by the number of re-drafts
         self._can_pay = False
 
     def _look_up(self) -> None:
@@ -70,6 +69,8 @@ class Redrafting:
     def best(self, drafted: Option, counts: Sequence[int], gains: Sequence[float]) -> int:
         """How many re-drafts, of ``counts`` or 0, to add to a drafted step; gains: expected of 0, 1, … of them."""
         self._look_up()
+        if gains[-1] * (DOUBT if self._rest.due else 1.0) <= self._rate * self._seconds(1):
+            return 0  # all of them promise less than one costs
         best = doubted = 0
         best_net = best_doubted = 0.0
         for count in counts:
@@ -94,13 +95,9 @@ class Redrafting:
 
     def _seconds(self, count: int) -> float:
         """What so many re-drafts and their nodes take."""
-        seconds = self._taken.get(count)
-        if seconds is None:
-            costs = self._costs
-            node = (costs.seconds("verify", 24) - costs.seconds("verify", 8)) / 16 * self._nodes
-            seconds = costs.seconds("second_draft", count * (self._block_size + self._longer)) + count * node
-            self._taken[count] = seconds
-        return seconds
+        costs = self._costs
+        node = (costs.seconds("verify", 24) - costs.seconds("verify", 8)) / 16 * self._nodes
+        return costs.seconds("second_draft", count * (self._block_size + self._longer)) + count * node
 
     def promised(self, most: int, usual: Sequence[float]) -> list[float]:
         """What 0, 1, … ``most`` re-drafts have lately promised, before their first draft was seen; usual: the confidences of
