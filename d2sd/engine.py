@@ -226,14 +226,12 @@ class Engine:
             known = self._learnt.setdefault((config.method, costs), Known(RunningCosts(costs)))
         return Generation(self.models, self.texts, ids, config, passes, known)
 
-    def proposer(self, config: DecodeConfig, tokens: int, costs: CostTable | None = None) -> Proposer:
+    def proposer(self, config: DecodeConfig, tokens: int, known: Known | None = None) -> Proposer:
         """Drafters alone, with eager passes and buffers of their own for so many tokens.
 
-        config: resolved settings; costs: what cost-aware ones go by, instead of what is measured here. They start as if
-        no text had been written before, and teach nothing.
+        config: resolved settings; known: what cost-aware ones go by and teach.
         """
-        known = Known(RunningCosts(costs or self.costs(config))) if config.decides else None
-        return Proposer(self.models, config, self._eager_passes(config, tokens), known)
+        return Proposer(self.models, config, self._eager_passes(config, tokens), known if config.decides else None)
 
 
 def load(

@@ -13,7 +13,8 @@ from dataclasses import dataclass, fields
 import torch
 
 from d2sd.config import DecodeConfig
-from d2sd.decoding.costs import CostTable
+from d2sd.decoding.controller import Known
+from d2sd.decoding.costs import CostTable, RunningCosts
 from d2sd.decoding.proposer import Proposer
 from d2sd.engine import Engine
 from d2sd.errors import InputError
@@ -103,14 +104,16 @@ class Replay:
                 "is not the one that it would choose; give the model with --model"
             )
 
-    def run(self, configs: Sequence[DecodeConfig], costs: CostTable | None = None) -> Iterator[Outcome]:
+    def run(
+        self, configs: Sequence[DecodeConfig], costs: CostTable | None = None, known: Known | None = None
+    ) -> Iterator[Outcome]:
         """The outcome of every setting, one after the other; configs: resolved settings (``Engine.resolve``).
 
-        costs: what stages cost, for times and for what cost-aware settings decide; these go by what is measured on this
-        machine without it.
+        costs: what stages cost, for times and for what cost-aware settings decide; without it these go by what is measured on
+        this machine. known: what they start from and teach; without it each starts as if no text had been written before.
         """
         for config in configs:
-            yield self._replay(config, costs)
+            yield self._replay(config, costs, known)
 
     def _extend(self, proposer: Proposer, begin: int, end: int) -> None:
         """Let the drafters read the recorded tokens from ``begin`` up to ``end``."""
@@ -119,9 +122,11 @@ class Replay:
             proposer.committed(lambda layers: self.features[tuple(layers)][:, begin:end], positions)
 
     @torch.inference_mode()
-    def _replay(self, config: DecodeConfig, costs: CostTable | None) -> Outcome:
+    def _replay(self, config: DecodeConfig, costs: CostTable | None, taught: Known | None) -> Outcome:
         ids = [*self.prompt, *self.output]
-        proposer = self.engine.proposer(config, len(ids), costs)  # takes the lock itself, if it has to measure
+        if config.decides and taught is None:
+            taught = Known(RunningCosts(costs or self.engine.costs(config)))
+        proposer = self.engine.proposer(config, len(ids), taught)
         known = len(self.prompt)  # tokens before the anchor; the prompt's pass gave the first one of the output
         self._extend(proposer, 0, known)
         with self.engine.lock:

@@ -73,15 +73,19 @@ def body(result: dict[str, Any], by_domain: bool, published: PublishedTable | No
     if compared := adaptive.ratios(result["by_domain"]):
         parts.append(f"{markdown_table(*adaptive.cells(compared))}\n\n{adaptive.NOTE}")
     if result["preset"]:
-        parts.append(
-            f"Measured here, speedup / α ({result['preset']}: {result['preset_sentence']})\n\n{layout(result)}"
-        )
+        how = "Calculated" if result["calculated"] else "Measured here"
+        parts.append(f"{how}, speedup / α ({result['preset']}: {result['preset_sentence']})\n\n{layout(result)}")
         if published is None:
             parts.append("No published figures are quoted for this table.")
         else:
             parts.append(
                 f"Published, speedup / α. Source: {published.source}\n\n{markdown_table(published.head, published.rows)}"
             )
+    if costs := result["calculated"]:
+        parts.append(
+            f"All times are calculated, none was measured: from the costs of “{plain_text(costs['machine'])}”, in milliseconds "
+            f"over rows: {orjson.dumps(costs['milliseconds']).decode()}"
+        )
     return "\n\n".join([*parts, *remarks(result), NOTES])
 
 

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import argparse
 import sys
+from functools import partial
 from pathlib import Path
 
 import orjson
 import transformers
 
+from d2sd.bench.calculated import Calculator
 from d2sd.bench.peers import PEERS, make_peers, stock_twin
 from d2sd.bench.presets import PRESETS
 from d2sd.bench.processes import Processes
@@ -25,6 +27,7 @@ from d2sd.bench.settings import SYNTAX, parse_settings, runnable
 from d2sd.bench.summary import RESAMPLES, summarise, with_cycles
 from d2sd.cli import bench_gpu, lossless
 from d2sd.cli.common import add_run_arguments, decode_config, prepare
+from d2sd.decoding.costs import FORM, read_costs
 from d2sd.errors import InputError
 from d2sd.methods import METHODS
 from d2sd.trace.text import printable
@@ -52,6 +55,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="all, or some of: " + "; ".join(f"{name}: {sentence}" for name, sentence in PEERS.items()),
     )  # fmt: skip
     parser.add_argument("--repeats", type=int, metavar="N", help="runs per prompt (default 1); times are their medians")
+    parser.add_argument(
+        "--costs", metavar="FILE", help="calculate times from milliseconds of every stage on some machine instead of timing: "
+        "the text of plain decoding is replayed with every setting. " + FORM.replace("%", "%%")
+    )  # fmt: skip
     parser.add_argument("--by-domain", action="store_true", help="also one row per method and domain")
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="write results.json, report.md and pictures there")
     lossless.add_arguments(parser)
@@ -76,11 +83,16 @@ def run(arguments: argparse.Namespace) -> int:
     preset = PRESETS.get(arguments.preset)
     methods = ",".join(preset.methods) if preset else arguments.methods
     settings = parse_settings(methods, arguments.sweep, base)
-    if arguments.peers and base.temperature > 0:
-        raise InputError("the peers decode greedily; leave out --peers or set the temperature to 0")
+    if (arguments.peers or arguments.costs) and base.temperature > 0:
+        what = "the peers decode greedily" if arguments.peers else "times are calculated for greedy decoding"
+        raise InputError(f"{what}; leave out --{'peers' if arguments.peers else 'costs'} or set the temperature to 0")
+    if arguments.peers and arguments.costs:
+        raise InputError("the times of peers cannot be calculated; leave out --peers or --costs")
+    costs = read_costs(arguments.costs) if arguments.costs else None
     engine, prompts = prepare(arguments, base, processes.device)
     settings, left_out = runnable(engine, settings, lenient=preset is not None or methods == "all")
-    contestants = [contestant(engine, s) for s in settings]
+    made = partial(contestant, engine) if costs is None else Calculator(engine, base, costs).contestant
+    contestants = [made(s) for s in settings]
     if arguments.peers:
         names = list(PEERS) if arguments.peers == "all" else [p.strip() for p in arguments.peers.split(",")]
         peers, without = make_peers(engine, stock_twin(engine.models.target), names, base.max_new_tokens)
@@ -109,6 +121,7 @@ def run(arguments: argparse.Namespace) -> int:
         "preset": arguments.preset,
         "preset_sentence": preset.sentence if preset else None,
         "left_out": left_out,
+        "calculated": costs and costs.to_dict(),
         "rows": summarise(counted, contestants, BOOTSTRAP_SEED),
         "by_domain": {
             d: summarise([r for r in counted if r.domain == d], contestants, BOOTSTRAP_SEED) for d in domains

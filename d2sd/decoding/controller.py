@@ -98,9 +98,7 @@ class Controller:
         self._choices: tuple[Option, ...] = ()
         self._chosen = 0
         self._drafting = 0  # the draft that was taken last
-        self._base = (
-            0.0  # seconds of a step with this γ before anything is drafted again or verified; of plain decoding, all
-        )
+        self._base = 0.0  # seconds of a step with this γ besides re-drafting and verifying; of a plain one, all
         self._start()
 
     def _start(self) -> None:

@@ -53,6 +53,32 @@ def test_a_report_has_tables_pictures_and_provenance(capfd, tmp_path):
         assert labels[3] in "".join(ElementTree.parse(tmp_path / f"{name}.svg").getroot().itertext())
 
 
+def test_times_of_another_machine_are_calculated_and_said_to_be(capfd, tmp_path):
+    costs = {
+        "verify": [[1, 20.0], [80, 21.2]],
+        "first_draft": [[4, 3.3], [16, 3.4]],
+        "second_draft": [[16, 3.5], [64, 3.8]],
+    }
+    (tmp_path / "costs.json").write_text(json.dumps({"machine": "a <b>card", "milliseconds": costs}))
+    arguments = ["--limit", "5", "--max-new-tokens", "24", "--by-domain", "--costs", str(tmp_path / "costs.json")]
+    methods = "autoregressive,dflash,d2sd:cost_aware=true"
+    code, out, _ = bench(capfd, "--methods", methods, *arguments, "--out", str(tmp_path / "report"))
+    assert code == 0
+    assert "All times are calculated, none was measured: from the costs of “a \\<b>card”" in out
+    result = json.loads((tmp_path / "report" / "results.json").read_text())
+    plain, dflash, adaptive = result["rows"]
+    assert plain["tokens_per_second"] == pytest.approx(50)
+    # a step reads 16 nodes and drafts 16 rows
+    step = (20.0 + 1.2 * 15 / 79 + 3.4) / 1e3
+    assert dflash["tokens_per_second"] == pytest.approx(dflash["mean_acceptance_length"] / step)
+    assert adaptive["speedup"] > 1.2
+    assert all(r["identical"] == 1 for r in result["rows"])
+    code, _, _ = bench(capfd, "--methods", "dflash", *arguments[:4], "--out", str(tmp_path / "real"))
+    assert code == 0
+    real = json.loads((tmp_path / "real" / "results.json").read_text())["rows"][0]
+    assert real["mean_acceptance_length"] == dflash["mean_acceptance_length"]
+
+
 def test_the_lossless_check_passes_and_says_so(capfd, tmp_path):
     arguments = ["--check-lossless", "--methods", "d2sd", "--limit", "2", "--max-new-tokens", "12", "--branches", "4"]
     code, out, _ = bench(capfd, *arguments, "--gamma", "5,16", "--out", str(tmp_path))
@@ -78,6 +104,9 @@ def test_the_lossless_check_fails_with_exit_code_1(capfd):
         (["--repeats", "0"], "repeats must be at least 1"),
         (["--peers", "magic"], "unknown peer"),
         (["--peers", "all", "--temperature", "1"], "the peers decode greedily"),
+        (["--costs", "docs/costs-paper.json", "--temperature", "1"], "times are calculated for greedy decoding"),
+        (["--costs", "docs/costs-paper.json", "--peers", "all"], "times of peers cannot be calculated"),
+        (["--costs", "nowhere.json"], "cannot read the cost file"),
         (["--check-lossless", "--temperature", "1"], "compares greedy texts"),
         (["--check-lossless", "--sweep", "K=1,2"], "lays out its own settings"),
         (["--check-lossless", "--methods", "d2sd", "--gamma", "2", "--branches", "4"], "below a γ"),

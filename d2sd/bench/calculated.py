@@ -1,0 +1,55 @@
+"""Contestants whose times are calculated from a table of stage costs, as on another machine: nothing of them is timed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from d2sd.bench.runner import Contestant, Run
+from d2sd.bench.settings import BenchSetting
+from d2sd.config import DecodeConfig
+from d2sd.decoding.controller import Known
+from d2sd.decoding.costs import CostTable, RunningCosts
+from d2sd.engine import Engine
+from d2sd.whatif import Replay
+
+
+class Calculator:
+    """Settings replayed over the texts of plain decoding (``d2sd.whatif``), with the times of a cost table.
+
+    base: settings of the texts, at temperature 0. Cost-aware settings go by the table too, and learn from text to text as they
+    do in an engine.
+    """
+
+    def __init__(self, engine: Engine, base: DecodeConfig, costs: CostTable):
+        self._engine, self._base, self._costs = engine, base, costs
+        self._ids: tuple[int, ...] = ()
+        self._replay: Replay | None = None  # of the last prompt, None if its text had no cycle
+
+    def contestant(self, setting: BenchSetting) -> Contestant:
+        """A setting as a contestant."""
+        config, known = setting.config, Known(RunningCosts(self._costs))
+
+        def run(ids: Sequence[int]) -> Run:
+            replay = self._written(tuple(ids))
+            if replay is None:
+                return Run((), 0, 0, 0.0, 0.0)
+            (outcome,) = replay.run([config], self._costs, known)
+            assert outcome.seconds is not None
+            return Run(
+                token_ids=tuple(replay.output),
+                cycle_tokens=sum(outcome.committed),
+                steps=len(outcome.committed),
+                seconds=outcome.seconds,
+                wall_seconds=outcome.seconds,
+                nodes=sum(outcome.nodes),
+                boundary_hits=outcome.hits,
+            )
+
+        return Contestant(setting.label, config.method, run, config)
+
+    def _written(self, ids: tuple[int, ...]) -> Replay | None:
+        """What plain decoding writes after a prompt, ready to be replayed."""
+        if ids != self._ids:
+            trace = self._engine.generate(ids, self._base)
+            self._ids, self._replay = ids, Replay(self._engine, trace) if trace.steps else None
+        return self._replay
