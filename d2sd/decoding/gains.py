@@ -151,6 +151,7 @@ class Yield:
     """Tokens that a drafting step adds to the one of plain decoding, and how they spread over depths, in one text."""
 
     FAST, SLOW = 0.25, 0.1
+    UNLIKELY = 0.02  # chance of steps in a row without an accepted token below which the text has changed
 
     def __init__(self, depths: int, usual: Usual):
         self._usual = usual
@@ -159,6 +160,7 @@ class Yield:
         self._survival = [keep**k for k in range(1, depths + 1)]
         self._sums = list(accumulate(self._survival))
         self._seen = 0
+        self._chance = 1.0  # of so many steps in a row without an accepted token
 
     @property
     def tokens(self) -> float:
@@ -176,6 +178,9 @@ class Yield:
 
     def observe(self, expected: float, accepted: int, drafted: int) -> None:
         """A step with so many drafted tokens added ``accepted``, where ``expected`` was what its tree promised."""
+        self._chance = 1.0 if accepted else self._chance / (1.0 + self.tokens)
+        if self._chance < self.UNLIKELY:
+            self.restart()
         self._seen += 1
         start, share = 1.0 / (1.0 + self._seen), self._share(drafted)  # a longer draft would have added more
         self._fast += max(self.FAST, start) * (expected / share - self._fast)
@@ -191,7 +196,7 @@ class Yield:
 
     def restart(self) -> None:
         """The text has changed: what comes next counts as if little had been seen."""
-        self._seen = min(self._seen, 1)
+        self._seen, self._chance = min(self._seen, 1), 1.0
 
 
 class LookAgain:

@@ -211,6 +211,22 @@ def test_what_drafting_adds_is_counted_as_if_drafts_were_whole():
     assert Yield(15, usual).tokens == usual.tokens  # where the next text begins
 
 
+@pytest.mark.parametrize(("usually", "most"), [(6, 9), (3, 7), (2, 5)])
+def test_steps_in_a_row_without_an_accepted_token_say_that_the_text_has_changed(usually, most):
+    easy, rng = Yield(15, Usual()), random.Random(1)
+    for _ in range(60):
+        easy.observe(usually, max(0, usually + rng.choice((-2, 0, 2))), 15)
+    before = easy.tokens
+    assert before == pytest.approx(usually, rel=0.2)
+    easy.observe(usually, 0, 15)  # one alone may be chance
+    assert easy.tokens > 0.7 * before
+    steps = 1
+    while easy.tokens > 0.9:
+        easy.observe(0.3, 0, 15)
+        steps += 1
+    assert steps <= most
+
+
 def test_a_text_follows_its_own_drafts_from_where_all_texts_are():
     usual = Calibration()
     for _ in range(30):
