@@ -30,8 +30,6 @@ CHOICES = (*SIZES, *range(80, MAX_NODES + 1, 16))
 FOLLOW = 0.05  # share of a surprise in measured times that is believed at once
 LEAST_OWN = 0.01  # the same of what is learnt about one stage, in the long run
 MOST = 1.0  # natural logarithm: a single time counts as at most so many times off
-BELIEVED = 0.25  # of a pass over 16 nodes: how far such times must spread to say what a node takes (``Steepness``)
-SPIKE = 0.3  # logarithm of how far off a time may be to say more of that
 FORGET = 0.999  # of what was learnt about one stage, a step
 
 FORM = (
@@ -179,37 +177,12 @@ def _kind(stage: str, rows: float) -> str:
     return PLAIN if stage == "verify" and rows == 1 else stage
 
 
-class Steepness:
-    """How many times as much as by a table one more row takes: a discounted regression of measured times on those of the table.
-
-    prior: squared seconds by which the table's times have to have differed before half of what is measured is believed.
-    """
-
-    KEEP, LEAST, MOST = 0.995, 0.5, 3.0
-
-    def __init__(self, prior: float):
-        self._prior = prior
-        self._weight = self._x = self._y = self._xx = self._xy = 0.0
-        self.factor = 1.0
-
-    def observe(self, expected: float, seconds: float) -> None:
-        """A pass that takes ``expected`` by the table took so long, at the table's level."""
-        keep = self.KEEP
-        self._weight = keep * self._weight + 1.0
-        self._x, self._y = keep * self._x + expected, keep * self._y + seconds
-        self._xx, self._xy = keep * self._xx + expected * expected, keep * self._xy + expected * seconds
-        spread = max(0.0, self._xx - self._x * self._x / self._weight)
-        together = self._xy - self._x * self._y / self._weight
-        self.factor = max(self.LEAST, min(self.MOST, (together + self._prior) / (spread + self._prior)))
-
-
 class RunningCosts:
     """A cost table corrected by the times of a run.
 
     Two factors are learnt: one that all stages share, since a machine that slows down slows everything down, and one
     of each stage, where the pass of plain decoding counts as a stage of its own. ``other`` is learnt on its own, apart
-    for plain and for drafting steps. A third factor is what one more node takes: where another program has the other half of a
-    core, passes that compute much slow down more than those that wait for memory.
+    for plain and for drafting steps.
     """
 
     def __init__(self, table: CostTable):
@@ -221,7 +194,6 @@ class RunningCosts:
         self._by_rows: dict[tuple[str, float], float] = {}  # what was read off the table
         self._rates = dict.fromkeys(self._own, FOLLOW)  # of surprises, which each stage learns more and more slowly
         self._other = {True: table.other, False: table.other}
-        self._steepness = Steepness((BELIEVED * table.verify.seconds(16)) ** 2)
 
     def seconds(self, stage: str, rows: float) -> float:
         """Expected time of a stage with so many rows; 0 without any."""
@@ -234,9 +206,9 @@ class RunningCosts:
 
     @property
     def slowdown(self) -> float:
-        """What the table's times of further nodes are multiplied by at present. What a stage takes besides is its overhead in
-        a run, such as cold caches, and does not grow with its rows."""
-        return exp(self._common) * self._steepness.factor
+        """What the table's times of all stages are multiplied by at present. What a stage takes besides is its overhead in a
+        run, such as cold caches, and does not grow with its rows."""
+        return exp(self._common)
 
     def other(self, plain: bool) -> float:
         """Expected time of a step besides its stages."""
@@ -254,9 +226,6 @@ class RunningCosts:
         surprise = max(-MOST, min(MOST, log(seconds / expected)))
         self._common += FOLLOW * surprise
         kind = _kind(stage, rows)
-        if kind == "verify":
-            by_table = self.by_nodes[int(rows)]
-            self._steepness.observe(by_table, by_table * exp(max(-SPIKE, min(SPIKE, surprise))))
         rate = self._rates[kind] = max(LEAST_OWN, 0.97 * self._rates[kind])
         self._own[kind] = FORGET * self._own[kind] + rate * surprise
 

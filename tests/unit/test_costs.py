@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from math import exp, inf
 from pathlib import Path
 
@@ -126,23 +125,3 @@ def test_plain_passes_are_learnt_apart_from_trees():
         costs.observe("verify", 8, 1.5 * CPU.verify.seconds(8))
     assert costs.seconds("verify", 1) == pytest.approx(CPU.verify.seconds(1), rel=0.05)
     assert costs.seconds("verify", 8) == pytest.approx(1.5 * CPU.verify.seconds(8), rel=0.05)
-
-
-def test_what_one_more_node_takes_is_learnt_from_trees_of_different_sizes():
-    """Its level aside: a machine on which passes that compute much have slowed down more than others."""
-    costs, rng = RunningCosts(CPU), random.Random(0)
-    verify = CPU.verify.seconds
-    for _ in range(300):
-        nodes = rng.choice((10, 12, 16, 20, 24))
-        costs.observe("verify", nodes, (verify(16) + 2.0 * (verify(nodes) - verify(16))) * rng.gauss(1, 0.05))
-    assert costs.slowdown == pytest.approx(2.0, rel=0.2)
-    assert costs.seconds("verify", 16) == pytest.approx(verify(16), rel=0.05)
-
-
-def test_trees_of_one_size_and_a_machine_that_is_slower_as_a_whole_say_nothing_of_it():
-    for sizes in ((16,), (10, 12, 16, 20, 24)):
-        costs, rng = RunningCosts(CPU), random.Random(0)
-        for _ in range(300):
-            nodes = rng.choice(sizes)
-            costs.observe("verify", nodes, 1.3 * CPU.verify.seconds(nodes) * rng.gauss(1, 0.05))
-        assert costs.slowdown == pytest.approx(1.3, rel=0.12)
