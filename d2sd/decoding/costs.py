@@ -15,6 +15,7 @@ from math import exp, inf, isfinite, log
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import orjson
 
 from d2sd.errors import InputError
@@ -56,6 +57,14 @@ class Curve:
                 rows = [*earlier, *rows]
             blocks.append((rows, time))
         return cls(tuple((count, time) for rows, time in blocks for count in rows))
+
+    @classmethod
+    def fitted(cls, points: Sequence[tuple[int, float]], knots: Sequence[int]) -> Curve:
+        """The curve with corners at these rows only that is nearest to measured points (least squares): what one more row
+        costs is a small difference of times, so it is taken from many of them."""
+        rows, times = np.array(sorted(points), dtype=float).T
+        hats = np.stack([np.interp(rows, knots, np.eye(len(knots))[k]) for k in range(len(knots))], axis=1)
+        return cls.through(list(zip(knots, np.linalg.lstsq(hats, times, rcond=None)[0].tolist(), strict=True)))
 
     def seconds(self, rows: float) -> float:
         """Time of a pass over so many rows; fewer than the first point has cost what that one does."""

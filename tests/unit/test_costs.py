@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from math import exp, inf
 from pathlib import Path
 
@@ -79,6 +80,17 @@ def test_a_curve_goes_on_straight_and_never_falls():
     curve = Curve.through([(16, 1.0), (1, 2.0), (32, 4.0)])
     assert [curve.seconds(n) for n in (0, 1, 8, 16, 24, 32, 48)] == [1.5, 1.5, 1.5, 1.5, 2.75, 4, 6.5]
     assert CostTable(Curve(((1, 0.0),)), Curve(((1, 0.0),)), curve, 0.5).plain() == 2.0
+
+
+def test_a_fitted_curve_is_the_line_behind_noisy_times():
+    rng = random.Random(0)
+    points = [(n, (2.0 + 0.1 * n) * rng.gauss(1, 0.05)) for n in range(2, 65) for _ in range(20)]
+    curve = Curve.fitted(points, (2, 16, 64))
+    assert [rows for rows, _ in curve.points] == [2, 16, 64]
+    for rows in (2, 9, 16, 40, 64):
+        assert curve.seconds(rows) == pytest.approx(2.0 + 0.1 * rows, rel=0.02)
+    whole = Curve(((1, 1.5), *curve.points))
+    assert exp(RunningCosts(CostTable(curve, curve, whole)).joining[2]) == pytest.approx(0.1, rel=0.05)
 
 
 @given(st.lists(st.floats(0, 2), min_size=2, max_size=12), st.sampled_from(CHOICES[:30]))
