@@ -16,8 +16,9 @@ function contributions(step) {
     for (; at < end; at += 1) {
       const node = path[at];
       const draft = draftAt(step, candidate, node.depth);
-      const last = parts.length > begun ? parts[parts.length - 1] : null;
-      if (last && last.draft === draft && (draft || last.proposer === node.proposer)) last.nodes.push(node);
+      const last = parts[parts.length - 1];
+      const goesOn = last && last.draft === draft && (draft ? parts.length > begun : last.proposer === node.proposer);
+      if (goesOn) last.nodes.push(node);
       else parts.push({ draft, proposer: node.proposer, nodes: [node] });
     }
   }

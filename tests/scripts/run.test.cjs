@@ -145,6 +145,13 @@ test("a step says in words what its tree shows", () => {
   assert.equal(plain(stepSentence(drawn)), "2 of the first draft were drawn; then the target drew “right”.");
 });
 
+test("lower-ranked choices in a row are named once", () => {
+  const raw = JSON.parse(stepLine(4, 3));
+  for (const node of raw.nodes.slice(1)) node.candidates = [];
+  raw.actual_boundary = 0;
+  assert.equal(plain(stepSentence(readStep(raw, 0, RUN))), "First drafter’s first token was wrong; lower-ranked choices added 3; then the target wrote “right”.");
+});
+
 test("a first token that a node budget left out is not called wrong", () => {
   const raw = JSON.parse(stepLine(4, 0));
   const nodes = raw.nodes.slice(0, 1);
