@@ -260,6 +260,7 @@ def test_measuring_ends_in_time_where_passes_are_slow(monkeypatch):
 
 
 def test_what_disturbs_a_few_passes_does_not_count():
-    clean = [{("verify", 8): [4.0 + 0.01 * n]} for n in range(10)]
-    disturbed = [*clean[:6], *({("verify", 8): [40.0]} for _ in range(4))]
+    others = {("verify", 16): [8.0] * 3}
+    clean = [{("verify", 8): [4.0 + 0.01 * n], **others} for n in range(10)]
+    disturbed = [*clean[:6], *({("verify", 8): [40.0], **others} for _ in range(4))]
     assert measured_costs._typical(disturbed)["verify", 8] == pytest.approx(4.0, rel=0.02)
