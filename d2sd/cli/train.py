@@ -14,7 +14,7 @@ from d2sd.train.loop import DEFAULT_OPTIMIZER
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of ``train`` and its stages."""
     stages = parser.add_subparsers(
-        dest="stage", required=True, metavar="target|regenerate|dflash|vp|eagle3|recipe|report"
+        dest="stage", required=True, metavar="target|questions|regenerate|dflash|vp|eagle3|recipe|report"
     )
     target = stages.add_parser("target", help="small Qwen3-type model from text")
     target.add_argument(
@@ -27,9 +27,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         target.add_argument(f"--{name}", type=int, default=default)
     _add_loop(target, steps=1300, batch_size=12)
     target.add_argument("--compile", action="store_true", help="torch.compile (needs a C++ compiler on CPU)")
+    asked = stages.add_parser("questions", help="a chat model writes what its users would ask")
+    asked.add_argument("--target", required=True, metavar="FOLDER|HUB-ID")
+    asked.add_argument("--out", type=Path, required=True, metavar="FILE.jsonl")
+    asked.add_argument("--count", type=int, default=1000, metavar="N", help="questions tried; repeats are left out")
+    asked.add_argument("--first-words", nargs="+", default=[""], metavar="TEXT", help="beginnings, taken in turn")
+    asked.add_argument("--batch-size", type=int, default=64)
+    asked.add_argument("--max-new-tokens", type=int, default=80)
+    asked.add_argument("--temperature", type=float, default=0.9)
+    asked.add_argument("--top-k", type=int, default=50)
+    asked.add_argument("--seed", type=int, default=0)
+    asked.add_argument("--dtype", default="float32", choices=["float32", "bfloat16", "float16"])
     again = stages.add_parser("regenerate", help="the target writes the responses to prompts")
     again.add_argument("--target", required=True, metavar="FOLDER|HUB-ID")
-    again.add_argument("--prompts", required=True, metavar="FILE.jsonl", help="lines with prompt")
+    again.add_argument("--prompts", type=Path, nargs="+", required=True, metavar="FILE.jsonl", help="lines with prompt")
+    again.add_argument("--chat", action="store_true", help="put prompts into the target's chat template")
     again.add_argument("--out", type=Path, required=True, metavar="FILE.jsonl")
     again.add_argument("--batch-size", type=int, default=64)
     again.add_argument("--max-new-tokens", type=int, default=160)
@@ -58,6 +70,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             help="keep the target's features here: for small targets, several drafters",
         )
         drafter.add_argument("--max-length", type=int, default=1024, metavar="N", help="cut sequences to N tokens")
+        drafter.add_argument(
+            "--own-tokens",
+            action="store_true",
+            help="loss over the tokens of the responses alone: faster; train the last steps without it",
+        )
         drafter.add_argument("--anchors", type=int, default=20, help="blocks per sequence and step")
         drafter.add_argument("--objective", default="cross_entropy", help="cross_entropy, survival or streak")
         drafter.add_argument("--soft-targets", type=float, default=0.0, metavar="SHARE")
@@ -112,10 +129,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _run(arguments: argparse.Namespace) -> None:
     from d2sd.train import stages
-    from d2sd.train.data import read_documents, read_jsonl
+    from d2sd.train.data import read_documents, read_jsonl, write_jsonl
     from d2sd.train.drafters import DrafterConfig
     from d2sd.train.eagle3 import Eagle3Objective, train_eagle3
     from d2sd.train.loop import LoopConfig
+    from d2sd.train.questions import write_questions
     from d2sd.train.regenerate import RegenerateConfig
     from d2sd.train.target import TargetShape
 
@@ -131,10 +149,16 @@ def _run(arguments: argparse.Namespace) -> None:
         return print(json.dumps(report(a.target, a.data, prompt_file(a.prompts)), indent=2))
     if a.stage == "regenerate":
         config = RegenerateConfig(a.batch_size, a.max_new_tokens, a.greedy_share, a.temperature)
-        if not Path(a.prompts).is_file():
-            raise InputError(f"there is no prompt file {a.prompts}")
-        prompts = [row["prompt"] for row in read_jsonl(Path(a.prompts), "prompt")]
-        return stages.regenerate_responses(a.target, prompts, a.out, config, a.dtype)
+        for path in a.prompts:
+            if not path.is_file():
+                raise InputError(f"there is no prompt file {path}")
+        prompts = [row["prompt"] for path in a.prompts for row in read_jsonl(path, "prompt")]
+        return stages.regenerate_responses(a.target, prompts, a.out, config, a.dtype, a.chat)
+    if a.stage == "questions":
+        config = RegenerateConfig(a.batch_size, a.max_new_tokens, 0.0, a.temperature, a.top_k, a.seed)
+        found = write_questions(stages.load_writer(a.target, a.dtype), a.first_words, a.count, config)
+        write_jsonl(a.out, ({"prompt": text} for text in found))
+        return print(f"{len(found)} different questions of {a.count} tried: {a.out}")
     loop = LoopConfig(
         steps=a.steps, batch_size=a.batch_size, accumulate=a.accumulate, learning_rate=a.learning_rate, warmup=a.warmup,
         optimizer=a.optimizer, precision=a.precision, save_every=a.save_every, seed=a.seed,
@@ -158,5 +182,5 @@ def _run(arguments: argparse.Namespace) -> None:
     return stages.train_drafter(
         a.target, a.responses, a.out, objective=objective, config=loop, layers=a.layers, block_size=a.block_size,
         target_layer_ids=a.target_layers, mask_token=a.mask_token, start=a.start, max_length=a.max_length,
-        cache=a.cache,
+        cache=a.cache, own_tokens=a.own_tokens,
     )  # fmt: skip

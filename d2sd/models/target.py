@@ -62,7 +62,10 @@ def _tree_attention(
     scale = scaling if scaling is not None else query.shape[-1] ** -0.5
     if window is not None and backend is not None:
         out = backend(query, (key, value), window.fresh, tree_mask, scale, None, window.seen)
-    elif backend is None or tree_mask is None:  # one row, or a prompt read from an empty cache
+    elif rows == 1:  # heads that share keys become rows of one product: keys and values are not repeated for each
+        grouped = query.reshape(query.shape[0], key.shape[1], -1, query.shape[3])
+        out = F.scaled_dot_product_attention(grouped, key, value, scale=scale).reshape(query.shape)
+    elif backend is None or tree_mask is None:  # a prompt read from an empty cache
         out = F.scaled_dot_product_attention(query, key, value, is_causal=rows > 1, scale=scale, enable_gqa=True)
     else:
         prefix = key[:, :, :context], value[:, :, :context]

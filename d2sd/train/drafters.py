@@ -121,9 +121,15 @@ def draft_blocks(drafter: DFlashDraftModel, target: Any, blocks: Blocks, anchors
 class DrafterObjective(nn.Module):
     """Loss of a drafter on sequences written by the target."""
 
-    def __init__(self, drafter: DFlashDraftModel, target: PreTrainedModel, config: DrafterConfig):
+    def __init__(
+        self, drafter: DFlashDraftModel, target: PreTrainedModel, config: DrafterConfig, tokens: Tensor | None = None
+    ):
+        """tokens: ascending ids, all labels among them, that the loss is over; None for the whole vocabulary. Where the
+        vocabulary is large, most of a step is its LM head, and most of the head's tokens stand in no response."""
         super().__init__()
         self.drafter, self.config = drafter, config
+        weight = target.lm_head.weight.detach()
+        self._head = (weight if tokens is None else weight[tokens], tokens)
         self._target = (target.eval().requires_grad_(False),)  # a tuple hides it from this module's parameters
         self._taps = LayerTaps(target.model.layers)
         self._taps.add(drafter.target_layer_ids)
@@ -152,8 +158,10 @@ class DrafterObjective(nn.Module):
         drafted = draft_blocks(self.drafter, target, blocks, anchors, features)
         scored = inside & ~visible
         flat = scored.flatten(1)
-        logits = target.lm_head(drafted[flat]).float()
+        weight, kept = self._head
+        logits = F.linear(drafted[flat], weight).float()
         labels = tokens.flatten(1)[flat]
+        labels = labels if kept is None else torch.searchsorted(kept, labels)
         nll = torch.zeros_like(places, dtype=torch.float32)
         right = torch.ones_like(scored)
         hard = F.cross_entropy(logits, labels, reduction="none")
@@ -165,10 +173,10 @@ class DrafterObjective(nn.Module):
             "draft_length": 1 + (streak.clamp_min(0) * has_label).sum() / has_label.sum().clamp_min(1),
             "first_accuracy": _first_accuracy(right, scored),
         }
-        return self._loss(nll, scored, prefixes, logits, target, hidden, places), metrics
+        return self._loss(nll, scored, prefixes, logits, hidden, places), metrics
 
     def _loss(
-        self, nll: Tensor, scored: Tensor, prefixes: Tensor, logits: Tensor, target: Any, hidden: Tensor, places: Tensor
+        self, nll: Tensor, scored: Tensor, prefixes: Tensor, logits: Tensor, hidden: Tensor, places: Tensor
     ) -> Tensor:
         config = self.config
         if config.objective == "streak":
@@ -180,17 +188,18 @@ class DrafterObjective(nn.Module):
         else:
             weights = position_weights(prefixes, self.drafter.block_size, config.decay) * scored
         if config.soft_targets:
-            nll = nll + config.soft_targets * (self._soft(logits, scored, target, hidden, places) - nll) * scored
+            nll = nll + config.soft_targets * (self._soft(logits, scored, hidden, places) - nll) * scored
         return (weights * nll).sum() / weights.sum().clamp_min(1e-6)
 
-    def _soft(self, logits: Tensor, scored: Tensor, target: Any, hidden: Tensor, places: Tensor) -> Tensor:
+    def _soft(self, logits: Tensor, scored: Tensor, hidden: Tensor, places: Tensor) -> Tensor:
         """Cross-entropy against the target's own distribution at the scored positions, (B, A, γ)."""
+        weight, _ = self._head
         with torch.no_grad():
-            hidden = hidden.to(target.lm_head.weight.dtype)
+            hidden = hidden.to(weight.dtype)
             rows = hidden.gather(
                 1, (places - 1).clamp(0, hidden.shape[1] - 1).flatten(1)[..., None].expand(-1, -1, hidden.shape[-1])
             )
-            wanted = target.lm_head(rows[scored.flatten(1)]).float().softmax(-1)
+            wanted = F.linear(rows[scored.flatten(1)], weight).float().softmax(-1)
         soft = -(wanted * logits.log_softmax(-1)).sum(-1)
         return torch.zeros_like(places, dtype=torch.float32).masked_scatter(scored, soft)
 

@@ -1,4 +1,4 @@
-"""The target writes the responses that its drafters learn from: batched, resumable."""
+"""The target writes the responses that its drafters learn from: batched without padding, resumable."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import json
 import random
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from itertools import groupby
 from pathlib import Path
 
 import torch
+from torch import Tensor
 from tqdm.auto import tqdm
 
-from d2sd.decoding.sampling import gumbel_noise
+from d2sd.decoding.sampling import gumbel_noise, restrict
 from d2sd.errors import InputError
 from d2sd.models.target import Target
 from d2sd.train.identity import weights_digest
@@ -20,12 +20,20 @@ from d2sd.train.identity import weights_digest
 
 @dataclass(frozen=True, slots=True)
 class RegenerateConfig:
-    """greedy_share of the prompts (the first of every batch) are continued greedily, the rest at ``temperature``."""
+    """How responses are written.
+
+    batch_size: sequences that are written at once.
+    max_new_tokens: longest response, in tokens.
+    greedy_share: share of the prompts, drawn at random, that are continued greedily.
+    temperature: of all other prompts.
+    top_k: they draw from so many likeliest tokens; 0: from all.
+    """
 
     batch_size: int = 64
     max_new_tokens: int = 160
     greedy_share: float = 0.75
     temperature: float = 0.7
+    top_k: int = 0
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -33,15 +41,22 @@ class RegenerateConfig:
             raise InputError("greedy_share must be in [0, 1]; temperature, batch size and new tokens above 0")
 
 
-def batches(prompts: Sequence[Sequence[int]], size: int) -> list[list[list[int]]]:
-    """Prompts of the same length together, at most ``size`` a batch: no padding and no mask are needed."""
-    out: list[list[list[int]]] = []
-    # shuffled first, so that the greedy share of a batch does not go to whatever came first
-    mixed = random.Random(0).sample(list(map(list, prompts)), len(prompts))
-    for _, group in groupby(sorted(mixed, key=len), key=len):
-        same = list(group)
-        out += [same[i : i + size] for i in range(0, len(same), size)]
-    return out
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A prompt and whether its response is greedy."""
+
+    prompt: list[int]
+    greedy: bool
+
+
+def batches(prompts: Sequence[Sequence[int]], config: RegenerateConfig) -> list[list[Request]]:
+    """Prompts of about the same length together, shortest first: little of a batch waits for its longest prompt."""
+    greedy = [i < round(config.greedy_share * len(prompts)) for i in range(len(prompts))]
+    random.Random(config.seed).shuffle(greedy)
+    requests = [Request(list(p), g) for p, g in zip(prompts, greedy, strict=True)]
+    requests.sort(key=lambda r: len(r.prompt))
+    size = config.batch_size
+    return [requests[i : i + size] for i in range(0, len(requests), size)]
 
 
 def regenerate(target: Target, prompts: Sequence[Sequence[int]], out: Path, config: RegenerateConfig) -> None:
@@ -50,7 +65,7 @@ def regenerate(target: Target, prompts: Sequence[Sequence[int]], out: Path, conf
     A stopped run continues with the first batch that its file does not hold whole.
     """
     out.parent.mkdir(parents=True, exist_ok=True)
-    todo = batches(prompts, config.batch_size)
+    todo = batches(prompts, config)
     settings = out.with_name(out.name + ".settings.json")
     identity = json.loads(json.dumps({**asdict(config), "target": weights_digest(target.base)}))
     written = out.read_bytes().splitlines(keepends=True) if out.exists() else []
@@ -58,7 +73,7 @@ def regenerate(target: Target, prompts: Sequence[Sequence[int]], out: Path, conf
         raise InputError(f"{out} was written with other settings or by another target; choose another file")
     done = [json.loads(line)["prompt_ids"] for line in written if line.endswith(b"\n")]
     kept, first = 0, 0
-    while first < len(todo) and done[kept : kept + len(todo[first])] == todo[first]:
+    while first < len(todo) and done[kept : kept + len(todo[first])] == [r.prompt for r in todo[first]]:
         kept += len(todo[first])
         first += 1
     if kept + max(map(len, todo)) < len(done):
@@ -68,46 +83,72 @@ def regenerate(target: Target, prompts: Sequence[Sequence[int]], out: Path, conf
         f.truncate(sum(map(len, written[:kept])))
         for number in tqdm(range(first, len(todo)), initial=first, total=len(todo), desc="regenerate", mininterval=1):
             responses = _respond(target, todo[number], config, number)
-            for prompt, response in zip(todo[number], responses, strict=True):
-                f.write(json.dumps({"prompt_ids": prompt, "response_ids": response}).encode() + b"\n")
+            for request, response in zip(todo[number], responses, strict=True):
+                f.write(json.dumps({"prompt_ids": request.prompt, "response_ids": response}).encode() + b"\n")
             f.flush()
 
 
 def respond_to(target: Target, prompts: Sequence[Sequence[int]], config: RegenerateConfig) -> list[list[int]]:
     """Continuations in the order of the prompts, without a file."""
-    found: dict[tuple[int, ...], list[int]] = {}
-    for number, batch in enumerate(batches(prompts, config.batch_size)):
-        found.update(zip(map(tuple, batch), _respond(target, batch, config, number), strict=True))
-    return [found[tuple(p)] for p in prompts]
+    found: dict[tuple[int, ...], list[list[int]]] = {}
+    for number, batch in enumerate(tqdm(batches(prompts, config), desc="respond", mininterval=1, disable=None)):
+        for request, response in zip(batch, _respond(target, batch, config, number), strict=True):
+            found.setdefault(tuple(request.prompt), []).append(response)
+    return [found[tuple(p)].pop() for p in prompts]
 
 
 @torch.inference_mode()
-def _respond(target: Target, prompts: list[list[int]], config: RegenerateConfig, number: int) -> list[list[int]]:
-    """Continuations of prompts of one length; finished sequences leave the batch."""
-    device, width, end = target.device, len(prompts[0]), target.end_ids
-    cache = target.new_cache(width + config.max_new_tokens, len(prompts))
-    ids = torch.tensor(prompts, device=device)
-    greedy = torch.arange(len(prompts), device=device) < round(config.greedy_share * len(prompts))
-    responses: list[list[int]] = [[] for _ in prompts]
-    alive = list(range(len(prompts)))
-    for position in range(width, width + config.max_new_tokens):
+def _respond(target: Target, batch: list[Request], config: RegenerateConfig, number: int) -> list[list[int]]:
+    """Continuations of prompts, shortest first; ended sequences leave the batch.
+
+    All rows stay equally long, so that neither padding nor a mask is needed: the shortest prompt is read at once, and
+    a longer one goes on being fed, token by token, while shorter ones are already answered.
+    """
+    device, end = target.device, target.end_ids
+    width, longest = len(batch[0].prompt), len(batch[-1].prompt)
+    cache = target.new_cache(longest + config.max_new_tokens, len(batch))
+    given = torch.zeros(len(batch), longest, dtype=torch.long)
+    for row, request in enumerate(batch):
+        given[row, : len(request.prompt)] = torch.tensor(request.prompt)
+    given, ids = given.to(device), given[:, :width].to(device)
+    lengths = torch.tensor([len(r.prompt) for r in batch], device=device)
+    greedy = torch.tensor([r.greedy for r in batch], device=device)
+    responses: list[list[int]] = [[] for _ in batch]
+    alive = list(range(len(batch)))
+
+    def ended(row: int) -> bool:
+        response = responses[row]
+        return bool(response) and (response[-1] in end or len(response) == config.max_new_tokens)
+
+    for position in range(width, longest + config.max_new_tokens):
         positions = torch.arange(position - ids.shape[1], position, device=device)[None]
         hidden = target.base(input_ids=ids, position_ids=positions, past_key_values=cache, use_cache=True)
         cache.commit(range(ids.shape[1]))
-        logits = target.logits(hidden.last_hidden_state[:, -1])
-        tokens = logits.argmax(-1)
-        if not bool(greedy.all()):
-            noise = gumbel_noise(config.seed * 7_919 + number, [position], logits.numel(), device).view_as(logits)
-            tokens = torch.where(greedy, tokens, (logits / config.temperature + noise).argmax(-1))
+        tokens = _choose(target.logits(hidden.last_hidden_state[:, -1]), greedy, config, number, position)
         for row, token in zip(alive, tokens.tolist(), strict=True):
-            if not responses[row] or responses[row][-1] not in end:
+            if position >= len(batch[row].prompt) and not ended(row):
                 responses[row].append(token)
-        keep = [i for i, row in enumerate(alive) if responses[row][-1] not in end]
+        if position < longest:
+            tokens = torch.where(position < lengths, given[:, position], tokens)
+        keep = [i for i, row in enumerate(alive) if not ended(row)]
         if not keep:
             break
-        if len(keep) <= len(alive) // 2:  # rarely, since it copies the cache; ended sequences idle until then
+        if len(keep) <= 0.8 * len(
+            alive
+        ):  # not at every end, since it copies the cache; ended sequences idle until then
             index = torch.tensor(keep, device=device)
             cache.keep_sequences(index)
-            alive, tokens, greedy = [alive[i] for i in keep], tokens[index], greedy[index]
+            alive = [alive[i] for i in keep]
+            tokens, greedy, lengths, given = tokens[index], greedy[index], lengths[index], given[index]
         ids = tokens[:, None]
     return responses
+
+
+def _choose(logits: Tensor, greedy: Tensor, config: RegenerateConfig, number: int, position: int) -> Tensor:
+    """(B,) next tokens: the likeliest where ``greedy``, elsewhere drawn at the temperature."""
+    tokens = logits.argmax(-1)
+    if not bool(greedy.all()):
+        noise = gumbel_noise(config.seed * 7_919 + number, [position], logits.numel(), logits.device).view_as(logits)
+        scores = restrict(logits / config.temperature, config.top_k, 1.0)
+        tokens = torch.where(greedy, tokens, (scores + noise).argmax(-1))
+    return tokens

@@ -15,6 +15,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from d2sd.errors import InputError
 from d2sd.models.drafter import DFlashDraftModel, drafter_config, start_from_target
 from d2sd.models.loading import DTYPES, load_drafter, load_target
+from d2sd.models.target import Target
 from d2sd.train.agreement import Agreement
 from d2sd.train.curves import draw_curves
 from d2sd.train.data import Responses, pack, read_jsonl, read_responses, train_tokenizer
@@ -177,18 +178,38 @@ def load_frozen(source: str | Path) -> tuple[Any, Any]:
 
 
 def regenerate_responses(
-    target: str | Path, prompts: Sequence[str], out: Path, config: RegenerateConfig, dtype: str = "float32"
+    target: str | Path,
+    prompts: Sequence[str],
+    out: Path,
+    config: RegenerateConfig,
+    dtype: str = "float32",
+    chat: bool = False,
 ) -> None:
-    """Let the target continue these prompts; see ``d2sd.train.regenerate``."""
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    writer = load_target(str(target), DTYPES[dtype], device)
+    """Let the target answer these prompts; see ``d2sd.train.regenerate``.
+
+    chat: put each into the target's chat template. Text that already begins with a special token is taken as it is.
+    """
+    writer = load_writer(target, dtype)
     room = writer.max_positions - config.max_new_tokens
     if room < 1:
         raise InputError(
             f"{config.max_new_tokens} new tokens leave no room for a prompt in this target's {writer.max_positions} "
             "positions; ask for fewer"
         )
-    regenerate(writer, [writer.tokenizer(p)["input_ids"][-room:] for p in prompts if p], out, config)
+    regenerate(writer, [prompt_ids(writer, p, chat)[-room:] for p in prompts if p.strip()], out, config)
+
+
+def load_writer(target: str | Path, dtype: str) -> Target:
+    """The target as the engine runs it, on this machine's first device."""
+    return load_target(str(target), DTYPES[dtype], "cuda" if torch.cuda.is_available() else "cpu")
+
+
+def prompt_ids(target: Target, prompt: str, chat: bool) -> list[int]:
+    """Token ids of a prompt; special tokens are added once, whether or not its text already begins with one."""
+    if chat:
+        return target.chat_ids(prompt, thinking=False)
+    begun = prompt.startswith(tuple(target.tokenizer.all_special_tokens))
+    return list(target.tokenizer(prompt, add_special_tokens=not begun)["input_ids"])
 
 
 def train_drafter(
@@ -205,12 +226,15 @@ def train_drafter(
     start: Path | None = None,
     max_length: int = 1024,
     cache: Path | None = None,
+    own_tokens: bool = False,
 ) -> None:
     """A drafter for ``target`` from its own responses, saved as a ``DFlashDraftModel`` folder in bfloat16.
 
     start: a drafter folder to begin from, which then also gives layers, γ, taps and mask token; default: copies of
-    the target's last layers. cache: a file that keeps the target's features between runs; default: the target runs
-    in every step.
+    the target's last layers.
+    cache: a file that keeps the target's features between runs; default: the target runs in every step.
+    own_tokens: loss over the tokens that occur in the responses alone; train the last steps without it, so that
+    confidence keeps its meaning.
     """
     model, tokenizer = load_frozen(target)
     torch.manual_seed(config.seed)
@@ -248,8 +272,12 @@ def train_drafter(
         "target_layer_ids": drafter.target_layer_ids,
         "layers": len(drafter.layers),
         "data": digest(data.ids),
+        "own_tokens": own_tokens,
     }
-    if train(DrafterObjective(drafter, model, objective), len(data.ids), sample, out, config, None, note, identity):
+    tokens = data.ids.unique().long().to(model.device) if own_tokens else None
+    if train(
+        DrafterObjective(drafter, model, objective, tokens), len(data.ids), sample, out, config, None, note, identity
+    ):
         _save(drafter, out)
 
 
