@@ -1,0 +1,43 @@
+"""Prompts that a chat model writes itself."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from d2sd.errors import InputError
+from d2sd.models.loading import load_target
+from d2sd.train.questions import user_header, write_questions
+from d2sd.train.regenerate import RegenerateConfig
+from d2sd.train.stages import prompt_ids
+
+TEMPLATE = "{% for m in messages %}<|endoftext|>{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}"
+
+
+@pytest.fixture
+def chat_target():
+    target = load_target("assets/models/tiny/target", torch.float32, "cpu")
+    target.tokenizer.chat_template = TEMPLATE
+    return target
+
+
+def test_questions_begin_as_asked_and_none_comes_twice(chat_target):
+    assert user_header(chat_target) == "<|endoftext|>user: "
+    config = RegenerateConfig(8, 60, greedy_share=0.0, top_k=20)
+    found = write_questions(chat_target, ["Question: Tom has 3", "What is"], 8, config)
+    assert found
+    assert len(set(found)) == len(found)
+    assert all(q.startswith(("Question: Tom has 3", "What is")) for q in found)
+
+
+def test_only_chat_models_write_questions(chat_target):
+    chat_target.tokenizer.chat_template = None
+    with pytest.raises(InputError, match="has no chat template"):
+        user_header(chat_target)
+
+
+def test_special_tokens_of_a_prompt_are_added_once(chat_target):
+    end = chat_target.tokenizer.eos_token_id
+    assert prompt_ids(chat_target, "<|endoftext|>Once", chat=False)[:2] != [end, end]
+    assert prompt_ids(chat_target, "Once", chat=False) == prompt_ids(chat_target, "<|endoftext|>Once", chat=False)
+    assert prompt_ids(chat_target, "Once", chat=True).count(end) == 1
