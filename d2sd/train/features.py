@@ -60,8 +60,9 @@ def cache_features(path: Path, target: Any, taps: list[int], data: Responses, di
         order = data.lengths.argsort()
         for batch in tqdm(order.split(_BATCH), desc="features", mininterval=1):
             width = int(data.lengths[batch].max())
-            last = target.model(input_ids=data.ids[batch, :width].long().to(target.device), use_cache=False)
-            last = last.last_hidden_state
+            with torch.autocast(target.device.type, torch.bfloat16):  # what is kept is no finer
+                read = target.model(input_ids=data.ids[batch, :width].long().to(target.device), use_cache=False)
+            last = read.last_hidden_state
             for name, found in (("features", keeper.features(taps, last.device)), ("hidden", last)):
                 rows = found.bfloat16().cpu()
                 for row, number in enumerate(batch.tolist()):
