@@ -11,13 +11,13 @@ from app import models, settings
 from app.compare import RunSet
 from app.explore import failure_sentence
 from app.links import MAX_PROMPT
+from app.page_session import Session
 from app.recordings import Recording, Recordings, read_uploads
 from app.run_lines import RunLines
-from app.session import Session
 from app.streaming import collect, paced, prepare, stream
-from app.update import Update
 from app.uploads import short
 from app.views.calibrate import Progress, drawing
+from app.work import Update
 from d2sd import Event, InputError, Trace
 from d2sd.bench.prompts import Prompt, names, parse_prompts, read_prompts
 

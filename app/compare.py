@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
+from app.history import History
 from app.views.runs import about
-from app.window import Window
 from d2sd import InputError, Trace
 from d2sd.calibration import StepTable, calibrate, tabulate
 from d2sd.calibration.alignment import align, lead_of, text_of
@@ -39,19 +39,19 @@ class RunSet:
         return tuple(t.prompt for t in self.traces)
 
 
-def choices(window: Window) -> list[tuple[str, str]]:
+def choices(history: History) -> list[tuple[str, str]]:
     """What can be compared: the window's runs and measured sets, as labels and names."""
-    sets = [(f"Set: {s.title}", f"set {s.title}") for s in window.sets]
-    runs = [(f"{about(k.run.header)}: {k.label} ({k.source})", f"run {k.run.key}") for k in window.runs]
+    sets = [(f"Set: {s.title}", f"set {s.title}") for s in history.sets]
+    runs = [(f"{about(k.run.header)}: {k.label} ({k.source})", f"run {k.run.key}") for k in history.runs]
     return sets + runs
 
 
-def pick(window: Window, name: str | None) -> RunSet:
+def pick(history: History, name: str | None) -> RunSet:
     """The runs of a choice; raises ``InputError`` where they are not kept any more."""
     kind, _, which = (name or "").partition(" ")
-    if kind == "run" and (kept := window.find(which)):
+    if kind == "run" and (kept := history.find(which)):
         return RunSet(f"{kept.label} ({about(kept.run.header)})", (kept.run.trace(),), name or "")
-    chosen = next((s for s in window.sets if s.title == which), None)
+    chosen = next((s for s in history.sets if s.title == which), None)
     if kind == "set" and chosen:
         return RunSet(chosen.title, tuple(r.read() for r in chosen.runs), name or "")
     raise InputError("choose two runs or sets that are still in the list" if name else "choose what to compare")

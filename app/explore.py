@@ -13,11 +13,11 @@ import torch
 from app import models, settings
 from app.links import MAX_PROMPT
 from app.models import Chosen
+from app.page_session import Session
 from app.run_lines import RunLines
-from app.session import Session
 from app.streaming import Prepared, collect, paced, prepare, stream, warm_up
-from app.update import Update
 from app.visitors import without_paths
+from app.work import Update
 from d2sd import DecodeConfig, Event, Finished, InputError, StepDone
 from d2sd.trace.metrics import Totals, totals
 from d2sd.trace.writer import to_line
@@ -73,7 +73,7 @@ def run(session: Session, number: int, asked: Asked) -> Iterator[Update[str]]:
     wanted = session.link.wanted if session.link.fits(header) else None
     shown = session.shown = RunLines(live=True)
     shown.append([to_line(header)])
-    session.window.keep(shown, "Explore")
+    session.history.keep(shown, "Explore")
     lines = _lines(prepared, asked.compare, stale)
     sent, last = 0, 0.0
     try:

@@ -9,7 +9,7 @@ import gradio as gr
 from starlette.middleware import Middleware
 
 from app import guard, presets, uploads
-from app.session import Session
+from app.page_session import Session
 from app.tabs.calibrate import build_calibrate
 from app.tabs.compare import build_compare
 from app.tabs.explore import build_explore

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from app.check import Odd, Visit, odds, visits
+from app.verification import Odd, Visit, odds, visits
 from app.wording import Pieces, decimal, hat, milliseconds, quoted
 from d2sd import StepDone, Trace
 from d2sd.trace.metrics import boundary_hit

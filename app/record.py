@@ -14,9 +14,9 @@ from typing import Any
 
 from app import explore, live_settings, models, presets, race, whatif
 from app.explore import Asked
+from app.lanes import COST_AWARE, Lane, Race, lane_name
 from app.models import Chosen
-from app.race import Lane, Race
-from app.session import Session
+from app.page_session import Session
 from app.settings import SETTINGS
 from app.threads import leave_a_core
 from app.views.whatif import drawing
@@ -24,7 +24,7 @@ from d2sd import METHODS, DecodeConfig
 from d2sd.trace.trace import parse_trace
 
 RACE = presets.ASSETS / "traces" / "race.json.gz"
-DEFAULT = ("autoregressive", "dflash", "eagle3", "d2sd", "d2sd_tree", f"d2sd{race.COST_AWARE}")
+DEFAULT = ("autoregressive", "dflash", "eagle3", "d2sd", "d2sd_tree", f"d2sd{COST_AWARE}")
 LESSON_TOKENS = 60  # a shorter text has too few steps to compare
 ASKED = "d2sd"  # the lane whose what-if answers are recorded too
 
@@ -36,7 +36,7 @@ def recorded_race() -> Race:
     lanes = tuple(Lane(parse_trace(trace.encode())) for trace in kept.get("traces", ()))
     if not lanes:
         return Race("", ())
-    methods = tuple(race.lane_name(lane.trace) for lane in lanes)
+    methods = tuple(lane_name(lane.trace) for lane in lanes)
     return Race(str(lanes[0].trace.header["prompt"]), methods, lanes, recorded=True)
 
 
@@ -69,7 +69,7 @@ def record_race(path: Path, model: Chosen, prompt: str, values: dict[str, Any]) 
         done = update.value or done
         if update.problem or (not done.status and any(lane.problem for lane in done.lanes)):
             raise SystemExit(update.problem or "a method broke off")
-    lane = next(lane for lane in done.lanes if race.lane_name(lane.trace) == ASKED)
+    lane = next(lane for lane in done.lanes if lane_name(lane.trace) == ASKED)
     answers = None
     source = f"Race: {ASKED}"
     for asked in whatif.run(

@@ -10,11 +10,12 @@ from typing import Any
 import gradio as gr
 import networkx
 
+from app.page_session import Session
 from app.run_lines import RunLines
-from app.session import Session
 from app.tabs.notice import sentence
 from d2sd import METHODS, InputError
 from d2sd.drawing.viewer import standalone_page
+from d2sd.trace.graph import step_graph
 
 
 def export(session: Session, data: gr.EventData) -> tuple[Any, Any]:
@@ -46,6 +47,6 @@ def make_file(run: RunLines, kind: Any, step: Any) -> dict[str, str]:
         return {
             "name": f"{name}-step-{step + 1}.graphml",
             "type": "application/xml",
-            "text": "\n".join(networkx.generate_graphml(trace.steps[step].graph())),
+            "text": "\n".join(networkx.generate_graphml(step_graph(trace.steps[step]))),
         }
     raise InputError("there is no such file")

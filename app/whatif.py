@@ -10,10 +10,10 @@ import d2sd
 from app import models
 from app.explore import failure_sentence
 from app.gpu import on_gpu
+from app.lanes import COST_AWARE, method_of
 from app.models import Chosen
-from app.race import COST_AWARE, method_of
-from app.session import Session
-from app.update import Update
+from app.page_session import Session
+from app.work import Update
 from d2sd import METHODS, DecodeConfig, Engine, InputError, Trace
 from d2sd.decoding.costs import STAGES
 from d2sd.whatif import Outcome, Replay, recorded_config

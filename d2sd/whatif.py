@@ -127,7 +127,7 @@ class Replay:
         if config.decides and taught is None:
             taught = Known(RunningCosts(costs or self.engine.costs(config)))
         proposer = self.engine.proposer(config, len(ids), taught)
-        known = len(self.prompt)  # tokens before the anchor; the prompt's pass gave the first one of the output
+        known = len(self.prompt)  # tokens before the anchor; prefill gave the first one of the output
         self._extend(proposer, 0, known)
         with self.engine.lock:
             proposer.read_prompt(ids[:known])

@@ -12,15 +12,15 @@ from app import calibrate, compare
 from app.compare import RunSet
 from app.inputs import MAX_CHARACTERS
 from app.models import Chosen
+from app.page_session import Session
 from app.recordings import Recording, Recordings
-from app.session import Session
 from app.tabs.memory import remember
 from app.tabs.model_choice import build_models
 from app.tabs.notice import MODEL, ask, line_of, notice_box, sentence, stopped
 from app.tabs.runs import Shown
 from app.tabs.setting_box import setting_rows
-from app.update import TURNS
 from app.views.calibrate import CalibrationView
+from app.work import TURNS
 from d2sd.bench import prompts
 
 NAMES = ("block_size", "num_branches", "temperature", "max_new_tokens", "chat")
@@ -83,7 +83,7 @@ def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
 
     def offer(current: Session, chosen: str) -> gr.Dropdown:
         """The runs and sets that there are by now."""
-        known = [("nothing", NOTHING), *compare.choices(current.window)]
+        known = [("nothing", NOTHING), *compare.choices(current.history)]
         return gr.Dropdown(choices=known, value=chosen if chosen in dict(known).values() else NOTHING)
 
     def offered(event: Any) -> None:
@@ -115,7 +115,7 @@ def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
 
 def _against(explore: Session, name: str | None) -> RunSet | None:
     """What is compared with; raises ``InputError``."""
-    return None if name in (None, NOTHING) else compare.pick(explore.window, name)
+    return None if name in (None, NOTHING) else compare.pick(explore.history, name)
 
 
 def _measure(
@@ -132,7 +132,7 @@ def _measure(
         drawn, bad = calibrate.files(kept, paths, _against(explore, against))
     except d2sd.InputError as error:
         return gr.skip(), sentence(problem=f"{error}")
-    explore.window.keep_set(kept.title, kept.runs)
+    explore.history.keep_set(kept.title, kept.runs)
     return drawn, sentence(problem=bad)
 
 
@@ -183,7 +183,7 @@ def _measure_prompts(
             title, runs = recordings.title, recordings.runs
         yield gr.skip() if update.value is None else update.value, said(update.problem, update.news)
     if runs:
-        explore.window.keep_set(title, runs)
+        explore.history.keep_set(title, runs)
 
 
 def _asked(kind: str, *values: Any) -> tuple[calibrate.PromptSource, float | None, Chosen, str, dict[str, Any]]:

@@ -8,9 +8,9 @@ from typing import Any
 import gradio as gr
 
 from app import calibrate, compare
+from app.page_session import Session
 from app.recordings import Recording, read_uploads
 from app.run_lines import RunLines
-from app.session import Session
 from app.tabs.notice import notice_box, sentence
 from app.tabs.runs import Shown
 from app.views.compare import CompareView, drawing
@@ -58,7 +58,7 @@ def build_compare(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
 
 def offer(session: Session, a: str | None, b: str | None) -> list[gr.Dropdown]:
     """What there is to compare by now; at first the two newest."""
-    known = compare.choices(session.window)
+    known = compare.choices(session.history)
     names = [name for _, name in known]
     first = [a if a in names else None, b if b in names else None]
     rest = [name for name in names if name not in first]
@@ -69,7 +69,7 @@ def offer(session: Session, a: str | None, b: str | None) -> list[gr.Dropdown]:
 def show(session: Session, a: str | None, b: str | None) -> tuple[Any, Any]:
     """Compare two choices."""
     try:
-        return drawing(compare.pick(session.window, a), compare.pick(session.window, b)), sentence()
+        return drawing(compare.pick(session.history, a), compare.pick(session.history, b)), sentence()
     except InputError as error:
         return gr.skip(), sentence(problem=f"{error}")
 
@@ -83,7 +83,7 @@ def add_files(session: Session, paths: list[str] | None, a: str | None, b: str |
     if not runs:
         return [gr.skip(), gr.skip(), sentence(problem=f"No file was read; the first: {bad[0]}")]
     title = runs[0].label if len(runs) == 1 else f"{len(runs)} traces: {runs[0].label} …"
-    session.window.keep_set(title, runs)
+    session.history.keep_set(title, runs)
     boxes = offer(session, a, b)
     return [*boxes, sentence(problem=calibrate.left_out(bad, len(paths)), note=f"Added: {title}. Choose it as A or B.")]
 
@@ -96,12 +96,12 @@ def open_step(session: Session, a: str | None, b: str | None, event: gr.EventDat
         return gr.skip(), gr.skip(), gr.skip()
     name = (a, b)[side] or ""
     try:
-        traces = compare.pick(session.window, name).traces
+        traces = compare.pick(session.history, name).traces
         if not 0 <= run < len(traces):
             raise InputError("this run is no longer there; compare again")
     except InputError as error:
         return gr.skip(), gr.skip(), sentence(problem=f"{error}")
     wanted = {"step": max(0, step), "node": None}
-    kept = session.window.find(name.removeprefix("run "))
+    kept = session.history.find(name.removeprefix("run "))
     lines = kept.run if kept else RunLines.of(traces[run].lines())
     return session.show(lines, "Compare", wanted=wanted), gr.Tabs(selected="explore"), sentence()

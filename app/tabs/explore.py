@@ -9,14 +9,14 @@ from typing import Any
 import gradio as gr
 
 from app import explore, share, uploads
-from app.session import Session
+from app.page_session import Session
 from app.settings import SETTINGS
 from app.tabs.controls import build_controls
 from app.tabs.notice import MODEL, ask, line_of, sentence, stopped
 from app.tabs.runs import Shown
-from app.update import TURNS, Update
 from app.views.explore import ExplorerView
 from app.views.runs import RunsView
+from app.work import TURNS, Update
 from d2sd import InputError
 
 CUT_OFF = "This recording breaks off before the end of its run. What it holds is shown."

@@ -6,7 +6,7 @@ from typing import Any
 
 import gradio as gr
 
-from app.session import Session
+from app.page_session import Session
 from app.tabs.runs import Shown
 from app.views.learn import LearnView, lesson_run
 

@@ -9,9 +9,9 @@ from typing import Any
 import gradio as gr
 from gradio.context import LocalContext
 
-from app.session import Session
-from app.update import NEXT, TURNS
+from app.page_session import Session
 from app.visitors import without_paths
+from app.work import NEXT, TURNS
 
 SECONDS_BETWEEN_PLACES = 0.5
 MODEL = "model"  # the concurrency id of everything that runs the models: it takes turns

@@ -9,22 +9,22 @@ from typing import Any
 import gradio as gr
 
 from app import links, presets, race
+from app.history import History
+from app.lanes import LANES, Race
 from app.models import Chosen
-from app.race import Race
+from app.page_session import Session
 from app.record import DEFAULT, recorded_race
 from app.run_lines import RunLines
-from app.session import Session
 from app.tabs.memory import remember
 from app.tabs.model_choice import build_models
 from app.tabs.notice import MODEL, ask, forgive, line_of, notice_box, sentence, stopped
 from app.tabs.runs import Shown
 from app.tabs.setting_box import setting_rows
 from app.tabs.whatif import WhatIf, build_whatif
-from app.update import TURNS
 from app.views import runs as runs_view
 from app.views.race import RaceView, drawing
 from app.views.race import sentence as lane_sentence
-from app.window import Window
+from app.work import TURNS
 
 CHOSEN = ("model", "folder", "vp")
 NAMES = ("block_size", "num_branches", "node_budget", "temperature", "seed", "max_new_tokens", "chat")
@@ -43,14 +43,14 @@ class RaceTab:
         """What ``restored`` changes."""
         return [*self.inputs.values(), self.lanes, *self.whatif.outputs]
 
-    def restored(self, window: Window, query: Mapping[str, str]) -> list[Any]:
+    def restored(self, history: History, query: Mapping[str, str]) -> list[Any]:
         """The controls as a link to a race sets them, and the window's race where it has one."""
         values = dict(links.read(query).values) if "methods" in query else {}
-        methods = [m for m in race.LANES if m in query.get("methods", "").split(",")]
+        methods = [m for m in LANES if m in query.get("methods", "").split(",")]
         if methods:
             values["methods"] = methods
         controls = [values.get(name, gr.skip()) for name in self.inputs]
-        return [*controls, drawing(window.race) if window.race else gr.skip(), *self.whatif.about(window.race)]
+        return [*controls, drawing(history.race) if history.race else gr.skip(), *self.whatif.about(history.race)]
 
 
 def build_race(tabs: gr.Tabs, shown: Shown) -> RaceTab:
@@ -70,12 +70,12 @@ def build_race(tabs: gr.Tabs, shown: Shown) -> RaceTab:
             raced = update.value
             done = raced if raced and not raced.status and raced.lanes else None
             if done:
-                keep(explored.window, done)
+                keep(explored.history, done)
             yield (
                 drawing(raced) if raced else gr.skip(),
                 sentence(update.problem, update.news) if current.newest == mine else gr.skip(),
                 *asked.about(done),
-                runs_view.drawing(explored.window, explored.shown.key) if done else gr.skip(),
+                runs_view.drawing(explored.history, explored.shown.key) if done else gr.skip(),
             )
         yield (gr.skip(),) * (3 + len(asked.outputs))  # sent once more at the end, as in Explore
 
@@ -98,18 +98,18 @@ def build_race(tabs: gr.Tabs, shown: Shown) -> RaceTab:
     return RaceTab(inputs, lanes, asked)
 
 
-def keep(window: Window, raced: Race) -> None:
+def keep(history: History, raced: Race) -> None:
     """Keep a race and, in the list of runs, its lanes."""
-    window.race = raced
+    history.race = raced
     for lane in reversed(raced.lanes):
         if lane.trace.steps:
-            window.keep(RunLines.of(lane.trace.lines()), "Race")
+            history.keep(RunLines.of(lane.trace.lines()), "Race")
 
 
 def open_lane(session: Session, event: gr.EventData) -> tuple[Any, Any, Any]:
     """Show a lane of the race in Explore."""
     asked = event._data if isinstance(event._data, dict) else {}
-    lanes = (session.window.race or recorded_race()).lanes
+    lanes = (session.history.race or recorded_race()).lanes
     at = asked.get("lane")
     if not isinstance(at, int) or not 0 <= at < len(lanes) or not lanes[at].trace.steps:
         return gr.skip(), gr.skip(), sentence(problem="This lane is not there any more; race again.")
@@ -136,7 +136,7 @@ def _settings() -> tuple[dict[str, Any], gr.Button, gr.Button, gr.Textbox]:
     notice = notice_box("race-notice")
     inputs |= build_models("race-")
     inputs["methods"] = gr.CheckboxGroup(
-        [(f"{name}: {lane_sentence(name)}", name) for name in race.LANES],
+        [(f"{name}: {lane_sentence(name)}", name) for name in LANES],
         value=list(DEFAULT),
         label="Methods, run one after the other",
         elem_id="race-methods",

@@ -9,14 +9,14 @@ from typing import Any
 import gradio as gr
 
 from app import links
+from app.history import HISTORIES, History
 from app.links import Link
-from app.session import Session
+from app.page_session import Session
 from app.tabs.controls import Controls, sent
 from app.tabs.notice import sentence
 from app.views import runs as runs_view
 from app.views.explore import ExplorerView
 from app.views.runs import RunsView
-from app.window import WINDOWS, Window
 
 TABS = ("explore", "race", "compare", "calibrate", "learn")
 RECENT = 8  # runs that the form has followed: more are not on their way to the page at once
@@ -59,7 +59,7 @@ class Shown:
 
     def follow(self, session: Session, *values: Any) -> list[Any]:
         """The form takes the settings of the run that is shown; a person's own ones are put aside."""
-        listed = runs_view.drawing(session.window, session.shown.key)
+        listed = runs_view.drawing(session.history, session.shown.key)
         if session.followed == session.shown.key or not len(session.shown):
             return [*(gr.skip() for _ in values), gr.skip(), listed, gr.skip()]
         session.put_aside(dict(zip(self.controls.inputs, values, strict=True)))
@@ -84,7 +84,7 @@ class Shown:
     def started(self, session: Session) -> tuple[Any, str]:
         """A run was started from the form: its settings are one's own. The button goes, the list grows."""
         session.own, session.followed = None, session.shown.key
-        return gr.Button(visible=False), runs_view.drawing(session.window, session.shown.key)
+        return gr.Button(visible=False), runs_view.drawing(session.history, session.shown.key)
 
 
 def wire_runs(page: gr.Blocks, tabs: gr.Tabs, shown: Shown, race: Any) -> None:
@@ -101,12 +101,12 @@ def wire_runs(page: gr.Blocks, tabs: gr.Tabs, shown: Shown, race: Any) -> None:
 
     def restore(current: Session, kept: str, request: gr.Request) -> list[Any]:
         name, form = _kept(kept)
-        current.window = WINDOWS.of(name, Window())
+        current.history = HISTORIES.of(name, History())
         if len(current.shown):
-            current.shown = current.window.keep(current.shown, "Recorded")
+            current.shown = current.history.keep(current.shown, "Recorded")
         query = request.query_params
         link = current.link = links.read(query)
-        found = current.window.find(query.get("run"))
+        found = current.history.find(query.get("run"))
         segment, said = gr.skip(), sentence(problem=link.sentence) if link.sentence else gr.skip()
         if found:
             current.shown = found.run
@@ -123,11 +123,11 @@ def wire_runs(page: gr.Blocks, tabs: gr.Tabs, shown: Shown, race: Any) -> None:
         return [
             *shown.controls.restored(link),
             gr.Button(visible=False),
-            runs_view.drawing(current.window, current.shown.key),
+            runs_view.drawing(current.history, current.shown.key),
             said,
             segment,
             gr.Tabs(selected=tab) if tab in TABS else gr.skip(),
-            *race.restored(current.window, query),
+            *race.restored(current.history, query),
         ]
 
     page.load(restore, [session, recalled], outputs, js=RECALL, **AT_ONCE)
@@ -147,7 +147,7 @@ def _kept(text: str) -> tuple[Any, Link | None]:
 def show(session: Session, data: gr.EventData) -> tuple[Any, Any]:
     """Show a run of the list, with a step and node if they are given."""
     asked = _asked(data)
-    found = session.window.find(asked.get("key"))
+    found = session.history.find(asked.get("key"))
     if found is None:
         return gr.skip(), sentence(problem=GONE)
     step = asked.get("step")
@@ -157,24 +157,24 @@ def show(session: Session, data: gr.EventData) -> tuple[Any, Any]:
 
 def rename(session: Session, data: gr.EventData) -> str:
     """Call a run something else."""
-    session.window.rename(_asked(data).get("key"), _asked(data).get("label"))
-    return runs_view.drawing(session.window, session.shown.key)
+    session.history.rename(_asked(data).get("key"), _asked(data).get("label"))
+    return runs_view.drawing(session.history, session.shown.key)
 
 
 def remove(session: Session, data: gr.EventData) -> str:
     """Take a run out of the list; where it is shown it stays so until another one is."""
-    session.window.remove(_asked(data).get("key"))
-    return runs_view.drawing(session.window, session.shown.key)
+    session.history.remove(_asked(data).get("key"))
+    return runs_view.drawing(session.history, session.shown.key)
 
 
 def file(session: Session, data: gr.EventData) -> tuple[Any, Any]:
     """A run as a trace file."""
-    found = session.window.find(_asked(data).get("key"))
+    found = session.history.find(_asked(data).get("key"))
     if found is None:
         return gr.skip(), sentence(problem=GONE)
     text = "".join(f"{line}\n" for line in found.run.lines())
     made = {"name": "d2sd-run.jsonl", "type": "application/jsonl", "text": text}
-    return runs_view.drawing(session.window, session.shown.key, made), sentence()
+    return runs_view.drawing(session.history, session.shown.key, made), sentence()
 
 
 def _asked(data: gr.EventData) -> dict[str, Any]:

@@ -10,14 +10,14 @@ import gradio as gr
 from gradio.components import Component
 
 from app import whatif
+from app.lanes import Race, lane_name
 from app.models import Chosen
-from app.race import Race, lane_name
+from app.page_session import Session
 from app.record import DEFAULT, recorded_answers, recorded_race
 from app.run_lines import RunLines
-from app.session import Session
 from app.tabs.notice import MODEL, ask, line_of, notice_box, sentence, stopped
-from app.update import TURNS
 from app.views.whatif import WhatIfView, drawing
+from app.work import TURNS
 from d2sd import METHODS, InputError, Trace
 from d2sd.whatif import recorded_config
 
@@ -97,7 +97,7 @@ def build_whatif(explore: gr.State, chosen: list[Component]) -> WhatIf:
 
         models, asked = Chosen.read(*values[:3]), values[3:]
         try:
-            title, trace = _trace(explored.window.race or recorded_race(), wanted, explored.shown)
+            title, trace = _trace(explored.history.race or recorded_race(), wanted, explored.shown)
         except InputError as error:
             yield gr.skip(), said(f"{error}")
             return

@@ -9,7 +9,9 @@ from urllib.parse import urlencode
 import orjson
 
 from app import links
-from app.race import COST_AWARE, PLAIN, Lane, Race, lane_name, reference, rows
+from app.explore import PLAIN
+from app.lanes import COST_AWARE, Lane, Race, lane_name
+from app.race import reference, rows
 from app.views.drawn import DrawnView
 from app.views.runs import MAX_LINK
 from d2sd import METHODS
@@ -77,7 +79,7 @@ def machine(header: dict[str, Any]) -> str:
 
 
 def _lane(lane: Lane) -> dict[str, Any]:
-    """Commits as [seconds since the prompt was read, [[text, proposer], …]]; the first is that of the prompt's pass."""
+    """Commits as [seconds since the prompt was read, [[text, proposer], …]]; the first is that of prefill."""
     method, prefill = lane_name(lane.trace), lane.trace.prefill
     commits = [(0.0, prefill.committed)] if prefill and prefill.committed else []
     commits += [(s.elapsed, s.committed) for s in lane.trace.steps]

@@ -10,9 +10,9 @@ from urllib.parse import urlencode
 import orjson
 
 from app import links
+from app.history import History, KeptRun
 from app.settings import SETTINGS
 from app.views.drawn import DrawnView
-from app.window import KeptRun, Window
 
 SCRIPTS = ("address.js", "form.js", "list.js", "main.js")
 MAX_LINK = 8000  # characters; longer ones are cut off on their way by some
@@ -32,9 +32,9 @@ class RunsView(DrawnView):
         super().__init__(value, "runs", SCRIPTS, elem_id=elem_id, before=f"const FORM = {json.dumps(FORM)};", **options)
 
 
-def drawing(window: Window, shown: str, file: dict[str, str] | None = None) -> str:
+def drawing(history: History, shown: str, file: dict[str, str] | None = None) -> str:
     """What the view draws: the kept runs, the key of the one that is shown, and a file to save, if one was asked for."""
-    data = {"shown": shown, "runs": [_row(kept) for kept in window.runs], "file": file}
+    data = {"shown": shown, "runs": [_row(kept) for kept in history.runs], "file": file}
     return orjson.dumps(data).decode()
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 
-from app.race import method_of, name_of
+from app.lanes import method_of, name_of
 from app.views.drawn import DrawnView
 from app.whatif import SWEEPS, Answers, Sweep, values
 from d2sd import METHODS

@@ -77,7 +77,7 @@ class TextView {
     return marks;
   }
 
-  /** A line of output is its own block, so that a long text is laid out line by line. `step`: null for the prompt's pass. */
+  /** A line of output is its own block, so that a long text is laid out line by line. `step`: null for prefill. */
   addToken({ text: words, proposer }, step, at) {
     if (!this.line) {
       this.line = h("div", { class: "line" });

@@ -1,10 +1,10 @@
-"""Contestants whose times are calculated from a table of stage costs, as on another machine: nothing of them is timed."""
+"""Entries whose times are calculated from a table of stage costs, as on another machine: nothing of them is timed."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from d2sd.bench.runner import Contestant, Run
+from d2sd.bench.runner import Entry, Run
 from d2sd.bench.settings import BenchSetting
 from d2sd.config import DecodeConfig
 from d2sd.decoding.controller import Known
@@ -25,8 +25,8 @@ class Calculator:
         self._ids: tuple[int, ...] = ()
         self._replay: Replay | None = None  # of the last prompt, None if its text had no cycle
 
-    def contestant(self, setting: BenchSetting) -> Contestant:
-        """A setting as a contestant."""
+    def entry(self, setting: BenchSetting) -> Entry:
+        """A setting as an entry."""
         config, known = setting.config, Known(RunningCosts(self._costs))
 
         def run(ids: Sequence[int]) -> Run:
@@ -45,7 +45,7 @@ class Calculator:
                 boundary_hits=outcome.hits,
             )
 
-        return Contestant(setting.label, config.method, run, config)
+        return Entry(setting.label, config.method, run, config)
 
     def _written(self, ids: tuple[int, ...]) -> Replay | None:
         """What plain decoding writes after a prompt, ready to be replayed."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from d2sd.attention import BACKENDS
 from d2sd.bench.lossless import Divergence, divergence, shortfalls, teacher_forced
-from d2sd.bench.runner import Contestant
+from d2sd.bench.runner import Entry
 from d2sd.bench.settings import BenchSetting, make_setting, uses
 from d2sd.config import DecodeConfig
 from d2sd.errors import InputError
@@ -49,21 +49,21 @@ def grid(
 
 
 def run_check(
-    plain: Contestant,
-    contestants: Sequence[Contestant],
+    plain: Entry,
+    entries: Sequence[Entry],
     prompts: Sequence[tuple[int, Sequence[int]]],
     twin: Any,
     exact: bool,
     progress: Callable[[], object] = lambda: None,
 ) -> Iterator[list[Result]]:
-    """Yields, for every (number, ids) of ``prompts``, one result per contestant, held against ``plain``.
+    """Yields, for every (number, ids) of ``prompts``, one result per entry, held against ``plain``.
 
     ``twin`` is the stock model that reads texts again; unless ``exact`` it reads all of them.
     """
     for number, ids in prompts:
         expected = plain.run(ids).token_ids
         results = []
-        for c in contestants:
+        for c in entries:
             got = expected if c.label == plain.label else c.run(ids).token_ids
             far = None if exact else float(shortfalls(teacher_forced(twin, ids, got), got).max())
             results.append(Result(c.label, number, len(got), divergence(twin, number, ids, expected, got), far))

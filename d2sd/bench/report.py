@@ -18,7 +18,7 @@ from d2sd.trace.files import write_whole
 
 NOTES = (
     "α: committed tokens per cycle. Draft passes: of the drafters in a cycle, those that wait for each other. Brackets: 95% bootstrap interval over prompts. Cycles alone are counted, for every row: "
-    "the target's pass over the prompt and the tokens that it commits are in neither α, tokens/s nor speedup; "
+    "prefill and the tokens that it commits are in neither α, tokens/s nor speedup; "
     "“from the call” counts everything. Speedup and identical hold a row against plain decoding of the same run."
 )
 
@@ -36,7 +36,7 @@ def plain_text(text: str) -> str:
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """All figures, one row per contestant."""
+    """All figures, one row per entry."""
     stages: dict[str, float] = next((r["seconds_per_step"] for r in rows if r["seconds_per_step"]), {})
     head = [
         "method", "α", "median α", "tokens/s", "speedup", "tokens/s from the call", "nodes/step", "draft passes/step", "hit rate", "ECE",

@@ -1,4 +1,4 @@
-"""Run contestants over prompts, interleaved run by run, so that drifts of the machine meet all of them alike."""
+"""Run entries over prompts, interleaved run by run, so that drifts of the machine meet all of them alike."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from d2sd.trace.metrics import boundary_hit
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One contestant on one prompt. ``steps`` are the target's passes behind the prompt's, ``cycle_tokens`` what they
-    committed: every contestant's pass over the prompt commits tokens too, and those are counted for none.
+    """One entry on one prompt. ``steps`` are the target's passes behind prefill, ``cycle_tokens`` what they
+    committed: every entry's prefill commits tokens too, and those are counted for none.
 
     ``seconds`` count from the end of prefill, ``wall_seconds`` from the call to the whole text; both are medians where
     a prompt was run several times. ``nodes`` (verified in all) and ``draft_passes`` (of drafters, those that waited for each other) are None and ``stage_seconds`` empty where not measured.
@@ -41,8 +41,8 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Contestant:
-    """Something that continues a prompt. ``run`` maps prompt ids to a measured ``Run``; ``config`` is None for peers."""
+class Entry:
+    """Something that continues a prompt. ``run`` maps prompt ids to a measured ``Run``; ``config`` is None for baselines."""
 
     label: str
     method: str
@@ -50,8 +50,8 @@ class Contestant:
     config: DecodeConfig | None = None
 
 
-def contestant(engine: Engine, setting: BenchSetting) -> Contestant:
-    """A setting of ours as a contestant."""
+def entry(engine: Engine, setting: BenchSetting) -> Entry:
+    """A setting of ours as an entry."""
     config = setting.config
 
     def run(ids: Sequence[int]) -> Run:
@@ -72,28 +72,28 @@ def contestant(engine: Engine, setting: BenchSetting) -> Contestant:
             scored=tuple(pair for s in trace.steps for pair in scored_positions(s)),
         )
 
-    return Contestant(setting.label, config.method, run, config)
+    return Entry(setting.label, config.method, run, config)
 
 
 def run_bench(
-    contestants: Sequence[Contestant],
+    entries: Sequence[Entry],
     prompts: Sequence[tuple[int, Prompt, Sequence[int]]],
     repeats: int = 1,
     progress: Callable[[], object] = lambda: None,
 ) -> Iterator[list[Run]]:
-    """Every contestant once for warm-up; then yields, prompt by prompt, one run per contestant.
+    """Every entry once for warm-up; then yields, prompt by prompt, one run per entry.
 
-    ``prompts`` are (number, prompt, token ids). The order of the contestants is drawn anew, from a fixed seed, for every
+    ``prompts`` are (number, prompt, token ids). The order of the entries is drawn anew, from a fixed seed, for every
     pass, so that none always follows the same one. ``progress`` is called after every run, ``run_count`` times in all.
     """
-    for c in contestants if prompts else ():
+    for c in entries if prompts else ():
         c.run(prompts[0][2])
         progress()
     order = random.Random(0)
     for number, prompt, ids in prompts:
-        measured: dict[str, list[Run]] = {c.label: [] for c in contestants}
+        measured: dict[str, list[Run]] = {c.label: [] for c in entries}
         for _ in range(repeats):
-            for c in order.sample(contestants, len(contestants)):
+            for c in order.sample(entries, len(entries)):
                 measured[c.label].append(c.run(ids))
                 progress()
         yield [
@@ -101,13 +101,13 @@ def run_bench(
         ]
 
 
-def run_count(contestants: int, prompts: int, repeats: int) -> int:
+def run_count(entries: int, prompts: int, repeats: int) -> int:
     """How often ``run_bench`` calls ``progress``: warm-up and measured runs."""
-    return contestants * (1 + prompts * repeats) if prompts else 0
+    return entries * (1 + prompts * repeats) if prompts else 0
 
 
 def _median(runs: list[Run]) -> Run:
-    """The first run with the median of every time; the text of a contestant is the same in all its runs."""
+    """The first run with the median of every time; the text of an entry is the same in all its runs."""
     stages = zip(*(r.stage_seconds for r in runs), strict=True)
     return replace(
         runs[0],

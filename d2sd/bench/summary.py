@@ -1,4 +1,4 @@
-"""Runs → one row per contestant: pooled figures, medians over prompts, 95% bootstrap intervals over prompts."""
+"""Runs → one row per entry: pooled figures, medians over prompts, 95% bootstrap intervals over prompts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from d2sd.bench.runner import Contestant, Run
+from d2sd.bench.runner import Entry, Run
 from d2sd.calibration import expected_calibration_error, uniform_edges
 from d2sd.errors import InputError
 
@@ -17,7 +17,7 @@ PLAIN = "autoregressive"
 
 
 def with_cycles(runs: Sequence[Run]) -> list[Run]:
-    """The runs on prompts where every contestant had a cycle; raises ``InputError`` where there are none."""
+    """The runs on prompts where every entry had a cycle; raises ``InputError`` where there are none."""
     short = {r.prompt for r in runs if not r.steps}
     kept = [r for r in runs if r.prompt not in short]
     if not kept:
@@ -27,21 +27,21 @@ def with_cycles(runs: Sequence[Run]) -> list[Run]:
     return kept
 
 
-def summarise(runs: Sequence[Run], contestants: Sequence[Contestant], seed: int = 0) -> list[dict[str, Any]]:
-    """One row per contestant. The prompt is the unit that intervals draw again, with replacement.
+def summarise(runs: Sequence[Run], entries: Sequence[Entry], seed: int = 0) -> list[dict[str, Any]]:
+    """One row per entry. The prompt is the unit that intervals draw again, with replacement.
 
     Pooled figures are ratios of sums over the cycles (tokens / steps, tokens / seconds), medians those of the ratios of
-    single prompts; the prompt's pass counts in ``wall_…`` only. Speedup and ``identical`` hold a contestant against plain
+    single prompts; prefill counts in ``wall_…`` only. Speedup and ``identical`` hold an entry against plain
     decoding on the same prompts; they are None where plain decoding was not run.
     """
-    by_label: dict[str, list[Run]] = {c.label: [] for c in contestants}
+    by_label: dict[str, list[Run]] = {c.label: [] for c in entries}
     for run in sorted(runs, key=lambda r: r.prompt):
         by_label[run.label].append(run)
     plain = by_label.get(PLAIN)
-    return [_row(c, by_label[c.label], plain, seed) for c in contestants]
+    return [_row(c, by_label[c.label], plain, seed) for c in entries]
 
 
-def _row(contestant: Contestant, runs: list[Run], plain: list[Run] | None, seed: int) -> dict[str, Any]:
+def _row(entry: Entry, runs: list[Run], plain: list[Run] | None, seed: int) -> dict[str, Any]:
     written = np.array([len(r.token_ids) for r in runs], dtype=float)
     tokens = np.array([r.cycle_tokens for r in runs], dtype=float)
     steps, seconds, wall = (np.array([getattr(r, f) for r in runs]) for f in ("steps", "seconds", "wall_seconds"))
@@ -50,9 +50,9 @@ def _row(contestant: Contestant, runs: list[Run], plain: list[Run] | None, seed:
     passes = [r.draft_passes for r in runs if r.draft_passes is not None]
     all_steps = float(steps.sum())
     row: dict[str, Any] = {
-        "label": contestant.label,
-        "method": contestant.method,
-        "config": None if contestant.config is None else asdict(contestant.config),
+        "label": entry.label,
+        "method": entry.method,
+        "config": None if entry.config is None else asdict(entry.config),
         "prompts": len(runs),
         "tokens": int(written.sum()),
         **_ratio("mean_acceptance_length", tokens, steps, seed),

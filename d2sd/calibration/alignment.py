@@ -13,7 +13,7 @@ from d2sd.trace.trace import Trace
 @dataclass(frozen=True, slots=True)
 class Alignment:
     """Where steps end, in characters of the generated text: ``ends_a[n]`` is the end of step n. The first begins after what
-    the prompt's pass committed.
+    prefill committed.
 
     differs_at: the first character that is not the same, None where the texts are the same; where one text is the
     beginning of the other, the end of the shorter one. step_a, step_b: the steps that hold this character, None where
@@ -28,7 +28,7 @@ class Alignment:
 
 
 def lead_of(run: Trace) -> str:
-    """What the prompt's pass adds to the text, before the first step."""
+    """What prefill adds to the text, before the first step."""
     return "".join(c.text for c in run.prefill.committed) if run.prefill else ""
 
 

@@ -16,13 +16,13 @@ from pathlib import Path
 import orjson
 import transformers
 
+from d2sd.bench.baselines import BASELINES, make_baselines, stock_twin
 from d2sd.bench.calculated import Calculator
-from d2sd.bench.peers import PEERS, make_peers, stock_twin
 from d2sd.bench.presets import PRESETS
 from d2sd.bench.processes import Processes
 from d2sd.bench.provenance import provenance
 from d2sd.bench.report import body, write_files, write_report
-from d2sd.bench.runner import contestant, run_bench, run_count
+from d2sd.bench.runner import entry, run_bench, run_count
 from d2sd.bench.settings import SYNTAX, parse_settings, runnable
 from d2sd.bench.summary import RESAMPLES, summarise, with_cycles
 from d2sd.cli import bench_gpu, lossless
@@ -51,8 +51,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="run every method that uses the field with each of the values, such as K=1,2,4,8; may be repeated",
     )  # fmt: skip
     parser.add_argument(
-        "--peers", default="", metavar="A,B,…",
-        help="all, or some of: " + "; ".join(f"{name}: {sentence}" for name, sentence in PEERS.items()),
+        "--baselines", default="", metavar="A,B,…",
+        help="all, or some of: " + "; ".join(f"{name}: {sentence}" for name, sentence in BASELINES.items()),
     )  # fmt: skip
     parser.add_argument("--repeats", type=int, metavar="N", help="runs per prompt (default 1); times are their medians")
     parser.add_argument(
@@ -83,26 +83,28 @@ def run(arguments: argparse.Namespace) -> int:
     preset = PRESETS.get(arguments.preset)
     methods = ",".join(preset.methods) if preset else arguments.methods
     settings = parse_settings(methods, arguments.sweep, base)
-    if (arguments.peers or arguments.costs) and base.temperature > 0:
-        what = "the peers decode greedily" if arguments.peers else "times are calculated for greedy decoding"
-        raise InputError(f"{what}; leave out --{'peers' if arguments.peers else 'costs'} or set the temperature to 0")
-    if arguments.peers and arguments.costs:
-        raise InputError("the times of peers cannot be calculated; leave out --peers or --costs")
+    if (arguments.baselines or arguments.costs) and base.temperature > 0:
+        what = "the baselines decode greedily" if arguments.baselines else "times are calculated for greedy decoding"
+        raise InputError(
+            f"{what}; leave out --{'baselines' if arguments.baselines else 'costs'} or set the temperature to 0"
+        )
+    if arguments.baselines and arguments.costs:
+        raise InputError("the times of baselines cannot be calculated; leave out --baselines or --costs")
     costs = read_costs(arguments.costs) if arguments.costs else None
     engine, prompts = prepare(arguments, base, processes.device)
     settings, left_out = runnable(engine, settings, lenient=preset is not None or methods == "all")
-    made = partial(contestant, engine) if costs is None else Calculator(engine, base, costs).contestant
-    contestants = [made(s) for s in settings]
-    if arguments.peers:
-        names = list(PEERS) if arguments.peers == "all" else [p.strip() for p in arguments.peers.split(",")]
-        peers, without = make_peers(engine, stock_twin(engine.models.target), names, base.max_new_tokens)
-        contestants, left_out = contestants + peers, left_out | without
+    made = partial(entry, engine) if costs is None else Calculator(engine, base, costs).entry
+    entries = [made(s) for s in settings]
+    if arguments.baselines:
+        names = list(BASELINES) if arguments.baselines == "all" else [p.strip() for p in arguments.baselines.split(",")]
+        baselines, without = make_baselines(engine, stock_twin(engine.models.target), names, base.max_new_tokens)
+        entries, left_out = entries + baselines, left_out | without
     seeds = {"decoding": base.seed, "bootstrap": BOOTSTRAP_SEED}
     origin = provenance(engine, arguments.argv, arguments.prompts, seeds, processes.count)
     mine = processes.share([(number, prompt, ids) for number, (prompt, ids) in enumerate(prompts)])
     runs, stopped = processes.collect(
-        lambda progress: run_bench(contestants, mine, arguments.repeats, progress),
-        run_count(len(contestants), len(mine), arguments.repeats),
+        lambda progress: run_bench(entries, mine, arguments.repeats, progress),
+        run_count(len(entries), len(mine), arguments.repeats),
         "bench",
     )
     if not processes.main:
@@ -122,10 +124,8 @@ def run(arguments: argparse.Namespace) -> int:
         "preset_sentence": preset.sentence if preset else None,
         "left_out": left_out,
         "calculated": costs and costs.to_dict(),
-        "rows": summarise(counted, contestants, BOOTSTRAP_SEED),
-        "by_domain": {
-            d: summarise([r for r in counted if r.domain == d], contestants, BOOTSTRAP_SEED) for d in domains
-        },
+        "rows": summarise(counted, entries, BOOTSTRAP_SEED),
+        "by_domain": {d: summarise([r for r in counted if r.domain == d], entries, BOOTSTRAP_SEED) for d in domains},
         "provenance": {**origin, "bootstrap_resamples": RESAMPLES, "repeats": arguments.repeats},
     }
     published = preset.published if preset else None

@@ -7,13 +7,13 @@ from typing import Any
 
 import orjson
 
+from d2sd.bench.baselines import make_baselines, stock_twin
 from d2sd.bench.check import BRANCHES, GAMMAS, grid, run_check, tally
 from d2sd.bench.lossless import DEFAULT_MARGIN, MARGIN_REASON
-from d2sd.bench.peers import make_peers, stock_twin
 from d2sd.bench.processes import Processes
 from d2sd.bench.provenance import as_markdown, provenance
 from d2sd.bench.report import markdown_table, remarks, to_json, write_files
-from d2sd.bench.runner import contestant
+from d2sd.bench.runner import entry
 from d2sd.bench.settings import runnable
 from d2sd.cli.common import decode_config, prepare
 from d2sd.errors import InputError
@@ -47,8 +47,8 @@ def run(arguments: argparse.Namespace, processes: Processes) -> int:
     base = decode_config(arguments, "autoregressive", inspect=False)
     if base.temperature > 0:
         raise InputError("--check-lossless compares greedy texts; leave out --temperature")
-    if arguments.preset or arguments.sweep or arguments.peers:
-        raise InputError("--check-lossless lays out its own settings; leave out --preset, --sweep and --peers")
+    if arguments.preset or arguments.sweep or arguments.baselines:
+        raise InputError("--check-lossless lays out its own settings; leave out --preset, --sweep and --baselines")
     methods = list(METHODS) if arguments.methods == "all" else [m.strip() for m in arguments.methods.split(",")]
     wanted = grid(["autoregressive", *methods], arguments.gamma, arguments.branches, base)
     engine, prompts = prepare(arguments, base, processes.device)
@@ -58,22 +58,22 @@ def run(arguments: argparse.Namespace, processes: Processes) -> int:
             reasons = [reason for label, reason in left_out.items() if label.split(":")[0] == method]
             raise InputError(reasons[0] if reasons else f"no K of --branches is below a γ of --gamma for {method}")
     origin = provenance(engine, arguments.argv, arguments.prompts, {"decoding": base.seed}, processes.count)
-    plain, *others = [contestant(engine, s) for s in settings]
+    plain, *others = [entry(engine, s) for s in settings]
     twin = stock_twin(engine.models.target)
-    (stock,), _ = make_peers(engine, twin, ["generate"], base.max_new_tokens)
+    (stock,), _ = make_baselines(engine, twin, ["generate"], base.max_new_tokens)
     exact = arguments.dtype in (None, "float32")
-    contestants = [stock, *others] if exact else [plain, stock, *others]
+    entries = [stock, *others] if exact else [plain, stock, *others]
     mine = processes.share([(number, ids) for number, (_, ids) in enumerate(prompts)])
     results, stopped = processes.collect(
-        lambda progress: run_check(plain, contestants, mine, twin, exact, progress),
-        len(contestants) * len(mine),
+        lambda progress: run_check(plain, entries, mine, twin, exact, progress),
+        len(entries) * len(mine),
         "lossless",
     )
     if not processes.main:
         return 130 if stopped else 0
     if not results:
         raise KeyboardInterrupt
-    rows = tally(results, [c.label for c in contestants], None if exact else arguments.margin)
+    rows = tally(results, [c.label for c in entries], None if exact else arguments.margin)
     passed = all(row["passed"] for row in rows)
     result = {
         "model": engine.models.name, "prompts_asked": len(prompts), "prompts_done": len({r.prompt for r in results}),

@@ -121,10 +121,11 @@ def statistics(trace: Trace) -> dict[str, Any]:
 def _to_graphml(arguments: argparse.Namespace) -> None:
     import networkx
 
-    from d2sd.trace.graph import forest
+    from d2sd.trace.graph import forest, step_graph
 
     trace = load_trace(arguments.file)
-    graph = forest(trace.steps) if arguments.step is None else trace.steps[_number(trace, arguments.step)].graph()
+    steps, step = trace.steps, arguments.step
+    graph = forest(steps) if step is None else step_graph(steps[_number(trace, step)])
     text = BytesIO()
     networkx.write_graphml_xml(graph, text)
     write_whole(arguments.output, text.getvalue())

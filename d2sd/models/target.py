@@ -22,7 +22,7 @@ from d2sd.models.lean import LeanLayers, product
 from d2sd.models.taps import LayerTaps
 from d2sd.passes.cache import CacheWindow, KeyValueCache
 
-ATTENTION = "d2sd_tree"
+ATTENTION = "token_tree"
 SUPPORTED = ("qwen3", "llama")
 
 

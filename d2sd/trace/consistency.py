@@ -25,10 +25,10 @@ def check_step(step: Any) -> None:
 
 
 def check_prefill(prefill: Any) -> None:
-    """Check the prompt's pass: a text for every token, and at most one token committed, by the target."""
+    """Check prefill: a text for every token, and at most one token committed, by the target."""
     _need(len(prefill.texts) == len(prefill.prompt_token_ids), "texts", "one for each prompt token is needed")
     own = all(c.node is None and c.proposer == "target" for c in prefill.committed)
-    _need(own and len(prefill.committed) <= 1, "committed", "the prompt's pass gives one token, the target's own")
+    _need(own and len(prefill.committed) <= 1, "committed", "prefill gives one token, the target's own")
 
 
 def check_order(step: Any, before: Any | None, prefill: PrefillDone | None, number: int) -> None:

@@ -8,12 +8,9 @@ checked against when it is read (``d2sd.trace.schema``).
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
-
-if TYPE_CHECKING:
-    import networkx
 
 Count = Annotated[int, Meta(ge=0, le=2**53 - 1)]  # what JavaScript holds exactly
 Parent = Annotated[int, Meta(ge=-1, le=2**53 - 1)]
@@ -166,7 +163,7 @@ class Decision:
 class PrefillDone:
     """The prompt has been read. ``texts`` are the pieces of the prompt, one per token.
 
-    committed: the first token of the output, which the target's pass over the prompt gives; empty where the first
+    committed: the first token of the output, which prefill gives; empty where the first
     step begins at the prompt's last token instead, as in traces of schema 1.
     """
 
@@ -208,12 +205,6 @@ class StepDone:
     levels: tuple[DraftLevel, ...] = ()
     decision: Decision | None = None
     target_tops: tuple[TargetTop, ...] = ()
-
-    def graph(self) -> networkx.DiGraph:
-        """The token tree as a networkx graph; see ``d2sd.trace.graph.step_graph``."""
-        from d2sd.trace.graph import step_graph
-
-        return step_graph(self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ Prediction = Literal["repaired", "found", "missed", "all"]
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """tokens: of the whole output, that of the prompt's pass included, which none of the other figures counts;
+    """tokens: of the whole output, that of prefill included, which none of the other figures counts;
     mean_acceptance_length: committed tokens per step, bonus included (α); nodes_per_step: verified tree nodes,
     anchor included; boundary_hit_rate: share of steps, among those whose first draft was partly rejected and
     whose prefixes were chosen, where the true boundary was among them, repaired_rate: where re-drafts also added tokens
@@ -33,7 +33,7 @@ class Totals:
 
 
 def totals(steps: Iterable[StepDone], prefill: PrefillDone | None = None) -> Totals:
-    """Totals of these steps of one run and of its prompt's pass; the steps are gone through once."""
+    """Totals of these steps of one run and of its prefill; the steps are gone through once."""
     count, tokens, nodes, seconds = 0, 0, 0, 0.0
     predictions: list[Prediction] = []
     gained, redrafts = 0, 0

@@ -139,7 +139,7 @@ class Reader:
         if checked.steps != len(self._steps):
             raise InputError(f"steps: the trace holds {len(self._steps)}")
         if checked.token_ids != self.token_ids:
-            raise InputError("token_ids: they must be the tokens that the prompt's pass and the steps committed")
+            raise InputError("token_ids: they must be the tokens that prefill and the steps committed")
         self.finished = read_event("Finished", line)
 
 

@@ -12,9 +12,9 @@ import pytest
 from app import calibrate, models, presets
 from app.compare import RunSet
 from app.models import Chosen
+from app.page_session import Session
 from app.recordings import Recording, Recordings
 from app.run_lines import RunLines
-from app.session import Session
 from app.tabs.calibrate import NAMES, _measure, _measure_prompts, _open, build_calibrate
 from app.tabs.explore import build_explore
 from app.tabs.notice import stopped
@@ -120,8 +120,8 @@ def test_what_is_measured_while_prompts_run_takes_their_place(opening):
     rest = list(running)
     assert all(not isinstance(figures, str) and not isinstance(said, gr.Textbox) for figures, said in rest)
     assert [r.label for r in recordings.runs] == ["opening.jsonl"]
-    assert [s.title for s in explore.window.sets] == ["3 prompts of heldout with d2sd", "opening.jsonl"]
-    assert explore.window.sets[0].runs == (done,)
+    assert [s.title for s in explore.history.sets] == ["3 prompts of heldout with d2sd", "opening.jsonl"]
+    assert explore.history.sets[0].runs == (done,)
     assert not session.waiting
 
 

@@ -7,10 +7,10 @@ import json
 import pytest
 
 from app import compare, presets
+from app.page_session import Session
 from app.record import recorded_race
 from app.recordings import Recording
 from app.run_lines import RunLines
-from app.session import Session
 from app.tabs.compare import add_files, offer, open_step, show
 from app.views.compare import drawing
 from d2sd import InputError
@@ -25,12 +25,12 @@ class Event:
 def session():
     session = Session()
     for lane in recorded_race().lanes:
-        session.window.keep(RunLines.of(lane.trace.lines()), "Race")
+        session.history.keep(RunLines.of(lane.trace.lines()), "Race")
     return session
 
 
 def names(session):
-    return [name for _, name in compare.choices(session.window)]
+    return [name for _, name in compare.choices(session.history)]
 
 
 def test_at_first_the_two_newest_are_chosen(session):
@@ -57,7 +57,7 @@ def test_choices_that_are_gone_are_a_sentence(session):
     assert "choose what to compare" in show(session, None, None)[1].value
     assert "still in the list" in show(session, "run gone", "set gone")[1].value
     with pytest.raises(InputError):
-        compare.pick(session.window, "magic")
+        compare.pick(session.history, "magic")
 
 
 def test_files_are_added_as_a_set_and_bad_ones_named(session, tmp_path):
@@ -86,7 +86,7 @@ def test_a_step_of_either_side_opens_in_explore(session):
     assert json.loads(segment.split("\n")[0])["wanted"]["step"] == 2
     assert f"run {session.shown.key}" == b
     assert tab.selected == "explore"
-    session.window.keep_set("mine", [Recording.of(presets.opening().trace())])
+    session.history.keep_set("mine", [Recording.of(presets.opening().trace())])
     open_step(session, "set mine", b, Event(side=0, run=0, step=0))
     assert session.shown.header["run"] == presets.opening().header["run"]
     assert "no longer there" in open_step(session, "set mine", b, Event(side=0, run=9, step=0))[2].value

@@ -13,10 +13,10 @@ from app import explore, models, streaming
 from app.explore import Asked
 from app.links import Link
 from app.models import Chosen
+from app.page_session import Session
 from app.run_lines import RunLines
-from app.session import Session
 from app.settings import SETTINGS
-from app.update import Update
+from app.work import Update
 from d2sd import Finished
 from d2sd.models.loading import BUNDLED
 

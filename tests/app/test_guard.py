@@ -16,10 +16,10 @@ import pytest
 
 from app import guard, models, visitors
 from app.layout import build, launch_options
+from app.page_session import Session
 from app.run_lines import RunLines
-from app.session import Session
 from app.tabs import compare, explore, notice
-from app.update import NEXT
+from app.work import NEXT
 from d2sd import InputError
 from tests.page_client import PageClient, Window
 

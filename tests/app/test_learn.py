@@ -9,8 +9,8 @@ import zlib
 import pytest
 
 from app import live_settings, presets
-from app.check import odds, visits
 from app.learn import instructive, lesson, tokens_of
+from app.verification import odds, visits
 from app.views.learn import lesson_run, tour
 from app.wording import decimal, milliseconds, quoted
 from d2sd import METHODS, DecodeConfig

@@ -12,9 +12,9 @@ import pytest
 from app import calibrate, explore, links, models, presets, race, recordings, uploads
 from app.learn import lesson
 from app.models import Chosen
+from app.page_session import Session
 from app.recordings import Recordings
 from app.run_lines import RunLines
-from app.session import Session
 from app.settings import SETTINGS
 from d2sd import InputError
 from d2sd.models.loading import BUNDLED

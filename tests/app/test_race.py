@@ -10,9 +10,10 @@ import gradio as gr
 import pytest
 
 from app import models, race, whatif
+from app.lanes import Lane, lane_name
 from app.models import Chosen
+from app.page_session import Session
 from app.record import RACE, recorded_answers, recorded_race
-from app.session import Session
 from app.tabs.notice import stopped
 from app.tabs.whatif import WhatIf, build_whatif
 from app.views.race import FILLED_IN, drawing
@@ -68,7 +69,7 @@ def test_a_link_holds_the_settings_that_were_asked_and_none_of_one_lane(asked, l
     assert {name: query[name] for name in (*FILLED_IN, "method", "cost_aware") if name in query} == linked
     assert (query["model"], query["max_new_tokens"]) == ("tiny", "12")
     first = replace(recorded_race(), lanes=recorded_race().lanes[1:])
-    assert race.lane_name(first.lanes[0].trace) == "eagle3"
+    assert lane_name(first.lanes[0].trace) == "eagle3"
     assert "node_budget" not in query_of(first)
 
 
@@ -94,7 +95,7 @@ def test_a_text_that_differs_is_named_with_its_place(done):
     steps = second.trace.steps
     other = replace(steps[-1].committed[0], token=steps[-1].committed[0].token + 1)
     changed = replace(steps[-1], committed=(other, *steps[-1].committed[1:]))
-    mixed = replace(done, lanes=(first, race.Lane(replace(second.trace, steps=(*steps[:-1], changed)))))
+    mixed = replace(done, lanes=(first, Lane(replace(second.trace, steps=(*steps[:-1], changed)))))
     row = race.rows(mixed)[1]
     assert row.identical is False
     assert row.differs_at == len(second.trace.prefill.committed) + sum(len(s.committed) for s in steps[:-1])

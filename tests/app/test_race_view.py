@@ -9,7 +9,7 @@ from typing import Any
 import gradio as gr
 import pytest
 
-from app.race import Lane, Race
+from app.lanes import Lane, Race
 from app.record import recorded_answers, recorded_race
 from app.views.race import RaceView, drawing
 from app.views.whatif import WhatIfView

@@ -1,4 +1,4 @@
-"""Benchmark contestants on real tiny models: transformers as a peer on the same weights, and the lossless check."""
+"""Benchmark entries on real tiny models: transformers as a baseline on the same weights, and the lossless check."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ import pytest
 import torch
 
 from d2sd import METHODS, DecodeConfig, Engine, InputError, load
+from d2sd.bench.baselines import BASELINES, make_baselines, stock_twin
 from d2sd.bench.check import grid, run_check, tally
 from d2sd.bench.lossless import DEFAULT_MARGIN, divergence, first_difference, shortfalls, teacher_forced
-from d2sd.bench.peers import PEERS, make_peers, stock_twin
-from d2sd.bench.runner import contestant
+from d2sd.bench.runner import entry
 from d2sd.bench.settings import make_setting, runnable
 from d2sd.models.models import Models
+from d2sd.models.target import ATTENTION
 
 BASE = DecodeConfig("autoregressive", 24, inspect=False)
 
@@ -29,7 +30,7 @@ def prompts(engine):
 
 
 def plain(engine):
-    return contestant(engine, make_setting(engine.resolve(BASE), {}))
+    return entry(engine, make_setting(engine.resolve(BASE), {}))
 
 
 def test_the_twin_shares_the_weights_and_leaves_the_target_as_it_is(engine, twin):
@@ -37,50 +38,50 @@ def test_the_twin_shares_the_weights_and_leaves_the_target_as_it_is(engine, twin
     assert ours.keys() == theirs.keys()
     assert all(ours[k].data_ptr() == theirs[k].data_ptr() for k in ours)
     assert twin.config._attn_implementation == "sdpa"
-    assert engine.models.target.model.config._attn_implementation == "d2sd_tree"
+    assert engine.models.target.model.config._attn_implementation == ATTENTION
     assert not any(layer._forward_hooks for layer in twin.model.layers)
 
 
-def test_every_peer_writes_the_same_text_on_the_same_weights(engine, twin, prompts):
-    peers, left_out = make_peers(engine, twin, list(PEERS), BASE.max_new_tokens)
-    assert [p.label for p in peers] == [f"transformers {name}" for name in PEERS]
+def test_every_baseline_writes_the_same_text_on_the_same_weights(engine, twin, prompts):
+    baselines, left_out = make_baselines(engine, twin, list(BASELINES), BASE.max_new_tokens)
+    assert [p.label for p in baselines] == [f"transformers {name}" for name in BASELINES]
     assert not left_out
     for _, ids in prompts:
         expected = plain(engine).run(ids)
-        for peer in peers:
-            run = peer.run(ids)
+        for baseline in baselines:
+            run = baseline.run(ids)
             assert run.token_ids == expected.token_ids
             assert 0 < run.seconds < run.wall_seconds
-            assert run.steps <= run.cycle_tokens < len(run.token_ids)  # what the prompt's pass commits is not counted
-            if peer.label != "transformers assistant" and peer.label != "transformers assistant_chain":
+            assert run.steps <= run.cycle_tokens < len(run.token_ids)  # what prefill commits is not counted
+            if baseline.label != "transformers assistant" and baseline.label != "transformers assistant_chain":
                 assert run.cycle_tokens == len(run.token_ids) - 1
-            if peer.label == "transformers generate":
+            if baseline.label == "transformers generate":
                 assert run.steps == run.cycle_tokens
 
 
 def test_transformers_dflash_speculation_accepts_what_ours_accepts():
     engine = load("tiny")
-    (peer,), _ = make_peers(engine, stock_twin(engine.models.target), ["dflash"], 48)
+    (baseline,), _ = make_baselines(engine, stock_twin(engine.models.target), ["dflash"], 48)
     config = engine.resolve(DecodeConfig("dflash", 48))
     ours = theirs = 0
     for text in ("Once upon a time, a small dog found a key.", "One day, a cat"):
         ids = engine.encode(text, config)
         ours += engine.generate(ids, config).totals.steps
-        theirs += peer.run(ids).steps
-    assert theirs == ours  # cycle by cycle: the prompt's pass commits one token there as here
+        theirs += baseline.run(ids).steps
+    assert theirs == ours  # cycle by cycle: prefill commits one token there as here
 
 
-def test_peers_that_cannot_run_say_why(engine, twin):
+def test_baselines_that_cannot_run_say_why(engine, twin):
     bare = Engine(Models(engine.models.target, name="bare"))
-    peers, left_out = make_peers(bare, twin, list(PEERS), 8)
-    assert [p.label for p in peers] == ["transformers generate"]
+    baselines, left_out = make_baselines(bare, twin, list(BASELINES), 8)
+    assert [p.label for p in baselines] == ["transformers generate"]
     assert left_out == {
         "transformers assistant": "bare has no draft model; give one with --draft-model",
         "transformers assistant_chain": "bare has no draft model; give one with --draft-model",
         "transformers dflash": "there is no first drafter",
     }
-    with pytest.raises(InputError, match="unknown peer 'magic'"):
-        make_peers(bare, twin, ["magic"], 8)
+    with pytest.raises(InputError, match="unknown baseline 'magic'"):
+        make_baselines(bare, twin, ["magic"], 8)
 
 
 def test_settings_that_models_cannot_run_are_refused_or_left_out(engine):
@@ -97,7 +98,7 @@ def test_settings_that_models_cannot_run_are_refused_or_left_out(engine):
 def test_every_method_passes_the_lossless_check(engine, twin, prompts):
     settings, left_out = runnable(engine, grid(list(METHODS), (6,), (1, 4), BASE), lenient=True)
     assert not left_out
-    field = [contestant(engine, s) for s in settings]
+    field = [entry(engine, s) for s in settings]
     results = [r for batch in run_check(plain(engine), field, prompts[:1], twin, exact=True) for r in batch]
     rows = tally(results, [c.label for c in field], margin=None)
     assert len(rows) == len(settings)
@@ -132,7 +133,7 @@ def test_bfloat16_texts_stay_within_the_margin():
     settings, _ = runnable(
         engine, grid(["dflash", "d2sd"], (16,), (4,), replace(BASE, max_new_tokens=40)), lenient=True
     )
-    field = [contestant(engine, s) for s in settings]
+    field = [entry(engine, s) for s in settings]
     reader = stock_twin(engine.models.target)
     ids = [(n, engine.encode(t, BASE)) for n, t in enumerate(("Once upon a time", "def add(a, b):"))]
     results = [r for batch in run_check(plain(engine), field, ids, reader, exact=False) for r in batch]

@@ -30,7 +30,17 @@ def bench(capfd, *arguments):
 
 def test_a_report_has_tables_pictures_and_provenance(capfd, tmp_path):
     code, out, _ = bench(
-        capfd, "--preset", "table6", "--peers", "all", "--limit", "3", "--max-new-tokens", "12", "--out", str(tmp_path)
+        capfd,
+        "--preset",
+        "table6",
+        "--baselines",
+        "all",
+        "--limit",
+        "3",
+        "--max-new-tokens",
+        "12",
+        "--out",
+        str(tmp_path),
     )
     assert code == 0
     result = json.loads((tmp_path / "results.json").read_text())
@@ -102,10 +112,10 @@ def test_the_lossless_check_fails_with_exit_code_1(capfd):
         (["--methods", "dflash:gamma=17"], "larger than the block"),
         (["--limit", "0"], "limit must be at least 1"),
         (["--repeats", "0"], "repeats must be at least 1"),
-        (["--peers", "magic"], "unknown peer"),
-        (["--peers", "all", "--temperature", "1"], "the peers decode greedily"),
+        (["--baselines", "magic"], "unknown baseline"),
+        (["--baselines", "all", "--temperature", "1"], "the baselines decode greedily"),
         (["--costs", "docs/costs-paper.json", "--temperature", "1"], "times are calculated for greedy decoding"),
-        (["--costs", "docs/costs-paper.json", "--peers", "all"], "times of peers cannot be calculated"),
+        (["--costs", "docs/costs-paper.json", "--baselines", "all"], "times of baselines cannot be calculated"),
         (["--costs", "nowhere.json"], "cannot read the cost file"),
         (["--check-lossless", "--temperature", "1"], "compares greedy texts"),
         (["--check-lossless", "--sweep", "K=1,2"], "lays out its own settings"),

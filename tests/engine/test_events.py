@@ -22,7 +22,7 @@ def test_steps_are_consistent(bundled, method, temperature):
     assert isinstance(events[0], PrefillDone)
     assert isinstance(events[-1], Finished)
     steps = events[1:-1]
-    (own,) = events[0].committed  # the prompt's pass gives the first token
+    (own,) = events[0].committed  # prefill gives the first token
     assert (own.proposer, own.node) == ("target", None)
     ids = [*events[0].prompt_token_ids, own.token]
     for number, step in enumerate(steps):

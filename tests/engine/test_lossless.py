@@ -10,6 +10,7 @@ import torch
 from d2sd import METHODS, DecodeConfig, Engine
 from d2sd.attention import BACKENDS
 from d2sd.bench.prompts import read_prompts
+from d2sd.models.target import ATTENTION
 from tests.stage_costs import CHEAP_DRAFTS
 
 DRAFTED = [m for m in METHODS if m != "autoregressive"]
@@ -29,7 +30,7 @@ def transformers_greedy(engine, ids, count):
             pad_token_id=0,
         )
     finally:
-        model.set_attn_implementation("d2sd_tree")
+        model.set_attn_implementation(ATTENTION)
     return out[0, len(ids) :].tolist()
 
 
@@ -59,7 +60,7 @@ def transformers_favourites(engine, prompt_ids, ids):
     try:
         logits = model(torch.tensor([[*prompt_ids, *ids[:-1]]])).logits
     finally:
-        model.set_attn_implementation("d2sd_tree")
+        model.set_attn_implementation(ATTENTION)
     return logits[0, len(prompt_ids) - 1 :].argmax(-1).tolist()
 
 

@@ -12,6 +12,7 @@ from scipy.stats import chisquare
 from d2sd import METHODS, DecodeConfig, Engine
 from d2sd.decoding.sampling import generator_seed, gumbel_noise, restrict
 from d2sd.models.models import Models
+from d2sd.models.target import ATTENTION
 from tests.nets import make_drafter, make_eagle3, make_target
 
 VOCABULARY, LENGTH, RUNS = 4, 3, 450
@@ -38,7 +39,7 @@ def enumerate_sequences(engine, prompt, temperature, top_k=0, top_p=1.0, cost_aw
     model = engine.models.target.model
     model.set_attn_implementation("eager")
     logits = model(input_ids=ids).logits.float()
-    model.set_attn_implementation("d2sd_tree")
+    model.set_attn_implementation(ATTENTION)
     out = torch.ones(len(sequences), dtype=torch.float64)
     for place in range(LENGTH):
         row = restrict(logits[:, len(prompt) - 1 + place] / temperature, top_k, top_p).double().softmax(-1)

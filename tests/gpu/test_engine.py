@@ -10,8 +10,8 @@ import torch
 
 from app.explore import failure_sentence
 from d2sd import METHODS, DecodeConfig, load
+from d2sd.bench.baselines import stock_twin
 from d2sd.bench.lossless import DEFAULT_MARGIN, shortfalls, teacher_forced
-from d2sd.bench.peers import stock_twin
 from d2sd.bench.prompts import read_prompts
 
 PROMPTS = [p.text for p in read_prompts("heldout", limit=6)]

@@ -23,6 +23,7 @@ from app.recordings import Recordings
 from d2sd import METHODS, DecodeConfig, InputError
 from d2sd.drawing.viewer import standalone_page
 from d2sd.models.loading import BUNDLED
+from d2sd.trace.graph import step_graph
 from d2sd.whatif import recorded_config
 from tests.torture import material
 
@@ -90,7 +91,7 @@ def _read_everywhere(path: Path) -> str | None:
     learn.instructive(trace.steps)
     for number in range(len(trace.steps)):
         learn.lesson(trace, number)
-        "".join(networkx.generate_graphml(trace.steps[number].graph()))
+        "".join(networkx.generate_graphml(step_graph(trace.steps[number])))
     links.Link({"prompt": "x"}, step=0).fits(header)
     try:
         recorded_config(trace)

@@ -13,6 +13,7 @@ from transformers import AutoTokenizer
 
 from d2sd import DecodeConfig, InputError, load
 from d2sd.models.taps import LayerTaps
+from d2sd.models.target import ATTENTION
 from d2sd.train.data import read_documents, read_responses
 from d2sd.train.drafters import DrafterConfig, block_mask, draw_anchors, draw_prefixes, position_weights
 from d2sd.train.eagle3 import Eagle3Objective, Unrolled, train_eagle3
@@ -221,7 +222,7 @@ def test_unrolled_steps_are_what_drafting_a_chain_computes(engine):
         loss, _ = objective(ids, torch.tensor([12]), torch.tensor([[row]]))
         logits = target.model(ids).logits[0]
     finally:
-        target.model.set_attn_implementation("d2sd_tree")
+        target.model.set_attn_implementation(ATTENTION)
     cache = target.new_cache(16)
     target.forward(ids[0], torch.arange(12), cache, None, None)
     feature = drafter.project(target.features(drafter.target_layer_ids, slice(0, row + 1)))

@@ -13,14 +13,14 @@ from d2sd.bench.charts import ChartPoint, interval_chart, stacked_chart
 from d2sd.bench.presets import PRESETS
 from d2sd.bench.prompts import Prompt
 from d2sd.bench.report import charts, markdown_table, remarks, table
-from d2sd.bench.runner import Contestant, Run, run_bench, run_count
+from d2sd.bench.runner import Entry, Run, run_bench, run_count
 from d2sd.bench.settings import parse_settings
 from d2sd.bench.summary import interval, summarise
 from d2sd.config import DecodeConfig
 
 
 def timed(label, method, tokens, steps, seconds, calls):
-    """A contestant whose times are known: ``seconds`` per call, in turn."""
+    """An entry whose times are known: ``seconds`` per call, in turn."""
     times = iter(seconds)
 
     def run(_):
@@ -28,7 +28,7 @@ def timed(label, method, tokens, steps, seconds, calls):
         now = next(times)
         return Run(tuple(range(tokens + 1)), tokens, steps, now, now + 1, 2 * steps, stage_seconds=(("verify", now),))
 
-    return Contestant(label, method, run)
+    return Entry(label, method, run)
 
 
 def measure(repeats, seconds=(9.0, 1.0, 3.0, 2.0, 4.0, 6.0, 5.0)):
@@ -44,7 +44,7 @@ def measure(repeats, seconds=(9.0, 1.0, 3.0, 2.0, 4.0, 6.0, 5.0)):
 
 
 def test_runs_take_turns_after_a_warm_up():
-    """In an order that is the same in every benchmark and in which every contestant follows every other one."""
+    """In an order that is the same in every benchmark and in which every entry follows every other one."""
 
     def order():
         calls = []
@@ -71,7 +71,7 @@ def test_rows_pool_tokens_and_hold_them_against_plain_decoding():
     assert (plain["label"], ours["label"], ours["method"]) == ("autoregressive", "d2sd:K=2", "d2sd")
     assert ours["mean_acceptance_length"] == ours["mean_acceptance_length_median"] == 3
     assert ours["tokens_per_second"] == pytest.approx(24 / 3.5)
-    assert ours["wall_tokens_per_second"] == pytest.approx(26 / 5.5)  # with the tokens of the prompts' passes
+    assert ours["wall_tokens_per_second"] == pytest.approx(26 / 5.5)  # with the tokens of prefill
     assert (plain["speedup"], ours["speedup"], ours["speedup_median"]) == (1, 2, 2)
     assert ours["speedup_interval"] == [2, 2]
     assert ours["identical"] == 1

@@ -14,6 +14,7 @@ from d2sd.models.eagle3 import default_eagle3_layers
 from d2sd.models.eagle3_folder import is_eagle3, save_eagle3
 from d2sd.models.loading import load_eagle3
 from d2sd.models.models import Models
+from d2sd.models.target import ATTENTION
 from tests.nets import make_eagle3, make_target
 from tests.unit.reference_eagle3 import KEY, best_nodes, write_folder
 
@@ -32,7 +33,7 @@ def tapped(target, ids, layers):
     try:
         out = target.model(torch.tensor([ids[:-1]]), output_hidden_states=True, use_cache=False)
     finally:
-        target.model.set_attn_implementation("d2sd_tree")
+        target.model.set_attn_implementation(ATTENTION)
     return torch.stack([out.hidden_states[n + 1][0] for n in layers], 1)
 
 

@@ -31,7 +31,7 @@ def path_score(step, node):
 
 def test_the_graph_is_the_tree(steps):
     step = steps[3]
-    graph = step.graph()
+    graph = step_graph(step)
     assert networkx.is_arborescence(graph)
     assert set(graph.edges) == {(n.parent, n.id) for n in step.nodes if n.id}
     assert networkx.shortest_path_length(graph, 0) == {n.id: n.depth for n in step.nodes}
@@ -92,7 +92,7 @@ def test_a_step_of_every_method_can_be_drawn(engine, method):
     run = engine.generate("the cat", DecodeConfig(method, 6, num_branches=2))
     for step in run.steps:
         assert plot_step(step).data
-        assert networkx.is_arborescence(step.graph())
+        assert networkx.is_arborescence(step_graph(step))
 
 
 def test_token_text_is_no_markup_in_a_figure(steps):
@@ -124,7 +124,7 @@ def test_the_engine_imports_no_drawing_library():
 def test_a_tree_that_grew_by_levels_says_so_and_its_scores_are_those_of_the_drafter(engine):
     trace = engine.generate("the cat", DecodeConfig("eagle3", 12, draft_depth=2, draft_top_k=4, node_budget=9))
     for step in trace.steps:
-        graph = step.graph()
+        graph = step_graph(step)
         assert len(step.levels) == 3
         for number, level in enumerate(step.levels, 1):
             assert list(level.scores) == sorted(level.scores, reverse=True)

@@ -9,20 +9,20 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 GUIDE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-ROOMS = {
+PACKAGES = {
     str(path.parent.relative_to(ROOT)): path.parent for top in ("d2sd", "app") for path in (ROOT / top).rglob("*.py")
 }
 
 
-def named(room: str) -> set[str]:
-    """The modules that the map names in the row of a room."""
-    (row,) = re.findall(rf"^\| `{re.escape(room)}/` \| (.*) \|$", GUIDE, re.MULTILINE)
+def named(package: str) -> set[str]:
+    """The modules that the map names in the row of a package."""
+    (row,) = re.findall(rf"^\| `{re.escape(package)}/` \| (.*) \|$", GUIDE, re.MULTILINE)
     return set(re.findall(r"`(\w+)`", row))
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_the_map_names_every_module_of_a_room_and_no_other(room):
-    assert named(room) == {path.stem for path in ROOMS[room].glob("*.py")} - {"__init__"}
+@pytest.mark.parametrize("package", PACKAGES)
+def test_the_map_names_every_module_of_a_package_and_no_other(package):
+    assert named(package) == {path.stem for path in PACKAGES[package].glob("*.py")} - {"__init__"}
 
 
 def test_the_files_that_the_guide_names_are_there():

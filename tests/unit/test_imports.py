@@ -1,4 +1,4 @@
-"""Rooms import one way: a module imports its own room and rooms below it, also where only types are meant."""
+"""Packages import one way: a module imports its own package and packages below it, also where only types are meant."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import d2sd
 
 ROOT = Path(d2sd.__file__).parent
 # From the top down. Those that share a line do not import each other.
-ROOMS = (
+PACKAGES = (
     ("__main__",),
     ("cli",),
     ("bench", "train"),
@@ -27,44 +27,47 @@ ROOMS = (
     ("trace", "tree"),
     ("__about__", "errors"),
 )
-FLOORS = {room: floor for floor, rooms in enumerate(reversed(ROOMS)) for room in rooms}
+FLOORS = {package: floor for floor, packages in enumerate(reversed(PACKAGES)) for package in packages}
 
 
-def modules():
-    """Every module by its name, the package's own list of public names left out: it stands above all of them."""
-    paths = {path: path.relative_to(ROOT.parent).with_suffix("").parts for path in ROOT.rglob("*.py")}
+def modules(top):
+    """Every module by its name, the top package's own list of public names left out: it stands above all of them."""
+    paths = {path: path.relative_to(ROOT.parent).with_suffix("").parts for path in (ROOT.parent / top).rglob("*.py")}
     named = {".".join(p[:-1] if p[-1] == "__init__" else p): path for path, p in paths.items()}
-    del named["d2sd"]
+    del named[top]
     return named
 
 
-MODULES = modules()
+MODULES = modules("d2sd")
+PAGE = modules("app")
+TOPS = ("d2sd", "app")
 
 
 def imported(source, name):
-    """Modules of the package that a source imports anywhere in it, by their full names."""
-    package = name if MODULES[name].stem == "__init__" else name.rpartition(".")[0]
+    """Modules of this project that a source imports anywhere in it, by their full names."""
+    known = MODULES | PAGE
+    package = name if known[name].stem == "__init__" else name.rpartition(".")[0]
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names if alias.name.split(".")[0] == "d2sd")
+            yield from (alias.name for alias in node.names if alias.name.split(".")[0] in TOPS)
         elif isinstance(node, ast.ImportFrom):
             base = resolve_name("." * node.level + (node.module or ""), package)
-            if base.split(".")[0] == "d2sd":
+            if base.split(".")[0] in TOPS:
                 whole = [f"{base}.{alias.name}" for alias in node.names]
-                yield from (w if w in MODULES else base for w in whole)
+                yield from (w if w in known else base for w in whole)
 
 
 def wrong(source, name):
     """What a module of this name imports although it must not."""
-    room = name.split(".")[1]
+    package = name.split(".")[1]
 
     def allowed(other):
-        return other != "d2sd" and (other.split(".")[1] == room or FLOORS[other.split(".")[1]] < FLOORS[room])
+        return other != "d2sd" and (other.split(".")[1] == package or FLOORS[other.split(".")[1]] < FLOORS[package])
 
     return [other for other in imported(source, name) if not allowed(other)]
 
 
-def test_every_room_has_a_floor():
+def test_every_package_has_a_floor():
     assert {name.split(".")[1] for name in MODULES} == set(FLOORS)
     assert len([p for p in ROOT.iterdir() if not p.name.startswith("__")]) <= 16
 
@@ -89,10 +92,9 @@ def test_an_upward_import_is_found(line):
     assert wrong(line, "d2sd.decoding.generation")
 
 
-def test_modules_do_not_import_each_other_in_circles():
-    """One pair may: ``StepDone.graph()`` is a convenience, and its module is read when it is called."""
-    below = {name: set(imported(path.read_text(encoding="utf-8"), name)) for name, path in MODULES.items()}
-    below["d2sd.trace.events"].remove("d2sd.trace.graph")
+@pytest.mark.parametrize("found", [MODULES, PAGE], ids=TOPS)
+def test_modules_do_not_import_each_other_in_circles(found):
+    below = {name: set(imported(path.read_text(encoding="utf-8"), name)) for name, path in found.items()}
     while free := [name for name, needs in below.items() if not needs & (below.keys() - {name})]:
         for name in free:
             del below[name]
@@ -107,9 +109,9 @@ def test_the_engine_knows_nothing_of_the_page(name):
     assert not {n.split(".")[0] for n in names} & {"app", "gradio"}
 
 
-@pytest.mark.parametrize("room", ["trace", "tree"])
-def test_reading_traces_and_walking_trees_need_no_torch(room):
-    names = [name for name in MODULES if name.startswith(f"d2sd.{room}")]
+@pytest.mark.parametrize("package", ["trace", "tree"])
+def test_reading_traces_and_walking_trees_need_no_torch(package):
+    names = [name for name in MODULES if name.startswith(f"d2sd.{package}")]
     code = (
         f"import sys; sys.modules['torch'] = None; import {', '.join(names)}; assert 'transformers' not in sys.modules"
     )

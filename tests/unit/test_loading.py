@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, Qwen3Config
 
 from d2sd import DecodeConfig, Engine, InputError, load
-from d2sd.bench.peers import _stock_drafter
+from d2sd.bench.baselines import _stock_drafter
 from d2sd.models.drafter import DFlashDraftModel, default_target_layers, drafter_config
 from d2sd.models.eagle3_folder import save_eagle3
 from d2sd.models.loading import load_drafter, load_target

@@ -15,6 +15,7 @@ import pytest
 import d2sd
 from d2sd import METHODS, DecodeConfig, InputError, load_trace
 from d2sd.trace import reader
+from d2sd.trace.graph import step_graph
 from d2sd.trace.trace import Trace, parse_trace
 from d2sd.trace.writer import to_line
 
@@ -153,7 +154,7 @@ def test_levels_that_do_not_fit_their_tree_are_refused(engine):
         (lambda t: [t[0], t[1], t[2], {**t[3], "elapsed": 0}], "line 4: elapsed: time must not run backwards"),
         (lambda t: [t[0], t[2], t[1]], "line 3: PrefillDone comes once"),
         (lambda t: [t[0], {**t[1], "texts": []}], "line 2: texts: one for each prompt token"),
-        (lambda t: [t[0], {**t[1], "committed": 2 * [{"token": 1, "text": "", "proposer": "target", "node": None}]}], "line 2: committed: the prompt's pass gives one token"),
+        (lambda t: [t[0], {**t[1], "committed": 2 * [{"token": 1, "text": "", "proposer": "target", "node": None}]}], "line 2: committed: prefill gives one token"),
         (lambda t: [t[0], t[1], t[-1]], "line 3: steps: the trace holds 0"),
         (lambda t: [*t[:-1], {**t[-1], "token_ids": [1]}], "line 40: token_ids: they must be the tokens"),
         (lambda t: [*t, t[-1]], "line 41: a second Finished"),
@@ -325,4 +326,4 @@ def test_a_trace_is_what_notebooks_get():
     trace = d2sd.load_trace(RECORDED)
     assert isinstance(trace, Trace)
     assert {f.name for f in fields(trace)} == {"header", "prefill", "steps", "finished"}
-    assert trace.steps[3].graph().number_of_nodes() == len(trace.steps[3].nodes)
+    assert step_graph(trace.steps[3]).number_of_nodes() == len(trace.steps[3].nodes)

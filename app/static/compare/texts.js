@@ -4,7 +4,7 @@
 const outcomeOf = (step) => OUTCOMES[step.fate] || { mark: "", words: "no prediction" };
 
 function readPair(raw) {
-  // before the first step stands what the prompt's pass committed, once
+  // before the first step stands what prefill committed, once
   const side = (steps, number) => {
     const before = text(list(raw.leads)[number]);
     let from = [...before].length;

@@ -1,4 +1,4 @@
-"""What a browser window keeps: its runs, its race and the sets of runs that it measured.
+"""What a browser window keeps beyond a reload: its runs, its race and the sets of runs that it measured.
 
 The page names its window by a secret of its own making, which stays in the browser's storage of that tab: so a reload finds
 everything again for as long as the server lives. Nothing is kept without a bound; the oldest goes first.
@@ -11,13 +11,10 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+from app.lanes import Race
 from app.recordings import Recording, short
 from app.run_lines import RunLines
-
-if TYPE_CHECKING:
-    from app.race import Race
 
 MAX_RUNS = 24
 MAX_RUN_BYTES = 64 * 2**20  # of the runs of one window, as they are kept: packed
@@ -52,7 +49,7 @@ class KeptSet:
 
 
 @dataclass(slots=True)
-class Window:
+class History:
     """Runs, the newest first; the last race that was run; measured sets, the newest first."""
 
     runs: list[KeptRun] = field(default_factory=list)
@@ -100,35 +97,35 @@ class Window:
         return sum(k.run.size for k in self.runs) + sum(s.size for s in self.sets)
 
 
-class Windows:
-    """Windows by name, the one used longest ago first."""
+class Histories:
+    """Histories by the names of their windows, the one used longest ago first."""
 
     def __init__(self) -> None:
-        self._windows: dict[str, Window] = {}
+        self._histories: dict[str, History] = {}
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
-        return len(self._windows)
+        return len(self._histories)
 
-    def of(self, name: object, new: Window) -> Window:
-        """The window of this name, or ``new``, which has the name from then on if it is one that a page makes."""
+    def of(self, name: object, new: History) -> History:
+        """The history of the window of this name, or ``new``, which has the name from then on if it is one that a page makes."""
         if not isinstance(name, str) or not NAME.fullmatch(name):
             return new
         with self._lock:
-            window = self._windows.pop(name, new)
-            self._windows[name] = window
+            history = self._histories.pop(name, new)
+            self._histories[name] = history
             for other in list(self._over()):
-                del self._windows[other]
-            return window
+                del self._histories[other]
+            return history
 
     def _over(self) -> Iterator[str]:
-        """Names of the windows that are too many, or too large together."""
-        count, size = len(self._windows), sum(w.size for w in self._windows.values())
-        for name, window in list(self._windows.items())[:-1]:
+        """Names of the windows whose histories are too many, or too large together."""
+        count, size = len(self._histories), sum(h.size for h in self._histories.values())
+        for name, history in list(self._histories.items())[:-1]:
             if count <= MAX_WINDOWS and size <= MAX_BYTES:
                 return
-            count, size = count - 1, size - window.size
+            count, size = count - 1, size - history.size
             yield name
 
 
-WINDOWS = Windows()
+HISTORIES = Histories()

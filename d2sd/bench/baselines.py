@@ -1,8 +1,8 @@
-"""Other people's decoding of the same target, as contestants: transformers' own ``generate``.
+"""Other people's decoding of the same target, as entries: transformers' own ``generate``.
 
 It runs plain, with a draft model (``assistant_model``), and with its DFlash speculation. All use a twin of the target:
 the same weight tensors in a fresh model with the stock attention and none of our hooks. As with
-ours, cycles are counted: time and tokens behind the target's pass over the prompt.
+ours, cycles are counted: time and tokens behind prefill.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ import transformers
 from accelerate import init_empty_weights
 from transformers import GenerationConfig
 
-from d2sd.bench.runner import Contestant, Run
+from d2sd.bench.runner import Entry, Run
 from d2sd.engine import MODEL_CHAIN, Engine
 from d2sd.errors import InputError
 from d2sd.models.drafter import DFlashDraftModel
 from d2sd.models.target import Target
 
-PEERS = {
+BASELINES = {
     "generate": "transformers' generate, plain greedy decoding",
     "assistant": "transformers' generate with assistant_model: the draft model, with transformers' default settings",
     "assistant_chain": "the same, but always with as many drafted tokens as draft_model: as it is, it stops where unsure",
     "dflash": "transformers' DFlash speculation with the first drafter's weights",
 }
-ATTENTION = "sdpa"
+STOCK_ATTENTION = "sdpa"
 
 
 def stock_twin(target: Target) -> Any:
@@ -38,19 +38,19 @@ def stock_twin(target: Target) -> Any:
     # drafters read decoder layers as they are; without this, transformers hands the last one over normalised
     config.tie_last_hidden_states = False
     with init_empty_weights():
-        twin = type(target.model)._from_config(config, attn_implementation=ATTENTION)
+        twin = type(target.model)._from_config(config, attn_implementation=STOCK_ATTENTION)
     twin.load_state_dict(target.model.state_dict(), assign=True)
     twin.tie_weights()
     return twin.to(target.device).eval().requires_grad_(False)
 
 
-def make_peers(
+def make_baselines(
     engine: Engine, twin: Any, names: Sequence[str], max_new_tokens: int
-) -> tuple[list[Contestant], dict[str, str]]:
-    """The peers that these models allow, greedy, on a ``stock_twin``, and why others are left out."""
-    unknown = [n for n in names if n not in PEERS]
+) -> tuple[list[Entry], dict[str, str]]:
+    """The baselines that these models allow, greedy, on a ``stock_twin``, and why others are left out."""
+    unknown = [n for n in names if n not in BASELINES]
     if unknown:
-        raise InputError(f"unknown peer {unknown[0]!r}; choose of: {', '.join(PEERS)}, or all")
+        raise InputError(f"unknown baseline {unknown[0]!r}; choose of: {', '.join(BASELINES)}, or all")
     made, left_out = [], {}
     for name in names:
         label, options = f"transformers {name}", {}
@@ -62,7 +62,7 @@ def make_peers(
         except InputError as error:
             left_out[label] = str(error)
             continue
-        made.append(Contestant(label, label, Generate(engine.models.target, twin, max_new_tokens, options)))
+        made.append(Entry(label, label, Generate(engine.models.target, twin, max_new_tokens, options)))
     return made, left_out
 
 
@@ -153,7 +153,7 @@ def _stock_drafter(drafter: DFlashDraftModel | None) -> Any:
         pad_token_id=None,
     )
     with init_empty_weights():
-        model = MuseGlimmerAssistantModel._from_config(config, attn_implementation=ATTENTION)
+        model = MuseGlimmerAssistantModel._from_config(config, attn_implementation=STOCK_ATTENTION)
     renamed = {"fc.": "encoder.fc.", "hidden_norm.": "encoder.output_norm_enc."}
     weights = {
         next((new + key[len(old) :] for old, new in renamed.items() if key.startswith(old)), key): tensor

@@ -1,19 +1,19 @@
-"""What one browser window keeps between events."""
+"""What one load of the page keeps between events; ``app.history`` keeps what outlasts a reload."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any
 
+from app.history import History
 from app.links import Link
 from app.run_lines import RunLines
-from app.window import Window
 
 
 @dataclass(slots=True)
 class Session:
     """The number of the newest run asked for in this window (any other run of it is to stop), the run that is shown,
-    the link that the window was opened with, and what the window keeps.
+    the link that the window was opened with, and the history of its window.
 
     ``own``: a person's own settings by control, put aside while the form follows a run that is shown; ``followed``: the key
     of the run that the form agrees with; ``filled``: what following has put into the form lately, by control. The last one
@@ -24,7 +24,7 @@ class Session:
     claimed: int = 0
     shown: RunLines = field(default_factory=RunLines)
     link: Link = field(default_factory=Link)
-    window: Window = field(default_factory=Window)
+    history: History = field(default_factory=History)
     own: dict[str, Any] | None = None
     followed: str = ""
     filled: list[dict[str, Any]] = field(default_factory=list)
@@ -67,7 +67,7 @@ class Session:
 
         A run that goes on does so out of sight.
         """
-        self.shown = self.window.keep(run, source, label)
+        self.shown = self.history.keep(run, source, label)
         return self.shown.segment(recorded=not self.shown.live, **notes)
 
 

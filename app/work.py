@@ -1,4 +1,4 @@
-"""What long work tells the page while it goes on, and whose turn it is: all of it takes turns."""
+"""Long work: what it tells the page while it goes on, and whose turn it is."""
 
 from __future__ import annotations
 

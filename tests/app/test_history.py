@@ -7,11 +7,12 @@ from urllib.parse import parse_qsl
 
 import pytest
 
-from app import links, presets, window
+from app import history, links, presets
+from app.history import Histories, History
+from app.page_session import Session
 from app.record import recorded_race
 from app.recordings import Recording
 from app.run_lines import RunLines
-from app.session import Session
 from app.settings import SETTINGS
 from app.tabs.controls import Controls
 from app.tabs.race import RaceTab, keep, open_lane
@@ -19,7 +20,6 @@ from app.tabs.runs import GONE, Shown, _kept, file, remove, rename, show
 from app.tabs.whatif import WhatIf
 from app.views.race import query as race_query
 from app.views.runs import FORM, about, drawing
-from app.window import Window, Windows
 
 NAME = "0123456789abcdef" * 2
 
@@ -34,19 +34,19 @@ def made(number, size=10):
 
 
 def test_a_window_keeps_the_newest_runs(monkeypatch):
-    kept = Window()
-    for number in range(window.MAX_RUNS + 3):
+    kept = History()
+    for number in range(history.MAX_RUNS + 3):
         kept.keep(made(number), "Explore")
-    assert len(kept.runs) == window.MAX_RUNS
-    assert kept.runs[0].label == f"prompt {window.MAX_RUNS + 2}"
-    monkeypatch.setattr(window, "MAX_RUN_BYTES", 2500)
+    assert len(kept.runs) == history.MAX_RUNS
+    assert kept.runs[0].label == f"prompt {history.MAX_RUNS + 2}"
+    monkeypatch.setattr(history, "MAX_RUN_BYTES", 2500)
     kept.keep(made(1, 1500), "Explore")
     kept.keep(made(2, 1500), "Explore")
     assert [k.label for k in kept.runs] == ["prompt 2"]
 
 
 def test_the_same_run_is_kept_once_and_a_longer_copy_serves_for_a_shorter():
-    kept = Window()
+    kept = History()
     lines = presets.opening().lines()
     whole = kept.keep(RunLines.of(lines), "Recorded")
     assert kept.keep(RunLines.of(lines[:-1]), "Calibrate") is whole
@@ -55,28 +55,28 @@ def test_the_same_run_is_kept_once_and_a_longer_copy_serves_for_a_shorter():
 
 
 def test_a_page_finds_its_window_again_and_no_other():
-    windows = Windows()
-    mine = windows.of(NAME, Window())
-    assert windows.of(NAME, Window()) is mine
-    assert windows.of(NAME[::-1], Window()) is not mine
+    histories = Histories()
+    mine = histories.of(NAME, History())
+    assert histories.of(NAME, History()) is mine
+    assert histories.of(NAME[::-1], History()) is not mine
     for name in (None, "", "x" * 32, NAME + "0", 7):
-        assert windows.of(name, Window()) is not mine
-    assert len(windows) == 2
+        assert histories.of(name, History()) is not mine
+    assert len(histories) == 2
 
 
 def test_windows_used_longest_ago_go_first(monkeypatch):
-    monkeypatch.setattr(window, "MAX_WINDOWS", 2)
-    windows, names = Windows(), [f"{n:032x}" for n in range(3)]
-    kept = [windows.of(name, Window()) for name in names[:2]]
-    windows.of(names[0], Window())
-    windows.of(names[2], Window())
-    assert windows.of(names[0], Window()) is kept[0]
-    assert windows.of(names[1], Window()) is not kept[1]
+    monkeypatch.setattr(history, "MAX_WINDOWS", 2)
+    histories, names = Histories(), [f"{n:032x}" for n in range(3)]
+    kept = [histories.of(name, History()) for name in names[:2]]
+    histories.of(names[0], History())
+    histories.of(names[2], History())
+    assert histories.of(names[0], History()) is kept[0]
+    assert histories.of(names[1], History()) is not kept[1]
 
 
 def test_a_run_of_the_list_is_shown_with_the_step_that_was_looked_at():
     session = Session()
-    run = session.window.keep(presets.opening(), "Recorded")
+    run = session.history.keep(presets.opening(), "Recorded")
     segment, _ = show(session, Event(key=run.key, step=3, node=None))
     head = json.loads(segment.split("\n")[0])
     assert (head["key"], head["wanted"], head["recorded"]) == (run.key, {"step": 3, "node": None}, True)
@@ -87,10 +87,10 @@ def test_a_run_of_the_list_is_shown_with_the_step_that_was_looked_at():
 
 def test_runs_are_named_and_removed_and_saved():
     session = Session()
-    run = session.window.keep(presets.opening(), "Recorded")
+    run = session.history.keep(presets.opening(), "Recorded")
     assert json.loads(rename(session, Event(key=run.key, label="  my   run ")))["runs"][0]["label"] == "my run"
     rename(session, Event(key=run.key, label=" "))
-    assert session.window.runs[0].label == "my run"
+    assert session.history.runs[0].label == "my run"
     saved = json.loads(file(session, Event(key=run.key))[0])["file"]["text"]
     assert saved == "".join(f"{line}\n" for line in presets.opening().lines())
     assert json.loads(remove(session, Event(key=run.key)))["runs"] == []
@@ -129,23 +129,23 @@ def test_the_form_that_the_browser_kept_may_name_folders_and_no_link_may(monkeyp
 
 def test_lanes_of_a_race_are_kept_and_open():
     session, race = Session(), recorded_race()
-    keep(session.window, race)
-    assert len(session.window.runs) == len(race.lanes)
+    keep(session.history, race)
+    assert len(session.history.runs) == len(race.lanes)
     _, tab, _ = open_lane(session, Event(lane=1))
     assert session.shown.header["method"] == race.lanes[1].trace.header["method"]
-    assert session.shown is session.window.find(session.shown.key).run
+    assert session.shown is session.history.find(session.shown.key).run
     assert tab.selected == "explore"
-    assert json.loads(drawing(session.window, session.shown.key))["shown"] == session.shown.key
+    assert json.loads(drawing(session.history, session.shown.key))["shown"] == session.shown.key
     for lane in (None, -1, 99, "1"):
         assert "not there any more" in open_lane(session, Event(lane=lane))[2].value
 
 
 def test_sets_are_kept_by_title_within_bounds():
-    kept = Window()
-    for number in range(window.MAX_SETS + 2):
+    kept = History()
+    for number in range(history.MAX_SETS + 2):
         kept.keep_set(f"set {number}", [Recording("a", b"x")])
     kept.keep_set("set 4", [Recording("b", b"y")])
-    assert len(kept.sets) == window.MAX_SETS
+    assert len(kept.sets) == history.MAX_SETS
     assert [s.title for s in kept.sets].count("set 4") == 1
     assert kept.sets[0].runs[0].label == "b"
 
@@ -156,12 +156,12 @@ def test_a_link_to_a_race_fills_in_what_fits_and_the_windows_race_comes_back():
     query = dict(parse_qsl(race_query(recorded_race())))
     assert query["tab"] == "race"
     values = dict(
-        zip(names, tab.restored(Window(), query | {"methods": "evil,d2sd,dflash", "seed": "x"}), strict=False)
+        zip(names, tab.restored(History(), query | {"methods": "evil,d2sd,dflash", "seed": "x"}), strict=False)
     )
     assert values["prompt"] == recorded_race().prompt
     assert values["methods"] == ["dflash", "d2sd"]
     assert not isinstance(values["seed"], int)
-    lanes = tab.restored(Window(race=recorded_race()), {})[len(names)]
+    lanes = tab.restored(History(race=recorded_race()), {})[len(names)]
     assert len(json.loads(lanes)["lanes"]) == len(recorded_race().lanes)
 
 

@@ -1,4 +1,4 @@
-"""How a step was checked: the walk of the target from node to node, and what it might have drawn where the draft broke."""
+"""How a step was verified: the walk of the target from node to node, and what it might have drawn where the draft broke."""
 
 from __future__ import annotations
 

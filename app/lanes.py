@@ -1,0 +1,52 @@
+"""The lanes of a race: what ran, under which name. Data only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from d2sd import METHODS, DecodeConfig, Trace
+
+COST_AWARE = " cost-aware"  # in the name of a lane, after its method
+LANES = (*METHODS, f"d2sd{COST_AWARE}")
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """One method's run. ``problem``: why it broke off, empty where it did not."""
+
+    trace: Trace
+    problem: str = ""
+
+    @property
+    def complete(self) -> bool:
+        """Whether the run reached its end by itself."""
+        return self.trace.finished is not None and self.trace.finished.stop_reason != "stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class Race:
+    """The methods in the order in which they run, and the runs so far. ``status``: what is going on, empty at the end;
+    ``recorded``: it was run earlier, maybe on another machine; ``asked``: the settings before the engine fills in what a
+    method takes where they leave it open."""
+
+    prompt: str
+    methods: tuple[str, ...]
+    lanes: tuple[Lane, ...] = ()
+    status: str = ""
+    recorded: bool = False
+    asked: DecodeConfig = field(default_factory=DecodeConfig)
+
+
+def lane_name(trace: Trace) -> str:
+    """What the lane of a run is called: its method, and whether that was cost-aware."""
+    return name_of(trace.header["method"], trace.header["config"].get("cost_aware") is True)
+
+
+def name_of(method: str, cost_aware: bool) -> str:
+    """The name of a method's lane."""
+    return method + COST_AWARE if cost_aware else method
+
+
+def method_of(lane: str) -> str:
+    """The method of a lane's name."""
+    return lane.removesuffix(COST_AWARE)
