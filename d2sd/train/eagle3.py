@@ -69,9 +69,11 @@ class Unrolled(nn.Module):
         """ids: (B, S) right-padded; rows: (B, A). Returns (loss, metrics).
 
         features (B, S, taps·hidden) and hidden (B, S, hidden) of the target, where they are known; else it is run.
-        ``draft_length``: mean number of leading steps whose favourite is the target's, plus 1, as a chain at T = 0.
+        ``draft_length``: mean number of leading steps whose favourite is the text's next token, plus 1: as a chain at
+        T = 0 where the text is greedy.
         """
         (target,), drafter, config = self._target, self.drafter, self.config
+        head = target.lm_head.weight[drafter.token_ids]  # most of a large vocabulary is in no response
         width = ids.shape[1]
         with torch.no_grad():
             if features is None or hidden is None:
@@ -90,9 +92,9 @@ class Unrolled(nn.Module):
             out = drafter(shown, state, place, chains)
             logits = drafter.logits(out)
             with torch.no_grad():
-                wanted = target.lm_head(_take(hidden, (place + 1).clamp_max(width - 1))).float()
-                right.append(drafter.token_ids[logits.argmax(-1)] == wanted.argmax(-1))
-                labels = wanted[..., drafter.token_ids].softmax(-1)
+                wanted = F.linear(_take(hidden, (place + 1).clamp_max(width - 1)), head).float()
+                right.append(drafter.token_ids[logits.argmax(-1)] == ids.gather(1, (place + 2).clamp_max(width - 1)))
+                labels = wanted.softmax(-1)
             inside = place + 2 < lengths[:, None]
             loss = F.cross_entropy(logits.flatten(0, 1), labels.flatten(0, 1), reduction="none").view_as(inside)
             losses.append(config.decay**step * (loss * inside).sum() / inside.sum().clamp_min(1))
