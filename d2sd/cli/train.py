@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
+from importlib import import_module
 from pathlib import Path
 
 from d2sd.errors import InputError
-from d2sd.train.loop import DEFAULT_OPTIMIZER
+from d2sd.train.loop import DEFAULT_OPTIMIZER, TRACKERS
+
+RECIPES: dict[str, str] = {}  # modules by name; each has run(out)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of ``train`` and its stages."""
     stages = parser.add_subparsers(
-        dest="stage", required=True, metavar="target|questions|regenerate|dflash|vp|eagle3|recipe|report"
+        dest="stage", required=True, metavar="target|questions|regenerate|dflash|vp|eagle3|recipe"
     )
     target = stages.add_parser("target", help="small Qwen3-type model from text")
     target.add_argument(
@@ -94,14 +96,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     eagle3.add_argument("--rows", type=int, default=32, help="unrolled rows per sequence and step")
     eagle3.add_argument("--cache", type=Path, metavar="FILE", help="keep the target's features here (small targets)")
     _add_loop(eagle3, steps=1500, batch_size=12)
-    recipe = stages.add_parser("recipe", help="repeat the bundled nets from nothing")
-    recipe.add_argument("name", choices=["tiny"])
-    recipe.add_argument("--data", type=Path, required=True, metavar="FOLDER", help="public data sets (PROVENANCE.md)")
-    recipe.add_argument("--out", type=Path, default=Path("runs/tiny"), metavar="FOLDER")
-    report = stages.add_parser("report", help="what a target's text is worth: bits per character, loops, right answers")
-    report.add_argument("--target", required=True, metavar="FOLDER")
-    report.add_argument("--data", type=Path, required=True, metavar="FOLDER", help="public data sets (PROVENANCE.md)")
-    report.add_argument("--prompts", default="heldout", metavar="NAME|FILE.jsonl")
+    recipe = stages.add_parser("recipe", help="all stages for a known target, one after the other")
+    recipe.add_argument("name", choices=list(RECIPES))
+    recipe.add_argument("--out", type=Path, metavar="FOLDER", help="default: runs/NAME")
 
 
 def _add_loop(parser: argparse.ArgumentParser, steps: int, batch_size: int) -> None:
@@ -114,6 +111,9 @@ def _add_loop(parser: argparse.ArgumentParser, steps: int, batch_size: int) -> N
     parser.add_argument("--optimizer", default=DEFAULT_OPTIMIZER, help="muon (torch 2.9 or newer) or adamw")
     parser.add_argument("--precision", default="bfloat16", help="autocast: bfloat16 or float32")
     parser.add_argument("--save-every", type=int, default=200)
+    parser.add_argument(
+        "--report-to", default="none", choices=TRACKERS, help="show metrics there, beside metrics.jsonl"
+    )
     parser.add_argument("--seed", type=int, default=0)
 
 
@@ -139,14 +139,7 @@ def _run(arguments: argparse.Namespace) -> None:
 
     a = arguments
     if a.stage == "recipe":
-        from d2sd.train import recipe
-
-        return recipe.run(a.data, a.out)
-    if a.stage == "report":
-        from d2sd.bench.prompts import prompt_file
-        from d2sd.train.report import report
-
-        return print(json.dumps(report(a.target, a.data, prompt_file(a.prompts)), indent=2))
+        return import_module(RECIPES[a.name]).run(a.out or Path("runs") / a.name)
     if a.stage == "regenerate":
         config = RegenerateConfig(a.batch_size, a.max_new_tokens, a.greedy_share, a.temperature)
         for path in a.prompts:
@@ -161,7 +154,7 @@ def _run(arguments: argparse.Namespace) -> None:
         return print(f"{len(found)} different questions of {a.count} tried: {a.out}")
     loop = LoopConfig(
         steps=a.steps, batch_size=a.batch_size, accumulate=a.accumulate, learning_rate=a.learning_rate, warmup=a.warmup,
-        optimizer=a.optimizer, precision=a.precision, save_every=a.save_every, seed=a.seed,
+        optimizer=a.optimizer, precision=a.precision, save_every=a.save_every, seed=a.seed, report_to=a.report_to,
         compile=a.stage == "target" and a.compile,
     )  # fmt: skip
     if a.stage == "target":

@@ -21,7 +21,6 @@ from d2sd.errors import InputError
 from d2sd.models.eagle3 import Eagle3DraftModel, KeyValue, default_eagle3_layers, new_eagle3
 from d2sd.models.eagle3_folder import save_eagle3
 from d2sd.models.taps import LayerTaps
-from d2sd.train.curves import draw_curves
 from d2sd.train.data import Responses, read_responses
 from d2sd.train.identity import digest
 from d2sd.train.loop import LoopConfig, train
@@ -197,4 +196,3 @@ def train_eagle3(
     }
     if train(Unrolled(drafter, model, objective), len(data.ids), sample, out, config, None, "eagle3", identity):
         save_eagle3(drafter.bfloat16(), out)
-        draw_curves(out / "metrics.jsonl", out / "curves.svg")

@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 from accelerate import Accelerator, PartialState
+from accelerate.tracking import get_available_trackers
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
@@ -27,6 +28,7 @@ from d2sd.train.checkpoint import keep_metrics_before, load_checkpoint, save_che
 Sample = Callable[[Tensor, torch.Generator], dict[str, Tensor]]
 
 
+TRACKERS = ("none", "tensorboard", "trackio")
 DEFAULT_OPTIMIZER = "muon" if hasattr(torch.optim, "Muon") else "adamw"
 
 
@@ -48,6 +50,7 @@ class LoopConfig:
     compile: bool = False
     save_every: int = 200
     log_every: int = 10
+    report_to: str = "none"
 
     def __post_init__(self) -> None:
         if min(self.steps, self.batch_size, self.accumulate, self.save_every, self.log_every) < 1:
@@ -58,11 +61,17 @@ class LoopConfig:
             raise InputError(f"optimizer must be muon or adamw, not {self.optimizer!r}")
         if self.optimizer == "muon" and not hasattr(torch.optim, "Muon"):
             raise InputError("the muon optimizer needs torch 2.9 or newer; choose --optimizer adamw")
+        if self.report_to not in TRACKERS:
+            raise InputError(f"metrics go to {', '.join(TRACKERS)}, not to {self.report_to!r}")
+        if self.report_to != "none" and self.report_to not in [t.value for t in get_available_trackers()]:
+            raise InputError(
+                f"{self.report_to} is not installed; run `pip install {self.report_to}` or leave out --report-to"
+            )
 
 
 def settings(config: LoopConfig) -> dict[str, Any]:
     """The settings that must be the same to resume a run."""
-    free = ("save_every", "log_every", "compile")
+    free = ("save_every", "log_every", "compile", "report_to")
     return {k: v for k, v in asdict(config).items() if k not in free}
 
 
@@ -106,13 +115,15 @@ def train(
     Returns whether this is the main process, the one that should save the result.
 
     ``sample(rows, generator)`` makes the batch of those row numbers. Writes ``metrics.jsonl`` and
-    ``checkpoint/`` under ``out`` and continues from the checkpoint found there; ``identity`` is whatever else
+    ``checkpoint/`` under ``out``, reports to the tracker of ``config`` and continues from the checkpoint found there; ``identity`` is whatever else
     (objective, data) must be the same for that.
     """
     accelerator = Accelerator(
         cpu=not torch.cuda.is_available(),
         mixed_precision="bf16" if config.precision == "bfloat16" else "no",
         gradient_accumulation_steps=config.accumulate,
+        log_with=None if config.report_to == "none" else config.report_to,
+        project_dir=out,
     )
     parameters = {n: p for n, p in objective.named_parameters() if p.requires_grad}
     optimizers = make_optimizers(parameters, config)
@@ -121,6 +132,8 @@ def train(
     start = load_checkpoint(out, parameters, optimizers, identity)
     module = torch.compile(objective) if config.compile else objective
     wrapped, *prepared = accelerator.prepare(module, *optimizers)
+    if config.report_to != "none":
+        accelerator.init_trackers(note, settings(config))
     metrics_file = out / "metrics.jsonl"
     if accelerator.is_main_process:
         keep_metrics_before(metrics_file, start)
@@ -155,12 +168,15 @@ def train(
             row.update(evaluate() if evaluate and saves else {})
             with metrics_file.open("a") as f:
                 f.write(json.dumps({k: round(v, 6) for k, v in row.items()}) + "\n")
+            accelerator.log(row, step=done)
             bar.set_postfix({k: f"{v:.3g}" for k, v in logged.items()})
         if saves:
             if accelerator.is_main_process:
                 save_checkpoint(out, parameters, optimizers, identity, done)
             accelerator.wait_for_everyone()
     accelerator.wait_for_everyone()
+    for tracker in accelerator.trackers:  # end_training() would part the processes, which may train something else next
+        tracker.finish()
     return bool(accelerator.is_main_process)
 
 

@@ -46,26 +46,6 @@ def new_target(shape: TargetShape, tokenizer: PreTrainedTokenizerBase, seed: int
     return Qwen3ForCausalLM(config)
 
 
-def stacked(model: Qwen3ForCausalLM, times: int) -> Qwen3ForCausalLM:
-    """The same network with its stack of layers repeated: a deep net that starts from a shallow one's weights.
-
-    Cheaper than training all layers from the start ("Stacking Your Transformers", arXiv 2405.15319).
-    """
-    state, shallow = model.state_dict(), model.config.num_hidden_layers
-    config = type(model.config).from_dict(
-        {**model.config.to_dict(), "num_hidden_layers": shallow * times, "layer_types": None}
-    )
-    deep = Qwen3ForCausalLM(config)
-    for name, value in list(state.items()):
-        head, layers, rest = name.partition(".layers.")
-        if layers:
-            number, _, tail = rest.partition(".")
-            for copy in range(1, times):
-                state[f"{head}.layers.{int(number) + copy * shallow}.{tail}"] = value
-    deep.load_state_dict(state)
-    return deep
-
-
 def next_logits(model: Qwen3ForCausalLM, ids: Tensor) -> Tensor:
     """(B, S) ids → (B, S, vocabulary) logits of the next token, float32."""
     hidden = model.model(input_ids=ids, use_cache=False).last_hidden_state

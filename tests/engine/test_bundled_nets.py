@@ -10,8 +10,8 @@ import pytest
 from d2sd import DecodeConfig
 from d2sd.bench.prompts import prompt_file
 from d2sd.calibration import calibrate, label, tabulate, tabulate_paths
-from d2sd.train.heldout import DOMAINS, PROMPTS
-from d2sd.train.report import distinct_share
+from research.tiny.heldout import DOMAINS, PROMPTS
+from research.tiny.report import distinct_share
 
 SUMS, STORIES, NEW_TOKENS = 20, 8, 200
 ODD = (

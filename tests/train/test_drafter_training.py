@@ -20,8 +20,8 @@ from d2sd.train.eagle3 import Eagle3Objective, Unrolled, train_eagle3
 from d2sd.train.loop import LoopConfig, rate_at, rows_at
 from d2sd.train.regenerate import RegenerateConfig
 from d2sd.train.stages import cached, load_frozen, regenerate_responses, train_drafter, train_target
-from d2sd.train.synthetic import documents, prompt_of
 from d2sd.train.target import TargetShape
+from tests.train.texts import prompt_of, sums
 
 LOOP = {"batch_size": 4, "warmup": 2, "save_every": 3, "log_every": 1}
 
@@ -30,7 +30,7 @@ LOOP = {"batch_size": 4, "warmup": 2, "save_every": 3, "log_every": 1}
 def folder(tmp_path_factory):
     """A target trained for a moment, and its responses."""
     out = tmp_path_factory.mktemp("nets")
-    texts = list(documents("sums", 200, 1))
+    texts = sums(200)
     train_target(
         texts, texts[:50], out / "target", TargetShape(512, 64, 3, 2, 1, 32, 96, 256), LoopConfig(6, **LOOP), 64
     )
@@ -132,6 +132,14 @@ def test_rate_warms_up_and_falls_to_its_floor():
     assert rates[-1] == pytest.approx(0.1, abs=0.01)
 
 
+def test_metrics_go_to_a_tracker_that_is_there(monkeypatch):
+    monkeypatch.setattr("d2sd.train.loop.get_available_trackers", list)
+    with pytest.raises(InputError, match="trackio is not installed; run `pip install trackio`"):
+        LoopConfig(1, report_to="trackio")
+    with pytest.raises(InputError, match="metrics go to none, tensorboard, trackio"):
+        LoopConfig(1, report_to="wandb")
+
+
 @pytest.mark.parametrize(
     "objective", [{"variable_prefix": True}, {"objective": "survival"}, {"objective": "streak"}, {"soft_targets": 0.5}]
 )
@@ -163,7 +171,7 @@ def test_other_settings_do_not_resume(folder, tmp_path):
         drafter(folder, tmp_path / "a", 4)
     with pytest.raises(InputError, match=r"made with other settings \(objective\)"):
         drafter(folder, tmp_path / "a", 3, variable_prefix=True)
-    prompts = [prompt_of(t) for t in list(documents("sums", 200, 1))[:20]]
+    prompts = [prompt_of(t) for t in sums(200)[:20]]
     with pytest.raises(InputError, match="written with other settings or by another target"):
         regenerate_responses(folder / "target", prompts, folder / "r.jsonl", RegenerateConfig(8, 20, temperature=0.5))
 
@@ -174,13 +182,13 @@ def test_regeneration_resumes_where_its_file_ends(folder, tmp_path):
     lines = whole.split(b"\n")
     cut.write_bytes(b"\n".join(lines[:8]) + b"\n" + lines[8][:20])
     shutil.copy(folder / "r.jsonl.settings.json", tmp_path)
-    texts = list(documents("sums", 200, 1))
+    texts = sums(200)
     regenerate_responses(folder / "target", [prompt_of(t) for t in texts[:20]], cut, RegenerateConfig(8, 20))
     assert cut.read_bytes() == whole
 
 
 def test_greedy_responses_are_what_the_engine_generates_however_long_the_prompts_beside_are(folder, tmp_path):
-    prompts = [prompt_of(t) for t in list(documents("sums", 200, 1))[:6]]
+    prompts = [prompt_of(t) for t in sums(200)[:6]]
     config = RegenerateConfig(6, 20, greedy_share=1.0)
     regenerate_responses(folder / "target", prompts, tmp_path / "r.jsonl", config)
     engine = load("custom", target=str(folder / "target"))

@@ -13,13 +13,13 @@ from d2sd import DecodeConfig, load
 from d2sd.train.loop import LoopConfig
 from d2sd.train.regenerate import RegenerateConfig
 from d2sd.train.stages import regenerate_responses, train_target
-from d2sd.train.synthetic import documents, prompt_of
 from d2sd.train.target import TargetShape
+from tests.train.texts import prompt_of, sums
 
 
 @pytest.fixture
 def folder(tmp_path):
-    texts = list(documents("sums", 60, 1))
+    texts = sums(60)
     loop = LoopConfig(2, batch_size=4, warmup=1, save_every=2)
     train_target(texts, texts, tmp_path / "target", TargetShape(512, 64, 3, 2, 1, 32, 96, 256), loop, 64)
     regenerate_responses(

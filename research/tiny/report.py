@@ -12,10 +12,10 @@ import torch
 
 from d2sd.models.loading import load_target
 from d2sd.models.target import Target
-from d2sd.train.corpus import Sources
 from d2sd.train.data import read_jsonl
 from d2sd.train.regenerate import RegenerateConfig, respond_to
-from d2sd.train.synthetic.worked import worked_steps
+from research.tiny.corpus import Sources
+from research.tiny.synthetic.worked import worked_steps
 
 STORIES, OPENINGS, LOOP_TOKENS, ANSWER_TOKENS = 200, 16, 200, 120
 _ANSWER = re.compile(r"the answer is (-?\d+)")

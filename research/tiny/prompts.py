@@ -7,10 +7,10 @@ import re
 from collections import Counter
 
 from d2sd.errors import InputError
-from d2sd.train.corpus import SENTENCE_END, Sources, question_text
-from d2sd.train.synthetic import asked, documents, prompt_of
-from d2sd.train.synthetic.grammar import fix_articles
-from d2sd.train.synthetic.worked import Worked, reworded, varied
+from research.tiny.corpus import SENTENCE_END, Sources, question_text
+from research.tiny.synthetic import asked, documents, prompt_of
+from research.tiny.synthetic.grammar import fix_articles
+from research.tiny.synthetic.worked import Worked, reworded, varied
 
 OPENING_WORDS = (3, 60)
 RARE = 20

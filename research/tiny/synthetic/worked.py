@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from .grammar import fix_articles
-from .words import BOYS, GIRLS
+from .names import BOYS, GIRLS
 
 _NUMBER = re.compile(r"(?<![\w.])\d+(?![\w.]*\d)")
 _TRIES = 60

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 
 from .grammar import capital, fill, fix_articles
+from .names import BOYS, GIRLS
 from .problems import ONE_STEP, THINGS, TWO_STEP
-from .words import BOYS, GIRLS
 
 _TWO_STEP_SHARE = 0.4
 _DIVIDE_WEIGHT = 0.5

@@ -1,4 +1,4 @@
-"""Self-made training text: short stories, worded sums and small Python functions.
+"""Self-made training text: worded sums and small Python functions.
 
 Every document is generated from our own grammars with only the standard library,
 so the bundled demonstration model can be retrained from a seed alone.
@@ -11,19 +11,16 @@ import re
 from collections.abc import Callable, Iterator
 
 from .code import python_function
-from .stories import story
 from .sums import worded_sum
 
-__all__ = ["GENERATORS", "documents", "prompt_of", "python_function", "story", "worded_sum"]
+__all__ = ["GENERATORS", "documents", "prompt_of", "python_function", "worded_sum"]
 
 GENERATORS: dict[str, Callable[[random.Random], str]] = {
-    "stories": story,
     "sums": worded_sum,
     "code": python_function,
 }
 
 _MAX_REPEATS = 10_000  # in a row
-_SENTENCE_END = re.compile(r'[.!?]"?(?=\s)')
 _DEF_LINE = re.compile(r"^def .*:\n", re.MULTILINE)
 
 
@@ -50,15 +47,6 @@ def prompt_of(document: str) -> str:
     if document.startswith("Question:"):
         head, _, _ = document.partition("Answer:")
         return head + "Answer:"
-    if document.startswith("# Task:"):
-        match = _DEF_LINE.search(document)
-        # without the line break: tokenizers join it with the indentation that follows
-        return document[: match.end()].rstrip("\n") if match else document
-    ends = [match.end() for match in _SENTENCE_END.finditer(document)]
-    if not ends:
-        return document
-    short = ends[0]
-    # A very short first sentence says too little to continue from: take two.
-    if len(ends) > 1 and len(document[:short].split()) < 12:
-        short = ends[1]
-    return document[:short]
+    match = _DEF_LINE.search(document)
+    # without the line break: tokenizers join it with the indentation that follows
+    return document[: match.end()].rstrip("\n") if match else document

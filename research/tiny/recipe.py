@@ -11,23 +11,24 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from d2sd.train.corpus import Mix, Sources, begun_anywhere, training_text
 from d2sd.train.data import write_jsonl
 from d2sd.train.drafters import DrafterConfig
 from d2sd.train.eagle3 import Eagle3Objective, train_eagle3
-from d2sd.train.heldout import held_out_prompts
 from d2sd.train.loop import LoopConfig
-from d2sd.train.prompts import drafter_prompts
 from d2sd.train.regenerate import RegenerateConfig
-from d2sd.train.stages import (
-    average_targets,
-    regenerate_responses,
-    response_texts,
-    teach_target,
-    train_drafter,
-    train_target,
-)
+from d2sd.train.stages import regenerate_responses, train_drafter, train_target
 from d2sd.train.target import TargetShape
+from research.tiny.corpus import Mix, Sources, begun_anywhere, training_text
+from research.tiny.heldout import held_out_prompts
+from research.tiny.prompts import drafter_prompts
+from research.tiny.stages import (
+    average_targets,
+    response_texts,
+    stack_target,
+    teach_target,
+    tokenizer_from,
+    unlearn_repetition,
+)
 
 COMPILE = shutil.which("c++") is not None
 SHAPE = TargetShape()
@@ -135,9 +136,12 @@ def target(data: Path, out: Path, upto: int = len(ROUNDS)) -> Path:
     folder: Path | None = None
     for number, plan in enumerate(ROUNDS[:upto], 1):
         start, folder = folder, out / f"target-{number}"
+        if start is not None and plan.stack > 1:
+            start, shallow = out / f"target-{number}-start", start
+            stack_target(shallow, plan.stack, start)
         shape = replace(SHAPE, layers=plan.layers)
         text = training_text(train, plan.mix)
-        train_target(text, held.stories, folder, shape, plan.loop, plan.row_length, start=start, stack=plan.stack)
+        train_target(text, held.stories, folder, shape, plan.loop, plan.row_length, start=start)
     assert folder is not None
     return folder
 
@@ -149,7 +153,7 @@ def unrepetitive(data: Path, out: Path, folder: Path) -> Path:
     config = RegenerateConfig(batch_size=128, max_new_tokens=200, greedy_share=1.0, seed=5)
     regenerate_responses(folder, drafter_prompts(train, OPENINGS, seed=5), own, config)
     text = training_text(train, UNLEARN.mix)
-    train_target(text, held.stories, unlearned, SHAPE, UNLEARN.loop, UNLEARN.row_length, start=folder, written=own)
+    unlearn_repetition(folder, text, own, held.stories, unlearned, UNLEARN.loop, UNLEARN.row_length)
     average_targets(folder, unlearned, UNLEARNED_SHARE, mean)
     return mean
 
@@ -256,7 +260,8 @@ def draft_model(data: Path, out: Path, target_folder: Path, written: Path) -> Pa
     _, held = Sources.read(data)
     texts = response_texts(target_folder, written)
     folder = out / "draft"
-    train_target(texts, held.stories, folder, DRAFT_SHAPE, DRAFT_LOOP, row_length=384, tokenizer_of=target_folder)
+    tokenizer_from(target_folder, folder)
+    train_target(texts, held.stories, folder, DRAFT_SHAPE, DRAFT_LOOP, row_length=384)
     return folder
 
 

@@ -18,8 +18,8 @@ from transformers import Qwen3ForCausalLM
 from d2sd.models.drafter import DFlashDraftModel
 from d2sd.models.taps import LayerTaps
 from d2sd.train.drafters import Blocks, cut_blocks, draft_blocks
-from d2sd.train.retention import Retention
-from d2sd.train.unlikelihood import unlikelihood
+from research.tiny.retention import Retention
+from research.tiny.unlikelihood import unlikelihood
 
 
 class Agreement(Retention):

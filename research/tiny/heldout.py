@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from d2sd.train.corpus import Mix, Sources, training_text
 from d2sd.train.data import normalise
-from d2sd.train.prompts import opening, program_prompt
-from d2sd.train.synthetic import documents, prompt_of
+from research.tiny.corpus import Mix, Sources, training_text
+from research.tiny.prompts import opening, program_prompt
+from research.tiny.synthetic import documents, prompt_of
 
 SEED, PROMPTS = 2_000_003, 60
 DOMAINS = ("stories", "questions", "instructions", "sums", "code")
@@ -56,7 +56,7 @@ def candidates(domain: str, held: Sources) -> Iterator[dict[str, Any]]:
 
 
 def _answered(held: Sources) -> Iterator[tuple[Any, int]]:
-    from d2sd.train.synthetic.worked import worked_steps
+    from research.tiny.synthetic.worked import worked_steps
 
     for wording in held.wordings:
         worked = worked_steps(wording.equation)

@@ -11,12 +11,12 @@ from dataclasses import replace
 import pytest
 
 from d2sd.errors import InputError
-from d2sd.train import public
-from d2sd.train.corpus import Mix, Sources, begun_anywhere, training_text
 from d2sd.train.data import normalise
-from d2sd.train.heldout import DOMAINS, candidates, held_out_prompts
-from d2sd.train.prompts import drafter_prompts, opening, unusual_openings
-from d2sd.train.synthetic.worked import Wording, equation_text, reworded, varied, worked_steps
+from research.tiny import public
+from research.tiny.corpus import Mix, Sources, begun_anywhere, training_text
+from research.tiny.heldout import DOMAINS, candidates, held_out_prompts
+from research.tiny.prompts import drafter_prompts, opening, unusual_openings
+from research.tiny.synthetic.worked import Wording, equation_text, reworded, varied, worked_steps
 
 NAMES = ("Ann", "Bo", "Cy", "Di", "Ed", "Flo", "Gil", "Hal", "Ida", "Jo")
 

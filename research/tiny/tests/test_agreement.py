@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 import torch
-from transformers import AutoModelForCausalLM
 
 from d2sd.models.drafter import DFlashDraftModel, drafter_config
-from d2sd.train.agreement import Agreement, reached, repeats
-from d2sd.train.data import write_jsonl
 from d2sd.train.drafters import cut_blocks, draft_blocks
-from d2sd.train.loop import LoopConfig
-from d2sd.train.retention import Retention
-from d2sd.train.stages import teach_target, train_target
-from d2sd.train.synthetic import documents
 from d2sd.train.target import TargetShape, new_target
+from research.tiny.agreement import Agreement, reached, repeats
+from research.tiny.retention import Retention
 
 
 def network(tokenizer, seed=0):
@@ -95,18 +88,3 @@ def test_agreement_is_retention_beside_the_distance_from_the_goal(tokenizer):
     loss.backward()
     assert not any(x.requires_grad for net in (objective.former, objective.drafter) for x in net.parameters())
     assert any(x.grad is not None and x.grad.abs().sum() > 0 for x in objective.model.parameters())
-
-
-def test_a_target_comes_to_meet_its_drafter(tmp_path):
-    texts, shape = list(documents("sums", 60, 1)), TargetShape(512, 64, 2, 2, 1, 32, 96, 256)
-    first, own = tmp_path / "first", tmp_path / "own.jsonl"
-    train_target(texts, texts[:9], first, shape, LoopConfig(2, batch_size=4), 64)
-    torch.manual_seed(0)
-    written = [{"prompt_ids": [0, 5, 6], "response_ids": torch.randint(2, 200, (30,)).tolist()} for _ in range(8)]
-    write_jsonl(own, written)
-    small_drafter(AutoModelForCausalLM.from_pretrained(first)).save_pretrained(tmp_path / "drafter")
-    loop = LoopConfig(16, batch_size=4, warmup=2, save_every=8, log_every=1)
-    teach_target(first, texts, texts, own, texts[:9], tmp_path / "t", loop, 64, drafter=tmp_path / "drafter")
-    rows = [json.loads(line) for line in (tmp_path / "t/metrics.jsonl").read_text().splitlines()]
-    assert rows[-1]["apart"] < rows[0]["apart"]
-    assert (tmp_path / "t/model.safetensors").exists()

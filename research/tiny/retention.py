@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from transformers import Qwen3ForCausalLM
 
 from d2sd.train.target import NextToken, next_logits
-from d2sd.train.unlikelihood import unlikelihood
+from research.tiny.unlikelihood import unlikelihood
 
 
 class Retention(nn.Module):

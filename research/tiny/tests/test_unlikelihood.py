@@ -10,11 +10,12 @@ import torch
 from d2sd.errors import InputError
 from d2sd.train.data import Responses, write_jsonl
 from d2sd.train.loop import LoopConfig
-from d2sd.train.retention import Retention
-from d2sd.train.stages import teach_target, train_target
-from d2sd.train.synthetic import documents
+from d2sd.train.stages import train_target
 from d2sd.train.target import NextToken, TargetShape, new_target
-from d2sd.train.unlikelihood import NextTokenUnlikelihood, number_marks, repeated, repeated_marks
+from research.tiny.retention import Retention
+from research.tiny.stages import teach_target
+from research.tiny.synthetic import documents
+from research.tiny.unlikelihood import NextTokenUnlikelihood, number_marks, repeated, repeated_marks
 
 
 def network(tokenizer):
@@ -91,25 +92,12 @@ def test_what_is_certain_can_still_be_unlearned(tokenizer):
     assert loss.isfinite()
 
 
-def test_a_target_unlearns_its_repetitions(tmp_path):
-    texts, shape = list(documents("sums", 60, 1)), TargetShape(512, 64, 2, 2, 1, 32, 96, 256)
-    twice = [{"prompt_ids": [0, 5, 6], "response_ids": [7, 8, 9, 10, 11, 12] * 4}]
-    write_jsonl(tmp_path / "own.jsonl", twice * 8)
-    loop = LoopConfig(12, batch_size=4, warmup=2, save_every=6, log_every=1)
-    train_target(texts, texts[:9], tmp_path / "first", shape, LoopConfig(2, batch_size=4), 64)
-    train_target(
-        texts, texts[:9], tmp_path / "t", shape, loop, 64, start=tmp_path / "first", written=tmp_path / "own.jsonl"
-    )
-    rows = [json.loads(line) for line in (tmp_path / "t/metrics.jsonl").read_text().splitlines()]
-    assert rows[-1]["repeated_probability"] < rows[0]["repeated_probability"]
-
-
 def test_a_target_learns_new_text_and_stays_what_it_was(tmp_path):
     texts, shape = list(documents("sums", 60, 1)), TargetShape(512, 64, 2, 2, 1, 32, 96, 256)
     write_jsonl(tmp_path / "own.jsonl", [{"prompt_ids": [0, 5, 6], "response_ids": [7, 8, 9, 10, 11, 12] * 4}] * 8)
     first, own = tmp_path / "first", tmp_path / "own.jsonl"
     train_target(texts, texts[:9], first, shape, LoopConfig(2, batch_size=4), 64)
-    new, loop = list(documents("stories", 30, 1)), LoopConfig(12, batch_size=4, warmup=2, save_every=6, log_every=1)
+    new, loop = list(documents("code", 30, 1)), LoopConfig(12, batch_size=4, warmup=2, save_every=6, log_every=1)
     teach_target(first, new, texts, own, texts[:9], tmp_path / "t", loop, 64)
     rows = [json.loads(line) for line in (tmp_path / "t/metrics.jsonl").read_text().splitlines()]
     assert rows[-1]["text_loss"] < rows[0]["text_loss"]

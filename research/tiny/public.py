@@ -15,7 +15,7 @@ from typing import Any
 
 from d2sd.errors import InputError
 from d2sd.train.data import PLAIN_PUNCTUATION, read_documents
-from d2sd.train.synthetic.worked import Wording, Worked, worked_steps
+from research.tiny.synthetic.worked import Wording, Worked, worked_steps
 
 STORIES_HELD_OUT, PROBLEMS_HELD_OUT = 40, 5
 _LONGEST_PROGRAM, _LONGEST_STORY = 12, 4_000

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from d2sd.train import public
 from d2sd.train.data import normalise
-from d2sd.train.synthetic import asked, documents
-from d2sd.train.synthetic.worked import Wording, Worked, reworded
+from research.tiny import public
+from research.tiny.synthetic import asked, documents
+from research.tiny.synthetic.worked import Wording, Worked, reworded
 
 SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 QUESTION_FORMS = ("Question: {q}\nAnswer: {a}", "{q}\n{a}", "{q}\n{a}", "Q: {q}\nA: {a}")
@@ -73,7 +73,6 @@ class Mix:
     worked_reads: int = 1
     code: int = 6_000
     program_reads: int = 2
-    synthetic_stories: int = 0
 
 
 def training_text(sources: Sources, mix: Mix) -> list[str]:
@@ -83,7 +82,6 @@ def training_text(sources: Sources, mix: Mix) -> list[str]:
     common = asked.topics_of(sources.stories)
     for _ in range(mix.reads):
         train += [_told(s, asked.topic_of(s, common, len(sources.stories)), sources, mix, rng) for s in sources.stories]
-    train += list(documents("stories", mix.synthetic_stories, mix.seed))
     train += [_question(d, rng) for d in documents("sums", mix.sums, mix.seed)]
     drawn = (reworded(rng.choice(sources.wordings), rng) for _ in range(mix.wordings))
     train += [question_text(w, rng) for w in drawn if w is not None]
