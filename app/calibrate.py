@@ -11,13 +11,12 @@ from app import models, settings
 from app.compare import RunSet
 from app.explore import failure_sentence
 from app.links import MAX_PROMPT
-from app.page_session import Session
 from app.recordings import Recording, Recordings, read_uploads
 from app.run_lines import RunLines
 from app.streaming import collect, paced, prepare, stream
 from app.uploads import short
 from app.views.calibrate import Progress, drawing
-from app.work import Update
+from app.work import Ticket, Update
 from d2sd import Event, InputError, Trace
 from d2sd.bench.prompts import Prompt, names, parse_prompts, read_prompts
 
@@ -100,7 +99,7 @@ class PromptSource:
 
 
 def prompts(
-    session: Session,
+    ticket: Ticket,
     number: int,
     recordings: Recordings,
     source: PromptSource,
@@ -112,15 +111,15 @@ def prompts(
 ) -> Iterator[Update[str]]:
     """Run a prompt set and yield what to draw after every prompt. On bad input the drawing stays.
 
-    ``values``: settings by name; ``against``: what to compare with. ``number`` is what ``session.request()`` gave; it stops
+    ``values``: settings by name; ``against``: what to compare with. ``number`` is what ``ticket.request()`` gave; it stops
     once that is not the newest any more, and keeps the prompts that are finished. Where something else was measured
     meanwhile, that stays drawn.
     """
 
     def stale() -> bool:
-        return session.newest != number
+        return ticket.newest != number
 
-    if not session.claim(number):
+    if not ticket.claim(number):
         return
     try:
         count = settings.whole(limit, "how many")

@@ -60,7 +60,6 @@ def run(session: Session, number: int, asked: Asked) -> Iterator[Update[str]]:
         return
     try:
         config = asked.config()
-        models.check(asked.models)
         if not models.loaded(asked.models):
             yield Update(news=f"Loading {asked.models.model} …")
         prepared = prepare(asked.models, asked.prompt, config)

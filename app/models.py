@@ -197,9 +197,10 @@ def loaded(chosen: Chosen) -> bool:
 def engine(chosen: Chosen) -> d2sd.Engine:
     """The loaded models. Where there is no VP-Drafter the first drafter serves as the second one too.
 
-    Raises ``InputError``.
+    Raises ``InputError``. What is loaded was checked when it was.
     """
-    check(chosen)
+    if not loaded(chosen):
+        check(chosen)
     return _shelf.get(chosen)
 
 

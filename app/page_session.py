@@ -8,43 +8,25 @@ from typing import Any
 from app.history import History
 from app.links import Link
 from app.run_lines import RunLines
+from app.work import Ticket
 
 
 @dataclass(slots=True)
-class Session:
-    """The number of the newest run asked for in this window (any other run of it is to stop), the run that is shown,
-    the link that the window was opened with, and the history of its window.
+class Session(Ticket):
+    """The ticket of the newest run asked for in this window, the run that is shown, the link that the window was opened with,
+    and the history of its window.
 
     ``own``: a person's own settings by control, put aside while the form follows a run that is shown; ``followed``: the key
     of the run that the form agrees with; ``filled``: what following has put into the form lately, by control. The last one
     alone is not enough: it may still be on its way to the page when the next run is chosen.
     """
 
-    newest: int = 0
-    claimed: int = 0
     shown: RunLines = field(default_factory=RunLines)
     link: Link = field(default_factory=Link)
     history: History = field(default_factory=History)
     own: dict[str, Any] | None = None
     followed: str = ""
     filled: list[dict[str, Any]] = field(default_factory=list)
-
-    def request(self) -> int:
-        """Ask for a run: its number. Earlier ones, running or waiting, stop."""
-        self.newest += 1
-        return self.newest
-
-    def claim(self, number: int) -> bool:
-        """Whether the run of this number may start: it is the newest and was not started before."""
-        if number != self.newest or number == self.claimed:
-            return False
-        self.claimed = number
-        return True
-
-    @property
-    def waiting(self) -> bool:
-        """Whether the newest run was asked for and has not begun."""
-        return self.newest != self.claimed
 
     def put_aside(self, values: dict[str, Any]) -> None:
         """Keep what a person has set in the form, which is to follow a run: the first time all of it, then what is not as
@@ -55,12 +37,6 @@ class Session:
         for name, value in values.items():
             if not any(name in filled and _same(value, filled[name]) for filled in self.filled):
                 self.own[name] = value
-
-    def stop(self) -> bool:
-        """Stop whatever runs or waits in this window; whether something waited that had not begun."""
-        waited = self.waiting
-        self.newest = self.claimed = self.newest + 1
-        return waited
 
     def show(self, run: RunLines, source: str, label: str = "", **notes: Any) -> str:
         """Show another run, which the window keeps from now on: the segment for the view, with the given notes.

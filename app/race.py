@@ -11,9 +11,8 @@ from app.explore import PLAIN, failure_sentence
 from app.lanes import LANES, Lane, Race, lane_name, method_of, name_of
 from app.links import MAX_PROMPT
 from app.models import Chosen
-from app.page_session import Session
 from app.streaming import Prepared, collect, first_tokens, paced, prepare, stream
-from app.work import Update
+from app.work import Ticket, Update
 from d2sd import DecodeConfig, Event, InputError, Trace
 
 
@@ -38,18 +37,18 @@ class Row:
 
 
 def run(
-    session: Session, number: int, prompt: str, chosen: Chosen, methods: Sequence[str], values: dict[str, Any]
+    ticket: Ticket, number: int, prompt: str, chosen: Chosen, methods: Sequence[str], values: dict[str, Any]
 ) -> Iterator[Update[Race]]:
     """Run the methods in the registry's order, those left out that these models have no drafter for. On bad input the race that is shown stays.
 
-    ``values``: settings by name; ``number`` is what ``session.request()`` gave for this race; it stops once that is
+    ``values``: settings by name; ``number`` is what ``ticket.request()`` gave for this race; it stops once that is
     not the newest any more.
     """
 
     def stale() -> bool:
-        return session.newest != number
+        return ticket.newest != number
 
-    if not session.claim(number):
+    if not ticket.claim(number):
         return
     try:
         if len(prompt) > MAX_PROMPT:

@@ -20,6 +20,7 @@ from app.page_session import Session
 from app.settings import SETTINGS
 from app.threads import leave_a_core
 from app.views.whatif import drawing
+from app.work import Ticket
 from d2sd import METHODS, DecodeConfig
 from d2sd.trace.trace import parse_trace
 
@@ -63,9 +64,9 @@ def record_run(path: Path, model: Chosen, prompt: str, values: dict[str, Any]) -
 
 def record_race(path: Path, model: Chosen, prompt: str, values: dict[str, Any]) -> int:
     """Run the default race and its what-if questions and write them to ``path``; returns the file's bytes."""
-    session = Session()
+    ticket = Ticket()
     done = Race(prompt, ())
-    for update in race.run(session, session.request(), prompt, model, DEFAULT, values):
+    for update in race.run(ticket, ticket.request(), prompt, model, DEFAULT, values):
         done = update.value or done
         if update.problem or (not done.status and any(lane.problem for lane in done.lanes)):
             raise SystemExit(update.problem or "a method broke off")
@@ -73,8 +74,8 @@ def record_race(path: Path, model: Chosen, prompt: str, values: dict[str, Any]) 
     answers = None
     source = f"Race: {ASKED}"
     for asked in whatif.run(
-        session,
-        session.request(),
+        ticket,
+        ticket.request(),
         source,
         lane.trace,
         model,

@@ -12,8 +12,7 @@ from app.explore import failure_sentence
 from app.gpu import on_gpu
 from app.lanes import COST_AWARE, method_of
 from app.models import Chosen
-from app.page_session import Session
-from app.work import Update
+from app.work import Ticket, Update
 from d2sd import METHODS, DecodeConfig, Engine, InputError, Trace
 from d2sd.decoding.costs import STAGES
 from d2sd.whatif import Outcome, Replay, recorded_config
@@ -72,7 +71,7 @@ class Answers:
 
 
 def run(
-    session: Session,
+    ticket: Ticket,
     number: int,
     source: str,
     trace: Trace | None,
@@ -89,9 +88,9 @@ def run(
     """
 
     def stale() -> bool:
-        return session.newest != number
+        return ticket.newest != number
 
-    if not session.claim(number):
+    if not ticket.claim(number):
         return
     try:
         if trace is None:

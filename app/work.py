@@ -1,4 +1,4 @@
-"""Long work: what it tells the page while it goes on, and whose turn it is."""
+"""Long work: what it tells the page while it goes on, whether it is still wanted, and whose turn it is."""
 
 from __future__ import annotations
 
@@ -18,6 +18,38 @@ class Update(Generic[T]):
     problem: str = ""
     news: str = ""
     note: str = ""
+
+
+@dataclass(slots=True)
+class Ticket:
+    """Numbers of what is asked for in one place of a window: ``newest``, any other work of it is to stop, and ``claimed``,
+    the latest that was started."""
+
+    newest: int = 0
+    claimed: int = 0
+
+    def request(self) -> int:
+        """Ask for work: its number. What was asked for earlier, running or waiting, stops."""
+        self.newest += 1
+        return self.newest
+
+    def claim(self, number: int) -> bool:
+        """Whether the work of this number may start: it is the newest and was not started before."""
+        if number != self.newest or number == self.claimed:
+            return False
+        self.claimed = number
+        return True
+
+    @property
+    def waiting(self) -> bool:
+        """Whether the newest work was asked for and has not begun."""
+        return self.newest != self.claimed
+
+    def stop(self) -> bool:
+        """Stop whatever runs or waits; whether something waited that had not begun."""
+        waited = self.waiting
+        self.newest = self.claimed = self.newest + 1
+        return waited
 
 
 NEXT = "Something else is running; this starts when it ends."  # to who is the first in line

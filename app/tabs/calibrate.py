@@ -20,7 +20,7 @@ from app.tabs.notice import MODEL, ask, line_of, notice_box, sentence, stopped
 from app.tabs.runs import Shown
 from app.tabs.setting_box import setting_rows
 from app.views.calibrate import CalibrationView
-from app.work import TURNS
+from app.work import TURNS, Ticket
 from d2sd.bench import prompts
 
 NAMES = ("block_size", "num_branches", "temperature", "max_new_tokens", "chat")
@@ -37,8 +37,8 @@ NOTHING = "nothing"
 def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
     """Lay out the tab and wire it. ``shown``: Explore, whose run is measured and where steps are opened."""
     explore = shown.session
-    # Its own session: a run in Explore and a measurement wait for each other, but do not stop each other.
-    session, recordings, number = gr.State(Session()), gr.State(Recordings()), gr.State(0)
+    # Its own ticket: a run in Explore and a measurement wait for each other, but do not stop each other.
+    ticket, recordings, number = gr.State(Ticket()), gr.State(Recordings()), gr.State(0)
     with gr.Row(elem_classes="beside"):
         with gr.Column(scale=0, min_width=290, elem_classes="settings"):
             source = gr.Radio(list(SOURCES.items()), value="shown", label="Measure", elem_id="source")
@@ -78,7 +78,7 @@ def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
     source.change(choose, source, [group, bundled, mine, uploads, stop], show_progress="hidden", queue=False)
 
     outputs: list[Any] = [figures, notice]
-    given = [source, session, recordings, explore, uploads, against]
+    given = [source, ticket, recordings, explore, uploads, against]
     quick: dict[str, Any] = {"show_progress": "hidden", "concurrency_limit": 4}
 
     def offer(current: Session, chosen: str) -> gr.Dropdown:
@@ -96,11 +96,11 @@ def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
     offered(tab.select(_measure_shown, given, outputs, **quick))
     against.input(_compare_again, [recordings, explore, against], outputs, **quick)
     requested = go.click(
-        _request, [source, session], [number, notice, line_of(notice, session)], show_progress="hidden", queue=False
+        _request, [source, ticket], [number, notice, line_of(notice, ticket)], show_progress="hidden", queue=False
     )
     measured = requested.then(
         _measure_prompts,
-        [source, session, number, recordings, explore, against, *inputs],
+        [source, ticket, number, recordings, explore, against, *inputs],
         outputs,
         show_progress="hidden",
         concurrency_id=MODEL,
@@ -108,7 +108,7 @@ def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
         trigger_mode="multiple",
     )
     offered(measured)
-    stop.click(stopped, session, notice, show_progress="hidden", queue=False)
+    stop.click(stopped, ticket, notice, show_progress="hidden", queue=False)
     opened = figures.select(_open, [explore, recordings], [shown.view, tabs, notice], show_progress="hidden")
     shown.after(opened)
 
@@ -119,13 +119,13 @@ def _against(explore: Session, name: str | None) -> RunSet | None:
 
 
 def _measure(
-    kind: str, session: Session, kept: Recordings, explore: Session, paths: list[str] | None, against: str | None
+    kind: str, ticket: Ticket, kept: Recordings, explore: Session, paths: list[str] | None, against: str | None
 ) -> tuple[Any, Any]:
     """Figures of the run in Explore or of trace files, in place of those of prompts that are still run; nothing for
     prompts, which are run step by step."""
     if kind in RUN:
         return gr.skip(), gr.skip()
-    session.stop()
+    ticket.stop()
     try:
         if kind == "shown":
             return calibrate.shown(kept, explore.shown, _against(explore, against)), sentence()
@@ -150,13 +150,13 @@ def _compare_again(kept: Recordings, explore: Session, against: str | None) -> t
         return gr.skip(), sentence(problem=f"{error}")
 
 
-def _request(kind: str, session: Session, request: gr.Request) -> tuple[int, Any, Any]:
-    return ask(session, request) if kind in RUN else (session.newest, gr.skip(), gr.skip())
+def _request(kind: str, ticket: Ticket, request: gr.Request) -> tuple[int, Any, Any]:
+    return ask(ticket, request) if kind in RUN else (ticket.newest, gr.skip(), gr.skip())
 
 
 def _measure_prompts(
     kind: str,
-    session: Session,
+    ticket: Ticket,
     number: int,
     recordings: Recordings,
     explore: Session,
@@ -169,7 +169,7 @@ def _measure_prompts(
 
     def said(problem: str, news: str = "") -> Any:
         # who stopped it was told what that means
-        return sentence(problem, news) if session.newest == number else gr.skip()
+        return sentence(problem, news) if ticket.newest == number else gr.skip()
 
     try:
         asked = _asked(kind, *values)
@@ -178,7 +178,7 @@ def _measure_prompts(
         yield gr.skip(), said(f"{error}")
         return
     title, runs = "", list[Recording]()
-    for update in TURNS.taken(session, calibrate.prompts(session, number, recordings, *asked, against=other)):
+    for update in TURNS.taken(ticket, calibrate.prompts(ticket, number, recordings, *asked, against=other)):
         if update.value is not None:
             title, runs = recordings.title, recordings.runs
         yield gr.skip() if update.value is None else update.value, said(update.problem, update.news)

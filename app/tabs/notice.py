@@ -9,9 +9,8 @@ from typing import Any
 import gradio as gr
 from gradio.context import LocalContext
 
-from app.page_session import Session
 from app.visitors import without_paths
-from app.work import NEXT, TURNS
+from app.work import NEXT, TURNS, Ticket
 
 SECONDS_BETWEEN_PLACES = 0.5
 MODEL = "model"  # the concurrency id of everything that runs the models: it takes turns
@@ -38,19 +37,19 @@ def sentence(problem: str = "", news: str = "", note: str = "") -> gr.Textbox:
     )
 
 
-def ask(session: Session, request: gr.Request) -> tuple[int, gr.Textbox, gr.Timer]:
+def ask(ticket: Ticket, request: gr.Request) -> tuple[int, gr.Textbox, gr.Timer]:
     """Count a request for work of this window: its number, and where it has to wait a sentence with its place, which the
     timer then keeps up to date. The timer starts in any case: others may come in between before the request has its place.
     """
-    news = TURNS.news(session, ahead(request))
-    return session.request(), sentence(news=news), gr.Timer(active=True)
+    news = TURNS.news(ticket, ahead(request))
+    return ticket.request(), sentence(news=news), gr.Timer(active=True)
 
 
-def line_of(notice: gr.Textbox, session: gr.State) -> gr.Timer:
+def line_of(notice: gr.Textbox, ticket: gr.State) -> gr.Timer:
     """A timer that tells a waiting window its place; it stops once its turn has come."""
     timer = gr.Timer(SECONDS_BETWEEN_PLACES, active=False)
 
-    def tell(current: Session, request: gr.Request) -> tuple[Any, Any]:
+    def tell(current: Ticket, request: gr.Request) -> tuple[Any, Any]:
         if not current.waiting:
             return gr.skip(), gr.Timer(active=False)
         if not waits(request):  # a busy server may take longer to put it in the line than the first tick takes to come
@@ -58,7 +57,7 @@ def line_of(notice: gr.Textbox, session: gr.State) -> gr.Timer:
         # between two turns nobody's run goes on, but who is in the line still waits
         return sentence(news=TURNS.news(current, ahead(request)) or NEXT), gr.skip()
 
-    timer.tick(tell, session, [notice, timer], show_progress="hidden", queue=False)
+    timer.tick(tell, ticket, [notice, timer], show_progress="hidden", queue=False)
     return timer
 
 
@@ -88,6 +87,6 @@ def forgive(notice: gr.Textbox, changed: Sequence[Any]) -> None:
     gr.on(list(changed), None, None, notice, js=hide, show_progress="hidden", queue=False)
 
 
-def stopped(session: Session) -> gr.Textbox:
+def stopped(ticket: Ticket) -> gr.Textbox:
     """Stop what runs or waits, and say so where it had not begun."""
-    return sentence(note="Stopped before its turn came: nothing was run." if session.stop() else "")
+    return sentence(note="Stopped before its turn came: nothing was run." if ticket.stop() else "")

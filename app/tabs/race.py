@@ -24,7 +24,7 @@ from app.tabs.whatif import WhatIf, build_whatif
 from app.views import runs as runs_view
 from app.views.race import RaceView, drawing
 from app.views.race import sentence as lane_sentence
-from app.work import TURNS
+from app.work import TURNS, Ticket
 
 CHOSEN = ("model", "folder", "vp")
 NAMES = ("block_size", "num_branches", "node_budget", "temperature", "seed", "max_new_tokens", "chat")
@@ -55,8 +55,8 @@ class RaceTab:
 
 def build_race(tabs: gr.Tabs, shown: Shown) -> RaceTab:
     """Lay out the tab and wire it. ``shown``: Explore, where lanes are opened, and whose window keeps the race."""
-    # Its own session: a run in Explore and a race wait for each other, but do not stop each other.
-    session, number, explore = gr.State(Session()), gr.State(0), shown.session
+    # Its own ticket: a run in Explore and a race wait for each other, but do not stop each other.
+    ticket, number, explore = gr.State(Ticket()), gr.State(0), shown.session
     opening = recorded_race()
     with gr.Row(elem_classes="beside"):
         with gr.Column(scale=0, min_width=290, elem_classes="settings", elem_id="race-settings"):
@@ -80,19 +80,17 @@ def build_race(tabs: gr.Tabs, shown: Shown) -> RaceTab:
         yield (gr.skip(),) * (3 + len(asked.outputs))  # sent once more at the end, as in Explore
 
     forgive(notice, [box.change for box in inputs.values()])
-    requested = start.click(
-        ask, session, [number, notice, line_of(notice, session)], show_progress="hidden", queue=False
-    )
+    requested = start.click(ask, ticket, [number, notice, line_of(notice, ticket)], show_progress="hidden", queue=False)
     requested.then(
         run,
-        [session, number, explore, *inputs.values()],
+        [ticket, number, explore, *inputs.values()],
         [lanes, notice, *asked.outputs, shown.runs],
         show_progress="hidden",
         concurrency_id=MODEL,
         concurrency_limit=1,
         trigger_mode="multiple",
     )
-    stop.click(stopped, session, notice, show_progress="hidden", queue=False)
+    stop.click(stopped, ticket, notice, show_progress="hidden", queue=False)
     opened = lanes.select(open_lane, explore, [shown.view, tabs, notice], show_progress="hidden", queue=False)
     shown.after(opened)
     return RaceTab(inputs, lanes, asked)

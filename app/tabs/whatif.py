@@ -17,7 +17,7 @@ from app.record import DEFAULT, recorded_answers, recorded_race
 from app.run_lines import RunLines
 from app.tabs.notice import MODEL, ask, line_of, notice_box, sentence, stopped
 from app.views.whatif import WhatIfView, drawing
-from app.work import TURNS
+from app.work import TURNS, Ticket
 from d2sd import METHODS, InputError, Trace
 from d2sd.whatif import recorded_config
 
@@ -62,7 +62,7 @@ def build_whatif(explore: gr.State, chosen: list[Component]) -> WhatIf:
     ``explore``: the session of Explore, whose window keeps the race; ``chosen``: the choice of models, for runs that do
     not name bundled ones.
     """
-    session, number = gr.State(Session()), gr.State(0)
+    ticket, number = gr.State(Ticket()), gr.State(0)
     gr.Markdown(EXPLANATION, elem_id="whatif-explained")
     with gr.Row(elem_id="whatif-settings"):
         source = gr.Dropdown(
@@ -107,17 +107,17 @@ def build_whatif(explore: gr.State, chosen: list[Component]) -> WhatIf:
                 said(update.problem, update.news, update.note),
             )
 
-    requested = go.click(ask, session, [number, notice, line_of(notice, session)], show_progress="hidden", queue=False)
+    requested = go.click(ask, ticket, [number, notice, line_of(notice, ticket)], show_progress="hidden", queue=False)
     requested.then(
         run,
-        [session, number, source, explore, *chosen, sweeps, methods],
+        [ticket, number, source, explore, *chosen, sweeps, methods],
         [charts, notice],
         show_progress="hidden",
         concurrency_id=MODEL,
         concurrency_limit=1,
         trigger_mode="multiple",
     )
-    stop.click(stopped, session, notice, show_progress="hidden", queue=False)
+    stop.click(stopped, ticket, notice, show_progress="hidden", queue=False)
     return WhatIf(source, charts, notice)
 
 

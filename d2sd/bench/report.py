@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -23,6 +23,43 @@ NOTES = (
 )
 
 
+class Column(NamedTuple):
+    """One column of the table. cell: the figure's name in a row of ``summarise``; form: how a number is written; spread:
+    whether its interval follows."""
+
+    head: str
+    cell: str
+    form: str = "{}"
+    spread: bool = False
+
+    def text(self, row: dict[str, Any]) -> str:
+        """The figure of a row, "–" where there is none; seconds by stage in milliseconds."""
+        value = row[self.cell]
+        if isinstance(value, dict):
+            return " · ".join(self.form.format(1e3 * seconds) for seconds in value.values()) or "–"
+        if value is None:
+            return "–"
+        ends = row[f"{self.cell}_interval"] if self.spread else None
+        return self.form.format(value) + (f" [{self.form.format(ends[0])}–{self.form.format(ends[1])}]" if ends else "")
+
+
+COLUMNS = (
+    Column("method", "label"),
+    Column("α", "mean_acceptance_length", "{:.2f}", spread=True),
+    Column("median α", "mean_acceptance_length_median", "{:.2f}"),
+    Column("tokens/s", "tokens_per_second", "{:.0f}", spread=True),
+    Column("speedup", "speedup", "{:.2f}", spread=True),
+    Column("tokens/s from the call", "wall_tokens_per_second", "{:.0f}"),
+    Column("nodes/step", "nodes_per_step", "{:.1f}"),
+    Column("draft passes/step", "draft_passes_per_step", "{:.0f}"),
+    Column("hit rate", "boundary_hit_rate", "{:.0%}"),
+    Column("ECE", "expected_calibration_error", "{:.3f}"),
+    Column("ms/step {}", "seconds_per_step", "{:.2f}"),
+    Column("identical", "identical", "{:.0%}"),
+)
+SPEEDUP = Column("speedup", "speedup", "{:.2f}")
+
+
 def markdown_table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     """A Markdown table of one-line texts."""
     head = list(head)
@@ -38,25 +75,15 @@ def plain_text(text: str) -> str:
 def table(rows: list[dict[str, Any]]) -> str:
     """All figures, one row per entry."""
     stages: dict[str, float] = next((r["seconds_per_step"] for r in rows if r["seconds_per_step"]), {})
-    head = [
-        "method", "α", "median α", "tokens/s", "speedup", "tokens/s from the call", "nodes/step", "draft passes/step", "hit rate", "ECE",
-        "ms/step " + " · ".join(s.replace("_", " ") for s in stages), "identical",
-    ]  # fmt: skip
-    return markdown_table(head, ([
-        r["label"], _span(r, "mean_acceptance_length", "{:.2f}"), _text(r["mean_acceptance_length_median"], "{:.2f}"),
-        _span(r, "tokens_per_second", "{:.0f}"), _span(r, "speedup", "{:.2f}"),
-        _text(r["wall_tokens_per_second"], "{:.0f}"), _text(r["nodes_per_step"], "{:.1f}"),
-        _text(r["draft_passes_per_step"], "{:.0f}"),
-        _text(r["boundary_hit_rate"], "{:.0%}"), _text(r["expected_calibration_error"], "{:.3f}"),
-        " · ".join(f"{1e3 * s:.2f}" for s in r["seconds_per_step"].values()) or "–", _text(r["identical"], "{:.0%}"),
-    ] for r in rows))  # fmt: skip
+    named = " · ".join(stage.replace("_", " ") for stage in stages)
+    return markdown_table((c.head.format(named) for c in COLUMNS), ([c.text(r) for c in COLUMNS] for r in rows))
 
 
 def layout(result: dict[str, Any]) -> str:
     """Speedup / α by domain, as papers print it."""
     groups = {**result["by_domain"], "all": result["rows"]}
     cells = {
-        (name, r["label"]): f"{_text(r['speedup'], '{:.2f}')} / {r['mean_acceptance_length']:.2f}"
+        (name, r["label"]): f"{SPEEDUP.text(r)} / {r['mean_acceptance_length']:.2f}"
         for name, rows in groups.items()
         for r in rows
     }
@@ -153,14 +180,3 @@ def write_files(folder: Path, files: dict[str, str]) -> None:
         raise InputError(f"cannot write into the folder {folder}: {error.strerror}") from None
     for name, text in files.items():
         write_whole(folder / name, text)
-
-
-def _span(row: dict[str, Any], name: str, form: str) -> str:
-    if row[name] is None:
-        return "–"
-    ends = row[f"{name}_interval"]
-    return form.format(row[name]) + (f" [{form.format(ends[0])}–{form.format(ends[1])}]" if ends else "")
-
-
-def _text(value: float | None, form: str) -> str:
-    return "–" if value is None else form.format(value)

@@ -56,8 +56,9 @@ def entry(engine: Engine, setting: BenchSetting) -> Entry:
 
     def run(ids: Sequence[int]) -> Run:
         began = time.perf_counter()
-        trace = engine.generate(ids, config)
+        read = engine.finish(engine.request(ids, config))
         wall = time.perf_counter() - began
+        trace = read()
         totals = trace.totals
         return Run(
             token_ids=tuple(trace.token_ids),

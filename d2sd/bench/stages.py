@@ -138,7 +138,7 @@ class Bench:
         rows: list[dict[str, float]] = []
         for turn in range(WARM_UP + self.repeats):
             began = time.perf_counter()
-            event = self.run.step()
+            event = self.run.step()()
             if turn >= WARM_UP:
                 rows.append({**asdict(event.seconds), "cycle": time.perf_counter() - began, "nodes": len(event.nodes)})
         return {name: median(row[name] for row in rows) for name in rows[0]}

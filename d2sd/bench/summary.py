@@ -10,9 +10,9 @@ import numpy as np
 
 from d2sd.bench.runner import Entry, Run
 from d2sd.calibration import expected_calibration_error, uniform_edges
+from d2sd.calibration.resampling import Resampler
 from d2sd.errors import InputError
 
-RESAMPLES = 2000
 PLAIN = "autoregressive"
 
 
@@ -99,6 +99,6 @@ def interval(numerator: np.ndarray, denominator: np.ndarray, seed: int) -> list[
     """
     if len(numerator) < 2:
         return None
-    index = np.random.default_rng(seed).integers(0, len(numerator), (RESAMPLES, len(numerator)))
-    ratios = numerator[index].sum(1) / denominator[index].sum(1)
-    return [float(x) for x in np.percentile(ratios, [2.5, 97.5])]
+    prompts = np.arange(len(numerator))
+    drawn = Resampler(len(prompts), seed).ratios(numerator, denominator, prompts)
+    return [float(x) for x in np.percentile(drawn, [2.5, 97.5])]

@@ -24,7 +24,8 @@ from d2sd.bench.provenance import provenance
 from d2sd.bench.report import body, write_files, write_report
 from d2sd.bench.runner import entry, run_bench, run_count
 from d2sd.bench.settings import SYNTAX, parse_settings, runnable
-from d2sd.bench.summary import RESAMPLES, summarise, with_cycles
+from d2sd.bench.summary import summarise, with_cycles
+from d2sd.calibration.resampling import RESAMPLES
 from d2sd.cli import bench_gpu, lossless
 from d2sd.cli.common import add_run_arguments, decode_config, prepare
 from d2sd.decoding.costs import FORM, read_costs

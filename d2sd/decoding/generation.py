@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import torch
@@ -12,14 +12,14 @@ from d2sd.config import DecodeConfig
 from d2sd.decoding.controller import Known
 from d2sd.decoding.device_cycle import DeviceCycle
 from d2sd.decoding.finite import not_finite
-from d2sd.decoding.host_cycle import Cycle, HostCycle
+from d2sd.decoding.host_cycle import Cycle, CycleDone, HostCycle
 from d2sd.decoding.inspection import describe_choices, describe_draft, describe_levels, describe_nodes, describe_tops
 from d2sd.decoding.proposer import Proposer
 from d2sd.decoding.verifier import Verifier
 from d2sd.methods import Proposal
 from d2sd.models.models import Models
 from d2sd.passes.passes import Passes
-from d2sd.trace.events import Committed, PrefillDone, StepDone, StopReason
+from d2sd.trace.events import Committed, Decision, PrefillDone, StepDone, StopReason
 from d2sd.trace.text import Detokenizer, TokenTexts
 from d2sd.tree.walk import Walk, first_draft_boundary
 
@@ -83,10 +83,10 @@ class Generation:
         return PrefillDone(prompt, self.prompt_texts, seconds, committed=(self._own(token),))
 
     @torch.inference_mode()
-    def step(self) -> StepDone:
-        """One cycle."""
+    def step(self) -> Callable[[], StepDone]:
+        """One cycle; returns what makes its event, to be called in the order of the steps or not at all."""
         began = time.perf_counter()
-        anchor, start, texts, inspect = self.ids[-1], len(self.ids) - 1, self.labels, self.config.inspect
+        start = len(self.ids) - 1
         cycle: Cycle = self.device_cycle or self.host_cycle
         done = cycle.run(self.ids, self.config.max_new_tokens - len(self.output))
         proposal, seen, outcome = done.proposal, done.seen, done.walk
@@ -106,11 +106,23 @@ class Generation:
         decision = self.proposer.learn(proposal, outcome, boundary, done.sure)
         if self.stop_reason is None and self.device_cycle:
             self.device_cycle.ahead(self.ids)
-        event = partial(
-            StepDone,
-            step=self.steps - 1,
-            anchor=anchor,
-            anchor_text=texts[anchor],
+        # a GPU may have worked on this step before it was asked for
+        whole = max(time.perf_counter() - began, done.seconds.total)
+        self.elapsed += whole
+        if decision is not None and (controller := self.proposer.controller) is not None:
+            controller.timed(decision, len(proposal.tree), done.seconds, whole)
+        return partial(self._describe, self.steps - 1, start, done, boundary, decision, self.elapsed)
+
+    def _describe(
+        self, step: int, start: int, done: CycleDone, boundary: int | None, decision: Decision | None, elapsed: float
+    ) -> StepDone:
+        """A step as an event: labels for its whole tree, which are not made where nobody reads them."""
+        proposal, seen, outcome = done.proposal, done.seen, done.walk
+        first, texts, inspect = proposal.first, self.labels, self.config.inspect
+        return StepDone(
+            step=step,
+            anchor=proposal.tree.tokens[0],
+            anchor_text=texts[proposal.tree.tokens[0]],
             anchor_position=start,
             first_draft=None if first is None else describe_draft(first, texts, inspect),
             boundary_posterior=proposal.boundary.posterior,
@@ -127,13 +139,8 @@ class Generation:
             levels=describe_levels(proposal, texts) if inspect else (),
             decision=decision,
             target_tops=describe_tops(proposal, seen, outcome, texts),
+            elapsed=elapsed,
         )
-        # a GPU may have worked on this step before it was asked for
-        whole = max(time.perf_counter() - began, done.seconds.total)
-        self.elapsed += whole
-        if decision is not None and (controller := self.proposer.controller) is not None:
-            controller.timed(decision, len(proposal.tree), done.seconds, whole)
-        return event(elapsed=self.elapsed)
 
     def _describe_committed(self, proposal: Proposal, outcome: Walk) -> tuple[Committed, ...]:
         out = []
