@@ -11,6 +11,7 @@ from tqdm.auto import tqdm
 
 from d2sd.calibration import Figure, Report, calibrate, label, read_report, tabulate, tabulate_paths
 from d2sd.calibration.decisions import promised
+from d2sd.calibration.reading import count
 from d2sd.cli.common import add_run_arguments, decode_config, prepare
 from d2sd.trace.files import write_whole
 from d2sd.trace.text import escaped, printable
@@ -69,7 +70,7 @@ def _write_html(path: str, files: Sequence[str] | None, traces: Sequence[Trace],
 
     groups = domains or [str(t.header.get("domain") or "all") for t in traces]
     report = _report(traces, groups)
-    what = f"{len(files)} recorded runs" if files else f"{len(traces)} prompts"
+    what = count(len(traces), "recorded run" if files else "prompt")
     methods = ", ".join(sorted({str(t.header["method"]) for t in traces}))
     write_whole(
         path,
@@ -81,7 +82,7 @@ def _write_html(path: str, files: Sequence[str] | None, traces: Sequence[Trace],
             settings(traces),
         ),
     )
-    print(f"{path}: a report of {len(traces)} runs", file=sys.stderr)
+    print(f"{path}: a report of {count(len(traces), 'run')}", file=sys.stderr)
 
 
 def _report(traces: Sequence[Trace], domains: Sequence[str] = ()) -> Report:

@@ -11,6 +11,7 @@ import orjson
 
 from d2sd.calibration import StepTable, calibrate, tabulate
 from d2sd.calibration.comparison import Comparison, Side, compare, how_compared, read_comparison
+from d2sd.calibration.reading import count
 from d2sd.trace.files import write_whole
 from d2sd.trace.text import printable
 from d2sd.trace.trace import Trace, load_trace
@@ -35,7 +36,7 @@ def run(arguments: argparse.Namespace) -> None:
     found = compare(a, b, same_text=texts[0] == texts[1])
     if arguments.html:
         write_whole(arguments.html, _page(found, sides, tables))
-        print(f"{arguments.html}: a report of {len(sides[0])} and {len(sides[1])} runs", file=sys.stderr)
+        print(f"{arguments.html}: a report of {count(sum(map(len, sides)), 'run')}", file=sys.stderr)
     if arguments.json:
         sys.stdout.write(orjson.dumps(asdict(found)).decode() + "\n")
     else:
@@ -47,7 +48,8 @@ def _page(found: Comparison, sides: Sequence[Sequence[Trace]], tables: Sequence[
     from d2sd.drawing.panels import comparison_panels
     from d2sd.drawing.report import report_page, settings
 
-    facts = [fact for name, traces in zip("AB", sides, strict=True) for fact in settings(traces, name)]
     panels = comparison_panels(found, *(calibrate(table) for table in tables))
-    title = f"Comparison: {len(sides[0])} recorded runs (A) with {len(sides[1])} (B)"
-    return report_page(title, [*read_comparison(found), how_compared(found)], panels, facts=facts)
+    title = f"Comparison: {count(len(sides[0]), 'recorded run')} (A) with {len(sides[1])} (B)"
+    return report_page(
+        title, [*read_comparison(found), how_compared(found)], panels, facts=settings(*sides, names="AB")
+    )

@@ -155,6 +155,7 @@ def boundary_ranks(ranks: Ranks) -> go.Figure:
     def bars(name: str, kind: str, chosen: list[int]) -> Trace:
         return {
             "type": "bar",
+            "width": 0.64,
             "name": name,
             "x": chosen,
             "y": [counts[n - 1] / steps for n in chosen],
@@ -165,11 +166,11 @@ def boundary_ranks(ranks: Ranks) -> go.Figure:
         }
 
     traces: list[Trace] = [
-        *([bars(f"this rank, re-drafted (K = {used})", "second", at[:used])] if used else []),
+        *([bars("re-drafted from", "second", at[:used])] if used else []),
         bars("this rank", "first", at[used or 0 :]),
         {
             "type": "scatter",
-            "name": "among the K likeliest",
+            "name": "among K likeliest",
             "x": at[: len(hits)],
             "y": hits,
             "mode": "lines+markers",
@@ -180,7 +181,7 @@ def boundary_ranks(ranks: Ranks) -> go.Figure:
         },
         {
             "type": "scatter",
-            "name": "among K at random",
+            "name": "K at random",
             "x": at[: len(hits)],
             "y": list(ranks.chance[: len(hits)]),
             "mode": "lines",
@@ -210,7 +211,7 @@ def boundary_ranks(ranks: Ranks) -> go.Figure:
         }
         flag = {"shapes": [line], "annotations": [told]}
     across = axis("rank, K", showgrid=False, range=[0.5, len(counts) + 0.5], dtick=1 if len(counts) <= 16 else 5)
-    return draw(traces, xaxis=across, yaxis=share_axis(), **flag)
+    return draw(traces, legend_entrywidth=94, xaxis=across, yaxis=share_axis(), **flag)
 
 
 def shown_ranks(ranks: Ranks) -> tuple[int, ...]:

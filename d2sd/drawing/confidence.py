@@ -29,6 +29,7 @@ from d2sd.drawing.style import (
     with_interval,
 )
 
+WIDTH = 0.64  # of a bar, in places
 COUNTS = 0.13  # the part of the height that tells how many there are
 OPEN_END = 1000.0  # a bin up to more tokens than that has no upper edge
 
@@ -137,6 +138,7 @@ def _columns(
         values = [c.gets.value or 0.0 for c in chosen]
         return {
             "type": "bar",
+            "width": WIDTH,
             "name": name,
             "x": [c.place for c in chosen],
             "y": values,
@@ -158,6 +160,7 @@ def _columns(
         }
         return {
             "type": "bar",
+            "width": WIDTH,
             "name": name,
             "x": [c.place for c in chosen],
             "base": [min(e) for e in ends],
@@ -175,7 +178,7 @@ def _columns(
     over, under = [[c for c in columns if (c.says > (c.gets.value or 0.0)) == side] for side in (True, False)]
     traces = [
         *([bars(came, many, marker=fill(kind))] if many else []),
-        *([bars(f"{came}, n < {FEW}", few, marker=fill(kind, faint=True))] if few else []),
+        *([bars(f"n < {FEW}", few, marker=fill(kind, faint=True))] if few else []),
         gap(f"over-{sure}", "reject", "/", over),
         gap(f"under-{sure}", "target", ".", under),
         {
@@ -190,6 +193,7 @@ def _columns(
         },
         {
             "type": "bar",
+            "width": WIDTH,
             "x": at,
             "y": [c.count for c in columns],
             "yaxis": "y2",
@@ -209,6 +213,7 @@ def _columns(
     )
     return draw(
         traces,
+        legend_entrywidth=84,
         xaxis=axis(title, showgrid=False, anchor="y2", **scale),
         yaxis=share_axis(domain=[COUNTS + 0.08, 1]),
         yaxis2=below,

@@ -46,6 +46,7 @@ def tokens_gained(gains: Gains) -> go.Figure:
         values = [gains.sources[n].tokens.value or 0.0 for n in rows]
         return {
             "type": "bar",
+            "width": 0.64,
             "orientation": "h",
             "name": name,
             "x": values,
@@ -75,7 +76,7 @@ def tokens_gained(gains: Gains) -> go.Figure:
         "y": list(range(last)),
         "xaxis": "x2",
         "marker": {"color": EDGE},
-        "text": [f" {g.nodes:.1f}, {percent(g.wasted)} wasted" for g in gains.sources],
+        "text": [f" {g.nodes:.1f}, {percent(g.wasted)}" for g in gains.sources],
         "textposition": "outside",
         "textfont": FINE,
         "cliponaxis": False,
@@ -90,7 +91,9 @@ def tokens_gained(gains: Gains) -> go.Figure:
         hovermode="closest",
         margin={"l": 30, "r": 12, "t": 28, "b": 74},
         xaxis=axis("tokens a step", domain=[0, 0.52], rangemode="tozero"),
-        xaxis2=axis("nodes a step", domain=[0.58, 1], anchor="y", range=[0, most * 2.1], showgrid=False, nticks=4),
+        xaxis2=axis(
+            "nodes a step, share wasted", domain=[0.58, 1], anchor="y", range=[0, most * 1.9], showgrid=False, nticks=4
+        ),
         yaxis=places_axis([*names, "target’s own"], range=[last + 0.5, -0.5]),
     )
 
@@ -119,6 +122,7 @@ def by_group(groups: Sequence[Group], places: Sequence[int]) -> go.Figure:
         reach = [_moved(g.gap, g.confidence or 0.0) for _, g in chosen]
         return {
             "type": "bar",
+            "width": 0.64,
             "orientation": "h",
             "name": name,
             "x": values,
@@ -139,7 +143,7 @@ def by_group(groups: Sequence[Group], places: Sequence[int]) -> go.Figure:
         "marker": {"symbol": "diamond", "size": 9, "color": PANEL, "line": {"color": INK, "width": 1.5}},
         "hoverinfo": "skip",
     }
-    traces = [bars(n, faint) for n, faint in (("accepted", False), (f"accepted, n < {FEW}", True))]
+    traces = [bars(n, faint) for n, faint in (("accepted", False), (f"n < {FEW}", True))]
     return draw(
         [*(t for t in traces if t["y"]), says],
         height=120 + ROW * max(1, len(groups)),

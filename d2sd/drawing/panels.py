@@ -132,9 +132,9 @@ def _matrix(report: Report) -> Panel:
         (outcome_name(matrix, a), *((f"{n}", a * size + p) if (n := matrix.counts[a][p]) else "" for p in shown))
         for a in shown
     ]
-    whole = sum(matrix.counts[-1])
-    told = f"all accepted: expected {percent(matrix.all_expected.value)}, happened {percent(matrix.all_happened.value)}"
-    rows.append((told, (f"{whole}", WHOLE) if whole else "", *("" for _ in shown[1:])))
+    whole, rest = sum(matrix.counts[-1]), ("",) * (len(shown) - 2)
+    rows.append(("whole draft", (f"{whole}", WHOLE) if whole else "0", percent(matrix.all_happened.value), *rest))
+    rows.append(("expected", "", percent(matrix.all_expected.value), *rest))
     return Panel(
         "matrix",
         "Boundary: predicted and actual",

@@ -6,7 +6,7 @@ import base64
 import hashlib
 import html
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import orjson
@@ -49,7 +49,9 @@ def report_page(
     policy = f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src blob: data:; base-uri 'none'; form-action 'none'"
     verdict, *rest = sentences or ["Nothing was measured."]
     items = "".join(f"<li>{_text(s)}</li>" for s in rest)
-    more = "".join(f'<h2>{_text(name)}</h2>\n<div class="panel facts">{_table(table)}</div>\n' for name, table in facts)
+    more = "".join(
+        f'<section class="panel facts"><h3>{_text(name)}</h3>{_table(table)}</section>\n' for name, table in facts
+    )
     return f"""<!doctype html>
 <html lang="en">
 <head>
@@ -70,22 +72,26 @@ def report_page(
 <h2>Figures</h2>
 <main class="grid">
 {"".join(map(_panel, shown))}</main>
-{more}<script>{library}</script>
+<h2>What was run</h2>
+<div class="grid">
+{more}</div>
+<script>{library}</script>
 <script>{script}</script>
 </body>
 </html>
 """
 
 
-def settings(traces: Sequence[Trace], name: str = "") -> Iterable[tuple[str, Table]]:
-    """Method, settings, models, versions and hardware of the runs as tables; ``name``: which runs, where there are others."""
-    headers = [t.header for t in traces]
-    own = {"method": [h["method"] for h in headers], **_by_name([h.get("config") for h in headers])}
-    before = f"{name}: " if name else ""
-    yield f"{before}settings", _facts({k: v for k, v in own.items() if v})
-    for part in ("models", "versions", "hardware"):
-        if found := _by_name([h.get(part) for h in headers]):
-            yield f"{before}{part}", _facts(found)
+def settings(*sides: Sequence[Trace], names: Sequence[str] = ("",)) -> Iterator[tuple[str, Table]]:
+    """Method, settings, models, versions and hardware of runs as tables, with a column for each of the ``sides``."""
+    for part in ("config", "models", "versions", "hardware"):
+        found: dict[str, list[str]] = {}
+        for n, traces in enumerate(sides):
+            for name, values in _by_name([t.header.get(part) for t in traces]).items():
+                found.setdefault(name, ["—"] * len(sides))[n] = _told(values)
+        if found:
+            rows = tuple((escaped(name.replace("_", " ")), *values) for name, values in found.items())
+            yield "Settings" if part == "config" else part.capitalize(), Table(("", *names), rows)
 
 
 def _by_name(parts: Sequence[Any]) -> dict[str, list[Any]]:
@@ -97,13 +103,11 @@ def _by_name(parts: Sequence[Any]) -> dict[str, list[Any]]:
     return out
 
 
-def _facts(values: dict[str, list[Any]]) -> Table:
-    rows = []
-    for name, all_of_them in values.items():
-        known = list(dict.fromkeys("—" if v is None else escaped(str(v))[:MAX_CHARACTERS] for v in all_of_them))
-        more = f" and {len(known) - MAX_VALUES} more" if len(known) > MAX_VALUES else ""
-        rows.append((escaped(name.replace("_", " ")), f"{', '.join(known[:MAX_VALUES])}{more}"))
-    return Table(("", ""), tuple(rows))
+def _told(values: Sequence[Any]) -> str:
+    """The different ones of these values."""
+    known = list(dict.fromkeys("—" if v is None else escaped(str(v))[:MAX_CHARACTERS] for v in values))
+    more = f" and {len(known) - MAX_VALUES} more" if len(known) > MAX_VALUES else ""
+    return f"{', '.join(known[:MAX_VALUES])}{more}"
 
 
 def _panel(panel: Panel) -> str:

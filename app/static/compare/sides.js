@@ -13,6 +13,9 @@ class SidesView {
     this.how = h("p", { class: "fine" });
     this.top = h("div", { class: "panel top" }, this.legend, this.reading, this.how);
     this.figures = ["differences", "both-reliability", "both-ranks"].map((id) => new FigureView(id));
+    const [differences] = this.figures; // figure and numbers, one below the other
+    differences.numbers.hidden = false;
+    differences.button.remove();
     this.pair = h("div", { class: "pair" }, ...this.figures.map((figure) => figure.box));
   }
 
