@@ -13,8 +13,9 @@ from app.whatif import SWEEPS, Answers, Sweep, values
 from d2sd import METHODS
 from d2sd.calibration import Figure
 from d2sd.calibration.comparison import length_difference
-from d2sd.drawing import whatif as figures
 from d2sd.drawing.panels import sweep_panels
+from d2sd.drawing.whatif import Line, Point, Recorded
+from d2sd.drawing.whatif import Sweep as SweepData
 
 
 class WhatIfView(DrawnView):
@@ -34,23 +35,23 @@ def drawn(data: dict[str, Any]) -> str:
     run = data["run"]
     asked = f"{data['tokens']} tokens; as run: α {run['alpha']:.2f}, {run['nodes']:.1f} nodes per step"
     shown = {name: data[name] for name in ("source", "status", "recorded")} | {"measured": asked}
-    panels = sweep_panels([_figure_data(s) for s in data["sweeps"]], figures.Recorded(**run))
+    panels = sweep_panels([_figure_data(s) for s in data["sweeps"]], Recorded(**run))
     return orjson.dumps({**shown, "panels": [p.to_dict() for p in panels]}).decode()
 
 
-def _figure_data(sweep: dict[str, Any]) -> figures.Sweep:
+def _figure_data(sweep: dict[str, Any]) -> SweepData:
     lines = [
-        figures.Line(
+        Line(
             line["method"],
             line["flat"],
             tuple(
-                figures.Point(at, Figure(alpha, low, high), nodes, Figure(None, less, more))
+                Point(at, Figure(alpha, low, high), nodes, Figure(None, less, more))
                 for at, alpha, nodes, low, high, less, more in line["points"]
             ),
         )
         for line in sweep["lines"]
     ]
-    return figures.Sweep(sweep["symbol"], sweep["label"], tuple(sweep["values"]), sweep["own"], tuple(lines))
+    return SweepData(sweep["symbol"], sweep["label"], tuple(sweep["values"]), sweep["own"], tuple(lines))
 
 
 def answered(answers: Answers) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import chain
+from typing import Any
 
 import plotly.graph_objects as go
 
@@ -189,7 +190,7 @@ def boundary_ranks(ranks: Ranks) -> go.Figure:
             "hoverinfo": "skip",
         },
     ]
-    flag = {}
+    flag: dict[str, Any] = {}
     if used and used <= len(hits) and ranks.steps:
         line = {
             "type": "line",

@@ -49,14 +49,17 @@ class Column:
 def reliability(bins: Sequence[Bin], kind: str = "first") -> go.Figure:
     """The reliability diagram of these bins of confidence; ``kind``: whose confidence it is, "first" or "second"."""
     edges = [*(b.left for b in bins), 1.0]
-    scale = {"tickvals": [n - 0.5 for n in range(len(edges))], "ticktext": [edge_name(e) for e in edges]}
+    scale: dict[str, Any] = {
+        "tickvals": [n - 0.5 for n in range(len(edges))],
+        "ticktext": [edge_name(e) for e in edges],
+    }
     return _columns(bin_columns(bins), kind, "confidence", range=[-0.5, len(bins) - 0.5], **scale)
 
 
 def by_position(positions: Sequence[Position]) -> go.Figure:
     """Acceptance at every position of the first draft that was reached."""
     last = max((p.position for p in positions), default=1)
-    ends = {"range": [0.5, last + 0.5], "dtick": 1 if last <= 20 else 5}
+    ends: dict[str, Any] = {"range": [0.5, last + 0.5], "dtick": 1 if last <= 20 else 5}
     return _columns(position_columns(positions), "first", "position in the draft", **ends)
 
 
@@ -69,7 +72,7 @@ def promise(bins: Sequence[GainBin]) -> go.Figure:
     """What re-drafts gained against what they promised, in tokens, by bin of what was promised."""
     columns = promise_columns(bins)
     most = max([0.1, *(max(c.says, c.gets.value or 0.0, c.gets.high or 0.0) for c in columns)])
-    scale = {"tickvals": [c.place for c in columns], "ticktext": [c.name for c in columns]}
+    scale: dict[str, Any] = {"tickvals": [c.place for c in columns], "ticktext": [c.name for c in columns]}
     words = ("promised", "gained", "promised")
     ends = [columns[0].place - 0.5, columns[-1].place + 0.5] if columns else [-0.5, 0.5]
     figure = _columns(columns, "second", "tokens promised", words, range=ends, **scale)

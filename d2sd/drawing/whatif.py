@@ -78,10 +78,10 @@ def what_if(sweep: Sweep, recorded: Recorded, looks: dict[str, Trace]) -> go.Fig
     for line in sweep.lines:
         words = [point_words(sweep, line, p) for p in line.points]
         alphas = [p.alpha.value or 0.0 for p in line.points]
-        reach = {} if line.flat else whiskers(alphas, [p.alpha for p in line.points])
+        reach: Trace = {} if line.flat else whiskers(alphas, [p.alpha for p in line.points])
         if reach:
             reach["error_y"] |= {"color": looks[line.method]["line"]["color"], "width": 0}
-        shared = {
+        shared: Trace = {
             "type": "scatter",
             "name": safe(line.method),
             "legendgroup": safe(line.method),
@@ -93,9 +93,9 @@ def what_if(sweep: Sweep, recorded: Recorded, looks: dict[str, Trace]) -> go.Fig
         }
         traces.append({**shared, "y": alphas, **reach})
         traces.append({**shared, "y": [p.nodes for p in line.points], "yaxis": "y2", "showlegend": False})
-    shapes = []
+    shapes: list[Trace] = []
     if sweep.own is not None:
-        ring = {
+        ring: Trace = {
             "type": "scatter",
             "mode": "markers",
             "x": [sweep.own],
