@@ -144,13 +144,12 @@ def test_hostile_text_and_sentences_stay_text(page: Any) -> None:
     page.wait_for_selector("#race .empty:not([hidden])")
 
 
-def test_the_what_if_charts_mark_the_recorded_setting_and_have_a_table(page: Any) -> None:
-    charts = page.locator("#whatif .chart")
-    assert charts.count() == 4
-    page.wait_for_selector("#whatif .chart .line", state="attached")
-    assert page.locator("#whatif .chart[data-symbol=K] .measured").count() == 2
-    assert "recorded: 4" in page.locator("#whatif .chart[data-symbol=K] .axis").text_content()
-    page.locator("#whatif summary").click()
-    rows = page.locator("#whatif table tbody tr")
-    assert "K = 4" in rows.all_text_contents()[0] + "".join(rows.all_text_contents())
-    assert page.locator("#whatif .chart .line").count() == 2 * 4 * 4
+def test_the_what_if_figures_mark_the_recorded_setting_and_have_a_table(page: Any) -> None:
+    figures = page.locator("#whatif .figure")
+    assert figures.count() == 4
+    page.wait_for_selector("#whatif [data-figure=K] .main-svg")
+    assert "recorded: 4" in page.locator("#whatif [data-figure=K] .xtitle").text_content()
+    figures.first.get_by_role("button", name="Table").click()
+    rows = page.locator("#whatif [data-figure=K] tbody tr").all_text_contents()
+    assert any(words.startswith("K = 4d2sd") for words in rows)
+    assert page.locator("#whatif [data-figure=γ] .plot .legendtext").count() == 5  # four methods and the recorded run
