@@ -99,7 +99,9 @@ def test_every_cell_rank_and_draft_lists_as_many_steps_as_it_counts(data):
     size = len(counts)
     of = data["places"]["steps"]
     whole = Counter(itertools.chain.from_iterable(of["matrix"]))
-    assert whole == Counter({a * size + p: n for (a, p), n in cells.items()} | ({-1: n} if (n := sum(counts[-1])) else {}))
+    assert whole == Counter(
+        {a * size + p: n for (a, p), n in cells.items()} | ({-1: n} if (n := sum(counts[-1])) else {})
+    )
     ranks = Counter(r for r in steps["rank"] if r)
     assert [ranks[n] for n in range(1, len(report["ranks"]["counts"]) + 1)] == report["ranks"]["counts"]
     assert Counter(itertools.chain.from_iterable(of["ranks"])) == {r - 1: n for r, n in ranks.items()}

@@ -10,6 +10,7 @@ import gradio as gr
 import pytest
 
 from app.lanes import Lane, Race
+from app.plotly_js import ROUTE
 from app.record import recorded_answers, recorded_race
 from app.views.race import RaceView, drawing
 from app.views.whatif import WhatIfView
@@ -36,7 +37,7 @@ def address() -> Iterator[str]:
         WhatIfView(recorded_answers())
         gr.Button("nasty", elem_id="nasty").click(lambda: drawing(hostile_race()), None, view, show_progress="hidden")
         gr.Button("empty", elem_id="empty").click(lambda: drawing(Race("", ())), None, view, show_progress="hidden")
-    _, url, _ = demo.launch(prevent_thread_lock=True, quiet=True)
+    _, url, _ = demo.launch(prevent_thread_lock=True, quiet=True, app_kwargs={"routes": [ROUTE]})
     yield url
     demo.close()
 

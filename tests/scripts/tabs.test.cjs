@@ -10,7 +10,7 @@ const race = load([...WORDS, "race/lane", "race/player", "race/table"], ["readLa
   performance: { now: () => 0 },
 });
 const calibrate = load([...WORDS, "calibrate/places", "calibrate/download"], ["cell", "positionsCsv", "surprises", "stepsBehind", "placesOf", "nameOf"]);
-const { frames } = load(["viewer/figures"], ["frames"]);
+const figures = load(["viewer/figures"], ["frames"]);
 
 test("a lane is read with its numbers bounded and its tokens counted", () => {
   const lane = race.readLane({ method: "d2sd", steps: [[0.5, [["a", "first"], ["b", "nobody"]]], ["x", null], [1e99, [["c", "second"]]]] });
@@ -94,7 +94,7 @@ test("the most surprising position comes first: sure and wrong, or unsure and ri
 });
 
 test("frames stand around a column, a row, or a cell", () => {
-  const sides = (trace) => frames([trace], new Set([5]), {}).map(({ x0, x1, y0, y1 }) => [x0, x1, y0, y1]);
+  const sides = (trace) => figures.frames([trace], new Set([5]), {}).map(({ x0, x1, y0, y1 }) => [x0, x1, y0, y1]);
   assert.deepEqual(sides({ type: "bar", x: [0, 2], y: [1, 1], customdata: [4, 5] }), [[1.5, 2.5, 0, 1]]);
   assert.deepEqual(sides({ type: "bar", orientation: "h", x: [9, 9], y: [0, 3], customdata: [4, 5] }), [[0, 1, 2.5, 3.5]]);
   assert.deepEqual(sides({ type: "heatmap", customdata: [[1, 2], [3, 5]] }), [[0.5, 1.5, 0.5, 1.5]]);
