@@ -1,10 +1,10 @@
 // Figures by plotly: drawn in place, in the colours of the theme and the width of their box; the numbers as a table.
 
-const MODEBAR = {
-  displaylogo: false,
-  modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"],
-  toImageButtonOptions: { scale: 2 },
-};
+/** What plotly offers beside a figure; `name`: of the files that it saves. */
+function configOf(library, name) {
+  const vector = { name: "svg", title: "Save as SVG", icon: library.Icons.disk, click: (shown) => library.downloadImage(shown, { format: "svg", filename: name }) };
+  return { displaylogo: false, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"], modeBarButtonsToAdd: [vector], toImageButtonOptions: { scale: 2, filename: name } };
+}
 
 /** plotly.js, which the server has; asked for once a page, when it is first needed. */
 function plotly() {
@@ -91,9 +91,8 @@ class FigureView {
       const line = (name, dash) => ({ color: style.getPropertyValue(name).trim(), width: 2, dash });
       const shapes = [...(layout.shapes || []), ...frames(data, this.here, line("--target", "dash")), ...frames(data, this.chosen, line("--ink", "solid"))];
       const dragmode = matchMedia("(pointer: coarse)").matches ? false : "zoom"; // a finger scrolls the page
-      const image = { name: "svg", title: "Save as SVG", icon: library.Icons.disk, click: (shown) => library.downloadImage(shown, { format: "svg", filename: this.id }) };
-      const config = { ...MODEBAR, modeBarButtonsToAdd: [image], toImageButtonOptions: { ...MODEBAR.toImageButtonOptions, filename: this.id } };
-      await library.react(this.host, data, { ...layout, shapes, dragmode, width: this.width, uirevision: this.revision }, config);
+      this.config ??= configOf(library, this.id); // with another one plotly would begin anew
+      await library.react(this.host, data, { ...layout, shapes, dragmode, width: this.width, uirevision: this.revision }, this.config);
       if (this.listens) return;
       this.listens = true;
       this.host.on("plotly_click", ({ points }) => {
