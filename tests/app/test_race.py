@@ -251,7 +251,7 @@ def test_the_recorded_race_is_small_and_whole():
     assert recorded.recorded
     assert all(lane.complete for lane in recorded.lanes)
     assert all(row.identical for row in race.rows(recorded))
-    assert json.loads(recorded_answers() or "{}")["sweeps"]
+    assert json.loads(recorded_answers() or "{}")["panels"]
     assert json.loads(drawing(recorded))["machine"]
 
 
