@@ -10,9 +10,10 @@ from typing import Any
 from app.history import History
 from app.views.runs import about
 from d2sd import InputError, Trace
-from d2sd.calibration import StepTable, calibrate, tabulate
+from d2sd.calibration import Report, StepTable, calibrate, tabulate
 from d2sd.calibration.alignment import align, lead_of, text_of
-from d2sd.calibration.comparison import Comparison, Side, compare, read_comparison
+from d2sd.calibration.comparison import Side, compare, how_compared, read_comparison
+from d2sd.drawing.panels import comparison_panels
 from d2sd.trace.metrics import prediction
 
 MAX_PAIRS = 40
@@ -61,25 +62,19 @@ def compared(a: RunSet, b: RunSet) -> dict[str, Any]:
     """Figures, differences and reliability of two sets, ready for JSON."""
     texts = [sorted((t.prompt, tuple(t.token_ids)) for t in side.traces) for side in (a, b)]
     found = compare(Side(a.table, a.prompts), Side(b.table, b.prompts), same_text=texts[0] == texts[1])
+    reports = [calibrate(side.table) for side in (a, b)]
     return {
         "titles": [a.title, b.title],
-        "comparison": _with_clear(found),
+        "comparison": asdict(found),
+        "how": how_compared(found),
         "reading": list(read_comparison(found)),
-        "sides": [_curves(side) for side in (a, b)],
+        "sides": [_figures(side, report) for side, report in zip((a, b), reports, strict=True)],
+        "panels": [p.to_dict() for p in comparison_panels(found, *reports)],
     }
 
 
-def _with_clear(found: Comparison) -> dict[str, Any]:
-    data = asdict(found)
-    for name in ("figures", "bins", "within"):
-        for row, difference in zip(data[name], getattr(found, name), strict=True):
-            row["clear"] = difference.clear
-    return data
-
-
-def _curves(side: RunSet) -> dict[str, Any]:
-    """What the charts of a side need."""
-    report = calibrate(side.table)
+def _figures(side: RunSet, report: Report) -> dict[str, Any]:
+    """What a file of the comparison says of a side."""
     return {
         "runs": len(side.traces),
         "steps": report.steps,

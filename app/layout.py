@@ -8,7 +8,7 @@ from typing import Any
 import gradio as gr
 from starlette.middleware import Middleware
 
-from app import guard, presets, uploads
+from app import guard, plotly_js, presets, uploads
 from app.page_session import Session
 from app.tabs.calibrate import build_calibrate
 from app.tabs.compare import build_compare
@@ -38,7 +38,7 @@ def launch_options() -> dict[str, Any]:
         "run_history": False,
         "max_file_size": f"{uploads.MAX_MEGABYTES}mb",
         "state_session_capacity": guard.MAX_WINDOWS,
-        "app_kwargs": {"middleware": [Middleware(guard.Guard)]},
+        "app_kwargs": {"middleware": [Middleware(guard.Guard)], "routes": [plotly_js.ROUTE]},
     }
 
 

@@ -19,7 +19,7 @@ from app.models import Chosen
 from app.page_session import Session
 from app.settings import SETTINGS
 from app.threads import leave_a_core
-from app.views.whatif import drawing
+from app.views.whatif import answered, drawn
 from app.work import Ticket
 from d2sd import METHODS, DecodeConfig
 from d2sd.trace.trace import parse_trace
@@ -45,7 +45,7 @@ def recorded_race() -> Race:
 def recorded_answers() -> str | None:
     """What the what-if panel draws before anything is asked, as its value; None if none is there."""
     answers = _read().get("whatif")
-    return json.dumps(answers) if answers else None
+    return drawn(answers) if answers else None
 
 
 def _read() -> dict[str, Any]:
@@ -88,7 +88,7 @@ def record_race(path: Path, model: Chosen, prompt: str, values: dict[str, Any]) 
     assert answers is not None
     kept = {
         "traces": ["".join(lane.trace.lines()) for lane in done.lanes],
-        "whatif": json.loads(drawing(replace(answers, recorded=True))),
+        "whatif": answered(replace(answers, recorded=True)),
     }
     return _write(path, json.dumps(kept))
 

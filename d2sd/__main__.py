@@ -18,6 +18,7 @@ COMMANDS = {
     "generate": "generate text from a prompt",
     "bench": "compare methods on a prompt file, or check that they are lossless",
     "calibrate": "reliability of the first drafter's confidence",
+    "compare": "what differs between two sets of recorded runs, with intervals",
     "train": "train a target, its responses, a DFlash, VP- or EAGLE-3 drafter",
     "trace": "check, show, sum up and convert recorded traces",
     "whatif": "ask a recorded greedy run what other settings would have committed",

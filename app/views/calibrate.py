@@ -16,30 +16,23 @@ import orjson
 
 from app.compare import RunSet, compared
 from app.recordings import Recording
-from app.views.drawn import STATIC, DrawnView
+from app.views.drawn import DrawnView
+from app.views.figures import figures_script
 from d2sd import Trace
-from d2sd.calibration import Labels, Paths, StepTable, calibrate, label, read_report, tabulate, tabulate_paths
+from d2sd.calibration import Labels, Paths, Report, StepTable, calibrate, label, read_report, tabulate, tabulate_paths
 from d2sd.calibration.decisions import promised
 from d2sd.calibration.outcomes import happened, predicted, ranks
 from d2sd.calibration.redrafts import gain_places
 from d2sd.calibration.scores import equal_mass_edges, places, uniform_edges
-from d2sd.calibration.splits import KINDS
 from d2sd.calibration.steps import UNSEEN
+from d2sd.drawing.boundary import WHOLE
+from d2sd.drawing.gains import OTHER
+from d2sd.drawing.panels import calibration_panels
+from d2sd.drawing.summary import headline
 from d2sd.trace.events import StepDone
 from d2sd.trace.metrics import prediction
 
-SCRIPTS = (
-    "chart.js",
-    "columns.js",
-    *sorted(f"charts/{path.name}" for path in (STATIC / "calibrate" / "charts").glob("*.js")),
-    "../compare/differences.js",
-    "../compare/curves.js",
-    "against.js",
-    "summary.js",
-    "members.js",
-    "download.js",
-    "main.js",
-)
+SCRIPTS = ("../compare/sides.js", "places.js", "summary.js", "members.js", "download.js", "main.js")
 MAX_CHARACTERS = 24
 
 
@@ -48,7 +41,8 @@ class CalibrationView(DrawnView):
     run that Explore shows."""
 
     def __init__(self, value: str | None = None, *, elem_id: str = "calibration", **options: Any):
-        super().__init__(value, "calibrate", SCRIPTS, elem_id=elem_id, sheets=("compare",), **options)
+        before = figures_script()
+        super().__init__(value, "calibrate", SCRIPTS, before=before, elem_id=elem_id, sheets=("compare",), **options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,18 +66,26 @@ def drawing(
     data = {
         "progress": asdict(progress),
         "reading": [asdict(s) for s in read_report(report)],
+        "stats": [asdict(s) for s in headline(report, promised(s for t in traces for s in t.steps))],
+        "panels": [p.to_dict() for p in calibration_panels(report)],
         "report": report.to_dict(),
-        "promised": None if (kept := promised(s for t in traces for s in t.steps)) is None else asdict(kept),
         "runs": [
             {"label": r.label, "run": str(t.header.get("run", "")), "domain": r.domain}
             for t, r in zip(traces, runs, strict=True)
         ],
-        "other": table.nodes.shape[1] - 1,
         "steps": step_columns(table, [s for run in steps for s in run], labels, paths if report.of_paths else None),
-        "kinds": KINDS,
+        "places": step_places(table, report, labels, paths if report.of_paths else None),
         "against": compared(against, RunSet(progress.title, tuple(traces))) if against and traces else None,
     }
     return orjson.dumps(data).decode()
+
+
+def scored(table: StepTable, paths: Paths | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The scored positions, or where given the ``paths`` that are scored instead: rows of their steps, confidences and depths."""
+    if paths is not None:
+        return paths.row, paths.probability, paths.depth
+    rows, at = np.nonzero(table.scored)
+    return rows, table.confidence[rows, at], at + 1
 
 
 def step_columns(
@@ -91,36 +93,23 @@ def step_columns(
 ) -> dict[str, list[Any]]:
     """Per step: run, step, matched (how many scored positions were right, −1: nothing was drafted; of ``paths``, which then
     are what is scored, how many were accepted), drafted, what was predicted and what happened (outcomes as in the
-    matrix), rank of the true boundary (from 1; 0: none); of its scored positions the confidences, the bins (uniform,
-    equal mass), kinds (of ``paths`` none), depths, tokens and nodes; the token that the target wanted at the first
-    rejection; what came of the prediction (see ``d2sd.trace.metrics.prediction``; empty: nothing); the drafts that brought
-    tokens; of its re-drafts the bins of the scored confidences and of what was promised."""
+    matrix), rank of the true boundary (from 1; 0: none); of its scored positions the confidences, depths, tokens and
+    nodes; the token that the target wanted at the first rejection; what came of the prediction (see
+    ``d2sd.trace.metrics.prediction``; empty: nothing)."""
     matched = table.matched
-    if paths is None:
-        rows, at = np.nonzero(table.scored)
-        confidence, depths = table.confidence[rows, at], at + 1
-    else:
-        rows, confidence, depths = paths.row, paths.probability, paths.depth
+    rows, confidence, depths = scored(table, paths)
+    if paths is not None:
         matched = np.full(len(table), UNSEEN)
         matched[rows] = 0
         matched += np.bincount(rows, weights=paths.accepted, minlength=len(table)).astype(int)
-    starts = np.searchsorted(rows, np.arange(len(table) + 1)).tolist()
-
-    def by_step(values: list[Any]) -> list[list[Any]]:
-        return [values[a:b] for a, b in itertools.pairwise(starts)]
-
-    place = ranks(table.confidence, table.boundary)
-    rank = np.where(table.partly & (place < table.confidence.shape[1]), place + 1, 0)
-    won_row, won = np.nonzero(table.gained)
-    won_at = np.searchsorted(won_row, np.arange(len(table) + 1)).tolist()
-    counts = [b - a for a, b in itertools.pairwise(starts)]
+    own_confidence = _by_step(len(table), rows, confidence.round(4))
     if paths is None:
+        counts = [len(own) for own in own_confidence]
         nodes = [_nodes(s, n) for s, n in zip(steps, counts, strict=True)]
         tokens = [_texts(s, n) for s, n in zip(steps, counts, strict=True)]
     else:
-        nodes = by_step(paths.node.tolist())
+        nodes = _by_step(len(table), rows, paths.node)
         tokens = [[_cut(s.nodes[n].text) for n in own] for s, own in zip(steps, nodes, strict=True)]
-    redrafts = labels.redrafts
     return {
         "run": table.run.tolist(),
         "step": table.step.tolist(),
@@ -128,20 +117,61 @@ def step_columns(
         "drafted": table.drafted.tolist(),
         "predicted": predicted(table).tolist(),
         "happened": np.where(table.seen, happened(table), -1).tolist(),
-        "rank": rank.tolist(),
-        "confidence": by_step(confidence.round(4).tolist()),
-        "uniform": by_step(places(confidence, uniform_edges()).tolist()),
-        "equal_mass": by_step(places(confidence, equal_mass_edges(confidence)).tolist()),
-        "kind": by_step(labels.kinds.tolist()),
-        "second": _by_row(len(table), redrafts.scored_row, places(redrafts.confidence, uniform_edges())),
-        "promise": _by_row(len(table), redrafts.row, gain_places(redrafts)),
-        "depths": by_step(depths.tolist()),
+        "rank": _rank(table).tolist(),
+        "confidence": own_confidence,
+        "depths": _by_step(len(table), rows, depths),
         "tokens": tokens,
         "nodes": nodes,
         "wanted": [_wanted(s, b) for s, b in zip(steps, table.boundary.tolist(), strict=True)],
         "outcome": [prediction(s) or "" for s in steps],
-        "won": [won[a:b].tolist() for a, b in itertools.pairwise(won_at)],
     }
+
+
+def step_places(
+    table: StepTable, report: Report, labels: Labels, paths: Paths | None = None
+) -> dict[str, dict[str, list[list[int]]]]:
+    """By figure, the places of its marks that each step is behind: of ``positions`` one for every scored position, of
+    ``steps`` those of the step as a whole."""
+    count, (rows, confidence, depths) = len(table), scored(table, paths)
+    positions = {
+        "uniform": places(confidence, uniform_edges()),
+        "equal_mass": places(confidence, equal_mass_edges(confidence)),
+        "positions": depths,
+        "kind": labels.kinds,
+    }
+    size, seen, rank = table.confidence.shape[1] + 1, np.flatnonzero(table.seen), _rank(table)
+    cells = happened(table) * size + predicted(table)
+    whole = np.flatnonzero(table.seen & (happened(table) == size - 1))
+    won_row, won = np.nonzero(table.gained)
+    groups = {g.name: n for n, g in enumerate(report.domains)}
+    of_run = np.array([groups.get(d, -1) for d in labels.domains], int)
+    moved = np.array(report.advice.rows if report.advice else (), int)
+    redrafts = labels.redrafts
+    whole_steps = {
+        "matrix": (np.r_[seen, whole], np.r_[cells[seen], np.full(len(whole), WHOLE)]),
+        "ranks": (np.flatnonzero(rank), rank[rank > 0] - 1),
+        "gains": (won_row, np.where(won == table.gained.shape[1] - 1, OTHER, won)),
+        "moved": (moved, np.zeros(len(moved), int)),
+        "second": (redrafts.scored_row, places(redrafts.confidence, uniform_edges())),
+        "promise": (redrafts.row, gain_places(redrafts)),
+        "domain": (np.arange(count), of_run[table.run]),
+    }
+    return {
+        "positions": {name: _by_step(count, rows, own) for name, own in positions.items() if len(own) == len(rows)},
+        "steps": {name: _by_row(count, *pairs) for name, pairs in whole_steps.items()},
+    }
+
+
+def _rank(table: StepTable) -> np.ndarray:
+    """Rank of the true boundary, from 1; 0 where there is none."""
+    place = ranks(table.confidence, table.boundary)
+    return np.where(table.partly & (place < table.confidence.shape[1]), place + 1, 0)
+
+
+def _by_step(count: int, rows: np.ndarray, values: np.ndarray) -> list[list[Any]]:
+    """The values of each of so many steps; ``rows`` in order."""
+    starts, own = np.searchsorted(rows, np.arange(count + 1)).tolist(), values.tolist()
+    return [own[a:b] for a, b in itertools.pairwise(starts)]
 
 
 def _by_row(count: int, rows: np.ndarray, values: np.ndarray) -> list[list[int]]:

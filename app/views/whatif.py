@@ -8,26 +8,59 @@ import orjson
 
 from app.lanes import method_of, name_of
 from app.views.drawn import DrawnView
+from app.views.figures import figures_script
 from app.whatif import SWEEPS, Answers, Sweep, values
 from d2sd import METHODS
+from d2sd.calibration import Figure
 from d2sd.calibration.comparison import length_difference
-
-SCRIPTS = ("series.js", "chart.js", "main.js")
+from d2sd.drawing.panels import sweep_panels
+from d2sd.drawing.whatif import Line, Point, Recorded
+from d2sd.drawing.whatif import Sweep as SweepData
 
 
 class WhatIfView(DrawnView):
     """Draws what ``drawing`` returns."""
 
     def __init__(self, value: str | None = None, *, elem_id: str = "whatif", **options: Any):
-        super().__init__(value, "whatif", SCRIPTS, elem_id=elem_id, **options)
+        super().__init__(value, "whatif", ("main.js",), before=figures_script(), elem_id=elem_id, **options)
 
 
 def drawing(answers: Answers) -> str:
-    """What the view draws: per sweep its values and, per method, [place of the value, α, nodes per step, the interval of α,
-    that of α less the recorded run's] of the points that are answered; the measured figures of the run itself beside them."""
+    """What the view draws: a figure for every setting that was varied, of the points that are answered."""
+    return drawn(answered(answers))
+
+
+def drawn(data: dict[str, Any]) -> str:
+    """The same, of what ``answered`` returned."""
+    run = data["run"]
+    asked = f"{data['tokens']} tokens; as run: α {run['alpha']:.2f}, {run['nodes']:.1f} nodes per step"
+    shown = {name: data[name] for name in ("source", "status", "recorded")} | {"measured": asked}
+    panels = sweep_panels([_figure_data(s) for s in data["sweeps"]], Recorded(**run))
+    return orjson.dumps({**shown, "panels": [p.to_dict() for p in panels]}).decode()
+
+
+def _figure_data(sweep: dict[str, Any]) -> SweepData:
+    lines = [
+        Line(
+            line["method"],
+            line["flat"],
+            tuple(
+                Point(at, Figure(alpha, low, high), nodes, Figure(None, less, more))
+                for at, alpha, nodes, low, high, less, more in line["points"]
+            ),
+        )
+        for line in sweep["lines"]
+    ]
+    return SweepData(sweep["symbol"], sweep["label"], tuple(sweep["values"]), sweep["own"], tuple(lines))
+
+
+def answered(answers: Answers) -> dict[str, Any]:
+    """The answers as plain data: per sweep its values and, per method, [place of the value, α, nodes per step, the interval of
+    α, that of α less the recorded run's] of the points that are answered; the measured figures of the run itself beside
+    them."""
     totals = answers.trace.totals
     asked = {q.sweep for q in answers.questions}
-    data = {
+    return {
         "source": answers.source,
         "status": answers.status,
         "recorded": answers.recorded,
@@ -39,7 +72,6 @@ def drawing(answers: Answers) -> str:
         },
         "sweeps": [_sweep(answers, sweep) for sweep in SWEEPS.values() if sweep.name in asked],
     }
-    return orjson.dumps(data).decode()
 
 
 def _sweep(answers: Answers, sweep: Sweep) -> dict[str, Any]:

@@ -259,6 +259,16 @@ def read_comparison(comparison: Comparison) -> Iterator[str]:
         )
 
 
+def how_compared(comparison: Comparison) -> str:
+    """How the intervals were made, in a sentence."""
+    together = (
+        "both sides drawn together"
+        if comparison.paired
+        else "each side drawn on its own: they have other prompts, or wrote other texts"
+    )
+    return f"95% intervals from drawing every {comparison.unit} again, {together}."
+
+
 def _plain(value: float | None) -> str:
     return "—" if value is None else f"{value:.2f}"
 

@@ -232,7 +232,9 @@ def _range(figure: Figure, digits: int = 0) -> str:
 def percent(share: float) -> str:
     """A share as a whole percentage; one digit where it would read as none or as all of something."""
     whole = f"{share:.0%}"
-    return f"{share:.1%}" if (whole == "0%" and share > 0) or (whole == "100%" and share < 1) else whole
+    if whole not in ("0%", "100%") or share in (0, 1):
+        return whole
+    return f"{share:.1%}" if 0.0005 <= share < 0.9995 else "<0.1%" if share < 0.5 else ">99.9%"
 
 
 def points(share: float) -> str:

@@ -10,8 +10,11 @@ import orjson
 from tqdm.auto import tqdm
 
 from d2sd.calibration import Figure, Report, calibrate, label, read_report, tabulate, tabulate_paths
+from d2sd.calibration.decisions import promised
+from d2sd.calibration.reading import count
 from d2sd.cli.common import add_run_arguments, decode_config, prepare
-from d2sd.trace.text import printable
+from d2sd.trace.files import write_whole
+from d2sd.trace.text import escaped, printable
 from d2sd.trace.trace import Trace, load_trace
 
 SHOWN_K = (1, 2, 4, 8)
@@ -21,12 +24,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of ``calibrate``."""
     parser.add_argument("--traces", nargs="+", metavar="TRACE", help="read recorded runs instead of running")
     parser.add_argument("--method", default="d2sd", metavar="ID")
+    parser.add_argument("--html", metavar="OUT.html", help="also write a report: verdict, figures, tables, settings")
     add_run_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run or read, then print the figures; Ctrl-C leaves those of the prompts that are done."""
     groups: dict[str, list[Trace]] = {"all": []}
+    domains: list[str] = []
     stopped = ""
     if arguments.traces:
         groups["all"] = [load_trace(path) for path in arguments.traces]
@@ -37,12 +42,15 @@ def run(arguments: argparse.Namespace) -> int:
         try:
             for prompt, ids in tqdm(prompts, desc="calibrate", unit="prompt", file=sys.stderr):
                 trace = engine.generate(ids, config)
+                domains.append(prompt.domain)
                 for name in {"all": 0, prompt.domain: 0}:
                     groups.setdefault(name, []).append(trace)
         except KeyboardInterrupt:
             if not groups["all"]:
                 raise
             stopped = f"Stopped: only {len(groups['all'])} of {len(prompts)} prompts are counted."
+    if arguments.html and groups["all"]:
+        _write_html(arguments.html, arguments.traces, groups["all"], domains)
     if arguments.json:
         result = {name: _report(traces).to_dict() for name, traces in groups.items()}
         sys.stdout.write(orjson.dumps(result).decode() + "\n")
@@ -54,10 +62,33 @@ def run(arguments: argparse.Namespace) -> int:
     return 130 if stopped else 0
 
 
-def _report(traces: Sequence[Trace]) -> Report:
+def _write_html(path: str, files: Sequence[str] | None, traces: Sequence[Trace], domains: Sequence[str]) -> None:
+    """A report of all runs; ``domains``: their groups, where prompts were run."""
+    from d2sd.drawing.panels import calibration_panels
+    from d2sd.drawing.report import report_page, settings
+    from d2sd.drawing.summary import headline
+
+    groups = domains or [str(t.header.get("domain") or "all") for t in traces]
+    report = _report(traces, groups)
+    what = count(len(traces), "recorded run" if files else "prompt")
+    methods = ", ".join(sorted({str(t.header["method"]) for t in traces}))
+    write_whole(
+        path,
+        report_page(
+            f"Calibration: {what} with {escaped(methods)}",
+            [s.text for s in read_report(report)],
+            calibration_panels(report),
+            headline(report, promised(s for t in traces for s in t.steps)),
+            settings(traces),
+        ),
+    )
+    print(f"{path}: a report of {count(len(traces), 'run')}", file=sys.stderr)
+
+
+def _report(traces: Sequence[Trace], domains: Sequence[str] = ()) -> Report:
     runs = [t.steps for t in traces]
     table = tabulate(runs, [t.prompt for t in traces])
-    return calibrate(table, tabulate_paths(runs), label(runs, table))
+    return calibrate(table, tabulate_paths(runs), label(runs, table, domains))
 
 
 def _text(name: str, traces: Sequence[Trace]) -> str:

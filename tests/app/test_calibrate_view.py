@@ -16,12 +16,14 @@ import gradio as gr
 import pytest
 
 from app import presets
+from app.plotly_js import ROUTE
 from app.recordings import Recording
 from app.views.calibrate import CalibrationView, Progress, drawing
 from app.views.drawn import STATIC
 from d2sd import METHODS, DecodeConfig, Trace
 from d2sd.calibration import scored_positions
 from tests.app.test_explore_view import HOSTILE
+from tests.e2e.driving import click_mark, drawn_figure, list_steps
 from tests.e2e.measure_calibrate import STEPS, repeated
 
 
@@ -42,22 +44,35 @@ def data(recorded) -> dict[str, Any]:
     return drawn([recorded, recorded])
 
 
-def test_every_chart_is_shown_and_draws_figures_that_exist(data):
-    scripts = STATIC / "calibrate"
-    main = (scripts / "main.js").read_text(encoding="utf-8")
-    shown = set(re.findall(r"\w+", " ".join(re.findall(r"^const (?:CHARTS|FURTHER) = \[(.*?)\]", main, re.MULTILINE))))
-    charts = {path: path.read_text(encoding="utf-8") for path in (scripts / "charts").glob("*.js")}
-    kinds = {kind for text in charts.values() for kind in re.findall(r"^class (\w+)", text, re.MULTILINE)}
-    assert kinds == shown
-    texts = [path.read_text(encoding="utf-8") for path in scripts.rglob("*.js")]
-    assert {name for text in texts for name in re.findall(r"\breport\.(\w+)", text)} <= set(data["report"])
+def test_every_figure_has_its_place_in_the_page(data):
+    main = (STATIC / "calibrate" / "main.js").read_text(encoding="utf-8")
+    shown = set(re.findall(r"\w+", " ".join(re.findall(r"^const (?:MAIN|FURTHER) = \[(.*?)\]", main, re.MULTILINE))))
+    drawn = {panel["id"] for panel in data["panels"]}
+    assert shown == drawn | {"moved", "domain"}  # which one text has not
+    assert shown == data["places"]["positions"].keys() | data["places"]["steps"].keys()
+
+
+def test_every_mark_of_a_figure_has_steps_and_a_name(data):
+    for panel in data["panels"]:
+        marks = {place for trace in panel["figure"]["data"] for place in flat(trace.get("customdata", []))}
+        cells = {c[1] for row in panel["table"]["rows"] for c in row if isinstance(c, list)}
+        of = data["places"]
+        listed = set(flat((of["positions"] | of["steps"])[panel["id"]]))
+        assert cells <= listed | {-1}, panel["id"]
+        assert listed - {-1} <= marks, panel["id"]
+        assert all(panel["names"][str(place)] for place in marks)
+
+
+def flat(values: list[Any]) -> Iterator[Any]:
+    for value in values:
+        yield from flat(value) if isinstance(value, list) else [value]
 
 
 def test_every_bar_lists_as_many_positions_as_it_counts(data):
-    steps, report = data["steps"], data["report"]
+    steps, report, places = data["steps"], data["report"], data["places"]["positions"]
     assert sum(map(len, steps["confidence"])) == report["positions"]
     for kind in ("uniform", "equal_mass"):
-        listed = Counter(itertools.chain.from_iterable(steps[kind]))
+        listed = Counter(itertools.chain.from_iterable(places[kind]))
         assert [listed[n] for n in range(len(report[kind]))] == [b["count"] for b in report[kind]]
     by_position = Counter(at + 1 for own in steps["confidence"] for at in range(len(own)))
     assert by_position == {p["position"]: p["count"] for p in report["by_position"]}
@@ -66,7 +81,7 @@ def test_every_bar_lists_as_many_positions_as_it_counts(data):
 def test_what_a_bin_lists_was_accepted_as_often_as_it_says(data):
     steps, report = data["steps"], data["report"]
     accepted: Counter[int] = Counter()
-    for matched, bins in zip(steps["matched"], steps["uniform"], strict=True):
+    for matched, bins in zip(steps["matched"], data["places"]["positions"]["uniform"], strict=True):
         accepted.update(b for at, b in enumerate(bins) if at < matched)
     for n, b in enumerate(report["uniform"]):
         assert accepted[n] == pytest.approx(b["accepted"] * b["count"])
@@ -81,11 +96,18 @@ def test_every_cell_rank_and_draft_lists_as_many_steps_as_it_counts(data):
     )
     counts = report["matrix"]["counts"]
     assert cells == {(a, p): n for a, row in enumerate(counts) for p, n in enumerate(row) if n}
+    size = len(counts)
+    of = data["places"]["steps"]
+    whole = Counter(itertools.chain.from_iterable(of["matrix"]))
+    assert whole == Counter(
+        {a * size + p: n for (a, p), n in cells.items()} | ({-1: n} if (n := sum(counts[-1])) else {})
+    )
     ranks = Counter(r for r in steps["rank"] if r)
     assert [ranks[n] for n in range(1, len(report["ranks"]["counts"]) + 1)] == report["ranks"]["counts"]
-    won = Counter(itertools.chain.from_iterable(steps["won"]))
+    assert Counter(itertools.chain.from_iterable(of["ranks"])) == {r - 1: n for r, n in ranks.items()}
+    won = Counter(itertools.chain.from_iterable(of["gains"]))
     for source in report["gains"]["sources"]:
-        assert won[data["other"] if source["branch"] is None else source["branch"]] == source["won"]
+        assert won[-1 if source["branch"] is None else source["branch"]] == source["won"]
 
 
 def test_listed_tokens_and_nodes_are_those_of_the_step(recorded, data):
@@ -137,8 +159,9 @@ def address(recorded) -> Iterator[str]:
         gr.Button("n", elem_id="nasty").click(lambda: shown([hostile(recorded)], [HOSTILE[1]]), None, view, **quiet)
         many = repeated()
         gr.Button("m", elem_id="many").click(lambda: shown(many, ["many"] * len(many)), None, view, **quiet)
+        gr.Button("a", elem_id="again").click(lambda: shown([recorded], ["another"]), None, view, **quiet)
         gr.Button("e", elem_id="empty").click(lambda: None, None, view, **quiet)
-    _, url, _ = demo.launch(prevent_thread_lock=True, quiet=True)
+    _, url, _ = demo.launch(prevent_thread_lock=True, quiet=True, app_kwargs={"routes": [ROUTE]})
     yield url
     demo.close()
 
@@ -152,7 +175,7 @@ def page(browser: Any, address: str) -> Iterator[Any]:
     page.on("dialog", lambda d: (wrong.append(d.message), d.dismiss()))
     page.on("pageerror", lambda e: wrong.append(str(e)))
     page.goto(address)
-    page.wait_for_selector("#calibration .uniform g.mark")
+    drawn_figure(page, "uniform")
     yield page
     assert wrong == []
     assert page.evaluate("window.__pwned") is None
@@ -165,37 +188,48 @@ def listed(page: Any) -> int:
 
 def test_a_bin_and_a_cell_list_what_they_hold(page: Any, data: dict[str, Any], recorded: Trace) -> None:
     report = drawn([recorded])["report"]
-    page.locator("#calibration .uniform g.mark").last.click()
+    last = len(report["uniform"]) - 1
+    click_mark(page, "uniform", last)
     assert listed(page) == report["uniform"][-1]["count"]
-    assert "Confidence .9–1" in page.locator("#calibration .members").text_content()
-    page.locator("#calibration .matrix g.mark[aria-label^='Predicted 1, actual 1:']").click()
+    assert "Confidence 0.9–1" in page.locator("#calibration .members").text_content()
+    click_mark(page, "uniform", last)
+    assert "Surest tokens" in page.locator("#calibration .members h3").text_content()
+    click_mark(page, "matrix", len(report["matrix"]["counts"]) + 1)
+    assert "Predicted 1, actual 1" in page.locator("#calibration .members").text_content()
     assert listed(page) == report["matrix"]["counts"][1][1]
-    page.locator("#calibration .gains button").first.click()
+    click_mark(page, "gains", 0)
     assert listed(page) == report["gains"]["sources"][0]["won"]
     page.locator("#calibration .members .icon").click()
-    assert "Surest tokens" in page.locator("#calibration .members h3").text_content()
     rejected = sum(s.actual_boundary is not None and s.actual_boundary < 15 for s in recorded.steps)
     assert listed(page) == rejected
 
 
-def test_the_keyboard_walks_the_bars_and_chooses_one(page: Any) -> None:
-    page.locator("#calibration .uniform g.mark").first.focus()
-    page.keyboard.press("ArrowRight")
+def test_the_keyboard_lists_steps_by_the_table_of_a_figure(page: Any, recorded: Trace) -> None:
+    last = drawn([recorded])["report"]["uniform"][-1]
+    figure = page.locator("#calibration [data-figure=uniform]")
+    figure.get_by_role("button", name="Table").focus()
     page.keyboard.press("Enter")
-    chosen = page.locator("#calibration .uniform g.mark[aria-pressed=true]")
-    assert chosen.count() == 1
-    assert chosen.evaluate("e => e === document.activeElement")
-    assert listed(page) > 0
-    page.keyboard.press("Enter")
-    assert page.locator("#calibration .uniform g.mark[aria-pressed=true]").count() == 0
-
-
-def test_the_numbers_of_a_chart_are_there_as_a_table(page: Any, recorded: Trace) -> None:
-    report = drawn([recorded])["report"]
-    page.locator("#calibration .uniform").get_by_role("button", name="Table").click()
-    cells = page.locator("#calibration .uniform tbody tr").last.locator("td").all_text_contents()
-    last = report["uniform"][-1]
+    row = figure.locator("tbody tr").last
+    cells = row.locator("td").all_text_contents()
     assert cells[:3] == [str(last["count"]), f"{last['confidence']:.3f}", f"{last['accepted']:.3f}"]
+    row.locator("button").focus()
+    page.keyboard.press("Enter")
+    assert listed(page) == last["count"]
+    assert row.locator("button").get_attribute("aria-pressed") == "true"
+    page.keyboard.press("Enter")
+    assert row.locator("button").get_attribute("aria-pressed") == "false"
+
+
+def test_a_figure_is_drawn_in_place_and_follows_the_theme(page: Any) -> None:
+    background = "document.querySelector('#calibration [data-figure=uniform] .main-svg').style.background"
+    page.evaluate("document.querySelector('#calibration [data-figure=uniform] .main-svg').kept = true")
+    light = page.evaluate(background)
+    page.evaluate("document.body.classList.toggle('dark')")
+    page.wait_for_function(f"{background} !== {json.dumps(light)}")
+    page.click("#again")
+    page.wait_for_function("document.querySelector('#calibration .what').textContent === 'another'")
+    page.wait_for_timeout(300)
+    assert page.evaluate("document.querySelector('#calibration [data-figure=uniform] .main-svg').kept")
 
 
 def test_files_hold_the_figures_and_every_scored_position(page: Any, recorded: Trace) -> None:
@@ -215,7 +249,7 @@ def test_files_hold_the_figures_and_every_scored_position(page: Any, recorded: T
 def test_hostile_text_stays_text(page: Any) -> None:
     page.click("#nasty")
     page.wait_for_function("document.querySelector('#calibration .line .what').textContent.startsWith('<img')")
-    page.locator("#calibration .positions g.mark").first.click()
+    list_steps(page, "positions", 1)
     while page.locator("#calibration .members .more").is_visible():
         page.locator("#calibration .members .more").click()
     members = page.locator("#calibration .members")
@@ -228,7 +262,7 @@ def test_ten_thousand_steps_are_drawn_and_listed_a_page_at_a_time(page: Any) -> 
     page.click("#many")
     page.wait_for_function("document.querySelector('#calibration .line .what').textContent === 'many'")
     assert f"{STEPS} steps" in page.locator("#calibration .stat").first.text_content()
-    page.locator("#calibration .positions g.mark").first.click()
+    list_steps(page, "positions", 1)
     assert listed(page) == 60
 
 

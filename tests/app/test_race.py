@@ -18,6 +18,7 @@ from app.tabs.notice import stopped
 from app.tabs.whatif import WhatIf, build_whatif
 from app.views.race import FILLED_IN, drawing
 from app.views.race import query as query_of
+from app.views.whatif import answered
 from app.views.whatif import drawing as whatif_drawing
 from d2sd import METHODS, DecodeConfig
 from d2sd.decoding.block_drafter import BlockDrafter
@@ -162,12 +163,17 @@ def ask(trace, session=None, sweeps=("num_branches", "node_budget"), methods=("d
 
 def test_the_answer_at_the_recorded_setting_is_the_recorded_run(done):
     trace = done.lanes[1].trace
-    drawn = json.loads(whatif_drawing(ask(trace)[-1].value))
+    answers = ask(trace)[-1].value
+    drawn = answered(answers)
     for sweep in drawn["sweeps"]:
         line = next(line for line in sweep["lines"] if line["method"] == "d2sd")
         (own,) = (p for p in line["points"] if p[0] == sweep["own"])
-        assert own[1:3] == [drawn["run"]["alpha"], drawn["run"]["nodes"]]
+        assert own[1:3] == (drawn["run"]["alpha"], drawn["run"]["nodes"])
         assert own[5] in (0, None)  # its α less that of the run: itself
+    panels = json.loads(whatif_drawing(answers))["panels"]
+    assert [p["id"] for p in panels] == [sweep["symbol"] for sweep in drawn["sweeps"]]
+    assert "as recorded" in panels[0]["question"]
+    assert f"recorded: {drawn['sweeps'][0]['values'][drawn['sweeps'][0]['own']]}" in json.dumps(panels[0]["figure"])
 
 
 def test_answers_about_the_race_before_go_with_it(done):
@@ -186,7 +192,7 @@ def warm(trace):
 def test_a_method_is_answered_once_for_a_setting_that_it_does_not_use(done):
     answers = ask(done.lanes[1].trace, sweeps=["num_branches"], methods=["dflash"])[-1].value
     assert len(answers.outcomes) == 1
-    (line,) = json.loads(whatif_drawing(answers))["sweeps"][0]["lines"]
+    (line,) = answered(answers)["sweeps"][0]["lines"]
     assert line["flat"]
     assert len({p[1] for p in line["points"]}) == 1
 
@@ -211,7 +217,7 @@ def test_every_method_of_the_registry_has_its_own_points():
 
 def test_cost_aware_settings_are_answered_and_their_costs_stated(done):
     last = ask(done.lanes[1].trace, sweeps=["num_branches"], methods=["d2sd", "d2sd cost-aware"])[-1]
-    lines = {line["method"]: line["points"] for line in json.loads(whatif_drawing(last.value))["sweeps"][0]["lines"]}
+    lines = {line["method"]: line["points"] for line in answered(last.value)["sweeps"][0]["lines"]}
     assert set(lines) == {"d2sd", "d2sd cost-aware"}
     # what is spent follows the costs: never more nodes than with everything spent
     assert all(aware[2] <= fixed[2] for aware, fixed in zip(lines["d2sd cost-aware"], lines["d2sd"], strict=True))
@@ -245,7 +251,7 @@ def test_the_recorded_race_is_small_and_whole():
     assert recorded.recorded
     assert all(lane.complete for lane in recorded.lanes)
     assert all(row.identical for row in race.rows(recorded))
-    assert json.loads(recorded_answers() or "{}")["sweeps"]
+    assert json.loads(recorded_answers() or "{}")["panels"]
     assert json.loads(drawing(recorded))["machine"]
 
 

@@ -10,6 +10,7 @@ import gradio as gr
 import pytest
 
 from app.lanes import Lane, Race
+from app.plotly_js import ROUTE
 from app.record import recorded_answers, recorded_race
 from app.views.race import RaceView, drawing
 from app.views.whatif import WhatIfView
@@ -36,7 +37,7 @@ def address() -> Iterator[str]:
         WhatIfView(recorded_answers())
         gr.Button("nasty", elem_id="nasty").click(lambda: drawing(hostile_race()), None, view, show_progress="hidden")
         gr.Button("empty", elem_id="empty").click(lambda: drawing(Race("", ())), None, view, show_progress="hidden")
-    _, url, _ = demo.launch(prevent_thread_lock=True, quiet=True)
+    _, url, _ = demo.launch(prevent_thread_lock=True, quiet=True, app_kwargs={"routes": [ROUTE]})
     yield url
     demo.close()
 
@@ -144,13 +145,12 @@ def test_hostile_text_and_sentences_stay_text(page: Any) -> None:
     page.wait_for_selector("#race .empty:not([hidden])")
 
 
-def test_the_what_if_charts_mark_the_recorded_setting_and_have_a_table(page: Any) -> None:
-    charts = page.locator("#whatif .chart")
-    assert charts.count() == 4
-    page.wait_for_selector("#whatif .chart .line", state="attached")
-    assert page.locator("#whatif .chart[data-symbol=K] .measured").count() == 2
-    assert "recorded: 4" in page.locator("#whatif .chart[data-symbol=K] .axis").text_content()
-    page.locator("#whatif summary").click()
-    rows = page.locator("#whatif table tbody tr")
-    assert "K = 4" in rows.all_text_contents()[0] + "".join(rows.all_text_contents())
-    assert page.locator("#whatif .chart .line").count() == 2 * 4 * 4
+def test_the_what_if_figures_mark_the_recorded_setting_and_have_a_table(page: Any) -> None:
+    figures = page.locator("#whatif .figure")
+    assert figures.count() == 4
+    page.wait_for_selector("#whatif [data-figure=K] .main-svg")
+    assert "recorded: 4" in page.locator("#whatif [data-figure=K] .xtitle").text_content()
+    figures.first.get_by_role("button", name="Table").click()
+    rows = page.locator("#whatif [data-figure=K] tbody tr").all_text_contents()
+    assert any(words.startswith("K = 4d2sd") for words in rows)
+    assert page.locator("#whatif [data-figure=γ] .plot .legendtext").count() == 5  # four methods and the recorded run

@@ -107,3 +107,47 @@ def upload(page: Page, name: str, content: bytes) -> None:
 def problem(page: Page) -> Locator:
     """The sentence that says what to check."""
     return page.locator("#notice textarea")
+
+
+MARK = """(host, place) => {
+  for (const { type, orientation, customdata, x, y, xaxis, yaxis } of host._fullData) {
+    const across = host._fullLayout[(xaxis || 'x').replace('x', 'xaxis')];
+    const down = host._fullLayout[(yaxis || 'y').replace('y', 'yaxis')];
+    if (!customdata) continue;
+    const at = type === 'heatmap' ? customdata.flatMap((row, b) => row.map((own, a) => [own, a, b])) : customdata.map((own, n) => [own, x[n], y[n]]);
+    const found = at.find(([own]) => own === place);
+    if (!found) continue;
+    const [, a, b] = found;
+    const { left, top } = host.getBoundingClientRect();
+    const within = type === 'heatmap' ? [a, b] : orientation === 'h' ? [a / 2, b] : [a, b / 2];
+    return [left + across._offset + across.l2p(within[0]), top + down._offset + down.l2p(within[1])];
+  }
+}"""
+
+
+def drawn_figure(page: Page, figure: str) -> Locator:
+    """The plotly figure of Calibrate with this name, once it is drawn."""
+    host = page.locator(f"#calibration [data-figure={figure}] .plot")
+    expect(host.locator(".main-svg").first).to_be_visible(timeout=PATIENCE)
+    return host
+
+
+def click_mark(page: Page, figure: str, place: int) -> None:
+    """Click with the pointer on a bar or a cell."""
+    host = drawn_figure(page, figure)
+    host.scroll_into_view_if_needed()
+    page.wait_for_timeout(200)
+    x, y = host.evaluate(MARK, place)
+    page.mouse.move(x, y)
+    page.wait_for_timeout(150)  # plotly looks for what is under the pointer at most every 50 ms
+    page.mouse.click(x, y)
+    page.wait_for_timeout(150)
+
+
+def list_steps(page: Page, figure: str, place: int) -> None:
+    """Press the number of a bar or a cell in the figure's table."""
+    box = page.locator(f"#calibration [data-figure={figure}]")
+    table = box.get_by_role("button", name="Table", exact=True)
+    if table.get_attribute("aria-pressed") == "false":
+        table.click()
+    box.locator(f".numbers button[data-place='{place}']").click()

@@ -11,7 +11,7 @@ from playwright.sync_api import Locator, Page, expect
 
 from app import presets
 from d2sd.decoding.generation import Generation
-from tests.e2e.driving import PATIENCE, set_number, view
+from tests.e2e.driving import PATIENCE, click_mark, drawn_figure, list_steps, set_number, view
 
 pytestmark = pytest.mark.e2e
 HOSTILE = "<img src=x onerror='window.pwned=1'>${window.pwned=1}{{window.pwned=1}}</script>"
@@ -21,7 +21,7 @@ HOSTILE = "<img src=x onerror='window.pwned=1'>${window.pwned=1}{{window.pwned=1
 def calibrate(page: Page) -> Page:
     """The page with the tab Calibrate open and the recorded run measured."""
     page.get_by_role("tab", name="Calibrate").click()
-    expect(page.locator("#calibration .uniform g.mark").first).to_be_visible(timeout=PATIENCE)
+    drawn_figure(page, "uniform")
     return page
 
 
@@ -57,13 +57,14 @@ def recorded(text: str | None = None) -> bytes:
 def test_cells_and_bins_list_their_steps_and_one_opens_in_explore(calibrate: Page):
     steps = presets.opening().trace().steps
     expect(calibrate.locator("#calibration .what").first).to_contain_text("The run in Explore")
-    cell = calibrate.locator("#calibration .matrix g.mark:has(.value)").nth(1)
-    words = cell.get_attribute("aria-label") or ""
-    cell.click()
-    expect(rows(calibrate)).to_have_count(int(words.split(": ")[1].split()[0]))
-    expect(calibrate.locator("#calibration .members h3")).to_have_text(words.split(":")[0])
-    calibrate.locator("#calibration .uniform g.mark").last.click()
-    expect(calibrate.locator("#calibration .members h3")).to_have_text("Confidence .9–1")
+    cell = calibrate.locator("#calibration [data-figure=matrix] .numbers button").nth(1)
+    place, words = int(cell.get_attribute("data-place") or ""), cell.get_attribute("aria-label") or ""
+    click_mark(calibrate, "matrix", place)
+    name, number = words.split(": list ")
+    expect(rows(calibrate)).to_have_count(int(number))
+    expect(calibrate.locator("#calibration .members h3")).to_have_text(name)
+    list_steps(calibrate, "uniform", 9)
+    expect(calibrate.locator("#calibration .members h3")).to_have_text("Confidence 0.9–1")
     row = rows(calibrate).nth(3)
     step = shown_step(row)
     assert max(steps[step].first_draft.confidence) >= 0.9
@@ -72,7 +73,20 @@ def test_cells_and_bins_list_their_steps_and_one_opens_in_explore(calibrate: Pag
     expect(view(calibrate)).to_have_attribute("data-pinned", str(step))
     expect(view(calibrate)).to_have_attribute("data-node", re.compile(r"^\d+$"))
     calibrate.get_by_role("tab", name="Calibrate").click()
-    expect(calibrate.locator("#calibration .uniform g.mark.here").first).to_be_visible()
+    expect(calibrate.locator("#calibration [data-figure=positions] .shapelayer path").first).to_be_attached()
+
+
+def test_the_drawing_library_comes_with_the_first_tab_that_needs_it(page: Page):
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url) if "plotly" in request.url else None)
+    page.get_by_role("tab", name="Learn").click()
+    page.get_by_role("tab", name="Explore").click()
+    page.wait_for_timeout(500)
+    assert not asked
+    assert not page.evaluate("Boolean(window.Plotly)")
+    page.get_by_role("tab", name="Calibrate").click()
+    drawn_figure(page, "uniform")
+    assert len(asked) == 1
 
 
 def test_to_measure_again_keeps_the_figures_and_says_what_is_wrong(calibrate: Page):
@@ -165,9 +179,9 @@ def test_hostile_text_in_an_uploaded_trace_stays_text(calibrate: Page):
 
 def test_one_column_on_a_phone(phone: Page):
     phone.get_by_role("tab", name="Calibrate").click()
-    expect(phone.locator("#calibration .uniform g.mark").first).to_be_visible(timeout=PATIENCE)
+    drawn_figure(phone, "uniform")
     assert phone.evaluate("document.documentElement.scrollWidth") <= 390
-    phone.locator("#calibration .uniform g.mark").last.click()
+    click_mark(phone, "uniform", 9)
     expect(phone.locator("#calibration .members h3")).to_be_in_viewport()
     rows(phone).first.click()
     expect(view(phone)).to_have_attribute("data-pinned", re.compile(r"\d"))

@@ -48,7 +48,7 @@ def choose(page: Page, *methods: str) -> None:
 def test_opens_with_a_recorded_race_that_says_where_it_was_measured(recorded_race: Page):
     expect(recorded_race.locator("#race .stage")).to_contain_text(re.compile(r"recorded race.*measured on", re.I))
     expect(recorded_race.locator("#race tbody tr")).to_have_count(6)
-    expect(recorded_race.locator("#whatif .chart")).to_have_count(4)
+    expect(recorded_race.locator("#whatif .figure")).to_have_count(4)
 
 
 def test_lanes_follow_their_text_to_its_end(recorded_race: Page):
@@ -85,11 +85,11 @@ def test_a_race_of_ones_own_then_what_if(race: Page):
         if "Prefixes" not in (label.text_content() or "") and "K" not in (label.text_content() or ""):
             label.locator("input").uncheck()
     race.locator("#ask").click()
-    expect(race.locator("#whatif .chart")).to_have_count(1, timeout=60_000)
+    expect(race.locator("#whatif .figure")).to_have_count(1, timeout=60_000)
     expect(race.locator("#whatif [data-state]")).to_have_attribute("data-state", "done", timeout=60_000)
     alpha = f"α {expected.totals.mean_acceptance_length:.2f}"
     expect(race.locator("#whatif .status")).to_contain_text(alpha)
-    expect(race.locator("#whatif figcaption")).to_contain_text(alpha)
+    expect(race.locator("#whatif .question")).to_contain_text(alpha)
     assert race.evaluate("window.pwned") is None
 
 
@@ -113,5 +113,5 @@ def test_the_run_in_explore_can_be_asked(race: Page):
 
 def test_one_column_on_a_phone(phone: Page):
     opened(phone)
-    expect(phone.locator("#whatif .chart").first).to_be_visible()
+    expect(phone.locator("#whatif .figure").first).to_be_visible()
     assert phone.evaluate("document.documentElement.scrollWidth") <= 392

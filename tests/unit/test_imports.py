@@ -22,8 +22,8 @@ PACKAGES = (
     ("engine",),
     ("decoding",),
     ("config", "models"),
-    ("methods", "passes"),
-    ("attention", "calibration", "drawing"),
+    ("drawing", "methods", "passes"),
+    ("attention", "calibration"),
     ("trace", "tree"),
     ("__about__", "errors"),
 )

@@ -1,34 +1,34 @@
 // Calibrate: builds the view, keeps one choice for all charts, and hands steps to Explore.
 
 const PATIENCE_MS = 20000;
-// In reading order. Each has an id and a box, draws what show(data) is given and marks places with select(chosen, here);
-// named(data, places), members(data, places) and placesOf(data, row) say what its places stand for.
-const CHARTS = [ReliabilityChart, PositionChart, MatrixChart, RankChart, GainsView, AdviceView];
-const FURTHER = [SecondChart, PromiseChart, GroupsView]; // below them
+// In reading order; the first stand beside the list of steps.
+const MAIN = ["uniform", "positions", "matrix", "ranks", "gains", "moved"];
+const FURTHER = ["equal_mass", "second", "promise", "domain", "kind"];
 
 function start(element, trigger, props, watch) {
   let data = null;
   let choice = { chart: "", places: [] };
   const root = h("section", { class: "panels", "aria-label": "Calibration" });
-  const tooltip = new Tooltip(root);
   const choose = (chart, places) => {
     choice = { chart, places };
     showChoice(true);
   };
   const summary = new SummaryView(choose);
-  const [main, more] = [CHARTS, FURTHER].map((kinds) => kinds.map((Kind) => new Kind(choose, tooltip)));
-  const charts = [...main, ...more];
-  const against = new AgainstView();
+  const [main, more] = [MAIN, FURTHER].map((ids) => ids.map((id) => new FigureView(id, choose)));
+  const figures = [...main, ...more];
+  const against = new SidesView();
+  const compared = h("section", { class: "compared", "aria-label": "Comparison", hidden: true }, against.top, against.pair);
   const members = new MembersView(open, () => putAway());
   const title = h("span", { class: "what" });
   const bar = h("progress", { max: 1, "aria-label": "Prompts done" });
   const files = downloads(() => data);
   const notice = h("p", { class: "notice", role: "alert", hidden: true });
   const empty = h("p", { class: "empty" }, "Nothing is measured yet: choose what to measure and press Measure.");
-  const legend = h("ul", { class: "legend", "aria-label": "Legend" }, ...legendItems());
-  const views = h("div", { class: "grid", hidden: true }, summary.figures, summary.reading, legend, ...main.map((c) => c.box), members.box);
+  const hint = h("p", { class: "hint" }, "Drag to zoom, double-click to see all, click a name in a legend to hide it, a mark to list its steps. A dashed frame holds the step pinned in Explore.");
+  const views = h("div", { class: "grid", hidden: true }, summary.figures, summary.reading, hint, ...main.map((c) => c.box), members.box);
   const further = h("div", { class: "further", hidden: true }, ...more.map((c) => c.box));
-  root.prepend(h("div", { class: "line" }, h("span", { class: "asked" }, "Can the first drafter’s confidence be trusted?"), title, bar, h("div", { class: "tools" }, ...files)), notice, empty, against.box, views, further, summary.spoken, patterns());
+  root.prepend(h("div", { class: "line" }, h("span", { class: "asked" }, "Can the first drafter’s confidence be trusted?"), title, bar, h("div", { class: "tools" }, ...files)), notice, empty, compared, views, further, summary.spoken);
+  new ResizeObserver(([entry]) => entry.contentRect.width && plotly().catch(() => {})).observe(element); // once the tab is open
   element.replaceChildren(root);
 
   function show() {
@@ -39,7 +39,8 @@ function start(element, trigger, props, watch) {
     }
     const some = Boolean(data && data.report);
     views.hidden = further.hidden = !some;
-    against.show(some ? data.against : null);
+    compared.hidden = !some || !data.against;
+    if (!compared.hidden) against.show(data.against);
     empty.hidden = some;
     notice.hidden = true;
     if (!some) return;
@@ -50,8 +51,8 @@ function start(element, trigger, props, watch) {
     element.dataset.positions = data.report.positions;
     element.dataset.done = progress.running ? "" : progress.done;
     summary.show(data);
-    for (const chart of charts) chart.show(data);
-    if (!progress.running && choice.places.length && !chosenChart().members(data, choice.places).length) choice = { chart: "", places: [] };
+    for (const figure of figures) figure.show(data.panels.find(({ id }) => id === figure.id) || null, progress.title);
+    if (!progress.running && !stepsBehind(data, choice.chart, choice.places).length) choice = { chart: "", places: [] };
     showChoice(false);
   }
 
@@ -66,23 +67,16 @@ function start(element, trigger, props, watch) {
   /** Marks what is chosen here, and where the step is that is pinned in Explore. */
   function mark() {
     const row = pinnedRow();
-    for (const chart of charts) chart.select(chart.id === choice.chart ? choice.places : [], row === null ? [] : chart.placesOf(data, row));
-  }
-
-  /** The chart with the choice, drawn so that it can show it: one may have several ids, a way of drawing each. */
-  function chosenChart() {
-    const chart = charts.find(({ id, ids = [id] }) => ids.includes(choice.chart));
-    if (chart && chart.use) chart.use(choice.chart);
-    return chart;
+    for (const figure of figures) figure.select(figure.id === choice.chart ? choice.places : [], row === null ? [] : placesOf(data, figure.id, row));
   }
 
   function showChoice(asked) {
     if (!data) return;
-    const chart = choice.places.length ? chosenChart() : null;
+    const { chart, places } = choice;
     mark();
-    if (chart) members.show(data, chart.named(data, choice.places), chart.members(data, choice.places));
+    if (places.length) members.show(data, nameOf(data, chart, places), stepsBehind(data, chart, places));
     else members.show(data, null, surprises(data));
-    if (!asked || !chart) return;
+    if (!asked || !places.length) return;
     // Where the list is out of sight, as always in one column, go there; come back when it is closed.
     const { top } = members.box.getBoundingClientRect();
     if (top < 0 || top > window.innerHeight * 0.7) {
@@ -92,11 +86,14 @@ function start(element, trigger, props, watch) {
   }
 
   function putAway() {
-    const from = chosenChart();
+    const from = figures.find(({ id }) => id === choice.chart);
+    const [place] = choice.places;
     choice = { chart: "", places: [] };
     showChoice(false);
-    if (from && from.focus) from.focus(from.at);
-    else if (from) from.box.scrollIntoView({ block: "nearest" });
+    if (!from) return;
+    from.box.scrollIntoView({ block: "nearest" });
+    const button = from.numbers.querySelector(`button[data-place="${place}"]`);
+    if (button) button.focus();
   }
 
   /** Explore gets the run from the server unless it has it already; then the step is selected there. */
@@ -129,28 +126,4 @@ function start(element, trigger, props, watch) {
   document.addEventListener("explorer:selected", onSelected);
   watch("value", show);
   show();
-}
-
-function legendItems() {
-  const icon = (...parts) => s("svg", { width: 24, height: 14, viewBox: "-12 -7 24 14", "aria-hidden": "true" }, ...parts);
-  const item = (picture, words) => h("li", {}, picture, words);
-  return [
-    item(icon(s("path", { class: "says line", d: "M-12 0H12" }), s("path", { class: "says diamond", d: diamond(0, 0) })), "what the drafter says"),
-    item(icon(s("rect", { class: "bar", x: -7, y: -5, width: 14, height: 12 })), "what the target accepts"),
-    item(icon(s("path", { class: "whisker", d: "M-3.5-6h7M0-6V6M-3.5 6h7" })), "95% interval"),
-    item(icon(s("rect", { class: "gap over", x: -8, y: -6, width: 16, height: 12 })), "over-confident"),
-    item(icon(s("rect", { class: "gap under", x: -8, y: -6, width: 16, height: 12 })), "under-confident"),
-    item(icon(s("rect", { class: "bar few", x: -7, y: -5, width: 14, height: 12 })), `fewer than ${FEW} tokens`),
-    item(icon(s("circle", { class: "herering", r: 4.5 })), "step pinned in Explore"),
-  ];
-}
-
-/** Fills that tell over- from under-confidence without colour. */
-function patterns() {
-  const pattern = (id, size, ...parts) => s("pattern", { id, width: size, height: size, patternUnits: "userSpaceOnUse" }, ...parts);
-  return s(
-    "svg",
-    { width: 0, height: 0, "aria-hidden": "true", class: "spoken" },
-    s("defs", {}, pattern("calibrate-over", 5, s("path", { class: "hatch", d: "M-1 6L6-1M-1 1L1-1M4 6L6 4" })), pattern("calibrate-under", 5, s("circle", { class: "speck", cx: 2.5, cy: 2.5, r: 1.2 }))),
-  );
 }

@@ -2,35 +2,6 @@
 
 const AT_ONCE = 60;
 
-/** The steps of a measurement that pass a test, as items of the list. */
-function stepsWhere({ steps }, test) {
-  const items = [];
-  steps.run.forEach((_, row) => test(row) && items.push({ row, at: null }));
-  return items;
-}
-
-/** The scored positions that pass a test, as items of the list: the most surprising first. */
-function positionsWhere({ steps }, test) {
-  const items = [];
-  steps.confidence.forEach((own, row) => own.forEach((_, at) => test(row, at) && items.push({ row, at })));
-  sortBySurprise(items, steps);
-  return items;
-}
-
-/** The most surprising first: sure and wrong, or unsure and right. */
-function sortBySurprise(items, steps) {
-  const surprise = ({ row, at }) => Math.abs((at < steps.matched[row] ? 1 : 0) - steps.confidence[row][at]);
-  items.sort((a, b) => surprise(b) - surprise(a));
-}
-
-/** What is listed before anything is chosen: the rejected tokens, the surest first. */
-function surprises({ steps }) {
-  const items = [];
-  steps.confidence.forEach((own, row) => steps.matched[row] >= 0 && own.length > steps.matched[row] && items.push({ row, at: steps.matched[row] }));
-  sortBySurprise(items, steps);
-  return items;
-}
-
 class MembersView {
   /** `open(row, at)` opens a step in Explore; `closed()` is called when the list is put away. */
   constructor(open, closed) {
@@ -60,7 +31,7 @@ class MembersView {
     this.close.hidden = none;
     const rows = new Set(items.map((i) => i.row)).size;
     const what = items.length && items[0].at !== null ? `${count(items.length, "position")} in ${count(rows, "step")}, the most surprising first` : count(items.length, "step");
-    this.count.textContent = none ? "Click one to open its step in Explore; choose a bar, a cell or a row to list the steps in it." : `${what}. Click one to open its step in Explore.`;
+    this.count.textContent = none ? "Click one to open its step in Explore; click a mark of a figure, or a number in its table, to list its steps." : `${what}. Click one to open its step in Explore.`;
     this.draw();
   }
 

@@ -2,18 +2,6 @@
 
 const TONES = { good: ["✓", "good"], bad: ["▼", "warning"], mixed: ["◐", "mixed"], few: ["…", "too few"], note: ["·", "note"] };
 
-const MEANINGS = {
-  "Scored positions": "Drafted tokens up to and including the first rejection of each step: later ones were never judged.",
-  "Sure → accepted": "Mean confidence of the scored tokens, and the share of them that the target accepted; the gap is in percentage points.",
-  ECE: "Expected calibration error: how far acceptance is from confidence, averaged over ten bins of equal width. 0 is perfect; “chance” is what an honest drafter would show with as few tokens.",
-  "Adaptive ECE": "The same over ten bins with equally many tokens.",
-  "Brier score": "Mean squared distance between confidence and outcome (0 or 1). 0 is perfect.",
-  Repaired: "Of the drafts that were partly rejected: how often a re-draft began exactly there and added tokens.",
-  "Tokens per re-draft": "Tokens that the drafts behind the first added, over the number of those drafts.",
-  "Tokens a step, expected → got": "Of cost-aware steps that drafted: what they expected of the tree that they verified, and what came of it.",
-  "Boundary in top 4": "How often the place where the first draft was rejected was among the four likeliest.",
-};
-
 class SummaryView {
   constructor(choose) {
     this.choose = choose;
@@ -40,33 +28,6 @@ class SummaryView {
     };
     this.reading.replaceChildren(verdict ? line({ ...verdict }, "h3") : "", rest.length ? h("ul", {}, ...rest.map((sentence) => line(sentence, "li"))) : "");
     if (!data.progress.running && verdict) this.spoken.textContent = text(verdict.text);
-    this.showFigures(data.report, data.promised);
-  }
-
-  showFigures(report, promised) {
-    const range = (f, write) => (f.low === null ? "no interval" : `${write(f.low)}–${write(f.high)}`);
-    const { ranks } = report;
-    const found = ranks.used.value === null ? "" : `; boundary found in ${share(ranks.used.value)}`;
-    const per = report.gains.per_redraft;
-    const last =
-      ranks.repaired.value === null
-        ? [["Boundary in top 4", ranks.within.length ? ranks.within[Math.min(3, ranks.within.length - 1)] : null, share]]
-        : [["Repaired", ranks.repaired, share, `${count(ranks.chosen, "step")}${found}`], ["Tokens per re-draft", per, decimals, ""]];
-    const stats = [
-      ["Scored positions", report.positions.toLocaleString("en"), `${count(report.runs, "run")}, ${count(report.steps, "step")}`],
-      ["Sure → accepted", report.confidence === null ? "—" : `${share(report.confidence)} → ${share(report.accepted)}`, report.gap.low === null ? "" : `gap ${signed(report.gap.value)} (${signed(report.gap.low)} to ${signed(report.gap.high)})`],
-      ["ECE", decimals(report.error.value), report.error.value === null ? "" : `${range(report.error, decimals)}; chance ${decimals(report.chance)}`],
-      ["Adaptive ECE", decimals(report.adaptive.value), report.adaptive.value === null ? "" : range(report.adaptive, decimals)],
-      ["Brier score", decimals(report.brier.value), report.brier.value === null ? "" : range(report.brier, decimals)],
-      ...last.map(([name, figure, write, more = count(ranks.steps, "step")]) => [name, figure ? write(figure.value) : "—", figure && figure.value !== null ? [range(figure, write), more].filter(Boolean).join(" of ") : ""]),
-    ];
-    if (promised) {
-      const skipped = `${count(promised.steps, "drafting step")}, ${promised.plain} plain, ${promised.looks} tried out`;
-      stats.push(["Tokens a step, expected → got", promised.steps ? `${promised.expected.toFixed(2)} → ${promised.obtained.toFixed(2)}` : "—", skipped]);
-    }
-    this.figures.replaceChildren(...stats.map(([name, value, note]) => h("div", { class: "stat", title: MEANINGS[name] || null }, h("dt", {}, name), h("dd", {}, h("span", { class: "value" }, value), h("span", { class: "note", title: note }, note)))));
+    this.figures.replaceChildren(...data.stats.map(({ name, value, note, meaning }) => h("div", { class: "stat", title: meaning }, h("dt", {}, name), h("dd", {}, h("span", { class: "value" }, value), h("span", { class: "note", title: note }, note)))));
   }
 }
-
-/** A difference of shares in percentage points, with its sign. */
-const signed = (p) => (p < 0 ? "−" : "+") + Math.abs(p * 100).toFixed(1);

@@ -1,0 +1,29 @@
+// What differs between two sides, in words and figures.
+
+/** The mark of a side: a circle for A, a square for B. */
+function sideMark(side, x, y) {
+  return side === "a" ? s("circle", { class: "point a", cx: x, cy: y, r: 3.6 }) : s("rect", { class: "point b", x: x - 3.4, y: y - 3.4, width: 6.8, height: 6.8 });
+}
+
+class SidesView {
+  constructor(...tools) {
+    this.tools = tools;
+    this.legend = h("ul", { class: "legend sides", "aria-label": "Sides" });
+    this.reading = h("ul", {});
+    this.how = h("p", { class: "fine" });
+    this.top = h("div", { class: "panel top" }, this.legend, this.reading, this.how);
+    this.figures = ["differences", "both-reliability", "both-ranks"].map((id) => new FigureView(id));
+    const [differences] = this.figures; // figure and numbers, one below the other
+    differences.numbers.hidden = false;
+    differences.button.remove();
+    this.pair = h("div", { class: "pair" }, ...this.figures.map((figure) => figure.box));
+  }
+
+  show({ titles, reading, how, panels }) {
+    const item = (side, name, title) => h("li", {}, s("svg", { width: 34, height: 14, viewBox: "0 0 34 14", "aria-hidden": "true" }, s("path", { class: `curve ${side}`, d: "M1 7H33" }), sideMark(side, 17, 7)), h("b", {}, name), h("bdi", {}, text(title)));
+    this.legend.replaceChildren(item("a", "A", titles[0]), item("b", "B", titles[1]));
+    this.reading.replaceChildren(...list(reading).map((words) => h("li", {}, text(words))));
+    this.how.replaceChildren(text(how), " ", ...this.tools);
+    for (const figure of this.figures) figure.show(panels.find(({ id }) => id === figure.id) || null);
+  }
+}

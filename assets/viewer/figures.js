@@ -1,0 +1,134 @@
+// Figures by plotly: drawn in place, in the colours of the theme and the width of their box; the numbers as a table.
+
+/** What plotly offers beside a figure; `name`: of the files that it saves. */
+function configOf(library, name) {
+  const vector = { name: "svg", title: "Save as SVG", icon: library.Icons.disk, click: (shown) => library.downloadImage(shown, { format: "svg", filename: name }) };
+  return { displaylogo: false, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"], modeBarButtonsToAdd: [vector], toImageButtonOptions: { scale: 2, filename: name } };
+}
+
+/** plotly.js, which the server has; asked for once a page, when it is first needed. */
+function plotly() {
+  if (window.Plotly) return Promise.resolve(window.Plotly);
+  window.plotlyOnItsWay ??= new Promise((resolve, reject) => {
+    const root = (window.gradio_config && window.gradio_config.root) || location.origin + location.pathname;
+    const script = h("script", { src: root.replace(/\/$/, "") + PLOTLY });
+    script.addEventListener("load", () => resolve(window.Plotly));
+    script.addEventListener("error", () => {
+      window.plotlyOnItsWay = undefined;
+      reject(new Error("plotly.js did not load"));
+    });
+    document.head.append(script);
+  });
+  return window.plotlyOnItsWay;
+}
+
+/** The figure with the colours of the theme in place of the light ones. */
+function themed(figure, element) {
+  const style = getComputedStyle(element);
+  const names = new Map(Object.entries(LIGHT).map(([name, colour]) => [colour, `--${name}`]));
+  const own = (whole, colour) => (names.has(colour) ? `"${style.getPropertyValue(names.get(colour)).trim()}"` : whole);
+  return JSON.parse(JSON.stringify(figure).replace(/"(#[0-9a-f]{6})"/g, own));
+}
+
+/** Frames around the marks of these places: a column, a row or a cell. */
+function frames(data, places, line) {
+  const shapes = [];
+  const add = (place, sides) => places.has(place) && shapes.push({ type: "rect", line, ...sides });
+  for (const { type, orientation, x, y, xaxis, yaxis, customdata = [] } of data) {
+    if (type === "heatmap") customdata.forEach((row, down) => row.forEach((place, across) => add(place, { x0: across - 0.5, x1: across + 0.5, y0: down - 0.5, y1: down + 0.5 })));
+    else if (orientation === "h") customdata.forEach((place, n) => add(place, { xref: "paper", x0: 0, x1: 1, yref: yaxis || "y", y0: y[n] - 0.5, y1: y[n] + 0.5 }));
+    else customdata.forEach((place, n) => add(place, { xref: xaxis || "x", x0: x[n] - 0.5, x1: x[n] + 0.5, yref: "paper", y0: 0, y1: 1 }));
+  }
+  return shapes;
+}
+
+class FigureView {
+  /** `choose(id, places)` is called with the place of a mark that is chosen, with none when it is chosen again. */
+  constructor(id, choose = null) {
+    Object.assign(this, { id, choose, panel: null, chosen: new Set(), here: new Set(), width: 0 });
+    this.title = h("h3", {});
+    this.question = h("p", { class: "question" });
+    this.host = h("div", { class: "plot", role: "img" });
+    this.numbers = h("div", { class: "numbers", hidden: true });
+    this.button = h("button", { type: "button", class: "small", "aria-pressed": "false" }, "Table");
+    this.box = h("section", { class: "panel figure", "data-figure": id }, h("div", { class: "head" }, this.title, h("div", { class: "tools" }, this.button)), this.question, this.host, this.numbers);
+    this.button.addEventListener("click", () => this.toggle());
+    this.numbers.addEventListener("click", (event) => {
+      const button = event.target.closest("button");
+      if (button) this.take(Number(button.dataset.place));
+    });
+    this.draw = oncePerFrame(() => this.redraw());
+    new ResizeObserver(([entry]) => {
+      const width = Math.floor(entry.contentRect.width);
+      if (width && width !== this.width) {
+        this.width = width;
+        this.draw();
+      }
+    }).observe(this.host);
+    new MutationObserver(this.draw).observe(document.body, { attributeFilter: ["class"] });
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", this.draw);
+  }
+
+  /** `revision`: what was zoomed or switched off stays so while this is the same. */
+  show(panel, revision = "") {
+    Object.assign(this, { panel, revision });
+    this.box.hidden = !panel;
+    if (!panel) return;
+    this.title.textContent = panel.title;
+    this.question.textContent = panel.question;
+    this.box.setAttribute("aria-label", panel.title);
+    this.host.setAttribute("aria-label", `${panel.title}: ${panel.question} Its numbers are in the table.`);
+    this.fillTable();
+    this.draw();
+  }
+
+  async redraw() {
+    if (!this.panel || !this.width || this.host.hidden || !this.host.isConnected) return;
+    try {
+      const library = await plotly();
+      const { data, layout } = themed(this.panel.figure, this.host);
+      const style = getComputedStyle(this.host);
+      const line = (name, dash) => ({ color: style.getPropertyValue(name).trim(), width: 2, dash });
+      const shapes = [...(layout.shapes || []), ...frames(data, this.here, line("--target", "dash")), ...frames(data, this.chosen, line("--ink", "solid"))];
+      const dragmode = matchMedia("(pointer: coarse)").matches ? false : "zoom"; // a finger scrolls the page
+      this.config ??= configOf(library, this.id); // with another one plotly would begin anew
+      await library.react(this.host, data, { ...layout, shapes, dragmode, width: this.width, uirevision: this.revision }, this.config);
+      if (this.listens) return;
+      this.listens = true;
+      this.host.on("plotly_click", ({ points }) => {
+        const mark = points.find((point) => Number.isInteger(point.customdata));
+        if (mark) this.take(mark.customdata);
+      });
+    } catch (error) {
+      this.host.textContent = `This figure was not drawn (${error.message}); its numbers are in the table.`;
+    }
+  }
+
+  take(place) {
+    if (this.choose) this.choose(this.id, this.chosen.size === 1 && this.chosen.has(place) ? [] : [place]);
+  }
+
+  /** Frames the marks that are chosen, and those that hold the step that is pinned in Explore. */
+  select(places, here) {
+    const same = (set, values) => set.size === values.length && values.every((value) => set.has(value));
+    if (same(this.chosen, places) && same(this.here, here)) return;
+    Object.assign(this, { chosen: new Set(places), here: new Set(here) });
+    for (const button of this.numbers.querySelectorAll("button")) button.setAttribute("aria-pressed", this.chosen.has(Number(button.dataset.place)));
+    this.draw();
+  }
+
+  toggle() {
+    const open = this.numbers.hidden;
+    this.numbers.hidden = !open;
+    this.host.hidden = open;
+    this.button.setAttribute("aria-pressed", open);
+    this.draw();
+  }
+
+  fillTable() {
+    const { head, rows } = this.panel.table;
+    const content = (cell) => (!Array.isArray(cell) ? cell : this.choose ? h("button", { type: "button", class: "small", "data-place": cell[1], "aria-pressed": String(this.chosen.has(cell[1])), "aria-label": `${text(this.panel.names[cell[1]])}: list ${cell[0]}` }, cell[0]) : cell[0]);
+    const row = (cells) => h("tr", {}, ...cells.map((cell, n) => (n ? h("td", {}, content(cell)) : h("th", { scope: "row" }, content(cell)))));
+    this.numbers.replaceChildren(h("table", {}, h("thead", {}, h("tr", {}, ...head.map((name) => h("th", { scope: "col" }, name)))), h("tbody", {}, ...rows.map(row))));
+  }
+}

@@ -1,0 +1,169 @@
+"""Figures of what other settings would have committed: α and verified nodes per step against one setting."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import plotly.graph_objects as go
+
+from d2sd.calibration import Figure
+from d2sd.drawing.style import COLOURS, EDGE, INK, Trace, axis, cut, draw, places_axis, safe, whiskers
+
+LINES = (
+    ("first", "dash"),
+    ("second", "solid"),
+    ("target", "dot"),
+    ("reject", "dashdot"),
+    ("ink", "solid"),
+    ("muted", "longdash"),
+)
+SHAPES = ("square", "circle", "triangle-up", "diamond", "x")
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """An answer: the number of the setting's value, α with its interval, verified nodes per step, and α less the recorded
+    run's, with its interval."""
+
+    at: int
+    alpha: Figure
+    nodes: float
+    difference: Figure
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """The answers of one method; ``flat``: it does not use the setting."""
+
+    method: str
+    flat: bool
+    points: tuple[Point, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """A setting that was varied: its values in order, the number of the recorded run's own, and a line for every method."""
+
+    symbol: str
+    label: str
+    values: tuple[str, ...]
+    own: int | None
+    lines: tuple[Line, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """The run that was asked, as measured: method, α, verified nodes per step."""
+
+    method: str
+    alpha: float
+    nodes: float
+
+
+def looks(sweeps: Sequence[Sweep]) -> dict[str, Trace]:
+    """Colour, line pattern and point shape of every method, the same in all sweeps; no two of up to 30 are alike."""
+    methods = dict.fromkeys(line.method for sweep in sweeps for line in sweep.lines)
+    out = {}
+    for n, method in enumerate(methods):
+        colour, dash = LINES[n % len(LINES)]
+        shape = {"symbol": SHAPES[n % len(SHAPES)], "size": 7, "color": COLOURS[colour]}
+        out[method] = {"line": {"color": COLOURS[colour], "dash": dash, "width": 2}, "marker": shape}
+    return out
+
+
+def what_if(sweep: Sweep, recorded: Recorded, looks: dict[str, Trace]) -> go.Figure:
+    """α above, nodes per step below, on the same values; a ring marks the recorded run."""
+    traces: list[Trace] = []
+    for line in sweep.lines:
+        words = [point_words(sweep, line, p) for p in line.points]
+        alphas = [p.alpha.value or 0.0 for p in line.points]
+        reach: Trace = {} if line.flat else whiskers(alphas, [p.alpha for p in line.points])
+        if reach:
+            reach["error_y"] |= {"color": looks[line.method]["line"]["color"], "width": 0}
+        shared: Trace = {
+            "type": "scatter",
+            "name": safe(line.method),
+            "legendgroup": safe(line.method),
+            "mode": "lines" if line.flat else "lines+markers",
+            "x": [p.at for p in line.points],
+            "hovertext": words,
+            "hoverinfo": "text",
+            **looks[line.method],
+        }
+        traces.append({**shared, "y": alphas, **reach})
+        traces.append({**shared, "y": [p.nodes for p in line.points], "yaxis": "y2", "showlegend": False})
+    shapes: list[Trace] = []
+    if sweep.own is not None:
+        ring: Trace = {
+            "type": "scatter",
+            "mode": "markers",
+            "x": [sweep.own],
+            "name": "as recorded",
+            "legendgroup": "as recorded",
+            "hoverinfo": "skip",
+        }
+        ring["marker"] = {"symbol": "circle-open", "size": 14, "color": INK, "line": {"width": 1.5}}
+        traces += [{**ring, "y": [recorded.alpha]}, {**ring, "y": [recorded.nodes], "yaxis": "y2", "showlegend": False}]
+        shapes = [
+            {
+                "type": "line",
+                "x0": sweep.own,
+                "x1": sweep.own,
+                "y0": 0,
+                "y1": 1,
+                "yref": "paper",
+                "line": {"color": EDGE, "width": 1.5, "dash": "dash"},
+                "layer": "below",
+            }
+        ]
+    title = sweep.symbol if sweep.own is None else f"{sweep.symbol} (recorded: {sweep.values[sweep.own]})"
+    return draw(
+        traces,
+        height=340,
+        hovermode="closest",
+        margin={"l": 42, "r": 12, "t": 28, "b": 96},
+        shapes=shapes,
+        xaxis=places_axis(list(sweep.values), title, anchor="y2"),
+        yaxis=axis("α", domain=[0.42, 1], nticks=6),
+        yaxis2=axis("nodes", domain=[0, 0.34], rangemode="tozero", nticks=4),
+    )
+
+
+def point_words(sweep: Sweep, line: Line, point: Point) -> str:
+    """An answer in a sentence."""
+    between = "" if point.alpha.low is None else f" ({point.alpha.low:.2f} to {point.alpha.high:.2f})"
+    value = f"{sweep.symbol} not used" if line.flat else f"{sweep.symbol} = {sweep.values[point.at]}"
+    return f"{safe(line.method)}, {value}<br>α {point.alpha.value:.2f}{between}, {point.nodes:.1f} nodes a step"
+
+
+def sweep_reading(sweep: Sweep, recorded: Recorded) -> str:
+    """What a sweep says about the recorded method, in a sentence."""
+    lines = [line for line in sweep.lines if line.points]
+    own_line = next((line for line in lines if line.method == recorded.method), None)
+    line = own_line or next((line for line in lines if not line.flat), None) or next(iter(lines), None)
+    if line is None:
+        return "no answer yet"
+    method = cut(line.method)
+    if line.flat:
+        return f"{method} does not use it"
+    best = max(line.points, key=lambda p: p.alpha.value or 0.0)
+    own = next((p for p in line.points if p.at == sweep.own), None)
+
+    def words(point: Point) -> str:
+        return f"α {point.alpha.value:.2f} with {point.nodes:.0f} nodes at {sweep.symbol} = {sweep.values[point.at]}"
+
+    def between(point: Point) -> str:
+        return "" if point.alpha.low is None else f" ({point.alpha.low:.2f} to {point.alpha.high:.2f})"
+
+    if own is None or line is not own_line:
+        return f"{method}: highest {words(best)}{between(best)}; one text says little"
+    if (best.alpha.value or 0.0) <= (own.alpha.value or 0.0) + 1e-9:
+        return f"{method}: {words(own)}{between(own)} as recorded is the highest on this text"
+    less, more = best.difference.low, best.difference.high
+    if less is None or more is None:
+        difference = "too short a text for an interval"
+    else:
+        ends = " to ".join(f"{'−' if v < 0 else '+'}{abs(v):.2f}" for v in (less, more))
+        difference = f"{ends}, {'clearly more on this text' if less > 0 or more < 0 else 'no clear difference'}"
+    return f"{method}: {words(own)} as recorded; highest {words(best)} ({difference})"

@@ -1,0 +1,105 @@
+"""Figures: the page's colours, text that stays text, and reports that need nothing but themselves."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+
+import pytest
+
+from d2sd.__about__ import HOME
+from d2sd.__main__ import main
+from d2sd.calibration import Figure, calibrate, label, tabulate, tabulate_paths
+from d2sd.drawing.panels import calibration_panels, sweep_panels
+from d2sd.drawing.report import report_page, settings
+from d2sd.drawing.style import COLOURS, safe
+from d2sd.drawing.viewer import VIEWER
+from d2sd.drawing.whatif import Line, Point, Recorded, Sweep
+from d2sd.trace.trace import load_trace
+
+OPENING = HOME / "assets" / "traces" / "opening.jsonl.gz"
+HOSTILE = "</script><b>${x}</b><a href='javascript:1'>$a$"
+
+
+@pytest.fixture(scope="module")
+def trace():
+    return load_trace(OPENING)
+
+
+def report_of(traces, domains=()):
+    steps = [t.steps for t in traces]
+    table = tabulate(steps, [f"{n}" for n in range(len(traces))])
+    return calibrate(table, tabulate_paths(steps), label(steps, table, domains))
+
+
+def test_colours_are_those_of_the_light_page():
+    light = (VIEWER / "colours.css").read_text(encoding="utf-8").partition(".dark")[0]
+    of_page = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6});", light))
+    assert of_page | COLOURS == of_page
+    assert len(set(COLOURS.values())) == len(COLOURS)  # each is told by its value
+
+
+def test_every_figure_of_a_report_is_drawn_with_its_numbers(trace):
+    panels = {p.id: p for p in calibration_panels(report_of([trace] * 8, ["a", "b"] * 4))}
+    assert panels.keys() == {
+        "uniform",
+        "equal_mass",
+        "positions",
+        "matrix",
+        "ranks",
+        "gains",
+        "moved",
+        "second",
+        "promise",
+        "domain",
+        "kind",
+    }
+    for panel in panels.values():
+        assert panel.figure.data
+        assert panel.table.rows
+        assert {len(row) for row in panel.table.rows} == {len(panel.table.head)}
+    assert list(calibration_panels(report_of([]))) == []
+
+
+def test_no_text_becomes_markup_in_a_figure(trace):
+    assert safe(HOSTILE).startswith("&lt;/script&gt;&lt;b&gt;&#36;{x}")
+    figures = [p.figure for p in calibration_panels(report_of([trace] * 2, ["a", HOSTILE]))]
+    point = Point(0, Figure(1.0), 1.0, Figure(None))
+    sweep = Sweep("K", "branches K", ("1",), 0, (Line(HOSTILE, False, (point,)),))
+    figures += [p.figure for p in sweep_panels([sweep], Recorded(HOSTILE, 1.0, 1.0))]
+    for figure in figures:
+        written = figure.to_json()
+        assert "<b>" not in written
+        assert "<a " not in written
+        assert "${" not in written
+
+
+def test_a_report_holds_all_it_needs_and_nothing_in_it_is_code(trace):
+    nasty = replace(trace, header={**trace.header, "models": {HOSTILE: HOSTILE}, "method": HOSTILE})
+    report = report_of([nasty, nasty], ["a", HOSTILE])
+    page = report_page(HOSTILE, [HOSTILE], calibration_panels(report), facts=settings([nasty]))
+    own = re.sub(r"<script>.*?</script>", "", page, flags=re.DOTALL)
+    assert len(re.findall(r"<script>", page)) == 2
+    assert "<b>" not in own
+    assert "<a " not in own
+    assert not re.search(r"<[a-z][^>]*\s(?:src|href)=", own)
+    for data in re.findall(r'<script type="application/json"[^>]*>(.*?)</script>', own):
+        assert json.loads(data)["figure"]["data"]
+
+
+def test_commands_write_reports(tmp_path, capsys):
+    one, two = tmp_path / "one.html", tmp_path / "two.html"
+    assert main(["calibrate", "--traces", f"{OPENING}", "--html", f"{one}"]) == 0
+    assert main(["compare", "--a", f"{OPENING}", "--b", f"{OPENING}", "--html", f"{two}"]) == 0
+    assert "No clear difference" in capsys.readouterr().out
+    for path, title in (
+        (one, "Calibration: 1 recorded run with d2sd"),
+        (two, "Comparison: 1 recorded run (A) with 1 (B)"),
+    ):
+        page = path.read_text(encoding="utf-8")
+        assert f"<h1>{title}</h1>" in page
+        assert "tiny/target" in page
+        assert "transformers" in page
+    assert main(["compare", "--a", "gone.jsonl", "--b", "gone.jsonl"]) == 2
+    assert "gone.jsonl" in capsys.readouterr().err
