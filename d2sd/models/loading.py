@@ -139,15 +139,16 @@ def load_target(source: str, dtype: torch.dtype, device: str, load_in_8bit: bool
         raw, _ = PreTrainedConfig.get_config_dict(place, **gguf)
         if raw.get("model_type") in SUPPORTED:
             check_config(raw, SUPPORTED)
-        config = AutoConfig.from_pretrained(place, **gguf, **SAFE)
+        # a GGUF file's header takes seconds to read, so what was read of it is used
+        config = AutoConfig.for_model(**raw) if gguf else AutoConfig.from_pretrained(place, **SAFE)
         check_supported(config, _short(source))  # before gigabytes are fetched
         tokenizer = AutoTokenizer.from_pretrained(place, **gguf, **SAFE)
         loader: Any = AutoModelForCausalLM
         if gguf:
-            options |= gguf | widened()
+            options |= {"config": config, **gguf, **widened()}
         elif raw.get("quantization_config") is None and Path(source).is_dir():
             check_shapes(Path(source), partial(loader.from_config, config))
-        with _quiet():
+        with quiet():
             options |= {"dtype": dtype, "output_loading_info": True, "use_safetensors": True, **SAFE}
             model, info = loader.from_pretrained(place, **options)
             _check_complete(info)
@@ -192,7 +193,7 @@ def load_drafter(source: str, dtype: torch.dtype, device: str) -> DFlashDraftMod
         config = Qwen3Config.from_pretrained(source)
         if Path(source).is_dir():
             check_shapes(Path(source), partial(DFlashDraftModel, config))
-        with _quiet():
+        with quiet():
             loader: Any = DFlashDraftModel
             options = {"config": config, "dtype": dtype, "output_loading_info": True, "use_safetensors": True}
             model, info = loader.from_pretrained(source, **options)
@@ -243,7 +244,7 @@ def _first_line(error: Exception, most: int = 300) -> str:
     return " ".join(" ".join(lines[: 2 if lines[0].endswith(":") else 1]).split())[:most]
 
 
-class _quiet:
+class quiet:
     """No progress bars and load reports of transformers while a model is read; errors still come through."""
 
     def __enter__(self) -> None:

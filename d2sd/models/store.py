@@ -81,17 +81,12 @@ def home() -> Path:
     return (Path(caches).expanduser() if caches else Path.home() / ".cache") / "d2sd" / "models"
 
 
-def places(remote: Remote) -> tuple[Path, Path]:
-    """Where a target comes to lie: the folder of the hub's files, and the GGUF file of the wheel."""
-    folder = home() / remote.name
-    return folder / "target", folder / Path(remote.member.name).name
+def place(remote: Remote) -> Path:
+    """The folder that a target's files come to lie in."""
+    return home() / remote.name / "target"
 
 
 def found(name: str) -> Path | None:
-    """The folder or GGUF file of a target that was got; None where it is not here. What lies there is whole: it is moved
-    there once it is."""
+    """The folder of a target that was got; None where it is not here. What lies there is whole: it is moved there once it is."""
     remote = REMOTE.get(name)
-    if remote is None:
-        return None
-    folder, file = places(remote)
-    return folder if folder.is_dir() else file if file.is_file() else None
+    return place(remote) if remote is not None and place(remote).is_dir() else None
