@@ -20,7 +20,9 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
         "--model", default="tiny", metavar="NAME|FOLDER", help="bundled preset, or a folder with target/, dflash/, vp/"
     )
     parser.add_argument(
-        "--target", metavar="FOLDER|HUB-ID|FILE.gguf", help="target instead of the model's own; GGUF: Llama and Qwen3 types"
+        "--target",
+        metavar="FOLDER|HUB-ID|FILE.gguf",
+        help="target instead of the model's own; GGUF: Llama and Qwen3 types",
     )
     parser.add_argument(
         "--drafter", metavar="FOLDER|HUB-ID", help="first drafter, or EAGLE-3 drafter, instead of the model's own"

@@ -168,7 +168,11 @@ def _address(remote: Remote, stop: Callable[[], bool]) -> str:
     """Where the index that pip is set up for keeps the wheel."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
-        _pip(["install", "--dry-run", "--ignore-installed", *ONE_WHEEL, "--report", str(report), remote.package], {}, stop)
+        _pip(
+            ["install", "--dry-run", "--ignore-installed", *ONE_WHEEL, "--report", str(report), remote.package],
+            {},
+            stop,
+        )
         return str(json.loads(report.read_text(encoding="utf-8"))["install"][0]["download_info"]["url"])
 
 
