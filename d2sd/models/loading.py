@@ -44,7 +44,7 @@ def _target_of(folder: Path) -> str | None:
     """Where the target of a model set lies; of a bundled one that has none of its own, in the store."""
     own = _part(folder, "target")
     got = found(folder.name) if own is None and folder.parent == BUNDLED else None
-    return own or (got and str(got))
+    return own if got is None else str(got)
 
 
 def load_models(
