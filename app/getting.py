@@ -8,8 +8,8 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 
+from app.page_session import Session
 from app.presets import FIRST
-from app.session import Session
 from app.visitors import without_paths
 from app.work import Update
 from d2sd import InputError
