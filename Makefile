@@ -6,15 +6,20 @@ PORT ?= 7860
 # Compiled modules are kept, whatever the shell says: many processes import them.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: run test check bench page-bench torture load e2e gpu record format browser pin clean
+.PHONY: run test target check bench page-bench torture load e2e gpu record format browser pin clean
 
 run: $(VENV)/.run
+	@$(PYTHON) -m d2sd get smollm2 || echo "The page opens with the bundled model, tiny."
 	GRADIO_SERVER_NAME=$(HOST) GRADIO_SERVER_PORT=$(PORT) $(PYTHON) app.py
 
 # One process more than cores, since tests of the page also wait, so torch takes one thread in each; whoever is done first
 # takes tests from the others.
-test: $(VENV)/.dev browser
+test: $(VENV)/.dev browser target
 	OMP_NUM_THREADS=1 $(PYTHON) -m pytest -n $$($(PYTHON) -c "import os; print(min(4, 1 + (os.cpu_count() or 1)))") --dist worksteal
+
+# A published chat model, for the tests on it; where it cannot be had, they are skipped.
+target: $(VENV)/.dev
+	@$(PYTHON) -m d2sd get smollm2 || true
 
 check: $(VENV)/.dev
 	$(VENV)/bin/ruff check .

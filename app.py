@@ -5,11 +5,13 @@ from __future__ import annotations
 import sys
 
 from app import address
+from app.getting import get_on_a_space
 from app.layout import build, launch_options
 from app.threads import leave_a_core
 from d2sd import InputError
 
 leave_a_core()
+get_on_a_space()
 demo = build()
 
 if __name__ == "__main__":

@@ -48,7 +48,8 @@ def replayed(engine: Engine, trace: Trace) -> list[SettingsPoint]:
 
 def spread(points: Sequence[SettingsPoint]) -> int:
     """How much the settings matter on this text: the steps that K and γ, each alone, can save; of the one that saves fewer."""
-    by_k = [len(p.committed) for p in points if p.block_size == max(BLOCKS)]
+    longest = max(p.block_size for p in points)
+    by_k = [len(p.committed) for p in points if p.block_size == longest]
     by_gamma = [len(p.committed) for p in points if p.num_branches == 2]
     return min(max(steps) - min(steps) for steps in (by_k, by_gamma))
 

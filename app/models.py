@@ -14,11 +14,12 @@ import torch
 from huggingface_hub import constants, try_to_load_from_cache
 
 import d2sd
-from app import machine
+from app import machine, presets
 from app.gpu import ON_ZERO_GPU
-from app.pairs import Pair, is_folder, pairs
+from app.pairs import PUBLISHED, Pair, is_folder, pairs
 from app.visitors import public, without_paths
-from d2sd.models.loading import load_models
+from d2sd.models.loading import BUNDLED, load_models
+from d2sd.models.store import REMOTE, Remote, found
 
 FOLDER = "folder"
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}  # of a weight
@@ -51,10 +52,30 @@ class Chosen:
 
 def offers() -> list[ModelOffer]:
     """All choices, those that cannot run here with the reason."""
-    bundled = [ModelOffer(name, f"{name} (bundled)") for name in d2sd.presets()]
+    bundled = [ModelOffer(name, f"{name} (bundled)") for name in d2sd.presets() if name not in REMOTE]
+    bundled = [_remote_offer(remote) for remote in offered_remotes()] + bundled
     named = [_offer(pair) for pair in pairs().values()]
     folder = [] if public() else [ModelOffer(FOLDER, "a folder of your own")]
     return bundled + named + folder
+
+
+def offered_remotes() -> list[Remote]:
+    """Targets with bundled drafters that are here or can be got."""
+    return [remote for remote in REMOTE.values() if (BUNDLED / remote.name / "dflash").is_dir()]
+
+
+def to_get() -> Remote | None:
+    """A target that the page can get and has not got yet; None on a page for visitors, whose owner gets it."""
+    return None if public() else next((r for r in offered_remotes() if found(r.name) is None), None)
+
+
+def _remote_offer(remote: Remote) -> ModelOffer:
+    return ModelOffer(remote.name, remote.title, note="" if found(remote.name) else "not here yet")
+
+
+def templated(model: str) -> bool:
+    """Whether a model that is offered by name has a chat template, into which prompts then go unless somebody says no."""
+    return model in REMOTE or model in {pair.name for pair in PUBLISHED}
 
 
 def _offer(pair: Pair) -> ModelOffer:
@@ -134,6 +155,8 @@ def check(chosen: Chosen) -> None:
         raise d2sd.InputError(f"this page offers only: {', '.join(offered)}")
     if public() and chosen.vp:
         raise d2sd.InputError("this page opens no folders; leave the VP-Drafter empty")
+    if model in REMOTE and model in offered and found(model) is None:
+        raise d2sd.InputError(f"{offered[model].label} is not here yet; get it first, or choose {presets.BUNDLED}")
     if model in offered and (reason := offered[model].obstacle):
         raise d2sd.InputError(f"{model} {reason}; choose other models")
 
@@ -209,9 +232,9 @@ def _load(chosen: Chosen) -> d2sd.Engine:
     cuda = torch.cuda.is_available()
     if model in pairs():
         pair = pairs()[model]
-        found = load_models(
+        loaded = load_models(
             target=pair.target, drafter=pair.drafter, second_drafter=vp or pair.vp or None, dtype=pair.dtype
         )
     else:
-        found = load_models(model, second_drafter=vp or None, dtype="bfloat16" if cuda else "float32")
-    return d2sd.Engine(found if found.second else replace(found, second=found.first))
+        loaded = load_models(model, second_drafter=vp or None, dtype="bfloat16" if cuda else None)
+    return d2sd.Engine(loaded if loaded.second else replace(loaded, second=loaded.first))

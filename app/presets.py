@@ -6,12 +6,22 @@ import gzip
 import json
 from typing import Any
 
+import d2sd
 from app.run_lines import RunLines
 from d2sd.__about__ import HOME
 
 ASSETS = HOME / "assets"
 OPENING_TRACE = ASSETS / "traces" / "opening.jsonl.gz"
 LESSON = ASSETS / "traces" / "lesson.json.gz"
+FIRST = "smollm2"  # the model that the page opens with, where its target is here
+BUNDLED = "tiny"  # needs nothing that is not bundled
+CHAT_EXAMPLES = {
+    "World": "Why is the sky blue?",
+    "Advice": "How can I fall asleep more easily?",
+    "Story": "Write a short story about a lighthouse keeper who finds a message in a bottle.",
+    "Arithmetic": "A baker makes 24 rolls and sells 17 of them. How many rolls are left? Explain step by step.",
+    "Code": "Write a Python function that returns the largest number of a list.",
+}
 # one for every domain, and one for what the bundled nets cannot do
 EXAMPLES = {
     "Story": "There was a girl called Lily who had a red kite. One day, Lily took the kite to the park.",
@@ -24,13 +34,27 @@ EXAMPLES = {
     ),
     "Else": "What is photosynthesis?",
 }
-BUNDLED = "tiny"
 TINY = "writes children’s stories, works small sums, completes small Python functions"
 TINY_SAID = (
     f"The bundled model, “{BUNDLED}”, was trained here from nothing on a few plain things: it {TINY}. It knows nothing of the "
     "world and makes mistakes: asked anything else, it mostly says that it is a very small model and tells a story; it is here to "
     "show how drafts live and die, not to be believed."
 )
+
+FIRST_SAID = (
+    "The page opens with SmolLM2-135M-Instruct, a small published chat model (Apache-2.0): it answers questions in plain sentences, "
+    "many of them right. Do not believe it unchecked: with 135 million parameters it also states mistakes with confidence."
+)
+
+
+def first_model() -> str:
+    """The model that the page opens with."""
+    return FIRST if FIRST in d2sd.presets() else BUNDLED
+
+
+def examples(model: str) -> dict[str, str]:
+    """Example prompts that suit a model, each with its label."""
+    return EXAMPLES if model == BUNDLED else CHAT_EXAMPLES
 
 
 def opening() -> RunLines:

@@ -99,7 +99,7 @@ def record_lesson(path: Path, model: Chosen, _: str, values: dict[str, Any]) -> 
     engine = models.engine(model)
     best: dict[str, Any] = {}
     most = -1
-    for prompt in presets.EXAMPLES.values():
+    for prompt in presets.examples(model.model).values():
         session = Session()
         for update in explore.run(
             session, session.request(), Asked(prompt, model, DecodeConfig().method, False, values)
@@ -125,17 +125,19 @@ def _write(path: Path, text: str) -> int:
 def main() -> None:
     """Record, and say how large the files are."""
     parser = argparse.ArgumentParser(prog="python -m app.record", description=__doc__)
-    parser.add_argument("--model", default="tiny", metavar="NAME|FOLDER")
-    parser.add_argument("--prompt", default=next(iter(presets.EXAMPLES.values())), metavar="TEXT")
+    parser.add_argument("--model", default=presets.first_model(), metavar="NAME|FOLDER")
+    parser.add_argument("--prompt", metavar="TEXT", help="default: the first example of the model")
     parser.add_argument("--max-new-tokens", type=int, default=128, metavar="N")
     parser.add_argument("--out", type=Path, default=RACE.parent, metavar="FOLDER")
     arguments = parser.parse_args()
     leave_a_core()  # as the page does
-    values = {s.name: s.value for s in SETTINGS} | {"max_new_tokens": arguments.max_new_tokens}
+    prompt = arguments.prompt or next(iter(presets.examples(arguments.model).values()))
+    own = {"max_new_tokens": arguments.max_new_tokens, "chat": models.templated(arguments.model)}
+    values = {s.name: s.value for s in SETTINGS} | own
     recorders = ((record_run, presets.OPENING_TRACE), (record_race, RACE), (record_lesson, presets.LESSON))
     for record, known in recorders:
         path = arguments.out / known.name
-        size = record(path, Chosen(arguments.model), arguments.prompt, values)
+        size = record(path, Chosen(arguments.model), prompt, values)
         print(f"{path}: {size} bytes", file=sys.stderr)
 
 

@@ -5,6 +5,7 @@ Names are looked up when they are first used: reading traces needs no torch.
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,11 @@ __all__ = [
     "load_trace",
     "presets",
 ]
+# Torch's threads wait for each other some hundred times a step, spinning. Where another program takes one of their cores, every
+# wait would last until the system gives it back; so they spin for microseconds and then sleep. Read when torch is imported.
+if "OMP_WAIT_POLICY" not in os.environ:
+    os.environ.setdefault("GOMP_SPINCOUNT", "1000")  # as libgomp itself does where threads outnumber cores
+    os.environ.setdefault("KMP_BLOCKTIME", "0")  # libomp's
 _HOMES = {
     "d2sd.config": ("DecodeConfig",),
     "d2sd.engine": ("Engine", "load"),

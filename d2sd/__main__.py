@@ -19,6 +19,7 @@ COMMANDS = {
     "bench": "compare methods on a prompt file, or check that they are lossless",
     "calibrate": "reliability of the first drafter's confidence",
     "compare": "what differs between two sets of recorded runs, with intervals",
+    "get": "get a target that is too large to be bundled",
     "train": "train a target, its responses, a DFlash, VP- or EAGLE-3 drafter",
     "trace": "check, show, sum up and convert recorded traces",
     "whatif": "ask a recorded greedy run what other settings would have committed",

@@ -252,7 +252,7 @@ def load(
     drafter: str | None = None,
     second_drafter: str | None = None,
     draft_model: str | None = None,
-    dtype: str = "float32",
+    dtype: str | None = None,
     device: str | None = None,
     load_in_8bit: bool = False,
     passes: str = "auto",

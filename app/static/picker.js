@@ -20,4 +20,5 @@ watch("value", show);
 select.addEventListener("change", () => {
   props.value = select.value;
   trigger("change");
+  trigger("picked"); // by a person, not by a link or a run that the form follows
 });

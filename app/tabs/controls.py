@@ -8,12 +8,12 @@ from typing import Any
 import gradio as gr
 
 import d2sd
-from app import presets
+from app import getting, models, presets
 from app.explore import Asked
 from app.links import Link
 from app.models import Chosen
 from app.settings import SETTINGS, TREE_SETTINGS, used_by
-from app.tabs.model_choice import build_models
+from app.tabs.model_choice import build_models, follow_template
 from app.tabs.notice import forgive, notice_box
 from app.tabs.setting_box import setting_box
 from app.views.fold import FoldView
@@ -35,6 +35,7 @@ class Controls:
     notice: gr.Textbox
     upload: gr.UploadButton
     back: gr.Button
+    get: gr.Button
 
     @property
     def values(self) -> list[Any]:
@@ -75,10 +76,12 @@ def sent(link: Link) -> dict[str, Any]:
 def build_controls() -> Controls:
     """Lay out the column and wire what concerns it alone."""
     inputs = dict[str, Any]()
-    inputs["prompt"] = gr.Textbox(
-        next(iter(presets.EXAMPLES.values())), label="Prompt", lines=3, max_lines=8, elem_id="prompt"
-    )
-    able = gr.Markdown(ABLE, elem_id="able")
+    first = presets.first_model()
+    examples = presets.examples(first)
+    inputs["prompt"] = gr.Textbox(next(iter(examples.values())), label="Prompt", lines=3, max_lines=8, elem_id="prompt")
+    able = gr.Markdown(ABLE, elem_id="able", visible=first == presets.BUNDLED)
+    wanted = models.to_get()
+    get = gr.Button(getting.button_label(wanted) if wanted else "", visible=bool(wanted), size="sm", elem_id="get")
     with gr.Row(elem_id="buttons"):
         run = gr.Button("Run", variant="primary", elem_id="run", min_width=80)
         stop = gr.Button("Stop", elem_id="stop", min_width=80)
@@ -87,11 +90,11 @@ def build_controls() -> Controls:
     FoldView("Examples, models, method, settings", "more", elem_id="fold")
     with gr.Column(elem_id="more"):
         gr.Examples(
-            [[e] for e in presets.EXAMPLES.values()],
+            [[e] for e in examples.values()],
             [inputs["prompt"]],
             label="Examples",
             elem_id="examples",
-            example_labels=list(presets.EXAMPLES),
+            example_labels=list(examples),
         )
         inputs |= build_models()
         inputs["model"].change(
@@ -102,6 +105,7 @@ def build_controls() -> Controls:
             queue=False,
         )
         _method(inputs)
+        follow_template(inputs["model"], inputs["chat"])
         with gr.Row(elem_id="last"):
             inputs["compare"] = gr.Checkbox(True, label="Measure speedup", elem_id="compare", min_width=120)
             upload = gr.UploadButton(
@@ -109,7 +113,7 @@ def build_controls() -> Controls:
             )
     # once a value is mended, the sentence about it is of no use
     forgive(notice, [box.change for box in inputs.values()])
-    return Controls(inputs, run, stop, notice, upload, back)
+    return Controls(inputs, run, stop, notice, upload, back, get)
 
 
 def _method(inputs: dict[str, Any]) -> None:

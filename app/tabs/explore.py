@@ -8,7 +8,7 @@ from typing import Any
 
 import gradio as gr
 
-from app import explore, share, uploads
+from app import explore, getting, models, presets, share, uploads
 from app.page_session import Session
 from app.settings import SETTINGS
 from app.tabs.controls import build_controls
@@ -34,6 +34,7 @@ def build_explore(session: gr.State) -> Shown:
 
     shown = Shown(session, controls, view, runs, controls.back)
     _wire_runs(shown)
+    _wire_getting(shown)
     at_once: dict[str, Any] = {"show_progress": "hidden", "queue": False}
     opened = controls.upload.upload(
         open_trace, [session, controls.upload], [view, controls.notice], show_progress="minimal"
@@ -75,6 +76,36 @@ def _wire_runs(shown: Shown) -> None:
             trigger_mode="multiple",
         )
     controls.stop.click(stopped, session, controls.notice, show_progress="hidden", queue=False)
+
+
+def _wire_getting(shown: Shown) -> None:
+    """The button that gets a target: once it is here, the form asks for it."""
+    controls = shown.controls
+    number = gr.State(0)
+
+    def get(current: Session, mine: int, prompt: str) -> Iterator[tuple[Any, ...]]:
+        wanted = models.to_get()
+        if wanted is None:  # somebody else has got it meanwhile
+            yield gr.skip(), gr.skip(), gr.skip(), gr.Button(visible=False), sentence()
+            return
+        for update in getting.run(current, mine, wanted):
+            said = sentence(update.problem, update.news, update.note)
+            if update.value is None:
+                yield gr.skip(), gr.skip(), gr.skip(), gr.skip(), said
+                continue
+            first = next(iter(presets.examples(update.value).values()))
+            own = prompt.strip() and prompt not in presets.EXAMPLES.values()
+            yield update.value, True, gr.skip() if own else first, gr.Button(visible=False), said
+
+    form = controls.inputs
+    asked = controls.get.click(lambda s: s.request(), shown.session, number, show_progress="hidden", queue=False)
+    asked.then(
+        get,
+        [shown.session, number, form["prompt"]],
+        [form["model"], form["chat"], form["prompt"], controls.get, controls.notice],
+        show_progress="hidden",
+        concurrency_limit=4,
+    )
 
 
 def open_trace(session: Session, path: str | None) -> tuple[Any, Any]:

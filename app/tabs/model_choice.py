@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import gradio as gr
 
 import d2sd
-from app import models
+from app import models, presets
 from app.views.picker import PickerView
 from app.visitors import public, without_paths
+
+
+def follow_template(model: Any, chat: gr.Checkbox) -> None:
+    """Switch the chat template on for models that have one, whenever a person picks one of those offered by name.
+
+    A link, and a run that the form follows, bring a choice of their own.
+    """
+
+    def follow(chosen: str | None) -> Any:
+        return gr.skip() if chosen == models.FOLDER else models.templated(chosen or "")
+
+    model.picked(follow, model, chat, show_progress="hidden", queue=False)
 
 
 def build_models(prefix: str = "") -> dict[str, gr.components.Component]:
     """The inputs of ``models.Chosen.read`` by name, wired with each other; ``prefix`` of their ids."""
     offers = models.offers()
-    first = next((o.id for o in offers if o.obstacle is None), None)
+    first = presets.first_model()
     model = PickerView(offers, first, elem_id=f"{prefix}model")
     with gr.Group(visible=False, elem_id=f"{prefix}own-models") as own:
         folder = gr.Textbox(

@@ -16,7 +16,7 @@ from app.page_session import Session
 from app.record import DEFAULT, recorded_race
 from app.run_lines import RunLines
 from app.tabs.memory import remember
-from app.tabs.model_choice import build_models
+from app.tabs.model_choice import build_models, follow_template
 from app.tabs.notice import MODEL, ask, forgive, line_of, notice_box, sentence, stopped
 from app.tabs.runs import Shown
 from app.tabs.setting_box import setting_rows
@@ -125,7 +125,11 @@ def _settings() -> tuple[dict[str, Any], gr.Button, gr.Button, gr.Textbox]:
     """The column of controls; ``inputs`` is in the order of ``_asked``'s arguments."""
     inputs = dict[str, Any]()
     inputs["prompt"] = gr.Textbox(
-        next(iter(presets.EXAMPLES.values())), label="Prompt", lines=3, max_lines=8, elem_id="race-prompt"
+        next(iter(presets.examples(presets.first_model()).values())),
+        label="Prompt",
+        lines=3,
+        max_lines=8,
+        elem_id="race-prompt",
     )
     remember(inputs["prompt"], links.MAX_PROMPT)
     with gr.Row(elem_classes="buttons"):
@@ -141,6 +145,8 @@ def _settings() -> tuple[dict[str, Any], gr.Button, gr.Button, gr.Textbox]:
     )
     with gr.Group(elem_id="race-numbers", elem_classes="small-numbers"):
         inputs |= setting_rows(NAMES, 3, "race-")
+    follow_template(inputs["model"], inputs["chat"])
     # as long as nothing was sent to it, a number field shows None as 0
-    gr.on(None, lambda: None, None, inputs["node_budget"], show_progress="hidden", queue=False)
+    auto = [inputs["block_size"], inputs["node_budget"]]
+    gr.on(None, lambda: [None, None], None, auto, show_progress="hidden", queue=False)
     return inputs, start, stop, notice

@@ -7,6 +7,8 @@ from typing import Any
 
 import gradio as gr
 
+from app.models import templated
+from app.presets import first_model
 from app.settings import SETTINGS, Setting
 
 
@@ -14,7 +16,8 @@ def setting_box(setting: Setting, prefix: str = "", **options: Any) -> gr.Number
     """A number field, or a checkbox; ``prefix`` of its id, ``options`` of a number field."""
     name = f"{prefix}{setting.elem_id}"
     if setting.kind == "flag":
-        return gr.Checkbox(bool(setting.value), label=setting.label, elem_id=name, min_width=60)
+        chat = setting.name == "chat" and templated(first_model())
+        return gr.Checkbox(bool(setting.value) or chat, label=setting.label, elem_id=name, min_width=60)
     return gr.Number(
         setting.value,
         label=setting.label[:1].upper() + setting.label[1:],

@@ -51,13 +51,14 @@ def packed_tour() -> str:
     recorded = presets.lesson()
     lines = "\n".join([*recorded["lines"], ""])
     trace = parse_trace(lines.encode())
+    preset = trace.header["models"].get("preset")
     data = {
         "start": instructive(trace.steps),
         "run": str(trace.header.get("run", "")),
         "lines": lines,
         "live": recorded["live"],
-        "about": presets.TINY_SAID,
-        "examples": presets.EXAMPLES,
+        "about": presets.FIRST_SAID if preset == presets.FIRST else presets.TINY_SAID,
+        "examples": presets.examples(presets.FIRST if preset == presets.FIRST else presets.BUNDLED),
         "lessons": [asdict(lesson(trace, n)) for n in range(len(trace.steps))],
     }
     deflate = zlib.compressobj(6, zlib.DEFLATED, -zlib.MAX_WBITS)

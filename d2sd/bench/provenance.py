@@ -47,7 +47,7 @@ def circumstances(target: Target, argv: list[str], processes: int = 1) -> dict[s
             "processes": processes,
             "load_average": [round(x, 2) for x in os.getloadavg()] if hasattr(os, "getloadavg") else None,
             "system": platform.platform(),
-            "dtype": str(target.dtype).removeprefix("torch."),
+            "dtype": target.numbers,
         },
     }
 

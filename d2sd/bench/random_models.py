@@ -12,8 +12,8 @@ from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedTokenizerF
 from d2sd.engine import Engine
 from d2sd.errors import InputError
 from d2sd.models.drafter import DFlashDraftModel, drafter_config
-from d2sd.models.loading import DTYPES
 from d2sd.models.models import Models
+from d2sd.models.numbers import DTYPES
 from d2sd.models.target import Target
 
 

@@ -19,13 +19,20 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--model", default="tiny", metavar="NAME|FOLDER", help="bundled preset, or a folder with target/, dflash/, vp/"
     )
-    parser.add_argument("--target", metavar="FOLDER|HUB-ID", help="target instead of the model's own")
+    parser.add_argument(
+        "--target",
+        metavar="FOLDER|HUB-ID|FILE.gguf",
+        help="target instead of the model's own; GGUF: Llama and Qwen3 types",
+    )
     parser.add_argument(
         "--drafter", metavar="FOLDER|HUB-ID", help="first drafter, or EAGLE-3 drafter, instead of the model's own"
     )
     parser.add_argument("--second-drafter", metavar="FOLDER|HUB-ID", help="VP-Drafter instead of the model's own")
     parser.add_argument("--draft-model", metavar="FOLDER|HUB-ID", help="draft model instead of the model's own")
-    parser.add_argument("--dtype", help="float32 (default), bfloat16 or float16")
+    parser.add_argument(
+        "--dtype", help="float32, mixed (float32 with weights in float16; CPU), bfloat16 or float16 (default: float32, and "
+        "mixed for a target of 50 million parameters or more on a CPU)"
+    )  # fmt: skip
     parser.add_argument(
         "--device", metavar="NAME", help="cpu, cuda, cuda:1, …, or auto: the target spread over all GPUs (default: "
         "cuda if there is one)"
@@ -115,7 +122,7 @@ def load_engine(arguments: argparse.Namespace, device: str | None = None) -> Eng
         drafter=arguments.drafter,
         second_drafter=arguments.second_drafter,
         draft_model=arguments.draft_model,
-        dtype=arguments.dtype or "float32",
+        dtype=arguments.dtype,
         device=arguments.device or device,
         load_in_8bit=arguments.load_in_8bit,
         passes=arguments.passes,

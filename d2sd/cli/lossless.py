@@ -61,8 +61,9 @@ def run(arguments: argparse.Namespace, processes: Processes) -> int:
     plain, *others = [entry(engine, s) for s in settings]
     twin = stock_twin(engine.models.target)
     (stock,), _ = make_baselines(engine, twin, ["generate"], base.max_new_tokens)
-    exact = arguments.dtype in (None, "float32")
-    entries = [stock, *others] if exact else [plain, stock, *others]
+    numbers = engine.models.target.numbers
+    exact = numbers in ("float32", "mixed")  # in mixed numbers the stock model's text may be another one
+    entries = [stock, *others] if numbers == "float32" else others if exact else [plain, stock, *others]
     mine = processes.share([(number, ids) for number, (_, ids) in enumerate(prompts)])
     results, stopped = processes.collect(
         lambda progress: run_check(plain, entries, mine, twin, exact, progress),

@@ -33,7 +33,7 @@ def make_header(models: Models, config: DecodeConfig, prompt: str | None) -> dic
             "device": torch.cuda.get_device_name(target.device) if target.device.type == "cuda" else "cpu",
             "machine": platform.machine(),
             "threads": torch.get_num_threads(),
-            "dtype": str(target.dtype).removeprefix("torch."),
+            "dtype": target.numbers,
         },
         "prompt": prompt,
     }

@@ -105,6 +105,7 @@ class DFlashDraftModel(PreTrainedModel):
         self.norm = nn.RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
         self.rotary_emb = Qwen3RotaryEmbedding(config)
         self._lean: LeanLayers | None = None
+        self.mixed = False  # whether lean layers keep their weights in float16
         self.post_init()
 
     @property
@@ -127,7 +128,7 @@ class DFlashDraftModel(PreTrainedModel):
         if self._lean is not None and not self._lean.frozen:
             self._lean = None  # they may change
         elif self._lean is None and LeanLayers.possible(self, self.config):
-            self._lean = LeanLayers(self.layers, self.rotary_emb, self.config)
+            self._lean = LeanLayers(self.layers, self.rotary_emb, self.config, self.mixed)
         return self._lean
 
     def project_context(self, features: Tensor, position_ids: Tensor) -> list[KeyValue]:

@@ -17,14 +17,21 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 FIXED_ROPE = ("default", "linear", "llama3")
-MAX_BYTES = 512 << 20  # the weights exist twice
+MAX_BYTES = 1 << 30  # the weights exist twice
 _PACKED_FOR = 16  # rows; a layout that suits one row and many
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
 Product = Callable[[Tensor], Tensor]
 
 
-def product(weight: Tensor) -> Product:
-    """x → x · weightᵀ, from a copy of the weight in oneDNN's own layout; plain where torch comes without oneDNN."""
+def product(weight: Tensor, half: bool = False) -> Product:
+    """x → x · weightᵀ in float32, from a copy of the weight in oneDNN's own layout; plain where torch comes without oneDNN.
+
+    half: the copy is in float16, laid out for FBGEMM, which widens it again while it multiplies (``numbers.can_mix``).
+    """
+    if half:
+        halved = torch.ops.quantized.linear_prepack_fp16(weight.contiguous(), None)
+        multiply = torch.ops.quantized.linear_dynamic_fp16
+        return lambda x: multiply(x, halved)
     try:
         packed = torch.ops.mkldnn._reorder_linear_weight(weight, _PACKED_FOR)
         run = torch.ops.mkldnn._linear_pointwise.default
@@ -55,7 +62,7 @@ class LeanLayer:
     down: Product
 
     @classmethod
-    def of(cls, layer: Any, heads: int, kv_heads: int, head_dim: int) -> LeanLayer:
+    def of(cls, layer: Any, heads: int, kv_heads: int, head_dim: int, half: bool) -> LeanLayer:
         """Of a transformers layer, whose own weights stay as they are."""
         attention, mlp = layer.self_attn, layer.mlp
         norms = None
@@ -65,25 +72,27 @@ class LeanLayer:
         qkv = torch.cat([attention.q_proj.weight, attention.k_proj.weight, attention.v_proj.weight])
         scale = len(layer.input_layernorm.weight) ** 0.5
         return cls(
-            product(qkv * (layer.input_layernorm.weight * scale)),
+            product(qkv * (layer.input_layernorm.weight * scale), half),
             norms,
-            product(attention.o_proj.weight),
+            product(attention.o_proj.weight, half),
             product(
-                torch.cat([mlp.gate_proj.weight, mlp.up_proj.weight]) * (layer.post_attention_layernorm.weight * scale)
+                torch.cat([mlp.gate_proj.weight, mlp.up_proj.weight]) * (layer.post_attention_layernorm.weight * scale),
+                half,
             ),
-            product(mlp.down_proj.weight),
+            product(mlp.down_proj.weight, half),
         )
 
 
 class LeanLayers:
-    """A stack of layers with its rotary tables."""
+    """A stack of layers with its rotary tables. ``half``: its weights are kept in float16."""
 
-    def __init__(self, layers: Sequence[Any], rotary: Any, config: Any):
+    def __init__(self, layers: Sequence[Any], rotary: Any, config: Any, half: bool = False):
         self.heads, self.kv_heads = config.num_attention_heads, config.num_key_value_heads
         self.head_dim = getattr(config, "head_dim", None) or config.hidden_size // self.heads
         self.scale = self.head_dim**-0.5
         self.group = self.heads // self.kv_heads
-        self.layers = [LeanLayer.of(layer, self.heads, self.kv_heads, self.head_dim) for layer in layers]
+        self.half = half
+        self.layers = [LeanLayer.of(layer, self.heads, self.kv_heads, self.head_dim, half) for layer in layers]
         self._norm, self._head_norm = (Norm(n, config.rms_norm_eps) for n in (config.hidden_size, self.head_dim))
         self._own, self._rotary = layers, rotary
         self._weights = [p for layer in layers for p in layer.parameters()]
@@ -103,7 +112,7 @@ class LeanLayers:
         if hasattr(own[0], "k_norm"):
             norms = torch.cat([a.k_norm.weight.expand(self.kv_heads, self.head_dim) for a in own]) * self.head_dim**0.5
         weights = [a.k_proj.weight for a in own] + [a.v_proj.weight for a in own]
-        return product(torch.cat(weights)), norms
+        return product(torch.cat(weights), self.half), norms
 
     @staticmethod
     def possible(model: nn.Module, config: Any) -> bool:

@@ -24,17 +24,27 @@ from d2sd.models.checking import check_config, check_drafter_config, check_finit
 from d2sd.models.drafter import DFlashDraftModel
 from d2sd.models.eagle3 import Eagle3DraftModel
 from d2sd.models.eagle3_folder import is_eagle3, published_config, read_eagle3
+from d2sd.models.gguf import gguf_options, widened
 from d2sd.models.models import Models
+from d2sd.models.numbers import DTYPES, MIXED_FROM
+from d2sd.models.store import found
 from d2sd.models.target import SUPPORTED, Target, check_supported
 
 BUNDLED = HOME / "assets" / "models"
 SAFE = {"trust_remote_code": False}  # no code of a folder is run, nor is anybody asked whether it may
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
 def presets() -> list[str]:
-    """Names of the bundled model sets."""
-    return sorted(p.name for p in BUNDLED.iterdir() if (p / "target").is_dir()) if BUNDLED.is_dir() else []
+    """Names of the bundled model sets whose targets are there: bundled as well, or got (``d2sd.models.store``)."""
+    sets = BUNDLED.iterdir() if BUNDLED.is_dir() else ()
+    return sorted(p.name for p in sets if _target_of(p) is not None)
+
+
+def _target_of(folder: Path) -> str | None:
+    """Where the target of a model set lies; of a bundled one that has none of its own, in the store."""
+    own = _part(folder, "target")
+    got = found(folder.name) if own is None and folder.parent == BUNDLED else None
+    return own if got is None else str(got)
 
 
 def load_models(
@@ -44,7 +54,7 @@ def load_models(
     drafter: str | None = None,
     second_drafter: str | None = None,
     draft_model: str | None = None,
-    dtype: str = "float32",
+    dtype: str | None = None,
     device: str | None = None,
     load_in_8bit: bool = False,
 ) -> Models:
@@ -52,38 +62,63 @@ def load_models(
     ``draft/``, ``eagle3/``.
 
     ``target``, ``drafter``, ``second_drafter`` and ``draft_model`` replace single parts by a folder or a hub id; a drafter's
-    config says whether it is a DFlash or an EAGLE-3 drafter.
+    config says whether it is a DFlash or an EAGLE-3 drafter. A target may also be a GGUF file.
+    dtype: one of ``d2sd.models.numbers.DTYPES``; None for float32, or for mixed where a CPU runs a target of some size.
     device: a torch device, or "auto": the target's layers spread over all GPUs, everything else on the first one.
     load_in_8bit: the target's weights in 8 bits through bitsandbytes. Raises ``InputError`` when something is missing, broken
     or does not fit together.
     """
-    if dtype not in DTYPES:
-        raise InputError(f"unknown dtype {dtype!r}; choose one of: {', '.join(DTYPES)}")
+    kind = "float32" if dtype is None else dtype
+    if kind not in DTYPES:
+        raise InputError(f"unknown dtype {kind!r}; choose one of: {', '.join(DTYPES)}")
     device = _check_device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     if load_in_8bit:
         _check_8bit()
     own, eagle3 = None, None
     label = _short(target) if target is not None else name if name in presets() else _short(name)
     if target is None:
-        folder = BUNDLED / name if name in presets() else Path(name)
+        folder = BUNDLED / name if name.isidentifier() and (BUNDLED / name).is_dir() else Path(name)
         if not name.strip() or not folder.is_dir():
             raise InputError(
                 f"unknown model {name!r}; choose a bundled one ({', '.join(presets()) or 'none here'}) or give a folder"
             )
-        if not (folder / "target").is_dir():
+        target = _target_of(folder)
+        if target is None and folder.parent == BUNDLED:
+            raise InputError(f"the target of {name} is not here yet; get it with: d2sd get {name}")
+        if target is None:
             raise InputError(f"{folder} has no target/ folder; it needs target/, dflash/ and, for d2sd, vp/")
-        target, own, eagle3 = str(folder / "target"), _part(folder, "dflash"), _part(folder, "eagle3")
+        own, eagle3 = _part(folder, "dflash"), _part(folder, "eagle3")
         drafter = drafter or own
         second_drafter = second_drafter or _part(folder, "vp")
         draft_model = draft_model or _part(folder, "draft")
-    loaded = load_target(target, DTYPES[dtype], device, load_in_8bit)
+    loaded = load_target(target, DTYPES[kind], device, load_in_8bit)
+    loaded.mixed = _mixes(loaded, dtype)
     near = str(loaded.device)
     if drafter is not None and _is_eagle3(drafter):
         eagle3, drafter = drafter, own
-    level = None if eagle3 is None else load_eagle3(eagle3, DTYPES[dtype], loaded)
-    first, second = (None if d is None else load_drafter(d, DTYPES[dtype], near) for d in (drafter, second_drafter))
-    small = None if draft_model is None else load_target(draft_model, DTYPES[dtype], near)
+    level = None if eagle3 is None else load_eagle3(eagle3, DTYPES[kind], loaded)
+    first, second = (None if d is None else load_drafter(d, DTYPES[kind], near) for d in (drafter, second_drafter))
+    for block in (first, second):
+        if block is not None:
+            block.mixed = loaded.mixed
+    small = None if draft_model is None else load_target(draft_model, DTYPES[kind], near)
     return Models(loaded, first, second, small, label, level)
+
+
+def _mixes(target: Target, dtype: str | None) -> bool:
+    """Whether a target runs in mixed numbers; raises ``InputError`` where that was asked for and cannot be."""
+    if dtype not in (None, "mixed"):
+        return False
+    if dtype is None and sum(p.numel() for p in target.model.parameters()) < MIXED_FROM:
+        return False
+    if target.mixable:
+        return True
+    if dtype is None:
+        return False
+    raise InputError(
+        "--dtype mixed needs torch's FBGEMM products, a CPU and a target of at most 1 GiB without biases; "
+        "choose float32 or bfloat16"
+    )
 
 
 def _part(folder: Path, part: str) -> str | None:
@@ -91,25 +126,31 @@ def _part(folder: Path, part: str) -> str | None:
 
 
 def load_target(source: str, dtype: torch.dtype, device: str, load_in_8bit: bool = False) -> Target:
-    """Target from a folder or hub id; ``device`` and ``load_in_8bit`` as for ``load``."""
+    """Target from a folder, a hub id or a GGUF file; ``device`` and ``load_in_8bit`` as for ``load``."""
     options: dict[str, Any] = {}
     if device == "auto" or load_in_8bit:  # accelerate puts the weights in place while they are read
         options["device_map"] = "auto" if device == "auto" else {"": device}
     if load_in_8bit:
         options["quantization_config"] = BitsAndBytesConfig(load_in_8bit=True)
     try:
-        raw, _ = PreTrainedConfig.get_config_dict(source)
+        place, gguf = gguf_options(source)
+        if gguf and load_in_8bit:
+            raise InputError("a GGUF file is widened at loading; leave out --load-in-8bit")
+        raw, _ = PreTrainedConfig.get_config_dict(place, **gguf)
         if raw.get("model_type") in SUPPORTED:
             check_config(raw, SUPPORTED)
-        config = AutoConfig.from_pretrained(source, **SAFE)
+        # a GGUF file's header takes seconds to read, so what was read of it is used
+        config = AutoConfig.for_model(**raw) if gguf else AutoConfig.from_pretrained(place, **SAFE)
         check_supported(config, _short(source))  # before gigabytes are fetched
-        tokenizer = AutoTokenizer.from_pretrained(source, **SAFE)
+        tokenizer = AutoTokenizer.from_pretrained(place, **gguf, **SAFE)
         loader: Any = AutoModelForCausalLM
-        if raw.get("quantization_config") is None and Path(source).is_dir():
+        if gguf:
+            options |= {"config": config, **gguf, **widened()}
+        elif raw.get("quantization_config") is None and Path(source).is_dir():
             check_shapes(Path(source), partial(loader.from_config, config))
-        with _quiet():
+        with quiet():
             options |= {"dtype": dtype, "output_loading_info": True, "use_safetensors": True, **SAFE}
-            model, info = loader.from_pretrained(source, **options)
+            model, info = loader.from_pretrained(place, **options)
             _check_complete(info)
         check_finite(model)
         target = Target(model if "device_map" in options else model.to(device), tokenizer, _short(source))
@@ -152,7 +193,7 @@ def load_drafter(source: str, dtype: torch.dtype, device: str) -> DFlashDraftMod
         config = Qwen3Config.from_pretrained(source)
         if Path(source).is_dir():
             check_shapes(Path(source), partial(DFlashDraftModel, config))
-        with _quiet():
+        with quiet():
             loader: Any = DFlashDraftModel
             options = {"config": config, "dtype": dtype, "output_loading_info": True, "use_safetensors": True}
             model, info = loader.from_pretrained(source, **options)
@@ -189,8 +230,10 @@ def _check_complete(info: dict[str, Any]) -> None:
 
 
 def _short(source: str) -> str:
-    """Hub ids as they are; of a folder only the last two parts, so that traces name no private path."""
+    """Hub ids as they are; of a folder only the last two parts and of a file its name, so that traces name no private path."""
     path = Path(source)
+    if path.is_file():
+        return path.name
     return "/".join(path.resolve().parts[-2:]) if path.is_dir() else source
 
 
@@ -201,7 +244,7 @@ def _first_line(error: Exception, most: int = 300) -> str:
     return " ".join(" ".join(lines[: 2 if lines[0].endswith(":") else 1]).split())[:most]
 
 
-class _quiet:
+class quiet:
     """No progress bars and load reports of transformers while a model is read; errors still come through."""
 
     def __enter__(self) -> None:

@@ -19,6 +19,7 @@ from d2sd.attention import Backend
 from d2sd.attention.dense import attend as dense
 from d2sd.errors import InputError
 from d2sd.models.lean import LeanLayers, product
+from d2sd.models.numbers import can_mix
 from d2sd.models.taps import LayerTaps
 from d2sd.passes.cache import CacheWindow, KeyValueCache
 
@@ -105,6 +106,7 @@ class Target:
         self.embedding: Any = model.get_input_embeddings()
         self._taps = LayerTaps(self.base.layers)
         self.head: Any = model.lm_head
+        self.mixed = False  # whether lean layers keep their weights in float16
 
     @property
     def config(self) -> Any:
@@ -121,6 +123,16 @@ class Target:
         """Parameter type."""
         dtype: torch.dtype = self.embedding.weight.dtype
         return dtype
+
+    @property
+    def numbers(self) -> str:
+        """Name of its number format, one of ``d2sd.models.numbers.DTYPES``."""
+        return "mixed" if self.mixed else str(self.dtype).removeprefix("torch.")
+
+    @property
+    def mixable(self) -> bool:
+        """Whether it can run in mixed numbers here."""
+        return can_mix() and LeanLayers.possible(self.base, self.config)
 
     @property
     def capturable(self) -> bool:
@@ -184,11 +196,11 @@ class Target:
     def _lean(self) -> LeanLayers | None:
         """Its layers with few calls, where that can be; made when first needed, from the weights as they are then."""
         possible = LeanLayers.possible(self.base, self.config)
-        return LeanLayers(self.base.layers, self.base.rotary_emb, self.config) if possible else None
+        return LeanLayers(self.base.layers, self.base.rotary_emb, self.config, self.mixed) if possible else None
 
     @cached_property
     def _head(self) -> Callable[[Tensor], Tensor]:
-        return self.head if self._lean is None else product(self.head.weight)
+        return self.head if self._lean is None else product(self.head.weight, self.mixed)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Logits, (…, V) float32, of hidden states (…, hidden) after the final norm."""

