@@ -13,7 +13,7 @@ from d2sd import InputError, Trace
 from d2sd.calibration import Report, StepTable, calibrate, tabulate
 from d2sd.calibration.alignment import align, lead_of, text_of
 from d2sd.calibration.comparison import Side, compare, how_compared, read_comparison
-from d2sd.drawing.panels import comparison_panels
+from d2sd.drawing.compared_panels import comparison_panels
 from d2sd.trace.metrics import prediction
 
 MAX_PAIRS = 40

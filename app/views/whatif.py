@@ -13,7 +13,7 @@ from app.whatif import SWEEPS, Answers, Sweep, values
 from d2sd import METHODS
 from d2sd.calibration import Figure
 from d2sd.calibration.comparison import length_difference
-from d2sd.drawing.panels import sweep_panels
+from d2sd.drawing.compared_panels import sweep_panels
 from d2sd.drawing.whatif import Line, Point, Recorded
 from d2sd.drawing.whatif import Sweep as SweepData
 

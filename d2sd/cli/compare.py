@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _page(found: Comparison, sides: Sequence[Sequence[Trace]], tables: Sequence[StepTable]) -> str:
-    from d2sd.drawing.panels import comparison_panels
+    from d2sd.drawing.compared_panels import comparison_panels
     from d2sd.drawing.report import report_page, settings
 
     panels = comparison_panels(found, *(calibrate(table) for table in tables))

@@ -11,7 +11,8 @@ import pytest
 from d2sd.__about__ import HOME
 from d2sd.__main__ import main
 from d2sd.calibration import Figure, calibrate, label, tabulate, tabulate_paths
-from d2sd.drawing.panels import calibration_panels, sweep_panels
+from d2sd.drawing.compared_panels import sweep_panels
+from d2sd.drawing.panels import calibration_panels
 from d2sd.drawing.report import report_page, settings
 from d2sd.drawing.style import COLOURS, safe
 from d2sd.drawing.viewer import VIEWER

@@ -1,0 +1,68 @@
+"""Panels of what is set against each other: two sets of runs, and what other settings would have committed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from d2sd.calibration import Report
+from d2sd.calibration.comparison import Comparison, Difference
+from d2sd.drawing.comparison import COMPARED, compared_figures, differences, rank_curves, reliability_curves
+from d2sd.drawing.panels import Panel, Table
+from d2sd.drawing.style import digits, percent, signed, with_interval
+from d2sd.drawing.whatif import Recorded, Sweep, looks, sweep_reading, what_if
+
+
+def comparison_panels(found: Comparison, a: Report, b: Report) -> Iterator[Panel]:
+    """The figures of two sides, and of their reports."""
+    yield Panel(
+        "differences",
+        "B − A",
+        "Every difference with its 95% interval, on a scale of its own. It is clear where the interval leaves out 0.",
+        differences(found),
+        _differences(compared_figures(found), [COMPARED[d.name][0] for d in compared_figures(found)]),
+    )
+    bins = [(n, d) for n, d in enumerate(found.bins) if d.count_a or d.count_b]
+    yield Panel(
+        "both-reliability",
+        "Reliability, both",
+        "Of the tokens drafted with this confidence, how many does the target accept? On the diagonal the confidence is honest.",
+        reliability_curves(a.uniform, b.uniform),
+        _differences([d for _, d in bins], [f"Confidence {n / 10:.1f}–{(n + 1) / 10:.1f}" for n, _ in bins]),
+    )
+    yield Panel(
+        "both-ranks",
+        "Boundary, both",
+        "How often is the true boundary among the K likeliest?",
+        rank_curves(a.ranks, b.ranks),
+        _differences(found.within, [f"K = {n}" for n in range(1, len(found.within) + 1)]),
+    )
+
+
+def sweep_panels(sweeps: Sequence[Sweep], recorded: Recorded) -> Iterator[Panel]:
+    """The figures of settings that were varied."""
+    look = looks(sweeps)
+    for sweep in sweeps:
+        rows = []
+        for line in sweep.lines:
+            for point in line.points[:1] if line.flat else line.points:
+                value = f"{sweep.symbol} not used" if line.flat else f"{sweep.symbol} = {sweep.values[point.at]}"
+                rows.append(
+                    (value, line.method, with_interval(point.alpha, lambda v: digits(v, 2)), digits(point.nodes, 1))
+                )
+        yield Panel(
+            sweep.symbol,
+            f"{sweep.label[:1].upper()}{sweep.label[1:]}",
+            sweep_reading(sweep, recorded),
+            what_if(sweep, recorded, look),
+            Table(("Setting", "Method", "α", "Nodes per step"), tuple(rows)),
+        )
+
+
+def _differences(rows: Sequence[Difference], names: Sequence[str]) -> Table:
+    cells = []
+    for d, name in zip(rows, names, strict=True):
+        _, _, write, change = COMPARED.get(d.name, ("", "", percent, signed))
+        says = "" if d.difference.low is None else "clear" if d.clear else "not clear"
+        sides = (with_interval(d.a, write), with_interval(d.b, write))
+        cells.append((name, f"{d.count_a}", f"{d.count_b}", *sides, with_interval(d.difference, change), says))
+    return Table(("", "n of A", "n of B", "A", "B", "B − A (95% interval)", ""), tuple(cells))
