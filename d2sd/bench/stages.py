@@ -18,7 +18,7 @@ from torch import nn
 
 from d2sd.bench.prompts import read_prompts
 from d2sd.config import DecodeConfig
-from d2sd.decoding.measured_costs import path_tree
+from d2sd.decoding.adaptive.measure import path_tree
 from d2sd.decoding.proposer import slots
 from d2sd.engine import Engine, load
 from d2sd.methods import Proposal

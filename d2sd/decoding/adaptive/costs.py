@@ -1,0 +1,139 @@
+"""What the stages of a step cost: a table of measured or stated times, and its correction while running.
+
+Speculation is worth its time as in D²SD, arXiv 2606.04446, equations 1–2: speedup = α · T_target / (T_draft +
+T_verify). Here every T is a curve over the rows that a pass works on.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+
+STAGES = ("first_draft", "second_draft", "verify")
+MOST_WEIGHED = 1024  # tree nodes whose price is looked up; further ones cost what the last one does
+MACHINE_RATE, STAGE_RATE = 0.05, 0.01  # share of a surprising time that is believed: of the machine, of the stage alone
+OUTLIER = 3.0  # a single time counts as at most so many times off
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """Seconds over rows, as points with ascending rows and times that never fall; lines between and after them."""
+
+    points: tuple[tuple[int, float], ...]
+
+    @classmethod
+    def through(cls, points: Sequence[tuple[int, float]]) -> Curve:
+        """The curve through measured points; more rows take at least as long as fewer."""
+        rows, times = zip(*sorted(points), strict=True)
+        return cls(tuple(zip(rows, accumulate(times, max), strict=True)))
+
+    @classmethod
+    def fitted(cls, points: Sequence[tuple[int, float]], knots: Sequence[int]) -> Curve:
+        """The curve with corners at these rows that is nearest to measured points (least squares): what one more row costs
+        is a small difference of times, so it is taken from many of them."""
+        rows, times = np.array(sorted(points), dtype=float).T
+        hats = np.stack([np.interp(rows, knots, corner) for corner in np.eye(len(knots))], axis=1)
+        return cls.through(list(zip(knots, np.linalg.lstsq(hats, times, rcond=None)[0].tolist(), strict=True)))
+
+    def seconds(self, rows: float) -> float:
+        """Time of a pass over so many rows; fewer than the first point has cost what that one does."""
+        points = self.points
+        if rows <= points[0][0] or len(points) == 1:
+            return points[0][1]
+        at = min(bisect_left(points, (rows, 0.0)), len(points) - 1)
+        (x0, y0), (x1, y1) = points[at - 1], points[at]
+        return y0 + (y1 - y0) * (rows - x0) / (x1 - x0)
+
+    def next_row(self, rows: int) -> float:
+        """Seconds of one more row, as a mean over as many more as make it cheapest."""
+        ends = [*(end for end, _ in self.points if end > rows), max(rows, self.points[-1][0]) + 1]
+        return min((self.seconds(end) - self.seconds(rows)) / (end - rows) for end in ends)
+
+
+@dataclass(frozen=True, slots=True)
+class CostTable:
+    """Seconds of a step's stages.
+
+    first_draft, second_draft: over the rows of the pass (blocks × positions, the given ones included; tokens of a chain
+    for a draft model).
+    verify: over tree nodes, the anchor included.
+    other: what else every step takes.
+    """
+
+    first_draft: Curve
+    second_draft: Curve
+    verify: Curve
+    other: float = 0.0
+    machine: str = "this machine"
+
+    def curve(self, stage: str) -> Curve:
+        """The curve of a stage of ``STAGES``."""
+        curve: Curve = getattr(self, stage)
+        return curve
+
+    def plain(self) -> float:
+        """Seconds of a step of plain decoding."""
+        return self.verify.seconds(1) + self.other
+
+    def to_dict(self) -> dict[str, Any]:
+        """In the form of a file."""
+        stages = {s: [[rows, round(1e3 * t, 4)] for rows, t in self.curve(s).points] for s in STAGES}
+        return {"machine": self.machine, "milliseconds": {**stages, "other": round(1e3 * self.other, 4)}}
+
+
+class RunningCosts:
+    """A cost table corrected by the times of a run: seconds = slowdown · (table + overhead of the stage).
+
+    The slowdown is the machine's, since one that slows down slows every stage. Overheads, such as cold caches, do not
+    grow with rows; plain decoding's pass has its own. What a step takes besides its stages is learnt apart for plain and
+    for drafting steps.
+    """
+
+    def __init__(self, table: CostTable):
+        self.table, self.slowdown = table, 1.0
+        self._node = [table.verify.next_row(nodes) for nodes in range(1, MOST_WEIGHED + 1)]
+        self._read: dict[tuple[str, int], float] = {}  # off the table
+        self._overhead: dict[tuple[str, bool], float] = {}  # by stage and whether it is plain decoding's
+        self._other = {True: table.other, False: table.other}
+
+    def seconds(self, stage: str, rows: int) -> float:
+        """Expected time of a stage with so many rows; 0 without any."""
+        if rows <= 0:
+            return 0.0
+        key = stage, rows
+        seconds = self._read.get(key)
+        if seconds is None:
+            seconds = self._read[key] = self.table.curve(stage).seconds(rows)
+        return self.slowdown * (seconds + self._overhead.get((stage, rows == 1), 0.0))
+
+    def node(self, nodes: int) -> float:
+        """What one more tree node than so many takes."""
+        return self.slowdown * self._node[min(nodes, MOST_WEIGHED) - 1]
+
+    def other(self, plain: bool) -> float:
+        """Expected time of a step besides its stages."""
+        return self._other[plain]
+
+    def plain(self) -> float:
+        """Expected time of a plain step."""
+        return self.seconds("verify", 1) + self._other[True]
+
+    def observe(self, stage: str, rows: int, seconds: float) -> None:
+        """A stage with so many rows took so long."""
+        expected = self.seconds(stage, rows)
+        if expected <= 0 or seconds <= 0:
+            return
+        ratio = max(1 / OUTLIER, min(OUTLIER, seconds / expected))
+        key = stage, rows == 1
+        self._overhead[key] = self._overhead.get(key, 0.0) + STAGE_RATE * (ratio - 1) * expected / self.slowdown
+        self.slowdown *= ratio**MACHINE_RATE
+
+    def observe_other(self, plain: bool, seconds: float) -> None:
+        """A step took so long besides its stages."""
+        most = 2 * self._other[plain] + 0.1 * self.plain()
+        self._other[plain] += MACHINE_RATE * (max(0.0, min(seconds, most)) - self._other[plain])

@@ -1,0 +1,69 @@
+"""What drafts are expected to bring: discounted counts with a prior. Plain floats; nothing is random."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import exp
+
+
+class AcceptanceByDepth:
+    """How likely a drafted token is accepted where those before it were, by its depth.
+
+    keep: share of the counts that the next observation leaves, which sets how far back they reach.
+    prior: chances by depth, worth ``WEIGHT`` observations each; without it, the chance found one token before.
+    """
+
+    WEIGHT, START = 4.0, 0.65
+
+    def __init__(self, keep: float = 1.0, prior: Sequence[float] = ()):
+        self._keep, self._prior = keep, prior
+        self._accepted: list[float] = []
+        self._tried: list[float] = []
+
+    def chances(self, depth: int) -> list[float]:
+        """Of the tokens at depth 1, 2, … ``depth``."""
+        found, before, weight = [], self.START, self.WEIGHT
+        seen = [*zip(self._accepted, self._tried, strict=True), *[(0.0, 0.0)] * (depth - len(self._tried))]
+        for k, (accepted, tried) in enumerate(seen[:depth]):
+            prior = self._prior[k] if k < len(self._prior) else before
+            before = (accepted + weight * prior) / (tried + weight)
+            found.append(before)
+        return found
+
+    def tokens(self, depth: int) -> list[float]:
+        """Accepted tokens expected of drafts of 0, 1, … ``depth`` tokens."""
+        expected, reach = [0.0], 1.0
+        for chance in self.chances(depth):
+            reach *= chance
+            expected.append(expected[-1] + reach)
+        return expected
+
+    def observe(self, accepted: int, drafted: int) -> None:
+        """Of so many tokens drafted, the first ``accepted`` were accepted."""
+        new = drafted - len(self._tried)
+        self._accepted += [0.0] * new
+        self._tried += [0.0] * new
+        self.forget(self._keep)
+        for k in range(min(accepted + 1, drafted)):
+            self._tried[k] += 1.0
+            self._accepted[k] += k < accepted
+
+    def forget(self, keep: float) -> None:
+        """Let what was observed count only so much."""
+        self._accepted = [keep * count for count in self._accepted]
+        self._tried = [keep * count for count in self._tried]
+
+
+class Calibration:
+    """Turns a drafter's probabilities p into p^κ, where κ makes expected and accepted tokens agree on average."""
+
+    RATE, MOST = 0.05, 1.5
+
+    def __init__(self) -> None:
+        self._log, self.exponent = 0.0, 1.0
+
+    def observe(self, expected: float, accepted: int) -> None:
+        """So many tokens of a step's tree were expected to be accepted, and so many were."""
+        surprise = max(-2.0, (expected - accepted) / (1.0 + expected))
+        self._log = max(-self.MOST, min(self.MOST, self._log + self.RATE * surprise))
+        self.exponent = exp(self._log)
