@@ -12,10 +12,11 @@ from d2sd.attention import choose, flashinfer
 from d2sd.config import MAX_NODES, DecodeConfig
 from d2sd.decoding.adaptive.controller import Experience
 from d2sd.decoding.adaptive.costs import CostTable
-from d2sd.decoding.adaptive.measure import measure_costs, measured_slots
+from d2sd.decoding.adaptive.measure import MEASURED_TOKENS, measure_costs
 from d2sd.decoding.generation import Generation
 from d2sd.decoding.header import make_header
 from d2sd.decoding.proposer import Proposer, slots
+from d2sd.decoding.verifier import Verifier
 from d2sd.errors import InputError
 from d2sd.methods import METHODS
 from d2sd.models.loading import load_models
@@ -124,9 +125,10 @@ class Engine:
         key = config.backend, gamma, top_k, method.draft_model, method.second_drafter, bool(method.default_budget)
         with self.lock:
             if key not in self._costs:
-                room = measured_slots(method, gamma, top_k)
+                room = slots(config, MEASURED_TOKENS)
                 passes = Passes(self.mode, config.backend, room, self.models.target.device)
-                self._costs[key] = measure_costs(self.models, method, gamma, passes, top_k)
+                proposer = Proposer(self.models, config, passes)
+                self._costs[key] = measure_costs(proposer, Verifier(self.models.target, passes))
             return self._costs[key]
 
     def first_use(self, backend: str) -> str | None:

@@ -12,9 +12,8 @@ from math import inf
 from torch import Tensor
 
 from d2sd.config import DecodeConfig
-from d2sd.decoding.adaptive.controller import Controller, Experience
+from d2sd.decoding.adaptive.controller import Controller, Experience, draft_lengths
 from d2sd.decoding.adaptive.costs import CostTable
-from d2sd.decoding.adaptive.measure import draft_lengths
 from d2sd.decoding.block_drafter import BlockDrafter
 from d2sd.decoding.chain_drafter import ChainDrafter
 from d2sd.decoding.inspection import TOP_ALTERNATIVES

@@ -12,11 +12,18 @@ from math import log
 
 from d2sd.decoding.adaptive.costs import CostTable, RunningCosts
 from d2sd.decoding.adaptive.estimates import AcceptanceByDepth, Calibration
+from d2sd.methods import Method
 from d2sd.trace.events import Decision, Option, StageSeconds
 
 TEXT_KEEP, ALL_KEEP = 0.93, 0.99  # discount a step: a text is followed over some 14 steps, all texts over 100
 MEAN_RATE = 0.1  # of other running means
 SHORTEST_WAIT, LONGEST_WAIT = 4, 128  # plain steps until drafting is tried again; doubled by every try in vain
+
+
+def draft_lengths(method: Method, block_size: int) -> list[int]:
+    """Values of γ to choose from, ascending: the one asked for, and shorter ones. Trees of levels have one depth."""
+    shorter = 4 if method.draft_model else 1 if method.eagle3 else 3  # a draft model drafts its tokens one by one
+    return sorted({max(2, block_size >> halvings) for halvings in range(shorter)})
 
 
 class Experience:
@@ -37,7 +44,6 @@ class Controller:
     A step asks ``begin``, ``redraft`` if there is a first draft, ``nodes`` if there is a tree, and then says how it went:
     ``observe`` and ``timed``. One that is queued as a whole takes ``begin`` and ``next_redrafts`` for its sizes.
 
-    experience: goes on learning.
     lengths: values of γ to choose from, ascending.
     extension: γ₂ − γ.
     """
@@ -57,7 +63,7 @@ class Controller:
         costs, tokens = self.costs, self._text.tokens(self._depth)
         self._options = [Option(0, 0, 1.0, costs.plain())]
         for size in self.lengths:
-            seconds = costs.seconds("first_draft", size) + self._after_draft + costs.other(False)
+            seconds = costs.seconds("first_draft", size) + self._after_draft + costs.other[False]
             self._options.append(Option(size, 0, 1.0 + tokens[size - 1 + self.extension], seconds))
         rates = [option.tokens / option.seconds for option in self._options]
         self.rate, drafting = max(rates), rates.index(max(rates[1:]), 1)
@@ -126,16 +132,15 @@ class Controller:
 
     def decision(self) -> Decision:
         """What the step decided, once its tree is there."""
-        return Decision(tuple(self._options), self._taken, 1.0 + sum(self._expected), self._seconds(), self._looking)
+        return Decision(
+            tuple(self._options), self._taken, 1.0 + sum(self._expected), sum(self._seconds()), self._looking
+        )
 
-    def _seconds(self) -> float:
-        """What this step is expected to take."""
-        before = self.costs.seconds("first_draft", self.block_size) + self.costs.other(not self.block_size)
-        return before + self._seconds_after_draft()
-
-    def _seconds_after_draft(self) -> float:
-        redrafts = self.costs.seconds("second_draft", len(self._redrafts) * (self.block_size + self.extension))
-        return redrafts + self.costs.seconds("verify", 1 + self._nodes)
+    def _seconds(self) -> tuple[float, float]:
+        """What this step is expected to take up to the end of its first draft, and then."""
+        costs, rows = self.costs, len(self._redrafts) * (self.block_size + self.extension)
+        before = costs.seconds("first_draft", self.block_size) + costs.other[not self.block_size]
+        return before, costs.seconds("second_draft", rows) + costs.seconds("verify", 1 + self._nodes)
 
     def observe(self, accepted: int, by_second: int, boundary: int | None) -> None:
         """What the step brought.
@@ -147,22 +152,20 @@ class Controller:
             self._plain_steps += 1
             return
         known, depth = self.experience, self.block_size - 1
-        for calibration, expected, count in zip(
-            known.calibrations, self._expected, (accepted - by_second, by_second), strict=True
-        ):
-            calibration.observe(expected, count)
+        known.calibrations[0].observe(self._expected[0], accepted - by_second)
+        known.calibrations[1].observe(self._expected[1], by_second)
         if boundary is not None and boundary in self._redrafts:
             known.redrafts[boundary > 0].observe(accepted - boundary, self._redrafts[boundary])
         elif boundary is not None and boundary < depth:
             known.siblings += MEAN_RATE * (accepted - boundary - known.siblings)
         if self._looking:
             self._plain_steps, self._wait = 0, min(2 * self._wait, LONGEST_WAIT)
-            if (1 + accepted) * self.costs.plain() > self._seconds():
+            if (1 + accepted) * self.costs.plain() > sum(self._seconds()):
                 self._wait = SHORTEST_WAIT
                 self._text.forget(0.0)
         for estimate in (self._text, known.drafts):
             estimate.observe(accepted, depth + self.extension * bool(self._redrafts))
-        self._after_draft += MEAN_RATE * (self._seconds_after_draft() - self._after_draft)
+        self._after_draft += MEAN_RATE * (self._seconds()[1] - self._after_draft)
 
     def timed(self, decision: Decision, nodes: int, stages: StageSeconds, whole: float) -> None:
         """How long the stages of a step with so many nodes, the anchor included, and the ``whole`` of it took."""
@@ -170,5 +173,5 @@ class Controller:
         costs.observe("first_draft", taken.block_size, stages.first_draft)
         costs.observe("second_draft", taken.branches * (taken.block_size + self.extension), stages.second_draft)
         costs.observe("verify", nodes, stages.verify)
-        rest = whole - stages.first_draft - stages.second_draft - stages.verify
-        costs.observe_other(not taken.block_size, rest)
+        passes = stages.first_draft + stages.second_draft + stages.verify
+        costs.observe_other(not taken.block_size, whole - passes)

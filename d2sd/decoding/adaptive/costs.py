@@ -90,8 +90,7 @@ class RunningCosts:
     """A cost table corrected by the times of a run: seconds = slowdown · (table + overhead of the stage).
 
     The slowdown is the machine's, since one that slows down slows every stage. Overheads, such as cold caches, do not
-    grow with rows; plain decoding's pass has its own. What a step takes besides its stages is learnt apart for plain and
-    for drafting steps.
+    grow with rows; plain decoding's pass has its own.
     """
 
     def __init__(self, table: CostTable):
@@ -99,41 +98,34 @@ class RunningCosts:
         self._node = [table.verify.next_row(nodes) for nodes in range(1, MOST_WEIGHED + 1)]
         self._read: dict[tuple[str, int], float] = {}  # off the table
         self._overhead: dict[tuple[str, bool], float] = {}  # by stage and whether it is plain decoding's
-        self._other = {True: table.other, False: table.other}
+        self.other = {True: table.other, False: table.other}  # of a step besides its stages, by whether it is plain
 
     def seconds(self, stage: str, rows: int) -> float:
         """Expected time of a stage with so many rows; 0 without any."""
         if rows <= 0:
             return 0.0
-        key = stage, rows
-        seconds = self._read.get(key)
-        if seconds is None:
-            seconds = self._read[key] = self.table.curve(stage).seconds(rows)
-        return self.slowdown * (seconds + self._overhead.get((stage, rows == 1), 0.0))
+        if (stage, rows) not in self._read:
+            self._read[stage, rows] = self.table.curve(stage).seconds(rows)
+        return self.slowdown * (self._read[stage, rows] + self._overhead.get((stage, rows == 1), 0.0))
 
     def node(self, nodes: int) -> float:
         """What one more tree node than so many takes."""
         return self.slowdown * self._node[min(nodes, MOST_WEIGHED) - 1]
 
-    def other(self, plain: bool) -> float:
-        """Expected time of a step besides its stages."""
-        return self._other[plain]
-
     def plain(self) -> float:
         """Expected time of a plain step."""
-        return self.seconds("verify", 1) + self._other[True]
+        return self.seconds("verify", 1) + self.other[True]
 
     def observe(self, stage: str, rows: int, seconds: float) -> None:
         """A stage with so many rows took so long."""
         expected = self.seconds(stage, rows)
         if expected <= 0 or seconds <= 0:
             return
-        ratio = max(1 / OUTLIER, min(OUTLIER, seconds / expected))
-        key = stage, rows == 1
+        ratio, key = max(1 / OUTLIER, min(OUTLIER, seconds / expected)), (stage, rows == 1)
         self._overhead[key] = self._overhead.get(key, 0.0) + STAGE_RATE * (ratio - 1) * expected / self.slowdown
         self.slowdown *= ratio**MACHINE_RATE
 
     def observe_other(self, plain: bool, seconds: float) -> None:
         """A step took so long besides its stages."""
-        most = 2 * self._other[plain] + 0.1 * self.plain()
-        self._other[plain] += MACHINE_RATE * (max(0.0, min(seconds, most)) - self._other[plain])
+        most = 2 * self.other[plain] + 0.1 * self.plain()
+        self.other[plain] += MACHINE_RATE * (max(0.0, min(seconds, most)) - self.other[plain])

@@ -17,18 +17,16 @@ class AcceptanceByDepth:
 
     def __init__(self, keep: float = 1.0, prior: Sequence[float] = ()):
         self._keep, self._prior = keep, prior
-        self._accepted: list[float] = []
-        self._tried: list[float] = []
+        self._counts: dict[int, tuple[float, float]] = {}  # accepted and tried, by depth
 
     def chances(self, depth: int) -> list[float]:
         """Of the tokens at depth 1, 2, … ``depth``."""
-        found, before, weight = [], self.START, self.WEIGHT
-        seen = [*zip(self._accepted, self._tried, strict=True), *[(0.0, 0.0)] * (depth - len(self._tried))]
-        for k, (accepted, tried) in enumerate(seen[:depth]):
-            prior = self._prior[k] if k < len(self._prior) else before
-            before = (accepted + weight * prior) / (tried + weight)
-            found.append(before)
-        return found
+        found = [self.START]
+        for k in range(depth):
+            accepted, tried = self._counts.get(k, (0.0, 0.0))
+            prior = self._prior[k] if k < len(self._prior) else found[-1]
+            found.append((accepted + self.WEIGHT * prior) / (tried + self.WEIGHT))
+        return found[1:]
 
     def tokens(self, depth: int) -> list[float]:
         """Accepted tokens expected of drafts of 0, 1, … ``depth`` tokens."""
@@ -40,24 +38,20 @@ class AcceptanceByDepth:
 
     def observe(self, accepted: int, drafted: int) -> None:
         """Of so many tokens drafted, the first ``accepted`` were accepted."""
-        new = drafted - len(self._tried)
-        self._accepted += [0.0] * new
-        self._tried += [0.0] * new
         self.forget(self._keep)
         for k in range(min(accepted + 1, drafted)):
-            self._tried[k] += 1.0
-            self._accepted[k] += k < accepted
+            right, tried = self._counts.get(k, (0.0, 0.0))
+            self._counts[k] = right + (k < accepted), tried + 1.0
 
     def forget(self, keep: float) -> None:
         """Let what was observed count only so much."""
-        self._accepted = [keep * count for count in self._accepted]
-        self._tried = [keep * count for count in self._tried]
+        self._counts = {k: (keep * right, keep * tried) for k, (right, tried) in self._counts.items()}
 
 
 class Calibration:
     """Turns a drafter's probabilities p into p^κ, where κ makes expected and accepted tokens agree on average."""
 
-    RATE, MOST = 0.05, 1.5
+    RATE, LIMIT = 0.05, 1.5
 
     def __init__(self) -> None:
         self._log, self.exponent = 0.0, 1.0
@@ -65,5 +59,5 @@ class Calibration:
     def observe(self, expected: float, accepted: int) -> None:
         """So many tokens of a step's tree were expected to be accepted, and so many were."""
         surprise = max(-2.0, (expected - accepted) / (1.0 + expected))
-        self._log = max(-self.MOST, min(self.MOST, self._log + self.RATE * surprise))
+        self._log = max(-self.LIMIT, min(self.LIMIT, self._log + self.RATE * surprise))
         self.exponent = exp(self._log)

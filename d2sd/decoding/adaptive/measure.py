@@ -10,16 +10,13 @@ from statistics import median
 
 import torch
 
+from d2sd.decoding.adaptive.controller import draft_lengths
 from d2sd.decoding.adaptive.costs import STAGES, CostTable, Curve
 from d2sd.decoding.block_drafter import BlockDrafter
-from d2sd.decoding.chain_drafter import ChainDrafter
-from d2sd.decoding.level_drafter import LevelDrafter
+from d2sd.decoding.proposer import Proposer
 from d2sd.decoding.verifier import Verifier
-from d2sd.methods import Method
 from d2sd.methods.base import WIDEST
-from d2sd.models.models import Models
-from d2sd.passes.passes import Passes
-from d2sd.tree.tree import TokenTree
+from d2sd.tree.tree import path_tree
 
 SIZES = (1, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 28, 32, 48, 64)  # tree nodes that are timed
 CORNERS = (2, 8, 16, 24, 32, 64)  # between which a node costs the same: kernels work on eight or sixteen rows at once
@@ -27,75 +24,53 @@ BRANCHES = (1, 2, 4, 8)  # re-drafts that are timed
 ROUNDS, SECONDS = 12, 2.5  # so many times, or for so long
 TYPICAL = 0.3  # quantile of the times that is believed: what disturbs a pass only makes it longer
 CONTEXT, COMMITTED = 192, 2  # tokens before the pass, and those of the last step, which drafters read first
+MEASURED_TOKENS = CONTEXT + 128  # that caches have room for
 OTHER = 0.05  # of a plain pass, until the run's own times say more
 Pass = tuple[str, int]  # stage and rows
 Times = dict[Pass, list[float]]  # seconds
 
 
-def draft_lengths(method: Method, block_size: int) -> list[int]:
-    """Values of γ to choose from: the one asked for, and shorter ones that cost less.
-
-    A draft model drafts its tokens one by one; trees of levels have one depth.
-    """
-    shorter = 4 if method.draft_model else 1 if method.eagle3 else 3
-    return sorted({max(2, block_size >> halvings) for halvings in range(shorter)})
-
-
-def measured_slots(method: Method, block_size: int, top_k: int = 1) -> int:
-    """Cache slots that ``measure_costs`` needs: EAGLE-3's whole trees may be larger than all that is verified."""
-    return CONTEXT + max(128, COMMITTED + 1 + (block_size - 2) * top_k if method.eagle3 else 0)
-
-
 @torch.inference_mode()
-def measure_costs(models: Models, method: Method, block_size: int, passes: Passes, top_k: int = 1) -> CostTable:
-    """Usual times of every stage of a method after a context of 192 tokens; one to three seconds on a small model.
+def measure_costs(proposer: Proposer, verifier: Verifier) -> CostTable:
+    """Usual times of every stage of a method after a context of 192 tokens, in one to three seconds on a small model.
 
-    block_size: the largest γ (of EAGLE-3's trees: 2 + depth, with ``top_k`` nodes a level).
-    passes: how they are run, with ``measured_slots`` slots.
+    Both run their passes alike, with room for ``MEASURED_TOKENS`` and a tree.
     """
-    target, verifier = models.target, Verifier(models.target, passes)
+    target, method, gamma = verifier.target, proposer.method, proposer.block_size
     verifier.cache.length = CONTEXT
 
-    def read(drafter: BlockDrafter | LevelDrafter, layers: int, dtype: torch.dtype | None = None) -> torch.Tensor:
-        drafter.cache.length = CONTEXT
-        return torch.zeros(1, COMMITTED, layers * target.embedding.weight.shape[1], dtype=dtype, device=target.device)
+    def committed(taps: int) -> torch.Tensor:
+        return torch.zeros(
+            1, COMMITTED, taps * target.embedding.weight.shape[1], dtype=target.dtype, device=target.device
+        )
 
     def verify(count: int) -> None:
         verifier.logits(path_tree(count)).argmax(-1).tolist()
 
     def blocks(drafter: BlockDrafter, count: int, size: int) -> None:
-        drafter.later(read(drafter, len(drafter.taps), drafter.model.dtype))
+        drafter.cache.length = CONTEXT
+        drafter.later(committed(len(drafter.taps)).to(drafter.model.dtype))
         drafter.draft(0, [()] * count, size, WIDEST if method.default_budget else 1)
 
-    def chain(drafter: ChainDrafter, size: int) -> None:
-        drafter.cache.length = CONTEXT
-        drafter.draft_after(torch.zeros(COMMITTED, dtype=torch.int64, device=target.device), size - 1)
-
-    def levels(drafter: LevelDrafter) -> None:
-        drafter.extend(read(drafter, len(drafter.model.target_layer_ids)))
-        drafter.draft([0] * (CONTEXT + COMMITTED + 1))
+    def others(size: int) -> None:
+        for drafter in (d for d in (proposer.chain, proposer.levels) if d is not None):
+            drafter.cache.length = CONTEXT
+        if proposer.chain:
+            proposer.chain.draft_after(torch.zeros(COMMITTED, dtype=torch.int64, device=target.device), size - 1)
+        if proposer.levels:
+            proposer.levels.extend(committed(len(proposer.levels.model.target_layer_ids)))
+            proposer.levels.draft([0] * (CONTEXT + COMMITTED + 1))
 
     # a CPU's kernels for a number of rows are made when it first occurs, so all of them are met once
-    met = SIZES if passes.fixed else range(1, SIZES[-1] + 1)
-    works: dict[Pass, Callable[[], object]] = {("verify", n): partial(verify, n) for n in met}
-    timed = {("verify", n) for n in SIZES} | {("second_draft", count * block_size) for count in BRANCHES}
-    lengths = draft_lengths(method, block_size)
-    if method.draft_model and models.draft_model is not None:
-        drafter = ChainDrafter(models.draft_model, passes)
-        works |= {("first_draft", size): partial(chain, drafter, size) for size in lengths}
-    elif method.eagle3 and models.eagle3 is not None:
-        grower = LevelDrafter(models.eagle3, target, passes, block_size - 2, top_k)
-        works["first_draft", block_size] = partial(levels, grower)
-    elif method.first_drafter and models.first is not None:
-        first = second = BlockDrafter("first", models.first, target, passes)
-        works |= {("first_draft", size): partial(blocks, first, 1, size) for size in lengths}
-        if method.second_drafter == "vp" and models.second is not None:
-            second = BlockDrafter("second", models.second, target, passes)
-        if method.second_drafter != "none":
-            works |= {("second_draft", n * block_size): partial(blocks, second, n, block_size) for n in BRANCHES}
-    points: dict[str, list[tuple[int, float]]] = {stage: [] for stage in STAGES}
-    for (stage, rows), seconds in sorted(_typical(_timed(works, timed)).items()):
-        points[stage].append((rows, seconds))
+    met = SIZES if proposer.passes.fixed else range(1, SIZES[-1] + 1)
+    works: dict[Pass, Callable[[], object]] = {("verify", count): partial(verify, count) for count in met}
+    for size in draft_lengths(method, gamma):
+        first = partial(blocks, proposer.first, 1) if proposer.first else others
+        works["first_draft", size] = partial(first, size)
+    if proposer.second:
+        works |= {("second_draft", n * gamma): partial(blocks, proposer.second, n, gamma) for n in BRANCHES}
+    times = _typical(_timed(works, [key for key in works if key[0] != "verify" or key[1] in SIZES]))
+    points = {stage: [(rows, t) for (key, rows), t in sorted(times.items()) if key == stage] for stage in STAGES}
     first_draft, second_draft = (Curve.through(points[stage] or [(1, 0.0)]) for stage in STAGES[:2])
     one, *larger = points["verify"]
     verified = Curve.through([one, *Curve.fitted(larger, CORNERS).points])
@@ -112,12 +87,11 @@ def _timed(works: dict[Pass, Callable[[], object]], timed: Collection[Pass]) -> 
     while len(rounds) <= ROUNDS and (len(rounds) < 2 or time.perf_counter() < end):
         rounds.append({key: [] for key in order})
         for key in rng.sample(order, len(order)):
-            before = plain if key == plain else ("verify", 8) if key in drafts else rng.choice(drafts)
-            works[before]()
+            works[plain if key == plain else ("verify", 8) if key in drafts else rng.choice(drafts)]()
             began = time.perf_counter()
             works[key]()
             rounds[-1][key].append(time.perf_counter() - began)
-        order = [key for key in works if key in timed] + 2 * [*drafts, plain]  # all else is held against these
+        order = [*timed, *[*drafts, plain] * 2]  # all else is held against these
     return rounds[1:]
 
 
@@ -127,9 +101,3 @@ def _typical(rounds: list[Times]) -> dict[Pass, float]:
     slower = [median(t / usual[key] for key, seconds in times.items() for t in seconds) for times in rounds]
     held = {key: sorted(t / s for times, s in zip(rounds, slower, strict=True) for t in times[key]) for key in usual}
     return {key: times[round(TYPICAL * (len(times) - 1))] for key, times in held.items()}
-
-
-def path_tree(count: int) -> TokenTree:
-    """So many nodes in a row: what they are and where they come from does not matter for their time."""
-    parents, depths = tuple(range(-1, count - 1)), tuple(range(count))
-    return TokenTree((0,) * count, parents, depths, (0,) * count, (1.0,) * count, ((),) * count)
