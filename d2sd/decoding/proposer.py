@@ -12,7 +12,7 @@ from math import inf
 from torch import Tensor
 
 from d2sd.config import DecodeConfig
-from d2sd.decoding.adaptive.controller import Controller, Experience, draft_lengths
+from d2sd.decoding.adaptive.controller import Controller, Experience
 from d2sd.decoding.adaptive.costs import CostTable
 from d2sd.decoding.block_drafter import BlockDrafter
 from d2sd.decoding.chain_drafter import ChainDrafter
@@ -80,7 +80,7 @@ class Proposer:
         self.extension = self.second_block_size - self.block_size if self.second else 0
         self.controller: Controller | None = None
         if experience is not None and self.method.drafts:
-            lengths = draft_lengths(self.method, self.block_size)
+            lengths = self.method.draft_lengths(self.block_size)
             self.controller = Controller(experience, lengths, self.extension)
 
     @property

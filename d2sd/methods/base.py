@@ -124,6 +124,14 @@ class Method:
     draft_levels: int = 1
     on_device: Literal["anchor", "chain", "likeliest", "random"] | None = None
 
+    def draft_lengths(self, block_size: int) -> list[int]:
+        """Values of γ that a cost-aware step chooses from, ascending: the one asked for, and shorter ones.
+
+        A draft model drafts its tokens one by one, so the shortest saves most; trees of levels have one depth.
+        """
+        halvings = 3 if self.draft_model else 0 if self.eagle3 else 2
+        return sorted({max(2, block_size >> n) for n in range(1 + halvings)})
+
     @property
     def drafts(self) -> bool:
         """Whether anything is drafted at all."""

@@ -1,29 +1,24 @@
 """What a step spends: whether to draft, how long, from how many prefixes to draft again, how many nodes to verify.
 
-Every choice maximises expected tokens − ρ · expected seconds, where ρ is the rate, in tokens a second, that the text
-allows at present: what brings less than ρ a second would lower it. It depends on committed tokens, this step's drafts
-and measured times only, never on what the target is about to say: whatever is chosen, the text is the target's own.
+Every choice maximises expected tokens − ρ · expected seconds, where ρ is the rate that the text allows, in tokens a second.
+It depends on committed tokens, this step's drafts and measured times only, so the text stays the target's own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 from math import log
+from operator import mul
 
-from d2sd.decoding.adaptive.costs import CostTable, RunningCosts
+from d2sd.decoding.adaptive.costs import STAGES, CostTable, RunningCosts
 from d2sd.decoding.adaptive.estimates import AcceptanceByDepth, Calibration
-from d2sd.methods import Method
 from d2sd.trace.events import Decision, Option, StageSeconds
 
 TEXT_KEEP, ALL_KEEP = 0.93, 0.99  # discount a step: a text is followed over some 14 steps, all texts over 100
 MEAN_RATE = 0.1  # of other running means
+REDRAFT_NODES = 3  # of a re-draft that are usually verified
 SHORTEST_WAIT, LONGEST_WAIT = 4, 128  # plain steps until drafting is tried again; doubled by every try in vain
-
-
-def draft_lengths(method: Method, block_size: int) -> list[int]:
-    """Values of γ to choose from, ascending: the one asked for, and shorter ones. Trees of levels have one depth."""
-    shorter = 4 if method.draft_model else 1 if method.eagle3 else 3  # a draft model drafts its tokens one by one
-    return sorted({max(2, block_size >> halvings) for halvings in range(shorter)})
 
 
 class Experience:
@@ -49,13 +44,11 @@ class Controller:
     """
 
     def __init__(self, experience: Experience, lengths: Sequence[int], extension: int = 0):
-        self.experience, self.costs = experience, experience.costs
-        self.lengths, self.extension = lengths, extension
+        self.experience, self.costs, self.lengths, self.extension = experience, experience.costs, lengths, extension
         self._depth = lengths[-1] - 1 + extension
         self._text = AcceptanceByDepth(TEXT_KEEP, experience.drafts.chances(self._depth))
         self._wait, self._plain_steps = SHORTEST_WAIT, 0
         self._after_draft = self.costs.seconds("verify", 8)  # seconds of re-drafting and verifying, a running mean
-        self._redraft_nodes = 3.0  # verified nodes of a re-draft, a running mean
         self.next_redrafts = 0  # as many as the last draft was worth
 
     def begin(self) -> int:
@@ -83,9 +76,8 @@ class Controller:
         confidence: c_1 … c_{γ−1} of the first draft.
         planned: prefixes that were drafted from already, whatever pays.
         """
-        costs, size, reach = self.costs, self.block_size + self.extension, [1.0]
-        for c in confidence:
-            reach.append(reach[-1] * c ** self.exponents[0])
+        costs, size, exponent = self.costs, self.block_size + self.extension, self.exponents[0]
+        reach = list(accumulate((c**exponent for c in confidence), mul, initial=1.0))
         boundary = [here - further for here, further in zip(reach, [*reach[1:], 0.0], strict=True)]
         order = sorted(prefixes, key=boundary.__getitem__, reverse=True)
         added = {whole: estimate.tokens(size - 1) for whole, estimate in self.experience.redrafts.items()}
@@ -94,7 +86,7 @@ class Controller:
         drafted, gain, nets = self._options[self._taken], 0.0, [0.0]
         for count, prefix in enumerate(order, 1):
             gain += boundary[prefix] * max(0.0, added[prefix > 0][size - 1 - prefix] - self.experience.siblings)
-            seconds = costs.seconds("second_draft", count * size) + count * self._redraft_nodes * costs.node(8)
+            seconds = costs.seconds("second_draft", count * size) + count * REDRAFT_NODES * costs.node(8)
             self._options.append(Option(self.block_size, count, drafted.tokens + gain, drafted.seconds + seconds))
             nets.append(gain - self.rate * seconds)
         self.next_redrafts = nets.index(max(nets))
@@ -104,10 +96,9 @@ class Controller:
         return chosen
 
     @property
-    def exponents(self) -> tuple[float, float]:
+    def exponents(self) -> tuple[float, ...]:
         """κ of both drafters: a token that one of them gives p, after an accepted path, is accepted with p^κ."""
-        first, second = self.experience.calibrations
-        return first.exponent, second.exponent
+        return tuple(calibration.exponent for calibration in self.experience.calibrations)
 
     @property
     def min_log_probability(self) -> float:
@@ -121,20 +112,16 @@ class Controller:
         by_second: whether the second drafter proposed them.
         planned: all are verified, whatever pays.
         """
-        cost, count = self.costs.node, 0
-        while count < min(most, len(reach)) and (planned or reach[count] > self.rate * cost(1 + count)):
-            count += 1
+        cost, rate, most = self.costs.node, self.rate, min(most, len(reach))
+        count = most if planned else next((n for n in range(most) if reach[n] <= rate * cost(1 + n)), most)
         second = sum(r for r, other in zip(reach[:count], by_second, strict=False) if other)
         self._expected, self._nodes = (sum(reach[:count]) - second, second), count
-        if self._redrafts:
-            self._redraft_nodes += MEAN_RATE * (sum(by_second[:count]) / len(self._redrafts) - self._redraft_nodes)
         return count
 
     def decision(self) -> Decision:
         """What the step decided, once its tree is there."""
-        return Decision(
-            tuple(self._options), self._taken, 1.0 + sum(self._expected), sum(self._seconds()), self._looking
-        )
+        tokens, seconds = 1.0 + sum(self._expected), sum(self._seconds())
+        return Decision(tuple(self._options), self._taken, tokens, seconds, self._looking)
 
     def _seconds(self) -> tuple[float, float]:
         """What this step is expected to take up to the end of its first draft, and then."""
@@ -169,9 +156,9 @@ class Controller:
 
     def timed(self, decision: Decision, nodes: int, stages: StageSeconds, whole: float) -> None:
         """How long the stages of a step with so many nodes, the anchor included, and the ``whole`` of it took."""
-        taken, costs = decision.options[decision.taken], self.costs
-        costs.observe("first_draft", taken.block_size, stages.first_draft)
-        costs.observe("second_draft", taken.branches * (taken.block_size + self.extension), stages.second_draft)
-        costs.observe("verify", nodes, stages.verify)
-        passes = stages.first_draft + stages.second_draft + stages.verify
-        costs.observe_other(not taken.block_size, whole - passes)
+        taken = decision.options[decision.taken]
+        redrafted = taken.branches * (taken.block_size + self.extension)
+        for stage, rows in zip(STAGES, (taken.block_size, redrafted, nodes), strict=True):
+            self.costs.observe(stage, rows, getattr(stages, stage))
+            whole -= getattr(stages, stage)
+        self.costs.observe_other(not taken.block_size, whole)

@@ -1,7 +1,6 @@
 """What the stages of a step cost: a table of measured or stated times, and its correction while running.
 
-Speculation is worth its time as in D²SD, arXiv 2606.04446, equations 1–2: speedup = α · T_target / (T_draft +
-T_verify). Here every T is a curve over the rows that a pass works on.
+As in D²SD, arXiv 2606.04446, equations 1–2: speedup = α · T_target / (T_draft + T_verify). Every T is a curve over rows.
 """
 
 from __future__ import annotations
@@ -9,13 +8,13 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import accumulate
 from typing import Any
 
 import numpy as np
 
 STAGES = ("first_draft", "second_draft", "verify")
-MOST_WEIGHED = 1024  # tree nodes whose price is looked up; further ones cost what the last one does
 MACHINE_RATE, STAGE_RATE = 0.05, 0.01  # share of a surprising time that is believed: of the machine, of the stage alone
 OUTLIER = 3.0  # a single time counts as at most so many times off
 
@@ -34,9 +33,8 @@ class Curve:
 
     @classmethod
     def fitted(cls, points: Sequence[tuple[int, float]], knots: Sequence[int]) -> Curve:
-        """The curve with corners at these rows that is nearest to measured points (least squares): what one more row costs
-        is a small difference of times, so it is taken from many of them."""
-        rows, times = np.array(sorted(points), dtype=float).T
+        """The curve with corners at these rows that is nearest to measured points (least squares)."""
+        rows, times = np.array(points, dtype=float).T
         hats = np.stack([np.interp(rows, knots, corner) for corner in np.eye(len(knots))], axis=1)
         return cls.through(list(zip(knots, np.linalg.lstsq(hats, times, rcond=None)[0].tolist(), strict=True)))
 
@@ -59,8 +57,7 @@ class Curve:
 class CostTable:
     """Seconds of a step's stages.
 
-    first_draft, second_draft: over the rows of the pass (blocks × positions, the given ones included; tokens of a chain
-    for a draft model).
+    first_draft, second_draft: over blocks × positions, the given ones included (a draft model: over γ).
     verify: over tree nodes, the anchor included.
     other: what else every step takes.
     """
@@ -95,8 +92,8 @@ class RunningCosts:
 
     def __init__(self, table: CostTable):
         self.table, self.slowdown = table, 1.0
-        self._node = [table.verify.next_row(nodes) for nodes in range(1, MOST_WEIGHED + 1)]
-        self._read: dict[tuple[str, int], float] = {}  # off the table
+        self._node = cache(table.verify.next_row)
+        self._read = cache(lambda stage, rows: table.curve(stage).seconds(rows))
         self._overhead: dict[tuple[str, bool], float] = {}  # by stage and whether it is plain decoding's
         self.other = {True: table.other, False: table.other}  # of a step besides its stages, by whether it is plain
 
@@ -104,13 +101,11 @@ class RunningCosts:
         """Expected time of a stage with so many rows; 0 without any."""
         if rows <= 0:
             return 0.0
-        if (stage, rows) not in self._read:
-            self._read[stage, rows] = self.table.curve(stage).seconds(rows)
-        return self.slowdown * (self._read[stage, rows] + self._overhead.get((stage, rows == 1), 0.0))
+        return self.slowdown * (self._read(stage, rows) + self._overhead.get((stage, rows == 1), 0.0))
 
     def node(self, nodes: int) -> float:
         """What one more tree node than so many takes."""
-        return self.slowdown * self._node[min(nodes, MOST_WEIGHED) - 1]
+        return self.slowdown * self._node(nodes)
 
     def plain(self) -> float:
         """Expected time of a plain step."""
@@ -118,12 +113,11 @@ class RunningCosts:
 
     def observe(self, stage: str, rows: int, seconds: float) -> None:
         """A stage with so many rows took so long."""
-        expected = self.seconds(stage, rows)
-        if expected <= 0 or seconds <= 0:
-            return
-        ratio, key = max(1 / OUTLIER, min(OUTLIER, seconds / expected)), (stage, rows == 1)
-        self._overhead[key] = self._overhead.get(key, 0.0) + STAGE_RATE * (ratio - 1) * expected / self.slowdown
-        self.slowdown *= ratio**MACHINE_RATE
+        expected, key = self.seconds(stage, rows), (stage, rows == 1)
+        if min(expected, seconds) > 0:
+            ratio = max(1 / OUTLIER, min(OUTLIER, seconds / expected))
+            self._overhead[key] = self._overhead.get(key, 0.0) + STAGE_RATE * (ratio - 1) * expected / self.slowdown
+            self.slowdown *= ratio**MACHINE_RATE
 
     def observe_other(self, plain: bool, seconds: float) -> None:
         """A step took so long besides its stages."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 from math import exp
+from operator import mul
 
 
 class AcceptanceByDepth:
@@ -30,11 +32,7 @@ class AcceptanceByDepth:
 
     def tokens(self, depth: int) -> list[float]:
         """Accepted tokens expected of drafts of 0, 1, … ``depth`` tokens."""
-        expected, reach = [0.0], 1.0
-        for chance in self.chances(depth):
-            reach *= chance
-            expected.append(expected[-1] + reach)
-        return expected
+        return list(accumulate(accumulate(self.chances(depth), mul), initial=0.0))
 
     def observe(self, accepted: int, drafted: int) -> None:
         """Of so many tokens drafted, the first ``accepted`` were accepted."""
@@ -51,13 +49,12 @@ class AcceptanceByDepth:
 class Calibration:
     """Turns a drafter's probabilities p into p^κ, where κ makes expected and accepted tokens agree on average."""
 
-    RATE, LIMIT = 0.05, 1.5
+    RATE, LIMIT = 0.05, 4.0
 
     def __init__(self) -> None:
-        self._log, self.exponent = 0.0, 1.0
+        self.exponent = 1.0
 
     def observe(self, expected: float, accepted: int) -> None:
         """So many tokens of a step's tree were expected to be accepted, and so many were."""
         surprise = max(-2.0, (expected - accepted) / (1.0 + expected))
-        self._log = max(-self.LIMIT, min(self.LIMIT, self._log + self.RATE * surprise))
-        self.exponent = exp(self._log)
+        self.exponent = max(1 / self.LIMIT, min(self.LIMIT, self.exponent * exp(self.RATE * surprise)))

@@ -10,7 +10,6 @@ from statistics import median
 
 import torch
 
-from d2sd.decoding.adaptive.controller import draft_lengths
 from d2sd.decoding.adaptive.costs import STAGES, CostTable, Curve
 from d2sd.decoding.block_drafter import BlockDrafter
 from d2sd.decoding.proposer import Proposer
@@ -27,7 +26,6 @@ CONTEXT, COMMITTED = 192, 2  # tokens before the pass, and those of the last ste
 MEASURED_TOKENS = CONTEXT + 128  # that caches have room for
 OTHER = 0.05  # of a plain pass, until the run's own times say more
 Pass = tuple[str, int]  # stage and rows
-Times = dict[Pass, list[float]]  # seconds
 
 
 @torch.inference_mode()
@@ -64,7 +62,7 @@ def measure_costs(proposer: Proposer, verifier: Verifier) -> CostTable:
     # a CPU's kernels for a number of rows are made when it first occurs, so all of them are met once
     met = SIZES if proposer.passes.fixed else range(1, SIZES[-1] + 1)
     works: dict[Pass, Callable[[], object]] = {("verify", count): partial(verify, count) for count in met}
-    for size in draft_lengths(method, gamma):
+    for size in method.draft_lengths(gamma):
         first = partial(blocks, proposer.first, 1) if proposer.first else others
         works["first_draft", size] = partial(first, size)
     if proposer.second:
@@ -77,13 +75,18 @@ def measure_costs(proposer: Proposer, verifier: Verifier) -> CostTable:
     return CostTable(first_draft, second_draft, verified, OTHER * verified.seconds(1))
 
 
-def _timed(works: dict[Pass, Callable[[], object]], timed: Collection[Pass]) -> list[Times]:
+def _timed(works: dict[Pass, Callable[[], object]], timed: Collection[Pass]) -> list[dict[Pass, list[float]]]:
     """Seconds of passes, round by round, each in a new order, after a first one over all of them that does not count.
 
     A pass comes after one that it comes after in a run, so that a processor's caches are as warm as there.
     """
     drafts, plain = [key for key in works if key[0] == "first_draft"], ("verify", 1)
-    order, rounds, rng, end = list(works), list[Times](), random.Random(0), time.perf_counter() + SECONDS
+    order, rounds, rng, end = (
+        list(works),
+        list[dict[Pass, list[float]]](),
+        random.Random(0),
+        time.perf_counter() + SECONDS,
+    )
     while len(rounds) <= ROUNDS and (len(rounds) < 2 or time.perf_counter() < end):
         rounds.append({key: [] for key in order})
         for key in rng.sample(order, len(order)):
@@ -95,7 +98,7 @@ def _timed(works: dict[Pass, Callable[[], object]], timed: Collection[Pass]) -> 
     return rounds[1:]
 
 
-def _typical(rounds: list[Times]) -> dict[Pass, float]:
+def _typical(rounds: list[dict[Pass, list[float]]]) -> dict[Pass, float]:
     """Usual seconds of every pass; a round in which the machine was slower as a whole counts as if it had not been."""
     usual = {key: median(t for times in rounds for t in times[key]) for key in rounds[0]}
     slower = [median(t / usual[key] for key, seconds in times.items() for t in seconds) for times in rounds]
