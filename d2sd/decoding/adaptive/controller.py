@@ -15,7 +15,7 @@ from d2sd.decoding.adaptive.costs import STAGES, CostTable, RunningCosts
 from d2sd.decoding.adaptive.estimates import AcceptanceByDepth, Calibration
 from d2sd.trace.events import Decision, Option, StageSeconds
 
-TEXT_KEEP, ALL_KEEP = 0.93, 0.99  # discount a step: a text is followed over some 14 steps, all texts over 100
+TEXT_KEEP, ALL_KEEP = 0.96, 0.99  # discount a step: a text is followed over some 25 steps, all texts over 100
 MEAN_RATE = 0.1  # of other running means
 REDRAFT_NODES = 3  # of a re-draft that are usually verified
 SHORTEST_WAIT, LONGEST_WAIT = 4, 128  # plain steps until drafting is tried again; doubled by every try in vain
@@ -146,10 +146,8 @@ class Controller:
         elif boundary is not None and boundary < depth:
             known.siblings += MEAN_RATE * (accepted - boundary - known.siblings)
         if self._looking:
-            self._plain_steps, self._wait = 0, min(2 * self._wait, LONGEST_WAIT)
-            if (1 + accepted) * self.costs.plain() > sum(self._seconds()):
-                self._wait = SHORTEST_WAIT
-                self._text.forget(0.0)
+            fruitful = (1 + accepted) * self.costs.plain() > sum(self._seconds())
+            self._plain_steps, self._wait = 0, SHORTEST_WAIT if fruitful else min(2 * self._wait, LONGEST_WAIT)
         for estimate in (self._text, known.drafts):
             estimate.observe(accepted, depth + self.extension * bool(self._redrafts))
         self._after_draft += MEAN_RATE * (self._seconds()[1] - self._after_draft)

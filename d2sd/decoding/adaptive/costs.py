@@ -10,13 +10,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import accumulate
+from math import exp, log
 from typing import Any
 
 import numpy as np
 
 STAGES = ("first_draft", "second_draft", "verify")
 MACHINE_RATE, STAGE_RATE = 0.05, 0.01  # share of a surprising time that is believed: of the machine, of the stage alone
-OUTLIER = 3.0  # a single time counts as at most so many times off
+OUTLIER = 1.0  # natural logarithm: a single time counts as at most so many times off
+KEPT = 0.999  # of an overhead, a step: what all stages share goes over to the slowdown
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,18 +70,13 @@ class CostTable:
     other: float = 0.0
     machine: str = "this machine"
 
-    def curve(self, stage: str) -> Curve:
-        """The curve of a stage of ``STAGES``."""
-        curve: Curve = getattr(self, stage)
-        return curve
-
     def plain(self) -> float:
         """Seconds of a step of plain decoding."""
         return self.verify.seconds(1) + self.other
 
     def to_dict(self) -> dict[str, Any]:
         """In the form of a file."""
-        stages = {s: [[rows, round(1e3 * t, 4)] for rows, t in self.curve(s).points] for s in STAGES}
+        stages = {s: [[rows, round(1e3 * t, 4)] for rows, t in getattr(self, s).points] for s in STAGES}
         return {"machine": self.machine, "milliseconds": {**stages, "other": round(1e3 * self.other, 4)}}
 
 
@@ -93,7 +90,7 @@ class RunningCosts:
     def __init__(self, table: CostTable):
         self.table, self.slowdown = table, 1.0
         self._node = cache(table.verify.next_row)
-        self._read = cache(lambda stage, rows: table.curve(stage).seconds(rows))
+        self._read = cache(lambda stage, rows: getattr(table, stage).seconds(rows))
         self._overhead: dict[tuple[str, bool], float] = {}  # by stage and whether it is plain decoding's
         self.other = {True: table.other, False: table.other}  # of a step besides its stages, by whether it is plain
 
@@ -115,9 +112,10 @@ class RunningCosts:
         """A stage with so many rows took so long."""
         expected, key = self.seconds(stage, rows), (stage, rows == 1)
         if min(expected, seconds) > 0:
-            ratio = max(1 / OUTLIER, min(OUTLIER, seconds / expected))
-            self._overhead[key] = self._overhead.get(key, 0.0) + STAGE_RATE * (ratio - 1) * expected / self.slowdown
-            self.slowdown *= ratio**MACHINE_RATE
+            surprise = max(-OUTLIER, min(OUTLIER, log(seconds / expected)))
+            overhead = KEPT * self._overhead.get(key, 0.0)
+            self._overhead[key] = overhead + STAGE_RATE * surprise * expected / self.slowdown
+            self.slowdown *= exp(MACHINE_RATE * surprise)
 
     def observe_other(self, plain: bool, seconds: float) -> None:
         """A step took so long besides its stages."""

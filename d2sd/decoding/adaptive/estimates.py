@@ -11,24 +11,27 @@ from operator import mul
 class AcceptanceByDepth:
     """How likely a drafted token is accepted where those before it were, by its depth.
 
+    The prior of a depth, worth ``WEIGHT`` observations, is what is usual there, times how the depth before compares.
+
     keep: share of the counts that the next observation leaves, which sets how far back they reach.
-    prior: chances by depth, worth ``WEIGHT`` observations each; without it, the chance found one token before.
+    usual: chances by depth; without them ``START``.
     """
 
-    WEIGHT, START = 4.0, 0.65
+    WEIGHT, START = 2.0, 0.65
 
-    def __init__(self, keep: float = 1.0, prior: Sequence[float] = ()):
-        self._keep, self._prior = keep, prior
+    def __init__(self, keep: float = 1.0, usual: Sequence[float] = ()):
+        self._keep, self._usual = keep, usual
         self._counts: dict[int, tuple[float, float]] = {}  # accepted and tried, by depth
 
     def chances(self, depth: int) -> list[float]:
         """Of the tokens at depth 1, 2, … ``depth``."""
-        found = [self.START]
+        found, ratio = [], 1.0
         for k in range(depth):
+            usual = self._usual[k] if k < len(self._usual) else self.START
             accepted, tried = self._counts.get(k, (0.0, 0.0))
-            prior = self._prior[k] if k < len(self._prior) else found[-1]
-            found.append((accepted + self.WEIGHT * prior) / (tried + self.WEIGHT))
-        return found[1:]
+            found.append((accepted + self.WEIGHT * min(1.0, usual * ratio)) / (tried + self.WEIGHT))
+            ratio = found[-1] / usual
+        return found
 
     def tokens(self, depth: int) -> list[float]:
         """Accepted tokens expected of drafts of 0, 1, … ``depth`` tokens."""

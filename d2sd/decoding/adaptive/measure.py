@@ -26,6 +26,7 @@ CONTEXT, COMMITTED = 192, 2  # tokens before the pass, and those of the last ste
 MEASURED_TOKENS = CONTEXT + 128  # that caches have room for
 OTHER = 0.05  # of a plain pass, until the run's own times say more
 Pass = tuple[str, int]  # stage and rows
+Times = dict[Pass, list[float]]  # seconds
 
 
 @torch.inference_mode()
@@ -35,12 +36,10 @@ def measure_costs(proposer: Proposer, verifier: Verifier) -> CostTable:
     Both run their passes alike, with room for ``MEASURED_TOKENS`` and a tree.
     """
     target, method, gamma = verifier.target, proposer.method, proposer.block_size
-    verifier.cache.length = CONTEXT
+    verifier.cache.length, width = CONTEXT, target.embedding.weight.shape[1]
 
     def committed(taps: int) -> torch.Tensor:
-        return torch.zeros(
-            1, COMMITTED, taps * target.embedding.weight.shape[1], dtype=target.dtype, device=target.device
-        )
+        return torch.zeros(1, COMMITTED, taps * width, dtype=target.dtype, device=target.device)
 
     def verify(count: int) -> None:
         verifier.logits(path_tree(count)).argmax(-1).tolist()
@@ -75,7 +74,7 @@ def measure_costs(proposer: Proposer, verifier: Verifier) -> CostTable:
     return CostTable(first_draft, second_draft, verified, OTHER * verified.seconds(1))
 
 
-def _timed(works: dict[Pass, Callable[[], object]], timed: Collection[Pass]) -> list[dict[Pass, list[float]]]:
+def _timed(works: dict[Pass, Callable[[], object]], timed: Collection[Pass]) -> list[Times]:
     """Seconds of passes, round by round, each in a new order, after a first one over all of them that does not count.
 
     A pass comes after one that it comes after in a run, so that a processor's caches are as warm as there.
@@ -83,7 +82,7 @@ def _timed(works: dict[Pass, Callable[[], object]], timed: Collection[Pass]) -> 
     drafts, plain = [key for key in works if key[0] == "first_draft"], ("verify", 1)
     order, rounds, rng, end = (
         list(works),
-        list[dict[Pass, list[float]]](),
+        list[Times](),
         random.Random(0),
         time.perf_counter() + SECONDS,
     )
@@ -98,7 +97,7 @@ def _timed(works: dict[Pass, Callable[[], object]], timed: Collection[Pass]) -> 
     return rounds[1:]
 
 
-def _typical(rounds: list[dict[Pass, list[float]]]) -> dict[Pass, float]:
+def _typical(rounds: list[Times]) -> dict[Pass, float]:
     """Usual seconds of every pass; a round in which the machine was slower as a whole counts as if it had not been."""
     usual = {key: median(t for times in rounds for t in times[key]) for key in rounds[0]}
     slower = [median(t / usual[key] for key, seconds in times.items() for t in seconds) for times in rounds]
