@@ -17,8 +17,7 @@ import numpy as np
 
 STAGES = ("first_draft", "second_draft", "verify")
 MACHINE_RATE, STAGE_RATE = 0.05, 0.01  # share of a surprising time that is believed: of the machine, of the stage alone
-OUTLIER = 1.0  # natural logarithm: a single time counts as at most so many times off
-KEPT = 0.999  # of an overhead, a step: what all stages share goes over to the slowdown
+OUTLIER, KEPT = 1.0, 0.999  # most that a single time counts, as a logarithm; what is left of an overhead after a step
 
 
 @dataclass(frozen=True, slots=True)

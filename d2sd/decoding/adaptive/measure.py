@@ -31,10 +31,7 @@ Times = dict[Pass, list[float]]  # seconds
 
 @torch.inference_mode()
 def measure_costs(proposer: Proposer, verifier: Verifier) -> CostTable:
-    """Usual times of every stage of a method after a context of 192 tokens, in one to three seconds on a small model.
-
-    Both run their passes alike, with room for ``MEASURED_TOKENS`` and a tree.
-    """
+    """Usual times of every stage after a context of 192 tokens; both have room for ``MEASURED_TOKENS`` and a tree."""
     target, method, gamma = verifier.target, proposer.method, proposer.block_size
     verifier.cache.length, width = CONTEXT, target.embedding.weight.shape[1]
 
