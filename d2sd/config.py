@@ -35,7 +35,7 @@ class DecodeConfig:
     draft_depth and draft_top_k: of eagle3 alone, ``depth`` and ``top_k`` of its authors: passes after the first one, each
     of which adds a level, and nodes that a level keeps and children that each of them gets. cost_aware: spend on a step only what is expected to pay on this
     machine, whether to draft at all, how long, from how many of the K prefixes again, and which nodes to verify
-    (d2sd.decoding.controller); γ, K and B are then the most. Steps then depend on measured times, the text never does.
+    (d2sd.decoding.adaptive); γ, K and B are then the most. Steps then depend on measured times, the text never does.
     backend: an attention backend, or "auto" for the fastest one on the device (d2sd.attention).
     chat: put a prompt given as text into the target's chat template; thinking: let the model think first, where its
     template knows of that (Qwen3).

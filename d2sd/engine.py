@@ -10,12 +10,13 @@ from operator import index
 
 from d2sd.attention import choose, flashinfer
 from d2sd.config import MAX_NODES, DecodeConfig
-from d2sd.decoding.controller import Known
-from d2sd.decoding.costs import CostTable, RunningCosts
+from d2sd.decoding.adaptive.controller import Experience
+from d2sd.decoding.adaptive.costs import CostTable
+from d2sd.decoding.adaptive.measure import MEASURED_TOKENS, measure_costs
 from d2sd.decoding.generation import Generation
 from d2sd.decoding.header import make_header
-from d2sd.decoding.measured_costs import measure_costs, measured_slots
 from d2sd.decoding.proposer import Proposer, slots
+from d2sd.decoding.verifier import Verifier
 from d2sd.errors import InputError
 from d2sd.methods import METHODS
 from d2sd.models.loading import load_models
@@ -52,7 +53,7 @@ class Engine:
         self.lock = threading.Lock()  # held while the models compute
         self.mode = choose_mode(passes, models.target.device, models.target.capturable)
         self._costs: dict[tuple[object, ...], CostTable] = {}
-        self._learnt: dict[tuple[str, CostTable], Known] = {}  # by method
+        self._experience: dict[tuple[str, CostTable], Experience] = {}  # by method
         self._free: list[tuple[str, Passes]] = []  # buffers and graphs that no generation uses at present
 
     def generate(self, prompt: str | Sequence[int], config: DecodeConfig) -> Trace:
@@ -124,9 +125,10 @@ class Engine:
         key = config.backend, gamma, top_k, method.draft_model, method.second_drafter, bool(method.default_budget)
         with self.lock:
             if key not in self._costs:
-                room = measured_slots(method, gamma, top_k)
+                room = slots(config, MEASURED_TOKENS)
                 passes = Passes(self.mode, config.backend, room, self.models.target.device)
-                self._costs[key] = measure_costs(self.models, method, gamma, passes, top_k)
+                proposer = Proposer(self.models, config, passes)
+                self._costs[key] = measure_costs(proposer, Verifier(self.models.target, passes))
             return self._costs[key]
 
     def first_use(self, backend: str) -> str | None:
@@ -231,18 +233,18 @@ class Engine:
 
         A cost-aware one starts from what earlier ones of its method have taught, and teaches the next one.
         """
-        known = None
+        experience = None
         if config.decides:
             costs = self.costs(config)
-            known = self._learnt.setdefault((config.method, costs), Known(RunningCosts(costs)))
-        return Generation(self.models, self.texts, ids, config, passes, known)
+            experience = self._experience.setdefault((config.method, costs), Experience(costs))
+        return Generation(self.models, self.texts, ids, config, passes, experience)
 
-    def proposer(self, config: DecodeConfig, tokens: int, known: Known | None = None) -> Proposer:
+    def proposer(self, config: DecodeConfig, tokens: int, experience: Experience | None = None) -> Proposer:
         """Drafters alone, with eager passes and buffers of their own for so many tokens.
 
-        config: resolved settings; known: what cost-aware ones go by and teach.
+        config: resolved settings; experience: what cost-aware ones go by and teach.
         """
-        return Proposer(self.models, config, self._eager_passes(config, tokens), known if config.decides else None)
+        return Proposer(self.models, config, self._eager_passes(config, tokens), experience if config.decides else None)
 
 
 def load(

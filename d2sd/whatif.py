@@ -13,8 +13,8 @@ from dataclasses import dataclass, fields
 import torch
 
 from d2sd.config import DecodeConfig
-from d2sd.decoding.controller import Known
-from d2sd.decoding.costs import CostTable, RunningCosts
+from d2sd.decoding.adaptive.controller import Experience
+from d2sd.decoding.adaptive.costs import CostTable
 from d2sd.decoding.proposer import Proposer
 from d2sd.engine import Engine
 from d2sd.errors import InputError
@@ -95,7 +95,6 @@ class Replay:
         scores = target.logits(hidden[len(self.prompt) - 1 :])
         own = scores.gather(1, torch.tensor(self.output, device=target.device)[:, None])[:, 0]
         best = scores.max(-1).values
-        self.sure = (best - scores.logsumexp(-1)).exp().tolist()  # of its favourite, at every anchor
         gap = best - own
         if float(gap.max()) > MARGIN:
             at = int(gap.gt(MARGIN).int().argmax())
@@ -105,15 +104,15 @@ class Replay:
             )
 
     def run(
-        self, configs: Sequence[DecodeConfig], costs: CostTable | None = None, known: Known | None = None
+        self, configs: Sequence[DecodeConfig], costs: CostTable | None = None, experience: Experience | None = None
     ) -> Iterator[Outcome]:
         """The outcome of every setting, one after the other; configs: resolved settings (``Engine.resolve``).
 
         costs: what stages cost, for times and for what cost-aware settings decide; without it these go by what is measured on
-        this machine. known: what they start from and teach; without it each starts as if no text had been written before.
+        this machine. experience: what they start from and teach; without it each starts as if no text had been written before.
         """
         for config in configs:
-            yield self._replay(config, costs, known)
+            yield self._replay(config, costs, experience)
 
     def _extend(self, proposer: Proposer, begin: int, end: int) -> None:
         """Let the drafters read the recorded tokens from ``begin`` up to ``end``."""
@@ -122,11 +121,11 @@ class Replay:
             proposer.committed(lambda layers: self.features[tuple(layers)][:, begin:end], positions)
 
     @torch.inference_mode()
-    def _replay(self, config: DecodeConfig, costs: CostTable | None, taught: Known | None) -> Outcome:
+    def _replay(self, config: DecodeConfig, costs: CostTable | None, experience: Experience | None) -> Outcome:
         ids = [*self.prompt, *self.output]
-        if config.decides and taught is None:
-            taught = Known(RunningCosts(costs or self.engine.costs(config)))
-        proposer = self.engine.proposer(config, len(ids), taught)
+        if config.decides and experience is None:
+            experience = Experience(costs or self.engine.costs(config))
+        proposer = self.engine.proposer(config, len(ids), experience)
         known = len(self.prompt)  # tokens before the anchor; prefill gave the first one of the output
         self._extend(proposer, 0, known)
         with self.engine.lock:
@@ -148,9 +147,7 @@ class Replay:
                 boundary = first_draft_boundary(tree, proposal.first.ids, chosen, outcome)
                 if proposal.selected and boundary is not None and boundary < len(proposal.first.ids):
                     hits.append(boundary in proposal.selected)
-            # as in a run, which asks how sure the target is where nothing is verified beside the anchor
-            sure = self.sure[known + 1 - len(self.prompt)] if len(tree) == 1 else 0.0
-            proposer.learn(proposal, outcome, boundary, sure)
+            proposer.learn(proposal, outcome, boundary)
             seconds += 0.0 if costs is None else proposer.seconds_by(costs, proposal)
             if known + count + 1 < len(ids):
                 self._extend(proposer, known, known + count)

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from d2sd.bench.runner import Entry, Run
 from d2sd.bench.settings import BenchSetting
 from d2sd.config import DecodeConfig
-from d2sd.decoding.controller import Known
-from d2sd.decoding.costs import CostTable, RunningCosts
+from d2sd.decoding.adaptive.controller import Experience
+from d2sd.decoding.adaptive.costs import CostTable
 from d2sd.engine import Engine
 from d2sd.whatif import Replay
 
@@ -27,13 +27,13 @@ class Calculator:
 
     def entry(self, setting: BenchSetting) -> Entry:
         """A setting as an entry."""
-        config, known = setting.config, Known(RunningCosts(self._costs))
+        config, experience = setting.config, Experience(self._costs)
 
         def run(ids: Sequence[int]) -> Run:
             replay = self._written(tuple(ids))
             if replay is None:
                 return Run((), 0, 0, 0.0, 0.0)
-            (outcome,) = replay.run([config], self._costs, known)
+            (outcome,) = replay.run([config], self._costs, experience)
             assert outcome.seconds is not None
             return Run(
                 token_ids=tuple(replay.output),

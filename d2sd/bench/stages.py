@@ -18,7 +18,6 @@ from torch import nn
 
 from d2sd.bench.prompts import read_prompts
 from d2sd.config import DecodeConfig
-from d2sd.decoding.measured_costs import path_tree
 from d2sd.decoding.proposer import slots
 from d2sd.engine import Engine, load
 from d2sd.methods import Proposal
@@ -26,7 +25,7 @@ from d2sd.methods.base import merged
 from d2sd.passes.passes import Passes
 from d2sd.tree.block import Block
 from d2sd.tree.boundary import Boundary
-from d2sd.tree.tree import TokenTree, chains
+from d2sd.tree.tree import TokenTree, chains, path_tree
 
 WARM_UP = 3
 BANDWIDTH_BYTES = {"cuda": 1 << 30, "cpu": 1 << 26}

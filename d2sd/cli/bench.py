@@ -28,7 +28,7 @@ from d2sd.bench.summary import summarise, with_cycles
 from d2sd.calibration.resampling import RESAMPLES
 from d2sd.cli import bench_gpu, lossless
 from d2sd.cli.common import add_run_arguments, decode_config, prepare
-from d2sd.decoding.costs import FORM, read_costs
+from d2sd.cli.costs import FORM, read_costs
 from d2sd.errors import InputError
 from d2sd.methods import METHODS
 from d2sd.trace.text import printable

@@ -13,8 +13,9 @@ from tqdm import tqdm
 
 from d2sd.bench.settings import SYNTAX, parse_settings, runnable
 from d2sd.cli.common import add_model_arguments, load_engine
+from d2sd.cli.costs import FORM, read_costs
 from d2sd.config import DecodeConfig
-from d2sd.decoding.costs import FORM, CostTable, read_costs
+from d2sd.decoding.adaptive.costs import CostTable
 from d2sd.engine import Engine
 from d2sd.trace.text import printable
 from d2sd.trace.trace import load_trace

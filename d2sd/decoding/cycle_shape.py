@@ -18,15 +18,15 @@ class CycleShape:
 
     block_size: int
     branches: int
-    longer: int = 0
+    extension: int = 0
 
     @property
     def lengths(self) -> tuple[int, ...]:
         if not self.block_size:
             return ()
         first = self.block_size - 1
-        again = self.branches + int(self.longer > 0) if self.branches else 0
-        return first, *[first + self.longer] * again
+        again = self.branches + int(self.extension > 0) if self.branches else 0
+        return first, *[first + self.extension] * again
 
     @property
     def depths(self) -> int:
@@ -40,10 +40,9 @@ class CycleShape:
 
     def packing(self, inspect: bool, vocabulary: int, ranked: int) -> Packing:
         """What a cycle tells the host. A row of a draft holds the ``ranked`` / 3 likeliest tokens' probabilities, then the
-        tokens; sure: the target's probability, at temperature 1, of its favourite, where nothing is drafted."""
+        tokens."""
         shapes: dict[str, tuple[int, ...]] = {"measured": (measured_rows(inspect, vocabulary), self.rows)}
         lengths = self.lengths
-        shapes["sure"] = (0,) if lengths else (1,)
         if lengths:
             shapes["first"] = (lengths[0], ranked)
         if lengths[1:]:

@@ -2,8 +2,8 @@
 
 All stages are queued one after the other, each of them a pass of fixed shape that can be captured as a CUDA graph.
 Then a single small copy brings back every number that the events need, and the host repeats, on these numbers and with
-the code that it uses anywhere, which tree was built and what was accepted. A controller plans the sizes of a cycle before
-it is queued, from the steps before.
+the code that it uses anywhere, which tree was built and what was accepted. A controller chooses the sizes of a cycle before
+it is queued: γ as ever, and as many re-drafts as the last first draft was worth.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class DeviceCycle:
         self.top = TOP_ALTERNATIVES if config.inspect else 1
         self.vocabulary = self.target.head.out_features
         self.whole = CycleShape(  # what is drafted where nobody decides
-            proposer.block_size if self.first else 0, config.num_branches if self.second else 0, proposer.longer
+            proposer.block_size if self.first else 0, config.num_branches if self.second else 0, proposer.extension
         )
         # values of K to choose from: each brings captured passes of its own
         self.counts = sorted(
@@ -76,7 +76,10 @@ class DeviceCycle:
         controller = self.proposer.controller
         if controller is None:
             return self.whole
-        return CycleShape(*controller.plan(self.counts), self.whole.longer)
+        size = controller.begin()
+        most = min(controller.next_redrafts, size - 1)  # a block has γ − 1 prefixes to draft again from
+        branches = max((count for count in self.counts if count <= most), default=0)
+        return CycleShape(size, branches, self.whole.extension)
 
     def _packing(self, shape: CycleShape) -> Packing:
         if shape not in self._packings:
@@ -96,7 +99,7 @@ class DeviceCycle:
         if not (walked.ended or walked.cut):
             for cache in (self.verifier.cache, *(d.cache for d in self.proposer.block_drafters)):
                 cache.length += 1 + len(walked.accepted)
-        return CycleDone(proposal, seen, walked, StageSeconds(**self.clock.read()), sum(found["sure"].tolist()))
+        return CycleDone(proposal, seen, walked, StageSeconds(**self.clock.read()))
 
     def ahead(self, ids: Sequence[int]) -> None:
         """Queue the cycle after the committed ``ids``, which ``run`` will be asked for next, so that the GPU does not
@@ -132,7 +135,7 @@ class DeviceCycle:
         clock.mark("second_draft")
         tree = stage("tree", partial(self._merge, shape), state, *chains)
         clock.mark("tree")
-        chosen, found["measured"], found["sure"], *taps = stage(
+        chosen, found["measured"], *taps = stage(
             ("verify", self.choice), partial(self._verify, shape, read), state, noise, *tree
         )
         clock.mark("verify")
@@ -161,7 +164,7 @@ class DeviceCycle:
         if self.first is not None and shape.block_size:
             self.first.plan(1, shape.block_size)
         if self.second is not None and shape.branches:
-            self.second.plan(len(shape.lengths) - 1, shape.block_size + shape.longer)
+            self.second.plan(len(shape.lengths) - 1, shape.block_size + shape.extension)
         self.verifier.plan(shape.rows)
 
     def _random(self, shape: CycleShape, ids: Sequence[int]) -> Tensor:
@@ -201,7 +204,7 @@ class DeviceCycle:
             basis = likeliest_prefixes(basis)
         usable, longest = open_prefixes(chain, self.proposer.end_ids), max(shape.lengths)
         prefixes = first_open(basis, usable, shape.branches)
-        if shape.longer:
+        if shape.extension:
             whole = torch.full_like(usable, len(chain))
             prefixes = torch.cat([prefixes, torch.where(usable > whole, whole, -1)])
         used, given = prefixes >= 0, prefixes.clamp(min=0)
@@ -221,16 +224,14 @@ class DeviceCycle:
         return tuple(merge(anchor, chains, shape.rows))
 
     def _verify(self, shape: CycleShape, read: int, state: Tensor, noise: Tensor, *tree: Tensor) -> tuple[Tensor, ...]:
-        """The target's choice after every node, what else is inspected of it, how sure it is after the anchor, and the
-        outputs of tapped layers."""
+        """The target's choice after every node, what else is inspected of it, and the outputs of tapped layers."""
         tokens, parents, depths, mask = DeviceTree(*tree)
         start = state[1]
         slots = start + torch.arange(shape.rows, device=self.device)
         logits, *taps = self.verifier.forward(read, tokens, start + depths, slots, mask)
         scores = self.sampler.scores(logits)
         chosen = self.sampler.choose(scores, depths, noise)
-        sure = logits[: 0 if shape.lengths else 1].softmax(-1).amax(-1)
-        return chosen, measure(scores, chosen, tokens, parents, self.config.inspect), sure, *taps
+        return chosen, measure(scores, chosen, tokens, parents, self.config.inspect), *taps
 
     def _gather(self, shape: CycleShape, state: Tensor, chosen: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
         """Of the accepted rows: the target's keys and values, and its features by drafter.

@@ -9,7 +9,7 @@ from functools import partial
 import torch
 
 from d2sd.config import DecodeConfig
-from d2sd.decoding.controller import Known
+from d2sd.decoding.adaptive.controller import Experience
 from d2sd.decoding.device_cycle import DeviceCycle
 from d2sd.decoding.finite import not_finite
 from d2sd.decoding.host_cycle import Cycle, CycleDone, HostCycle
@@ -27,7 +27,7 @@ from d2sd.tree.walk import Walk, first_draft_boundary
 class Generation:
     """One prompt being continued: committed ids, caches, clock.
 
-    labels: texts of single tokens; config, passes and known: as for ``Proposer``.
+    labels: texts of single tokens; config, passes and experience: as for ``Proposer``.
     """
 
     def __init__(
@@ -37,14 +37,14 @@ class Generation:
         ids: Sequence[int],
         config: DecodeConfig,
         passes: Passes,
-        known: Known | None = None,
+        experience: Experience | None = None,
     ):
         self.target, self.labels, self.config = models.target, labels, config
         self.end_ids = models.target.end_ids
         self.ids, self.steps, self.elapsed = list(ids), 0, 0.0
         self.output: list[int] = []
         self.stop_reason: StopReason | None = None
-        self.proposer = Proposer(models, config, passes, known)
+        self.proposer = Proposer(models, config, passes, experience)
         self.verifier = Verifier(models.target, passes)
         self.host_cycle = HostCycle(config, self.proposer, self.verifier)
         self.device_cycle: DeviceCycle | None = None
@@ -103,7 +103,7 @@ class Generation:
             self.stop_reason = "max_new_tokens"
         first = proposal.first
         boundary = None if first is None else first_draft_boundary(proposal.tree, first.ids, seen.chosen, outcome)
-        decision = self.proposer.learn(proposal, outcome, boundary, done.sure)
+        decision = self.proposer.learn(proposal, outcome, boundary)
         if self.stop_reason is None and self.device_cycle:
             self.device_cycle.ahead(self.ids)
         # a GPU may have worked on this step before it was asked for

@@ -22,16 +22,12 @@ from d2sd.tree.walk import Walk, walk
 
 @dataclass(frozen=True, slots=True)
 class CycleDone:
-    """What a cycle did: the tree, what the target chose at its nodes, which part it accepted, and the time of its stages.
-
-    sure: the target's probability, at temperature 1, of its favourite after the anchor, where a controller asks for it.
-    """
+    """What a cycle did: the tree, what the target chose at its nodes, which part it accepted, and the time of its stages."""
 
     proposal: Proposal
     seen: Inspection
     walk: Walk
     seconds: StageSeconds
-    sure: float = 0.0
 
 
 class Cycle(Protocol):
@@ -68,8 +64,6 @@ class HostCycle:
         chosen = self.sampler.choose(scores, depths, noise)
         seen = Inspection.read(measure(scores, chosen, tokens, parents, self.config.inspect).tolist())
         found = walk(tree, seen.chosen, self.end_ids, room)
-        plain = self.proposer.controller is not None and len(tree) == 1
-        sure = float(logits[0].softmax(-1).max()) if plain else 0.0
         verified = time.perf_counter()
         if not (found.ended or found.cut):
             self._commit([0, *found.accepted], start)
@@ -78,7 +72,7 @@ class HostCycle:
         seconds = StageSeconds(
             **self.proposer.seconds, verify=verified - drafted, commit=time.perf_counter() - verified
         )
-        return CycleDone(proposal, seen, found, seconds, sure)
+        return CycleDone(proposal, seen, found, seconds)
 
     def _commit(self, rows: list[int], start: int) -> None:
         """Keep the anchor and the accepted path in the target's cache and in every drafter's context."""

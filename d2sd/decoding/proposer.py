@@ -7,17 +7,17 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
+from math import inf
 
 from torch import Tensor
 
 from d2sd.config import DecodeConfig
+from d2sd.decoding.adaptive.controller import Controller, Experience
+from d2sd.decoding.adaptive.costs import CostTable
 from d2sd.decoding.block_drafter import BlockDrafter
 from d2sd.decoding.chain_drafter import ChainDrafter
-from d2sd.decoding.controller import Controller, Known
-from d2sd.decoding.costs import CostTable
 from d2sd.decoding.inspection import TOP_ALTERNATIVES
 from d2sd.decoding.level_drafter import LevelDrafter
-from d2sd.decoding.measured_costs import draft_lengths
 from d2sd.decoding.sampling import generator_seed
 from d2sd.methods import METHODS, Drafters, Method, Proposal
 from d2sd.methods.base import all_prefixes
@@ -49,11 +49,11 @@ class Proposer:
     """Drafters with their caches; ``seconds`` holds the measured time of the last proposal by stage.
 
     config: resolved settings (``Engine.resolve``); passes: with room for prompt, output and a tree (``slots``);
-    known: where a controller is to decide what a step spends. ``block_drafters``: those of ``first``
+    experience: where a controller is to decide what a step spends. ``block_drafters``: those of ``first``
     and ``second``, which share one where they are the same network.
     """
 
-    def __init__(self, models: Models, config: DecodeConfig, passes: Passes, known: Known | None = None):
+    def __init__(self, models: Models, config: DecodeConfig, passes: Passes, experience: Experience | None = None):
         self.config, self.passes = config, passes
         self.end_ids = models.target.end_ids
         self.method: Method = METHODS[config.method]
@@ -77,12 +77,11 @@ class Proposer:
             depth, top_k = config.draft_depth, config.draft_top_k
             self.levels = LevelDrafter(models.eagle3, models.target, passes, depth, top_k)
         self.seconds: dict[str, float] = {}
-        self.longer = self.second_block_size - self.block_size if self.second else 0
-        self.grown = bool(self.method.default_budget)
+        self.extension = self.second_block_size - self.block_size if self.second else 0
         self.controller: Controller | None = None
-        if known is not None and self.method.drafts:
-            lengths = draft_lengths(self.method, self.block_size)
-            self.controller = Controller(known, lengths, self.longer, self.grown, config.inspect)
+        if experience is not None and self.method.drafts:
+            lengths = self.method.draft_lengths(self.block_size)
+            self.controller = Controller(experience, lengths, self.extension)
 
     @property
     def reads_features(self) -> bool:
@@ -141,17 +140,17 @@ class Proposer:
             drafters = Drafters(
                 anchor=ids[-1],
                 first=partial(self._draft, "first_draft", self.first, ids[-1], size),
-                second=partial(self._draft, "second_draft", self.second, ids[-1], size + self.longer),
+                second=partial(self._draft, "second_draft", self.second, ids[-1], size + self.extension),
                 sample=partial(self._sample, seed),
                 model=partial(self._chain, ids, size - 1),
                 levels=partial(self._levels, ids),
                 num_branches=self.config.num_branches,
-                longer=self.longer,
+                extension=self.extension,
                 budget=self.config.node_budget or 0,
                 rng=self.rng(ids),
                 end_ids=self.end_ids,
-                worthwhile=all_prefixes if controller is None else partial(_worthwhile, controller),
-                least=() if controller is None or not self.grown else controller.least(self.config.node_budget or 0),
+                choose_redrafts=all_prefixes if controller is None else self._choose_redrafts,
+                min_log_probability=-inf if controller is None else controller.min_log_probability,
             )
             proposal = self.method.propose(drafters)
             proposal = replace(proposal, tree=self._afford(proposal.tree))
@@ -191,28 +190,29 @@ class Proposer:
         if self.controller is None or first is None:
             return
         usable = open_prefixes(first.ids, self.end_ids)
-        wanted = self.config.num_branches if self.second else 0
-        prefixes = select_prefixes(proposal.boundary.posterior[:usable], wanted)
-        drafted = [block.prefix for block in proposal.branches] if self.second else []
+        if self.second:
+            prefixes = select_prefixes(proposal.boundary.posterior[:usable], self.config.num_branches)
+            whole = (len(first.ids),) if self.extension and usable > len(first.ids) else ()
+            planned = [block.prefix for block in proposal.branches]
+            self.controller.redraft(first.confidence, (*prefixes, *whole), planned)
         reach, again = self._reach(self.controller, proposal.tree)
-        self.controller.planned(first.confidence, prefixes, drafted, reach[1:], again[1:])
+        self.controller.nodes(reach[1:], again[1:], len(reach), planned=True)
 
     def _drafted_again(self, blocks: Iterable[int]) -> list[bool]:
         """Which of the drafts of these numbers are re-drafts of the second drafter."""
         two = self.second is not None
         return [two and block > 0 for block in blocks]
 
-    def learn(self, proposal: Proposal, outcome: Walk, boundary: int | None, sure: float) -> Decision | None:
+    def learn(self, proposal: Proposal, outcome: Walk, boundary: int | None) -> Decision | None:
         """Tell the controller, if there is one, what was committed; returns what it had decided.
 
-        boundary: accepted tokens of the first draft, where that was seen; sure: the target's probability of its
-        favourite after the anchor.
+        boundary: accepted tokens of the first draft, where that was seen.
         """
         if self.controller is None:
             return None
         again = sum(self._drafted_again(proposal.tree.blocks[n] for n in outcome.accepted))
         decision = self.controller.decision()
-        self.controller.observe(len(outcome.accepted), again, boundary, sure)
+        self.controller.observe(len(outcome.accepted), again, boundary)
         return decision
 
     def seconds_by(self, costs: CostTable, proposal: Proposal) -> float:
@@ -223,7 +223,11 @@ class Proposer:
         redrafts = proposal.branches if self.second else ()
         third = sum(block.base > 0 for block in redrafts)
         batches = [count for count in (len(redrafts) - third, third) if count]
-        return seconds + sum(costs.second_draft.seconds(count * (size + self.longer)) for count in batches)
+        return seconds + sum(costs.second_draft.seconds(count * (size + self.extension)) for count in batches)
+
+    def _choose_redrafts(self, first: Block, prefixes: tuple[int, ...]) -> tuple[int, ...]:
+        assert self.controller is not None
+        return self.controller.redraft(first.confidence, prefixes)
 
     def _draft(
         self,
@@ -257,7 +261,3 @@ class Proposer:
         levels = self.levels.draft(ids)
         self.seconds["first_draft"] += time.perf_counter() - began
         return levels
-
-
-def _worthwhile(controller: Controller, first: Block, prefixes: tuple[int, ...]) -> tuple[int, ...]:
-    return controller.redraft(first.confidence, prefixes)

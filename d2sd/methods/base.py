@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from math import exp
+from math import exp, inf
 from typing import Literal, Protocol
 
 from d2sd.tree.block import Block, DrafterName
@@ -20,7 +20,7 @@ TREE_SETTINGS = TWO_DRAFTS | {"draft_depth", "draft_top_k"}
 DEFAULT_BUDGET = 64
 MAX_BLOCK = 1024  # tokens of a block, the anchor included
 WIDEST = 16
-MOST_LOG = 700.0  # more would be more than a float holds
+MAX_LOG = 700.0  # the exponential of more is more than a float holds
 
 
 def all_prefixes(first: Block, prefixes: tuple[int, ...]) -> tuple[int, ...]:
@@ -38,12 +38,16 @@ class DraftPass(Protocol):
 class Drafters:
     """The drafters at one step.
 
-    first: blocks of γ; second: blocks of γ₂; sample: blocks drawn from the distributions of the first draft;
-    model: a chain of the autoregressive draft model; levels: a draft tree of EAGLE-3; longer: γ₂ − γ; budget: node
-    budget B of tree methods;
-    worthwhile: of prefixes of the first draft, those that a re-draft from pays for; least: the log probability of acceptance
-    that a node needs to be worth growing, by the nodes that are there already, empty where all are; end_ids: tokens that end a text, after
-    which nothing is drafted anew.
+    first: blocks of γ.
+    second: blocks of γ₂.
+    sample: blocks drawn from the distributions of the first draft.
+    model: a chain of the autoregressive draft model.
+    levels: a draft tree of EAGLE-3.
+    extension: γ₂ − γ.
+    budget: node budget B of tree methods.
+    choose_redrafts: of prefixes of the first draft, those that a re-draft from pays for.
+    min_log_probability: of acceptance, below which no path is worth growing.
+    end_ids: tokens that end a text, after which nothing is drafted anew.
     """
 
     anchor: int
@@ -53,22 +57,22 @@ class Drafters:
     model: Callable[[], Block]
     levels: Callable[[], list[Level]]
     num_branches: int
-    longer: int
+    extension: int
     budget: int
     rng: random.Random
     end_ids: Collection[int] = ()
-    worthwhile: Callable[[Block, tuple[int, ...]], tuple[int, ...]] = all_prefixes
-    least: Sequence[float] = ()
+    choose_redrafts: Callable[[Block, tuple[int, ...]], tuple[int, ...]] = all_prefixes
+    min_log_probability: float = -inf
 
     @property
     def width(self) -> int:
         """The most tokens at one position to grow from. Where nodes have to be worth their time: as many as can be, since their
         probabilities add up to 1, and at most ``WIDEST`` or a quarter of the budget: fetching 64 instead of 16 makes a draft of
         1.8 ms on a CPU 0.2 ms longer."""
-        if not self.least:
+        if self.min_log_probability == -inf:
             return self.budget
-        least = min((needed for needed in self.least if needed > -MOST_LOG), default=-MOST_LOG)
-        return max(1, min(self.budget, max(WIDEST, self.budget // 4), int(exp(-least))))
+        widest = min(self.budget, max(WIDEST, self.budget // 4))
+        return max(1, min(widest, int(exp(min(MAX_LOG, -self.min_log_probability)))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +124,14 @@ class Method:
     draft_levels: int = 1
     on_device: Literal["anchor", "chain", "likeliest", "random"] | None = None
 
+    def draft_lengths(self, block_size: int) -> list[int]:
+        """Values of γ that a cost-aware step chooses from, ascending: the one asked for, and shorter ones.
+
+        A draft model drafts its tokens one by one, so the shortest saves most; trees of levels have one depth.
+        """
+        halvings = 3 if self.draft_model else 0 if self.eagle3 else 2
+        return sorted({max(2, block_size >> n) for n in range(1 + halvings)})
+
     @property
     def drafts(self) -> bool:
         """Whether anything is drafted at all."""
@@ -135,8 +147,8 @@ def split(drafters: Drafters, first: Block, selected: Sequence[int]) -> tuple[tu
     """Of selected prefixes, those to draft again from; and the same with the whole first block where γ₂ > γ and the text
     does not end in it, so that one more branch goes on after it."""
     whole = len(first.ids)
-    goes_on = drafters.longer and open_prefixes(first.ids, drafters.end_ids) > whole
-    prefixes = drafters.worthwhile(first, (*selected, whole) if goes_on else tuple(selected))
+    goes_on = drafters.extension and open_prefixes(first.ids, drafters.end_ids) > whole
+    prefixes = drafters.choose_redrafts(first, (*selected, whole) if goes_on else tuple(selected))
     return tuple(p for p in prefixes if p < whole), prefixes
 
 

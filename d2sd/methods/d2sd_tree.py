@@ -27,7 +27,7 @@ def propose(drafters: Drafters) -> Proposal:
     selected, prefixes = split(drafters, first, likeliest)
     branches = tuple(drafters.second([first.ids[:i] for i in prefixes], top=TOP)) if prefixes else ()
     offered = [offers(first, 0), *(agreed(first, b, n) for n, b in enumerate(branches, 1))]
-    tree = grow(drafters.anchor, [first, *branches], offered, drafters.budget, drafters.least)
+    tree = grow(drafters.anchor, [first, *branches], offered, drafters.budget, drafters.min_log_probability)
     return Proposal(tree, first, boundary, selected, branches)
 
 

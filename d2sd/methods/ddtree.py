@@ -10,7 +10,7 @@ from d2sd.tree.boundary import boundary_posterior
 def propose(drafters: Drafters) -> Proposal:
     """The B likeliest paths if the block's positions were independent."""
     (first,) = drafters.first([()], top=drafters.width)
-    tree = grow(drafters.anchor, [first], [offers(first, 0)], drafters.budget, drafters.least)
+    tree = grow(drafters.anchor, [first], [offers(first, 0)], drafters.budget, drafters.min_log_probability)
     return Proposal(tree, first, boundary_posterior(first.confidence))
 
 

@@ -35,13 +35,17 @@ def offers(block: Block, number: int) -> list[Offer]:
 
 
 def grow(
-    anchor: int, blocks: Sequence[Block], offered: Sequence[Sequence[Offer]], budget: int, least: Sequence[float] = ()
+    anchor: int,
+    blocks: Sequence[Block],
+    offered: Sequence[Sequence[Offer]],
+    budget: int,
+    min_log_probability: float = -inf,
 ) -> TokenTree:
     """The ``budget`` likeliest paths below the anchor, as far as they are likely enough.
 
-    least: the log probability that the next path needs, by the nodes that are there, the anchor included.
-    blocks: the drafts; offered: for each of them what follows after the tokens that it was given, by position. A later
-    draft with the same given tokens replaces an earlier one.
+    blocks: the drafts. A later one with the same given tokens replaces an earlier one.
+    offered: for each of them what follows after the tokens that it was given, by position.
+    min_log_probability: of the paths that are likely enough.
     """
     builder, whole = TreeBuilder(anchor), chains(blocks)
     # the given prefixes as a trie: (trie node, token) → trie node, and the draft that goes on after a trie node
@@ -64,9 +68,8 @@ def grow(
             score = -above - offered[source][position].logs[rank]
             heapq.heappush(heap, (score, pushed, above, parent, depth, rank, source, at))
 
-    floors = least or [-inf] * (budget + 1)
     push(0.0, 0, 0, 0, source_at[0], 0)
-    while heap and len(builder.tokens) <= budget and -heap[0][0] >= floors[len(builder.tokens)]:
+    while heap and len(builder.tokens) <= budget and -heap[0][0] >= min_log_probability:
         score, _, above, parent, depth, rank, source, at = heapq.heappop(heap)
         offer = offered[source][depth - blocks[source].prefix]
         token = offer.tokens[rank]

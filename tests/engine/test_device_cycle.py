@@ -14,11 +14,10 @@ from torch.utils._pytree import tree_leaves
 
 from d2sd import METHODS, DecodeConfig, Engine
 from d2sd.decoding import proposer as proposing
-from d2sd.decoding.controller import Controller, Known
-from d2sd.decoding.costs import CostTable, Curve, RunningCosts
+from d2sd.decoding.adaptive.controller import Controller, Experience
+from d2sd.decoding.adaptive.costs import CostTable, Curve, RunningCosts
 from d2sd.decoding.cycle_shape import CycleShape
 from d2sd.decoding.device_cycle import DeviceCycle
-from d2sd.decoding.gains import Yield
 from d2sd.decoding.host_cycle import HostCycle
 from d2sd.decoding.proposer import Proposer, slots
 from d2sd.decoding.verifier import Verifier
@@ -26,7 +25,7 @@ from d2sd.models.lean import LeanLayers
 from d2sd.models.models import Models
 from d2sd.passes.capture import CapturedPass, Recorder
 from d2sd.passes.passes import Passes
-from d2sd.trace.events import Option, StageSeconds
+from d2sd.trace.events import StageSeconds
 from tests.nets import VOCABULARY, make_drafter, make_eagle3, make_target
 
 FLAT = CostTable(Curve(((1, 1e-6),)), Curve(((1, 1e-6),)), Curve(((1, 5e-3), (64, 5.001e-3))))
@@ -131,33 +130,27 @@ def test_a_prompt_may_have_one_token_and_cut_trees_are_left_to_the_host(engine, 
         assert padded.generate(prompt, config).token_ids == engine.generate(prompt, config).token_ids
 
 
-def restless(seed, plans, few=False):
-    """A controller that plans at random; ``plans`` gets what it planned."""
+def restless(seed, few=False):
+    """A controller that plans at random."""
     rng = random.Random(seed)
 
     class Restless(Controller):
-        def plan(self, counts):
-            super().plan(counts)
-            lengths = self.lengths[-1:] if few else self.lengths
-            self._options = [Option(0, 0, 1.0, 1.0)]
-            self._options += [Option(size, k, 1.0, 1.0) for size in lengths for k in (0, *counts) if k < size]
-            self._taken = rng.randrange(len(self._options))
-            taken = self._options[self._taken]
-            self.block_size = taken.block_size
-            self._redrafting.expect(taken.block_size, self._rate)
-            plans.append((taken.block_size, taken.branches))
-            return plans[-1]
+        def begin(self):
+            super().begin()
+            self._taken = rng.choice([0, len(self.lengths)] if few else range(1 + len(self.lengths)))
+            self.block_size, self.next_redrafts = self._options[self._taken].block_size, rng.randrange(4)
+            return self.block_size
 
     return Restless
 
 
-def check_plans(trace, plans):
-    for step in trace.steps:
-        taken = step.decision.options[step.decision.taken]
-        assert (taken.block_size, taken.branches) in plans
-        assert bool(step.first_draft) == (taken.block_size > 0)
-        assert len(step.selected_prefixes) <= taken.branches
-        assert len(step.branches) <= taken.branches + 1
+def plans(trace):
+    """γ and the number of re-drafts of every step, as its decision says."""
+    taken = [step.decision.options[step.decision.taken] for step in trace.steps]
+    for step, option in zip(trace.steps, taken, strict=True):
+        assert bool(step.first_draft) == (option.block_size > 0)
+        assert len(step.branches) == option.branches
+    return {(option.block_size, option.branches) for option in taken}
 
 
 @pytest.mark.parametrize("method", ["dflash", "d2sd", "dflash_twice", "random_prefix"])
@@ -169,21 +162,21 @@ def test_what_is_planned_for_the_device_leaves_the_text_alone(engine, padded, me
     monkeypatch.setattr(Engine, "costs", lambda *_: FLAT)
     blocks = ({"num_branches": 3}, {"block_size": 6, "second_block_size": 9, "num_branches": 4})
     for seed, settings in enumerate(blocks):
-        plans = []
-        monkeypatch.setattr(proposing, "Controller", restless(seed, plans))
+        seen = set()
+        monkeypatch.setattr(proposing, "Controller", restless(seed))
         if METHODS[method].second_drafter == "none":
             settings = {k: v for k, v in settings.items() if k == "block_size"}
         for noise, expected in zip(noises, plain, strict=True):
             trace = padded.generate("the cat sat on", DecodeConfig(method, 40, cost_aware=True, **settings, **noise))
             assert trace.token_ids == expected.token_ids
-            check_plans(trace, plans)
-        assert len(set(plans)) > (3 if METHODS[method].second_drafter == "none" else 5)
+            seen |= plans(trace)
+        assert len(seen) > (3 if METHODS[method].second_drafter == "none" else 5)
 
 
 def test_drafters_read_on_while_the_device_decodes_plainly(engine, padded, monkeypatch):
     """A draft after plain cycles is the one that a run gives which begins there."""
     monkeypatch.setattr(Engine, "costs", lambda *_: FLAT)
-    monkeypatch.setattr(proposing, "Controller", restless(2, [], few=True))
+    monkeypatch.setattr(proposing, "Controller", restless(2, few=True))
     ids = list(padded.encode("the cat sat on", DecodeConfig("dflash", 40)))
     trace = padded.generate(ids, DecodeConfig("dflash", 40, block_size=8, cost_aware=True))
     whole, checked = [*ids, *trace.token_ids], 0
@@ -199,27 +192,24 @@ def test_plans_choose_among_what_is_captured(small, frozen, monkeypatch):
     plain = small.generate("the cat sat", DecodeConfig("autoregressive", 24))
     monkeypatch.setattr(HostCycle, "run", None)
     monkeypatch.setattr(Engine, "costs", lambda *_: FLAT)
-    plans = []
-    monkeypatch.setattr(proposing, "Controller", restless(0, plans, few=True))
+    monkeypatch.setattr(proposing, "Controller", restless(1, few=True))
     trace = frozen.generate("the cat sat", DecodeConfig("d2sd", 24, block_size=6, num_branches=2, cost_aware=True))
     assert trace.token_ids == plain.token_ids
-    check_plans(trace, plans)
-    assert set(plans) == {(0, 0), (6, 0), (6, 1), (6, 2)}
+    assert plans(trace) == {(0, 0), (6, 0), (6, 1), (6, 2)}
     shapes = {part for key in frozen._free[0][1]._captured for part in key if isinstance(part, CycleShape)}
-    assert {(shape.block_size, shape.branches) for shape in shapes} == set(plans)
+    assert {(shape.block_size, shape.branches) for shape in shapes} == plans(trace)
 
 
 def test_plans_follow_the_steps_before(padded, monkeypatch):
     """Where re-drafts cost as much as plain steps, none is made; where they cost nothing, all are."""
     dear = CostTable(Curve(((1, 1e-5),)), Curve(((1, 1.0),)), Curve(((1, 5e-3), (64, 6e-3))))
-    for costs, wanted in ((dear, {0}), (FLAT, {3})):
+    for costs, wanted in ((dear, set()), (FLAT, {3})):
         engine = Engine(padded.models, "padded")
         monkeypatch.setattr(Engine, "costs", lambda *_, costs=costs: costs)
         monkeypatch.setattr(RunningCosts, "observe", lambda *_: None)
         monkeypatch.setattr(RunningCosts, "observe_other", lambda *_: None)
-        monkeypatch.setattr(Yield, "observe", lambda *_: None)
-        steps = engine.generate("the cat sat", DecodeConfig("d2sd", 30, num_branches=3, cost_aware=True)).steps
-        assert {s.decision.options[s.decision.taken].branches for s in steps} == wanted
+        trace = engine.generate("the cat sat", DecodeConfig("d2sd", 30, num_branches=3, cost_aware=True))
+        assert {branches for _, branches in plans(trace)} - {0} == wanted
 
 
 class OnMeta(TorchDispatchMode):
@@ -249,7 +239,7 @@ def test_a_whole_cycle_is_queued_before_anything_is_read(
     for model in (target.model, engine.models.first, engine.models.second):
         model.to("meta", dtype)
     passes = Passes("padded", backend, slots(config, 300), torch.device("meta"))
-    known = Known(RunningCosts(FLAT)) if cost_aware else None
+    known = Experience(FLAT) if cost_aware else None
     proposer, verifier = Proposer(engine.models, config, passes, known), Verifier(target, passes)
     for cache in (verifier.cache, *(d.cache for d in proposer.block_drafters)):
         cache.length = 280
@@ -265,7 +255,7 @@ def test_a_whole_cycle_is_queued_before_anything_is_read(
     with OnMeta():
         assert cycle.queue(ids)[1].ndim == 1
     assert sent[:2] == [ids[-1], 280]
-    assert len(sent) == 2 + (config.block_size - 1 if method == "random_prefix" else 0)
+    assert len(sent) == 2 + (config.block_size - 1 if method == "random_prefix" and not cost_aware else 0)
     with pytest.raises(NotImplementedError, match="Cannot copy out of meta tensor"):
         cycle.run(ids, 20)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from d2sd import METHODS, DecodeConfig, Engine, InputError
-from d2sd.decoding.costs import CostTable, Curve
+from d2sd.decoding.adaptive.costs import CostTable, Curve
 from d2sd.decoding.proposer import Proposer
 from d2sd.whatif import Replay
 from tests.stage_costs import CHEAP_DRAFTS
@@ -65,21 +65,6 @@ def test_every_pass_of_a_step_takes_its_time(engine):
     tree, three = Replay(engine, recorded).run(configs, table)
     assert tree.seconds == pytest.approx(len(tree.nodes) * (draft + target))
     assert three.seconds == pytest.approx(sum(draft * count + target for count in passes))
-
-
-def test_a_controller_learns_how_sure_the_target_is_where_a_run_would_tell(engine, monkeypatch):
-    told, learn = [], Proposer.learn
-
-    def watched(self, proposal, outcome, boundary, sure):
-        told.append((len(proposal.tree) == 1, sure > 0))
-        return learn(self, proposal, outcome, boundary, sure)
-
-    monkeypatch.setattr(Proposer, "learn", watched)
-    recorded = engine.generate("the cat sat", DecodeConfig("autoregressive", 40))
-    told.clear()
-    dear = CostTable(Curve(((1, 20e-3),)), Curve(((1, 1e-3),)), Curve(((1, 5e-3),)), 0.0)
-    list(Replay(engine, recorded).run([engine.resolve(DecodeConfig("dflash", 40, cost_aware=True))], dear))
-    assert set(told) == {(True, True), (False, False)}
 
 
 def test_drafters_compute_under_the_lock(engine, monkeypatch):

@@ -1,0 +1,162 @@
+"""What a step spends: whether to draft, how long, from how many prefixes to draft again, how many nodes to verify.
+
+Every choice maximises expected tokens − ρ · expected seconds, where ρ is the rate that the text allows, in tokens a second.
+It depends on committed tokens, this step's drafts and measured times only, so the text stays the target's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+from math import log
+from operator import mul
+
+from d2sd.decoding.adaptive.costs import STAGES, CostTable, RunningCosts
+from d2sd.decoding.adaptive.estimates import AcceptanceByDepth, Calibration
+from d2sd.trace.events import Decision, Option, StageSeconds
+
+TEXT_KEEP, ALL_KEEP = 0.96, 0.99  # discount a step: a text is followed over some 25 steps, all texts over 100
+MEAN_RATE = 0.1  # of other running means
+REDRAFT_NODES = 3  # of a re-draft that are usually verified
+SHORTEST_WAIT, LONGEST_WAIT = 4, 128  # plain steps until drafting is tried again; doubled by every try in vain
+
+
+class Experience:
+    """What earlier texts have taught. A method has one in an engine, and its texts share it."""
+
+    def __init__(self, table: CostTable):
+        self.costs = RunningCosts(table)
+        self.drafts = AcceptanceByDepth(ALL_KEEP)
+        # of re-drafts from the true boundary; without a token to go on from they often repeat what was rejected
+        self.redrafts = {whole: AcceptanceByDepth() for whole in (False, True)}
+        self.siblings = 0.0  # tokens accepted after a boundary that was not drafted from again
+        self.calibrations = Calibration(), Calibration()  # by drafter
+
+
+class Controller:
+    """The decisions of one generation.
+
+    A step asks ``begin``, ``redraft`` if there is a first draft, ``nodes`` if there is a tree, and then says how it went:
+    ``observe`` and ``timed``. One that is queued as a whole takes ``begin`` and ``next_redrafts`` for its sizes.
+
+    lengths: values of γ to choose from, ascending.
+    extension: γ₂ − γ.
+    """
+
+    def __init__(self, experience: Experience, lengths: Sequence[int], extension: int = 0):
+        self.experience, self.costs, self.lengths, self.extension = experience, experience.costs, lengths, extension
+        self._depth = lengths[-1] - 1 + extension
+        self._text = AcceptanceByDepth(TEXT_KEEP, experience.drafts.chances(self._depth))
+        self._wait, self._plain_steps = SHORTEST_WAIT, 0
+        self._after_draft = self.costs.seconds("verify", 8)  # seconds of re-drafting and verifying, a running mean
+        self.next_redrafts = 0  # as many as the last draft was worth
+
+    def begin(self) -> int:
+        """γ of this step's first draft; 0 to decode plainly."""
+        costs, tokens = self.costs, self._text.tokens(self._depth)
+        self._options = [Option(0, 0, 1.0, costs.plain())]
+        for size in self.lengths:
+            seconds = costs.seconds("first_draft", size) + self._after_draft + costs.other[False]
+            self._options.append(Option(size, 0, 1.0 + tokens[size - 1 + self.extension], seconds))
+        rates = [option.tokens / option.seconds for option in self._options]
+        self.rate, drafting = max(rates), rates.index(max(rates[1:]), 1)
+        pays = rates[drafting] > rates[0]
+        self._looking = not pays and self._plain_steps >= self._wait
+        self._taken = drafting if pays or self._looking else 0
+        self.block_size = self._options[self._taken].block_size
+        self._redrafts: dict[int, int] = {}  # their tokens, by prefix
+        self._expected, self._nodes = (0.0, 0.0), 0  # accepted tokens by drafter
+        return self.block_size
+
+    def redraft(
+        self, confidence: Sequence[float], prefixes: Sequence[int], planned: Sequence[int] | None = None
+    ) -> tuple[int, ...]:
+        """Those of the prefix lengths that a re-draft from pays for: r(i) times what one from the true boundary adds.
+
+        confidence: c_1 … c_{γ−1} of the first draft.
+        planned: prefixes that were drafted from already, whatever pays.
+        """
+        costs, size, exponent = self.costs, self.block_size + self.extension, self.exponents[0]
+        reach = list(accumulate((c**exponent for c in confidence), mul, initial=1.0))
+        boundary = [here - further for here, further in zip(reach, [*reach[1:], 0.0], strict=True)]
+        order = sorted(prefixes, key=boundary.__getitem__, reverse=True)
+        added = {whole: estimate.tokens(size - 1) for whole, estimate in self.experience.redrafts.items()}
+        for estimate in self.experience.redrafts.values():
+            estimate.forget(ALL_KEEP)  # so that what did not pay is tried again some day
+        drafted, gain, nets = self._options[self._taken], 0.0, [0.0]
+        for count, prefix in enumerate(order, 1):
+            gain += boundary[prefix] * max(0.0, added[prefix > 0][size - 1 - prefix] - self.experience.siblings)
+            seconds = costs.seconds("second_draft", count * size) + count * REDRAFT_NODES * costs.node(8)
+            self._options.append(Option(self.block_size, count, drafted.tokens + gain, drafted.seconds + seconds))
+            nets.append(gain - self.rate * seconds)
+        self.next_redrafts = nets.index(max(nets))
+        chosen = tuple(order[: self.next_redrafts] if planned is None else planned)
+        self._taken = len(self.lengths) + len(chosen) if chosen else self._taken
+        self._redrafts = {prefix: size - 1 - prefix for prefix in chosen}
+        return chosen
+
+    @property
+    def exponents(self) -> tuple[float, ...]:
+        """κ of both drafters: a token that one of them gives p, after an accepted path, is accepted with p^κ."""
+        return tuple(calibration.exponent for calibration in self.experience.calibrations)
+
+    @property
+    def min_log_probability(self) -> float:
+        """The drafted log probability below which no node is worth its time."""
+        return min(0.0, log(max(1e-300, self.rate * self.costs.node(1))) / min(self.exponents))
+
+    def nodes(self, reach: Sequence[float], by_second: Sequence[bool], most: int, planned: bool = False) -> int:
+        """How many nodes below the anchor to verify, at most ``most``: those that are worth more than their time.
+
+        reach: their probabilities of acceptance, descending.
+        by_second: whether the second drafter proposed them.
+        planned: all are verified, whatever pays.
+        """
+        cost, rate, most = self.costs.node, self.rate, min(most, len(reach))
+        count = most if planned else next((n for n in range(most) if reach[n] <= rate * cost(1 + n)), most)
+        second = sum(r for r, other in zip(reach[:count], by_second, strict=False) if other)
+        self._expected, self._nodes = (sum(reach[:count]) - second, second), count
+        return count
+
+    def decision(self) -> Decision:
+        """What the step decided, once its tree is there."""
+        tokens, seconds = 1.0 + sum(self._expected), sum(self._seconds())
+        return Decision(tuple(self._options), self._taken, tokens, seconds, self._looking)
+
+    def _seconds(self) -> tuple[float, float]:
+        """What this step is expected to take up to the end of its first draft, and then."""
+        costs, rows = self.costs, len(self._redrafts) * (self.block_size + self.extension)
+        before = costs.seconds("first_draft", self.block_size) + costs.other[not self.block_size]
+        return before, costs.seconds("second_draft", rows) + costs.seconds("verify", 1 + self._nodes)
+
+    def observe(self, accepted: int, by_second: int, boundary: int | None) -> None:
+        """What the step brought.
+
+        accepted: drafted tokens that were accepted, ``by_second`` of them proposed by the second drafter.
+        boundary: how many of the first draft's were, where that was seen.
+        """
+        if not self.block_size:
+            self._plain_steps += 1
+            return
+        known, depth = self.experience, self.block_size - 1
+        known.calibrations[0].observe(self._expected[0], accepted - by_second)
+        known.calibrations[1].observe(self._expected[1], by_second)
+        if boundary is not None and boundary in self._redrafts:
+            known.redrafts[boundary > 0].observe(accepted - boundary, self._redrafts[boundary])
+        elif boundary is not None and boundary < depth:
+            known.siblings += MEAN_RATE * (accepted - boundary - known.siblings)
+        if self._looking:
+            fruitful = (1 + accepted) * self.costs.plain() > sum(self._seconds())
+            self._plain_steps, self._wait = 0, SHORTEST_WAIT if fruitful else min(2 * self._wait, LONGEST_WAIT)
+        for estimate in (self._text, known.drafts):
+            estimate.observe(accepted, depth + self.extension * bool(self._redrafts))
+        self._after_draft += MEAN_RATE * (self._seconds()[1] - self._after_draft)
+
+    def timed(self, decision: Decision, nodes: int, stages: StageSeconds, whole: float) -> None:
+        """How long the stages of a step with so many nodes, the anchor included, and the ``whole`` of it took."""
+        taken = decision.options[decision.taken]
+        redrafted = taken.branches * (taken.block_size + self.extension)
+        for stage, rows in zip(STAGES, (taken.block_size, redrafted, nodes), strict=True):
+            self.costs.observe(stage, rows, getattr(stages, stage))
+            whole -= getattr(stages, stage)
+        self.costs.observe_other(not taken.block_size, whole)

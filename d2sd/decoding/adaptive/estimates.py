@@ -1,0 +1,63 @@
+"""What drafts are expected to bring: discounted counts with a prior. Plain floats; nothing is random."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+from math import exp
+from operator import mul
+
+
+class AcceptanceByDepth:
+    """How likely a drafted token is accepted where those before it were, by its depth.
+
+    The prior of a depth, worth ``WEIGHT`` observations, is what is usual there, times how the depth before compares.
+
+    keep: share of the counts that the next observation leaves, which sets how far back they reach.
+    usual: chances by depth; without them ``START``.
+    """
+
+    WEIGHT, START = 2.0, 0.65
+
+    def __init__(self, keep: float = 1.0, usual: Sequence[float] = ()):
+        self._keep, self._usual = keep, usual
+        self._counts: dict[int, tuple[float, float]] = {}  # accepted and tried, by depth
+
+    def chances(self, depth: int) -> list[float]:
+        """Of the tokens at depth 1, 2, … ``depth``."""
+        found, ratio = [], 1.0
+        for k in range(depth):
+            usual = self._usual[k] if k < len(self._usual) else self.START
+            accepted, tried = self._counts.get(k, (0.0, 0.0))
+            found.append((accepted + self.WEIGHT * min(1.0, usual * ratio)) / (tried + self.WEIGHT))
+            ratio = found[-1] / usual
+        return found
+
+    def tokens(self, depth: int) -> list[float]:
+        """Accepted tokens expected of drafts of 0, 1, … ``depth`` tokens."""
+        return list(accumulate(accumulate(self.chances(depth), mul), initial=0.0))
+
+    def observe(self, accepted: int, drafted: int) -> None:
+        """Of so many tokens drafted, the first ``accepted`` were accepted."""
+        self.forget(self._keep)
+        for k in range(min(accepted + 1, drafted)):
+            right, tried = self._counts.get(k, (0.0, 0.0))
+            self._counts[k] = right + (k < accepted), tried + 1.0
+
+    def forget(self, keep: float) -> None:
+        """Let what was observed count only so much."""
+        self._counts = {k: (keep * right, keep * tried) for k, (right, tried) in self._counts.items()}
+
+
+class Calibration:
+    """Turns a drafter's probabilities p into p^κ, where κ makes expected and accepted tokens agree on average."""
+
+    RATE, LIMIT = 0.05, 4.0
+
+    def __init__(self) -> None:
+        self.exponent = 1.0
+
+    def observe(self, expected: float, accepted: int) -> None:
+        """So many tokens of a step's tree were expected to be accepted, and so many were."""
+        surprise = max(-2.0, (expected - accepted) / (1.0 + expected))
+        self.exponent = max(1 / self.LIMIT, min(self.LIMIT, self.exponent * exp(self.RATE * surprise)))

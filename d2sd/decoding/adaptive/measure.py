@@ -1,0 +1,102 @@
+"""The table of what stages cost on this machine, from a few timed passes of every shape."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Collection
+from functools import partial
+from statistics import median
+
+import torch
+
+from d2sd.decoding.adaptive.costs import STAGES, CostTable, Curve
+from d2sd.decoding.block_drafter import BlockDrafter
+from d2sd.decoding.proposer import Proposer
+from d2sd.decoding.verifier import Verifier
+from d2sd.methods.base import WIDEST
+from d2sd.tree.tree import path_tree
+
+SIZES = (1, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 28, 32, 48, 64)  # tree nodes that are timed
+CORNERS = (2, 8, 16, 24, 32, 64)  # between which a node costs the same: kernels work on eight or sixteen rows at once
+BRANCHES = (1, 2, 4, 8)  # re-drafts that are timed
+ROUNDS, SECONDS = 12, 2.5  # so many times, or for so long
+TYPICAL = 0.3  # quantile of the times that is believed: what disturbs a pass only makes it longer
+CONTEXT, COMMITTED = 192, 2  # tokens before the pass, and those of the last step, which drafters read first
+MEASURED_TOKENS = CONTEXT + 128  # that caches have room for
+OTHER = 0.05  # of a plain pass, until the run's own times say more
+Pass = tuple[str, int]  # stage and rows
+Times = dict[Pass, list[float]]  # seconds
+
+
+@torch.inference_mode()
+def measure_costs(proposer: Proposer, verifier: Verifier) -> CostTable:
+    """Usual times of every stage after a context of 192 tokens; both have room for ``MEASURED_TOKENS`` and a tree."""
+    target, method, gamma = verifier.target, proposer.method, proposer.block_size
+    verifier.cache.length, width = CONTEXT, target.embedding.weight.shape[1]
+
+    def committed(taps: int) -> torch.Tensor:
+        return torch.zeros(1, COMMITTED, taps * width, dtype=target.dtype, device=target.device)
+
+    def verify(count: int) -> None:
+        verifier.logits(path_tree(count)).argmax(-1).tolist()
+
+    def blocks(drafter: BlockDrafter, count: int, size: int) -> None:
+        drafter.cache.length = CONTEXT
+        drafter.later(committed(len(drafter.taps)).to(drafter.model.dtype))
+        drafter.draft(0, [()] * count, size, WIDEST if method.default_budget else 1)
+
+    def others(size: int) -> None:
+        for drafter in (d for d in (proposer.chain, proposer.levels) if d is not None):
+            drafter.cache.length = CONTEXT
+        if proposer.chain:
+            proposer.chain.draft_after(torch.zeros(COMMITTED, dtype=torch.int64, device=target.device), size - 1)
+        if proposer.levels:
+            proposer.levels.extend(committed(len(proposer.levels.model.target_layer_ids)))
+            proposer.levels.draft([0] * (CONTEXT + COMMITTED + 1))
+
+    # a CPU's kernels for a number of rows are made when it first occurs, so all of them are met once
+    met = SIZES if proposer.passes.fixed else range(1, SIZES[-1] + 1)
+    works: dict[Pass, Callable[[], object]] = {("verify", count): partial(verify, count) for count in met}
+    for size in method.draft_lengths(gamma):
+        first = partial(blocks, proposer.first, 1) if proposer.first else others
+        works["first_draft", size] = partial(first, size)
+    if proposer.second:
+        works |= {("second_draft", n * gamma): partial(blocks, proposer.second, n, gamma) for n in BRANCHES}
+    times = _typical(_timed(works, [key for key in works if key[0] != "verify" or key[1] in SIZES]))
+    points = {stage: [(rows, t) for (key, rows), t in sorted(times.items()) if key == stage] for stage in STAGES}
+    first_draft, second_draft = (Curve.through(points[stage] or [(1, 0.0)]) for stage in STAGES[:2])
+    one, *larger = points["verify"]
+    verified = Curve.through([one, *Curve.fitted(larger, CORNERS).points])
+    return CostTable(first_draft, second_draft, verified, OTHER * verified.seconds(1))
+
+
+def _timed(works: dict[Pass, Callable[[], object]], timed: Collection[Pass]) -> list[Times]:
+    """Seconds of passes, round by round, each in a new order, after a first one over all of them that does not count.
+
+    A pass comes after one that it comes after in a run, so that a processor's caches are as warm as there.
+    """
+    drafts, plain = [key for key in works if key[0] == "first_draft"], ("verify", 1)
+    order, rounds, rng, end = (
+        list(works),
+        list[Times](),
+        random.Random(0),
+        time.perf_counter() + SECONDS,
+    )
+    while len(rounds) <= ROUNDS and (len(rounds) < 2 or time.perf_counter() < end):
+        rounds.append({key: [] for key in order})
+        for key in rng.sample(order, len(order)):
+            works[plain if key == plain else ("verify", 8) if key in drafts else rng.choice(drafts)]()
+            began = time.perf_counter()
+            works[key]()
+            rounds[-1][key].append(time.perf_counter() - began)
+        order = [*timed, *[*drafts, plain] * 2]  # all else is held against these
+    return rounds[1:]
+
+
+def _typical(rounds: list[Times]) -> dict[Pass, float]:
+    """Usual seconds of every pass; a round in which the machine was slower as a whole counts as if it had not been."""
+    usual = {key: median(t for times in rounds for t in times[key]) for key in rounds[0]}
+    slower = [median(t / usual[key] for key, seconds in times.items() for t in seconds) for times in rounds]
+    held = {key: sorted(t / s for times, s in zip(rounds, slower, strict=True) for t in times[key]) for key in usual}
+    return {key: times[round(TYPICAL * (len(times) - 1))] for key, times in held.items()}
