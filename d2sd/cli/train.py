@@ -10,7 +10,7 @@ from pathlib import Path
 from d2sd.errors import InputError
 from d2sd.train.loop import DEFAULT_OPTIMIZER, TRACKERS
 
-RECIPES: dict[str, str] = {}  # modules by name; each has run(out)
+RECIPES = {"smollm2": "d2sd.train.smollm2"}  # modules by name; each has run(target, prompts, out)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -98,6 +98,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_loop(eagle3, steps=1500, batch_size=12)
     recipe = stages.add_parser("recipe", help="all stages for a known target, one after the other")
     recipe.add_argument("name", choices=list(RECIPES))
+    recipe.add_argument("--target", metavar="FOLDER|HUB-ID", help="default: what `d2sd get NAME` fetched")
+    recipe.add_argument("--prompts", type=Path, nargs="*", default=[], metavar="FILE.jsonl", help="further questions")
     recipe.add_argument("--out", type=Path, metavar="FOLDER", help="default: runs/NAME")
 
 
@@ -139,7 +141,7 @@ def _run(arguments: argparse.Namespace) -> None:
 
     a = arguments
     if a.stage == "recipe":
-        return import_module(RECIPES[a.name]).run(a.out or Path("runs") / a.name)
+        return import_module(RECIPES[a.name]).run(a.target or a.name, a.prompts, a.out or Path("runs") / a.name)
     if a.stage == "regenerate":
         config = RegenerateConfig(a.batch_size, a.max_new_tokens, a.greedy_share, a.temperature)
         for path in a.prompts:
