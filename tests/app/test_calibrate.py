@@ -160,7 +160,7 @@ def test_a_measurement_stopped_while_it_waited_never_starts():
     [
         ({"limit": 0}, "at least 1"),
         ({"limit": None}, "how many must be a whole number"),
-        ({"source": "/etc/passwd"}, "there is no prompt set /etc/passwd; choose one of: heldout"),
+        ({"source": "/etc/passwd"}, "there is no prompt set /etc/passwd; choose one of: chat, heldout"),
         ({"model": "magic"}, "unknown model"),
         ({"method": "magic"}, "unknown method 'magic'"),
         ({"num_branches": 16}, "more than the 15 prefixes"),

@@ -170,7 +170,7 @@ class Form:
 
     def __init__(self, session, **values):
         inputs = ("prompt", "model", "method", "compare", *(s.name for s in SETTINGS))
-        self.controls = Controls(dict.fromkeys(inputs), None, None, None, None, None)
+        self.controls = Controls(dict.fromkeys(inputs), None, None, None, None, None, None)
         self.shown = Shown(None, self.controls, None, None, None)
         self.session = session
         self.values = {**dict.fromkeys(inputs), "method": "d2sd", "compare": True, **values}

@@ -103,7 +103,7 @@ class Controller:
     @property
     def min_log_probability(self) -> float:
         """The drafted log probability below which no node is worth its time."""
-        return min(0.0, log(max(1e-300, self.rate * self.costs.node(1))) / min(self.exponents))
+        return min(0.0, log(max(1e-300, self.rate * self.costs.slowdown * self.costs.cheapest)) / min(self.exponents))
 
     def nodes(self, reach: Sequence[float], by_second: Sequence[bool], most: int, planned: bool = False) -> int:
         """How many nodes below the anchor to verify, at most ``most``: those that are worth more than their time.

@@ -82,13 +82,13 @@ class CostTable:
 class RunningCosts:
     """A cost table corrected by the times of a run: seconds = slowdown · (table + overhead of the stage).
 
-    The slowdown is the machine's, since one that slows down slows every stage. Overheads, such as cold caches, do not
-    grow with rows; plain decoding's pass has its own.
+    A machine that slows down slows every stage. Overheads do not grow with rows; plain decoding's pass has its own.
     """
 
     def __init__(self, table: CostTable):
         self.table, self.slowdown = table, 1.0
         self._node = cache(table.verify.next_row)
+        self.cheapest = min(self._node(rows) for rows, _ in table.verify.points)  # of any further node
         self._read = cache(lambda stage, rows: getattr(table, stage).seconds(rows))
         self._overhead: dict[tuple[str, bool], float] = {}  # by stage and whether it is plain decoding's
         self.other = {True: table.other, False: table.other}  # of a step besides its stages, by whether it is plain
