@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import asdict
 from io import BytesIO
 from pathlib import Path
@@ -14,9 +15,13 @@ import orjson
 
 from d2sd.cli.description import describe_run, describe_step
 from d2sd.errors import InputError
+from d2sd.logs import SOURCES, Totals, import_log
+from d2sd.logs.chain import open_texts
+from d2sd.logs.totals import together
 from d2sd.trace.files import write_whole
 from d2sd.trace.metrics import acceptance_by_depth
 from d2sd.trace.reader import read_file
+from d2sd.trace.sets import write_traces
 from d2sd.trace.text import escaped
 from d2sd.trace.trace import Trace, load_trace
 
@@ -25,9 +30,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of ``trace`` and of what it can do."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="|".join(ACTIONS))
 
-    def action(name: str, sentence: str) -> argparse.ArgumentParser:
+    def action(name: str, sentence: str, file: str = "a trace, plain or gzip") -> argparse.ArgumentParser:
         sub = actions.add_parser(name, help=sentence, description=sentence)
-        sub.add_argument("file", metavar="FILE", help="a trace, plain or gzip")
+        sub.add_argument("file", metavar="FILE", help=file)
         return sub
 
     action("validate", "check every line and say in one line what the trace holds")
@@ -38,6 +43,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     graph = action("to-graphml", "the token trees as GraphML, for Gephi, yEd, networkx and others")
     graph.add_argument("--step", type=int, metavar="N", help="one step, counted from 1 (default: all, side by side)")
     graph.add_argument("-o", "--output", required=True, metavar="OUT.graphml")
+    log = action("import", "the log of a served engine as traces: vLLM, SGLang, llama.cpp, AIPerf", "a log, plain or gzip")
+    log.add_argument("--from", dest="source", default="auto", choices=SOURCES, help="its engine (default: by content)")
+    log.add_argument("--tokenizer", metavar="FOLDER|HUB-ID", help="gives token ids their texts (default: numbers)")
+    log.add_argument("-o", "--output", metavar="OUT.jsonl[.gz]", help="default: FILE's name with .trace.jsonl")
+    log.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     page = action("to-html", "one interactive HTML file that needs nothing else, not even a network")
     page.add_argument("-o", "--output", required=True, metavar="OUT.html")
 
@@ -143,4 +153,62 @@ def _to_html(arguments: argparse.Namespace) -> None:
     print(f"{arguments.output}: {len(reader.steps)} steps")
 
 
-ACTIONS = {"validate": _validate, "show": _show, "stats": _stats, "to-graphml": _to_graphml, "to-html": _to_html}
+def _import(arguments: argparse.Namespace) -> None:
+    """Write the requests that have steps as traces, one after another; of the others print their totals."""
+    rows: list[Totals] = []
+    counted, missing = Counter[str](), Counter[str]()
+
+    def traces() -> Iterator[Trace]:
+        for found in import_log(arguments.file, arguments.source, open_texts(arguments.tokenizer)):
+            if isinstance(found, Totals):
+                rows.append(found)
+                continue
+            counted.update({"steps": len(found.steps), "tokens": len(found.token_ids)})
+            missing.update(found.missing)
+            yield found
+
+    name = Path(arguments.file).name.removesuffix(".gz")
+    out = Path(arguments.output or f"{Path(name).stem}.trace.jsonl")
+    count = write_traces(out, traces())
+    if not count:
+        out.unlink(missing_ok=True)
+    result = {
+        "traces": count,
+        "file": str(out) if count else None,
+        **{what: counted[what] for what in ("steps", "tokens")},
+        "missing": [what for what in WORDS if missing[what]],
+        "totals": [asdict(row) for row in rows],
+        "together": together(rows) if rows else None,
+    }
+    if arguments.json:
+        sys.stdout.write(orjson.dumps(result).decode() + "\n")
+        return
+    if count:
+        lacks = f"; not in this log: {', '.join(WORDS[w] for w in result['missing'])}" if result["missing"] else ""
+        print(f"{out}: {count} runs, {counted['steps']} steps, {counted['tokens']} tokens{lacks}")
+    for row in rows[:MAX_ROWS]:
+        print(escaped(row.row()))
+    if len(rows) > MAX_ROWS:
+        print(f"… and {len(rows) - MAX_ROWS} more requests")
+    if len(rows) > 1:
+        print(", ".join(f"{k.replace('_', ' ')} {v:.4g}" for k, v in together(rows).items() if v is not None))
+    for sentence in dict.fromkeys(row.unknown for row in rows):
+        print(f"totals alone: {sentence}")
+
+
+WORDS = {
+    "prompt": "prompts",
+    "tokens": "tokens",
+    "rejected": "rejected drafted tokens",
+    "target": "the target's own tokens",
+    "confidence": "confidences",
+}
+MAX_ROWS = 20
+ACTIONS = {
+    "validate": _validate,
+    "show": _show,
+    "stats": _stats,
+    "to-graphml": _to_graphml,
+    "to-html": _to_html,
+    "import": _import,
+}
