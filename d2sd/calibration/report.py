@@ -124,5 +124,7 @@ def calibrate(table: StepTable, paths: Paths | None = None, labels: Labels | Non
         advice=None if of_paths else temperature_advice(table, scores, resampler),
         second=second_report(labels.redrafts, unit, resampler) if labels else None,
         domains=by_domain(table, scores, unit, labels.domains, resampler) if labels else (),
-        kinds=by_kind(scores, labels.kinds[~np.isnan(observed.confidence)], resampler) if labels and not of_paths else (),
+        kinds=by_kind(scores, labels.kinds[~np.isnan(observed.confidence)], resampler)
+        if labels and not of_paths
+        else (),
     )

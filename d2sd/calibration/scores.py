@@ -108,7 +108,9 @@ def acceptance_by_position(scores: Scores) -> list[Position]:
     """Acceptance at every position that was reached; position 1 is the first drafted token."""
     sums = _sums(scores.position, int(scores.position.max(initial=0)) + 1, scores)
     return [
-        Position(k, n, None if np.isnan(c) else c / n, a / n, *wilson(a / n, n)) for k, (n, c, a) in enumerate(sums) if n
+        Position(k, n, None if np.isnan(c) else c / n, a / n, *wilson(a / n, n))
+        for k, (n, c, a) in enumerate(sums)
+        if n
     ]
 
 

@@ -15,10 +15,10 @@ import orjson
 
 from d2sd.cli.description import describe_run, describe_step
 from d2sd.errors import InputError
-from d2sd.logs import SOURCES, Totals, import_log
-from d2sd.logs.chain import open_texts
-from d2sd.logs.totals import together
 from d2sd.trace.files import write_whole
+from d2sd.trace.logs import SOURCES, Totals, import_log
+from d2sd.trace.logs.chain import open_texts
+from d2sd.trace.logs.totals import together
 from d2sd.trace.metrics import acceptance_by_depth
 from d2sd.trace.reader import read_file
 from d2sd.trace.sets import write_traces
@@ -43,7 +43,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     graph = action("to-graphml", "the token trees as GraphML, for Gephi, yEd, networkx and others")
     graph.add_argument("--step", type=int, metavar="N", help="one step, counted from 1 (default: all, side by side)")
     graph.add_argument("-o", "--output", required=True, metavar="OUT.graphml")
-    log = action("import", "the log of a served engine as traces: vLLM, SGLang, llama.cpp, AIPerf", "a log, plain or gzip")
+    log = action(
+        "import", "the log of a served engine as traces: vLLM, SGLang, llama.cpp, AIPerf", "a log, plain or gzip"
+    )
     log.add_argument("--from", dest="source", default="auto", choices=SOURCES, help="its engine (default: by content)")
     log.add_argument("--tokenizer", metavar="FOLDER|HUB-ID", help="gives token ids their texts (default: numbers)")
     log.add_argument("-o", "--output", metavar="OUT.jsonl[.gz]", help="default: FILE's name with .trace.jsonl")

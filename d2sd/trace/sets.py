@@ -59,7 +59,11 @@ def write_traces(path: str | Path, traces: Iterable[Trace]) -> int:
     part, count = place.with_name(f".{place.name[:100]}.{os.getpid()}.part"), 0
     try:
         try:
-            with gzip.open(part, "wt", encoding="utf-8") if place.suffix == ".gz" else open(part, "w", encoding="utf-8") as file:
+            with (
+                gzip.open(part, "wt", encoding="utf-8")
+                if place.suffix == ".gz"
+                else open(part, "w", encoding="utf-8") as file
+            ):
                 for trace in traces:
                     file.writelines(trace.lines())
                     count += 1

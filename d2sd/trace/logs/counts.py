@@ -9,9 +9,9 @@ from itertools import pairwise
 from math import isclose
 
 from d2sd.errors import InputError
-from d2sd.logs.chain import NOT_KNOWN, Chain, Texts, Token, chain_step
-from d2sd.logs.totals import Totals
 from d2sd.trace.events import Committed, Event, Finished, PrefillDone, StopReason
+from d2sd.trace.logs.chain import NOT_KNOWN, Chain, Texts, Token, chain_step
+from d2sd.trace.logs.totals import Totals
 from d2sd.trace.schema import MAX_ITEMS, MAX_TEXTS, SCHEMA
 from d2sd.trace.trace import Trace
 
@@ -92,7 +92,7 @@ class Counts:
         """The request as a trace, or as totals where it has no steps. Checks first."""
         self.check(where)
         if not self.accepted or self.drafted is None:
-            return Totals.of(self)
+            return totals_of(self)
         return Trace.of(self._header(), self._events(texts, where, self.accepted, self.drafted))
 
     def _header(self) -> dict[str, object]:
@@ -146,6 +146,34 @@ class Counts:
         ids = tuple(t.id for t in tokens)
         end_reason = ENDS.get(self.finish, "stopped")
         yield Finished(end_reason, text, ids, len(accepted), self.seconds or 0.0, self.prefill_seconds or 0.0)
+
+
+def totals_of(counts: Counts) -> Totals:
+    """The figures that the counts give."""
+    steps, histogram = counts.steps, counts.histogram
+    by_position: tuple[float, ...] = ()
+    if steps and histogram and counts.longest and counts.num_drafted == steps * counts.longest:
+        reached = [sum(histogram[k:]) for k in range(len(histogram))]
+        by_position = tuple(n / steps for n in reached[1:])
+    lacking = ["where in the text each step ended", "confidences"]
+    if steps is None:
+        lacking = ["how many steps there were, and so α", "acceptance by position", *lacking]
+    elif not by_position:
+        lacking = ["acceptance by position", *lacking]
+    else:
+        lacking = ["the order of the steps", *lacking]
+    return Totals(
+        counts.engine,
+        counts.completion,
+        steps,
+        counts.num_drafted,
+        counts.num_accepted,
+        counts.num_accepted / counts.num_drafted if counts.num_drafted else None,
+        1 + counts.num_accepted / steps if steps else None,
+        by_position,
+        counts.completion / counts.seconds if counts.completion and counts.seconds else None,
+        f"not in this log: {', '.join(lacking[:-1])} and {lacking[-1]}",
+    )
 
 
 def dense(histogram: dict[str, int] | Sequence[int] | None, where: str) -> tuple[int, ...] | None:

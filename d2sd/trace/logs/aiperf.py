@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 from d2sd.errors import InputError
-from d2sd.logs.counts import Counts
-from d2sd.logs.rows import convert
-from d2sd.logs.vllm import Stats, counts
 from d2sd.trace.events import Count
+from d2sd.trace.logs.counts import Counts
+from d2sd.trace.logs.rows import convert
+from d2sd.trace.logs.vllm import Stats, counts
 
 INNER = "spec_decode_acceptance"
 

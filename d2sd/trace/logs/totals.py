@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from d2sd.logs.counts import Counts
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,34 +25,6 @@ class Totals:
     by_position: tuple[float, ...]
     tokens_per_second: float | None
     unknown: str
-
-    @classmethod
-    def of(cls, counts: Counts) -> Totals:
-        """The figures that the counts give."""
-        steps, histogram = counts.steps, counts.histogram
-        by_position: tuple[float, ...] = ()
-        if steps and histogram and counts.longest and counts.num_drafted == steps * counts.longest:
-            reached = [sum(histogram[k:]) for k in range(len(histogram))]
-            by_position = tuple(n / steps for n in reached[1:])
-        lacking = ["where in the text each step ended", "confidences"]
-        if steps is None:
-            lacking = ["how many steps there were, and so α", "acceptance by position", *lacking]
-        elif not by_position:
-            lacking = ["acceptance by position", *lacking]
-        else:
-            lacking = ["the order of the steps", *lacking]
-        return cls(
-            counts.engine,
-            counts.completion,
-            steps,
-            counts.num_drafted,
-            counts.num_accepted,
-            counts.num_accepted / counts.num_drafted if counts.num_drafted else None,
-            1 + counts.num_accepted / steps if steps else None,
-            by_position,
-            counts.completion / counts.seconds if counts.completion and counts.seconds else None,
-            f"not in this log: {', '.join(lacking[:-1])} and {lacking[-1]}",
-        )
 
     def row(self) -> str:
         """The figures in one line."""

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from d2sd.errors import InputError
-from d2sd.logs import aiperf, llamacpp, sglang, spec_dump, vllm
-from d2sd.logs.chain import Texts
-from d2sd.logs.counts import Counts
-from d2sd.logs.rows import Row, read_rows
-from d2sd.logs.totals import Totals
+from d2sd.trace.logs import aiperf, llamacpp, sglang, spec_dump, vllm
+from d2sd.trace.logs.chain import Texts
+from d2sd.trace.logs.counts import Counts
+from d2sd.trace.logs.rows import Row, read_rows
+from d2sd.trace.logs.totals import Totals
 from d2sd.trace.reader import MAX_BYTES
 from d2sd.trace.trace import Trace
 

@@ -6,7 +6,7 @@ text ``chain.UNKNOWN``. A log of totals alone has no steps, so it gives ``Totals
 
 from __future__ import annotations
 
-from d2sd.logs.sources import SOURCES, import_log, is_trace
-from d2sd.logs.totals import Totals
+from d2sd.trace.logs.sources import SOURCES, import_log, is_trace
+from d2sd.trace.logs.totals import Totals
 
 __all__ = ["SOURCES", "Totals", "import_log", "is_trace"]
