@@ -20,13 +20,14 @@ ENDS: dict[str | None, StopReason] = {"stop": "end_token", "length": "max_new_to
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Figures of one request; None: not in the log.
+    """Figures of one request; None: not in the log. place: where they stand, for sentences.
 
     accepted, drafted: per step, in order; histogram[j]: steps that accepted j tokens. completion: tokens of the output;
     prompt_tokens: of the prompt. seconds: of the output, without the prompt's pass.
     """
 
     engine: str
+    place: str
     steps: int | None
     num_accepted: int
     num_drafted: int | None
@@ -45,9 +46,9 @@ class Counts:
     prefill_seconds: float | None = None
     model: str | None = None
 
-    def check(self, where: str) -> None:
-        """What the figures must say together; ``InputError`` begins with ``where``, the line and the object's place in it."""
-        steps, histogram = self.steps, self.histogram
+    def check(self) -> None:
+        """What the figures must say together; ``InputError`` names line and field."""
+        steps, histogram, where = self.steps, self.histogram, self.place
         if self.num_drafted is not None and self.num_accepted > self.num_drafted:
             raise InputError(f"{where}: {self.num_accepted} tokens accepted of {self.num_drafted} drafted")
         if histogram is not None:
@@ -59,13 +60,14 @@ class Counts:
                     f"{where}: the histogram holds {weighed} accepted tokens, where {self.num_accepted} are reported"
                 )
         if self.accepted is not None and self.drafted is not None:
-            self._check_steps(where, self.accepted, self.drafted)
+            self._check_steps(self.accepted, self.drafted)
         if self.output_ids is not None and self.completion is not None and len(self.output_ids) != self.completion:
             raise InputError(
                 f"{where}: {len(self.output_ids)} output ids, where {self.completion} completion tokens are reported"
             )
 
-    def _check_steps(self, where: str, accepted: Sequence[int], drafted: Sequence[int]) -> None:
+    def _check_steps(self, accepted: Sequence[int], drafted: Sequence[int]) -> None:
+        where = self.place
         if len(accepted) != len(drafted):
             raise InputError(f"{where}.per_step_drafted: {len(drafted)} steps, per_step_accepted has {len(accepted)}")
         if len(accepted) != self.steps:
@@ -88,12 +90,12 @@ class Counts:
             if found != self.histogram:
                 raise InputError(f"{where}.acceptance_histogram: it is not that of per_step_accepted")
 
-    def result(self, texts: Texts, where: str) -> Trace | Totals:
+    def result(self, texts: Texts) -> Trace | Totals:
         """The request as a trace, or as totals where it has no steps. Checks first."""
-        self.check(where)
+        self.check()
         if not self.accepted or self.drafted is None:
             return totals_of(self)
-        return Trace.of(self._header(), self._events(texts, where, self.accepted, self.drafted))
+        return Trace.of(self._header(), self._events(texts, self.accepted, self.drafted))
 
     def _header(self) -> dict[str, object]:
         missing = ["confidence", "rejected" if self._cut(self.accepted or ()) else "tokens"]
@@ -114,12 +116,12 @@ class Counts:
         """Whether the output ids can be cut into the steps: they are there, and no step without a draft is among them."""
         return self.output_ids is not None and len(self.output_ids) <= self._most(accepted)
 
-    def _events(self, texts: Texts, where: str, accepted: Sequence[int], drafted: Sequence[int]) -> Iterator[Event]:
+    def _events(self, texts: Texts, accepted: Sequence[int], drafted: Sequence[int]) -> Iterator[Event]:
         most = self._most(accepted)
         length = len(self.output_ids) if self.output_ids is not None else self.completion
         least = most - accepted[-1]
         if length is not None and length < least:
-            raise InputError(f"{where}: {length} output tokens, where the steps committed at least {least}")
+            raise InputError(f"{self.place}: {length} output tokens, where the steps committed at least {least}")
         left_out = max(0, most - length) if length is not None else 0  # the text ended within the last step
         if self._cut(accepted) and self.output_ids is not None:
             pieces = texts.pieces(self.output_ids, "output ids")

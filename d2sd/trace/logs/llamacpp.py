@@ -47,4 +47,4 @@ def read(record: dict[str, Any], where: str) -> Counts:
     said["completion"], said["prompt_tokens"] = found.predicted_n, found.prompt_n + found.cache_n
     said["text"] = record.get("content") if isinstance(record.get("content"), str) else said["text"]
     said["seconds"], said["prefill_seconds"] = found.predicted_ms / 1e3, found.prompt_ms / 1e3
-    return Counts(ENGINE, None, found.draft_n_accepted, found.draft_n, **said)
+    return Counts(ENGINE, place, None, found.draft_n_accepted, found.draft_n, **said)

@@ -32,7 +32,7 @@ def read_rows(path: str | Path, most: int = MAX_BYTES) -> Iterator[Row]:
 
 
 def _rows(file: IO[bytes], most: int) -> Iterator[Row]:
-    size, number = 0, 0
+    size, number, found = 0, 0, 0
     while line := file.readline(MAX_LINE_BYTES + 1):
         size, number = size + len(line), number + 1
         if not line.strip():
@@ -44,16 +44,15 @@ def _rows(file: IO[bytes], most: int) -> Iterator[Row]:
         try:
             data = orjson.loads(line)
         except orjson.JSONDecodeError as error:
-            if number == 1 and line.lstrip()[:1] in (b"{", b"["):
+            if not found and line.lstrip()[:1] in (b"{", b"["):
                 yield from _document(line + file.read(MAX_DOCUMENT + 1), most)
                 return
             raise InputError(f"line {number}: not JSON ({error})") from None
-        if isinstance(data, list) and number == 1:
+        found += 1
+        if isinstance(data, list) and found == 1:
             yield from _entries(data)
             return
         yield f"line {number}", _object(data, f"line {number}")
-    if not number:
-        raise InputError("the log is empty")
 
 
 def _document(raw: bytes, most: int) -> Iterator[Row]:

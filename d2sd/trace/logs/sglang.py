@@ -61,7 +61,14 @@ def read(record: dict[str, Any], where: str) -> Counts:
     steps, histogram = stats.spec_verify_ct, stats.spec_correct_drafts_histogram
     longest = proposed // steps if steps and proposed % steps == 0 else None
     return Counts(
-        ENGINE, steps, correct, proposed, None if histogram is None else tuple(histogram), longest=longest, **said
+        ENGINE,
+        place,
+        steps,
+        correct,
+        proposed,
+        None if histogram is None else tuple(histogram),
+        longest=longest,
+        **said,
     )
 
 

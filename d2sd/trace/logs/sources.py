@@ -52,7 +52,7 @@ def import_log(
         raise InputError(f"there is no source {chosen}; choose one of: {', '.join(SOURCES)}")
     _, read = REPLIES[chosen]
     for where, record in rows:
-        yield read(_reply(record), where).result(texts, where)
+        yield read(_reply(record), where).result(texts)
 
 
 def _reply(record: dict[str, Any]) -> dict[str, Any]:

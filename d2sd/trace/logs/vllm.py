@@ -87,6 +87,7 @@ def counts(engine: str, stats: Stats, place: str, said: dict[str, Any]) -> Count
         raise InputError(f"{place}.{lacking}: it is missing, but the other list of steps is there")
     return Counts(
         engine,
+        place,
         steps,
         accepted,
         stats.num_draft_tokens,
