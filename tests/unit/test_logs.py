@@ -10,6 +10,8 @@ import pytest
 from d2sd import InputError, load_trace
 from d2sd.__main__ import main
 from d2sd.calibration import calibrate, read_report, tabulate
+from d2sd.calibration.alignment import align
+from d2sd.calibration.comparison import Side, compare
 from d2sd.trace.logs import Totals, import_log
 from d2sd.trace.logs.chain import UNKNOWN
 from d2sd.trace.sets import read_traces
@@ -202,3 +204,15 @@ def test_runs_without_confidences_are_scored_as_far_as_they_go(tmp_path):
     assert [(p.count, p.confidence) for p in report.by_position] == [(8, None), (7, None), (6, None), (4, None)]
     assert report.gains.sources[0].tokens.value == 2.25
     assert "The boundary is known in 8 steps" in read_report(report)[0].text
+
+
+def test_logs_without_text_are_laid_side_by_side_over_their_tokens(tmp_path):
+    other = DETAILED | {"per_step_accepted": [2, 3, 4, 1, 2, 0, 3, 3]}
+    a, b = imported(tmp_path, VLLM, {"metrics": {"speculative_decoding": other}})
+    found = align(a, b)
+    assert (found.by_tokens, found.parts_at, found.differs_at) == (True, 2, None)
+    assert found.ends_a[:3] == (4, 8, 10)
+    assert align(a, a).parts_at is None
+    positions = compare(Side(tabulate([a.steps]), ("",)), Side(tabulate([b.steps]), ("",))).positions
+    assert [(p.a.value, p.count_b) for p in positions[:2]] == [(7 / 8, 8), (6 / 7, 7)]
+    assert positions[0].difference.low is not None
