@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from io import BytesIO
 from pathlib import Path
@@ -13,11 +13,13 @@ from typing import Any
 
 import orjson
 
+from d2sd.bench.prompts import read_prompts
 from d2sd.cli.description import describe_run, describe_step
 from d2sd.errors import InputError
 from d2sd.trace.files import write_whole
 from d2sd.trace.logs import SOURCES, Totals, import_log
 from d2sd.trace.logs.chain import open_texts
+from d2sd.trace.logs.serving import ENGINES, Server
 from d2sd.trace.logs.totals import together
 from d2sd.trace.metrics import acceptance_by_depth
 from d2sd.trace.reader import read_file
@@ -47,9 +49,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "import", "the log of a served engine as traces: vLLM, SGLang, llama.cpp, AIPerf", "a log, plain or gzip"
     )
     log.add_argument("--from", dest="source", default="auto", choices=SOURCES, help="its engine (default: by content)")
-    log.add_argument("--tokenizer", metavar="FOLDER|HUB-ID", help="gives token ids their texts (default: numbers)")
     log.add_argument("-o", "--output", metavar="OUT.jsonl[.gz]", help="default: FILE's name with .trace.jsonl")
-    log.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+    sentence = "send prompts to a running server and write its replies as traces"
+    server = actions.add_parser("record", help=sentence, description=sentence)
+    server.add_argument("--from-server", required=True, metavar="URL", help="such as http://127.0.0.1:8000")
+    server.add_argument("--engine", required=True, choices=ENGINES)
+    server.add_argument("--prompts", default="heldout", metavar="NAME|FILE.jsonl", help="lines with prompt or turns")
+    server.add_argument("--limit", type=int, metavar="N", help="use only N prompts, taken from every domain in turn")
+    server.add_argument("--max-new-tokens", type=int, default=128, metavar="N")
+    server.add_argument("--allow-remote", action="store_true", help="the server may be on another machine")
+    server.add_argument("-o", "--output", default="served.trace.jsonl", metavar="OUT.jsonl[.gz]")
+    for sub in (log, server):
+        sub.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+        sub.add_argument("--tokenizer", metavar="FOLDER|HUB-ID", help="gives token ids their texts (default: numbers)")
     page = action("to-html", "one interactive HTML file that needs nothing else, not even a network")
     page.add_argument("-o", "--output", required=True, metavar="OUT.html")
 
@@ -156,21 +168,36 @@ def _to_html(arguments: argparse.Namespace) -> None:
 
 
 def _import(arguments: argparse.Namespace) -> None:
-    """Write the requests that have steps as traces, one after another; of the others print their totals."""
+    """Write the requests of a log that have steps as traces; of the others print their totals."""
+    found = import_log(arguments.file, arguments.source, open_texts(arguments.tokenizer))
+    name = Path(arguments.file).name.removesuffix(".gz")
+    _write_found(found, Path(arguments.output or f"{Path(name).stem}.trace.jsonl"), arguments.json)
+
+
+def _record(arguments: argparse.Namespace) -> None:
+    """The same with the replies of a server."""
+    if arguments.max_new_tokens < 1:
+        raise InputError(f"max-new-tokens must be at least 1, not {arguments.max_new_tokens}")
+    server, texts = Server(arguments.from_server, arguments.allow_remote), open_texts(arguments.tokenizer)
+    prompts = read_prompts(arguments.prompts, arguments.limit)
+    ask = ENGINES[arguments.engine]
+    found = (ask(server, prompt.text, arguments.max_new_tokens).result(texts) for prompt in prompts)
+    _write_found(found, Path(arguments.output), arguments.json)
+
+
+def _write_found(found: Iterable[Trace | Totals], out: Path, as_json: bool) -> None:
     rows: list[Totals] = []
     counted, missing = Counter[str](), Counter[str]()
 
     def traces() -> Iterator[Trace]:
-        for found in import_log(arguments.file, arguments.source, open_texts(arguments.tokenizer)):
-            if isinstance(found, Totals):
-                rows.append(found)
+        for one in found:
+            if isinstance(one, Totals):
+                rows.append(one)
                 continue
-            counted.update({"steps": len(found.steps), "tokens": len(found.token_ids)})
-            missing.update(found.missing)
-            yield found
+            counted.update({"steps": len(one.steps), "tokens": len(one.token_ids)})
+            missing.update(one.missing)
+            yield one
 
-    name = Path(arguments.file).name.removesuffix(".gz")
-    out = Path(arguments.output or f"{Path(name).stem}.trace.jsonl")
     count = write_traces(out, traces())
     if not count:
         out.unlink(missing_ok=True)
@@ -182,12 +209,13 @@ def _import(arguments: argparse.Namespace) -> None:
         "totals": [asdict(row) for row in rows],
         "together": together(rows) if rows else None,
     }
-    if arguments.json:
+    if as_json:
         sys.stdout.write(orjson.dumps(result).decode() + "\n")
         return
     if count:
-        lacks = f"; not in this log: {', '.join(WORDS[w] for w in result['missing'])}" if result["missing"] else ""
-        print(f"{out}: {count} runs, {counted['steps']} steps, {counted['tokens']} tokens{lacks}")
+        lacks = ", ".join(WORDS[what] for what in WORDS if missing[what])
+        said = f"; not in this log: {lacks}" if lacks else ""
+        print(f"{out}: {count} runs, {counted['steps']} steps, {counted['tokens']} tokens{said}")
     for row in rows[:MAX_ROWS]:
         print(escaped(row.row()))
     if len(rows) > MAX_ROWS:
@@ -213,4 +241,5 @@ ACTIONS = {
     "to-graphml": _to_graphml,
     "to-html": _to_html,
     "import": _import,
+    "record": _record,
 }

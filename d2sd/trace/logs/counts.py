@@ -5,7 +5,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from math import isclose
 
 from d2sd.errors import InputError
@@ -23,7 +22,8 @@ class Counts:
     """Figures of one request; None: not in the log. place: where they stand, for sentences.
 
     accepted, drafted: per step, in order; histogram[j]: steps that accepted j tokens. completion: tokens of the output;
-    prompt_tokens: of the prompt. seconds: of the output, without the prompt's pass.
+    prompt_tokens: of the prompt. seconds: of the output, without the prompt's pass; elapsed: the same after every step.
+    pieces, prompt_pieces: the texts of the ids, where the engine gave them itself.
     """
 
     engine: str
@@ -45,6 +45,9 @@ class Counts:
     seconds: float | None = None
     prefill_seconds: float | None = None
     model: str | None = None
+    elapsed: tuple[float, ...] = ()
+    pieces: tuple[str, ...] = ()
+    prompt_pieces: tuple[str, ...] = ()
 
     def check(self) -> None:
         """What the figures must say together; ``InputError`` names line and field."""
@@ -98,7 +101,11 @@ class Counts:
         return Trace.of(self._header(), self._events(texts, self.accepted, self.drafted))
 
     def _header(self) -> dict[str, object]:
-        missing = ["confidence", "rejected" if self._cut(self.accepted or ()) else "tokens"]
+        missing = ["confidence"]
+        if not self._cut(self.accepted or ()):
+            missing.append("tokens")
+        elif self.accepted != self.drafted:
+            missing.append("rejected")
         models = {"target": self.model} if self.model else {}
         header: dict[str, object] = {
             "event": "Header", "schema": SCHEMA, "run": uuid.uuid4().hex, "method": self.engine, "config": {}, "models": models,
@@ -124,11 +131,11 @@ class Counts:
             raise InputError(f"{self.place}: {length} output tokens, where the steps committed at least {least}")
         left_out = max(0, most - length) if length is not None else 0  # the text ended within the last step
         if self._cut(accepted) and self.output_ids is not None:
-            pieces = texts.pieces(self.output_ids, "output ids")
+            pieces = self.pieces or texts.pieces(self.output_ids, "output ids")
             tokens = [Token(i, t) for i, t in zip(self.output_ids, pieces, strict=True)]
         else:
             tokens = [NOT_KNOWN] * min(most - left_out, MAX_TEXTS)
-        prompt = texts.pieces(self.prompt_ids, "prompt ids")
+        prompt = self.prompt_pieces or texts.pieces(self.prompt_ids, "prompt ids")
         first = Committed(tokens[0].id, tokens[0].text, "target", None)
         yield PrefillDone(self.prompt_ids, tuple(prompt), self.prefill_seconds or 0.0, (first,))
         before = len(self.prompt_ids) or self.prompt_tokens or 0
@@ -139,7 +146,8 @@ class Counts:
             kept = min(a, len(own))
             chain = [*own[:kept], *[NOT_KNOWN] * (d - kept)]
             bonus = own[kept] if len(own) > kept else None
-            elapsed = self.seconds or 0.0 if number == last else 0.0  # when the others ended is not in the log
+            # of a log without times only the end of the last step is known
+            elapsed = self.elapsed[number] if self.elapsed else self.seconds or 0.0 if number == last else 0.0
             yield chain_step(
                 number, tokens[at - 1], before + at - 1, Chain(chain, a, bonus, a if d else None, kept=kept), elapsed
             )
@@ -191,9 +199,3 @@ def check_mean(reported: float | None, value: float | None, where: str) -> None:
     """A mean that the log reports must be that of its own counts."""
     if reported and value is not None and not isclose(reported, value, rel_tol=1e-3, abs_tol=1e-3):
         raise InputError(f"{where}: {reported:g}, where the counts give {value:.4g}")
-
-
-def steps_of(marks: Sequence[tuple[int, int]]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Drafted and accepted tokens of each step, from running totals of both."""
-    pairs = [(d - e, a - b) for (e, b), (d, a) in pairwise([(0, 0), *marks])]
-    return tuple(d for d, _ in pairs), tuple(a for _, a in pairs)

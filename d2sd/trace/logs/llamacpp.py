@@ -33,10 +33,15 @@ def fits(record: dict[str, Any]) -> bool:
     return "timings" in record
 
 
+def timings(record: dict[str, Any], where: str) -> Timings:
+    """The totals of a reply, or, of a streamed one, up to a part."""
+    return convert(record.get("timings"), Timings, f"{where}: timings")
+
+
 def read(record: dict[str, Any], where: str) -> Counts:
     """The counts of one reply."""
     place = f"{where}: timings"
-    found = convert(record.get("timings"), Timings, place)
+    found = timings(record, where)
     if found.draft_n is None or found.draft_n_accepted is None:
         raise InputError(f"{place}.draft_n: it is missing; nothing was drafted for this request")
     if found.draft_n_accepted > found.predicted_n:
