@@ -52,11 +52,13 @@ def align(a: Trace, b: Trace) -> Alignment:
             for run in (a, b)
         ]
         ends = [tuple(accumulate(lengths))[1:] for lengths in counts]
-        return Alignment(*ends, None, None, None, _parting(*ends), by_tokens)
+        return Alignment(ends[0], ends[1], None, None, None, _parting(ends[0], ends[1]), by_tokens)
     texts = [(lead_of(run), *(text_of(step) for step in run.steps)) for run in (a, b)]
     ends = [tuple(accumulate(map(len, pieces)))[1:] for pieces in texts]
     at = first_difference("".join(texts[0]), "".join(texts[1]))
-    return Alignment(*ends, at, step_at(ends[0], at), step_at(ends[1], at), _parting(*ends), by_tokens)
+    return Alignment(
+        ends[0], ends[1], at, step_at(ends[0], at), step_at(ends[1], at), _parting(ends[0], ends[1]), by_tokens
+    )
 
 
 def _parting(ends_a: Sequence[int], ends_b: Sequence[int]) -> int | None:

@@ -6,7 +6,7 @@ import gzip
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import IO, Any, TypeVar, cast
 
 import msgspec
 import orjson
@@ -26,7 +26,7 @@ def read_rows(path: str | Path, most: int = MAX_BYTES) -> Iterator[Row]:
         with open(path, "rb") as file:
             packed = file.read(2) == b"\x1f\x8b"
         with gzip.open(path) if packed else open(path, "rb") as file:
-            yield from _rows(file, most)
+            yield from _rows(cast(IO[bytes], file), most)
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"cannot read the log {path}: {getattr(error, 'strerror', None) or error}") from None
 
