@@ -28,10 +28,10 @@ def read_traces(path: str | Path) -> Iterator[Trace]:
                 try:
                     reader.read(lines)
                 except InputError as error:
-                    raise InputError(f"{Path(path).name}, run {number}: {error}") from None
+                    raise InputError(f"run {number}: {error}" if number > 1 else str(error)) from None
                 yield trace_of(reader)
     except (OSError, EOFError, zlib.error) as error:
-        raise InputError(f"cannot read the traces {path}: {getattr(error, 'strerror', None) or error}") from None
+        raise InputError(f"cannot read the trace {path}: {getattr(error, 'strerror', None) or error}") from None
 
 
 def _runs(file: IO[bytes]) -> Iterator[list[bytes]]:

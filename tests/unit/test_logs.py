@@ -193,6 +193,9 @@ def test_the_command_writes_one_file_of_all_runs(tmp_path, capsys):
     assert main(["trace", "import", str(tmp_path / "log.json"), "-o", str(tmp_path / "o.jsonl")]) == 0
     assert "2 runs, 16 steps, 54 tokens; not in this log: tokens, confidences" in capsys.readouterr().out
     assert [len(t.steps) for t in read_traces(tmp_path / "o.jsonl")] == [8, 8]
+    assert main(["calibrate", "--traces", str(tmp_path / "o.jsonl")]) == 0
+    assert "The boundary is known in 16 steps" in capsys.readouterr().out
+    assert main(["compare", "--a", str(tmp_path / "o.jsonl"), "--b", str(tmp_path / "o.jsonl")]) == 0
     with pytest.raises(InputError, match="a trace holds one run"):
         load_trace(tmp_path / "o.jsonl")
 
