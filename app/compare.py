@@ -98,9 +98,11 @@ def side_by_side(a: RunSet, b: RunSet) -> list[dict[str, Any]]:
             {
                 "prompt": " ".join(a.prompts[left].split())[:MAX_LABEL],
                 "differs_at": found.differs_at,
+                "parts_at": found.parts_at,
+                "by_tokens": found.by_tokens,
                 "runs": [left, right],
                 "differ": [found.step_a, found.step_b],
-                "leads": [_clean(lead_of(trace)) for trace in traces],
+                "leads": ["" if found.by_tokens else _clean(lead_of(trace)) for trace in traces],
                 "sides": [_steps(a, left, found.ends_a), _steps(b, right, found.ends_b)],
             }
         )

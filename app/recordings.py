@@ -32,7 +32,7 @@ class Recording:
         """The run as data; raises ``InputError`` where its file is gone."""
         if isinstance(self.trace, bytes):
             return parse_trace(zlib.decompress(self.trace))
-        return uploads.read_trace(self.trace, uploads.MAX_MEGABYTES * 10**6)[0]
+        return uploads.read_traces(self.trace, uploads.MAX_MEGABYTES * 10**6)[0][0]
 
     def run(self) -> RunLines:
         """The run as Explore shows it; ``InputError`` where its file is gone or too large to draw."""
@@ -61,10 +61,14 @@ def read_uploads(paths: Sequence[Path]) -> tuple[list[tuple[Recording, Trace]], 
     room = uploads.MAX_MEGABYTES_TOGETHER * 10**6
     for path in paths:
         try:
-            trace, size = uploads.read_trace(path, room)
+            traces, size = uploads.read_traces(path, room)
         except InputError as error:
             bad.append(f"{short(path.name)} was not read: {error}")
         else:
             room -= size
-            good.append((Recording(short(path.name), path, domain_of(trace)), trace))
+            if len(traces) == 1:
+                good.append((Recording(short(path.name), path, domain_of(traces[0])), traces[0]))
+            else:
+                named = ((f"{n} of {short(path.name, 40)}", trace) for n, trace in enumerate(traces, 1))
+                good += [(Recording.of(trace, label), trace) for label, trace in named]
     return good, bad

@@ -1,49 +1,106 @@
-"""Traces that a visitor brings along."""
+"""Traces that a visitor brings along, and logs of served engines, which are read as traces."""
 
 from __future__ import annotations
 
 import gzip
+import re
 import zlib
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 from app.run_lines import RunLines
 from d2sd import InputError, Trace
+from d2sd.trace.logs import Totals, import_log
 from d2sd.trace.reader import Reader, lines_of
 from d2sd.trace.schema import EVENTS, Line, kind_of, read_baseline, read_event
+from d2sd.trace.trace import trace_of
 from d2sd.trace.writer import to_line
 
 MAX_MEGABYTES = 96  # unpacked: what a browser still draws comfortably
 MAX_MEGABYTES_TOGETHER = 256  # of all files that are measured at once, unpacked
 SECONDS_KEPT = 3600  # an uploaded file; after that the run that was read from it is still there
 START = b'{"event":"'
+SECOND = re.compile(rb'\n\{"event":"Header"')
+MAX_HEAD = 65536
+MAX_OPENED = 24  # runs of one file in the list
 
 
 def read(path: str | Path) -> RunLines:
-    """A trace file, plain or gzip, checked strictly; raises ``InputError``.
+    """The first run of a file; raises ``InputError``."""
+    return read_all(path)[0][0]
+
+
+def read_all(path: str | Path) -> tuple[list[RunLines], str]:
+    """The runs of a trace file or of a log, plain or gzip, checked strictly, at most ``MAX_OPENED`` of them, and a note where
+    there are more; raises ``InputError``.
 
     Only what was checked goes on to the page: fields that a trace does not have never reach it.
     """
-    reader, _ = _read(path, MAX_MEGABYTES)
-    if not len(reader.steps):
+    raw = _unpacked(path)
+    if is_log(raw):
+        runs, more = _imported(path, MAX_OPENED)
+        note = f"{MAX_OPENED} of its runs are in the list; Calibrate reads all of them." if more else ""
+        return [RunLines.packed(run.lines()) for run in runs], note
+    parts = _parts(raw)
+    readers = [_reader(part) for part in parts[:MAX_OPENED]]
+    if not all(len(reader.steps) for reader in readers):
         raise InputError("the trace has no steps, so there is nothing to show")
-    return RunLines.packed(_for_the_page(reader))
+    note = f"{MAX_OPENED} of its {len(parts)} runs are in the list." if len(parts) > MAX_OPENED else ""
+    return [RunLines.packed(_for_the_page(reader)) for reader in readers], note
 
 
-def read_trace(path: Path, room: int) -> tuple[Trace, int]:
-    """A trace file as data, and its unpacked size; raises ``InputError``, also where it is larger than ``room`` (bytes)."""
-    reader, size = _read(path, MAX_MEGABYTES)
-    if size > room:
+def read_traces(path: Path, room: int) -> tuple[list[Trace], int]:
+    """The runs of a trace file or of a log as data, and its unpacked size; raises ``InputError``, also where it is larger than
+    ``room`` (bytes)."""
+    raw = _unpacked(path)
+    if len(raw) > room:
         raise InputError(
             f"all files together hold more than {MAX_MEGABYTES_TOGETHER} MB, unpacked; choose fewer at once"
         )
-    assert reader.header is not None
-    return Trace(reader.header, reader.prefill, reader.steps, reader.finished), size
+    if is_log(raw):
+        return _imported(path, None)[0], len(raw)
+    return [trace_of(_reader(part)) for part in _parts(raw)], len(raw)
 
 
-def _read(path: str | Path, megabytes: int) -> tuple[Reader, int]:
-    """A reader that has taken the whole file, and its unpacked size in bytes."""
-    limit = megabytes * 10**6
+def is_log(raw: bytes) -> bool:
+    """Whether a file is the log of an engine: JSON whose first record is no line of a trace."""
+    head = raw.lstrip()[:MAX_HEAD]
+    return head[:1] in (b"{", b"[") and b'"event"' not in head.partition(b"\n")[0]
+
+
+def _imported(path: str | Path, most: int | None) -> tuple[list[Trace], bool]:
+    """The requests of a log that have steps, at most so many, and whether there are more. Where none has steps its totals are
+    what ``InputError`` says."""
+    runs: list[Trace] = []
+    rows: list[Totals] = []
+    for found in import_log(path, most=MAX_MEGABYTES * 10**6):
+        if isinstance(found, Totals):
+            rows.append(found)
+        elif most is not None and len(runs) == most:
+            return runs, True
+        else:
+            runs.append(found)
+    if not runs:
+        raise InputError(f"it holds totals alone, no steps ({rows[0].row()}); {rows[0].unknown}")
+    return runs, False
+
+
+def _parts(raw: bytes) -> list[bytes]:
+    """The runs of a file that holds several, one after another; mostly it is one."""
+    starts = [0, *(m.start() + 1 for m in SECOND.finditer(raw))]
+    return [raw[a:b] for a, b in pairwise([*starts, len(raw)])]
+
+
+def _reader(raw: bytes) -> Reader:
+    reader = Reader()
+    reader.read(lines_of(raw))
+    return reader
+
+
+def _unpacked(path: str | Path) -> bytes:
+    """A file, at most ``MAX_MEGABYTES`` unpacked."""
+    limit = MAX_MEGABYTES * 10**6
     try:
         with open(path, "rb") as file:
             packed = file.read(2) == b"\x1f\x8b"
@@ -55,12 +112,10 @@ def _read(path: str | Path, megabytes: int) -> tuple[Reader, int]:
         raise InputError("the file cannot be read: it is neither JSON lines nor a whole gzip file") from None
     if len(raw) > limit:
         raise InputError(
-            f"the trace is larger than {megabytes} MB, which is more than the page draws; "
+            f"the trace is larger than {MAX_MEGABYTES} MB, which is more than the page draws; "
             "read it with d2sd.load_trace, or record fewer steps"
         )
-    reader = Reader()
-    reader.read(lines_of(raw))
-    return reader, len(raw)
+    return raw
 
 
 def _for_the_page(reader: Reader) -> Iterator[str]:

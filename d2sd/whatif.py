@@ -70,6 +70,10 @@ class Replay:
     def __init__(self, engine: Engine, trace: Trace):
         if recorded_config(trace).temperature != 0:
             raise InputError("what-if needs a run at temperature 0: only then is the text the same for every setting")
+        if lacks := {"prompt", "tokens", "target"}.intersection(trace.missing):
+            raise InputError(
+                f"this log does not hold all tokens ({', '.join(sorted(lacks))}), so nothing can be drafted again"
+            )
         if trace.prefill is None or len(trace.token_ids) < 2:
             raise InputError("the trace holds no text to draft; record a run of at least two tokens")
         self.engine, self.prompt = engine, list(trace.prefill.prompt_token_ids)

@@ -1,90 +1,123 @@
-"""Turn the per-step log of another engine (vLLM, SGLang, …) into a trace that D²SD Explorer shows.
+"""Turn the per-step log of another engine into a trace that D²SD Explorer shows.
 
     python -m examples.convert_step_log LOG.jsonl RUN.jsonl [TOKENIZER]
     python -m d2sd trace to-html RUN.jsonl -o run.html
 
-The log's first line is the request, every further line one draft-and-verify step:
+Logs that vLLM, SGLang, llama.cpp and AIPerf write by themselves are read by ``d2sd trace import``. This one is of an engine
+that was made to print the ids. Its first line is the request, every further line one draft-and-verify step:
 
-    {"engine": "vllm", "prompt": "One day", "prompt_token_ids": [11, 12]}
+    {"engine": "vllm", "prompt": "One day", "prompt_token_ids": [11, 12], "first_token": 20}
     {"drafted": [21, 22, 23], "accepted": 2, "bonus": 31, "draft_probs": [0.9, 0.8, 0.4]}
     {"drafted": [24, 25, 26], "accepted": 0, "bonus": 32}
     {"drafted": [27, 28], "accepted": 2, "bonus": null}
 
+``first_token`` is the one that the prompt's pass gave; without it the first step begins at the prompt's last token.
 ``draft_probs`` (the drafter's probability of each drafted token) and ``seconds`` may be missing, the latter in all lines
-(speed is then not known); ``bonus`` is null where the text ended with an accepted token. TOKENIZER, a folder or a hub id, gives the tokens their texts; without it each
-is shown as its number.
+(speed is then not known); ``bonus`` is null where the text ended with an accepted token. TOKENIZER, a folder or a hub id,
+gives the tokens their texts; without it each is shown as its number.
 """
 
 from __future__ import annotations
 
-import json
 import sys
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator
+from typing import Annotated
 
-from d2sd.trace.events import (
-    Choice,
-    Committed,
-    Draft,
-    Event,
-    Finished,
-    Node,
-    PrefillDone,
-    StageSeconds,
-    State,
-    StepDone,
-)
+import msgspec
+from msgspec import Meta, Struct
+
+from d2sd import InputError
+from d2sd.trace.events import Committed, Count, Event, Finished, PrefillDone, Probability, Seconds
+from d2sd.trace.logs.chain import Chain, Texts, Token, chain_step, open_texts
 from d2sd.trace.schema import SCHEMA
 from d2sd.trace.trace import Trace
-from d2sd.tree.boundary import boundary_posterior
 
 UNKNOWN: dict[str, object] = {"config": {}, "models": {}, "versions": {}, "hardware": {}}
 
 
-def convert(log: Iterable[str], text: Callable[[int], str]) -> Trace:
-    """The trace of a log; ``text`` gives a token's text."""
-    request, *rows = map(json.loads, log)
-    tokens, elapsed = list(request["prompt_token_ids"]), 0.0
-    events: list[Event] = [PrefillDone(tuple(tokens), tuple(map(text, tokens)), 0.0)]
-    for number, row in enumerate(rows):
-        ids, accepted, probs = row["drafted"], row["accepted"], tuple(row.get("draft_probs", ()))
-        end = [] if row["bonus"] is None else [row["bonus"]]
-        anchor, elapsed = tokens[-1], elapsed + row.get("seconds", 0.0)
-        draft = Draft("first", 0, tuple(ids), tuple(map(text, ids)), probs, ()) if ids else None
-        nodes = [Node(0, -1, 0, anchor, text(anchor), (), "target", "root", None, None, None)]
-        for k, token in enumerate(ids, 1):
-            state: State = "accepted" if k <= accepted else "rejected" if end and k == accepted + 1 else "unreached"
-            nodes.append(Node(k, k - 1, k, token, text(token), (0,), "first", state, probs[k - 1] if probs else None, None, None))  # fmt: skip
-        path = tuple(range(1, accepted + 1))
-        committed = [Committed(ids[k - 1], text(ids[k - 1]), "first", k) for k in path]
-        committed += [Committed(token, text(token), "target", None) for token in end]
-        choices = tuple(Choice(node, c.token, c.text, None) for node, c in enumerate(committed))
-        posterior, full = boundary_posterior(probs)
-        boundary = accepted if ids and (end or accepted == len(ids)) else None  # not seen where the text ended first
-        events.append(StepDone(
-            number, anchor, text(anchor), len(tokens) - 1, draft, posterior, full if probs else 0.0, (), (), tuple(nodes),
-            choices, path, tuple(committed), boundary, StageSeconds(verify=row.get("seconds", 0.0)), elapsed,
-        ))  # fmt: skip
-        tokens += [c.token for c in committed]
-    output = tokens[len(request["prompt_token_ids"]) :]
-    events.append(Finished("stopped", "".join(map(text, output)), tuple(output), len(rows), elapsed, 0.0))
-    header = {"event": "Header", "schema": SCHEMA, "run": uuid.uuid4().hex, "method": request["engine"], **UNKNOWN}
-    return Trace.of({**header, "prompt": request["prompt"]}, events)
+class Request(Struct, forbid_unknown_fields=True):
+    """The first line."""
+
+    engine: str
+    prompt: str | None
+    prompt_token_ids: Annotated[list[Count], Meta(min_length=1)]
+    first_token: Count | None = None
+
+
+class Step(Struct, forbid_unknown_fields=True):
+    """Every further line."""
+
+    drafted: list[Count]
+    accepted: Count
+    bonus: Count | None
+    draft_probs: list[Probability] = []
+    seconds: Seconds = 0.0
+
+
+def convert(log: Iterable[str], texts: Texts) -> Trace:
+    """The trace of a log; ``InputError`` names the line at fault."""
+    lines = iter(log)
+    request = read(next(lines, ""), Request, 1)
+    header = {"event": "Header", "schema": SCHEMA, "run": uuid.uuid4().hex, "method": request.engine, **UNKNOWN}
+    return Trace.of({**header, "prompt": request.prompt}, events(request, lines, texts))
+
+
+def events(request: Request, lines: Iterator[str], texts: Texts) -> Iterator[Event]:
+    """Prefill, steps and totals."""
+
+    def token(number: int, line: int) -> Token:
+        return Token(number, texts.label(number, f"line {line}"))
+
+    written = [token(n, 1) for n in request.prompt_token_ids]
+    first = () if request.first_token is None else (token(request.first_token, 1),)
+    own = tuple(Committed(t.id, t.text, "target", None) for t in first)
+    yield PrefillDone(tuple(request.prompt_token_ids), tuple(t.text for t in written), 0.0, own)
+    written += first
+    start, elapsed, count = len(request.prompt_token_ids), 0.0, 0
+    for number, line in enumerate(filter(str.strip, lines)):
+        row = read(line, Step, number + 2)
+        check(row, number + 2)
+        drafted = [token(n, number + 2) for n in row.drafted]
+        bonus = None if row.bonus is None else token(row.bonus, number + 2)
+        seen = bool(drafted) and (bonus is not None or row.accepted == len(drafted))  # not where the text ended first
+        boundary = row.accepted if seen else None
+        elapsed += row.seconds
+        chain = Chain(drafted, row.accepted, bonus, boundary, tuple(row.draft_probs), seconds=row.seconds)
+        step = chain_step(number, written[-1], len(written) - 1, chain, elapsed)
+        written += [Token(c.token, c.text) for c in step.committed]
+        count += 1
+        yield step
+    output = written[start:]
+    yield Finished("stopped", "".join(t.text for t in output), tuple(t.id for t in output), count, elapsed, 0.0)
+
+
+def check(row: Step, line: int) -> None:
+    """What a step's numbers must say together."""
+    if row.accepted > len(row.drafted):
+        raise InputError(f"line {line}: accepted: {row.accepted} of {len(row.drafted)} drafted tokens")
+    if row.draft_probs and len(row.draft_probs) != len(row.drafted):
+        raise InputError(f"line {line}: draft_probs: one for each of the {len(row.drafted)} drafted tokens")
+    if row.bonus is None and not row.accepted:
+        raise InputError(f"line {line}: bonus: the step wrote nothing; leave it out")
+
+
+def read(line: str, kind: type, number: int):
+    """A line as what it must be."""
+    try:
+        return msgspec.json.decode(line, type=kind)
+    except msgspec.MsgspecError as error:
+        raise InputError(f"line {number}: {error}") from None
 
 
 def main(log: str, out: str, tokenizer: str | None = None) -> None:
     """Convert a file."""
-    if tokenizer is None:
-        text: Callable[[int], str] = " {}".format
-    else:
-        from transformers import AutoTokenizer
-
-        from d2sd.trace.text import TokenTexts
-
-        text = TokenTexts(AutoTokenizer.from_pretrained(tokenizer)).__getitem__
     with open(log, encoding="utf-8") as lines:
-        convert(lines, text).save(out)
+        convert(lines, open_texts(tokenizer)).save(out)
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    try:
+        main(*sys.argv[1:])
+    except InputError as error:
+        sys.exit(f"error: {error}")

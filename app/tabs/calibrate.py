@@ -46,7 +46,7 @@ def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
             uploads = gr.File(
                 label="Traces (.jsonl, .jsonl.gz)",
                 file_count="multiple",
-                file_types=[".jsonl", ".gz"],
+                file_types=[".jsonl", ".json", ".gz"],
                 visible=False,
                 elem_id="traces",
                 height=150,

@@ -34,7 +34,7 @@ def build_compare(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
                 swap = gr.Button("Swap", elem_id="compare-swap", min_width=60)
             add = gr.UploadButton(
                 "Add trace files as a set",
-                file_types=[".jsonl", ".gz"],
+                file_types=[".jsonl", ".json", ".gz"],
                 file_count="multiple",
                 size="sm",
                 elem_id="compare-add",

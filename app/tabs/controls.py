@@ -109,7 +109,7 @@ def build_controls() -> Controls:
         with gr.Row(elem_id="last"):
             inputs["compare"] = gr.Checkbox(True, label="Measure speedup", elem_id="compare", min_width=120)
             upload = gr.UploadButton(
-                "Open a trace", file_types=[".jsonl", ".gz"], size="sm", elem_id="open-trace", min_width=100
+                "Open a trace", file_types=[".jsonl", ".json", ".gz"], size="sm", elem_id="open-trace", min_width=100
             )
     # once a value is mended, the sentence about it is of no use
     forgive(notice, [box.change for box in inputs.values()])

@@ -113,10 +113,13 @@ def open_trace(session: Session, path: str | None) -> tuple[Any, Any]:
     if not path:
         return gr.skip(), sentence(problem="Choose a trace file first.")
     try:
-        run = uploads.read(path)
+        runs, note = uploads.read_all(path)
     except InputError as error:
         return gr.skip(), sentence(problem=f"This trace was not opened: {error}.")
-    return session.show(run, "Opened", Path(path).name), sentence(note="" if run.ended else CUT_OFF)
+    name = Path(path).name
+    for number, run in reversed(list(enumerate(runs[1:], 2))):
+        session.history.keep(run, "Opened", f"{number} of {name}")
+    return session.show(runs[0], "Opened", name), sentence(note=note or ("" if runs[0].ended else CUT_OFF))
 
 
 def send_again(session: Session, data: gr.EventData) -> Any:

@@ -24,6 +24,7 @@ function start(element, trigger, props, watch) {
   const stripBox = part("strip", "Confidence and boundaries", { role: "group" });
   const timelineBox = part("timeline", "Steps", { role: "slider", tabindex: 0, "aria-valuemin": 1 });
   const empty = h("p", { class: "empty" }, "Nothing to show yet: run a prompt, and its draft trees appear here step by step.");
+  const lacks = h("p", { class: "empty", hidden: true });
   const swipe = h("p", { class: "swipe", hidden: true });
   const steps = h("div", { class: "panel steps" });
   const run = new RunView(root);
@@ -36,7 +37,7 @@ function start(element, trigger, props, watch) {
     panes.bar("facts"),
     h("div", { class: "panel facts" }, details),
     panes.bar("reading"),
-    h("div", { class: "panel drawing" }, h("div", { class: "head" }, sentence, h("div", { class: "tools" }, unfoldButton, followChip, playButton, wideButton, fitButton, fullButton, helpButton)), treeBox, swipe, panes.bar("tree"), stripBox, legend()),
+    h("div", { class: "panel drawing" }, h("div", { class: "head" }, sentence, h("div", { class: "tools" }, unfoldButton, followChip, playButton, wideButton, fitButton, fullButton, helpButton)), lacks, treeBox, swipe, panes.bar("tree"), stripBox, legend()),
     steps,
   );
   root.append(notice, empty, views, spoken);
@@ -84,6 +85,7 @@ function start(element, trigger, props, watch) {
     if (step !== drawn.step) {
       tree.show(step);
       strip.show(step);
+      showLacks(step);
       showSentence(step);
       showWidth();
     } else {
@@ -99,6 +101,14 @@ function start(element, trigger, props, watch) {
     finder.place();
     showChip();
     mirror();
+  }
+
+  /** Where a log holds no tokens, a sentence stands in the place of tree and strip. */
+  function showLacks(step) {
+    const words = step ? step.lacks : "";
+    lacks.textContent = words && `${words} What is known: how many tokens each step drafted and accepted.`;
+    lacks.hidden = !words;
+    treeBox.hidden = stripBox.hidden = Boolean(words);
   }
 
   function showSentence(step) {

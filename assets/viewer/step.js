@@ -59,7 +59,13 @@ function readLevels(raw, nodes) {
   });
 }
 
-/** `run`: names, what the proposers of this run are called; sampled, whether the target drew its tokens; random, whether
+/** What stands where a tree would be: an imported log that holds counts alone; empty where there is a tree to draw. */
+function lacking(missing) {
+  if (missing.includes("tokens")) return "Tokens and confidences are not in this log.";
+  return missing.includes("rejected") ? "The drafted tokens that were rejected, and confidences, are not in this log." : "";
+}
+
+/** `run`: names, what the proposers of this run are called; lacks, why there is no tree to draw, if so; sampled, whether the target drew its tokens; random, whether
  *  the re-drafted prefixes were drawn. */
 function readStep(raw, index, run) {
   const nodes = readNodes(raw.nodes);

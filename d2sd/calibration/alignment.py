@@ -9,6 +9,8 @@ from itertools import accumulate
 from d2sd.trace.events import StepDone
 from d2sd.trace.trace import Trace
 
+TEXTLESS = {"tokens", "target"}  # of ``Trace.missing``
+
 
 @dataclass(frozen=True, slots=True)
 class Alignment:
@@ -17,7 +19,8 @@ class Alignment:
 
     differs_at: the first character that is not the same, None where the texts are the same; where one text is the
     beginning of the other, the end of the shorter one. step_a, step_b: the steps that hold this character, None where
-    that side has none.
+    that side has none. parts_at: the first step that does not end at the same place on both sides, None where all do.
+    by_tokens: a side is an imported log without text, so that ends are in tokens and no text is compared.
     """
 
     ends_a: tuple[int, ...]
@@ -25,6 +28,8 @@ class Alignment:
     differs_at: int | None
     step_a: int | None
     step_b: int | None
+    parts_at: int | None
+    by_tokens: bool
 
 
 def lead_of(run: Trace) -> str:
@@ -38,11 +43,30 @@ def text_of(step: StepDone) -> str:
 
 
 def align(a: Trace, b: Trace) -> Alignment:
-    """Two runs over the characters of their texts, so that also those of different tokenizers meet."""
+    """Two runs over the characters of their texts, so that also those of different tokenizers meet; over their tokens where
+    a log does not hold the text."""
+    by_tokens = any(TEXTLESS.intersection(run.missing) for run in (a, b))
+    if by_tokens:
+        counts = [
+            (len(run.prefill.committed) if run.prefill else 0, *(len(step.committed) for step in run.steps))
+            for run in (a, b)
+        ]
+        ends = [tuple(accumulate(lengths))[1:] for lengths in counts]
+        return Alignment(ends[0], ends[1], None, None, None, _parting(ends[0], ends[1]), by_tokens)
     texts = [(lead_of(run), *(text_of(step) for step in run.steps)) for run in (a, b)]
     ends = [tuple(accumulate(map(len, pieces)))[1:] for pieces in texts]
     at = first_difference("".join(texts[0]), "".join(texts[1]))
-    return Alignment(ends[0], ends[1], at, step_at(ends[0], at), step_at(ends[1], at))
+    return Alignment(
+        ends[0], ends[1], at, step_at(ends[0], at), step_at(ends[1], at), _parting(ends[0], ends[1]), by_tokens
+    )
+
+
+def _parting(ends_a: Sequence[int], ends_b: Sequence[int]) -> int | None:
+    """The first step that ends elsewhere."""
+    if ends_a == ends_b:
+        return None
+    pairs = enumerate(zip(ends_a, ends_b, strict=False))
+    return next((n for n, (x, y) in pairs if x != y), min(len(ends_a), len(ends_b)))
 
 
 def first_difference(one: str, other: str) -> int | None:

@@ -61,7 +61,8 @@ class Comparison:
     figures, by name: tokens (per step, α), first (tokens of the first draft that were accepted), hit and repaired (shares
     of the steps with a rejected first draft and re-drafts), redraft (tokens that a re-draft brings), nodes (per step), gap
     (accepted − confidence), error (ECE above what chance alone would give), brier. bins: share accepted by bin of confidence; within[n]: share of rejected
-    drafts whose true boundary is among the n + 1 likeliest.
+    drafts whose true boundary is among the n + 1 likeliest; positions[k]: share of the drafts that got as far as drafted token
+    k + 1 which had it accepted, as far as both sides drafted.
     """
 
     unit: str
@@ -69,15 +70,17 @@ class Comparison:
     figures: tuple[Difference, ...]
     bins: tuple[Difference, ...]
     within: tuple[Difference, ...]
+    positions: tuple[Difference, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Draws:
-    """One side with what it is resampled with."""
+    """One side with what it is resampled with. ``observed``: all positions whose fate is known, ``scores`` those with a confidence."""
 
     table: StepTable
     unit: np.ndarray
     resampler: Resampler
+    observed: Scores
     scores: Scores
 
 
@@ -91,10 +94,12 @@ def compare(a: Side, b: Side, same_text: bool = False) -> Comparison:
     count = [int(unit.max(initial=-1)) + 1 for unit in (of_a, of_b)]
     first = Resampler(max(count) if paired else count[0])
     second = first if paired else Resampler(count[1], seed=1)
+    found = score(a.table, of_a), score(b.table, of_b)
     sides = (
-        Draws(a.table, of_a, first, score(a.table, of_a)),
-        Draws(b.table, of_b, second, score(b.table, of_b)),
+        Draws(a.table, of_a, first, found[0], found[0].known()),
+        Draws(b.table, of_b, second, found[1], found[1].known()),
     )
+    shared = min(int(scores.position.max(initial=0)) for scores in found)
     deepest = max(int(side.table.drafted.max(initial=0)) for side in sides)
     return Comparison(
         name,
@@ -102,6 +107,7 @@ def compare(a: Side, b: Side, same_text: bool = False) -> Comparison:
         (*(_ratio(name, rows, *sides) for name, rows in FIGURES.items()), _error(*sides)),
         tuple(_ratio(f"bin {n}", _in_bin(n), *sides) for n in range(len(uniform_edges()) - 1)),
         tuple(_ratio(f"within {n + 1}", _within(n), *sides) for n in range(deepest)),
+        tuple(_ratio(f"position {k}", _at_position(k), *sides) for k in range(1, shared + 1)),
     )
 
 
@@ -235,7 +241,14 @@ def _in_bin(number: int) -> Rows:
 def _within(number: int) -> Rows:
     def rows(side: Draws) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         place = ranks(side.table.confidence, side.table.boundary)
-        return _over(place <= number, side.table.partly, side.unit)
+        return _over(place <= number, side.table.partly & side.table.sure, side.unit)
+
+    return rows
+
+
+def _at_position(position: int) -> Rows:
+    def rows(side: Draws) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        return _over(side.observed.accepted, side.observed.position == position, side.observed.unit)
 
     return rows
 

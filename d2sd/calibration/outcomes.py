@@ -15,7 +15,7 @@ from d2sd.tree.boundary import boundary_posteriors
 class Matrix:
     """Steps by what was likeliest and what happened. Outcome i < G: exactly i tokens accepted; outcome G: all of them.
 
-    counts[actual][predicted]: steps, (G+1, G+1), those whose boundary was seen; unseen: the others that drafted. all_expected and all_happened: the mean predicted chance that the
+    Steps without confidences are no part of it. counts[actual][predicted]: steps, (G+1, G+1), those whose boundary was seen; unseen: the others that drafted. all_expected and all_happened: the mean predicted chance that the
     whole first draft is accepted, and the share of steps where it was.
     """
 
@@ -62,6 +62,7 @@ def happened(table: StepTable) -> np.ndarray:
 
 def outcome_matrix(table: StepTable, unit: np.ndarray, resampler: Resampler) -> Matrix:
     """Predicted against actual boundaries of the steps where it was seen."""
+    table, unit = table.take(table.sure), unit[table.sure]
     seen, size = table.seen, table.confidence.shape[1] + 1
     both = happened(table)[seen] * size + predicted(table)[seen]
     counts = np.bincount(both, minlength=size * size).reshape(size, size)
@@ -88,8 +89,9 @@ def ranks(confidence: np.ndarray, boundary: np.ndarray) -> np.ndarray:
 
 
 def rank_table(table: StepTable, unit: np.ndarray, resampler: Resampler) -> Ranks:
-    """Ranks and hit rates over the steps whose first draft was rejected somewhere."""
-    partly, unit = table.take(table.partly), unit[table.partly]
+    """Ranks and hit rates over the steps with confidences whose first draft was rejected somewhere."""
+    there = table.partly & table.sure
+    partly, unit = table.take(there), unit[there]
     place = ranks(partly.confidence, partly.boundary)
     size = int(partly.drafted.max(initial=0))
     chosen = partly.selected > 0

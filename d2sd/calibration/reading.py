@@ -32,6 +32,8 @@ class Sentence:
 
 def read_report(report: Report) -> list[Sentence]:
     """The verdict, and what it rests on."""
+    if not report.positions and report.by_position:
+        return [_unsure(report), *_gains(report), _unit(report)]
     if not report.positions:
         nothing = "no step drafted a block whose boundary was seen" if report.steps else "there are no steps"
         return [Sentence("few", f"Nothing to score: {nothing}.")]
@@ -49,6 +51,17 @@ def read_report(report: Report) -> list[Sentence]:
         *_second(report),
         _unit(report),
     ]
+
+
+def _unsure(report: Report) -> Sentence:
+    """Of runs that were recorded without confidences, as most served engines log them."""
+    first, steps = report.by_position[0], report.gains.sources[0].present
+    gained = (report.gains.sources[0].tokens.value or 0.0) * report.steps / steps
+    return Sentence(
+        "note",
+        f"These runs hold no confidences, so there is nothing to calibrate. The boundary is known in {count(first.count, 'step')}: "
+        f"the first draft gets {gained:.2f} tokens accepted on average, its first token {percent(first.accepted)} of the time.",
+    )
 
 
 def _verdict(report: Report) -> Sentence:

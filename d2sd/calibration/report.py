@@ -38,7 +38,7 @@ class Report:
     ``of_paths``, of the probabilities of the paths of so many verified nodes.
 
     unit: what intervals draw again. confidence, accepted: means over scored positions; gap: accepted − confidence,
-    below 0 where the drafter is over-confident. error, adaptive: ECE with equal-width and with equal-mass bins;
+    below 0 where the drafter is over-confident. Positions without a confidence are in by_position alone. error, adaptive: ECE with equal-width and with equal-mass bins;
     chance: the ECE that an honest drafter would show by chance. gains and outcomes: see their modules. second, domains and
     kinds are there where ``calibrate`` was given what they need.
     """
@@ -94,9 +94,9 @@ def calibrate(table: StepTable, paths: Paths | None = None, labels: Labels | Non
     has one. An empty table gives a report that has seen nothing."""
     unit, name = units(table)
     resampler = Resampler(int(unit.max(initial=-1)) + 1)
-    scores = score(table, unit)
-    of_paths = False
-    if paths is not None and len(paths) and not len(scores):
+    observed = score(table, unit)
+    scores, of_paths = observed.known(), False
+    if paths is not None and len(paths) and not len(observed):
         of_paths = True
         scores = Scores(paths.probability, paths.accepted, paths.depth, paths.row, unit[paths.row])
     edges, adaptive = uniform_edges(), equal_mass_edges(scores.confidence)
@@ -117,12 +117,14 @@ def calibrate(table: StepTable, paths: Paths | None = None, labels: Labels | Non
         brier=brier_score(scores, resampler),
         uniform=tuple(reliability(scores, edges)),
         equal_mass=tuple(reliability(scores, adaptive)),
-        by_position=tuple(acceptance_by_position(scores)),
+        by_position=tuple(acceptance_by_position(scores if of_paths else observed)),
         matrix=outcome_matrix(table, unit, resampler),
         ranks=rank_table(table, unit, resampler),
         gains=gains(table, unit, resampler),
         advice=None if of_paths else temperature_advice(table, scores, resampler),
         second=second_report(labels.redrafts, unit, resampler) if labels else None,
         domains=by_domain(table, scores, unit, labels.domains, resampler) if labels else (),
-        kinds=by_kind(scores, labels.kinds, resampler) if labels and not of_paths else (),
+        kinds=by_kind(scores, labels.kinds[~np.isnan(observed.confidence)], resampler)
+        if labels and not of_paths
+        else (),
     )

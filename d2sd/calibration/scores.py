@@ -17,7 +17,7 @@ from d2sd.trace.events import StepDone
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """Scored positions: confidence in [0, 1], accepted 0/1, position k (from 1), row of the step in its table and the
+    """Scored positions: confidence in [0, 1] (NaN: not recorded), accepted 0/1, position k (from 1), row of the step in its table and the
     unit that it is resampled with; all (M,)."""
 
     confidence: np.ndarray
@@ -28,6 +28,11 @@ class Scores:
 
     def __len__(self) -> int:
         return len(self.confidence)
+
+    def known(self) -> Scores:
+        """Those with a confidence."""
+        there = ~np.isnan(self.confidence)
+        return Scores(*(getattr(self, name)[there] for name in self.__dataclass_fields__))
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,18 +50,19 @@ class Bin:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """How the first draft fared at position k, among the ``count`` steps that reached it; interval as in ``Bin``."""
+    """How the first draft fared at position k, among the ``count`` steps that reached it; interval as in ``Bin``. confidence:
+    None where any of them has none."""
 
     position: int
     count: int
-    confidence: float
+    confidence: float | None
     accepted: float
     low: float
     high: float
 
 
 def scored_positions(step: StepDone) -> list[tuple[float, bool]]:
-    """(c_k, accepted) of the first draft, as far as its fate was observed (see ``StepTable.scored``)."""
+    """(c_k, accepted) of the first draft, as far as its fate was observed (see ``StepTable.scored``); none without confidences."""
     matched, boundary = observed(step)
     if step.first_draft is None or matched == UNSEEN:
         return []
@@ -83,8 +89,9 @@ def equal_mass_edges(confidence: np.ndarray, bins: int = 10) -> np.ndarray:
 
 
 def places(confidence: np.ndarray, edges: np.ndarray) -> np.ndarray:
-    """Number of the bin that each confidence falls in; the last bin holds its right edge too."""
-    return np.clip(np.searchsorted(edges, confidence, side="right") - 1, 0, len(edges) - 2)
+    """Number of the bin that each confidence falls in, −1 where it is not known; the last bin holds its right edge too."""
+    found = np.clip(np.searchsorted(edges, confidence, side="right") - 1, 0, len(edges) - 2)
+    return np.where(np.isnan(confidence), -1, found)
 
 
 def reliability(scores: Scores, edges: np.ndarray) -> list[Bin]:
@@ -100,7 +107,11 @@ def reliability(scores: Scores, edges: np.ndarray) -> list[Bin]:
 def acceptance_by_position(scores: Scores) -> list[Position]:
     """Acceptance at every position that was reached; position 1 is the first drafted token."""
     sums = _sums(scores.position, int(scores.position.max(initial=0)) + 1, scores)
-    return [Position(k, n, c / n, a / n, *wilson(a / n, n)) for k, (n, c, a) in enumerate(sums) if n]
+    return [
+        Position(k, n, None if np.isnan(c) else c / n, a / n, *wilson(a / n, n))
+        for k, (n, c, a) in enumerate(sums)
+        if n
+    ]
 
 
 def _sums(at: np.ndarray, size: int, scores: Scores) -> list[tuple[int, float, float]]:

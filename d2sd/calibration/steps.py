@@ -24,7 +24,8 @@ class StepTable:
     """N steps of one or more runs; G is the longest first draft, J the largest number of re-drafts.
 
     run, step: number of the run and of the step in it, (N,). prompt: number of the run's prompt, (N,).
-    drafted: tokens of the first draft, (N,). confidence: c_k, (N, G), NaN after the last drafted token.
+    drafted: tokens of the first draft, (N,). confidence: c_k, (N, G), NaN after the last drafted token, and everywhere in a
+    step whose draft was recorded without.
     matched: leading first-draft tokens that are also what was committed, (N,); boundary: the same where it is known that no
     more would have been accepted, (N,). Both UNSEEN where nothing was drafted, the boundary also where the text ended, or a
     node budget had cut the draft off, before the target and the draft parted.
@@ -69,6 +70,11 @@ class StepTable:
         return self.boundary != UNSEEN
 
     @property
+    def sure(self) -> np.ndarray:
+        """Steps whose drafts have confidences, (N,) bool."""
+        return ~np.isnan(self.confidence).all(1)
+
+    @property
     def partly(self) -> np.ndarray:
         """Steps whose first draft was rejected somewhere, (N,) bool: there is a boundary to predict."""
         return self.seen & (self.boundary < self.drafted)
@@ -94,14 +100,15 @@ def tabulate(runs: Sequence[Sequence[StepDone]], prompts: Sequence[str] = ()) ->
     Raises ``InputError`` where so many steps with so long drafts would take too much memory.
     """
     steps = [s for run in runs for s in run]
-    confidences = [s.first_draft.confidence if s.first_draft else () for s in steps]
-    drafted = np.array([len(c) for c in confidences], dtype=int)
+    drafts = [s.first_draft for s in steps]
+    drafted = np.array([len(d.ids) if d else 0 for d in drafts], dtype=int)
     widest = max(int(drafted.max(initial=0)), *(len(s.branches) + 2 for s in steps), 0)
     if widest > MAX_WIDTH or len(steps) * widest > MAX_CELLS:
         raise InputError(
             f"{len(steps)} steps with up to {widest} drafted tokens or re-drafts are too many to count at once; measure fewer"
         )
     confidence = np.full((len(steps), max(drafted, default=0)), np.nan)
+    confidences = [(d.confidence or (np.nan,) * len(d.ids)) if d else () for d in drafts]
     confidence[np.arange(confidence.shape[1]) < drafted[:, None]] = np.fromiter(chain.from_iterable(confidences), float)
     fates = np.array([observed(s) for s in steps], dtype=int).reshape(-1, 2)
     nodes, gained = _by_source(steps)
@@ -128,7 +135,7 @@ def tabulate(runs: Sequence[Sequence[StepDone]], prompts: Sequence[str] = ()) ->
 def observed(step: StepDone) -> tuple[int, int]:
     """``matched`` and ``boundary`` of a step, as in ``StepTable``."""
     draft, known = step.first_draft, step.actual_boundary
-    if draft is None or not draft.confidence:
+    if draft is None or not draft.ids:
         return UNSEEN, UNSEEN
     if known is not None:
         return known, known

@@ -14,15 +14,18 @@ from d2sd.calibration.decisions import promised
 from d2sd.calibration.reading import count
 from d2sd.cli.common import add_run_arguments, decode_config, prepare
 from d2sd.trace.files import write_whole
+from d2sd.trace.sets import read_traces
 from d2sd.trace.text import escaped, printable
-from d2sd.trace.trace import Trace, load_trace
+from d2sd.trace.trace import Trace
 
 SHOWN_K = (1, 2, 4, 8)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of ``calibrate``."""
-    parser.add_argument("--traces", nargs="+", metavar="TRACE", help="read recorded runs instead of running")
+    parser.add_argument(
+        "--traces", nargs="+", metavar="TRACE", help="read recorded runs instead of running, one or more a file"
+    )
     parser.add_argument("--method", default="d2sd", metavar="ID")
     parser.add_argument("--html", metavar="OUT.html", help="also write a report: verdict, figures, tables, settings")
     add_run_arguments(parser)
@@ -34,7 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
     domains: list[str] = []
     stopped = ""
     if arguments.traces:
-        groups["all"] = [load_trace(path) for path in arguments.traces]
+        groups["all"] = [trace for path in arguments.traces for trace in read_traces(path)]
     else:
         config = decode_config(arguments, arguments.method, inspect=False)
         engine, prompts = prepare(arguments, config)

@@ -13,8 +13,9 @@ from d2sd.calibration import StepTable, calibrate, tabulate
 from d2sd.calibration.comparison import Comparison, Side, compare, how_compared, read_comparison
 from d2sd.calibration.reading import count
 from d2sd.trace.files import write_whole
+from d2sd.trace.sets import read_traces
 from d2sd.trace.text import printable
-from d2sd.trace.trace import Trace, load_trace
+from d2sd.trace.trace import Trace
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Read both sides, then print what differs."""
-    sides = [[load_trace(path) for path in paths] for paths in (arguments.a, arguments.b)]
+    sides = [[trace for path in paths for trace in read_traces(path)] for paths in (arguments.a, arguments.b)]
     tables = [tabulate([t.steps for t in traces], [t.prompt for t in traces]) for traces in sides]
     texts = [sorted((t.prompt, tuple(t.token_ids)) for t in traces) for traces in sides]
     a, b = (Side(table, tuple(t.prompt for t in traces)) for table, traces in zip(tables, sides, strict=True))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from io import BytesIO
 from pathlib import Path
@@ -12,11 +13,17 @@ from typing import Any
 
 import orjson
 
+from d2sd.bench.prompts import read_prompts
 from d2sd.cli.description import describe_run, describe_step
 from d2sd.errors import InputError
 from d2sd.trace.files import write_whole
+from d2sd.trace.logs import SOURCES, Totals, import_log
+from d2sd.trace.logs.chain import open_texts
+from d2sd.trace.logs.serving import ENGINES, Server
+from d2sd.trace.logs.totals import together
 from d2sd.trace.metrics import acceptance_by_depth
 from d2sd.trace.reader import read_file
+from d2sd.trace.sets import write_traces
 from d2sd.trace.text import escaped
 from d2sd.trace.trace import Trace, load_trace
 
@@ -25,9 +32,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of ``trace`` and of what it can do."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="|".join(ACTIONS))
 
-    def action(name: str, sentence: str) -> argparse.ArgumentParser:
+    def action(name: str, sentence: str, file: str = "a trace, plain or gzip") -> argparse.ArgumentParser:
         sub = actions.add_parser(name, help=sentence, description=sentence)
-        sub.add_argument("file", metavar="FILE", help="a trace, plain or gzip")
+        sub.add_argument("file", metavar="FILE", help=file)
         return sub
 
     action("validate", "check every line and say in one line what the trace holds")
@@ -38,6 +45,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     graph = action("to-graphml", "the token trees as GraphML, for Gephi, yEd, networkx and others")
     graph.add_argument("--step", type=int, metavar="N", help="one step, counted from 1 (default: all, side by side)")
     graph.add_argument("-o", "--output", required=True, metavar="OUT.graphml")
+    log = action(
+        "import", "the log of a served engine as traces: vLLM, SGLang, llama.cpp, AIPerf", "a log, plain or gzip"
+    )
+    log.add_argument("--from", dest="source", default="auto", choices=SOURCES, help="its engine (default: by content)")
+    log.add_argument("-o", "--output", metavar="OUT.jsonl[.gz]", help="default: FILE's name with .trace.jsonl")
+    sentence = "send prompts to a running server and write its replies as traces"
+    server = actions.add_parser("record", help=sentence, description=sentence)
+    server.add_argument("--from-server", required=True, metavar="URL", help="such as http://127.0.0.1:8000")
+    server.add_argument("--engine", required=True, choices=ENGINES)
+    server.add_argument("--prompts", default="heldout", metavar="NAME|FILE.jsonl", help="lines with prompt or turns")
+    server.add_argument("--limit", type=int, metavar="N", help="use only N prompts, taken from every domain in turn")
+    server.add_argument("--max-new-tokens", type=int, default=128, metavar="N")
+    server.add_argument("--allow-remote", action="store_true", help="the server may be on another machine")
+    server.add_argument("-o", "--output", default="served.trace.jsonl", metavar="OUT.jsonl[.gz]")
+    for sub in (log, server):
+        sub.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+        sub.add_argument("--tokenizer", metavar="FOLDER|HUB-ID", help="gives token ids their texts (default: numbers)")
     page = action("to-html", "one interactive HTML file that needs nothing else, not even a network")
     page.add_argument("-o", "--output", required=True, metavar="OUT.html")
 
@@ -143,4 +167,79 @@ def _to_html(arguments: argparse.Namespace) -> None:
     print(f"{arguments.output}: {len(reader.steps)} steps")
 
 
-ACTIONS = {"validate": _validate, "show": _show, "stats": _stats, "to-graphml": _to_graphml, "to-html": _to_html}
+def _import(arguments: argparse.Namespace) -> None:
+    """Write the requests of a log that have steps as traces; of the others print their totals."""
+    found = import_log(arguments.file, arguments.source, open_texts(arguments.tokenizer))
+    name = Path(arguments.file).name.removesuffix(".gz")
+    _write_found(found, Path(arguments.output or f"{Path(name).stem}.trace.jsonl"), arguments.json)
+
+
+def _record(arguments: argparse.Namespace) -> None:
+    """The same with the replies of a server."""
+    if arguments.max_new_tokens < 1:
+        raise InputError(f"max-new-tokens must be at least 1, not {arguments.max_new_tokens}")
+    server, texts = Server(arguments.from_server, arguments.allow_remote), open_texts(arguments.tokenizer)
+    prompts = read_prompts(arguments.prompts, arguments.limit)
+    ask = ENGINES[arguments.engine]
+    found = (ask(server, prompt.text, arguments.max_new_tokens).result(texts) for prompt in prompts)
+    _write_found(found, Path(arguments.output), arguments.json)
+
+
+def _write_found(found: Iterable[Trace | Totals], out: Path, as_json: bool) -> None:
+    rows: list[Totals] = []
+    counted, missing = Counter[str](), Counter[str]()
+
+    def traces() -> Iterator[Trace]:
+        for one in found:
+            if isinstance(one, Totals):
+                rows.append(one)
+                continue
+            counted.update({"steps": len(one.steps), "tokens": len(one.token_ids)})
+            missing.update(one.missing)
+            yield one
+
+    count = write_traces(out, traces())
+    if not count:
+        out.unlink(missing_ok=True)
+    result = {
+        "traces": count,
+        "file": str(out) if count else None,
+        **{what: counted[what] for what in ("steps", "tokens")},
+        "missing": [what for what in WORDS if missing[what]],
+        "totals": [asdict(row) for row in rows],
+        "together": together(rows) if rows else None,
+    }
+    if as_json:
+        sys.stdout.write(orjson.dumps(result).decode() + "\n")
+        return
+    if count:
+        lacks = ", ".join(WORDS[what] for what in WORDS if missing[what])
+        said = f"; not in this log: {lacks}" if lacks else ""
+        print(f"{out}: {count} runs, {counted['steps']} steps, {counted['tokens']} tokens{said}")
+    for row in rows[:MAX_ROWS]:
+        print(escaped(row.row()))
+    if len(rows) > MAX_ROWS:
+        print(f"… and {len(rows) - MAX_ROWS} more requests")
+    if len(rows) > 1:
+        print(", ".join(f"{k.replace('_', ' ')} {v:.4g}" for k, v in together(rows).items() if v is not None))
+    for sentence in dict.fromkeys(row.unknown for row in rows):
+        print(f"totals alone: {sentence}")
+
+
+WORDS = {
+    "prompt": "prompts",
+    "tokens": "tokens",
+    "rejected": "rejected drafted tokens",
+    "target": "the target's own tokens",
+    "confidence": "confidences",
+}
+MAX_ROWS = 20
+ACTIONS = {
+    "validate": _validate,
+    "show": _show,
+    "stats": _stats,
+    "to-graphml": _to_graphml,
+    "to-html": _to_html,
+    "import": _import,
+    "record": _record,
+}

@@ -17,7 +17,9 @@ from d2sd.cli.costs import FORM, read_costs
 from d2sd.config import DecodeConfig
 from d2sd.decoding.adaptive.costs import CostTable
 from d2sd.engine import Engine
-from d2sd.trace.text import printable
+from d2sd.errors import InputError
+from d2sd.methods import METHODS
+from d2sd.trace.text import escaped, printable
 from d2sd.trace.trace import load_trace
 from d2sd.whatif import Replay, recorded_config
 
@@ -48,7 +50,10 @@ def run(arguments: argparse.Namespace) -> None:
     trace = load_trace(arguments.trace)
     recorded = recorded_config(trace)
     base = replace(recorded, inspect=False, backend="auto")
-    methods = arguments.methods or recorded.method
+    name = str(trace.header["method"])
+    if arguments.methods is None and name not in METHODS:
+        raise InputError(f"this trace is of {escaped(name)}, which is no method here; name some with --methods")
+    methods = arguments.methods or name
     settings = parse_settings(methods, arguments.sweep, base)
     engine = load_engine(arguments)
     settings, left_out = runnable(engine, settings, lenient=methods == "all")
@@ -75,7 +80,7 @@ def run(arguments: argparse.Namespace) -> None:
             }
         rows.append(row)
     was = {
-        "setting": f"recorded: {recorded.method}",
+        "setting": f"recorded: {name}",
         "mean_acceptance_length": trace.totals.mean_acceptance_length,
         "nodes_per_step": trace.totals.nodes_per_step,
         "steps": trace.totals.steps,

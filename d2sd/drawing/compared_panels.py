@@ -19,7 +19,10 @@ def comparison_panels(found: Comparison, a: Report, b: Report) -> Iterator[Panel
         "B − A",
         "Every difference with its 95% interval, on a scale of its own. It is clear where the interval leaves out 0.",
         differences(found),
-        _differences(compared_figures(found), [COMPARED[d.name][0] for d in compared_figures(found)]),
+        _differences(
+            [*compared_figures(found), *found.positions],
+            [*(COMPARED[d.name][0] for d in compared_figures(found)), *_positions(found)],
+        ),
     )
     bins = [(n, d) for n, d in enumerate(found.bins) if d.count_a or d.count_b]
     yield Panel(
@@ -56,6 +59,11 @@ def sweep_panels(sweeps: Sequence[Sweep], recorded: Recorded) -> Iterator[Panel]
             what_if(sweep, recorded, look),
             Table(("Setting", "Method", "α", "Nodes per step"), tuple(rows)),
         )
+
+
+def _positions(found: Comparison) -> list[str]:
+    """What is asked at every position that both sides drafted."""
+    return [f"Token {k} of the draft accepted" for k in range(1, len(found.positions) + 1)]
 
 
 def _differences(rows: Sequence[Difference], names: Sequence[str]) -> Table:

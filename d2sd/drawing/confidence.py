@@ -36,12 +36,12 @@ OPEN_END = 1000.0  # a bin up to more tokens than that has no upper edge
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One place of a column figure: how many there are, what was said and what came, with its interval."""
+    """One place of a column figure: how many there are, what was said (None: not recorded) and what came, with its interval."""
 
     place: int
     name: str
     count: int
-    says: float
+    says: float | None
     gets: Figure
     words: str
 
@@ -71,7 +71,7 @@ def second_drafter(second: Second) -> go.Figure:
 def promise(bins: Sequence[GainBin]) -> go.Figure:
     """What re-drafts gained against what they promised, in tokens, by bin of what was promised."""
     columns = promise_columns(bins)
-    most = max([0.1, *(max(c.says, c.gets.value or 0.0, c.gets.high or 0.0) for c in columns)])
+    most = max([0.1, *(max(c.says or 0.0, c.gets.value or 0.0, c.gets.high or 0.0) for c in columns)])
     scale: dict[str, Any] = {"tickvals": [c.place for c in columns], "ticktext": [c.name for c in columns]}
     words = ("promised", "gained", "promised")
     ends = [columns[0].place - 0.5, columns[-1].place + 0.5] if columns else [-0.5, 0.5]
@@ -153,7 +153,7 @@ def _columns(
         }
 
     def gap(name: str, colour: str, shape: str, chosen: list[Column]) -> Trace:
-        ends = [(c.says, c.gets.value or 0.0) for c in chosen]
+        ends = [(c.says or 0.0, c.gets.value or 0.0) for c in chosen]
         pattern = {
             "shape": shape,
             "fgcolor": COLOURS[colour],
@@ -178,7 +178,8 @@ def _columns(
         }
 
     many, few = [[c for c in columns if (c.count < FEW) == faint] for faint in (False, True)]
-    over, under = [[c for c in columns if (c.says > (c.gets.value or 0.0)) == side] for side in (True, False)]
+    known = [(c, c.says > (c.gets.value or 0.0)) for c in columns if c.says is not None]
+    over, under = [[c for c, sure_of in known if sure_of == side] for side in (True, False)]
     traces = [
         *([bars(came, many, marker=fill(kind))] if many else []),
         *([bars(f"n < {FEW}", few, marker=fill(kind, faint=True))] if few else []),

@@ -47,6 +47,12 @@ class Trace:
         return str(self.header.get("prompt") or ids or "")
 
     @property
+    def missing(self) -> tuple[str, ...]:
+        """What an imported log does not hold (``tokens``, ``rejected``, ``target``, ``confidence``, ``prompt``); of a recorded run nothing."""
+        named = self.header.get("missing")
+        return tuple(str(name) for name in named) if isinstance(named, list) else ()
+
+    @property
     def token_ids(self) -> list[int]:
         """Generated ids, prompt excluded."""
         first = self.prefill.committed if self.prefill else ()
@@ -82,16 +88,17 @@ def load_trace(path: str | Path) -> Trace:
 
     Everything is checked at once; the steps are kept as text and decoded when they are asked for.
     """
-    return _trace(read_file(path))
+    return trace_of(read_file(path))
 
 
 def parse_trace(raw: bytes) -> Trace:
     """Read the lines of a trace. A last line cut off in the middle (a killed run) is dropped."""
     reader = Reader()
     reader.read(lines_of(raw))
-    return _trace(reader)
+    return trace_of(reader)
 
 
-def _trace(reader: Reader) -> Trace:
+def trace_of(reader: Reader) -> Trace:
+    """What a reader has taken, as a trace."""
     assert reader.header is not None
     return Trace(reader.header, reader.prefill, reader.steps, reader.finished)

@@ -18,6 +18,7 @@ from app.run_lines import RunLines
 from app.settings import SETTINGS
 from d2sd import InputError
 from d2sd.models.loading import BUNDLED
+from tests.unit.test_logs import SGLANG, VLLM
 
 DEFAULTS = {s.name: s.value for s in SETTINGS} | {"max_new_tokens": 8}
 CAPITAL = str(BUNDLED / "tiny")  # a folder that would load
@@ -179,3 +180,16 @@ def test_a_block_holds_many_lines_and_the_header_stands_alone():
     assert run.segment(1).count("\n") == len(run)
     assert RunLines.packed(["", "x", "", "y"]).lines() == ["x", "y"]
     assert RunLines.packed([]).lines() == []
+
+
+def test_logs_of_served_engines_are_opened_as_they_are(tmp_path):
+    log = tmp_path / "replies.jsonl"
+    log.write_text((json.dumps(VLLM) + "\n") * 30, encoding="utf-8")
+    runs, note = uploads.read_all(log)
+    assert (len(runs), len(runs[0].trace().steps)) == (uploads.MAX_OPENED, 8)
+    assert "Calibrate reads all of them" in note
+    good, bad = recordings.read_uploads([log])
+    assert (len(good), bad) == (30, [])
+    log.write_text(json.dumps(SGLANG), encoding="utf-8")
+    with pytest.raises(InputError, match=r"totals alone, no steps \(sglang, 33 steps, 69 of 231"):
+        uploads.read(log)

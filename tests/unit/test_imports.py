@@ -24,7 +24,8 @@ PACKAGES = (
     ("config", "models"),
     ("drawing", "methods", "passes"),
     ("attention", "calibration"),
-    ("trace", "tree"),
+    ("trace",),
+    ("tree",),
     ("__about__", "errors"),
 )
 FLOORS = {package: floor for floor, packages in enumerate(reversed(PACKAGES)) for package in packages}

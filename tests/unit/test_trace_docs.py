@@ -30,7 +30,7 @@ CLASSES = (
 @pytest.fixture(scope="module")
 def converter():
     spec = importlib.util.spec_from_file_location("convert_step_log", ROOT / "examples" / "convert_step_log.py")
-    module = importlib.util.module_from_spec(spec)
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
@@ -60,7 +60,7 @@ def test_a_log_of_another_engine_becomes_a_trace(converter, tmp_path):
     converter.main(str(tmp_path / "log.jsonl"), str(tmp_path / "run.jsonl"))
     trace = load_trace(tmp_path / "run.jsonl")
     assert trace.header["method"] == "vllm"
-    assert trace.token_ids == [21, 22, 31, 32, 27, 28]
+    assert trace.token_ids == [20, 21, 22, 31, 32, 27, 28]
     assert [s.actual_boundary for s in trace.steps] == [2, 0, 2]
     assert [[n.state[0] for n in s.nodes] for s in trace.steps] == [list("raar"), list("rruu"), list("raa")]
     assert trace.steps[0].boundary_posterior == pytest.approx((0.1, 0.18, 0.432))
@@ -78,7 +78,7 @@ def test_examples_run_as_they_say_where_nothing_is_installed(converter, tmp_path
 
 
 def test_a_converted_trace_can_be_shown_and_measured(converter):
-    trace = converter.convert(sample_log(converter), str)
+    trace = converter.convert(sample_log(converter), converter.Texts())
     assert parse_trace("".join(trace.lines()).encode()) == trace
     assert list(describe_run(trace))
     for step in trace.steps:
@@ -86,13 +86,26 @@ def test_a_converted_trace_can_be_shown_and_measured(converter):
         assert plot_step(step).data
         assert step_graph(step).number_of_nodes() == len(step.nodes)
     table = calibration.tabulate([trace.steps])
-    assert table.confidence[table.scored].tolist() == [0.9, 0.8, 0.4]
+    assert table.confidence[table.scored & table.sure[:, None]].tolist() == [0.9, 0.8, 0.4]
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ('{"tokens": [1]}', "line 2: Object contains unknown field `tokens`"),
+        ('{"drafted": [6], "accepted": 2, "bonus": 3}', "line 2: accepted: 2 of 1 drafted tokens"),
+        ('{"drafted": [6, 7], "accepted": 2, "bonus": 3, "draft_probs": [1]}', "line 2: draft_probs: one for each of the 2"),
+    ],
+)
+def test_another_log_is_one_sentence(converter, line, sentence):
+    with pytest.raises(d2sd.InputError, match=re.escape(sentence)):
+        converter.convert([sample_log(converter)[0], line], converter.Texts())
 
 
 def test_a_converted_text_may_end_inside_a_draft(converter):
     request = sample_log(converter)[0]
     rows = ['{"drafted": [], "accepted": 0, "bonus": 5}', '{"drafted": [6, 7, 8], "accepted": 1, "bonus": null}']
-    trace = converter.convert([request, *rows], str)
+    trace = converter.convert([request, *rows], converter.Texts())
     assert parse_trace("".join(trace.lines()).encode()) == trace
     assert trace.steps[0].first_draft is None
     assert trace.steps[1].actual_boundary is None

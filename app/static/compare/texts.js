@@ -15,7 +15,14 @@ function readPair(raw) {
       return { begin, end: from, before: place ? "" : before, tokens: list(tokens).map((t) => ({ text: text(list(t)[0]), proposer: PROPOSERS.includes(list(t)[1]) ? list(t)[1] : "target" })), fate: OUTCOMES[fate] ? fate : "", boundary: whole(boundary, -1, 1e6, -1) };
     });
   };
-  return { prompt: text(raw.prompt), at: whole(raw.differs_at, 0, 1e9, null), runs: list(raw.runs), differ: list(raw.differ), sides: list(raw.sides).slice(0, 2).map(side) };
+  return { prompt: text(raw.prompt), at: whole(raw.differs_at, 0, 1e9, null), parts: whole(raw.parts_at, 0, 1e9, null), byTokens: raw.by_tokens === true, runs: list(raw.runs), differ: list(raw.differ), sides: list(raw.sides).slice(0, 2).map(side) };
+}
+
+/** The first step that ends elsewhere on the other side, and how many tokens both commit there. */
+function partingWords({ parts, sides }) {
+  if (parts === null) return "All steps are the same.";
+  const [a, b] = sides.map((steps) => (steps[parts] ? count(steps[parts].tokens.length, "token") : "no step"));
+  return `Their steps part at step ${parts + 1}: A has ${a} there, B ${b}.`;
 }
 
 class TextsView {
@@ -69,7 +76,8 @@ class TextsView {
     this.pair = this.pairs[n];
     const { at, sides } = this.pair;
     const most = Math.max(0, ...sides.map((steps) => (steps.length ? steps[steps.length - 1].end : 0)));
-    this.status.textContent = at === null ? `The texts are the same, ${count(most, "character")}; steps differ in length only.` : `They part at character ${at + 1}.`;
+    const same = this.pair.byTokens ? "A log holds no text, so steps are laid over tokens." : `The texts are the same, ${count(most, "character")}.`;
+    this.status.textContent = at === null ? `${same} ${partingWords(this.pair)}` : `They part at character ${at + 1}.`;
     this.lanes.forEach((lane, side) => lane.words.replaceChildren(...sides[side].map((step, number) => this.stepWords(step, number))));
     this.choose(at ?? 0);
   }

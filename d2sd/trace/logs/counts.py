@@ -1,0 +1,201 @@
+"""A request of which an engine logged how much was drafted and accepted: in every step, or as a distribution."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import isclose
+
+from d2sd.errors import InputError
+from d2sd.trace.events import Committed, Event, Finished, PrefillDone, StopReason
+from d2sd.trace.logs.chain import NOT_KNOWN, Chain, Texts, Token, chain_step
+from d2sd.trace.logs.totals import Totals
+from d2sd.trace.schema import MAX_ITEMS, MAX_TEXTS, SCHEMA
+from d2sd.trace.trace import Trace
+
+ENDS: dict[str | None, StopReason] = {"stop": "end_token", "length": "max_new_tokens"}
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Figures of one request; None: not in the log. place: where they stand, for sentences.
+
+    accepted, drafted: per step, in order; histogram[j]: steps that accepted j tokens. completion: tokens of the output;
+    prompt_tokens: of the prompt. seconds: of the output, without the prompt's pass; elapsed: the same after every step.
+    pieces, prompt_pieces: the texts of the ids, where the engine gave them itself.
+    """
+
+    engine: str
+    place: str
+    steps: int | None
+    num_accepted: int
+    num_drafted: int | None
+    histogram: tuple[int, ...] | None = None
+    accepted: tuple[int, ...] | None = None
+    drafted: tuple[int, ...] | None = None
+    longest: int | None = None
+    completion: int | None = None
+    prompt_tokens: int | None = None
+    prompt: str | None = None
+    prompt_ids: tuple[int, ...] = ()
+    text: str | None = None
+    output_ids: tuple[int, ...] | None = None
+    finish: str | None = None
+    seconds: float | None = None
+    prefill_seconds: float | None = None
+    model: str | None = None
+    elapsed: tuple[float, ...] = ()
+    pieces: tuple[str, ...] = ()
+    prompt_pieces: tuple[str, ...] = ()
+
+    def check(self) -> None:
+        """What the figures must say together; ``InputError`` names line and field."""
+        steps, histogram, where = self.steps, self.histogram, self.place
+        if self.num_drafted is not None and self.num_accepted > self.num_drafted:
+            raise InputError(f"{where}: {self.num_accepted} tokens accepted of {self.num_drafted} drafted")
+        if histogram is not None:
+            total, weighed = sum(histogram), sum(j * n for j, n in enumerate(histogram))
+            if total != steps:
+                raise InputError(f"{where}: the histogram counts {total} steps, where {steps} are reported")
+            if weighed != self.num_accepted:
+                raise InputError(
+                    f"{where}: the histogram holds {weighed} accepted tokens, where {self.num_accepted} are reported"
+                )
+        if self.accepted is not None and self.drafted is not None:
+            self._check_steps(self.accepted, self.drafted)
+        if self.output_ids is not None and self.completion is not None and len(self.output_ids) != self.completion:
+            raise InputError(
+                f"{where}: {len(self.output_ids)} output ids, where {self.completion} completion tokens are reported"
+            )
+
+    def _check_steps(self, accepted: Sequence[int], drafted: Sequence[int]) -> None:
+        where = self.place
+        if len(accepted) != len(drafted):
+            raise InputError(f"{where}.per_step_drafted: {len(drafted)} steps, per_step_accepted has {len(accepted)}")
+        if len(accepted) != self.steps:
+            raise InputError(f"{where}.per_step_accepted: {len(accepted)} steps, where {self.steps} are reported")
+        for at, (a, d) in enumerate(zip(accepted, drafted, strict=True)):
+            if a > d:
+                raise InputError(f"{where}.per_step_accepted[{at}]: {a} tokens accepted of {d} drafted")
+            if d > min(self.longest or MAX_ITEMS, MAX_ITEMS - 1):
+                raise InputError(
+                    f"{where}.per_step_drafted[{at}]: {d} tokens, at most {self.longest} are drafted a step"
+                )
+        if sum(accepted) != self.num_accepted:
+            raise InputError(
+                f"{where}.per_step_accepted: {sum(accepted)} in all, where {self.num_accepted} are reported"
+            )
+        if self.num_drafted is not None and sum(drafted) != self.num_drafted:
+            raise InputError(f"{where}.per_step_drafted: {sum(drafted)} in all, where {self.num_drafted} are reported")
+        if self.histogram is not None:
+            found = tuple(accepted.count(j) for j in range(len(self.histogram)))
+            if found != self.histogram:
+                raise InputError(f"{where}.acceptance_histogram: it is not that of per_step_accepted")
+
+    def result(self, texts: Texts) -> Trace | Totals:
+        """The request as a trace, or as totals where it has no steps. Checks first."""
+        self.check()
+        if not self.accepted or self.drafted is None:
+            return totals_of(self)
+        return Trace.of(self._header(), self._events(texts, self.accepted, self.drafted))
+
+    def _header(self) -> dict[str, object]:
+        missing = ["confidence"]
+        if not self._cut(self.accepted or ()):
+            missing.append("tokens")
+        elif self.accepted != self.drafted:
+            missing.append("rejected")
+        models = {"target": self.model} if self.model else {}
+        header: dict[str, object] = {
+            "event": "Header", "schema": SCHEMA, "run": uuid.uuid4().hex, "method": self.engine, "config": {}, "models": models,
+            "versions": {}, "hardware": {}, "prompt": self.prompt, "missing": missing,
+        }  # fmt: skip
+        if self.prompt_tokens is not None:
+            header["prompt_tokens"] = self.prompt_tokens
+        return header
+
+    def _most(self, accepted: Sequence[int]) -> int:
+        """Tokens of the output where nothing was cut off: the prompt's pass gives one, each step its accepted ones and a bonus."""
+        return 1 + sum(accepted) + len(accepted)
+
+    def _cut(self, accepted: Sequence[int]) -> bool:
+        """Whether the output ids can be cut into the steps: they are there, and no step without a draft is among them."""
+        return self.output_ids is not None and len(self.output_ids) <= self._most(accepted)
+
+    def _events(self, texts: Texts, accepted: Sequence[int], drafted: Sequence[int]) -> Iterator[Event]:
+        most = self._most(accepted)
+        length = len(self.output_ids) if self.output_ids is not None else self.completion
+        least = most - accepted[-1]
+        if length is not None and length < least:
+            raise InputError(f"{self.place}: {length} output tokens, where the steps committed at least {least}")
+        left_out = max(0, most - length) if length is not None else 0  # the text ended within the last step
+        if self._cut(accepted) and self.output_ids is not None:
+            pieces = self.pieces or texts.pieces(self.output_ids, "output ids")
+            tokens = [Token(i, t) for i, t in zip(self.output_ids, pieces, strict=True)]
+        else:
+            tokens = [NOT_KNOWN] * min(most - left_out, MAX_TEXTS)
+        prompt = self.prompt_pieces or texts.pieces(self.prompt_ids, "prompt ids")
+        first = Committed(tokens[0].id, tokens[0].text, "target", None)
+        yield PrefillDone(self.prompt_ids, tuple(prompt), self.prefill_seconds or 0.0, (first,))
+        before = len(self.prompt_ids) or self.prompt_tokens or 0
+        at, last = 1, len(accepted) - 1
+        for number, (a, d) in enumerate(zip(accepted, drafted, strict=True)):
+            end = at + a + 1 - (left_out if number == last else 0)
+            own = tokens[at:end]
+            kept = min(a, len(own))
+            chain = [*own[:kept], *[NOT_KNOWN] * (d - kept)]
+            bonus = own[kept] if len(own) > kept else None
+            # of a log without times only the end of the last step is known
+            elapsed = self.elapsed[number] if self.elapsed else self.seconds or 0.0 if number == last else 0.0
+            yield chain_step(
+                number, tokens[at - 1], before + at - 1, Chain(chain, a, bonus, a if d else None, kept=kept), elapsed
+            )
+            at = end
+        text = self.text if self.text is not None and not self._cut(accepted) else "".join(t.text for t in tokens)
+        ids = tuple(t.id for t in tokens)
+        end_reason = ENDS.get(self.finish, "stopped")
+        yield Finished(end_reason, text, ids, len(accepted), self.seconds or 0.0, self.prefill_seconds or 0.0)
+
+
+def totals_of(counts: Counts) -> Totals:
+    """The figures that the counts give."""
+    steps, histogram = counts.steps, counts.histogram
+    by_position: tuple[float, ...] = ()
+    if steps and histogram and counts.longest and counts.num_drafted == steps * counts.longest:
+        reached = [sum(histogram[k:]) for k in range(len(histogram))]
+        by_position = tuple(n / steps for n in reached[1:])
+    lacking = ["where in the text each step ended", "confidences"]
+    if steps is None:
+        lacking = ["how many steps there were, and so α", "acceptance by position", *lacking]
+    elif not by_position:
+        lacking = ["acceptance by position", *lacking]
+    else:
+        lacking = ["the order of the steps", *lacking]
+    return Totals(
+        counts.engine,
+        counts.completion,
+        steps,
+        counts.num_drafted,
+        counts.num_accepted,
+        counts.num_accepted / counts.num_drafted if counts.num_drafted else None,
+        1 + counts.num_accepted / steps if steps else None,
+        by_position,
+        counts.completion / counts.seconds if counts.completion and counts.seconds else None,
+        f"not in this log: {', '.join(lacking[:-1])} and {lacking[-1]}",
+    )
+
+
+def dense(histogram: dict[str, int] | Sequence[int] | None, where: str) -> tuple[int, ...] | None:
+    """A histogram as a list; as an object its keys are numbers of accepted tokens."""
+    if histogram is None or not isinstance(histogram, dict):
+        return None if histogram is None else tuple(histogram)
+    if any(not k.isdecimal() or int(k) >= MAX_ITEMS for k in histogram):
+        raise InputError(f"{where}: its keys are numbers of accepted tokens, 0 to {MAX_ITEMS - 1}")
+    return tuple(histogram.get(str(j), 0) for j in range(1 + max(map(int, histogram), default=-1)))
+
+
+def check_mean(reported: float | None, value: float | None, where: str) -> None:
+    """A mean that the log reports must be that of its own counts."""
+    if reported and value is not None and not isclose(reported, value, rel_tol=1e-3, abs_tol=1e-3):
+        raise InputError(f"{where}: {reported:g}, where the counts give {value:.4g}")

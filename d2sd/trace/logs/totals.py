@@ -1,0 +1,66 @@
+"""Totals of a request whose steps are not in its log: one row of figures, and what cannot be known from them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Figures of one request; None: not known.
+
+    mean_acceptance_length: α, accepted tokens and the bonus per step; by_position[k]: share of the steps in which drafted token
+    k + 1 was accepted, of all steps, known where every step drafted equally many; unknown: what the log cannot say, in words.
+    """
+
+    engine: str
+    tokens: int | None
+    steps: int | None
+    drafted: int | None
+    accepted: int
+    acceptance_rate: float | None
+    mean_acceptance_length: float | None
+    by_position: tuple[float, ...]
+    tokens_per_second: float | None
+    unknown: str
+
+    def row(self) -> str:
+        """The figures in one line."""
+        parts = [self.engine]
+        if self.tokens is not None:
+            parts.append(f"{self.tokens} tokens")
+        if self.steps is not None:
+            parts.append(f"{self.steps} steps")
+        parts.append(f"{self.accepted} of {'?' if self.drafted is None else self.drafted} drafted tokens accepted")
+        if self.acceptance_rate is not None:
+            parts[-1] += f" ({self.acceptance_rate:.1%})"
+        if self.mean_acceptance_length is not None:
+            parts.append(f"α {self.mean_acceptance_length:.2f}")
+        if self.tokens_per_second is not None:
+            parts.append(f"{self.tokens_per_second:.1f} tokens/s")
+        return ", ".join(parts) + self._positions()
+
+    def _positions(self) -> str:
+        shares = ", ".join(f"{k}: {share:.0%}" for k, share in enumerate(self.by_position, 1))
+        return f", accepted up to position {shares}" if shares else ""
+
+
+def together(rows: Sequence[Totals]) -> dict[str, Any]:
+    """The rows of several requests as one: sums, and the means over all of their steps and tokens."""
+
+    def total(name: str) -> int | None:
+        values = [getattr(row, name) for row in rows]
+        return None if None in values else sum(values)
+
+    accepted, drafted, steps = sum(r.accepted for r in rows), total("drafted"), total("steps")
+    return {
+        "requests": len(rows),
+        "tokens": total("tokens"),
+        "steps": steps,
+        "drafted": drafted,
+        "accepted": accepted,
+        "acceptance_rate": accepted / drafted if drafted else None,
+        "mean_acceptance_length": 1 + accepted / steps if steps else None,
+    }

@@ -1,0 +1,75 @@
+"""Many traces in one file, one after another: read and written one at a time, never all at once."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import zlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import IO, cast
+
+from d2sd.errors import InputError
+from d2sd.trace.reader import MAX_LINE_BYTES, Reader
+from d2sd.trace.schema import kind_of
+from d2sd.trace.trace import Trace, trace_of
+
+START = b'{"event":"Header"'  # as every writer here puts it
+
+
+def read_traces(path: str | Path) -> Iterator[Trace]:
+    """The traces of a file, plain or gzip; a file with a single one will do. Raises ``InputError``, which names the run."""
+    try:
+        with open(path, "rb") as file:
+            packed = file.read(2) == b"\x1f\x8b"
+        with gzip.open(path) if packed else open(path, "rb") as file:
+            for number, lines in enumerate(_runs(cast(IO[bytes], file)), 1):
+                reader = Reader()
+                try:
+                    reader.read(lines)
+                except InputError as error:
+                    raise InputError(f"run {number}: {error}" if number > 1 else str(error)) from None
+                yield trace_of(reader)
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(f"cannot read the trace {path}: {getattr(error, 'strerror', None) or error}") from None
+
+
+def _runs(file: IO[bytes]) -> Iterator[list[bytes]]:
+    """The lines of one run after another, up to the next header."""
+    run: list[bytes] = []
+    while line := file.readline(MAX_LINE_BYTES + 1):
+        if run and (line.startswith(START) or (b'"Header"' in line and _is_header(line))):
+            yield run
+            run = []
+        if line.strip() or run:
+            run.append(line)
+    yield run
+
+
+def _is_header(line: bytes) -> bool:
+    try:
+        return kind_of(line) == "Header"
+    except InputError:
+        return False
+
+
+def write_traces(path: str | Path, traces: Iterable[Trace]) -> int:
+    """Write traces one after another, gzipped when the name ends in ``.gz``; how many. The file is there whole or not at all."""
+    place = Path(path)
+    part, count = place.with_name(f".{place.name[:100]}.{os.getpid()}.part"), 0
+    try:
+        try:
+            with (
+                gzip.open(part, "wt", encoding="utf-8")
+                if place.suffix == ".gz"
+                else open(part, "w", encoding="utf-8") as file
+            ):
+                for trace in traces:
+                    file.writelines(trace.lines())
+                    count += 1
+            part.replace(place)
+        finally:
+            part.unlink(missing_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror}") from None
+    return count

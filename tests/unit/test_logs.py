@@ -1,0 +1,221 @@
+"""Logs of served engines become traces or totals; what does not add up is one sentence with line and field."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from d2sd import InputError, load_trace
+from d2sd.__main__ import main
+from d2sd.calibration import calibrate, read_report, tabulate
+from d2sd.calibration.alignment import align
+from d2sd.calibration.comparison import Side, compare
+from d2sd.trace.logs import Totals, import_log
+from d2sd.trace.logs.chain import UNKNOWN
+from d2sd.trace.sets import read_traces
+from d2sd.trace.trace import parse_trace
+
+# As documented: AIPerf's test of vLLM's detailed level, vLLM's summary, SGLang's details, the pull request of LLAMA_SPEC_DUMP.
+DETAILED = {
+    "mean_acceptance_length": 3.25, "draft_acceptance_rate": 0.5625, "acceptance_histogram": [1, 1, 2, 3, 1],
+    "num_spec_steps": 8, "num_accepted_draft_tokens": 18, "num_draft_tokens": 32, "num_spec_tokens": 4,
+    "per_step_accepted": [2, 3, 1, 4, 2, 0, 3, 3], "per_step_drafted": [4, 4, 4, 4, 4, 4, 4, 4],
+}  # fmt: skip
+SUMMARY = {
+    "mean_acceptance_length": 1.2325581395348837, "draft_acceptance_rate": 0.07751937984496124,
+    "acceptance_histogram": [39, 1, 0, 3], "num_spec_steps": 43, "num_accepted_draft_tokens": 10, "num_draft_tokens": 129,
+    "num_spec_tokens": 3,
+}  # fmt: skip
+VLLM = {"metrics": {"speculative_decoding": DETAILED}}
+SGLANG = {
+    "sglext": {
+        "spec_tokens_details": {
+            "spec_accept_rate": 0.2987012987012987, "spec_accept_length": 3.0303030303030303, "spec_num_correct_drafts": 69,
+            "spec_num_proposed_drafts": 231, "spec_verify_ct": 33, "spec_correct_drafts_histogram": [4, 10, 7, 7, 3, 1, 0, 1],
+        }
+    }
+}  # fmt: skip
+LLAMACPP = {
+    "content": " a cat",
+    "timings": {"predicted_n": 12, "predicted_ms": 600.0, "draft_n": 16, "draft_n_accepted": 9},
+}
+AIPERF = {
+    **DETAILED,
+    "engine": "vllm",
+    "completion_tokens": 27,
+    "acceptance_histogram": {"0": 1, "1": 1, "2": 2, "3": 3, "4": 1},
+}
+DUMP = {
+    "step": 1, "seq": 3, "n_draft": 3, "n_accepted": 2, "pmin_drop": 0,
+    "pos": [
+        {"i": 0, "tok": 292, "p": 0.97, "logp": -0.02, "acc": True, "top": [{"tok": 292, "p": 0.97}]},
+        {"i": 1, "tok": 11, "p": 0.8, "acc": True, "top": [{"tok": 11, "p": 0.8}]},
+        {"i": 2, "tok": 12, "p": 0.4, "acc": False, "top": [{"tok": 12, "p": 0.4}, {"tok": 13, "p": 0.3}]},
+    ],
+}  # fmt: skip
+
+
+def imported(tmp_path, *records, **options):
+    (tmp_path / "log.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records), encoding="utf-8")
+    return list(import_log(tmp_path / "log.jsonl", **options))
+
+
+def changed(record, path, value):
+    """A copy with one field changed; a value of None takes it away."""
+    copy = json.loads(json.dumps(record))
+    *way, last = path
+    inner = copy
+    for key in way:
+        inner = inner[key]
+    if value is None:
+        del inner[last]
+    else:
+        inner[last] = value
+    return copy
+
+
+def test_counts_of_every_step_give_boundaries_and_invent_no_tokens(tmp_path):
+    for record in (VLLM, AIPERF, {"choices": [{"text": "", "speculative_decoding_stats": DETAILED}]}):
+        (run,) = imported(tmp_path, record)
+        assert parse_trace("".join(run.lines()).encode()) == run
+        assert [s.actual_boundary for s in run.steps] == DETAILED["per_step_accepted"]
+        assert run.totals.mean_acceptance_length == 3.25
+        assert run.missing == ("confidence", "tokens")
+        assert {n.text for s in run.steps for n in s.nodes} == {UNKNOWN}
+
+
+def test_output_ids_are_cut_into_the_steps(tmp_path):
+    counts = {
+        **DETAILED,
+        "mean_acceptance_length": 2.5,
+        "draft_acceptance_rate": 0.5,
+        "acceptance_histogram": [0, 1, 1, 0],
+    }
+    counts |= {"num_spec_steps": 2, "num_accepted_draft_tokens": 3, "num_draft_tokens": 6, "num_spec_tokens": 3}
+    counts |= {"per_step_accepted": [1, 2], "per_step_drafted": [3, 3]}
+    reply = {
+        "choices": [{"text": "abcde", "token_ids": [5, 6, 7, 8, 9], "finish_reason": "length"}],
+        "usage": {"prompt_tokens": 2, "completion_tokens": 5},
+        "prompt_token_ids": [3, 4],
+        "metrics": {"speculative_decoding": counts, "generation_time_ms": 50.0},
+    }
+    (run,) = imported(tmp_path, {"prompt": "Hi", "response": reply})
+    assert parse_trace("".join(run.lines()).encode()) == run
+    assert run.prompt == "Hi"
+    assert [[c.token for c in s.committed] for s in run.steps] == [[6, 7], [8, 9]]  # the limit cut off the bonus
+    assert run.missing == ("confidence", "rejected")
+    assert run.steps[0].nodes[3].text == UNKNOWN
+    assert run.finished.stop_reason == "max_new_tokens"
+    assert run.totals.tokens_per_second == pytest.approx(80)
+
+
+def test_a_spec_dump_shows_its_confidences_and_is_calibrated(tmp_path, capsys):
+    later = changed(changed(DUMP, ["step"], 2), ["seq"], 4)
+    runs = imported(tmp_path, DUMP, later, changed(DUMP, ["step"], 2))
+    assert [len(r.steps) for r in runs] == [2, 1]
+    step = runs[0].steps[0]
+    assert step.first_draft.confidence == (0.97, 0.8, 0.4)
+    assert step.boundary_posterior == pytest.approx((0.03, 0.194, 0.4656))
+    assert step.actual_boundary == 2
+    assert [a.id for a in step.first_draft.alternatives[2]] == [12, 13]
+    assert calibrate(tabulate([r.steps for r in runs])).positions == 9
+
+
+@pytest.mark.parametrize(("record", "lines"), [(SGLANG, 8), ({"metrics": {"speculative_decoding": SUMMARY}}, 4)])
+def test_a_histogram_alone_is_a_row_of_figures(tmp_path, record, lines):
+    (row,) = imported(tmp_path, record)
+    assert isinstance(row, Totals)
+    assert len(row.by_position) == lines - 1
+    assert "not in this log: the order of the steps" in row.unknown
+
+
+def test_llamacpp_timings_are_totals_whose_steps_are_not_known(tmp_path):
+    (row,) = imported(tmp_path, LLAMACPP)
+    assert row.row() == "llama.cpp, 12 tokens, 9 of 16 drafted tokens accepted (56.2%), 20.0 tokens/s"
+    assert row.unknown.startswith("not in this log: how many steps there were, and so α")
+
+
+@pytest.mark.parametrize(
+    ("record", "path", "value", "sentence"),
+    [
+        (VLLM, ["per_step_accepted", 2], 5, "per_step_accepted[2]: 5 tokens accepted of 4 drafted"),
+        (VLLM, ["per_step_accepted", 2], 2, "per_step_accepted: 19 in all, where 18 are reported"),
+        (VLLM, ["per_step_drafted", 0], 9, "per_step_drafted[0]: 9 tokens, at most 4 are drafted a step"),
+        (VLLM, ["per_step_drafted"], None, "per_step_drafted: it is missing"),
+        (VLLM, ["acceptance_histogram"], [1, 1, 3, 2, 1], "the histogram holds 17 accepted tokens, where 18"),
+        (VLLM, ["num_spec_steps"], 9, "mean_acceptance_length: 3.25, where the counts give 3"),
+        (VLLM, ["num_draft_tokens"], -1, "num_draft_tokens: expected `int` >= 0"),
+        (VLLM, ["num_draft_tokens"], None, "object missing required field num_draft_tokens"),
+        (AIPERF, ["completion_tokens"], 20, "20 output tokens, where the steps committed at least 24"),
+        (AIPERF, ["acceptance_histogram", "x"], 1, "acceptance_histogram: its keys are numbers of accepted tokens"),
+        (SGLANG, ["spec_verify_ct"], 34, "the histogram counts 33 steps, where 34 are reported"),
+        (LLAMACPP, ["draft_n_accepted"], 17, "17 tokens, the output has 12"),
+        (DUMP, ["n_accepted"], 1, "pos[1].acc: n_accepted is 1, so it must be False"),
+        (DUMP, ["n_draft"], 4, "pos: 3 positions, where n_draft is 4"),
+        (DUMP, ["pos", 1, "p"], 1.5, "pos[1].p: expected `float` <= 1.0"),
+    ],
+)  # fmt: skip
+def test_what_does_not_add_up_is_one_sentence(tmp_path, record, path, value, sentence):
+    roots = (["metrics", "speculative_decoding"], ["sglext", "spec_tokens_details"], ["timings"])
+    root = next((r for r in roots if r[0] in record), [])
+    with pytest.raises(InputError, match=re.escape(sentence.replace("`", ""))) as found:
+        imported(tmp_path, record, changed(record, [*root, *path], value))
+    assert str(found.value).startswith("line 2: ")
+
+
+@pytest.mark.parametrize(
+    ("raw", "sentence"),
+    [
+        (b"", "the log is empty"),
+        (b"\n\n[]", "the log is empty"),
+        (b"[1]", "entry 1: not a JSON object"),
+        (b'{"a": 1}', "line 1: this is no log that is known here (it has a)"),
+        (b'{"metrics": null}', "nothing is there; start the server with --per-request-spec-decode-metrics detailed"),
+        (b'{"metrics": ', "line 1: neither JSON lines nor one JSON document"),
+        (b'{"timings": {"predicted_n": 1, "predicted_ms": 1}}', "nothing was drafted"),
+        (b'{"sglext": {}}', 'send "return_spec_tokens_details": true'),
+        (b'{"event": "Header"}', "this is a line of a trace already"),
+    ],
+)
+def test_what_is_no_log_is_one_sentence(tmp_path, raw, sentence):
+    (tmp_path / "log").write_bytes(raw)
+    with pytest.raises(InputError, match=re.escape(sentence)):
+        list(import_log(tmp_path / "log"))
+
+
+def test_the_command_writes_one_file_of_all_runs(tmp_path, capsys):
+    (tmp_path / "log.json").write_text(json.dumps([VLLM, AIPERF, SGLANG], indent=1), encoding="utf-8")
+    assert main(["trace", "import", str(tmp_path / "log.json"), "--from", "vllm", "-o", str(tmp_path / "o.jsonl")]) == 2
+    assert not list(tmp_path.glob("*o.jsonl*"))
+    (tmp_path / "log.json").write_text(json.dumps([VLLM, VLLM], indent=1), encoding="utf-8")
+    assert main(["trace", "import", str(tmp_path / "log.json"), "-o", str(tmp_path / "o.jsonl")]) == 0
+    assert "2 runs, 16 steps, 54 tokens; not in this log: tokens, confidences" in capsys.readouterr().out
+    assert [len(t.steps) for t in read_traces(tmp_path / "o.jsonl")] == [8, 8]
+    assert main(["calibrate", "--traces", str(tmp_path / "o.jsonl")]) == 0
+    assert "The boundary is known in 16 steps" in capsys.readouterr().out
+    assert main(["compare", "--a", str(tmp_path / "o.jsonl"), "--b", str(tmp_path / "o.jsonl")]) == 0
+    with pytest.raises(InputError, match="a trace holds one run"):
+        load_trace(tmp_path / "o.jsonl")
+
+
+def test_runs_without_confidences_are_scored_as_far_as_they_go(tmp_path):
+    (run,) = imported(tmp_path, VLLM)
+    report = calibrate(tabulate([run.steps]))
+    assert report.positions == 0
+    assert [(p.count, p.confidence) for p in report.by_position] == [(8, None), (7, None), (6, None), (4, None)]
+    assert report.gains.sources[0].tokens.value == 2.25
+    assert "The boundary is known in 8 steps" in read_report(report)[0].text
+
+
+def test_logs_without_text_are_laid_side_by_side_over_their_tokens(tmp_path):
+    other = DETAILED | {"per_step_accepted": [2, 3, 4, 1, 2, 0, 3, 3]}
+    a, b = imported(tmp_path, VLLM, {"metrics": {"speculative_decoding": other}})
+    found = align(a, b)
+    assert (found.by_tokens, found.parts_at, found.differs_at) == (True, 2, None)
+    assert found.ends_a[:3] == (4, 8, 10)
+    assert align(a, a).parts_at is None
+    positions = compare(Side(tabulate([a.steps]), ("",)), Side(tabulate([b.steps]), ("",))).positions
+    assert [(p.a.value, p.count_b) for p in positions[:2]] == [(7 / 8, 8), (6 / 7, 7)]
+    assert positions[0].difference.low is not None

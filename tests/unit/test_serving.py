@@ -1,0 +1,140 @@
+"""Prompts sent to a server: small ones that answer as vLLM, SGLang and llama.cpp document, or as a real llama.cpp did."""
+
+from __future__ import annotations
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+
+from d2sd import InputError
+from d2sd.__main__ import main
+from d2sd.trace.logs.serving import Server
+from d2sd.trace.sets import read_traces
+from tests.unit.test_logs import SGLANG
+
+COUNTS = {
+    "mean_acceptance_length": 2.5, "draft_acceptance_rate": 0.5, "acceptance_histogram": [0, 1, 1, 0], "num_spec_steps": 2,
+    "num_accepted_draft_tokens": 3, "num_draft_tokens": 6, "num_spec_tokens": 3, "per_step_accepted": [1, 2],
+    "per_step_drafted": [3, 3],
+}  # fmt: skip
+VLLM = {
+    "choices": [
+        {"text": "abcdef", "token_ids": [5, 6, 7, 8, 9, 10], "prompt_token_ids": [3, 4], "finish_reason": "length"}
+    ],
+    "usage": {"prompt_tokens": 2, "completion_tokens": 6},
+    "metrics": {"speculative_decoding": COUNTS},
+}
+
+
+def part(token, text, count, milliseconds, drafted, accepted):
+    """A part of llama.cpp's stream; the totals of drafts come with the first draft."""
+    timings = {"prompt_n": 2, "prompt_ms": 9.0, "cache_n": 0, "predicted_n": count, "predicted_ms": milliseconds}
+    totals = {"draft_n": drafted, "draft_n_accepted": accepted} if drafted else {}
+    return {"content": text, "tokens": [token], "stop": False, "timings": {**timings, **totals}}
+
+
+LLAMACPP = [
+    part(28, ",", 1, 0.001, 0, 0),
+    part(260, " the", 2, 91.0, 4, 1),
+    part(2240, " city", 3, 91.0, 4, 1),
+    part(282, " of", 4, 120.0, 4, 1),  # nothing was drafted
+    part(7, " x", 5, 180.0, 8, 3),
+    {**part(8, "", 5, 180.0, 8, 3), "tokens": [], "stop": True, "stop_type": "limit", "model": "/a/b.gguf"},
+]
+REPLIES = {
+    "/v1/models": {"data": [{"id": "some/model"}]},
+    "/v1/completions": VLLM,
+    "/generate": {"text": "abc", "meta_info": {"completion_tokens": 100, **SGLANG["sglext"]["spec_tokens_details"]}},
+    "/tokenize": {"tokens": [{"id": 3, "piece": "Once"}, {"id": 4, "piece": " upon"}]},
+}
+
+
+@pytest.fixture
+def server():
+    asked = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.do_POST()
+
+        def do_POST(self):
+            sent = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            asked.append((self.path, json.loads(sent) if sent else None))
+            if self.path == "/moved":
+                self.send_response(302)
+                self.send_header("Location", "/v1/models")
+                self.end_headers()
+                return
+            self.send_response(200)
+            self.end_headers()
+            if self.path == "/completion":
+                self.wfile.write(b"".join(b"data: " + json.dumps(p).encode() + b"\n\n" for p in LLAMACPP))
+            else:
+                self.wfile.write(json.dumps(REPLIES[self.path]).encode())
+
+        def log_message(self, *_):
+            pass
+
+    running = HTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=running.serve_forever, args=(0.02,), daemon=True).start()
+    yield f"http://127.0.0.1:{running.server_port}", asked
+    running.shutdown()
+    running.server_close()
+
+
+def record(tmp_path, address, engine):
+    (tmp_path / "p.jsonl").write_text('{"prompt": "Once upon"}\n', encoding="utf-8")
+    options = ["--engine", engine, "--prompts", str(tmp_path / "p.jsonl"), "-o", str(tmp_path / "o.jsonl")]
+    assert main(["trace", "record", "--from-server", address, "--max-new-tokens", "5", *options]) == 0
+    return list(read_traces(tmp_path / "o.jsonl")) if (tmp_path / "o.jsonl").exists() else []
+
+
+def test_llamacpp_is_recorded_step_by_step(tmp_path, server):
+    address, asked = server
+    (run,) = record(tmp_path, address, "llamacpp")
+    assert asked[1][1] | {"n_predict": 5, "temperature": 0, "timings_per_token": True} == asked[1][1]
+    assert (run.prompt, run.prefill.texts) == ("Once upon", ("Once", " upon"))
+    assert run.finished.text == ", the city of x"
+    assert [[c.token for c in s.committed] for s in run.steps] == [[260, 2240], [282], [7]]
+    assert [s.actual_boundary for s in run.steps] == [1, None, 2]
+    assert [s.elapsed for s in run.steps] == [0.091, 0.12, 0.18]
+    assert run.header["models"] == {"target": "b.gguf"}
+    assert run.missing == ("confidence", "rejected")
+
+
+def test_vllm_is_recorded_with_its_ids(tmp_path, server):
+    address, asked = server
+    (run,) = record(tmp_path, address, "vllm")
+    assert asked[1] == (
+        "/v1/completions",
+        asked[1][1] | {"model": "some/model", "max_tokens": 5, "return_token_ids": True},
+    )
+    assert [[c.token for c in s.committed] for s in run.steps] == [[6, 7], [8, 9, 10]]
+    assert run.prefill.prompt_token_ids == (3, 4)
+
+
+def test_sglang_gives_totals(tmp_path, server, capsys):
+    assert record(tmp_path, server[0], "sglang") == []
+    assert "sglang, 100 tokens, 33 steps, 69 of 231 drafted tokens accepted" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("address", ["ftp://127.0.0.1", "127.0.0.1:80", "http://user:secret@127.0.0.1", "http://"])
+def test_an_address_that_is_none_is_refused(address):
+    with pytest.raises(InputError, match="is no server's address"):
+        Server(address)
+
+
+@pytest.mark.parametrize("address", ["http://example.org", "http://192.168.0.2:80", "http://localhost.example.org"])
+def test_another_machine_is_asked_only_where_that_was_allowed(address):
+    with pytest.raises(InputError, match="--allow-remote"):
+        Server(address)
+    assert Server(address, allow_remote=True).address == address
+
+
+def test_redirects_are_not_followed_and_silence_is_a_sentence(server):
+    with pytest.raises(InputError, match="answered 302"):
+        Server(server[0]).ask("/moved")
+    with pytest.raises(InputError, match="does not answer"):
+        Server("http://127.0.0.1:9").ask("/")
