@@ -77,6 +77,10 @@ def add_decode_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="spend on a step only what is expected to pay here (at most γ, K, B): draft or not, how long, re-drafts, nodes",
     )
+    parser.add_argument(
+        "--confidence", default="softmax", metavar="KIND", help="what boundaries are predicted from: softmax (default), or head, "
+        "the confidence head of a DSpark drafter"
+    )  # fmt: skip
     parser.add_argument("--temperature", type=float, default=0.0, metavar="T", help="0 = greedy (default)")
     parser.add_argument("--top-p", type=float, default=1.0, metavar="P")
     parser.add_argument("--top-k", type=int, default=0, metavar="N", help="0 = off (default)")
@@ -151,6 +155,7 @@ def decode_config(arguments: argparse.Namespace, method: str, inspect: bool = Tr
         chat=arguments.chat,
         thinking=arguments.thinking,
         inspect=inspect,
+        confidence=arguments.confidence,
     )
 
 

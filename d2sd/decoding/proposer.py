@@ -18,7 +18,8 @@ from d2sd.decoding.block_drafter import BlockDrafter
 from d2sd.decoding.chain_drafter import ChainDrafter
 from d2sd.decoding.inspection import TOP_ALTERNATIVES
 from d2sd.decoding.level_drafter import LevelDrafter
-from d2sd.decoding.sampling import generator_seed
+from d2sd.decoding.sampling import Sampler, generator_seed
+from d2sd.decoding.walked_drafter import block_drafter
 from d2sd.methods import METHODS, Drafters, Method, Proposal
 from d2sd.methods.base import all_prefixes
 from d2sd.models.models import Models
@@ -61,11 +62,12 @@ class Proposer:
         self.second_block_size = config.second_block_size or self.block_size
         first = models.first if self.method.first_drafter else None
         second = {"none": None, "vp": models.second, "first": models.first}[self.method.second_drafter]
-        self.first = None if first is None else BlockDrafter("first", first, models.target, passes)
+        make = partial(block_drafter, target=models.target, passes=passes, sampler=Sampler.of(config))
+        self.first = None if first is None else make("first", first)
         if second is None or second is first:
             self.second = None if second is None else self.first
         else:
-            self.second = BlockDrafter("second", second, models.target, passes)
+            self.second = make("second", second)
         self.block_drafters = [d for d in (self.first, self.second) if d is not None]
         if self.second is self.first:
             del self.block_drafters[1:]
@@ -151,6 +153,7 @@ class Proposer:
                 end_ids=self.end_ids,
                 choose_redrafts=all_prefixes if controller is None else self._choose_redrafts,
                 min_log_probability=-inf if controller is None else controller.min_log_probability,
+                trained=self.config.confidence == "head",
             )
             proposal = self.method.propose(drafters)
             proposal = replace(proposal, tree=self._afford(proposal.tree))

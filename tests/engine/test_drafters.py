@@ -1,0 +1,111 @@
+"""Every published layout and kind of block drafter: drafts as its definition says, and texts that do not depend on it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from d2sd import METHODS, DecodeConfig, Engine
+from d2sd.decoding.sampling import Sampler, gumbel_noise
+from d2sd.decoding.walked_drafter import block_drafter
+from d2sd.models.loading import load_drafter
+from d2sd.models.models import Models
+from d2sd.passes.passes import Passes
+from tests.drafter_folders import FOLDERS, H, V, plan, write
+from tests.nets import make_drafter, make_target
+from tests.teaching import teach
+from tests.unit.reference_drafters import Reference
+
+WALKED = [name for name, (_, own) in FOLDERS.items() if {"markov", "with_markov", "top"} & set(own)]
+CONTEXT, ANCHOR = 21, 7
+
+
+@pytest.fixture(scope="module")
+def target(tokenizer):
+    return make_target(tokenizer)
+
+
+@pytest.fixture(scope="module")
+def taught(target):
+    """A v1 backbone that is right now and then."""
+    return teach(make_drafter(target, block_size=6), target).state_dict()
+
+
+@pytest.fixture(scope="module")
+def read(target, taught, tmp_path_factory):
+    """A drafter of each kind, its reference, made once."""
+    made = {}
+
+    def one(name, base=False):
+        if (name, base) not in made:
+            folder = tmp_path_factory.mktemp("drafter")
+            weights = write(name, folder, target, taught if base else None)
+            model = load_drafter(str(folder), torch.float32, "cpu", target)
+            reference = Reference(plan(name), weights, target.embedding.weight, target.head.weight)
+            made[name, base] = model, reference
+        return made[name, base]
+
+    return one
+
+
+def drafter_of(model, target, temperature=0.0, mode="eager"):
+    """With a context of random features."""
+    passes = Passes(mode, "dense", 256, torch.device("cpu"))
+    drafter = block_drafter("first", model, target, passes, Sampler(temperature, 0, 1.0, 3))
+    features = torch.randn(1, CONTEXT, 2 * H, generator=torch.Generator().manual_seed(1))
+    drafter.extend(features[:, :9], torch.arange(9))
+    drafter.extend(features[:, 9:], torch.arange(9, CONTEXT))
+    return drafter, features[0]
+
+
+@pytest.mark.parametrize("mode", ["eager", "padded"])
+@pytest.mark.parametrize("name", FOLDERS)
+@torch.inference_mode()
+def test_drafts_are_those_of_the_written_out_definition(read, target, name, mode):
+    model, reference = read(name)
+    drafter, features = drafter_of(model, target, mode=mode)
+    size = model.block_size
+    given = [(), (5,), (9, 4)]
+    blocks = drafter.draft(ANCHOR, given, size, 3)
+    for block, known in zip(blocks, given, strict=True):
+        wanted = reference.draft(ANCHOR, features, known)
+        assert list(block.ids) == [token for token, _, _ in wanted]
+        assert list(block.confidence) == pytest.approx([p for _, p, _ in wanted], abs=2e-5)
+        trained = [t for _, _, t in wanted if t is not None]
+        assert list(block.trained) == pytest.approx(trained, abs=2e-5)
+    assert len(blocks[0].ids) == size - 1 == plan(name)["rows"] - (plan(name)["reads"] == "fill")
+
+
+@pytest.mark.parametrize("name", WALKED)
+@torch.inference_mode()
+def test_above_temperature_0_they_draw_with_the_targets_noise(read, target, name):
+    model, reference = read(name)
+    drafter, features = drafter_of(model, target, temperature=0.9)
+    size = model.block_size
+    noise = gumbel_noise(3, list(range(CONTEXT + 1, CONTEXT + size)), V, torch.device("cpu")).double()
+    (block,) = drafter.draft(ANCHOR, [()], size, 1)
+    wanted = reference.draft(ANCHOR, features, (), 0.9, noise)
+    assert list(block.ids) == [token for token, _, _ in wanted]
+    assert list(block.confidence) == pytest.approx([p for _, p, _ in wanted], abs=2e-5)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+@pytest.mark.parametrize("passes", ["eager", "padded"])
+@pytest.mark.parametrize("name", FOLDERS)
+def test_texts_do_not_depend_on_the_drafter(read, target, name, passes, temperature):
+    model, _ = read(name, True)
+    engine = Engine(Models(target, model, model), passes)
+    config = DecodeConfig("autoregressive", 20, temperature=temperature, seed=4)
+    plain = Engine(Models(target)).generate("the cat", config).token_ids
+    for method in (m.id for m in METHODS.values() if m.first_drafter):
+        trace = engine.generate("the cat", replace(config, method=method, num_branches=2, inspect=passes == "eager"))
+        assert trace.token_ids == plain, method
+
+
+def test_small_drafters_of_each_kind_are_right_now_and_then(read, target):
+    for name in ("dflash", "speculators rnn", "dflash2", "jetspec", "swa"):
+        engine = Engine(Models(target, read(name, True)[0]))
+        runs = [engine.generate(prompt, DecodeConfig("dflash", 24)) for prompt in ("the cat", "a dog ran to", "x")]
+        assert sum(len(s.accepted) for r in runs for s in r.steps) > 3, name
