@@ -111,6 +111,7 @@ def tensors(name, base=None, seed=5):
         w |= {f"{at}.{part}_layernorm.weight": 1 + draw(H) for part in ("input", "post_attention")}
     if base is not None:
         w = {key: base[key].clone() for key in w}
+        w["fc.weight"] = torch.cat([torch.zeros(H, H), w["fc.weight"]], 1)  # it reads the second layer alone
     drafted = c.get("draft", V)
     if c.get("markov"):
         w |= {"markov_head.markov_w1.weight": draw(V, RANK), "markov_head.markov_w2.weight": draw(drafted, RANK)}
