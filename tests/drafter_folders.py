@@ -24,7 +24,14 @@ SLIDING = {"layer_types": ["sliding_attention", "full_attention"], "sliding_wind
 
 
 def nested(name="DFlashDraftModel", **inner):
-    return {"architectures": [name], **SHAPE, **THETA, "block_size": 6, "num_target_layers": 3, "dflash_config": {**MASK, **inner}}
+    return {
+        "architectures": [name],
+        **SHAPE,
+        **THETA,
+        "block_size": 6,
+        "num_target_layers": 3,
+        "dflash_config": {**MASK, **inner},
+    }
 
 
 def flat(**own):
@@ -118,7 +125,10 @@ def tensors(name, base=None, seed=5):
         if c["markov"] == "gated":
             w |= {"markov_head.gate_proj.weight": draw(RANK, H + RANK), "markov_head.gate_proj.bias": draw(RANK)}
         if c["markov"] == "rnn":
-            w |= {"markov_head.joint_proj.weight": draw(3 * RANK, 2 * RANK + H), "markov_head.joint_proj.bias": draw(3 * RANK)}
+            w |= {
+                "markov_head.joint_proj.weight": draw(3 * RANK, 2 * RANK + H),
+                "markov_head.joint_proj.bias": draw(3 * RANK),
+            }
     if "with_markov" in c:
         width = H + (RANK if c["with_markov"] else 0)
         w |= {"confidence_head.proj.weight": draw(1, width, scale=0.1), "confidence_head.proj.bias": draw(1)}
@@ -147,7 +157,9 @@ def write(name, folder: Path, target, base=None) -> dict[str, torch.Tensor]:
     if "architectures" in config and config["architectures"] == ["Qwen3DSparkModel"]:
         stored |= {"embed_tokens.weight": target.embedding.weight.clone(), "lm_head.weight": target.head.weight.clone()}
     if name == "rnn":
-        stored = {("logit_head." + k if k.startswith(("markov_head", "confidence_head")) else k): v for k, v in stored.items()}
+        stored = {
+            ("logit_head." + k if k.startswith(("markov_head", "confidence_head")) else k): v for k, v in stored.items()
+        }
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(config))
     save_file({k: v.contiguous() for k, v in stored.items()}, folder / "model.safetensors", metadata={"format": "pt"})

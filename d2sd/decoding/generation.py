@@ -140,6 +140,9 @@ class Generation:
             decision=decision,
             target_tops=describe_tops(proposal, seen, outcome, texts),
             elapsed=elapsed,
+            trained=tuple(block.trained for block in proposal.blocks)
+            if any(b.trained for b in proposal.blocks)
+            else (),
         )
 
     def _describe_committed(self, proposal: Proposal, outcome: Walk) -> tuple[Committed, ...]:

@@ -81,7 +81,9 @@ class Reference:
         rows = range(start, start + len(x))
         query = rotate(norm(split(x @ w[f"{n}.q_proj.weight"].T, heads), w[f"{n}.q_norm.weight"]), rows, c["rope"])
         both = torch.cat([context, x])
-        key = rotate(norm(split(both @ w[f"{n}.k_proj.weight"].T, kv), w[f"{n}.k_norm.weight"]), range(len(both)), c["rope"])
+        key = rotate(
+            norm(split(both @ w[f"{n}.k_proj.weight"].T, kv), w[f"{n}.k_norm.weight"]), range(len(both)), c["rope"]
+        )
         value = split(both @ w[f"{n}.v_proj.weight"].T, kv)
         out = torch.zeros(len(x), heads * dim, dtype=torch.float64)
         for row in range(len(x)):
@@ -140,7 +142,9 @@ class Reference:
             trust = None
             if "confidence_head.proj.weight" in w:
                 read = torch.cat([row, w["markov_head.markov_w1.weight"][before]]) if c["with_markov"] else row
-                trust = float(torch.sigmoid(w["confidence_head.proj.weight"][0] @ read + w["confidence_head.proj.bias"][0]))
+                trust = float(
+                    torch.sigmoid(w["confidence_head.proj.weight"][0] @ read + w["confidence_head.proj.bias"][0])
+                )
             if at >= len(given):
                 found.append((token, float(scores.softmax(0)[best]), trust))
             before = token
@@ -165,5 +169,7 @@ class Reference:
             own = c["cap"] * torch.tanh(own / c["cap"])
         places = own.argsort(descending=True, stable=True)[: c["top"]]
         tokens = ids[places]
-        read = w["candidate_selector.predecessor_codebook"][before] * (w["candidate_selector.hidden_projection.weight"] @ row)
+        read = w["candidate_selector.predecessor_codebook"][before] * (
+            w["candidate_selector.hidden_projection.weight"] @ row
+        )
         return own[places] + w["candidate_selector.successor_codebook"][tokens] @ read, tokens
