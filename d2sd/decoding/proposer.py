@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -31,6 +32,8 @@ from d2sd.tree.boundary import open_prefixes, select_prefixes
 from d2sd.tree.levels import Level
 from d2sd.tree.tree import TokenTree, merge_drafts
 from d2sd.tree.walk import Walk
+
+log = logging.getLogger(__name__)
 
 
 def slots(config: DecodeConfig, tokens: int) -> int:
@@ -79,6 +82,7 @@ class Proposer:
             depth, top_k = config.draft_depth, config.draft_top_k
             self.levels = LevelDrafter(models.eagle3, models.target, passes, depth, top_k)
         self.seconds: dict[str, float] = {}
+        self._noticed = False
         self.extension = self.second_block_size - self.block_size if self.second else 0
         self.controller: Controller | None = None
         if experience is not None and self.method.drafts:
@@ -159,6 +163,19 @@ class Proposer:
             proposal = replace(proposal, tree=self._afford(proposal.tree))
         self.seconds["tree"] = time.perf_counter() - began - sum(self.seconds.values())
         return proposal
+
+    def notice(self, proposal: Proposal) -> None:
+        """Say once where the second drafter had to draft from an empty prefix and was not trained to."""
+        second = self.second
+        if second is None or not second.form.visible_prefixes or self._noticed:
+            return
+        if any(block.prefix == 0 for block in proposal.branches):
+            self._noticed = True
+            name = second.model.config.name_or_path
+            log.warning(
+                "prefix 0 was selected, and %s was not trained to draft from an empty prefix: it may draft worse there",
+                name,
+            )
 
     def _seed(self, ids: Sequence[int]) -> int:
         """Random choices depend on the run's seed and the text position only."""

@@ -7,12 +7,14 @@ from dataclasses import replace
 import pytest
 import torch
 
-from d2sd import METHODS, DecodeConfig, Engine
+from d2sd import METHODS, DecodeConfig, Engine, InputError
 from d2sd.decoding.sampling import Sampler, gumbel_noise
 from d2sd.decoding.walked_drafter import block_drafter
 from d2sd.models.loading import load_drafter
 from d2sd.models.models import Models
 from d2sd.passes.passes import Passes
+from d2sd.trace.trace import parse_trace as load_trace_text
+from d2sd.tree.boundary import boundary_posterior
 from tests.drafter_folders import FOLDERS, H, V, plan, write
 from tests.nets import make_drafter, make_target
 from tests.teaching import teach
@@ -91,15 +93,15 @@ def test_above_temperature_0_they_draw_with_the_targets_noise(read, target, name
     assert list(block.confidence) == pytest.approx([p for _, p, _ in wanted], abs=2e-5)
 
 
-@pytest.mark.parametrize("temperature", [0.0, 0.8])
-@pytest.mark.parametrize("passes", ["eager", "padded"])
+@pytest.mark.parametrize(("passes", "temperature"), [("eager", 0.0), ("padded", 0.8)])
 @pytest.mark.parametrize("name", FOLDERS)
 def test_texts_do_not_depend_on_the_drafter(read, target, name, passes, temperature):
     model, _ = read(name, True)
     engine = Engine(Models(target, model, model), passes)
-    config = DecodeConfig("autoregressive", 20, temperature=temperature, seed=4)
+    config = DecodeConfig("autoregressive", 12, temperature=temperature, seed=4)
     plain = Engine(Models(target)).generate("the cat", config).token_ids
-    for method in (m.id for m in METHODS.values() if m.first_drafter):
+    methods = [m.id for m in METHODS.values() if m.first_drafter]
+    for method in methods if passes == "eager" else ["dflash", "d2sd", "ddtree"]:
         trace = engine.generate("the cat", replace(config, method=method, num_branches=2, inspect=passes == "eager"))
         assert trace.token_ids == plain, method
 
@@ -109,3 +111,61 @@ def test_small_drafters_of_each_kind_are_right_now_and_then(read, target):
         engine = Engine(Models(target, read(name, True)[0]))
         runs = [engine.generate(prompt, DecodeConfig("dflash", 24)) for prompt in ("the cat", "a dog ran to", "x")]
         assert sum(len(s.accepted) for r in runs for s in r.steps) > 3, name
+
+
+@torch.inference_mode()
+def test_drafts_of_a_seeded_run_are_draws_from_the_drafter(read, target):
+    """Over many seeds, the first drafted token of a DFlash 2 block has the selector's probabilities, by a chi-square test."""
+    model, reference = read("dflash2")
+    drafter, features = drafter_of(model, target)
+    hidden = reference.hidden(torch.tensor([ANCHOR, *[1] * 5]), features)
+    scores, tokens = reference.select(reference.head @ hidden[1], hidden[1], ANCHOR, torch.arange(V))
+    wanted = dict(zip(tokens.tolist(), (scores / 1.5).softmax(0).tolist(), strict=True))
+    counts, draws = dict.fromkeys(wanted, 0), 2000
+    ids = torch.tensor([[ANCHOR, *[1] * 5]])
+    hidden, size = drafter.hidden(ids, torch.arange(CONTEXT, CONTEXT + 6), None), 5
+    logits, given = drafter.logits(hidden[:, 1:]), torch.tensor([[ANCHOR, *[-1] * 5]])
+    many = [part.expand(draws, -1, -1) for part in (hidden, logits)]
+    noise = -torch.empty(size, draws, V).exponential_(generator=torch.Generator().manual_seed(0)).log()
+    drawn, _, _ = drafter._chain(*many, given.expand(draws, -1), 1.5, noise)
+    for token in drawn[:, 0].tolist():
+        counts[token] += 1
+    big = [t for t, p in wanted.items() if p * draws >= 5]
+    rest = draws - sum(counts[t] for t in big), draws * (1 - sum(wanted[t] for t in big))
+    square = sum((counts[t] - wanted[t] * draws) ** 2 / (wanted[t] * draws) for t in big)
+    square += (rest[0] - rest[1]) ** 2 / max(rest[1], 1e-9) if rest[1] > 1 else 0.0
+    assert square < 45  # 16 tokens: 99.99% of a fair draw stay below
+
+
+def test_a_drafter_can_be_read_by_another_convention(read, target):
+    """The same weights with a window, as a doctor would try them, are those of a folder that says so."""
+    plain, windowed = read("dflash", True)[0], read("sliding", True)[0]
+    other = plain.reformed(replace(plain.form, windows=windowed.form.windows, causal=windowed.form.causal))
+    config = DecodeConfig("dflash", 12)
+    runs = [Engine(Models(target, model)).generate("the cat sat on a", config) for model in (other, windowed)]
+    assert [s.first_draft for s in runs[0].steps] == [s.first_draft for s in runs[1].steps]
+    assert plain.form.windows == (None, None)
+
+
+def test_a_confidence_head_is_recorded_and_can_choose_the_prefixes(read, target):
+    model, _ = read("speculators rnn", True)
+    engine = Engine(Models(target, model, model))
+    config = DecodeConfig("d2sd", 12, num_branches=2)
+    softmax, head = (engine.generate("the cat", replace(config, confidence=c)) for c in ("softmax", "head"))
+    assert softmax.token_ids == head.token_ids
+    for trace, source in ((softmax, lambda s: s.first_draft.confidence), (head, lambda s: s.trained[0])):
+        for step in trace.steps:
+            assert len(step.trained) == 1 + len(step.branches)
+            assert step.boundary_posterior == boundary_posterior(source(step)).posterior
+    assert load_trace_text("".join(head.lines()).encode()) == head
+    with pytest.raises(InputError, match="has no confidence head; use --confidence softmax"):
+        Engine(Models(target, read("dflash")[0])).resolve(DecodeConfig("dflash", confidence="head"))
+
+
+def test_a_specforge_vp_drafter_says_that_it_never_saw_an_empty_prefix(read, target, caplog):
+    vp = read("vp", True)[0]
+    Engine(Models(target, read("dflash", True)[0], vp)).generate("the cat", DecodeConfig("d2sd", 8, num_branches=5))
+    assert caplog.text.count("was not trained to draft from an empty prefix") == 1
+    caplog.clear()
+    Models(target, vp)
+    assert "was trained for the second role" in caplog.text
