@@ -93,11 +93,11 @@ def compare_trained(runs: Sequence[Sequence[StepDone]], prompts: Sequence[str] =
     contests = []
     for key, better in (("error", -1), ("brier", -1), ("auroc", 1), ("rank", -1), ("first", 1), ("within", 1)):
         (a, drawn_a), (b, drawn_b) = (side[key] for side in sides)
-        figures = [
+        softmax, head = (
             Figure(None) if np.isnan(v) else resampler.figure(v, drawn) for v, drawn in ((a, drawn_a), (b, drawn_b))
-        ]
+        )
         difference = Figure(None) if np.isnan(b - a) else resampler.figure(b - a, drawn_b - drawn_a)
-        contests.append(Contest(key, *figures, difference, better))
+        contests.append(Contest(key, softmax, head, difference, better))
     scores = [score(table, unit) for table in tables]
     bins = (tuple(reliability(s, uniform_edges())) for s in scores)
     return TrainedReport(len(tables[0]), len(scores[0]), name, tuple(contests), *bins)

@@ -155,7 +155,7 @@ class BlockDrafter:
     def logits(self, hidden: Tensor) -> Tensor:
         """Logits (…, D) float32 over the tokens that it can draft, of hidden states (…, hidden)."""
         if (head := self.model.lm_head) is not None:
-            return head(hidden).float()  # type: ignore[no-any-return]
+            return head(hidden).float()
         return self.target.logits(hidden.to(self.target.dtype))
 
     def own_ids(self, indices: Tensor) -> Tensor:

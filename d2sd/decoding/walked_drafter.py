@@ -143,8 +143,8 @@ class WalkedDrafter(BlockDrafter):
         noise = -drawn.clamp_min_(torch.finfo(drawn.dtype).tiny).log()
         given = torch.full((count, size + 1), -1, device=self.device)
         given[:, 0] = anchor
-        rows = (part.expand(count, -1, -1) for part in (hidden, logits))
-        tokens, logs, options = self._chain(*rows, given, 1.0, noise)
+        hidden, logits = (part.expand(count, -1, -1) for part in (hidden, logits))
+        tokens, logs, options = self._chain(hidden, logits, given, 1.0, noise)
         confidence = _chosen(logs, options, tokens)[..., 0].tolist()
         return [
             replace(block, ids=tuple(i), confidence=tuple(c), trained=(), after=None)

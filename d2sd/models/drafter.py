@@ -90,7 +90,7 @@ class DraftLayer(nn.Module):
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor, context: KeyValue, attend: Attend) -> Tensor:
         def attention(rows: Tensor) -> Tensor:
-            return self.self_attn(rows, cos, sin, context, attend)  # type: ignore[no-any-return]
+            return self.self_attn(rows, cos, sin, context, attend)
 
         x = x + _between(self.attention_conv, self.input_layernorm(x), attention)
         return x + _between(self.mlp_conv, self.post_attention_layernorm(x), self.mlp)

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Collection, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from safetensors import safe_open
@@ -37,14 +37,14 @@ def read_drafter(source: str, name: str, dtype: torch.dtype, target: Target | No
     """
     form = read_form(published_config(source))
     config = drafter_config_of(form)
-    folder, held = Path(source), set()
+    folder = Path(source)
     if folder.is_dir():
-        held = {own for key in _keys(folder) if (own := own_name(key)) is not None}
-        own = _own(form, held, target)
+        held = {known for key in _keys(folder) if (known := own_name(key)) is not None}
+        own = _own(form, held)
         check_shapes(folder, partial(DFlashDraftModel, config, form, own), own_name)
-    weights = {own: v for key, v in read_weights(source).items() if (own := own_name(key)) is not None}
-    maps = {name: weights.pop(name, None) for name in MAPS}
-    own = _differing(weights, target, _own(form, set(weights), target))
+    weights = {known: v for key, v in read_weights(source).items() if (known := own_name(key)) is not None}
+    maps = {part: weights.pop(part, None) for part in MAPS}
+    own = _differing(weights, target, _own(form, set(weights)))
     with torch.device("meta"):
         model = DFlashDraftModel(config, form, own)
     _check_complete(model, weights)
@@ -59,8 +59,14 @@ def read_drafter(source: str, name: str, dtype: torch.dtype, target: Target | No
 
 def drafter_config_of(form: DrafterForm) -> Qwen3Config:
     """The transformers config of a described network."""
-    own = {"mask_token_id": form.mask_token, "target_layer_ids": list(form.taps)}
-    return Qwen3Config(**form.shape, block_size=form.rows, dflash_config=own, tie_word_embeddings=False)
+    inner = {"mask_token_id": form.mask_token, "target_layer_ids": list(form.taps)}
+    settings: dict[str, Any] = {
+        **form.shape,
+        "block_size": form.rows,
+        "dflash_config": inner,
+        "tie_word_embeddings": False,
+    }
+    return Qwen3Config(**settings)
 
 
 def own_name(key: str) -> str | None:
@@ -77,7 +83,7 @@ def _keys(folder: Path) -> set[str]:
     return found
 
 
-def _own(form: DrafterForm, held: Collection[str], target: Target | None) -> tuple[str, ...]:
+def _own(form: DrafterForm, held: Collection[str]) -> tuple[str, ...]:
     """Which of embedding and LM head the folder brings; of a smaller vocabulary the LM head must be its own."""
     there = tuple(part for part in BORROWED if f"{part}.weight" in held)
     if form.draft_vocabulary is not None and held and "lm_head" not in there:

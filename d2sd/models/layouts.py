@@ -94,7 +94,8 @@ def _speculators(raw: Raw) -> DrafterForm:
         "its config has no aux_hidden_state_layer_ids, and other code guesses them: set them as it was trained",
     )
     whole = isinstance(numbered, list) and all(isinstance(n, int) for n in numbered)
-    taps = _taps([n - 1 for n in numbered] if whole else numbered, {}, None, "aux_hidden_state_layer_ids")
+    numbered = [n - 1 for n in cast(list[int], numbered)] if whole else numbered
+    taps = _taps(numbered, {}, None, "aux_hidden_state_layer_ids")
     if (width := raw.get("target_hidden_size")) is not None and width != layer.get("hidden_size"):
         raise InputError(f"it reads features of width {short(width)} into a hidden size of {layer.get('hidden_size')}; only equal ones are supported")  # fmt: skip
     rows = _rows(raw, {})
@@ -129,7 +130,7 @@ def _form(
     mask_name: str = "mask_token_id", draft: int | None = None,
 ) -> DrafterForm:  # fmt: skip
     """The description; ``layer``: where the layer's shape is, ``own``: where the drafter's own keys are."""
-    shape = DEFAULTS | {name: layer[name] for name in SHAPE if layer.get(name) is not None}
+    shape: dict[str, Any] = DEFAULTS | {name: layer[name] for name in SHAPE if layer.get(name) is not None}
     missing = [n for n in ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads") if n not in shape]  # fmt: skip
     _need(not missing, f"its config.json has no {' and no '.join(missing)}")
     check_token_ids(mask, shape["vocab_size"], mask_name)
@@ -226,8 +227,8 @@ def _attention(layer: Raw, own: Raw, causal: Any) -> tuple[tuple[int | None, ...
 
 def _heads(own: Raw) -> tuple[MarkovKind | None, int, Any]:
     """DSpark's heads: kind and rank of the Markov head, and what the confidence head reads."""
-    rank = own.get("markov_rank")
-    rank = (256 if own.get("speculators_model_type") else 0) if rank is None else rank
+    named = own.get("markov_rank")
+    rank: int = (256 if own.get("speculators_model_type") else 0) if named is None else named
     check_whole({"markov_rank": rank}, "markov_rank", 0, 2**14)
     kind = own.get("markov_head_type") or "vanilla"
     _need(kind in HEADS, f"its markov_head_type {short(kind)} is unknown; known are {', '.join(HEADS)}")
@@ -241,7 +242,7 @@ def _heads(own: Raw) -> tuple[MarkovKind | None, int, Any]:
         "its confidence head reads a Markov head that it does not have (markov_rank is 0)",
     )
     reads = ("markov" if with_markov else "hidden") if there else None
-    return (kind if rank else None), rank, reads
+    return (cast(MarkovKind, kind) if rank else None), rank, reads
 
 
 def _selector(own: Raw, hidden: int) -> Selector:
@@ -253,7 +254,8 @@ def _selector(own: Raw, hidden: int) -> Selector:
         check_whole(whole, name, 1, most)
     _need(hidden % whole["conv_group_size"] == 0, f"its conv_group_size {whole['conv_group_size']} does not divide its hidden_size {hidden}")  # fmt: skip
     cap = None if not own.get("final_logit_softcapping") else _real(own, "final_logit_softcapping", 0.0)
-    return Selector(*whole.values(), multiplier=_real(own, "output_multiplier", 1.0), cap=cap)
+    rank, top, kernel, group = whole.values()
+    return Selector(rank, top, kernel, group, _real(own, "output_multiplier", 1.0), cap)
 
 
 def _real(own: Raw, name: str, default: float) -> float:

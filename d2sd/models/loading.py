@@ -191,10 +191,11 @@ def load_drafter(source: str, dtype: torch.dtype, device: str, target: Target | 
     target: the one that it will draft for, if that is known by now: what it holds of it is not kept twice.
     """
     try:
-        model = read_drafter(source, _short(source), dtype, target)
+        model: Any = read_drafter(source, _short(source), dtype, target)
     except Exception as error:
         raise InputError(f"cannot load the drafter {source}: {_first_line(error, 400)}") from error
-    return model.to(device)
+    moved: DFlashDraftModel = model.to(device)
+    return moved
 
 
 def _is_eagle3(source: str) -> bool:

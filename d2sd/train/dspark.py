@@ -69,7 +69,8 @@ def with_heads(drafter: DFlashDraftModel, config: DSparkConfig) -> DFlashDraftMo
     made.load_state_dict(drafter.state_dict(), strict=False)
     assert made.markov_head is not None
     nn.init.zeros_(made.markov_head.markov_w2.weight)
-    return made.to(drafter.device)
+    made.to(cast(Any, drafter.device))
+    return made
 
 
 class DSparkObjective(nn.Module):
@@ -168,7 +169,7 @@ def train_dspark(
         batch = {"ids": data.ids[index, : int(lengths.max())].long(), "lengths": lengths, "anchors": anchors}
         return batch if known is None else {**batch, **known.rows(index, int(lengths.max()))}
 
-    identity = {"objective": asdict(objective), "start": digest(drafter.fc.weight), "data": digest(data.ids)}
+    identity = {"objective": asdict(objective), "start": digest(drafter.fc.weight.detach()), "data": digest(data.ids)}
     if train(DSparkObjective(drafter, model, objective), len(data.ids), sample, out, config, None, "dspark", identity):
         save_dspark(drafter.bfloat16(), out)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -10,6 +11,7 @@ import torch
 from d2sd import METHODS, DecodeConfig, Engine, InputError
 from d2sd.decoding.sampling import Sampler, gumbel_noise
 from d2sd.decoding.walked_drafter import block_drafter
+from d2sd.methods.growth import grow, offers
 from d2sd.models.loading import load_drafter
 from d2sd.models.models import Models
 from d2sd.passes.passes import Passes
@@ -169,3 +171,30 @@ def test_a_specforge_vp_drafter_says_that_it_never_saw_an_empty_prefix(read, tar
     caplog.clear()
     Models(target, vp)
     assert "was trained for the second role" in caplog.text
+
+
+@torch.inference_mode()
+def test_a_selectors_tree_holds_the_likeliest_paths_of_its_own_distribution(read, target):
+    model, reference = read("dflash2")
+    drafter, features = drafter_of(model, target)
+    (block,) = drafter.draft(ANCHOR, [()], 6, 20)
+    hidden = reference.hidden(torch.tensor([ANCHOR, *[1] * 5]), features)
+
+    def after(position, before):
+        row = hidden[position + 1]
+        scores, tokens = reference.select(reference.head @ row, row, before, torch.arange(V))
+        return dict(zip(tokens.tolist(), scores.log_softmax(0).tolist(), strict=True))
+
+    tree = grow(ANCHOR, [block], [offers(block, 0)], 20)
+    paths = [0.0]
+    for node in range(1, len(tree)):
+        parent = tree.parents[node]
+        paths.append(paths[parent] + after(tree.depths[parent], tree.tokens[parent])[tree.tokens[node]])
+        assert math.log(tree.probabilities[node]) == pytest.approx(paths[node] - paths[parent], abs=1e-4)
+    below, outside = set(zip(tree.parents[1:], tree.tokens[1:], strict=True)), []
+    for node, log in enumerate(paths):
+        if tree.depths[node] < 5:
+            options = after(tree.depths[node], tree.tokens[node])
+            outside += [log + p for token, p in options.items() if (node, token) not in below]
+    assert len(tree) == 21
+    assert min(paths) > max(outside)
