@@ -121,7 +121,7 @@ class DSparkObjective(nn.Module):
         metrics = {
             "draft_length": 1 + right.cumprod(-1).sum() / count,
             "first_accuracy": right[..., 0].sum() / count,
-            "confidence_error": ((said.sigmoid() - label).abs() * inside).sum() / inside.sum().clamp_min(1),
+            "confidence_error": ((said.detach().sigmoid() - label).abs() * inside).sum() / inside.sum().clamp_min(1),
         }
         return (losses * weights).sum() / weights.sum().clamp_min(1e-6), metrics
 
