@@ -100,7 +100,7 @@ def test_above_temperature_0_they_draw_with_the_targets_noise(read, target, name
 def test_texts_do_not_depend_on_the_drafter(read, target, name, passes, temperature):
     model, _ = read(name, True)
     engine = Engine(Models(target, model, model), passes)
-    config = DecodeConfig("autoregressive", 12, temperature=temperature, seed=4)
+    config = DecodeConfig("autoregressive", 8, temperature=temperature, seed=4)
     plain = Engine(Models(target)).generate("the cat", config).token_ids
     methods = [m.id for m in METHODS.values() if m.first_drafter]
     for method in methods if passes == "eager" else ["dflash", "d2sd", "ddtree"]:
