@@ -25,7 +25,9 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
         help="target instead of the model's own; GGUF: Llama and Qwen3 types",
     )
     parser.add_argument(
-        "--drafter", metavar="FOLDER|HUB-ID", help="drafter of any kind in docs/drafter-format.md instead of the model's own"
+        "--drafter",
+        metavar="FOLDER|HUB-ID",
+        help="drafter of any kind in docs/drafter-format.md instead of the model's own",
     )
     parser.add_argument("--second-drafter", metavar="FOLDER|HUB-ID", help="VP-Drafter instead of the model's own")
     parser.add_argument("--draft-model", metavar="FOLDER|HUB-ID", help="draft model instead of the model's own")
