@@ -98,7 +98,9 @@ def load_models(
     if drafter is not None and _is_eagle3(drafter):
         eagle3, drafter = drafter, own
     level = None if eagle3 is None else load_eagle3(eagle3, DTYPES[kind], loaded)
-    first, second = (None if d is None else load_drafter(d, DTYPES[kind], near, loaded) for d in (drafter, second_drafter))
+    first, second = (
+        None if d is None else load_drafter(d, DTYPES[kind], near, loaded) for d in (drafter, second_drafter)
+    )
     for block in (first, second):
         if block is not None:
             block.mixed = loaded.mixed
