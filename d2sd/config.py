@@ -13,6 +13,7 @@ MAX_NEW_TOKENS = 4096
 MAX_NODES = 512
 MAX_DEPTH, MAX_TOP_K = 15, 64
 MAX_BRANCHES = 64
+CONFIDENCES = ("softmax", "head")
 
 
 def _whole(value: object) -> bool:
@@ -39,6 +40,8 @@ class DecodeConfig:
     backend: an attention backend, or "auto" for the fastest one on the device (d2sd.attention).
     chat: put a prompt given as text into the target's chat template; thinking: let the model think first, where its
     template knows of that (Qwen3).
+    confidence: what says where the first draft will be rejected: "softmax", its tokens' probabilities, or "head", the confidence
+    head of a drafter that has one (DSpark).
     top_p and top_k restrict the target's distribution at temperature > 0. ``inspect`` records alternatives,
     target probabilities and ranks for the page (≤ 5% of the time); the tokens do not depend on it.
     """
@@ -60,6 +63,7 @@ class DecodeConfig:
     chat: bool = False
     thinking: bool = False
     inspect: bool = True
+    confidence: str = "softmax"
 
     def __post_init__(self) -> None:
         def check(ok: bool, sentence: str) -> None:
@@ -71,6 +75,10 @@ class DecodeConfig:
         check(
             self.backend in ("auto", *NAMES),
             f"unknown backend {_short(self.backend)}; choose one of: auto, {', '.join(NAMES)}",
+        )
+        check(
+            self.confidence in CONFIDENCES,
+            f"unknown confidence {_short(self.confidence)}; choose one of: {', '.join(CONFIDENCES)}",
         )
         for name in ("max_new_tokens", "num_branches", "draft_depth", "draft_top_k", "top_k", "seed"):
             check(_whole(getattr(self, name)), f"{name} must be a whole number")

@@ -87,6 +87,14 @@ class Engine:
         config = replace(config, backend=choose(config.backend, target.device, target.dtype, target.head_shape[2]))
         if reason := self.obstacle(method.id):
             raise InputError(reason)
+        if (
+            config.confidence == "head"
+            and method.first_drafter
+            and (models.first is None or models.first.confidence_head is None)
+        ):
+            raise InputError(
+                f"the first drafter of {models.name} has no confidence head; use --confidence softmax, or a DSpark drafter"
+            )
         if method.draft_model:
             return config.for_drafter(MODEL_CHAIN)
         if method.eagle3:

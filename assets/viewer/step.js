@@ -76,11 +76,13 @@ function readStep(raw, index, run) {
   const accepted = list(raw.accepted).filter((id) => nodes.has(id) && nodes.get(id).depth > 0);
   const committed = list(raw.committed).map(readCommitted);
   const draft = readDraft(raw.first_draft);
+  const trained = draft ? list(list(raw.trained)[0]).slice(0, draft.texts.length).map((c) => number(c, 0, 1, 0)) : [];
   const step = {
     index,
     ...run,
     anchorText: text(raw.anchor_text),
     draft,
+    trained,
     drafted: draft ? draft.texts.length : 0,
     branches: readBranches(raw),
     posterior: list(raw.boundary_posterior).slice(0, MOST_DEPTH).map((r) => number(r, 0, 1, 0)),

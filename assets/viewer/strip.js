@@ -118,9 +118,15 @@ class StripView {
         // above the cross, where that is taller than the bar
         this.width(k) >= 26 ? s("text", { class: "value", x, y: bottom - Math.max(height, state === "wrong" ? 12 : 0) - 3 }, probability(c)) : "",
       );
+      if (j < step.trained.length) bars.append(this.trainedMark(x, bottom - step.trained[j] * (bottom - top - 11)));
       if (state === "wrong") bars.append(s("path", { class: "cross", d: `M${x - 3} ${bottom - 9}l6 6m0-6l-6 6` }));
     });
     return bars;
+  }
+
+  /** What the drafter's confidence head says: a diamond on the scale of the bars. */
+  trainedMark(x, y) {
+    return s("path", { class: "trained", d: `M${x.toFixed(1)} ${(y - 4.5).toFixed(1)}l4.5 4.5l-4.5 4.5l-4.5-4.5Z` });
   }
 
   drawPosterior() {
@@ -215,7 +221,9 @@ class StripView {
     const { draft } = this.step;
     if (k < 1 || k > draft.confidence.length) return null;
     const fate = { right: "The target accepted it.", wrong: this.step.sampled ? "The target drew another token." : "The target rejected it.", unseen: "What the target would say here was not seen." }[fateOf(this.step, k)];
-    return h("div", {}, h("b", {}, `c(${k}) = ${probability(draft.confidence[k - 1], 4)}`), h("p", {}, `First drafter’s own probability of ${quoted(draft.texts[k - 1])} at position ${k}. ${fate}`));
+    const trained = this.step.trained[k - 1];
+    const head = trained === undefined ? "" : h("p", {}, `◆ Its confidence head says ${probability(trained, 4)}.`);
+    return h("div", {}, h("b", {}, `c(${k}) = ${probability(draft.confidence[k - 1], 4)}`), h("p", {}, `First drafter’s own probability of ${quoted(draft.texts[k - 1])} at position ${k}. ${fate}`), head);
   }
 
   pointCard(i) {

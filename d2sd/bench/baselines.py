@@ -136,6 +136,8 @@ def _stock_drafter(drafter: DFlashDraftModel | None) -> Any:
         from transformers.models.muse_glimmer_assistant import MuseGlimmerAssistantConfig, MuseGlimmerAssistantModel
     except ImportError:
         raise InputError(f"transformers {transformers.__version__} has no DFlash speculation (5.23 has)") from None
+    if drafter.form.kind != "dflash" or drafter.form.masked or drafter.form.shift or drafter.lm_head is not None:
+        raise InputError("transformers' DFlash network runs DFlash v1 drafters with full attention alone")
     ours = drafter.config
     if ours.attention_bias:
         raise InputError("transformers' DFlash network has no attention biases, and this drafter has")

@@ -18,6 +18,7 @@ from d2sd.calibration.scores import (
     uniform_edges,
 )
 from d2sd.calibration.steps import StepTable, tabulate
+from d2sd.calibration.trained import TrainedReport, compare_trained, read_trained
 
 __all__ = [
     "Bin",
@@ -27,10 +28,13 @@ __all__ = [
     "Report",
     "Sentence",
     "StepTable",
+    "TrainedReport",
     "calibrate",
+    "compare_trained",
     "expected_calibration_error",
     "label",
     "read_report",
+    "read_trained",
     "scored_positions",
     "tabulate",
     "tabulate_paths",

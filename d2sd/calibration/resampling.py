@@ -37,6 +37,11 @@ class Resampler:
             by_unit[:, column] = np.bincount(unit, weights=flat[:, column], minlength=self.count)
         return (self._weights @ by_unit).reshape(RESAMPLES, *values.shape[1:])
 
+    def products(self, pairs: np.ndarray) -> np.ndarray:
+        """Of each resample, Σ over two of its units of their entry in ``pairs`` (units, units), (RESAMPLES,)."""
+        summed: np.ndarray = ((self._weights @ pairs) * self._weights).sum(1)
+        return summed
+
     def ratio(self, numerator: np.ndarray, denominator: np.ndarray, unit: np.ndarray) -> Figure:
         """Σ numerator / Σ denominator over rows, both (M,)."""
         below = denominator.sum()

@@ -9,7 +9,17 @@ from collections.abc import Sequence
 import orjson
 from tqdm.auto import tqdm
 
-from d2sd.calibration import Figure, Report, calibrate, label, read_report, tabulate, tabulate_paths
+from d2sd.calibration import (
+    Figure,
+    Report,
+    calibrate,
+    compare_trained,
+    label,
+    read_report,
+    read_trained,
+    tabulate,
+    tabulate_paths,
+)
 from d2sd.calibration.decisions import promised
 from d2sd.calibration.reading import count
 from d2sd.cli.common import add_run_arguments, decode_config, prepare
@@ -55,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.html and groups["all"]:
         _write_html(arguments.html, arguments.traces, groups["all"], domains)
     if arguments.json:
-        result = {name: _report(traces).to_dict() for name, traces in groups.items()}
+        result = {name: _json(traces) for name, traces in groups.items()}
         sys.stdout.write(orjson.dumps(result).decode() + "\n")
     else:
         for name, traces in groups.items():
@@ -94,6 +104,11 @@ def _report(traces: Sequence[Trace], domains: Sequence[str] = ()) -> Report:
     return calibrate(table, tabulate_paths(runs), label(runs, table, domains))
 
 
+def _json(traces: Sequence[Trace]) -> dict[str, object]:
+    trained = compare_trained([t.steps for t in traces], [t.prompt for t in traces])
+    return {**_report(traces).to_dict(), "trained": None if trained is None else trained.to_dict()}
+
+
 def _text(name: str, traces: Sequence[Trace]) -> str:
     report = _report(traces)
     title = f"{name}: {report.runs} runs of {report.prompts} prompts, {report.steps} steps, {report.positions} scored {'nodes' if report.of_paths else 'positions'}"
@@ -109,6 +124,9 @@ def _text(name: str, traces: Sequence[Trace]) -> str:
         ]
         if not report.of_paths:
             lines.append(f"  true boundary within the top {', '.join(hits)}")
+    if trained := compare_trained([t.steps for t in traces], [t.prompt for t in traces]):
+        lines.append("  The drafter's confidence head against its softmax:")
+        lines += [f"    {line}" for line in read_trained(trained)]
     return "\n".join(lines)
 
 

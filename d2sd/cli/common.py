@@ -25,7 +25,9 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
         help="target instead of the model's own; GGUF: Llama and Qwen3 types",
     )
     parser.add_argument(
-        "--drafter", metavar="FOLDER|HUB-ID", help="first drafter, or EAGLE-3 drafter, instead of the model's own"
+        "--drafter",
+        metavar="FOLDER|HUB-ID",
+        help="drafter of any kind in docs/drafter-format.md instead of the model's own",
     )
     parser.add_argument("--second-drafter", metavar="FOLDER|HUB-ID", help="VP-Drafter instead of the model's own")
     parser.add_argument("--draft-model", metavar="FOLDER|HUB-ID", help="draft model instead of the model's own")
@@ -77,6 +79,10 @@ def add_decode_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="spend on a step only what is expected to pay here (at most γ, K, B): draft or not, how long, re-drafts, nodes",
     )
+    parser.add_argument(
+        "--confidence", default="softmax", metavar="KIND", help="what boundaries are predicted from: softmax (default), or head, "
+        "the confidence head of a DSpark drafter"
+    )  # fmt: skip
     parser.add_argument("--temperature", type=float, default=0.0, metavar="T", help="0 = greedy (default)")
     parser.add_argument("--top-p", type=float, default=1.0, metavar="P")
     parser.add_argument("--top-k", type=int, default=0, metavar="N", help="0 = off (default)")
@@ -151,6 +157,7 @@ def decode_config(arguments: argparse.Namespace, method: str, inspect: bool = Tr
         chat=arguments.chat,
         thinking=arguments.thinking,
         inspect=inspect,
+        confidence=arguments.confidence,
     )
 
 

@@ -16,7 +16,7 @@ RECIPES = {"smollm2": "d2sd.train.smollm2"}  # modules by name; each has run(tar
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of ``train`` and its stages."""
     stages = parser.add_subparsers(
-        dest="stage", required=True, metavar="target|questions|regenerate|dflash|vp|eagle3|recipe"
+        dest="stage", required=True, metavar="target|questions|regenerate|dflash|vp|dspark|eagle3|recipe"
     )
     target = stages.add_parser("target", help="small Qwen3-type model from text")
     target.add_argument(
@@ -83,6 +83,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         drafter.add_argument("--decay", type=float, default=7.0, metavar="TAU")
         drafter.add_argument("--beta", type=float, default=0.9, help="visible-prefix prior (vp)")
         _add_loop(drafter, steps=1200, batch_size=12)
+    dspark = stages.add_parser("dspark", help="DSpark's Markov and confidence heads on a DFlash drafter")
+    dspark.add_argument("--target", required=True, metavar="FOLDER|HUB-ID")
+    dspark.add_argument("--responses", type=Path, required=True, metavar="FILE.jsonl")
+    dspark.add_argument("--start", type=Path, required=True, metavar="FOLDER", help="the DFlash drafter")
+    dspark.add_argument("--markov", default="vanilla", metavar="KIND", help="vanilla, gated or rnn")
+    dspark.add_argument("--rank", type=int, default=64, metavar="R")
+    dspark.add_argument("--max-length", type=int, default=1024, metavar="N", help="cut sequences to N tokens")
+    dspark.add_argument("--anchors", type=int, default=12, help="blocks per sequence and step")
+    dspark.add_argument("--cache", type=Path, metavar="FILE", help="keep the target's features here (small targets)")
+    _add_loop(dspark, steps=600, batch_size=8)
     eagle3 = stages.add_parser("eagle3", help="EAGLE-3 drafter from the target's responses")
     eagle3.add_argument("--target", required=True, metavar="FOLDER|HUB-ID")
     eagle3.add_argument("--responses", type=Path, required=True, metavar="FILE.jsonl")
@@ -133,6 +143,7 @@ def _run(arguments: argparse.Namespace) -> None:
     from d2sd.train import stages
     from d2sd.train.data import read_documents, read_jsonl, write_jsonl
     from d2sd.train.drafters import DrafterConfig
+    from d2sd.train.dspark import DSparkConfig, train_dspark
     from d2sd.train.eagle3 import Eagle3Objective, train_eagle3
     from d2sd.train.loop import LoopConfig
     from d2sd.train.questions import write_questions
@@ -167,6 +178,11 @@ def _run(arguments: argparse.Namespace) -> None:
         return stages.train_target(documents, held, a.out, shape, loop, a.row_length)
     if not a.responses.is_file():
         raise InputError(f"there is no response file {a.responses}; write one with `python -m d2sd train regenerate`")
+    if a.stage == "dspark":
+        heads = DSparkConfig(a.markov, a.rank, anchors=a.anchors)
+        return train_dspark(
+            a.target, a.responses, a.out, a.start, objective=heads, config=loop, max_length=a.max_length, cache=a.cache
+        )
     if a.stage == "eagle3":
         return train_eagle3(
             a.target, a.responses, a.out, objective=Eagle3Objective(a.unrolled, a.decay, a.rows), config=loop,

@@ -8,11 +8,12 @@ from functools import partial
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from d2sd.attention import Backend
 from d2sd.attention.dense import attend as dense
 from d2sd.decoding.finite import check_confidence
-from d2sd.models.drafter import DFlashDraftModel
+from d2sd.models.drafter import Attend, DFlashDraftModel, attention_mask
 from d2sd.models.lean import LeanLayers
 from d2sd.models.target import Target
 from d2sd.passes.cache import KeyValueCache
@@ -32,6 +33,8 @@ class BlockDrafter:
         # properties of a model look through all of its parameters or its config, several times a cycle
         self.dtype, self.device, self.mask_token = model.dtype, model.device, model.mask_token_id
         self.taps, self.layers = model.target_layer_ids, range(config.num_hidden_layers)
+        self.form, self.shift = model.form, model.form.shift
+        self.token_ids = None if model.token_ids is None else model.token_ids.to(self.device)
 
         def make(capacity: int) -> KeyValueCache:
             layers, heads = config.num_hidden_layers, config.num_key_value_heads
@@ -49,7 +52,7 @@ class BlockDrafter:
         if self.passes.fixed and count <= MAX_COMMITTED:
             rows = row_shape(count)
             _, slots = self.passes.window(self.cache, rows)  # a token's slot is its position
-            padded = torch.nn.functional.pad(features, (0, 0, 0, rows - count))
+            padded = F.pad(features, (0, 0, 0, rows - count))
             self.passes.run(("extend", self.name, rows), self.project, padded, slots)
         else:
             lean = None if self.passes.fixed else self.model.lean()
@@ -88,22 +91,23 @@ class BlockDrafter:
         """
         self.catch_up()
         self.drafted = True
-        device, passes, mask = self.device, self.passes, self.mask_token
-        rows = [[anchor, *p, *[mask] * (block_size - 1 - len(p))] for p in prefixes]
-        ids = torch.tensor(rows, device=device)
-        start = self.cache.length
-        masked = [b * block_size + k for b, p in enumerate(prefixes) for k in range(1 + len(p), block_size)]
+        passes, size, start = self.passes, block_size - self.shift, self.cache.length
+        ids = torch.tensor(self.rows(anchor, prefixes, block_size), device=self.device)
+        starts = [
+            b * size - self.shift for b in range(len(prefixes))
+        ]  # a token's row may be the one before its position's
+        masked = [at + k for at, p in zip(starts, prefixes, strict=True) for k in range(1 + len(p), block_size)]
         count = len(masked)
         if passes.fixed:
-            read, slots = passes.window(self.cache, block_size)
+            read, slots = passes.window(self.cache, size)
             masked += [0] * (len(prefixes) * (block_size - 1) - count)
-            self.plan(len(prefixes), block_size)
+            self.plan(len(prefixes), size)
             run = partial(self.forward, read=read, top=top)
             key = ("draft", self.name, ids.shape, read, top)
-            best, logits = passes.run(key, run, ids, slots, torch.tensor(masked, device=device))
+            best, logits = passes.run(key, run, ids, slots, torch.tensor(masked, device=self.device))
         else:
-            positions = torch.arange(start, start + block_size, device=device)
-            best, logits = self.forward(ids, positions, torch.tensor(masked, device=device), None, top)
+            positions = torch.arange(start, start + size, device=self.device)
+            best, logits = self.forward(ids, positions, torch.tensor(masked, device=self.device), None, top)
         drafted, at = best[:count].tolist(), 0  # one copy from the device
         blocks = []
         for prefix in prefixes:
@@ -114,10 +118,15 @@ class BlockDrafter:
             self._first_rows = logits[: block_size - 1], blocks[0]
         return blocks
 
-    def plan(self, branches: int, block_size: int) -> None:
-        """Announce a fixed-shape pass over so many blocks of this size."""
+    def rows(self, anchor: int, prefixes: Sequence[Sequence[int]], block_size: int) -> list[list[int]]:
+        """The rows' tokens for every prefix: anchor, prefix, masks."""
+        size, mask = block_size - self.shift, self.mask_token
+        return [[anchor, *p, *[mask] * (size - 1 - len(p))] for p in prefixes]
+
+    def plan(self, branches: int, rows: int) -> None:
+        """Announce a fixed-shape pass over so many blocks of so many rows."""
         c = self.model.config
-        shape = (branches, c.num_attention_heads, block_size, c.head_dim)
+        shape = (branches, c.num_attention_heads, rows, c.head_dim)
         self.passes.plan(shape, self.model.dtype, c.num_key_value_heads, self.cache.length, False, self.scale)
 
     def block(self, prefix: int, drafted: Sequence[Sequence[float]]) -> Block:
@@ -138,15 +147,30 @@ class BlockDrafter:
         read: slots of the context that a fixed-shape pass reads; None: just those that are filled. Returns the top
         probabilities and, after them in the same float64 row, their tokens and logarithms, (M, 3·top); and the logits (M, V).
         """
-        block = self.target.embedding(ids).to(self.dtype)
-        hidden = self._hidden(block, positions, read).flatten(0, 1)[masked]
-        logits = self.target.logits(hidden.to(self.target.dtype))
+        logits = self.logits(self.hidden(ids, positions, read).flatten(0, 1)[masked])
         best = logits.log_softmax(-1).clamp_max(0.0).topk(min(top, logits.shape[-1]), dim=-1)
-        return torch.cat([best.values.exp().double(), best.indices.double(), best.values.double()], -1), logits
+        tokens = self.own_ids(best.indices)
+        return torch.cat([best.values.exp().double(), tokens.double(), best.values.double()], -1), logits
 
-    def _hidden(self, block: Tensor, positions: Tensor, read: int | None) -> Tensor:
-        """Hidden states of embedded blocks, (B, R, hidden); see ``forward``."""
-        layers, seen, backend = self.layers, None, self.passes.backend
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Logits (…, D) float32 over the tokens that it can draft, of hidden states (…, hidden)."""
+        if (head := self.model.lm_head) is not None:
+            return head(hidden).float()
+        return self.target.logits(hidden.to(self.target.dtype))
+
+    def own_ids(self, indices: Tensor) -> Tensor:
+        """The target's ids of tokens that it can draft."""
+        return indices if self.token_ids is None else self.token_ids[indices]
+
+    def embed(self, ids: Tensor) -> Tensor:
+        """Its input for token ids (…), (…, hidden)."""
+        table = self.target.embedding if self.model.embed_tokens is None else self.model.embed_tokens
+        block: Tensor = table(ids).to(self.dtype)
+        return block if self.form.embedding_scale == 1 else block * self.form.embedding_scale
+
+    def hidden(self, ids: Tensor, positions: Tensor, read: int | None) -> Tensor:
+        """Hidden states (B, R, hidden) after the final norm of blocks (B, R); see ``forward``."""
+        block, layers, seen, backend = self.embed(ids), self.layers, None, self.passes.backend
         if read is None and backend is dense and (lean := self.model.lean()) is not None:
             return self._run_lean(lean, block, positions)
         if read is None:
@@ -154,7 +178,11 @@ class BlockDrafter:
         else:
             context = [(k[:, :, :read], v[:, :, :read]) for k, v in map(self.cache.buffers, layers)]
             seen = torch.arange(read, device=positions.device) < positions[0]
-        hidden: Tensor = self.model(block, positions[None], context, partial(_attend, backend, self.scale, seen))
+        ways: Attend | list[Attend] = partial(_attend, backend, self.scale, seen)
+        if self.form.masked:
+            shape = (positions[0], context[0][0].shape[2], len(positions), self.device)
+            ways = [partial(_attend_masked, self.scale, attention_mask(self.form, layer, *shape)) for layer in layers]
+        hidden: Tensor = self.model(block, positions[None], context, ways)
         return hidden
 
     def _run_lean(self, lean: LeanLayers, x: Tensor, positions: Tensor) -> Tensor:
@@ -207,3 +235,12 @@ def _attend(
     value: Tensor,
 ) -> Tensor:
     return backend(query, (context_key, context_value), (key, value), None, scale, None, seen)
+
+
+def _attend_masked(
+    scale: float, mask: Tensor, query: Tensor, context_key: Tensor, context_value: Tensor, key: Tensor, value: Tensor
+) -> Tensor:
+    """With a mask (R, C + R) that differs by row, which backends do not take."""
+    pairs, batch = ((context_key, key), (context_value, value)), len(query)
+    keys, values = (torch.cat([context.expand(batch, -1, -1, -1), own], 2) for context, own in pairs)
+    return F.scaled_dot_product_attention(query, keys, values, attn_mask=mask, scale=scale, enable_gqa=True)

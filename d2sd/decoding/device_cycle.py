@@ -47,8 +47,11 @@ class DeviceCycle:
 
     @staticmethod
     def possible(config: DecodeConfig, proposer: Proposer) -> bool:
-        """Whether these settings can be run so: fixed-shape passes, and no node budget that cuts trees."""
-        return proposer.passes.fixed and proposer.method.on_device is not None and config.node_budget is None
+        """Whether these settings can be run so: fixed-shape passes, no node budget that cuts trees, and drafts of which no token
+        depends on the ones before it in the block."""
+        walked = any(drafter.form.walked for drafter in proposer.block_drafters)
+        simple = proposer.method.on_device is not None and config.node_budget is None
+        return proposer.passes.fixed and simple and not walked
 
     def __init__(self, config: DecodeConfig, proposer: Proposer, verifier: Verifier):
         self.config, self.proposer, self.verifier = config, proposer, verifier
@@ -162,9 +165,10 @@ class DeviceCycle:
     def _plan(self, shape: CycleShape) -> None:
         """Tell a backend that plans on the host what is about to come."""
         if self.first is not None and shape.block_size:
-            self.first.plan(1, shape.block_size)
+            self.first.plan(1, shape.block_size - self.first.shift)
         if self.second is not None and shape.branches:
-            self.second.plan(len(shape.lengths) - 1, shape.block_size + shape.extension)
+            rows = shape.block_size + shape.extension - self.second.shift
+            self.second.plan(len(shape.lengths) - 1, rows)
         self.verifier.plan(shape.rows)
 
     def _random(self, shape: CycleShape, ids: Sequence[int]) -> Tensor:
@@ -177,12 +181,13 @@ class DeviceCycle:
     def _draft(self, drafter: BlockDrafter, read: int, state: Tensor, chain: Tensor, prefixes: Tensor) -> Tensor:
         """Likeliest tokens at all positions below the anchor, (B, M, 3·top); chain: (M,); prefixes: (B,)."""
         anchor, start = state[:1], state[1]
-        rows = block_rows(anchor, chain, prefixes, drafter.model.mask_token_id)
+        rows = block_rows(anchor, chain, prefixes, drafter.mask_token)
+        rows = rows[:, : rows.shape[1] - drafter.shift]
         count, size = rows.shape
         slots = start + torch.arange(size, device=self.device)
-        drafted = torch.arange(count * size, device=self.device).view(count, size)[:, 1:].flatten()
+        drafted = torch.arange(count * size, device=self.device).view(count, size)[:, 1 - drafter.shift :].flatten()
         best, _ = drafter.forward(rows, slots, drafted, read, self.top)
-        return best.view(count, size - 1, -1)
+        return best.view(count, len(drafted) // count, -1)
 
     def _draft_first(self, shape: CycleShape, read: int, state: Tensor) -> tuple[Tensor, ...]:
         """Drafted tokens (M,), and the likeliest tokens with their probabilities (M, 3·top)."""

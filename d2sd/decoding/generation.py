@@ -101,6 +101,7 @@ class Generation:
             self.stop_reason = "end_token"
         elif outcome.cut:
             self.stop_reason = "max_new_tokens"
+        self.proposer.notice(proposal)
         first = proposal.first
         boundary = None if first is None else first_draft_boundary(proposal.tree, first.ids, seen.chosen, outcome)
         decision = self.proposer.learn(proposal, outcome, boundary)
@@ -140,6 +141,9 @@ class Generation:
             decision=decision,
             target_tops=describe_tops(proposal, seen, outcome, texts),
             elapsed=elapsed,
+            trained=tuple(block.trained for block in proposal.blocks)
+            if any(b.trained for b in proposal.blocks)
+            else (),
         )
 
     def _describe_committed(self, proposal: Proposal, outcome: Walk) -> tuple[Committed, ...]:

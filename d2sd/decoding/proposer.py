@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -18,7 +19,8 @@ from d2sd.decoding.block_drafter import BlockDrafter
 from d2sd.decoding.chain_drafter import ChainDrafter
 from d2sd.decoding.inspection import TOP_ALTERNATIVES
 from d2sd.decoding.level_drafter import LevelDrafter
-from d2sd.decoding.sampling import generator_seed
+from d2sd.decoding.sampling import Sampler, generator_seed
+from d2sd.decoding.walked_drafter import block_drafter
 from d2sd.methods import METHODS, Drafters, Method, Proposal
 from d2sd.methods.base import all_prefixes
 from d2sd.models.models import Models
@@ -30,6 +32,8 @@ from d2sd.tree.boundary import open_prefixes, select_prefixes
 from d2sd.tree.levels import Level
 from d2sd.tree.tree import TokenTree, merge_drafts
 from d2sd.tree.walk import Walk
+
+log = logging.getLogger(__name__)
 
 
 def slots(config: DecodeConfig, tokens: int) -> int:
@@ -61,11 +65,12 @@ class Proposer:
         self.second_block_size = config.second_block_size or self.block_size
         first = models.first if self.method.first_drafter else None
         second = {"none": None, "vp": models.second, "first": models.first}[self.method.second_drafter]
-        self.first = None if first is None else BlockDrafter("first", first, models.target, passes)
+        make = partial(block_drafter, target=models.target, passes=passes, sampler=Sampler.of(config))
+        self.first = None if first is None else make("first", first)
         if second is None or second is first:
             self.second = None if second is None else self.first
         else:
-            self.second = BlockDrafter("second", second, models.target, passes)
+            self.second = make("second", second)
         self.block_drafters = [d for d in (self.first, self.second) if d is not None]
         if self.second is self.first:
             del self.block_drafters[1:]
@@ -77,6 +82,7 @@ class Proposer:
             depth, top_k = config.draft_depth, config.draft_top_k
             self.levels = LevelDrafter(models.eagle3, models.target, passes, depth, top_k)
         self.seconds: dict[str, float] = {}
+        self._noticed = False
         self.extension = self.second_block_size - self.block_size if self.second else 0
         self.controller: Controller | None = None
         if experience is not None and self.method.drafts:
@@ -151,11 +157,25 @@ class Proposer:
                 end_ids=self.end_ids,
                 choose_redrafts=all_prefixes if controller is None else self._choose_redrafts,
                 min_log_probability=-inf if controller is None else controller.min_log_probability,
+                trained=self.config.confidence == "head",
             )
             proposal = self.method.propose(drafters)
             proposal = replace(proposal, tree=self._afford(proposal.tree))
         self.seconds["tree"] = time.perf_counter() - began - sum(self.seconds.values())
         return proposal
+
+    def notice(self, proposal: Proposal) -> None:
+        """Say once where the second drafter had to draft from an empty prefix and was not trained to."""
+        second = self.second
+        if second is None or not second.form.visible_prefixes or self._noticed:
+            return
+        if any(block.prefix == 0 for block in proposal.branches):
+            self._noticed = True
+            name = second.model.config.name_or_path
+            log.warning(
+                "prefix 0 was selected, and %s was not trained to draft from an empty prefix: it may draft worse there",
+                name,
+            )
 
     def _seed(self, ids: Sequence[int]) -> int:
         """Random choices depend on the run's seed and the text position only."""

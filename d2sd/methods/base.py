@@ -9,7 +9,7 @@ from math import exp, inf
 from typing import Literal, Protocol
 
 from d2sd.tree.block import Block, DrafterName
-from d2sd.tree.boundary import NOTHING_DRAFTED, Boundary, open_prefixes
+from d2sd.tree.boundary import NOTHING_DRAFTED, Boundary, boundary_posterior, open_prefixes
 from d2sd.tree.levels import Level
 from d2sd.tree.tree import TokenTree, merge_drafts
 
@@ -48,6 +48,7 @@ class Drafters:
     choose_redrafts: of prefixes of the first draft, those that a re-draft from pays for.
     min_log_probability: of acceptance, below which no path is worth growing.
     end_ids: tokens that end a text, after which nothing is drafted anew.
+    trained: boundaries are estimated from the confidence that a drafter has a head for, not from its tokens' probabilities.
     """
 
     anchor: int
@@ -63,6 +64,11 @@ class Drafters:
     end_ids: Collection[int] = ()
     choose_redrafts: Callable[[Block, tuple[int, ...]], tuple[int, ...]] = all_prefixes
     min_log_probability: float = -inf
+    trained: bool = False
+
+    def boundary(self, block: Block, after: int = 0) -> Boundary:
+        """The estimate of where a draft is rejected, from the confidences behind its first ``after`` tokens."""
+        return boundary_posterior((block.trained if self.trained and block.trained else block.confidence)[after:])
 
     @property
     def width(self) -> int:

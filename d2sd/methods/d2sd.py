@@ -10,13 +10,13 @@ from collections.abc import Sequence
 
 from d2sd.methods.base import TWO_DRAFTS, Drafters, Method, Proposal, merged, random_order, split
 from d2sd.tree.block import Block
-from d2sd.tree.boundary import Boundary, boundary_posterior, open_prefixes, select_prefixes
+from d2sd.tree.boundary import Boundary, open_prefixes, select_prefixes
 
 
 def propose(drafters: Drafters) -> Proposal:
     """First draft plus K branches from the prefixes with the largest r(i)."""
     (first,) = drafters.first([()])
-    boundary = boundary_posterior(first.confidence)
+    boundary = drafters.boundary(first)
     usable = open_prefixes(first.ids, drafters.end_ids)
     return redraft(drafters, first, boundary, select_prefixes(boundary.posterior[:usable], drafters.num_branches))
 
@@ -27,7 +27,7 @@ def propose_random(drafters: Drafters) -> Proposal:
     usable = open_prefixes(first.ids, drafters.end_ids)
     order = random_order(drafters.rng, len(first.ids))
     selected = [i for i in order if i < usable][: drafters.num_branches]
-    return redraft(drafters, first, boundary_posterior(first.confidence), selected)
+    return redraft(drafters, first, drafters.boundary(first), selected)
 
 
 def redraft(drafters: Drafters, first: Block, boundary: Boundary, selected: Sequence[int]) -> Proposal:

@@ -7,7 +7,7 @@ from math import exp, inf, log
 from d2sd.methods.base import DEFAULT_BUDGET, TWO_DRAFTS, Drafters, Method, Proposal, split
 from d2sd.methods.growth import Offer, grow, offers
 from d2sd.tree.block import Block
-from d2sd.tree.boundary import boundary_posterior, open_prefixes, select_prefixes
+from d2sd.tree.boundary import open_prefixes, select_prefixes
 
 TOP = 12  # likeliest tokens per position and drafter that are looked at
 SECOND, FIRST = 0.7, 0.3  # exponents of the drafters' probabilities in their product (research/tiny/tree-log.md)
@@ -21,7 +21,7 @@ def propose(drafters: Drafters) -> Proposal:
     neither is calibrated alone. Elsewhere it is the first drafter's.
     """
     (first,) = drafters.first([()], top=TOP)
-    boundary = boundary_posterior(first.confidence)
+    boundary = drafters.boundary(first)
     usable = open_prefixes(first.ids, drafters.end_ids)
     likeliest = select_prefixes(boundary.posterior[:usable], drafters.num_branches)
     selected, prefixes = split(drafters, first, likeliest)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from d2sd.methods.base import DEFAULT_BUDGET, Drafters, Method, Proposal
 from d2sd.methods.growth import grow, offers
-from d2sd.tree.boundary import boundary_posterior
 
 
 def propose(drafters: Drafters) -> Proposal:
     """The B likeliest paths if the block's positions were independent."""
     (first,) = drafters.first([()], top=drafters.width)
     tree = grow(drafters.anchor, [first], [offers(first, 0)], drafters.budget, drafters.min_log_probability)
-    return Proposal(tree, first, boundary_posterior(first.confidence))
+    return Proposal(tree, first, drafters.boundary(first))
 
 
 DDTREE = Method(

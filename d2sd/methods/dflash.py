@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from d2sd.methods.base import Drafters, Method, Proposal, merged
-from d2sd.tree.boundary import boundary_posterior
 
 
 def propose(drafters: Drafters) -> Proposal:
     """One chain of γ−1 drafted tokens."""
     (first,) = drafters.first([()])
-    return merged(drafters.anchor, first, boundary_posterior(first.confidence))
+    return merged(drafters.anchor, first, drafters.boundary(first))
 
 
 DFLASH = Method(

@@ -11,6 +11,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from math import inf
 
 from d2sd.tree.block import Block
@@ -44,7 +45,8 @@ def grow(
     """The ``budget`` likeliest paths below the anchor, as far as they are likely enough.
 
     blocks: the drafts. A later one with the same given tokens replaces an earlier one.
-    offered: for each of them what follows after the tokens that it was given, by position.
+    offered: for each of them what follows after the tokens that it was given, by position, whatever stands before it, unless the draft
+        knows that better (``Block.after``).
     min_log_probability: of the paths that are likely enough.
     """
     builder, whole = TreeBuilder(anchor), chains(blocks)
@@ -59,19 +61,33 @@ def grow(
     heap: list[tuple[float, int, float, int, int, int, int, int]] = []
     pushed = 0
 
+    def follows(source: int, depth: int, parent: int) -> Offer | None:
+        block, position = blocks[source], depth - blocks[source].prefix
+        if position >= len(offered[source]):
+            return None
+        return offered[source][position] if block.after is None else known(source, position, builder.tokens[parent])
+
+    @cache
+    def known(source: int, position: int, before: int) -> Offer:
+        after = blocks[source].after
+        assert after is not None
+        tokens, probabilities, logs = after(position, before)
+        return Offer(tokens, probabilities, logs, [source] * len(tokens))
+
     def push(above: float, parent: int, depth: int, rank: int, source: int, at: int) -> None:
         """Offer the token of this rank at ``depth`` (0 = right below the anchor) below a path of this log probability."""
         nonlocal pushed
-        position = depth - blocks[source].prefix
-        if position < len(offered[source]) and rank < len(offered[source][position].tokens):
+        offer = follows(source, depth, parent)
+        if offer is not None and rank < len(offer.tokens):
             pushed += 1
-            score = -above - offered[source][position].logs[rank]
+            score = -above - offer.logs[rank]
             heapq.heappush(heap, (score, pushed, above, parent, depth, rank, source, at))
 
     push(0.0, 0, 0, 0, source_at[0], 0)
     while heap and len(builder.tokens) <= budget and -heap[0][0] >= min_log_probability:
         score, _, above, parent, depth, rank, source, at = heapq.heappop(heap)
-        offer = offered[source][depth - blocks[source].prefix]
+        offer = follows(source, depth, parent)
+        assert offer is not None
         token = offer.tokens[rank]
         node = builder.add(parent, token, offer.owners[rank], offer.probabilities[rank])
         push(above, parent, depth, rank + 1, source, at)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from d2sd.methods.base import BRANCHED, Drafters, Method, Proposal, merged
-from d2sd.tree.boundary import boundary_posterior
 from d2sd.tree.tree import merge_drafts
 
 
 def propose_resample(drafters: Drafters) -> Proposal:
     """The greedy chain plus K chains sampled i.i.d. at temperature 1 from the same distributions."""
     (first,) = drafters.first([()])
-    boundary = boundary_posterior(first.confidence)
+    boundary = drafters.boundary(first)
     return merged(drafters.anchor, first, boundary, branches=drafters.sample(drafters.num_branches))
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from d2sd.methods.base import TWO_DRAFTS, Drafters, Method, Proposal
 from d2sd.methods.d2sd import propose as propose_two_levels
-from d2sd.tree.boundary import boundary_posterior, open_prefixes, select_prefixes
+from d2sd.tree.boundary import open_prefixes, select_prefixes
 from d2sd.tree.tree import chains, merge_drafts
 
 
@@ -22,7 +22,7 @@ def propose(drafters: Drafters) -> Proposal:
     known = {chain[: block.prefix] for chain, block in zip(whole[1:], two.branches, strict=True)}
     starts: list[tuple[int, tuple[int, ...]]] = []
     for number, block in enumerate(two.branches, 1):
-        boundary = boundary_posterior(block.confidence[1:])
+        boundary = drafters.boundary(block, 1)
         usable = open_prefixes(block.ids, drafters.end_ids) - 1
         for best in select_prefixes(boundary.posterior[:usable], 1):
             prefix = whole[number][: block.prefix + 1 + best]

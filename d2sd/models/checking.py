@@ -17,7 +17,6 @@ from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from transformers.quantizers.auto import AUTO_QUANTIZER_MAPPING
 
 from d2sd.errors import InputError
-from d2sd.methods.base import MAX_BLOCK
 
 # the largest value of each that is believed
 SIZES = {
@@ -39,64 +38,58 @@ MAX_TAPS = 64
 def check_config(config: Mapping[str, Any], supported: Sequence[str]) -> None:
     """A config.json of a causal LM or of a drafter, as it was read. ``supported``: the values of ``model_type``."""
     kind = config.get("model_type")
-    _need(kind in supported, f"its model_type is {_short(kind)}; it must be {' or '.join(supported)}")
+    _need(kind in supported, f"its model_type is {short(kind)}; it must be {' or '.join(supported)}")
     for name, most in SIZES.items():
         if name in config and not (config[name] is None and name in MAY_BE_NULL):
-            _whole(config, name, 1, most)
+            check_whole(config, name, 1, most)
     for name in FLAGS:
         flag = config.get(name)
-        _need(flag is None or isinstance(flag, bool), f"its {name} is {_short(flag)}; it must be true or false")
-    _number(config, "rms_norm_eps", 0, 1)
-    _number(config, "initializer_range", 0, inf)
+        _need(flag is None or isinstance(flag, bool), f"its {name} is {short(flag)}; it must be true or false")
+    check_number(config, "rms_norm_eps", 0, 1)
+    check_number(config, "initializer_range", 0, inf)
     act = config.get("hidden_act", "silu")
-    _need(isinstance(act, str) and act in ACT2FN, f"its hidden_act {_short(act)} is unknown")
+    _need(isinstance(act, str) and act in ACT2FN, f"its hidden_act {short(act)} is unknown")
     _check_heads(config)
     kinds, layers = config.get("layer_types"), config.get("num_hidden_layers")
     fit = kinds is None or (isinstance(kinds, list) and layers in (None, len(kinds)))
     _need(fit, f"its layer_types must be a list with one entry for each of its {layers} layers")
     for name in ("rope_parameters", "rope_scaling"):
         _check_rope(config.get(name), name)
-    _number(config, "rope_theta", 0, inf)
+    check_number(config, "rope_theta", 0, inf)
     if (vocabulary := config.get("vocab_size")) is not None:
         check_token_ids(config.get("eos_token_id"), vocabulary, "eos_token_id")
     _check_quantization(config.get("quantization_config"))
 
 
-def check_drafter_config(config: Mapping[str, Any]) -> None:
-    """What a ``DFlashDraftModel`` folder says besides."""
-    missing = [name for name in ("block_size", "dflash_config") if name not in config]
-    _need(not missing, f"its config.json has no {' and no '.join(missing)}")
-    _whole(config, "block_size", 2, MAX_BLOCK)
-    inner = config["dflash_config"]
-    _need(isinstance(inner, Mapping), "its dflash_config is no object")
-    mask, taps = inner.get("mask_token_id"), inner.get("target_layer_ids")
-    check_token_ids(mask, config.get("vocab_size", 2**22), "dflash_config.mask_token_id")
-    _need(isinstance(mask, int), "its dflash_config has no mask_token_id")
-    good = isinstance(taps, list) and 0 < len(taps) <= MAX_TAPS and all(map(_is_whole, taps)) and min(taps) >= 0
-    _need(good, f"its dflash_config.target_layer_ids must be a list of 1 to {MAX_TAPS} layer numbers, from 0 on")
+def check_taps(taps: Any, config: Mapping[str, Any], name: str) -> None:
+    """The target layers that a drafter reads, by their outputs, as its config names them."""
+    good = isinstance(taps, list) and 0 < len(taps) <= MAX_TAPS and all(map(_is_whole, taps))
+    _need(good, f"its {name} must be a list of 1 to {MAX_TAPS} layer numbers, from 0 on")
+    if good and min(taps) < 0:
+        raise InputError(f"its {name} must be a list of layer numbers from 0 on; the embeddings (-1) are not read here")
     layers = config.get("num_target_layers")
     if layers is not None:
-        _whole(config, "num_target_layers", 1, SIZES["num_hidden_layers"])
+        check_whole(config, "num_target_layers", 1, SIZES["num_hidden_layers"])
         _need(max(taps) < layers, f"it reads target layer {max(taps)}, but its num_target_layers is {layers}")
-    _need(config.get("quantization_config") is None, "its weights are quantised; drafters are read as they are only")
 
 
 def check_token_ids(ids: Any, vocabulary: int, name: str) -> None:
     """Token ids, one, several or none (None), must be entries of a vocabulary of this size."""
     for token in () if ids is None else ids if isinstance(ids, list | tuple | set | frozenset) else (ids,):
         inside = _is_whole(token) and 0 <= token < vocabulary
-        _need(inside, f"its {name} {_short(token)} is not in its vocabulary of {vocabulary} (0 to {vocabulary - 1})")
+        _need(inside, f"its {name} {short(token)} is not in its vocabulary of {vocabulary} (0 to {vocabulary - 1})")
 
 
-def check_shapes(folder: Path, make: Callable[[], nn.Module]) -> None:
+def check_shapes(folder: Path, make: Callable[[], nn.Module], rename: Callable[[str], str | None] = str) -> None:
     """Hold the tensors of a folder's safetensors files, their headers alone, against the model that ``make`` builds.
 
-    A few numbers in a config could otherwise ask for more memory than the machine has.
+    rename: the model's name of a tensor, None for one that it has not. A few numbers in a config could otherwise ask for more memory than the machine has.
     """
     held: dict[str, list[int]] = {}
     for path in sorted(folder.glob("*.safetensors")):
         with safe_open(path, "pt") as file:
-            held |= {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118 (not a dict)
+            names = {own: key for key in file.keys() if (own := rename(key)) is not None}  # noqa: SIM118 (not a dict)
+            held |= {own: file.get_slice(key).get_shape() for own, key in names.items()}
     if not held:
         return  # its absence is told by whoever reads it
     with torch.device("meta"):
@@ -139,9 +132,9 @@ def _check_rope(rope: Any, name: str) -> None:
     _need(isinstance(rope, Mapping), f"its {name} is no object")
     kind = rope.get("rope_type", rope.get("type", "default"))
     known = isinstance(kind, str) and kind in ROPE_TYPES
-    _need(known, f"its {name} is of the unknown type {_short(kind)}; known are {', '.join(sorted(ROPE_TYPES))}")
+    _need(known, f"its {name} is of the unknown type {short(kind)}; known are {', '.join(sorted(ROPE_TYPES))}")
     for field in ("rope_theta", "factor", "original_max_position_embeddings"):
-        _number(rope, field, 0, inf, f"{name}.")
+        check_number(rope, field, 0, inf, f"{name}.")
 
 
 def _check_quantization(quantization: Any) -> None:
@@ -149,23 +142,24 @@ def _check_quantization(quantization: Any) -> None:
         return
     method = quantization.get("quant_method") if isinstance(quantization, Mapping) else quantization
     known = isinstance(method, str) and method in AUTO_QUANTIZER_MAPPING
-    _need(known, f"its quantization_config names the unknown method {_short(method)}")
+    _need(known, f"its quantization_config names the unknown method {short(method)}")
 
 
-def _whole(config: Mapping[str, Any], name: str, least: int, most: int) -> None:
+def check_whole(config: Mapping[str, Any], name: str, least: int, most: int) -> None:
+    """A field that must be a whole number between the two, or one of them."""
     value = config[name]
     inside = _is_whole(value) and least <= value <= most
-    _need(inside, f"its {name} is {_short(value)}; it must be a whole number from {least} to {most}")
+    _need(inside, f"its {name} is {short(value)}; it must be a whole number from {least} to {most}")
 
 
-def _number(config: Mapping[str, Any], name: str, above: float, below: float, where: str = "") -> None:
+def check_number(config: Mapping[str, Any], name: str, above: float, below: float, where: str = "") -> None:
     """A field that may be missing or null, else a number between the two, which are not reached."""
     value = config.get(name)
     if value is None:
         return
     real = (isinstance(value, float) and isfinite(value)) or _is_whole(value)
     limit = f" and below {below:g}" if isfinite(below) else ""
-    _need(real and above < value < below, f"its {where}{name} is {_short(value)}; it must be a number above {above:g}{limit}")  # fmt: skip
+    _need(real and above < value < below, f"its {where}{name} is {short(value)}; it must be a number above {above:g}{limit}")  # fmt: skip
 
 
 def _is_whole(value: Any) -> bool:
@@ -177,7 +171,7 @@ def _need(ok: bool, sentence: str) -> None:
         raise InputError(sentence)
 
 
-def _short(value: Any) -> str:
+def short(value: Any) -> str:
     """A wrong value in a message, however long it is."""
     if isinstance(value, int) and abs(value) >= 2**64:
         return "a number of many digits"

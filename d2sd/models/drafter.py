@@ -8,7 +8,8 @@ to projected target features of the committed context and, without a causal mask
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import copy
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -17,6 +18,9 @@ from transformers import PreTrainedModel, Qwen3Config
 from transformers.models.qwen3.modeling_qwen3 import Qwen3MLP, Qwen3RotaryEmbedding, apply_rotary_pos_emb
 
 from d2sd.attention import KeyValue
+from d2sd.models.form import DrafterForm
+from d2sd.models.heads import CandidateSelector, ConfidenceHead, GroupedConvolution, MarkovHead
+from d2sd.models.layouts import read_form
 from d2sd.models.lean import LeanLayers
 
 Attend = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
@@ -70,24 +74,41 @@ class DraftAttention(nn.Module):
 
 
 class DraftLayer(nn.Module):
-    """Pre-norm attention and SwiGLU block."""
+    """Pre-norm attention and SwiGLU block, each between convolutions where the drafter has them (DFlash 2)."""
 
-    def __init__(self, config: Any):
+    def __init__(self, config: Any, form: DrafterForm):
         super().__init__()
         self.self_attn = DraftAttention(config)
         self.mlp = Qwen3MLP(config)
         self.input_layernorm = nn.RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
         self.post_attention_layernorm = nn.RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
+        self.attention_conv: GroupedConvolution | None = None
+        self.mlp_conv: GroupedConvolution | None = None
+        if form.selector is not None:
+            self.attention_conv = GroupedConvolution(config.hidden_size, form.selector)
+            self.mlp_conv = GroupedConvolution(config.hidden_size, form.selector)
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor, context: KeyValue, attend: Attend) -> Tensor:
-        x = x + self.self_attn(self.input_layernorm(x), cos, sin, context, attend)
-        return x + self.mlp(self.post_attention_layernorm(x))
+        def attention(rows: Tensor) -> Tensor:
+            return self.self_attn(rows, cos, sin, context, attend)
+
+        x = x + _between(self.attention_conv, self.input_layernorm(x), attention)
+        return x + _between(self.mlp_conv, self.post_attention_layernorm(x), self.mlp)
+
+
+def _between(convolution: GroupedConvolution | None, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+    if convolution is None:
+        return sublayer(x)
+    dynamic = convolution.dynamic(x)
+    return convolution(sublayer(convolution(x, dynamic, 0)), dynamic, 1)
 
 
 class DFlashDraftModel(PreTrainedModel):
     """A block drafter. ``config`` is a Qwen3 config with ``block_size`` and ``dflash_config`` added.
 
-    ``dflash_config`` holds ``mask_token_id`` and ``target_layer_ids``, as in the published folders.
+    ``dflash_config`` holds ``mask_token_id`` and ``target_layer_ids``, as in the published folders; form: what the folder says
+    where its layout is another one (``d2sd.models.layouts``); own: which of ``embed_tokens`` and ``lm_head`` it has of its own
+    and does not borrow from the target.
     """
 
     config_class = Qwen3Config
@@ -96,14 +117,27 @@ class DFlashDraftModel(PreTrainedModel):
     base_model_prefix = ""
     _supports_sdpa = True
 
-    def __init__(self, config: Any):
+    def __init__(self, config: Any, form: DrafterForm | None = None, own: Sequence[str] = ()):
         super().__init__(config)
-        features = len(self.target_layer_ids) * config.hidden_size
-        self.fc = nn.Linear(features, config.hidden_size, bias=False)
-        self.hidden_norm = nn.RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
-        self.layers = nn.ModuleList(DraftLayer(config) for _ in range(config.num_hidden_layers))
-        self.norm = nn.RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
+        self.form = form = form or read_form(config.to_dict())
+        hidden, drafted = config.hidden_size, form.draft_vocabulary or config.vocab_size
+        self.fc = nn.Linear(len(form.taps) * hidden, hidden, bias=False)
+        self.hidden_norm = nn.RMSNorm(hidden, eps=config.rms_norm_eps)
+        self.layers = nn.ModuleList(DraftLayer(config, form) for _ in range(config.num_hidden_layers))
+        self.norm = nn.RMSNorm(hidden, eps=config.rms_norm_eps)
         self.rotary_emb = Qwen3RotaryEmbedding(config)
+        self.embed_tokens = nn.Embedding(config.vocab_size, hidden) if "embed_tokens" in own else None
+        self.lm_head = nn.Linear(hidden, drafted, bias=False) if "lm_head" in own else None
+        self.markov_head: MarkovHead | None = None
+        if form.markov is not None:
+            self.markov_head = MarkovHead(form.markov, form.markov_rank, hidden, config.vocab_size, drafted)
+        self.confidence_head: ConfidenceHead | None = None
+        if form.confidence is not None:
+            self.confidence_head = ConfidenceHead(hidden + (form.markov_rank if form.confidence == "markov" else 0))
+        self.candidate_selector: CandidateSelector | None = None
+        if form.selector is not None:
+            self.candidate_selector = CandidateSelector(form.selector, hidden, config.vocab_size)
+        self.token_ids: Tensor | None = None  # the target's ids of the tokens that it can draft, where they are not all
         self._lean: LeanLayers | None = None
         self.mixed = False  # whether lean layers keep their weights in float16
         self.post_init()
@@ -111,25 +145,41 @@ class DFlashDraftModel(PreTrainedModel):
     @property
     def block_size(self) -> int:
         """γ the drafter was trained with: the anchor and γ−1 drafted positions."""
-        return int(self.config.block_size)
+        return self.form.block_size
 
     @property
     def mask_token_id(self) -> int:
         """Token id that stands at every position still to be drafted."""
-        return int(self.config.dflash_config["mask_token_id"])
+        return self.form.mask_token
 
     @property
     def target_layer_ids(self) -> list[int]:
         """Decoder layers of the target whose outputs condition this drafter."""
-        return list(self.config.dflash_config["target_layer_ids"])
+        return list(self.form.taps)
+
+    def reformed(self, form: DrafterForm) -> DFlashDraftModel:
+        """The same weights, shared, read by another convention: other taps, rows, windows, mask token or rotary embedding."""
+        other = copy.copy(self)
+        other.__dict__["_modules"] = dict(self._modules)
+        other.form, other._lean = form, None
+        if form.shape["rope_parameters"] != self.form.shape["rope_parameters"]:
+            config = copy.deepcopy(self.config)
+            config.rope_parameters = dict(form.shape["rope_parameters"])
+            other.rotary_emb = Qwen3RotaryEmbedding(config).to(self.device)
+        return other
 
     def lean(self) -> LeanLayers | None:
         """Its layers with few calls, where that can be; made at the first call once the weights are frozen."""
         if self._lean is not None and not self._lean.frozen:
             self._lean = None  # they may change
-        elif self._lean is None and LeanLayers.possible(self, self.config):
+        elif self._lean is None and self._plain and LeanLayers.possible(self.layers, self.config):
             self._lean = LeanLayers(self.layers, self.rotary_emb, self.config, self.mixed)
         return self._lean
+
+    @property
+    def _plain(self) -> bool:
+        """Whether every row sees all of the context and of its block, and layers are as in Qwen3."""
+        return not self.form.masked and self.form.selector is None
 
     def project_context(self, features: Tensor, position_ids: Tensor) -> list[KeyValue]:
         """Keys and values of context tokens, once per committed token.
@@ -141,16 +191,40 @@ class DFlashDraftModel(PreTrainedModel):
         cos, sin = self.rotary_emb(context, position_ids)
         return [layer.self_attn.keys_values(context, cos, sin) for layer in self.layers]
 
-    def forward(self, block: Tensor, position_ids: Tensor, context: list[KeyValue], attend: Attend, **_: Any) -> Tensor:
+    def forward(
+        self,
+        block: Tensor,
+        position_ids: Tensor,
+        context: list[KeyValue],
+        attend: Attend | Sequence[Attend],
+        **_: Any,
+    ) -> Tensor:
         """Hidden states of every block row, ready for the target's LM head.
 
         block: (B, R, hidden) embedded with the target's table; position_ids: (B or 1, R) absolute positions;
-        context: per layer keys and values, (B or 1, KV heads, T, head_dim); ``attend`` joins the two levels.
+        context: per layer keys and values, (B or 1, KV heads, T, head_dim); ``attend`` joins the two levels, by layer where
+        layers differ in what they see.
         """
         cos, sin = self.rotary_emb(block, position_ids)
-        for layer, keys_values in zip(self.layers, context, strict=True):
-            block = layer(block, cos, sin, keys_values, attend)
+        ways = attend if isinstance(attend, Sequence) else [attend] * len(self.layers)
+        for layer, keys_values, way in zip(self.layers, context, ways, strict=True):
+            block = layer(block, cos, sin, keys_values, way)
         return self.norm(block)
+
+
+def attention_mask(
+    form: DrafterForm, layer: int, start: Tensor | int, context: int, rows: int, device: torch.device
+) -> Tensor:
+    """What a layer's rows see, (R, C + R) bool: of ``context`` slots, whose numbers are their positions and of which those
+    before ``start`` are filled, and of the block's own rows at ``start`` and after it."""
+    query = torch.arange(rows, device=device)[:, None] + start
+    slots = torch.arange(context, device=device)[None]
+    own = torch.arange(rows, device=device)[None] + start
+    seen = torch.cat([(slots < start).expand(rows, -1), (own <= query) | (not form.causal[layer])], 1)
+    window = form.windows[layer]
+    if window is not None:
+        seen = seen & (query - torch.cat([slots, own], 1) < window)
+    return seen
 
 
 def drafter_config(

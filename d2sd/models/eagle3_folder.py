@@ -61,13 +61,11 @@ def published_config(source: str) -> dict[str, Any]:
 
 def is_eagle3(config: Mapping[str, Any]) -> bool:
     """Whether a drafter's ``config.json`` is of the EAGLE-3 kind."""
+    if (kind := config.get("speculators_model_type")) is not None and kind != "eagle3":
+        return False
     named = ARCHITECTURES & set(config.get("architectures") or ())
     keys = {"draft_vocab_size", "eagle_config", LAYERS} & set(config)
-    return (
-        bool(named)
-        or config.get("speculators_model_type") == "eagle3"
-        or ("dflash_config" not in config and bool(keys))
-    )
+    return bool(named) or kind == "eagle3" or ("dflash_config" not in config and bool(keys))
 
 
 def read_config(published: Mapping[str, Any], target: Any, name: str) -> Eagle3Config:
@@ -171,13 +169,13 @@ def read_eagle3(source: str, name: str, target: Any, embedding: Tensor, dtype: t
     _check_weights(model, weights)
     model.load_state_dict({k: v.to(dtype) for k, v in weights.items()}, assign=True)
     model.rotary_emb = type(model.rotary_emb)(config.layer)  # its frequencies are computed, not stored
-    model.token_ids = token_ids(d2t, t2d, config)
+    model.token_ids = token_ids(d2t, t2d, config.draft_vocab_size, config.layer.vocab_size)
     return model.eval().requires_grad_(False)
 
 
-def token_ids(d2t: Tensor | None, t2d: Tensor | None, config: Eagle3Config) -> Tensor:
-    """The target's ids of the draft vocabulary, (D,) int64; d2t: (D,) what to add to a draft id; t2d: (V,) which are there."""
-    count, vocabulary = config.draft_vocab_size, config.layer.vocab_size
+def token_ids(d2t: Tensor | None, t2d: Tensor | None, count: int, vocabulary: int) -> Tensor:
+    """The target's ids of the draft vocabulary, (D,) int64, of D = ``count`` tokens of V = ``vocabulary``; d2t: (D,) what to add
+    to a draft id; t2d: (V,) which are there."""
     if d2t is None:
         if count != vocabulary:
             raise InputError(f"it drafts {count} of {vocabulary} tokens and has no d2t tensor that says which")

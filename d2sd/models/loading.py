@@ -14,19 +14,20 @@ from transformers import (
     AutoTokenizer,
     BitsAndBytesConfig,
     PreTrainedConfig,
-    Qwen3Config,
 )
 from transformers.utils import logging as transformers_logging
 
 from d2sd.__about__ import HOME
 from d2sd.errors import InputError
-from d2sd.models.checking import check_config, check_drafter_config, check_finite, check_shapes, check_token_ids
+from d2sd.models.checking import check_config, check_finite, check_shapes, check_token_ids
 from d2sd.models.drafter import DFlashDraftModel
+from d2sd.models.drafter_folder import read_drafter
 from d2sd.models.eagle3 import Eagle3DraftModel
 from d2sd.models.eagle3_folder import is_eagle3, published_config, read_eagle3
 from d2sd.models.gguf import gguf_options, widened
 from d2sd.models.models import Models
 from d2sd.models.numbers import DTYPES, MIXED_FROM
+from d2sd.models.refusals import refuse_others
 from d2sd.models.store import found
 from d2sd.models.target import SUPPORTED, Target, check_supported
 
@@ -97,7 +98,9 @@ def load_models(
     if drafter is not None and _is_eagle3(drafter):
         eagle3, drafter = drafter, own
     level = None if eagle3 is None else load_eagle3(eagle3, DTYPES[kind], loaded)
-    first, second = (None if d is None else load_drafter(d, DTYPES[kind], near) for d in (drafter, second_drafter))
+    first, second = (
+        None if d is None else load_drafter(d, DTYPES[kind], near, loaded) for d in (drafter, second_drafter)
+    )
     for block in (first, second):
         if block is not None:
             block.mixed = loaded.mixed
@@ -184,30 +187,24 @@ def _check_8bit() -> None:
         raise InputError("8-bit weights need a CUDA GPU, and this machine has none; leave out --load-in-8bit")
 
 
-def load_drafter(source: str, dtype: torch.dtype, device: str) -> DFlashDraftModel:
-    """Drafter from a ``DFlashDraftModel`` folder or hub id; every weight must be there and nothing else."""
+def load_drafter(source: str, dtype: torch.dtype, device: str, target: Target | None = None) -> DFlashDraftModel:
+    """Block drafter from a folder or hub id in one of the published layouts; every weight must be there and nothing else.
+
+    target: the one that it will draft for, if that is known by now: what it holds of it is not kept twice.
+    """
     try:
-        raw, _ = PreTrainedConfig.get_config_dict(source)
-        check_config(raw, ["qwen3"])
-        check_drafter_config(raw)
-        config = Qwen3Config.from_pretrained(source)
-        if Path(source).is_dir():
-            check_shapes(Path(source), partial(DFlashDraftModel, config))
-        with quiet():
-            loader: Any = DFlashDraftModel
-            options = {"config": config, "dtype": dtype, "output_loading_info": True, "use_safetensors": True}
-            model, info = loader.from_pretrained(source, **options)
-        _check_complete(info)
-        check_finite(model)
+        model: Any = read_drafter(source, _short(source), dtype, target)
     except Exception as error:
-        raise InputError(f"cannot load the drafter {source}: {_first_line(error)}") from error
-    model.config.name_or_path = _short(source)
-    return model.to(device).eval().requires_grad_(False)
+        raise InputError(f"cannot load the drafter {source}: {_first_line(error, 400)}") from error
+    moved: DFlashDraftModel = model.to(device)
+    return moved
 
 
 def _is_eagle3(source: str) -> bool:
     try:
-        return is_eagle3(published_config(source))
+        config = published_config(source)
+        refuse_others(config)
+        return is_eagle3(config)
     except Exception as error:
         raise InputError(f"cannot load the drafter {source}: {_first_line(error)}") from error
 

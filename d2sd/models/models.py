@@ -32,6 +32,11 @@ class Models:
         for drafter in {id(d): d for d in (self.first, self.second) if d is not None}.values():
             check_fit(self.target, drafter)
             self.target.tap(drafter.target_layer_ids)
+            if drafter is self.first and drafter.form.visible_prefixes and self.second is not drafter:
+                log.warning(
+                    "drafter %s was trained for the second role; give it as --second-drafter",
+                    drafter.config.name_or_path,
+                )
             warn_of_late_taps(drafter, self.target.config.num_hidden_layers)
         if self.eagle3 is not None:
             check_eagle3(self.target, self.eagle3)

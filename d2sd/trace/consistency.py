@@ -20,6 +20,7 @@ def check_step(step: Any) -> None:
     _check_committed(step, path)
     _check_drafts(step)
     _check_levels(step)
+    _check_trained(step)
     for at, behind in enumerate(step.target_tops):
         _need(behind.node < len(step.nodes), f"target_tops[{at}].node", f"there is no node {behind.node}")
 
@@ -147,6 +148,14 @@ def _check_drafts(step: Any) -> None:
         "actual_boundary",
         f"{drafted} tokens were drafted",
     )
+
+
+def _check_trained(step: Any) -> None:
+    """Of the drafts in their order: nothing, or one value for each drafted token."""
+    drafts = [] if step.first_draft is None else [step.first_draft, *step.branches]
+    _need(len(step.trained) in (0, len(drafts)), "trained", f"empty, or one list for each of {len(drafts)} drafts")
+    for at, (said, draft) in enumerate(zip(step.trained, drafts, strict=False)):
+        _need(len(said) in (0, len(draft.ids)), f"trained[{at}]", f"empty, or one for each of the {len(draft.ids)} ids")
 
 
 def _check_levels(step: Any) -> None:

@@ -183,6 +183,7 @@ class StepDone:
     ``draft_passes``: drafters' passes of which each waited for the one before, None where that is not known.
     ``decision`` is None where the settings alone say what a step does.
     ``target_tops``: of the nodes behind which something was drafted or chosen; empty where nothing was inspected.
+    ``trained``: what a confidence head of the drafter says of each token, by draft, 0 = first draft; empty where no drafter has one.
     """
 
     step: Count
@@ -205,6 +206,7 @@ class StepDone:
     levels: tuple[DraftLevel, ...] = ()
     decision: Decision | None = None
     target_tops: tuple[TargetTop, ...] = ()
+    trained: tuple[tuple[Probability, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

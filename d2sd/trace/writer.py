@@ -13,8 +13,8 @@ from d2sd.errors import InputError
 from d2sd.trace.events import Event
 
 _encoder = msgspec.json.Encoder()
-# The last field of a step that was not inspected: left out, so that a line of an older trace is written as it was read.
-_NOTHING = b',"target_tops":[]}'
+# The last fields of a step that has nothing there: left out, so that a line of an older trace is written as it was read.
+_NOTHING = b',"trained":[]}', b',"target_tops":[]}'
 
 
 def to_line(event: Event | dict[str, Any]) -> str:
@@ -24,8 +24,10 @@ def to_line(event: Event | dict[str, Any]) -> str:
         body = _encoder.encode(event)
     except UnicodeEncodeError:  # a lone surrogate in some text
         body = _encoder.encode(_encodable(msgspec.to_builtins(event)))
-    if body.endswith(_NOTHING):
-        body = body[: -len(_NOTHING)] + b"}"
+    for nothing in _NOTHING:
+        if not body.endswith(nothing):
+            break
+        body = body[: -len(nothing)] + b"}"
     return (kind + body[1:] if kind else body).decode() + "\n"
 
 

@@ -29,6 +29,7 @@ Sample = Callable[[Tensor, torch.Generator], dict[str, Tensor]]
 
 
 TRACKERS = ("none", "tensorboard", "trackio")
+TABLES = ("embed", "lm_head", "markov_w")  # one row a token
 DEFAULT_OPTIMIZER = "muon" if hasattr(torch.optim, "Muon") else "adamw"
 
 
@@ -182,7 +183,7 @@ def train(
 
 def make_optimizers(parameters: dict[str, nn.Parameter], config: LoopConfig) -> list[torch.optim.Optimizer]:
     """Muon for the hidden weight matrices and AdamW for the rest, or AdamW for everything."""
-    matrices = {n for n, p in parameters.items() if p.ndim == 2 and "embed" not in n and "lm_head" not in n}
+    matrices = {n for n, p in parameters.items() if p.ndim == 2 and not any(part in n for part in TABLES)}
     muon = config.optimizer == "muon"
     rest = [(n, p) for n, p in parameters.items() if not (muon and n in matrices)]
     groups = [

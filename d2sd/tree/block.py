@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from math import inf, log
 from typing import Literal
 
 DrafterName = Literal["first", "second"]
+Ranked = tuple[Sequence[int], Sequence[float], Sequence[float]]  # tokens, probabilities, their logarithms, best first
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +18,9 @@ class Block:
     confidence[j]: drafter's probability of ids[j]; tokens[j], probabilities[j]: its most likely tokens there, best
     first, as many as were asked for; logs[j]: the natural logarithms of these probabilities, which tell apart even those that
     are 0 as numbers (empty where only probabilities are known).
+    trained[j]: the probability that ids[j] is accepted if all before it are, as a head of the drafter says that was trained to
+    say it; empty where there is none. after: for drafters that know it, what may follow a token, given the drafted position
+    (from 0) and the token before it.
     """
 
     drafter: DrafterName
@@ -27,6 +31,8 @@ class Block:
     probabilities: Sequence[Sequence[float]]
     base: int = 0
     logs: Sequence[Sequence[float]] = ()
+    trained: tuple[float, ...] = ()
+    after: Callable[[int, int], Ranked] | None = field(default=None, compare=False)
 
     @property
     def scores(self) -> Sequence[Sequence[float]]:

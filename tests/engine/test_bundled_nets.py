@@ -7,9 +7,10 @@ import re
 
 import pytest
 
-from d2sd import DecodeConfig
+from d2sd import DecodeConfig, load
 from d2sd.bench.prompts import prompt_file
 from d2sd.calibration import calibrate, label, tabulate, tabulate_paths
+from d2sd.models.loading import BUNDLED
 from research.tiny.heldout import DOMAINS, PROMPTS
 from research.tiny.report import distinct_share
 
@@ -67,3 +68,13 @@ def test_what_it_cannot_read_breaks_nothing(bundled, prompt):
 
 def test_held_out_prompts_are_of_every_domain(rows):
     assert {d: sum(r["domain"] == d for r in rows) for d in DOMAINS} == dict.fromkeys(DOMAINS, PROMPTS)
+
+
+def test_the_dspark_drafter_drafts_and_says_how_sure_it_is(bundled):
+    engine = load("tiny", drafter=str(BUNDLED / "tiny" / "dspark"))
+    plain = bundled.generate("Once upon a time", DecodeConfig("autoregressive", 40)).token_ids
+    for confidence in ("softmax", "head"):
+        trace = engine.generate("Once upon a time", DecodeConfig("d2sd", 40, confidence=confidence))
+        assert trace.token_ids == plain
+        assert trace.totals.mean_acceptance_length > 2
+        assert all(len(step.trained[0]) == 15 for step in trace.steps)

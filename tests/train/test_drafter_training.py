@@ -16,6 +16,7 @@ from d2sd.models.taps import LayerTaps
 from d2sd.models.target import ATTENTION
 from d2sd.train.data import read_documents, read_responses
 from d2sd.train.drafters import DrafterConfig, block_mask, draw_anchors, draw_prefixes, position_weights
+from d2sd.train.dspark import DSparkConfig, DSparkObjective, train_dspark
 from d2sd.train.eagle3 import Eagle3Objective, Unrolled, train_eagle3
 from d2sd.train.loop import LoopConfig, rate_at, rows_at
 from d2sd.train.regenerate import RegenerateConfig
@@ -261,3 +262,26 @@ def test_an_eagle3_drafter_is_trained_and_runs(folder, tmp_path):
             config=LoopConfig(3, **LOOP),
             **settings | {"target_layer_ids": [0, 1, 2]},
         )
+
+
+@pytest.mark.parametrize("markov", ["vanilla", "gated", "rnn"])
+def test_a_dspark_drafter_is_trained_and_drafts_what_its_objective_calls_right(folder, tmp_path, markov):
+    drafter(folder, tmp_path / "start", 2)
+    heads = DSparkConfig(markov, 8, anchors=4)
+    train_dspark(
+        folder / "target", folder / "r.jsonl", tmp_path / "out", tmp_path / "start", objective=heads,
+        config=LoopConfig(3, **LOOP),
+    )  # fmt: skip
+    losses = [json.loads(line)["loss"] for line in (tmp_path / "out" / "metrics.jsonl").read_text().splitlines()]
+    assert losses[-1] < losses[0]
+    found = load("tiny", target=str(folder / "target"), drafter=str(tmp_path / "out"))
+    model, target = found.models.first, found.models.target
+    assert (model.form.markov, model.form.confidence, model.form.reads) == (markov, "markov", "fill")
+    trace = found.generate("Question: Tom", DecodeConfig("dflash", 8))
+    plain = found.generate("Question: Tom", DecodeConfig("autoregressive", 8))
+    assert trace.token_ids == plain.token_ids
+    step, prompt = trace.steps[0], trace.prefill.prompt_token_ids
+    ids = torch.tensor([[*prompt, step.anchor, *step.first_draft.ids]])
+    anchors = torch.full((1, 1), len(prompt))
+    _, metrics = DSparkObjective(model, target.model, heads)(ids, torch.tensor([ids.shape[1]]), anchors)
+    assert float(metrics["draft_length"]) == model.block_size  # after its own tokens, each of them is the likeliest

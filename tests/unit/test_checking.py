@@ -75,8 +75,8 @@ ANY_NET = [
 @pytest.mark.parametrize("part", ["target", "dflash"])
 def test_every_field_of_a_config_is_checked_before_weights_are_read(folder, part, changes, sentence, monkeypatch):
     read = []
-    loaders = {"target": "AutoModelForCausalLM", "dflash": "DFlashDraftModel"}
-    monkeypatch.setattr(f"d2sd.models.loading.{loaders[part]}.from_pretrained", lambda *_, **__: read.append(1))
+    readers = {"target": "loading.AutoModelForCausalLM.from_pretrained", "dflash": "drafter_folder.read_weights"}
+    monkeypatch.setattr(f"d2sd.models.{readers[part]}", lambda *_, **__: read.append(1))
     change(folder / part, changes)
     with pytest.raises(InputError, match=sentence) as caught:
         (load_target if part == "target" else load_drafter)(str(folder / part), torch.float32, "cpu")
@@ -93,7 +93,7 @@ def test_every_field_of_a_config_is_checked_before_weights_are_read(folder, part
         ({"block_size": "16"}, "its block_size is '16'"),
         ({"dflash_config": []}, "its dflash_config is no object"),
         ({"dflash_config": {"target_layer_ids": [1]}}, "has no mask_token_id"),
-        ({"dflash_config": {"mask_token_id": 1}}, "target_layer_ids must be a list"),
+        ({"dflash_config": {"mask_token_id": 1, "target_layer_ids": 1}}, "target_layer_ids must be a list"),
         ({"dflash_config": {"mask_token_id": 300, "target_layer_ids": [1]}}, "mask_token_id 300 is not in its vocabulary"),
         ({"dflash_config": {"mask_token_id": 1, "target_layer_ids": [-1]}}, "target_layer_ids must be a list"),
         ({"dflash_config": {"mask_token_id": 1, "target_layer_ids": [1, 5]}}, "it reads target layer 5, but"),

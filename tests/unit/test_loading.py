@@ -112,9 +112,10 @@ def test_a_folder_without_models_is_refused(tmp_path):
 )
 def test_a_drafter_of_another_target_is_refused(tokenizer, change, sentence):
     target = make_target(tokenizer)
-    drafter = make_drafter(target)
-    drafter.config = drafter_config(target.config, layers=2, block_size=16, mask_token_id=1)
-    drafter.config.update(change)
+    config = drafter_config(target.config, layers=2, block_size=16, mask_token_id=1)
+    config.update({**change, "num_target_layers": 9})
+    with torch.device("meta"):
+        drafter = DFlashDraftModel(config)
     with pytest.raises(InputError, match=sentence):
         check_fit(target, drafter)
 

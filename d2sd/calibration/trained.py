@@ -1,0 +1,158 @@
+"""A trained confidence head against the drafter's own probabilities: which of the two says better what will be accepted.
+
+Both are scored on the same positions and boundaries of the same steps, so their difference is resampled in pairs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from d2sd.calibration.outcomes import ranks
+from d2sd.calibration.resampling import Figure, Resampler
+from d2sd.calibration.scores import (
+    Bin,
+    Scores,
+    expected_calibration_error,
+    reliability,
+    resampled_error,
+    score,
+    uniform_edges,
+)
+from d2sd.calibration.steps import StepTable, tabulate, units
+from d2sd.trace.events import StepDone
+
+TOP = 4  # prefixes: the usual K
+
+
+@dataclass(frozen=True, slots=True)
+class Contest:
+    """One figure of both, and head − softmax. better: which way is better, above 0 or below it."""
+
+    name: str
+    softmax: Figure
+    head: Figure
+    difference: Figure
+    better: int
+
+
+@dataclass(frozen=True, slots=True)
+class TrainedReport:
+    """Steps and scored positions of drafts that a head spoke about, the figures (``NAMES``), both reliability diagrams, and what
+    intervals draw again."""
+
+    steps: int
+    positions: int
+    unit: str
+    contests: tuple[Contest, ...]
+    softmax: tuple[Bin, ...]
+    head: tuple[Bin, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The figures as JSON-ready data."""
+        return asdict(self)
+
+
+NAMES = {
+    "error": "calibration error (ECE)",
+    "brier": "Brier score",
+    "auroc": "AUROC of accepted against rejected",
+    "rank": "mean rank of the true boundary",
+    "first": "true boundary is the likeliest",
+    "within": f"true boundary among the {TOP} likeliest",
+}
+
+
+def trained_tables(
+    runs: Sequence[Sequence[StepDone]], prompts: Sequence[str] = ()
+) -> tuple[StepTable, StepTable] | None:
+    """The steps that a head spoke about, with the softmax's confidences and with the head's; None where there are none."""
+    said = [s.trained[0] if s.trained else () for run in runs for s in run]
+    rows = np.array([bool(values) for values in said], dtype=bool)
+    if not rows.any():
+        return None
+    table = tabulate(runs, prompts).take(rows)
+    confidence = np.full_like(table.confidence, np.nan)
+    known = np.arange(confidence.shape[1]) < table.drafted[:, None]
+    confidence[known] = np.fromiter(chain.from_iterable(said), float)
+    return table, replace(table, confidence=confidence)
+
+
+def compare_trained(runs: Sequence[Sequence[StepDone]], prompts: Sequence[str] = ()) -> TrainedReport | None:
+    """Every figure of both, over these runs; ``prompts``: as for ``tabulate``. None where no drafter has a confidence head."""
+    tables = trained_tables(runs, prompts)
+    if tables is None:
+        return None
+    unit, name = units(tables[0])
+    resampler = Resampler(int(unit.max(initial=-1)) + 1)
+    sides = [_figures(table, unit, resampler) for table in tables]
+    contests = []
+    for key, better in (("error", -1), ("brier", -1), ("auroc", 1), ("rank", -1), ("first", 1), ("within", 1)):
+        (a, drawn_a), (b, drawn_b) = (side[key] for side in sides)
+        softmax, head = (
+            Figure(None) if np.isnan(v) else resampler.figure(v, drawn) for v, drawn in ((a, drawn_a), (b, drawn_b))
+        )
+        difference = Figure(None) if np.isnan(b - a) else resampler.figure(b - a, drawn_b - drawn_a)
+        contests.append(Contest(key, softmax, head, difference, better))
+    scores = [score(table, unit) for table in tables]
+    bins = (tuple(reliability(s, uniform_edges())) for s in scores)
+    return TrainedReport(len(tables[0]), len(scores[0]), name, tuple(contests), *bins)
+
+
+def _figures(table: StepTable, unit: np.ndarray, resampler: Resampler) -> dict[str, tuple[float, np.ndarray]]:
+    """Value and resamples of every figure of one side."""
+    scores, edges = score(table, unit), uniform_edges()
+    partly = table.take(table.partly)
+    place, at = ranks(partly.confidence, partly.boundary) + 1, unit[table.partly]
+    ones = np.ones(len(scores)), np.ones(len(place))
+    rows = {
+        "brier": ((scores.confidence - scores.accepted) ** 2, ones[0], scores.unit),
+        "rank": (place.astype(float), ones[1], at),
+    }
+    rows |= {name: ((place <= most).astype(float), ones[1], at) for name, most in (("first", 1), ("within", TOP))}
+    found = {
+        name: (float(values.mean()) if len(values) else float("nan"), resampler.ratios(values, count, own))
+        for name, (values, count, own) in rows.items()
+    }
+    own_error = expected_calibration_error(scores.confidence, scores.accepted, edges)
+    return found | {
+        "error": (own_error, resampled_error(scores, scores.confidence, edges, resampler)),
+        "auroc": auroc(scores, resampler),
+    }
+
+
+def auroc(scores: Scores, resampler: Resampler) -> tuple[float, np.ndarray]:
+    """The chance that an accepted position has more confidence than a rejected one, ties counting half; and resamples of it."""
+    right = scores.accepted > 0
+    value, owner = scores.confidence[right], scores.unit[right]
+    pairs = np.zeros(
+        (resampler.count, resampler.count)
+    )  # by unit: how often one of its accepted ones beats another's rejected
+    for other in np.unique(scores.unit[~right]):
+        rejected = np.sort(scores.confidence[~right & (scores.unit == other)])
+        wins = (np.searchsorted(rejected, value, "left") + np.searchsorted(rejected, value, "right")) / 2
+        pairs[:, other] = np.bincount(owner, weights=wins, minlength=resampler.count)
+    counts = [np.bincount(scores.unit[side], minlength=resampler.count).astype(float) for side in (right, ~right)]
+    below = counts[0].sum() * counts[1].sum()
+    drawn = resampler.products(pairs)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return (float(pairs.sum() / below) if below else float("nan")), drawn / resampler.products(np.outer(*counts))
+
+
+def read_trained(report: TrainedReport) -> list[str]:
+    """What the figures say, one plain sentence each; a difference whose interval holds 0 is not claimed."""
+    lines = []
+    for c in report.contests:
+        if c.softmax.value is None or c.head.value is None:
+            continue
+        low, high = c.difference.low, c.difference.high
+        clear = low is not None and high is not None and (low > 0 or high < 0)
+        winner = "head" if (c.difference.value or 0) * c.better > 0 else "softmax"
+        interval = "" if low is None else f", difference {c.difference.value:+.3f} ({low:+.3f} to {high:+.3f})"
+        verdict = f"the {winner} is better" if clear else "no clear difference"
+        lines.append(f"{NAMES[c.name]}: softmax {c.softmax.value:.3f}, head {c.head.value:.3f}{interval}: {verdict}")
+    return lines

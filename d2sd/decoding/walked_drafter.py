@@ -1,0 +1,180 @@
+"""Block drafters whose tokens follow from each other: one pass over the block, then a walk over its rows from left to right.
+
+DSpark (arXiv 2607.05147) corrects a row's logits by the token before it, DFlash 2 chooses among a row's likeliest tokens by how
+they go with it. At temperature 0 the best token is taken; above it one is drawn, as their authors' engines do, with the noise
+that the target's own draw at this position uses: the draft is a draw from the drafter, and agrees with the target's as often as
+such a shared choice can. Which tokens are committed does not depend on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from d2sd.decoding.block_drafter import BlockDrafter
+from d2sd.decoding.sampling import COLDEST, Sampler
+from d2sd.models.drafter import DFlashDraftModel
+from d2sd.models.target import Target
+from d2sd.passes.passes import Passes
+from d2sd.tree.block import Block, DrafterName, Ranked
+
+OWN = 3  # columns of ``walk`` before those of ``BlockDrafter.forward``
+
+
+class WalkedDrafter(BlockDrafter):
+    """A drafter with heads (``DrafterForm.walked``)."""
+
+    def __init__(self, name: DrafterName, model: DFlashDraftModel, target: Target, passes: Passes, sampler: Sampler):
+        super().__init__(name, model, target, passes)
+        self.sampler, self.vocabulary = sampler, target.config.vocab_size
+        self._last: tuple[int, Tensor, Tensor, Block] | None = None
+
+    def draft(self, anchor: int, prefixes: Sequence[Sequence[int]], block_size: int, top: int) -> list[Block]:
+        """One batched pass and a walk; see ``BlockDrafter.draft``. Tokens of a prefix are taken as they are."""
+        self.catch_up()
+        self.drafted = True
+        passes, size, start = self.passes, block_size - self.shift, self.cache.length
+        ids = torch.tensor(self.rows(anchor, prefixes, block_size), device=self.device)
+        given = torch.tensor([[anchor, *p, *[-1] * (block_size - 1 - len(p))] for p in prefixes], device=self.device)
+        noise = self.sampler.noise(start, block_size - 1, self.vocabulary, self.device)
+        if passes.fixed:
+            read, slots = passes.window(self.cache, size)
+            self.plan(len(prefixes), size)
+            key = ("walk", self.name, ids.shape, read, top, self.sampler.temperature)
+            walked = passes.run(key, partial(self.walk, read=read, top=top), ids, slots, given, noise)
+        else:
+            positions = torch.arange(start, start + size, device=self.device)
+            walked = self.walk(ids, positions, given, noise, read=None, top=top)
+        ranked, hidden, logits, *pairs = walked
+        rows = ranked.tolist()  # one copy from the device
+        blocks = [self._block(len(p), row[len(p) :]) for p, row in zip(prefixes, rows, strict=True)]
+        if not prefixes[0]:
+            self._last = anchor, hidden[:1], logits[:1], blocks[0]
+            if pairs:
+                blocks[0] = replace(blocks[0], after=_Candidates(*(part[0].cpu() for part in pairs)))
+        return blocks
+
+    def _block(self, prefix: int, rows: list[list[float]]) -> Block:
+        """From rows of ``walk``: token, its probability, the trained confidence, then as in ``BlockDrafter.block``."""
+        block = self.block(prefix, [row[OWN:] for row in rows])
+        trained = tuple(row[2] for row in rows) if self.model.confidence_head is not None else ()
+        return replace(
+            block, ids=tuple(int(row[0]) for row in rows), confidence=tuple(row[1] for row in rows), trained=trained
+        )
+
+    def walk(
+        self, ids: Tensor, positions: Tensor, given: Tensor, noise: Tensor, read: int | None, top: int
+    ) -> tuple[Tensor, ...]:
+        """Drafts of blocks (B, R) at positions (R,); given: (B, γ) known tokens by position, −1 where one is drafted; noise:
+        (γ − 1, V) or empty at temperature 0; read, top: as for ``forward``.
+
+        Returns (B, γ − 1, 3 + 3·top) float64, see ``_block``; the rows' hidden states and logits, which ``sample`` goes on from;
+        and of a candidate selector the candidates and the logarithms of their probabilities after each one of the row before.
+        """
+        hidden = self.hidden(ids, positions, read)
+        rows = hidden[:, 1 - self.shift :]
+        logits = self.logits(rows)
+        tokens, logs, options = self._chain(hidden, logits, given, self.sampler.temperature, noise[:, None])
+        best = logs.topk(min(top, logs.shape[-1]), -1)
+        trained = torch.zeros_like(best.values[..., :1])
+        if (head := self.model.confidence_head) is not None:
+            before = torch.cat([given[:, :1], tokens[:, :-1]], 1)
+            markov = self.model.markov_head if self.form.confidence == "markov" else None
+            trained = torch.sigmoid(head(rows, None if markov is None else markov.markov_w1(before)))[..., None]
+        listed = options.gather(-1, best.indices)
+        columns = [tokens[..., None], _chosen(logs, options, tokens), trained, best.values.exp(), listed, best.values]
+        ranked = torch.cat([column.double() for column in columns], -1)
+        pairs = self._pairs(rows, logits, given) if self.model.candidate_selector is not None and top > 1 else ()
+        return ranked, hidden, logits, *pairs
+
+    def _chain(
+        self, hidden: Tensor, logits: Tensor, given: Tensor, temperature: float, noise: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Tokens (B, γ − 1) from left to right; at each of them the logarithms, at temperature 1, of the distribution after the
+        ones before, and the tokens that it is over, (B, γ − 1, D or C) each. noise: (γ − 1, B or 1, V)."""
+        selector, head = self.model.candidate_selector, self.model.markov_head
+        before, rows, found = given[:, 0], hidden[:, 1 - self.shift :], []
+        everything = self.own_ids(torch.arange(logits.shape[-1], device=self.device)).expand(len(rows), -1)
+        state = hidden.new_empty(0) if head is None else head.start(rows[:, 0])
+        if (
+            head is not None and not self.shift
+        ):  # rows are about themselves, and the anchor's is the first that the state saw
+            state = head(before, hidden[:, 0], state)[1]
+        for at in range(rows.shape[1]):
+            scores, options = logits[:, at], everything
+            if selector is not None:
+                own, places = selector.candidates(scores)
+                options = self.own_ids(places)
+                scores = selector(own, options, rows[:, at], before[:, None])[:, 0]
+            elif head is not None:
+                bias, state = head(before, rows[:, at], state)
+                scores = scores + bias.float()
+            keys = scores
+            if temperature > 0:
+                keys = scores / max(temperature, COLDEST) + noise[at].expand(len(rows), -1).gather(1, options)
+            drafted = options.gather(1, keys.argmax(-1, keepdim=True))[:, 0]
+            before = torch.where(given[:, at + 1] < 0, drafted, given[:, at + 1])
+            found.append((before, scores, options))
+        tokens, scores, options = (torch.stack(part, 1) for part in zip(*found, strict=True))
+        return tokens, scores.log_softmax(-1).clamp_max(0.0), options
+
+    def _pairs(self, rows: Tensor, logits: Tensor, given: Tensor) -> tuple[Tensor, Tensor]:
+        """Candidates (B, γ − 1, C), and their log probabilities after each candidate of the row before, (B, γ − 1, C, C); those
+        of the first row, which the anchor comes before, are alike."""
+        selector = self.model.candidate_selector
+        assert selector is not None
+        own, places = selector.candidates(logits)
+        tokens = self.own_ids(places)
+        anchors = given[:, :1, None].expand(-1, -1, tokens.shape[-1])
+        scores = selector(own, tokens, rows, torch.cat([anchors, tokens[:, :-1]], 1))
+        return tokens, scores.log_softmax(-1).clamp_max(0.0)
+
+    def sample(self, count: int, seed: int) -> list[Block]:
+        """``count`` blocks drawn i.i.d. at temperature 1, each from left to right, after the last unconditioned draft."""
+        assert self._last is not None, "draft first"
+        anchor, hidden, logits, block = self._last
+        size = logits.shape[1]
+        generator = torch.Generator(self.device).manual_seed(seed)
+        drawn = torch.empty(size, count, self.vocabulary, device=self.device).exponential_(generator=generator)
+        noise = -drawn.clamp_min_(torch.finfo(drawn.dtype).tiny).log()
+        given = torch.full((count, size + 1), -1, device=self.device)
+        given[:, 0] = anchor
+        hidden, logits = (part.expand(count, -1, -1) for part in (hidden, logits))
+        tokens, logs, options = self._chain(hidden, logits, given, 1.0, noise)
+        confidence = _chosen(logs, options, tokens)[..., 0].tolist()
+        return [
+            replace(block, ids=tuple(i), confidence=tuple(c), trained=(), after=None)
+            for i, c in zip(tokens.tolist(), confidence, strict=True)
+        ]
+
+
+def _chosen(logs: Tensor, options: Tensor, tokens: Tensor) -> Tensor:
+    """The probabilities (…, 1) of tokens (…) among options; 0 of a given token that is none of them."""
+    return (logs.exp() * (options == tokens[..., None])).sum(-1, keepdim=True)
+
+
+class _Candidates:
+    """What a selector says may follow a token at a position, put in order for the tokens that are asked for."""
+
+    def __init__(self, tokens: Tensor, logs: Tensor):
+        self._tokens, self._logs = tokens.tolist(), logs
+
+    def __call__(self, position: int, before: int) -> Ranked:
+        """Tokens, probabilities and their logarithms, best first, at this drafted position (from 0) after this token."""
+        row = self._tokens[position - 1].index(before) if position else 0
+        logs, order = self._logs[position, row].double().sort(descending=True)
+        tokens = self._tokens[position]
+        return [tokens[at] for at in order.tolist()], logs.exp().tolist(), logs.tolist()
+
+
+def block_drafter(
+    name: DrafterName, model: DFlashDraftModel, target: Target, passes: Passes, sampler: Sampler
+) -> BlockDrafter:
+    """The drafter of one generation for a network."""
+    if model.form.walked:
+        return WalkedDrafter(name, model, target, passes, sampler)
+    return BlockDrafter(name, model, target, passes)

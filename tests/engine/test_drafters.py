@@ -1,0 +1,200 @@
+"""Every published layout and kind of block drafter: drafts as its definition says, and texts that do not depend on it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+
+from d2sd import METHODS, DecodeConfig, Engine, InputError
+from d2sd.decoding.sampling import Sampler, gumbel_noise
+from d2sd.decoding.walked_drafter import block_drafter
+from d2sd.methods.growth import grow, offers
+from d2sd.models.loading import load_drafter
+from d2sd.models.models import Models
+from d2sd.passes.passes import Passes
+from d2sd.trace.trace import parse_trace as load_trace_text
+from d2sd.tree.boundary import boundary_posterior
+from tests.drafter_folders import FOLDERS, H, V, plan, write
+from tests.nets import make_drafter, make_target
+from tests.teaching import teach
+from tests.unit.reference_drafters import Reference
+
+WALKED = [name for name, (_, own) in FOLDERS.items() if {"markov", "with_markov", "top"} & set(own)]
+CONTEXT, ANCHOR = 21, 7
+
+
+@pytest.fixture(scope="module")
+def target(tokenizer):
+    return make_target(tokenizer)
+
+
+@pytest.fixture(scope="module")
+def taught(target):
+    """A v1 backbone that is right now and then."""
+    return teach(make_drafter(target, block_size=6), target).state_dict()
+
+
+@pytest.fixture(scope="module")
+def read(target, taught, tmp_path_factory):
+    """A drafter of each kind, its reference, made once."""
+    made = {}
+
+    def one(name, base=False):
+        if (name, base) not in made:
+            folder = tmp_path_factory.mktemp("drafter")
+            weights = write(name, folder, target, taught if base else None)
+            model = load_drafter(str(folder), torch.float32, "cpu", target)
+            reference = Reference(plan(name), weights, target.embedding.weight, target.head.weight)
+            made[name, base] = model, reference
+        return made[name, base]
+
+    return one
+
+
+def drafter_of(model, target, temperature=0.0, mode="eager"):
+    """With a context of random features."""
+    passes = Passes(mode, "dense", 256, torch.device("cpu"))
+    drafter = block_drafter("first", model, target, passes, Sampler(temperature, 0, 1.0, 3))
+    features = torch.randn(1, CONTEXT, 2 * H, generator=torch.Generator().manual_seed(1))
+    drafter.extend(features[:, :9], torch.arange(9))
+    drafter.extend(features[:, 9:], torch.arange(9, CONTEXT))
+    return drafter, features[0]
+
+
+@pytest.mark.parametrize("mode", ["eager", "padded"])
+@pytest.mark.parametrize("name", FOLDERS)
+@torch.inference_mode()
+def test_drafts_are_those_of_the_written_out_definition(read, target, name, mode):
+    model, reference = read(name)
+    drafter, features = drafter_of(model, target, mode=mode)
+    size = model.block_size
+    given = [(), (5,), (9, 4)]
+    blocks = drafter.draft(ANCHOR, given, size, 3)
+    for block, known in zip(blocks, given, strict=True):
+        wanted = reference.draft(ANCHOR, features, known)
+        assert list(block.ids) == [token for token, _, _ in wanted]
+        assert list(block.confidence) == pytest.approx([p for _, p, _ in wanted], abs=2e-5)
+        trained = [t for _, _, t in wanted if t is not None]
+        assert list(block.trained) == pytest.approx(trained, abs=2e-5)
+    assert len(blocks[0].ids) == size - 1 == plan(name)["rows"] - (plan(name)["reads"] == "fill")
+
+
+@pytest.mark.parametrize("name", WALKED)
+@torch.inference_mode()
+def test_above_temperature_0_they_draw_with_the_targets_noise(read, target, name):
+    model, reference = read(name)
+    drafter, features = drafter_of(model, target, temperature=0.9)
+    size = model.block_size
+    noise = gumbel_noise(3, list(range(CONTEXT + 1, CONTEXT + size)), V, torch.device("cpu")).double()
+    (block,) = drafter.draft(ANCHOR, [()], size, 1)
+    wanted = reference.draft(ANCHOR, features, (), 0.9, noise)
+    assert list(block.ids) == [token for token, _, _ in wanted]
+    assert list(block.confidence) == pytest.approx([p for _, p, _ in wanted], abs=2e-5)
+
+
+@pytest.mark.parametrize(("passes", "temperature"), [("eager", 0.0), ("padded", 0.8)])
+@pytest.mark.parametrize("name", FOLDERS)
+def test_texts_do_not_depend_on_the_drafter(read, target, name, passes, temperature):
+    model, _ = read(name, True)
+    engine = Engine(Models(target, model, model), passes)
+    config = DecodeConfig("autoregressive", 8, temperature=temperature, seed=4)
+    plain = Engine(Models(target)).generate("the cat", config).token_ids
+    methods = [m.id for m in METHODS.values() if m.first_drafter]
+    for method in methods if passes == "eager" else ["dflash", "d2sd", "ddtree"]:
+        trace = engine.generate("the cat", replace(config, method=method, num_branches=2, inspect=passes == "eager"))
+        assert trace.token_ids == plain, method
+
+
+def test_small_drafters_of_each_kind_are_right_now_and_then(read, target):
+    for name in ("dflash", "speculators rnn", "dflash2", "jetspec", "swa"):
+        engine = Engine(Models(target, read(name, True)[0]))
+        runs = [engine.generate(prompt, DecodeConfig("dflash", 24)) for prompt in ("the cat", "a dog ran to", "x")]
+        assert sum(len(s.accepted) for r in runs for s in r.steps) > 3, name
+
+
+@torch.inference_mode()
+def test_drafts_of_a_seeded_run_are_draws_from_the_drafter(read, target):
+    """Over many seeds, the first drafted token of a DFlash 2 block has the selector's probabilities, by a chi-square test."""
+    model, reference = read("dflash2")
+    drafter, features = drafter_of(model, target)
+    hidden = reference.hidden(torch.tensor([ANCHOR, *[1] * 5]), features)
+    scores, tokens = reference.select(reference.head @ hidden[1], hidden[1], ANCHOR, torch.arange(V))
+    wanted = dict(zip(tokens.tolist(), (scores / 1.5).softmax(0).tolist(), strict=True))
+    counts, draws = dict.fromkeys(wanted, 0), 2000
+    ids = torch.tensor([[ANCHOR, *[1] * 5]])
+    hidden, size = drafter.hidden(ids, torch.arange(CONTEXT, CONTEXT + 6), None), 5
+    logits, given = drafter.logits(hidden[:, 1:]), torch.tensor([[ANCHOR, *[-1] * 5]])
+    many = [part.expand(draws, -1, -1) for part in (hidden, logits)]
+    noise = -torch.empty(size, draws, V).exponential_(generator=torch.Generator().manual_seed(0)).log()
+    drawn, _, _ = drafter._chain(*many, given.expand(draws, -1), 1.5, noise)
+    for token in drawn[:, 0].tolist():
+        counts[token] += 1
+    big = [t for t, p in wanted.items() if p * draws >= 5]
+    rest = draws - sum(counts[t] for t in big), draws * (1 - sum(wanted[t] for t in big))
+    square = sum((counts[t] - wanted[t] * draws) ** 2 / (wanted[t] * draws) for t in big)
+    square += (rest[0] - rest[1]) ** 2 / max(rest[1], 1e-9) if rest[1] > 1 else 0.0
+    assert square < 45  # 16 tokens: 99.99% of a fair draw stay below
+
+
+def test_a_drafter_can_be_read_by_another_convention(read, target):
+    """The same weights with a window, as a doctor would try them, are those of a folder that says so."""
+    plain, windowed = read("dflash", True)[0], read("sliding", True)[0]
+    other = plain.reformed(replace(plain.form, windows=windowed.form.windows, causal=windowed.form.causal))
+    config = DecodeConfig("dflash", 12)
+    runs = [Engine(Models(target, model)).generate("the cat sat on a", config) for model in (other, windowed)]
+    assert [s.first_draft for s in runs[0].steps] == [s.first_draft for s in runs[1].steps]
+    assert plain.form.windows == (None, None)
+
+
+def test_a_confidence_head_is_recorded_and_can_choose_the_prefixes(read, target):
+    model, _ = read("speculators rnn", True)
+    engine = Engine(Models(target, model, model))
+    config = DecodeConfig("d2sd", 12, num_branches=2)
+    softmax, head = (engine.generate("the cat", replace(config, confidence=c)) for c in ("softmax", "head"))
+    assert softmax.token_ids == head.token_ids
+    for trace, source in ((softmax, lambda s: s.first_draft.confidence), (head, lambda s: s.trained[0])):
+        for step in trace.steps:
+            assert len(step.trained) == 1 + len(step.branches)
+            assert step.boundary_posterior == boundary_posterior(source(step)).posterior
+    assert load_trace_text("".join(head.lines()).encode()) == head
+    with pytest.raises(InputError, match="has no confidence head; use --confidence softmax"):
+        Engine(Models(target, read("dflash")[0])).resolve(DecodeConfig("dflash", confidence="head"))
+
+
+def test_a_specforge_vp_drafter_says_that_it_never_saw_an_empty_prefix(read, target, caplog):
+    vp = read("vp", True)[0]
+    Engine(Models(target, read("dflash", True)[0], vp)).generate("the cat", DecodeConfig("d2sd", 8, num_branches=5))
+    assert caplog.text.count("was not trained to draft from an empty prefix") == 1
+    caplog.clear()
+    Models(target, vp)
+    assert "was trained for the second role" in caplog.text
+
+
+@torch.inference_mode()
+def test_a_selectors_tree_holds_the_likeliest_paths_of_its_own_distribution(read, target):
+    model, reference = read("dflash2")
+    drafter, features = drafter_of(model, target)
+    (block,) = drafter.draft(ANCHOR, [()], 6, 20)
+    hidden = reference.hidden(torch.tensor([ANCHOR, *[1] * 5]), features)
+
+    def after(position, before):
+        row = hidden[position + 1]
+        scores, tokens = reference.select(reference.head @ row, row, before, torch.arange(V))
+        return dict(zip(tokens.tolist(), scores.log_softmax(0).tolist(), strict=True))
+
+    tree = grow(ANCHOR, [block], [offers(block, 0)], 20)
+    paths = [0.0]
+    for node in range(1, len(tree)):
+        parent = tree.parents[node]
+        paths.append(paths[parent] + after(tree.depths[parent], tree.tokens[parent])[tree.tokens[node]])
+        assert math.log(tree.probabilities[node]) == pytest.approx(paths[node] - paths[parent], abs=1e-4)
+    below, outside = set(zip(tree.parents[1:], tree.tokens[1:], strict=True)), []
+    for node, log in enumerate(paths):
+        if tree.depths[node] < 5:
+            options = after(tree.depths[node], tree.tokens[node])
+            outside += [log + p for token, p in options.items() if (node, token) not in below]
+    assert len(tree) == 21
+    assert min(paths) > max(outside)

@@ -1,0 +1,113 @@
+"""Configs of block drafters: told apart, read into one description, and refused by name where they are not supported."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from d2sd import InputError
+from d2sd.models.layouts import layout_of, read_form
+from d2sd.models.loading import _is_eagle3, load_drafter
+from tests.drafter_folders import FOLDERS, HEAD, SHAPE, THETA, flat, nested, plan, speculators, write
+from tests.nets import make_target
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_every_folder_gives_what_it_means(name, tmp_path):
+    form, c = read_form(FOLDERS[name][0]), plan(name)
+    assert form.taps == (0, 1)
+    assert (form.rows, form.reads, form.mask_token) == (c["rows"], c["reads"], 1)
+    assert (list(form.windows), list(form.causal)) == (c["windows"], c["causal"])
+    assert (form.markov, form.draft_vocabulary) == (c.get("markov"), c.get("draft"))
+    assert form.confidence == {None: None, True: "markov", False: "hidden"}[c.get("with_markov")]
+    assert form.visible_prefixes == (name == "vp")
+    (tmp_path / "config.json").write_text(json.dumps(FOLDERS[name][0]))
+    assert not _is_eagle3(str(tmp_path))
+
+
+def test_layouts_are_told_apart_in_order():
+    assert layout_of({**nested(), **speculators("dflash")}) == "speculators"
+    assert layout_of({**flat(), **nested()}) == "nested"
+    assert layout_of(flat()) == "flat"
+
+
+def test_where_no_layers_are_named_they_are_spread_as_z_lab_does():
+    config = {**nested(), "num_target_layers": 36, "dflash_config": {"mask_token_id": 1}}
+    layers = {5: (1, 9, 17, 25, 33), 2: (1, 33), 1: (18,)}
+    for count, taps in layers.items():
+        assert read_form({**config, "num_hidden_layers": count}).taps == taps
+
+
+REFUSED = [
+    ({**nested(block_size=4)}, "its block_size is 6 and its dflash_config.block_size 4; make them the same"),
+    ({**nested(), "eagle_aux_hidden_state_layer_ids": [0, 1]}, "contradict each other; the second must be one more"),
+    ({**nested(), "rope_parameters": {"rope_type": "default", "rope_theta": 5.0}}, "rope_theta is 10000.0 and its rope_parameters"),
+    ({**nested(), "rope_parameters": {"full_attention": {"rope_theta": 1e4}}}, "differ by kind of layer"),
+    ({**nested(), "layer_types": ["sliding_attention"] * 2}, "its sliding_window is missing"),
+    ({**nested(), "layer_types": ["linear_attention"] * 2}, "its layer_types hold 'linear_attention'"),
+    ({**nested(), "is_causal": 3}, "its causal is 3"),
+    ({**nested(), "architectures": ["PEagleDraftModel"]}, "it is a P-EAGLE drafter.*vLLM runs it"),
+    ({"speculators_model_type": "peagle", "draft_vocab_size": 9}, "it is a P-EAGLE drafter"),
+    (nested(projector_type="domino"), "it is a Domino drafter.*SGLang runs it"),
+    (nested(shift_label=True), "it is a Domino drafter"),
+    (nested(projector_type="other"), "its projector_type 'other' is not supported"),
+    ({**nested(), "attention_sink_bias": True}, "its config has attention sinks"),
+    ({**nested(), "attention_value_scale": 0.5}, "sets attention_value_scale to 0.5"),
+    ({**nested(), "partial_rotary_factor": 0.5}, "sets partial_rotary_factor to 0.5"),
+    ({**nested(), "mask_embedding": "learned"}, "sets mask_embedding"),
+    ({**nested(), "logit_scale": 2.0}, "sets logit_scale to 2.0"),
+    ({**nested(), "hc_mult": 4}, "sets hc_mult to 4"),
+    ({**nested(), "quantization_config": {"quant_method": "gptq"}}, "its weights are quantised.*vLLM or SGLang runs"),
+    ({**flat(), "kv_lora_rank": 512}, r"latent attention \(MLA\)"),
+    ({**flat(), "num_experts": 8}, r"experts \(MoE\)"),
+    ({**flat(), "architectures": ["Gemma4DSparkModel"]}, "Gemma's layers"),
+    ({**flat(), "secret_trick": True}, "its config sets secret_trick, which this version does not know"),
+    (nested(secret_trick=True), "its config sets secret_trick"),
+    (flat(target_layer_ids=[-1, 1]), r"the embeddings \(-1\) are not read here"),
+    (flat(**{**HEAD, "markov_rank": 0}), r"a Markov head that it does not have \(markov_rank is 0\)"),
+    (flat(markov_rank=4, markov_head_type="new"), "its markov_head_type 'new' is unknown"),
+    ({k: v for k, v in speculators("dflash").items() if k != "aux_hidden_state_layer_ids"}, "has no aux_hidden_state_layer_ids"),
+    (speculators("dspark"), "neither sample_from_anchor nor 6 or 5 speculative_tokens"),
+    (speculators("other"), "its speculators_model_type 'other' is not supported"),
+    (speculators("dflash", target_hidden_size=128), "reads features of width 128"),
+    (nested("DFlash2DraftModel", conv_group_size=5), "its conv_group_size 5 does not divide its hidden_size 64"),
+    ({**SHAPE, **THETA}, "it is no block drafter"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("config", "sentence"), REFUSED)
+def test_what_is_not_supported_is_refused_by_name(config, sentence, tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(InputError, match=sentence) as caught:
+        load_drafter(str(tmp_path), torch.float32, "cpu")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "tensor", "sentence"),
+    [
+        ("dflash", "layers.0.self_attn.sinks", r"layers\.0\.self_attn\.sinks \(attention sinks\), which this version does not read"),
+        ("dflash", "adapter.lora_A.weight", r"adapter\.lora_A\.weight \(adapters\)"),
+        ("deepspec", "markov_head.markov_w1.weight", "markov_head"),
+    ],
+)  # fmt: skip
+def test_tensors_that_nothing_reads_are_refused(tokenizer, tmp_path, name, tensor, sentence):
+    write(name, tmp_path, make_target(tokenizer))
+    path = tmp_path / "model.safetensors"
+    save_file({**load_file(path), tensor: torch.zeros(3)}, path, metadata={"format": "pt"})
+    with pytest.raises(InputError, match=sentence):
+        load_drafter(str(tmp_path), torch.float32, "cpu")
+
+
+def test_copies_of_the_target_are_not_kept_and_other_tables_are(tokenizer, tmp_path, caplog):
+    target = make_target(tokenizer)
+    write("deepspec", tmp_path, target)
+    read = load_drafter(str(tmp_path), torch.float32, "cpu", target)
+    assert read.embed_tokens is None
+    assert read.lm_head is None
+    read = load_drafter(str(tmp_path), torch.float32, "cpu", make_target(tokenizer, seed=9))
+    assert read.embed_tokens is not None
+    assert "embed_tokens.weight is not the target's, so its own is used" in caplog.text
