@@ -1,9 +1,9 @@
 """Training objective of the EAGLE-3 drafter: training-time test, with the target's distribution as labels.
 
-The network is unrolled on its own hidden states as drafting will unroll it: row t of unrolled step i stands at position
-t + i, reads the token after it and the state that step i − 1 gave to row t, and sees the committed rows up to t and its own
-chain (EAGLE-3, arXiv 2503.01840, section 3.2). Chains do not see each other, so a few random rows a sequence are
-unrolled instead of all: one pass of the target serves rows × steps predictions.
+The network is unrolled on its own hidden states, as in drafting (EAGLE-3, arXiv 2503.01840, section 3.2). Row t of unrolled
+step i stands at position t + i. It reads the token after it and the state that step i − 1 gave to row t. It sees the
+committed rows up to t and its own chain. Chains do not see each other, so a few random rows a sequence are enough: one pass
+of the target serves rows × steps predictions.
 """
 
 from __future__ import annotations
@@ -163,8 +163,8 @@ def train_eagle3(
 ) -> None:
     """An EAGLE-3 drafter for ``target`` from its own responses, saved in SpecForge's form in bfloat16.
 
-    draft_vocab_size: how many of the responses' most frequent tokens it can draft (default: the whole vocabulary);
-    cache: a file that keeps the target's features between runs (default: the target runs in every step).
+    draft_vocab_size: how many of the responses' most frequent tokens it can draft; default: the whole vocabulary.
+    cache: a file that keeps the target's features between runs; default: the target runs in every step.
     """
     model, tokenizer = load_frozen(target)
     torch.manual_seed(config.seed)
