@@ -16,8 +16,8 @@ from torch import Tensor
 
 DEFAULT_MARGIN = 0.25
 MARGIN_REASON = (
-    "the margin counts in standard deviations of the logits at that position: rounding disturbs the last hidden state "
-    "by a few per cent of its length, which moves every logit by that share of the spread of the logits"
+    "the margin counts in standard deviations of the logits at that position: rounding disturbs the last hidden state by "
+    "a few per cent, which moves every logit by that share of their spread"
 )
 
 
