@@ -97,8 +97,8 @@ def _draft(step: StepDone) -> Stop:
         "draft",
         "Draft a whole block at once",
         (
-            f"The first drafter sees the text and {len(draft.ids)} empty places. It fills all of them in one pass, not from "
-            "left to right.",
+            f"The first drafter sees the text and {len(draft.ids)} empty places, and fills all of them in one pass: it does "
+            "not write from left to right.",
             "That is fast, but no place knows what was put into the others, so the guesses get worse the further they are "
             "from the anchor.",
         ),
@@ -167,8 +167,8 @@ def _branches(step: StepDone) -> Stop:
         "branches",
         title,
         (
-            f"A {'second' if second else 'further'} draft starts at every flag. It keeps the tokens before the flag and writes the "
-            "rest of the block anew, now knowing what stands before. All of them are drafted in one batch.",
+            f"A {'second' if second else 'further'} draft starts at every flag: it keeps the tokens before the flag and writes the "
+            "rest of the block anew, this time knowing what stands before. All of them are drafted in one batch.",
             "If the first draft breaks where it was expected to, a better continuation is already there.",
         ),
         (("", "branch("), ("var", "i"), ("", ") = "), *hat("1"), ("", " … "), *hat("i"), ("", " + new tokens")),
@@ -230,8 +230,8 @@ def _commit(trace: Trace, step: StepDone) -> Stop:
             "The accepted tokens go into the text. Where the walk ends, the target’s own token is known already: it comes for "
             "free, and is the anchor of the next step.",
             f"The text {same}, only in fewer passes.",
-            "Most published drafters are EAGLE-3. It keeps this step but drafts one token after the other, each level of its tree "
-            "in its own pass. Race puts both on the clock.",
+            "EAGLE-3, which most published drafters are, keeps this step but drafts otherwise: one token after the other, each "
+            "level of its tree in a pass of its own. Race puts both on the clock.",
         ),
         (("", "new tokens = accepted + 1 = "), ("", f"{by_first} + {added} + {0 if ended else 1} = {len(step.committed)}")),
         (

@@ -12,12 +12,12 @@ from d2sd.trace.trace import Trace
 
 @dataclass(frozen=True, slots=True)
 class Alignment:
-    """Where two runs' texts part.
+    """Where steps end, in characters of the generated text: ``ends_a[n]`` is the end of step n. The first begins after what
+    prefill committed.
 
-    ends_a, ends_b: ends of the steps, in characters of the generated text; the first step starts after what prefill
-        committed.
-    differs_at: the first character that differs, or the end of a text that the other one continues; None for equal texts.
-    step_a, step_b: the steps that hold this character; None where that side has none.
+    differs_at: the first character that is not the same, None where the texts are the same; where one text is the
+    beginning of the other, the end of the shorter one. step_a, step_b: the steps that hold this character, None where
+    that side has none.
     """
 
     ends_a: tuple[int, ...]
