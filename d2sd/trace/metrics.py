@@ -18,9 +18,9 @@ class Totals:
     tokens: of the whole output.
     mean_acceptance_length: α, committed tokens per step, bonus included.
     nodes_per_step: verified tree nodes, anchor included.
-    boundary_hit_rate: of the steps that selected prefixes and whose first draft was partly rejected, the share where the true
-        boundary was selected; None without such a step.
-    repaired_rate: of these steps, the share where re-drafts also added tokens there.
+    boundary_hit_rate: how often the true boundary was selected, over steps that selected prefixes and saw a rejection; None
+        without such a step.
+    repaired_rate: how often re-drafts also added tokens there, over the same steps.
     tokens_per_redraft: tokens that a draft after the first added, on average; None where there was none.
     stage_seconds: totals by stage.
     """
