@@ -1,7 +1,7 @@
 """Draft trees that grow level by level, and the best part of them as a token tree.
 
-EAGLE-2, arXiv 2406.16858, section 4: every level scores the k children of each of its k best nodes by the logarithm of the
-path's probability. The next level continues from the k best of them. Of all scored nodes, the best are verified.
+EAGLE-2, arXiv 2406.16858, section 4: every level scores the k children of its k best nodes by the logarithm of the path's
+probability. The next level continues from the k best of them. Of all scored nodes, the best are verified.
 """
 
 from __future__ import annotations
