@@ -21,7 +21,7 @@ from app.views.runs import RunsView
 TABS = ("explore", "race", "compare", "calibrate", "learn")
 RECENT = 8  # runs that the form has followed: more are not on their way to the page at once
 GONE = "This run is no longer in the list."
-ELSEWHERE = "The run of this link is not kept here, or not any more. Press Run to make it again with the settings that are filled in."
+ELSEWHERE = "The run of this link is not kept here, or not any more: press Run to make it again with the settings that are filled in."
 NOT_YET = "The run of this link is not shown yet: press Run, and its step is selected."
 # The name of the window and what was in its form, from the browser's storage of this tab.
 RECALL = """(...given) => {

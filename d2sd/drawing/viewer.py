@@ -83,8 +83,8 @@ def pack_line(line: str) -> str:
 def standalone_page(trace_lines: str, title: str) -> str:
     """One HTML file with style, script and data in it, which opens from a disk without a network.
 
-    trace_lines: a trace as JSON lines. Nothing in it can become markup or code: it is a JSON string without ``<`` in a
-        block that is not a script. The page's policy allows its one script and no connection.
+    ``trace_lines`` is a trace as JSON lines. Nothing in it can become markup or code: it stands in a block that is not
+    a script, as a JSON string without ``<``, and the page's policy allows this one script and no connection at all.
     """
     # not splitlines(): JSON may hold U+2028 and the like unescaped
     lines = [line for line in trace_lines.split("\n") if line]
