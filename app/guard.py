@@ -1,5 +1,7 @@
-"""The page towards the outside: what calls may hold, which of Gradio's addresses answer, how much is taken in, and when
-what a window kept is let go. ``docs/security.md`` tells all of it with its numbers."""
+"""The page's limits for callers: what calls may hold, which of Gradio's addresses answer, and when a window's data is dropped.
+
+``docs/security.md`` lists the numbers.
+"""
 
 from __future__ import annotations
 
@@ -92,8 +94,10 @@ class Guard:
         return await self._try(scope, receive, send)
 
     async def _try(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Gradio looks up whatever number a caller sends, and of two streams of one window the second stumbles over what
-        the first took away when the window left. What fails in our own functions does not come through here."""
+        """Answer what Gradio itself fails on: numbers it does not know, or a second stream of a window that has left.
+
+        What fails in our own functions does not come through here.
+        """
         began = gone = False
 
         async def asked() -> Message:
@@ -137,8 +141,10 @@ class Guard:
 
 
 def forget(window: str, app: Any) -> None:
-    """Let go what Gradio keeps of a window, which it would do an hour later for its states and never for the rest: the
-    last value of every component. Then give free memory back to the system."""
+    """Drop what Gradio keeps of a window, and give free memory back to the system.
+
+    Gradio alone drops states after an hour, and the last value of every component never.
+    """
     app.state_holder.session_data.pop(window, None)
     app.state_holder.time_last_used.pop(window, None)
     app.get_blocks()._queue.pending_messages_per_session.pop(window, None)

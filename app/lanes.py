@@ -25,9 +25,14 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class Race:
-    """The methods in the order in which they run, and the runs so far. ``status``: what is going on, empty at the end;
-    ``recorded``: it was run earlier, maybe on another machine; ``asked``: the settings before the engine fills in what a
-    method takes where they leave it open."""
+    """One prompt through several methods.
+
+    methods: in the order in which they run.
+    lanes: the runs so far.
+    status: what is going on, empty at the end.
+    recorded: it was run earlier, maybe on another machine.
+    asked: the settings before the engine fills in each method's defaults.
+    """
 
     prompt: str
     methods: tuple[str, ...]

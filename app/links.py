@@ -26,8 +26,13 @@ NUMBERS = {"whole": re.compile(r"-?[0-9]{1,19}"), "real": re.compile(r"-?[0-9]{1
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """What a link asks for. ``values``: the controls that it sets, by name (``prompt``, ``model``, ``method`` or a
-    setting); ``step`` counts from 0; ``ignored``: the values that do not fit, each with the reason."""
+    """What a link asks for.
+
+    values: the controls that it sets, by name: ``prompt``, ``model``, ``method`` or a setting.
+    step: counted from 0.
+    node: of that step.
+    ignored: the values that do not fit, each with the reason.
+    """
 
     values: dict[str, Any] = field(default_factory=dict)
     step: int | None = None

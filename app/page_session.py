@@ -13,12 +13,15 @@ from app.work import Ticket
 
 @dataclass(slots=True)
 class Session(Ticket):
-    """The ticket of the newest run asked for in this window, the run that is shown, the link that the window was opened with,
-    and the history of its window.
+    """One window's state, and the ticket of the newest run asked for in it.
 
-    ``own``: a person's own settings by control, put aside while the form follows a run that is shown; ``followed``: the key
-    of the run that the form agrees with; ``filled``: what following has put into the form lately, by control. The last one
-    alone is not enough: it may still be on its way to the page when the next run is chosen.
+    shown: the run that is shown.
+    link: what the window was opened with.
+    history: of the window.
+    own: a person's settings by control, put aside while the form follows a shown run.
+    followed: key of the run that the form agrees with.
+    filled: what following has put into the form lately, by control. The last one alone is not enough: it may still be on its
+        way to the page when the next run is chosen.
     """
 
     shown: RunLines = field(default_factory=RunLines)
@@ -29,8 +32,10 @@ class Session(Ticket):
     filled: list[dict[str, Any]] = field(default_factory=list)
 
     def put_aside(self, values: dict[str, Any]) -> None:
-        """Keep what a person has set in the form, which is to follow a run: the first time all of it, then what is not as
-        following left it."""
+        """Keep what a person has set in the form before it follows a run.
+
+        The first time all of it is kept, later only what differs from what following has put there.
+        """
         if self.own is None:
             self.own, self.filled = dict(values), []
             return

@@ -18,10 +18,13 @@ from d2sd import DecodeConfig, Event, InputError, Trace
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Figures of one lane. ``speedup``: tokens per second over plain decoding, None where that did not run to its end
-    in this race; ``place``: 1 for the first to finish, None where it did not; ``differs_at``: number of tokens that
-    it shares with the race's reference (plain decoding, or else the first complete lane) before another one comes, None
-    where the texts are identical or one of them is not complete; ``identical`` is None in the latter case."""
+    """Figures of one lane. Its text is compared with the reference: plain decoding, or else the first complete lane.
+
+    speedup: tokens per second over plain decoding; None where that did not run to its end.
+    place: 1 for the first to finish; None where it did not.
+    identical: whether the texts are equal; None where one is not complete.
+    differs_at: tokens that both texts share before they differ; None where they are equal or one is not complete.
+    """
 
     method: str
     tokens: int

@@ -1,9 +1,9 @@
 """The run that a window shows, kept on the server line by line and handed to the page in segments.
 
-Gradio writes out, stores and compares the whole value of a component on every change, so a value that grows with the
-run would make every update slower than the one before. Here an update carries the new lines only, each with its place
-in the run; a page that missed some asks for them. Long lines travel packed (``~``, then raw deflate in base64), and so do
-blocks of lines of a run that is there already: a tenth of the bytes to keep, to send and to compare.
+Gradio writes out, stores and compares the whole value of a component on every change. A value that grows with the run would
+make every update slower than the one before. So an update carries only the new lines, with their place in the run, and a
+page that missed some asks for them. Long lines, and blocks of lines of a finished run, travel packed: ``~``, then raw deflate
+in base64, a tenth of the bytes.
 """
 
 from __future__ import annotations

@@ -77,8 +77,10 @@ def first_tokens(run: Prepared, stop: Callable[[], bool]) -> Generator[None, Non
 
 
 def warm_up(run: Prepared, stop: Callable[[], bool]) -> Generator[None, None, None]:
-    """Run a few tokens with settings that these models were not run with yet, so that the run itself is timed alone:
-    what is done once, memory that is touched and passes that are captured on a GPU, is done by then."""
+    """Run a few tokens with settings that are new to these models, so that the run itself is timed alone.
+
+    Memory is then touched, and passes are captured on a GPU.
+    """
     # much longer texts get larger buffers, and what is captured for them is captured anew
     config = run.request.config
     kind = replace(config, seed=0, max_new_tokens=1 + config.max_new_tokens // 1024)

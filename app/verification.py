@@ -9,8 +9,12 @@ from d2sd import StepDone
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """One node of the walk: the token that the target wants behind ``node`` and its probability (None: not recorded);
-    ``child``: the node that carries it, None where no node does."""
+    """One node of the walk.
+
+    text: the token that the target wants after ``node``.
+    probability: of that token; None: not recorded.
+    child: the node that carries it; None where no node does.
+    """
 
     node: int
     text: str
@@ -34,8 +38,10 @@ def visits(step: StepDone) -> tuple[Visit, ...]:
 
 
 def odds(step: StepDone) -> tuple[Odd, ...]:
-    """What the target might have written where the first draft broke (where it did not: at the anchor), the likeliest
-    first; empty where the probabilities were not recorded."""
+    """What the target might have written where the first draft was rejected, likeliest first.
+
+    At the anchor where nothing was rejected; empty where the probabilities were not recorded.
+    """
     at = step.actual_boundary or 0
     path = [0, *step.accepted]
     choice = step.choices[at] if at < len(step.choices) else None

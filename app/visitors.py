@@ -12,9 +12,8 @@ _PATH = re.compile(r"""(?<![\w/.:])(?:[A-Za-z]:)?[/\\](?:[^\s/\\:'"]+[/\\])+([^\
 def public() -> bool:
     """Whether others than the owner of this machine may be visiting; they may not name folders of it, nor hub ids.
 
-    So it is on a Hugging Face Space, behind a link that Gradio shares, and where the page listens on another address than
-    the loopback one. ``FOLDERS=allow`` says that visitors may all the same, ``FOLDERS=refuse`` that they may not, for a
-    page on the loopback address behind a proxy.
+    True on a Hugging Face Space, behind a link that Gradio shares, and on any address but the loopback one. ``FOLDERS=allow``
+    lets visitors name them all the same. ``FOLDERS=refuse`` does not, for a page on the loopback address behind a proxy.
     """
     said = os.environ.get("FOLDERS", "").strip().lower()
     if said in ("allow", "refuse"):

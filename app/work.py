@@ -11,8 +11,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Update(Generic[T]):
-    """``value``: what is shown from now on, None where it stays; ``problem``, ``news`` of what goes on and a ``note`` to what
-    is shown are sentences, at most one of them not empty."""
+    """What work tells the page. At most one of the sentences is not empty.
+
+    value: what is shown from now on; None: what is there stays.
+    problem: what went wrong.
+    news: what goes on.
+    note: on what is shown.
+    """
 
     value: T | None = None
     problem: str = ""

@@ -38,8 +38,9 @@ def sentence(problem: str = "", news: str = "", note: str = "") -> gr.Textbox:
 
 
 def ask(ticket: Ticket, request: gr.Request) -> tuple[int, gr.Textbox, gr.Timer]:
-    """Count a request for work of this window: its number, and where it has to wait a sentence with its place, which the
-    timer then keeps up to date. The timer starts in any case: others may come in between before the request has its place.
+    """Count a request for work of this window: its number, a sentence with its place where it has to wait, and a timer.
+
+    The timer keeps the place up to date. It starts in any case: others may come in between before the request has its place.
     """
     news = TURNS.news(ticket, ahead(request))
     return ticket.request(), sentence(news=news), gr.Timer(active=True)

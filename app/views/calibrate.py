@@ -1,7 +1,7 @@
 """The Calibrate view: can the drafter's confidence be trusted, and where does the boundary estimate go wrong?
 
-The value is one JSON text: the reading, the figures, and for every step what places it in the charts, so that a click
-on a bar or a cell lists its steps without asking the server.
+The value is one JSON text: the reading, the figures, and where each step stands in them. So a click on a mark lists its steps
+without asking the server.
 """
 
 from __future__ import annotations
@@ -91,11 +91,17 @@ def scored(table: StepTable, paths: Paths | None) -> tuple[np.ndarray, np.ndarra
 def step_columns(
     table: StepTable, steps: Sequence[StepDone], labels: Labels, paths: Paths | None = None
 ) -> dict[str, list[Any]]:
-    """Per step: run, step, matched (how many scored positions were right, −1: nothing was drafted; of ``paths``, which then
-    are what is scored, how many were accepted), drafted, what was predicted and what happened (outcomes as in the
-    matrix), rank of the true boundary (from 1; 0: none); of its scored positions the confidences, depths, tokens and
-    nodes; the token that the target wanted at the first rejection; what came of the prediction (see
-    ``d2sd.trace.metrics.prediction``; empty: nothing)."""
+    """What the list of steps shows, one entry per step in every column.
+
+    * run, step: where it is.
+    * matched: scored positions (or ``paths``, where given) that were accepted; −1: nothing was drafted.
+    * drafted: tokens of the first draft.
+    * predicted, happened: outcomes as in the matrix.
+    * rank: of the true boundary, from 1; 0: none.
+    * confidence, depths, tokens, nodes: of its scored positions.
+    * wanted: the target's token at the first rejection.
+    * outcome: what came of the prediction (``d2sd.trace.metrics.prediction``); empty: nothing.
+    """
     matched = table.matched
     rows, confidence, depths = scored(table, paths)
     if paths is not None:
@@ -130,8 +136,10 @@ def step_columns(
 def step_places(
     table: StepTable, report: Report, labels: Labels, paths: Paths | None = None
 ) -> dict[str, dict[str, list[list[int]]]]:
-    """By figure, the places of its marks that each step is behind: of ``positions`` one for every scored position, of
-    ``steps`` those of the step as a whole."""
+    """By figure, the places of the marks that each step belongs to.
+
+    ``positions`` has one for every scored position of a step, ``steps`` those of the step as a whole.
+    """
     count, (rows, confidence, depths) = len(table), scored(table, paths)
     positions = {
         "uniform": places(confidence, uniform_edges()),

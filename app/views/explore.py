@@ -11,10 +11,13 @@ from d2sd.drawing.viewer import viewer_script
 class ExplorerView(View):
     """Draws a run. The value is a segment of an ``app.run_lines.RunLines``: new lines and where they belong.
 
-    Events: ``select`` when a step or node is pinned (``run``, ``step``, ``node``), ``missed`` when lines between those
-    that the page has and those that it got are lacking (``key``, ``start``), ``export`` when a file is wanted that the
-    server makes (``kind``, ``step``). ``linked``: names of the settings that a link carries; without them nothing that
-    needs a server is offered.
+    Events and what they carry:
+
+    * ``select``: a step or node is pinned (``run``, ``step``, ``node``);
+    * ``missed``: the page lacks lines (``key``, ``start``);
+    * ``export``: a file is wanted that the server makes (``kind``, ``step``).
+
+    linked: names of the settings that a link carries; without them nothing that needs a server is offered.
     """
 
     def __init__(

@@ -11,8 +11,10 @@ SCRIPT = Path(__file__).resolve().parent.parent / "static" / "fold.js"
 
 
 class FoldView(View):
-    """Toggles the class ``open`` of the element with the id ``folds``. Unlike a closed ``gr.Accordion``, what it folds
-    is in the page from the start, so that the style sheet alone decides where it is folded."""
+    """Toggles the class ``open`` of the element with the id ``folds``.
+
+    Unlike in a closed ``gr.Accordion``, the content is in the page from the start: the style sheet decides where it is folded.
+    """
 
     def __init__(self, name: str, folds: str, *, elem_id: str, **options: Any):
         super().__init__(None, SCRIPT.read_text(encoding="utf-8"), elem_id=elem_id, name=name, folds=folds, **options)

@@ -35,8 +35,8 @@ class View(gr.HTML):
     def __getattr__(self, name: str) -> Any:
         """The listener of an event that the script names in quotes.
 
-        Gradio looks for attributes that a component does not have whenever it describes one (for every window, and for
-        every update of a property), and then for each of them in the whole script: up to 10 ms each time.
+        Whenever Gradio describes a component it looks for attributes that it does not have, each of them in the whole script.
+        That takes up to 10 ms, for every window and every update of a property.
         """
         if name in _quoted(self.__dict__.get("js_on_load") or ""):
             return super().__getattr__(name)

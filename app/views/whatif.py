@@ -55,9 +55,11 @@ def _figure_data(sweep: dict[str, Any]) -> SweepData:
 
 
 def answered(answers: Answers) -> dict[str, Any]:
-    """The answers as plain data: per sweep its values and, per method, [place of the value, α, nodes per step, the interval of
-    α, that of α less the recorded run's] of the points that are answered; the measured figures of the run itself beside
-    them."""
+    """The answers as plain data, and the measured figures of the run itself.
+
+    Per sweep: its values and, per method, the answered points. A point is [place of the value, α, nodes per step, interval of
+    α, interval of α less the recorded run's].
+    """
     totals = answers.trace.totals
     asked = {q.sweep for q in answers.questions}
     return {

@@ -6,9 +6,9 @@ from typing import Any
 
 FIXED_ALIKE = {"d2sd": "dflash", "d2sd_tree": "ddtree"}  # what a method is with K = 0
 NOTE = (
-    "Tokens/s of cost-aware settings over plain decoding (“÷ plain”) and over the fastest fixed setting of the method in "
-    "this run (“÷ best fixed”: every γ, K, B that was run; K = 0 is dflash for d2sd and ddtree for d2sd_tree), chosen per "
-    "domain with hindsight. α beside α: what deciding costs in committed tokens a step."
+    "“÷ plain”: tokens/s of a cost-aware setting over plain decoding. “÷ best fixed”: over the fastest fixed setting of its "
+    "method in this run, chosen per domain with hindsight (dflash counts as d2sd, ddtree as d2sd_tree, with K = 0). α beside "
+    "α: what deciding costs in committed tokens a step."
 )
 COST_AWARE_AND_FIXED = (
     "autoregressive",

@@ -1,8 +1,8 @@
 """Is a text what plain greedy decoding gives? Exactly, or within the rounding of a short number format.
 
-In float32 texts are held against plain decoding id for id. In bfloat16 passes of different shape round differently,
-which may turn near-ties, and everything after them; there each text is read once more by the target itself
-(teacher forcing), and every token of it must have been the favourite or a near-tie of it.
+In float32 texts are compared with plain decoding id for id. In bfloat16, passes of different shape round differently, which
+may turn near-ties and everything after them. There the target reads each text once more (teacher forcing), and every token
+must have been its favourite or a near-tie.
 """
 
 from __future__ import annotations
@@ -16,17 +16,19 @@ from torch import Tensor
 
 DEFAULT_MARGIN = 0.25
 MARGIN_REASON = (
-    "the margin counts in standard deviations of the logits at that position: rounding disturbs the last hidden state "
-    "by a few per cent of its length, which moves every logit by that share of the spread of the logits"
+    "the margin counts in standard deviations of the logits at that position: rounding disturbs the last hidden state by "
+    "a few per cent, which moves every logit by that share of their spread"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """Where a text leaves plain decoding: ``position`` counts output tokens from 0.
+    """Where a text leaves plain decoding.
 
-    ``expected`` and ``got`` are ids (None: that text has ended); gap = logit of expected − logit of got after the
-    common part, read by teacher forcing; None where one text has ended.
+    prompt: number of the prompt.
+    position: of the output token, from 0.
+    expected, got: token ids; None where that text has ended.
+    gap: logit of expected − logit of got after the common part, by teacher forcing; None where one text has ended.
     """
 
     prompt: int

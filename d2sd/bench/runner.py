@@ -18,11 +18,18 @@ from d2sd.trace.metrics import boundary_hit
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One entry on one prompt. ``steps`` are the target's passes behind prefill, ``cycle_tokens`` what they
-    committed: every entry's prefill commits tokens too, and those are counted for none.
+    """One entry on one prompt. Times are medians where a prompt was run several times.
 
-    ``seconds`` count from the end of prefill, ``wall_seconds`` from the call to the whole text; both are medians where
-    a prompt was run several times. ``nodes`` (verified in all) and ``draft_passes`` (of drafters, those that waited for each other) are None and ``stage_seconds`` empty where not measured.
+    token_ids: the whole output.
+    cycle_tokens: tokens committed after prefill; tokens that prefill commits are counted for no entry.
+    steps: the target's passes after prefill.
+    seconds: from the end of prefill.
+    wall_seconds: from the call to the whole text.
+    nodes: verified in all; None where not measured.
+    draft_passes: passes of drafters that waited for each other; None where not measured.
+    stage_seconds: by stage; empty where not measured.
+    boundary_hits: per predicted rejection, whether a selected prefix was right.
+    scored: confidence and acceptance of every scored position.
     """
 
     token_ids: tuple[int, ...]

@@ -30,9 +30,9 @@ def with_cycles(runs: Sequence[Run]) -> list[Run]:
 def summarise(runs: Sequence[Run], entries: Sequence[Entry], seed: int = 0) -> list[dict[str, Any]]:
     """One row per entry. The prompt is the unit that intervals draw again, with replacement.
 
-    Pooled figures are ratios of sums over the cycles (tokens / steps, tokens / seconds), medians those of the ratios of
-    single prompts; prefill counts in ``wall_…`` only. Speedup and ``identical`` hold an entry against plain
-    decoding on the same prompts; they are None where plain decoding was not run.
+    Pooled figures are ratios of sums over the cycles (tokens / steps, tokens / seconds). Medians are over the ratios of single
+    prompts. Prefill counts in ``wall_…`` only. Speedup and ``identical`` compare an entry with plain decoding on the same
+    prompts; they are None where plain decoding was not run.
     """
     by_label: dict[str, list[Run]] = {c.label: [] for c in entries}
     for run in sorted(runs, key=lambda r: r.prompt):

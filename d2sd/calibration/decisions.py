@@ -10,8 +10,14 @@ from d2sd.trace.events import StepDone
 
 @dataclass(frozen=True, slots=True)
 class Promised:
-    """Means over the drafting steps that decided what to spend: tokens and seconds expected, and tokens that came;
-    ``plain``: steps that decided to draft nothing; ``looks``: steps that tried what was not expected to pay."""
+    """What cost-aware steps expected and got; means over the steps that drafted.
+
+    steps: drafting steps.
+    expected, obtained: committed tokens, as expected and as they came.
+    expected_seconds: of a step.
+    plain: steps that decided to draft nothing.
+    looks: steps that tried what was not expected to pay.
+    """
 
     steps: int
     expected: float
@@ -22,8 +28,11 @@ class Promised:
 
 
 def promised(steps: Iterable[StepDone]) -> Promised | None:
-    """None where no step decided anything. Plain steps get the one token that they expect; the last step of a run may be
-    cut off, so it is left out where it drafted."""
+    """What the steps expected and got; None where no step decided anything.
+
+    Plain steps always get the one token that they expect, so they are only counted. The last step of a run may be cut off,
+    so it is left out where it drafted.
+    """
     decided = [s for s in steps if s.decision is not None]
     if not decided:
         return None

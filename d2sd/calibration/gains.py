@@ -12,11 +12,12 @@ from d2sd.calibration.steps import StepTable
 
 @dataclass(frozen=True, slots=True)
 class Gain:
-    """One source of tokens. ``branch``: 0 = first draft, j = re-draft j, None = lower-ranked choices of a drafter.
+    """One source of tokens. What several drafts share counts for the first of them: a re-draft gets what it adds.
 
-    tokens, nodes: accepted and verified per step, averaged over all steps; what several drafts share counts for the
-    first of them, so a re-draft's tokens are what it adds to those before it. present, won: steps where it was
-    there, and where it brought a token. wasted: share of its verified nodes that were not accepted.
+    branch: 0 = first draft, j = re-draft j, None = lower-ranked choices of a drafter.
+    present, won: steps where it was there, and where it brought a token.
+    tokens, nodes: accepted and verified per step, means over all steps.
+    wasted: share of its verified nodes that were not accepted.
     """
 
     branch: int | None

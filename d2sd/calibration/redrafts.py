@@ -29,10 +29,14 @@ GAIN_EDGES = (0.0, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 1e9)
 class RedraftTable:
     """M re-drafts of the second drafter, and S scored tokens of those whose prefix was right.
 
-    row: their step's row in the ``StepTable``; branch, from 1; right: the target wrote its prefix and went on;
-    predicted: tokens that it was expected to gain, r(i) · (c₁ + c₁c₂ + …), NaN where it goes on from another re-draft, for
-    which no r is recorded; gained: tokens that it brought; all (M,).
-    scored_row, position (from 1, behind the prefix), confidence, accepted: (S,).
+    row: (M,) their step's row in the ``StepTable``.
+    branch: (M,) from 1.
+    right: (M,) whether the target wrote the prefix and went on.
+    predicted: (M,) tokens that it was expected to gain, r(i) · (c₁ + c₁c₂ + …); NaN after another re-draft, which has no r.
+    gained: (M,) tokens that it brought.
+    scored_row: (S,) row of the token's step.
+    position: (S,) from 1, after the prefix.
+    confidence, accepted: (S,) of the token.
     """
 
     row: np.ndarray
@@ -59,8 +63,11 @@ class GainBin:
 
 @dataclass(frozen=True, slots=True)
 class Second:
-    """Figures of the second drafter's confidence, as those of the first in ``Report``. redrafts: all; right: those whose
-    prefix was right. predicted, gained: means over re-drafts, tokens."""
+    """Figures of the second drafter's confidence, as those of the first in ``Report``.
+
+    redrafts, right: re-drafts, and those whose prefix was right.
+    predicted, gained: tokens, means over re-drafts.
+    """
 
     redrafts: int
     right: int

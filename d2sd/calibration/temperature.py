@@ -23,12 +23,15 @@ MIN_FITTED_POSITIONS = 50
 
 @dataclass(frozen=True, slots=True)
 class TemperatureAdvice:
-    """Fitted on every other unit, judged on the rest.
+    """A temperature fitted on every other unit and judged on the rest.
 
-    error_before, error_after: ECE of the judged half; improvement: their difference, with its interval.
-    steps: judged steps that selected prefixes; rows: those of them (rows of the table) whose set of K prefixes would
-    change; moved_steps: their share; moved: share of all single prefix choices that would change.
-    hits_before, hits_after: how often the true boundary is among the K likeliest (None: no such step).
+    error_before, error_after: ECE of the judged half.
+    improvement: their difference, with its interval.
+    steps: judged steps that selected prefixes.
+    rows: those of them, as rows of the table, whose set of K prefixes would change.
+    moved_steps: their share.
+    moved: share of all single prefix choices that would change.
+    hits_before, hits_after: how often the true boundary is among the K likeliest; None without such a step.
     """
 
     temperature: float

@@ -106,8 +106,8 @@ def body(result: dict[str, Any]) -> str:
         f"# Stage times: {result['shape']} on {result['provenance']['device']}",
         f"Random weights, {result['method']} with γ = {result['block_size']} and K = {result['num_branches']}, "
         f"medians of {result['repeats']}; a dash was not measured. A cycle, and a step of plain decoding, is all that a "
-        "step of a generation does, its events included. Random drafts are rejected, so a cycle commits one token; "
-        "cycles worked out on the device move the rows of a whole block whatever is accepted.",
+        "step of a generation does, its events included. Random drafts are rejected, so a cycle commits one token. "
+        "Cycles worked out on the device move the rows of a whole block whatever is accepted.",
         _table(list(rows[0]), rows),
         f"{FORMULA} Measured: {result['floor']['bytes_per_second'] / 1e9:.1f} GB/s.",
     ]

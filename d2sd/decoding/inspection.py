@@ -23,9 +23,14 @@ DIGITS = 6  # of probabilities that are only shown: shorter traces
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """Per node: the target's choice there and, if inspected, its probability, this node's own probability and rank given
-    its parent (0 = favourite; entry 0, the anchor's, means nothing), and the target's likeliest tokens there with their
-    probabilities, best first."""
+    """What the target says at every node; all but ``chosen`` are None where nothing is inspected.
+
+    chosen: the target's choice after the node.
+    choice_probability: of that choice.
+    probability: of the node's own token, given its parent; the anchor's means nothing.
+    rank: of the node's own token, 0 = favourite; the anchor's means nothing.
+    top: the target's likeliest tokens after the node and their probabilities, best first.
+    """
 
     chosen: list[int]
     choice_probability: list[float] | None = None

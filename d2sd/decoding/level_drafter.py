@@ -23,9 +23,11 @@ MAX_COMMITTED = 64  # rows at once in a fixed-shape pass; more come with a promp
 class LevelDrafter:
     """Drafts from the features of the committed text.
 
-    The cache holds keys and values of the rows whose next token is committed; a tree's rows go after them, level by
-    level, and are overwritten by what is committed next. depth: passes after the first one; top_k: children that are scored
-    of every node and nodes that every level keeps, so the tree's deepest nodes are at depth + 1.
+    The cache holds keys and values of the rows whose next token is committed. A tree's rows go after them, level by level,
+    and are overwritten by what is committed next.
+
+    depth: passes after the first one, so the tree's deepest nodes are at depth + 1.
+    top_k: scored children of every node, and nodes that every level keeps.
     """
 
     def __init__(self, model: Eagle3DraftModel, target: Target, passes: Passes, depth: int, top_k: int):

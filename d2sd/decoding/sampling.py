@@ -1,8 +1,8 @@
 """The target's choice of the next token: argmax at temperature 0, an exact sample otherwise.
 
 Samples use the Gumbel-max rule, argmax(logits/T + g), with noise g that depends on the seed and on the position
-in the text only. Each committed position has its own independent noise, so every token is an exact draw from the
-target given its prefix; and since methods share the noise, a seed gives the same text with every method.
+in the text only. Each committed position has its own independent noise, so every token is an exact draw from the target
+given its prefix. All methods share the noise, so a seed gives the same text with every method.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def restrict(logits: Tensor, top_k: int, top_p: float) -> Tensor:
 def generator_seed(seed: int, position: int) -> int:
     """What seeds the generator of a position in the text.
 
-    A CPU's generator knows no more than the low 32 bits, so what a seed has above its own 32 is hashed into them, at every
-    position anew. Seeds below 2^32 have nothing there: what they draw is what they have always drawn.
+    A CPU's generator uses only the low 32 bits. The bits of a seed above these are hashed into them, anew at every
+    position; seeds below 2^32 have none.
     """
     high = seed >> 32
     mixed = int.from_bytes(hashlib.blake2b(f"{high} {position}".encode(), digest_size=4).digest()) if high else 0

@@ -28,8 +28,8 @@ ROW_PIXELS = 34
 def plot_step(step: StepDone) -> go.Figure:
     """The tree of a step over its confidence strip, on one x axis: the position below the anchor.
 
-    Shape and colour tell who proposed a token; its fate is filled (accepted), crossed (rejected) or hollow (not
-    reached). r(i) stands between positions i and i + 1.
+    Shape and colour tell who proposed a token. Accepted ones are filled, rejected ones crossed, unreached ones hollow.
+    r(i) stands between positions i and i + 1.
     """
     nodes = _with_bonus(step)
     lanes = tree_lanes(nodes)

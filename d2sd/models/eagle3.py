@@ -1,9 +1,9 @@
 """The draft network of EAGLE-3: one decoder layer that reads target features and the token after each of them.
 
 Row t stands for position t of the text. Its input is the embedding of token t + 1 beside a feature of position t, and its
-logits are about token t + 2. For committed text the feature is made of the target's hidden states; below it, of the hidden
-state that the network itself gave to the row above (EAGLE-3, arXiv 2503.01840, section 3; the two options of its
-follow-up checkpoints, ``fc_norm`` and ``norm_output``, are those of the published config keys).
+logits are about token t + 2. For committed text the feature is made of the target's hidden states. In a tree it is the
+hidden state that the network itself gave to the row above (EAGLE-3, arXiv 2503.01840, section 3). ``fc_norm`` and
+``norm_output`` are options of follow-up checkpoints, named as in their configs.
 """
 
 from __future__ import annotations
@@ -26,11 +26,14 @@ Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
 class Eagle3Config:
     """What an EAGLE-3 drafter is, whichever form its folder has.
 
-    layer: a Llama or Qwen3 config of transformers with the shape of its decoder layer and the target's vocabulary;
-    qk_norm: whether queries and keys are normed, as Qwen3 does; draft_vocab_size: D, tokens that it can draft;
-    target_hidden_size: width of the target's features; target_layer_ids: decoder layers whose *outputs* are read;
-    norm_before_residual: the layer's residual is the normed feature; norm_output: deeper rows take the final norm's
-    output as their feature; fc_norm: every tapped layer has a norm of its own before ``fc``.
+    layer: a Llama or Qwen3 config of transformers: the shape of its decoder layer, and the target's vocabulary.
+    qk_norm: queries and keys are normed, as in Qwen3.
+    draft_vocab_size: D, tokens that it can draft.
+    target_hidden_size: width of the target's features.
+    target_layer_ids: decoder layers whose *outputs* are read.
+    norm_before_residual: the layer's residual is the normed feature.
+    norm_output: deeper rows take the final norm's output as their feature.
+    fc_norm: every tapped layer has a norm of its own before ``fc``.
     """
 
     layer: Any

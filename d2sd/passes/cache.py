@@ -11,10 +11,10 @@ from torch import Tensor
 class KeyValueCache:
     """Keys and values of all layers in static buffers, (layers, batch, KV heads, capacity, head_dim) each.
 
-    The first ``length`` slots are committed. A forward pass writes its rows after them (``update``, which also
-    serves as the cache protocol of transformers); ``commit`` keeps some of these rows and forgets the rest.
-    ``device`` is one for all layers or, where a model is spread over several GPUs, one per layer: every GPU then
-    holds the buffers of its own layers.
+    The first ``length`` slots are committed. A forward pass writes its rows after them with ``update``, which is also
+    transformers' cache protocol. ``commit`` keeps some of these rows and forgets the rest.
+
+    device: one for all layers, or one per layer where a model is spread over GPUs, which then hold their own layers' buffers.
     """
 
     def __init__(

@@ -1,8 +1,10 @@
 """How the passes of the models are run: with shapes as they come, with fixed shapes, or captured as CUDA graphs.
 
 A captured pass replays all its kernels with one launch. That needs fixed shapes and buffers that stay where they are:
-rows are padded to one of a few numbers (``d2sd.passes.shapes``), the prefix is read up to one of a few lengths with the slots
-beyond the text masked out, and caches are lent to one generation after the other instead of being made anew.
+
+* rows are padded to one of a few numbers (``d2sd.passes.shapes``);
+* the prefix is read up to one of a few lengths, and the slots beyond the text are masked out;
+* caches are lent to one generation after the other instead of being made anew.
 """
 
 from __future__ import annotations

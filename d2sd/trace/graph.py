@@ -20,11 +20,14 @@ _ILLEGAL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
 def step_graph(step: StepDone) -> networkx.DiGraph:
     """The tree of one step: node ids as in ``step.nodes``, edges from parent to child.
 
-    Node attributes: token, text, depth, proposer, state, and, where they are known, drafter_probability,
-    target_probability and target_rank; score, the natural logarithm of the probability that drafters gave its path; for trees
-    that grew level by level (EAGLE-3) level, and kept: whether the next pass went on from it. Of the graph: step, counted
-    from 1 as on the page, prediction (what came of the selected prefixes, where that is known; see ``d2sd.trace.metrics``)
-    and anchor_position. Characters that a GraphML file cannot hold are shown by a stand-in in ``text``.
+    Node attributes:
+
+    * token, text (characters that GraphML cannot hold are replaced), depth, proposer, state;
+    * where known, drafter_probability, target_probability, target_rank;
+    * score, the natural logarithm of the probability that drafters gave its path;
+    * in trees that grew level by level (EAGLE-3), level, and kept: whether the next pass continued it.
+
+    Graph attributes: step, counted from 1; anchor_position; where known, prediction (see ``d2sd.trace.metrics``).
     """
     import networkx
 
@@ -37,7 +40,7 @@ def step_graph(step: StepDone) -> networkx.DiGraph:
 
 
 def forest(steps: Iterable[StepDone]) -> networkx.DiGraph:
-    """The trees of all steps side by side: node ``"3.12"`` is node 12 of step 3, counted from 1; ``step`` is one more attribute."""
+    """The trees of all steps side by side. Node ``"3.12"`` is node 12 of step 3, counted from 1; nodes also have ``step``."""
     import networkx
 
     graph = networkx.DiGraph()

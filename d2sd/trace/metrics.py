@@ -13,12 +13,17 @@ Prediction = Literal["repaired", "found", "missed", "all"]
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """tokens: of the whole output, that of prefill included, which none of the other figures counts;
-    mean_acceptance_length: committed tokens per step, bonus included (α); nodes_per_step: verified tree nodes,
-    anchor included; boundary_hit_rate: share of steps, among those whose first draft was partly rejected and
-    whose prefixes were chosen, where the true boundary was among them, repaired_rate: where re-drafts also added tokens
-    there (None: no such step); tokens_per_redraft: tokens that the drafts behind the first added, per such draft (None:
-    there were none); seconds exclude prefill; stage_seconds: totals by stage."""
+    """Figures of one run. Prefill counts in ``tokens`` alone.
+
+    tokens: of the whole output.
+    mean_acceptance_length: α, committed tokens per step, bonus included.
+    nodes_per_step: verified tree nodes, anchor included.
+    boundary_hit_rate: how often the true boundary was selected, over steps that selected prefixes and saw a rejection; None
+        without such a step.
+    repaired_rate: how often re-drafts also added tokens there, over the same steps.
+    tokens_per_redraft: tokens that a draft after the first added, on average; None where there was none.
+    stage_seconds: totals by stage.
+    """
 
     tokens: int
     steps: int
@@ -66,8 +71,8 @@ def totals(steps: Iterable[StepDone], prefill: PrefillDone | None = None) -> Tot
 def acceptance_by_depth(steps: Iterable[StepDone]) -> list[tuple[int, int, float]]:
     """(depth, steps that reached it, share accepted) in the token tree; depth 1 is the first token below the anchor.
 
-    A step reaches depth d when the target chose at the accepted node above (the anchor for d = 1) and the tree goes on
-    below that node.
+    A step reaches depth d when the target chose at the accepted node above and the tree continues below that node. The anchor
+    is above depth 1.
     """
     reached: dict[int, list[bool]] = {}
     for step in steps:
@@ -87,8 +92,10 @@ def tokens_gained(step: StepDone) -> int:
 def prediction(step: StepDone) -> Prediction | None:
     """What came of the selected prefixes; None where the true boundary was not seen, or no prefix was selected.
 
-    "repaired": the true boundary was among them, and re-drafts added tokens there; "found": among them, but nothing was
-    gained; "missed": not among them; "all": the whole first draft was accepted, so there was no boundary.
+    * "repaired": the true boundary was among them, and re-drafts added tokens there;
+    * "found": it was among them, but nothing was gained;
+    * "missed": it was not among them;
+    * "all": the whole first draft was accepted, so there was no boundary.
     """
     boundary = step.actual_boundary
     if boundary is None or not step.selected_prefixes:

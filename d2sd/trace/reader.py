@@ -21,8 +21,10 @@ KEPT_STEPS = 2048
 
 
 class RecordedSteps(Sequence[StepDone]):
-    """The steps of a trace file. They were checked on reading and are kept as text; each becomes a ``StepDone`` when it
-    is asked for (the latest ones are remembered): as objects, 10,000 steps would take several times the memory."""
+    """The steps of a trace file, checked on reading and kept as text, since objects would take several times the memory.
+
+    A step becomes a ``StepDone`` when it is asked for. The latest ones are remembered.
+    """
 
     def __init__(self, lines: list[Line]):
         self._lines = lines

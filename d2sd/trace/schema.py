@@ -1,7 +1,7 @@
 """The shape of a trace line, checked strictly: every field present, known, of its type and within its bounds.
 
-``d2sd.trace.events`` is the schema. msgspec checks a line while parsing it, which keeps long traces quick to read, but only
-its own classes can refuse unknown fields: so each event class gets a counterpart here, made from its annotations.
+``d2sd.trace.events`` is the schema. msgspec checks a line while parsing it, so long traces are quick to read. Only its own
+classes can refuse unknown fields, so each event class gets a counterpart here, made from its annotations.
 """
 
 from __future__ import annotations

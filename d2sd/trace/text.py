@@ -11,8 +11,10 @@ MARKS = {" ": "·", "\n": "↵", "\r": "␍", "\t": "⇥"}
 
 
 class TokenTexts(dict[int, str]):
-    """Labels of single tokens, remembered: readable text, the tokenizer's own spelling of a piece of a character, or the
-    number in brackets of an id that it does not know, such as those that pad an embedding."""
+    """Labels of single tokens, remembered: readable text, or the tokenizer's own spelling of a piece of a character.
+
+    An id that the tokenizer does not know, such as one that pads an embedding, is its number in brackets.
+    """
 
     def __init__(self, tokenizer: Any):
         super().__init__()

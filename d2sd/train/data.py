@@ -68,8 +68,8 @@ def read_jsonl(path: Path, *wanted: str) -> Iterator[dict[str, Any]]:
 def train_tokenizer(documents: Iterable[str], vocab_size: int, max_length: int) -> PreTrainedTokenizerFast:
     """A byte-level BPE tokenizer with single digits, an end token (id 0) and a mask token (id 1).
 
-    The end token also stands before every text that it encodes, as it does between the documents of ``pack``: a net
-    that has read whole documents then knows that a prompt begins one.
+    The end token also stands before every encoded text, as it does between the documents of ``pack``. So a model that has
+    read whole documents knows that a prompt begins one.
     """
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(

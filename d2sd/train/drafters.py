@@ -1,9 +1,9 @@
 """Training objectives of the block drafters: DFlash and the variable-prefix drafter.
 
-Many random anchors per sequence open one block each; all blocks share one forward pass under one mask: a block
-sees the context strictly before its anchor and, in both directions, itself. Features come from one pass of the
-frozen target, whose embedding and LM head are borrowed. Recipes: DFlash (arXiv 2602.06036, section 4) and D²SD
-(arXiv 2606.04446, section 3.2); streak objective: SpecDiff-2 (arXiv 2511.00606).
+Many random anchors per sequence open one block each. All blocks share one forward pass under one mask: a block sees the
+context before its anchor, and itself in both directions. Features come from one pass of the frozen target, whose embedding
+and LM head are borrowed. Recipes: DFlash (arXiv 2602.06036, section 4) and D²SD (arXiv 2606.04446, section 3.2). The streak
+objective is that of SpecDiff-2 (arXiv 2511.00606).
 """
 
 from __future__ import annotations
@@ -26,11 +26,17 @@ OBJECTIVES = ("cross_entropy", "survival", "streak")
 
 @dataclass(frozen=True, slots=True)
 class DrafterConfig:
-    """variable_prefix: train as VP-Drafter, with l ∝ beta^l visible drafted tokens (0 … γ−2), else l = 0.
+    """How a block drafter is trained.
 
-    objective: ``cross_entropy`` weighted by exp(−(k−l−1)/decay); ``survival``: the same, weighted instead by the
-    (detached) probability that all earlier drafted positions are right, since a later one only counts then;
-    ``streak``: minus the expected number of leading right tokens. soft_targets mixes in the target's distribution.
+    variable_prefix: train as VP-Drafter, with l ∝ beta^l visible drafted tokens (0 … γ−2), else l = 0.
+    anchors: blocks per sequence.
+    objective: one of three:
+
+    * ``cross_entropy``, weighted by exp(−(k−l−1)/decay);
+    * ``survival``, weighted by the (detached) probability that all earlier drafted positions are right;
+    * ``streak``, minus the expected number of leading right tokens.
+
+    soft_targets: share of the target's distribution in the labels.
     """
 
     variable_prefix: bool = False

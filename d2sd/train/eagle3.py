@@ -1,9 +1,9 @@
 """Training objective of the EAGLE-3 drafter: training-time test, with the target's distribution as labels.
 
-The network is unrolled on its own hidden states as drafting will unroll it: row t of unrolled step i stands at position
-t + i, reads the token after it and the state that step i − 1 gave to row t, and sees the committed rows up to t and its own
-chain (EAGLE-3, arXiv 2503.01840, section 3.2). Chains do not see each other, so a few random rows a sequence are
-unrolled instead of all: one pass of the target serves rows × steps predictions.
+The network is unrolled on its own hidden states, as in drafting (EAGLE-3, arXiv 2503.01840, section 3.2). Row t of unrolled
+step i stands at position t + i. It reads the token after it and the state that step i − 1 gave to row t. It sees the
+committed rows up to t and its own chain. Chains do not see each other, so a few random rows a sequence are enough: one pass
+of the target serves rows × steps predictions.
 """
 
 from __future__ import annotations
@@ -43,8 +43,7 @@ class Eagle3Objective:
 def draw_rows(prompt_lengths: Tensor, lengths: Tensor, count: int, generator: torch.Generator) -> Tensor:
     """(B, count) rows to unroll, uniform from the last but one prompt token to the last but two tokens of the text.
 
-    Row t drafts the token at t + 2: from the second one of the response, after the first that the target's own pass
-    over the prompt gives, to the last.
+    Row t drafts the token at t + 2, from the second one of the response to the last. Prefill gives the first one.
     """
     low = (prompt_lengths - 1).clamp_min(0)
     high = torch.maximum(lengths - 3, low)
@@ -65,11 +64,13 @@ class Unrolled(nn.Module):
     def forward(
         self, ids: Tensor, lengths: Tensor, rows: Tensor, features: Tensor | None = None, hidden: Tensor | None = None
     ) -> tuple[Tensor, dict[str, Any]]:
-        """ids: (B, S) right-padded; rows: (B, A). Returns (loss, metrics).
+        """Loss and metrics. ``draft_length``: mean number of leading steps whose favourite is the text's next token, plus 1.
 
-        features (B, S, taps·hidden) and hidden (B, S, hidden) of the target, where they are known; else it is run.
-        ``draft_length``: mean number of leading steps whose favourite is the text's next token, plus 1: as a chain at
-        T = 0 where the text is greedy.
+        Where the text is greedy, that is the draft length of a chain at T = 0.
+
+        ids: (B, S) right-padded.
+        rows: (B, A) to unroll.
+        features, hidden: (B, S, taps·hidden) and (B, S, hidden) of the target, where known; else it is run.
         """
         (target,), drafter, config = self._target, self.drafter, self.config
         head = target.lm_head.weight[drafter.token_ids]  # most of a large vocabulary is in no response
@@ -163,8 +164,8 @@ def train_eagle3(
 ) -> None:
     """An EAGLE-3 drafter for ``target`` from its own responses, saved in SpecForge's form in bfloat16.
 
-    draft_vocab_size: how many of the responses' most frequent tokens it can draft (default: the whole vocabulary);
-    cache: a file that keeps the target's features between runs (default: the target runs in every step).
+    draft_vocab_size: how many of the responses' most frequent tokens it can draft; default: the whole vocabulary.
+    cache: a file that keeps the target's features between runs; default: the target runs in every step.
     """
     model, tokenizer = load_frozen(target)
     torch.manual_seed(config.seed)

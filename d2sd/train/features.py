@@ -1,8 +1,8 @@
 """What a frozen target says of its responses, computed once: tapped features and last hidden states, on disk.
 
-A drafter's training step needs the target's features of a few sequences; with a small target the pass that makes
-them costs more than the drafter's own, and several drafters learn from the same responses. For a big target the
-file is too large to be worth it (2 bytes × hidden size × (taps + 1) a token).
+A drafter's training step needs the target's features of a few sequences. With a small target, the pass that makes them
+costs more than the drafter's own, and several drafters learn from the same responses. For a big target the file is too large
+to be worth it: 2 bytes × hidden size × (taps + 1) a token.
 """
 
 from __future__ import annotations
@@ -73,8 +73,7 @@ def cache_features(path: Path, target: Any, taps: list[int], data: Responses, di
 
 
 def _new_file(path: Path, tokens: int, sizes: dict[str, int]) -> dict[str, Tensor]:
-    """A safetensors file of bfloat16 rows (tokens, size) by name, mapped so that what is written there is written to it:
-    features may take more room than there is memory."""
+    """A memory-mapped safetensors file of bfloat16 rows (tokens, size) by name; features may be larger than memory."""
     header: dict[str, Any] = {}
     end = 0
     for name, size in sizes.items():

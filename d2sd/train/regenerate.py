@@ -101,8 +101,8 @@ def respond_to(target: Target, prompts: Sequence[Sequence[int]], config: Regener
 def _respond(target: Target, batch: list[Request], config: RegenerateConfig, number: int) -> list[list[int]]:
     """Continuations of prompts, shortest first; ended sequences leave the batch.
 
-    All rows stay equally long, so that neither padding nor a mask is needed: the shortest prompt is read at once, and
-    a longer one goes on being fed, token by token, while shorter ones are already answered.
+    All rows stay equally long, so neither padding nor a mask is needed. The shortest prompt length is read at once. Longer
+    prompts are then fed token by token, while shorter ones are already answered.
     """
     device, end = target.device, target.end_ids
     width, longest = len(batch[0].prompt), len(batch[-1].prompt)

@@ -1,9 +1,11 @@
 """Where will the target reject the first draft? Confidences → boundary posterior → selected prefixes.
 
-D²SD, arXiv 2606.04446, section 3: the boundary is at i when the first i drafted tokens are accepted and the next
-is not; with the drafter's confidences taken as acceptance probabilities,
-r(i) = (c_1 · … · c_i) · (1 − c_{i+1}).
-A prefix that holds a drafted end-of-text token is never selected: nothing can follow it. ``decoding.device_tree`` works out
+D²SD, arXiv 2606.04446, section 3: the boundary is at i when the first i drafted tokens are accepted and the next is not.
+With the drafter's confidences c as acceptance probabilities:
+
+    r(i) = (c_1 · … · c_i) · (1 − c_{i+1})
+
+A prefix that holds a drafted end-of-text token is never selected: nothing can follow it. ``decoding.device_tree`` computes
 the same on tensors.
 """
 

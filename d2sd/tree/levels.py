@@ -1,7 +1,7 @@
 """Draft trees that grow level by level, and the best part of them as a token tree.
 
-EAGLE-2, arXiv 2406.16858, section 4: every level scores the k children of each of its k best nodes by the logarithm of the
-path's probability and goes on from the k best of them; of all that was scored, the best nodes are verified.
+EAGLE-2, arXiv 2406.16858, section 4: every level scores the k children of its k best nodes by the logarithm of the path's
+probability. The next level continues from the k best of them. Of all scored nodes, the best are verified.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ from d2sd.tree.tree import TokenTree
 class Level:
     """The candidates that one pass scored.
 
-    parents: place among the kept ones of the level above (0, the anchor, at the first level); tokens; scores: natural
-    logarithm of the path's probability, never above its parent's; kept: numbers of those that were gone on from, best first.
+    parents: places among the kept ones of the level above; 0, the anchor, at the first level.
+    tokens: ids.
+    scores: natural logarithms of the paths' probabilities, never above their parents'.
+    kept: numbers of those that the next level continues, best first.
     """
 
     parents: Sequence[int]

@@ -12,9 +12,11 @@ from d2sd.tree.tree import TokenTree
 class Walk:
     """Outcome of one verification.
 
-    visited: nodes where the target's choice was read, anchor first; accepted: nodes below the anchor whose tokens
-    are committed; bonus: the choice at the last visited node when no child carries it, else None;
-    ended: an end token was committed; cut: the token limit stopped the walk.
+    visited: nodes where the target's choice was read, anchor first.
+    accepted: nodes below the anchor whose tokens are committed.
+    bonus: the choice at the last visited node when no child carries it, else None.
+    ended: an end token was committed.
+    cut: the token limit stopped the walk.
     """
 
     visited: tuple[int, ...]
