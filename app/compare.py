@@ -39,6 +39,14 @@ class RunSet:
         """The prompt of each run: its text, or else its tokens; empty where it is not known."""
         return tuple(t.prompt for t in self.traces)
 
+    @property
+    def drafter(self) -> str:
+        """The first drafter of all of them, with its preset; empty where it is not known or they have several."""
+        models = [t.header.get("models") for t in self.traces]
+        names = {(m.get("preset"), m.get("first_drafter")) if isinstance(m, dict) else ("", None) for m in models}
+        ((preset, name), *others) = names or {("", None)}
+        return f"{preset}: {name}" if name and not others else ""
+
 
 def choices(history: History) -> list[tuple[str, str]]:
     """What can be compared: the window's runs and measured sets, as labels and names."""
@@ -61,7 +69,7 @@ def pick(history: History, name: str | None) -> RunSet:
 def compared(a: RunSet, b: RunSet) -> dict[str, Any]:
     """Figures, differences and reliability of two sets, ready for JSON."""
     texts = [sorted((t.prompt, tuple(t.token_ids)) for t in side.traces) for side in (a, b)]
-    found = compare(Side(a.table, a.prompts), Side(b.table, b.prompts), same_text=texts[0] == texts[1])
+    found = compare(*(Side(s.table, s.prompts, s.drafter) for s in (a, b)), same_text=texts[0] == texts[1])
     reports = [calibrate(side.table) for side in (a, b)]
     return {
         "titles": [a.title, b.title],

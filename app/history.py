@@ -48,6 +48,11 @@ class KeptSet:
         return sum(len(r.trace) for r in self.runs if isinstance(r.trace, bytes))
 
 
+def _same(kept: RunLines, run: RunLines) -> bool:
+    """Whether a run is one that is kept: not where it was cut off somewhere and the kept one goes on."""
+    return kept.holds(run) and (run.ended or run.lines() == kept.lines())
+
+
 @dataclass(slots=True)
 class History:
     """Runs, the newest first; the last race that was run; measured sets, the newest first."""
@@ -58,7 +63,7 @@ class History:
 
     def keep(self, run: RunLines, source: str, label: str = "") -> RunLines:
         """Add a run, unless the same one is there already; returns the one that is in the list from now on."""
-        known = next((k.run for k in self.runs if k.run is run or k.run.holds(run)), None)
+        known = next((k.run for k in self.runs if k.run is run or _same(k.run, run)), None)
         if known is not None:
             return known
         words = label or " ".join(str(run.header.get("prompt") or "no prompt").split())

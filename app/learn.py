@@ -66,6 +66,16 @@ def tokens_of(step: StepDone) -> tuple[int, int]:
     return by_first, len(step.accepted) - by_first
 
 
+def closed_from(step: StepDone) -> int | None:
+    """The first place that was not re-drafted from although a less likely one was: a drafted end of text stands before it.
+
+    None where there is none.
+    """
+    r, picked = step.boundary_posterior, step.selected_prefixes
+    least = min((r[i] for i in picked if i < len(r)), default=1.0)
+    return next((i for i, p in enumerate(r) if p > least and i not in picked), None)
+
+
 def lesson(trace: Trace, number: int) -> Lesson:
     """The tour of step ``number``."""
     step = trace.steps[number]
@@ -139,6 +149,14 @@ def _boundary(step: StepDone) -> Stop:
     example = step.actual_boundary if step.actual_boundary in step.selected_prefixes else best
     assert example is not None
     factors = [decimal(x) for x in c[:example]] + [f"(1 − {decimal(c[example])})"]
+    closed = closed_from(step)
+    left_out = (
+        ()
+        if closed is None
+        else (
+            "The draft ends the text, so the places behind that end get no flag, however likely they are: nothing can follow it.",
+        )
+    )
     picks = tuple((f"flag {n}: break after {i}", decimal(r[i])) for n, i in enumerate(step.selected_prefixes, 1))
     return Stop(
         "boundary",
@@ -149,6 +167,7 @@ def _boundary(step: StepDone) -> Stop:
             f"Taking the confidences at their word gives a probability for every i. The {len(picks)} likeliest get a flag."
             if picks
             else "Taking the confidences at their word gives a probability for every i.",
+            *left_out,
         ),
         (("var", "r"), ("", "("), ("var", "i"), ("", ") = "), ("var", "c"), ("sub", "1"), ("", " · … · "), ("var", "c"), ("sub", "i"), ("", " · (1 − "), ("var", "c"), ("sub", "i+1"), ("", ")")),
         ((f"r({example}) = {' · '.join(factors)}", decimal(r[example])), *picks),
@@ -175,10 +194,22 @@ def _branches(step: StepDone) -> Stop:
         (
             ("K, re-drafts", str(len(step.branches))),
             ("kept tokens", from_where),
+            *_leaving(step),
             ("time", milliseconds(step.seconds.second_draft)),
             (f"{candidates} drafts, merged into a tree", f"{tokens} tokens → {len(step.nodes) - 1} nodes"),
         ),
     )  # fmt: skip
+
+
+def _leaving(step: StepDone) -> tuple[tuple[str, str], ...]:
+    """Re-drafts that begin like the first draft: where they are seen to leave it is not where they were drafted from."""
+    trunk = {n.depth: n for n in step.nodes if 0 in n.candidates}
+    late = []
+    for number, branch in enumerate(step.branches, 1):
+        shared = max((d for d, n in trunk.items() if number in n.candidates), default=0)
+        if branch.base == 0 and branch.drafter == "second" and shared > branch.prefix:
+            late.append(f"from {branch.prefix}: the same up to {shared}")
+    return (("wrote the first draft’s tokens again", ", ".join(late)),) if late else ()
 
 
 def _verify(trace: Trace, step: StepDone) -> Stop:

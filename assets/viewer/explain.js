@@ -49,6 +49,16 @@ function draftsThrough(step, nodes) {
   return [...new Set(common.map((c) => draftAt(step, c, nodes[0].depth)))].filter(Boolean);
 }
 
+/** Re-drafts from before the true boundary that begin like the first draft and leave it exactly there: where they are seen
+ *  to leave is not where they were drafted from. */
+function leaveAtBoundary(step) {
+  const { boundary } = step;
+  if (boundary === null || !step.draft) return [];
+  const at = step.branches.map((draft, n) => ({ draft, candidate: n + 1 })).filter(({ draft }) => !isResample(draft) && draft.base === 0 && draft.prefix < boundary);
+  const through = (candidate, trunk) => [...step.nodes.values()].some((n) => n.depth === boundary + (trunk ? 0 : 1) && n.candidates.includes(candidate) && n.candidates.includes(0) === trunk);
+  return at.filter(({ candidate }) => through(candidate, true) && through(candidate, false)).map(({ draft }) => draft);
+}
+
 /** What re-drafts are called together: the same words in sentence, tree and panel. */
 function draftsName(drafts) {
   const [first] = drafts;
@@ -119,7 +129,7 @@ function stepSentence(step) {
   }
   if (!parts.length && step.branches.length && kept < step.drafted && step.bonus) {
     const resampled = step.branches.every(isResample);
-    const said = { missed: "; no re-draft started there", found: `; the re-draft from ${step.boundary} started right there but gained nothing` };
+    const said = { missed: "; nothing was re-drafted from there", found: `; the re-draft from ${step.boundary} started right there but gained nothing` };
     pieces.push({ text: said[step.verdict] || `; the ${resampled ? "resampled drafts" : "re-drafts"} added nothing` });
   }
   if (bonus) pieces.push({ text: "; then " }, ...bonus, { text: "." });
@@ -168,14 +178,22 @@ function boundaryWords(step) {
   if (verdict === "all") return { short: `${OUTCOMES.all.mark} all ${step.drafted} accepted`, long: "The whole first draft was accepted." };
   const accepted = `accepted ${boundary}`;
   if (verdict === "none") return { short: accepted, long: `The first ${count(boundary, "drafted token")} ${boundary === 1 ? "was" : "were"} accepted.` };
-  const short = { repaired: `repaired, +${gained}`, found: "re-drafted, nothing gained", missed: "no re-draft there" }[verdict];
+  const short = { repaired: `repaired, +${gained}`, found: "re-drafted, nothing gained", missed: `none re-drafted from ${boundary}` }[verdict];
   const number = rank ? (step.random ? "a prefix drawn at random" : `prediction number ${rank}`) : "";
   const long = {
     repaired: `The true boundary ${boundary} was ${number}: repaired, re-drafts added ${count(gained, "token")} there.`,
     found: `The true boundary ${boundary} was ${number}, but the re-draft gained nothing.`,
-    missed: `The true boundary ${boundary} was ${step.random ? "not among the prefixes drawn" : "not predicted"}.`,
+    missed: `The true boundary ${boundary} was ${step.random ? "not among the prefixes drawn" : "not predicted"}, so no re-draft started from there.${leaveWords(step)}`,
   }[verdict];
   return { short: `${OUTCOMES[verdict].mark} ${accepted} · ${short}`, long };
+}
+
+/** Why a lane can leave the first draft at a place that nothing was re-drafted from. */
+function leaveWords(step) {
+  const drafts = leaveAtBoundary(step);
+  if (!drafts.length) return "";
+  const added = step.gained ? `; ${count(step.gained, "token")} came that way` : "";
+  return ` The ${draftsName(drafts)} ${drafts.length > 1 ? "leave" : "leaves"} the first draft here as well, after first writing the same tokens${added}.`;
 }
 
 /** The drafted block that a node's token was drafted in (not merely given as a prefix), and its place there. */
@@ -215,10 +233,17 @@ function nodeSentence(step, node) {
   if (node.state === "rejected") {
     return wanted ? `Rejected: the target wanted ${quoted(wanted.text)}${chance(wanted.p)}.` : "Rejected: the target wanted another token here.";
   }
-  return "Not reached: an earlier token on this path was rejected.";
+  for (let above = step.nodes.get(node.parent); above; above = step.nodes.get(above.parent)) {
+    if (above.state === "rejected") return "Not reached: an earlier token on this path was rejected.";
+  }
+  return step.ending === "max_new_tokens" ? "Not reached: the limit on tokens ends the text before it." : "Not reached: the text ends before it.";
 }
 
+/** Whether a step is the target's own token and nothing else: there was nothing that it could come on top of. */
+const isPlain = (step) => !step.draft && step.nodes.size < 2;
+
 function bonusSentence(step) {
+  if (isPlain(step)) return `The target’s own ${step.sampled ? "draw" : "choice"}${step.bonus.p === null || step.bonus.p === undefined ? "" : ` (p = ${probability(step.bonus.p)})`}: nothing was drafted. It is the next anchor.`;
   const where = step.accepted.length ? "after the accepted path" : "after the anchor";
   return `Bonus token: the target’s own ${step.sampled ? "draw" : "choice"} ${where}${step.bonus.p === null || step.bonus.p === undefined ? "" : ` (p = ${probability(step.bonus.p)})`}. It is the next anchor.`;
 }

@@ -16,6 +16,7 @@ function legend() {
     item("rejected", "rejected", icon(box(3), s("g", { transform: "translate(9,-4)" }, s("circle", { r: 4.5 }), s("path", { d: "M-2-2L2 2M2-2L-2 2" })))),
     item("not reached", "unreached", icon(box(3))),
     item(PREDICTED, "flagged", icon(s("path", { d: "M-5 8V-7H8L5-2.5L8 2H-5" }))),
+    item("re-draft wrote it too", "twinned", icon(s("rect", { class: "shape", x: -10, y: -7, width: 20, height: 11, rx: 3 }), s("path", { class: "twin", d: "M-10 7H10" }))),
     item("true boundary", "truth", icon(s("path", { d: "M0-8V8" }))),
     h("li", { class: "space" }, h("b", {}, "·"), "a space"),
   );

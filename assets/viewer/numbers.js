@@ -2,7 +2,7 @@
 
 const CARDS = [
   ["alpha", "Mean tokens/step α", "Mean acceptance length over all steps: committed tokens per step, the target’s own token included."],
-  ["speed", "Tokens per second", "Of the whole run: committed tokens over the time since the prompt was read."],
+  ["speed", "Tokens per second", "Of the run that is drawn here: committed tokens over the time since the prompt was read. To record every step for the drawing costs time: the speedup beside it is timed without."],
   ["speedup", "Speedup", "Tokens per second over plain decoding with the same target, both timed in turns right after the run, without drawing them: to draw a run slows it on a small machine. Below 1×, a step costs more plain steps than it brings tokens: cost-aware, or fewer nodes B, may help."],
   ["nodes", "Mean nodes/step", "Tree nodes that the target checks in one pass, anchor included; mean over the steps."],
   ["repaired", "Repaired drafts", "Of the steps whose first draft was partly rejected: how often a re-draft started exactly there and added tokens."],
@@ -10,7 +10,7 @@ const CARDS = [
 ];
 
 /** Tokens per second, as short as is of use. */
-const perSecond = (speed) => speed.toFixed(speed >= 100 ? 0 : 1);
+const perSecond = (speed) => fixed(speed, speed >= 100 ? 0 : 1);
 
 class NumbersView {
   constructor(host, store) {
@@ -38,21 +38,21 @@ class NumbersView {
       cells[id].value.textContent = value;
       cells[id].note.textContent = note;
     };
-    const decimals = (value, digits) => (value === null ? "—" : value.toFixed(digits));
+    const decimals = (value, digits) => (value === null ? "—" : fixed(value, digits));
     set("alpha", steps ? decimals(tokens / steps, 2) : "—", here ? `this step: ${here.total}` : "");
-    set("speed", speed === null ? "—" : perSecond(speed), steps ? `${count(tokens, "token")} in ${last.toFixed(last < 10 ? 2 : 0)} s` : "");
+    set("speed", speed === null ? "—" : perSecond(speed), steps ? `${last.toFixed(last < 10 ? 2 : 0)} s${store.unwatched ? ", steps recorded" : ` for ${count(tokens, "token")}`}` : "");
     const base = store.baseline;
     const timed = store.unwatched || speed; // in turns with plain decoding, where that was done
     const gain = speed !== null && base ? timed / base : null;
     const costs = gain !== null && gain < 1 ? `a step = ${(tokens / steps / gain).toFixed(1)} plain` : null;
     const unmeasured = store.header.method === "autoregressive" ? "nothing is drafted" : store.live ? "not measured yet" : "not measured";
-    set("speedup", gain === null ? "—" : gain.toFixed(2) + "×", costs || (base ? `${perSecond(timed)} vs ${perSecond(base)} plain` : unmeasured));
+    set("speedup", gain === null ? "—" : fixed(gain, 2) + "×", costs || (base ? `${perSecond(timed)} vs ${perSecond(base)}${store.unwatched ? ", unrecorded" : " plain"}` : unmeasured));
     cells.speedup.value.classList.toggle("slower", gain !== null && gain < 1);
     set("nodes", steps ? decimals(nodes / steps, 1) : "—", here ? `this step: ${here.nodes}` : "");
     const verdict = here && OUTCOMES[here.verdict];
     const none = !steps || store.seen.selected ? "no prediction yet" : "none predicted";
     set("repaired", cases ? percent(outcomes.repaired / cases) : "—", verdict ? `this step: ${verdict.mark} ${verdict.short || verdict.words}` : cases ? `${outcomes.repaired} of ${cases}` : none);
-    set("gain", redrafts ? (gained / redrafts).toFixed(2) : "—", redrafts ? (here ? `this step: ${here.gained} by ${here.redrafts}` : `${gained} by ${redrafts}`) : "no re-drafts");
+    set("gain", redrafts ? fixed(gained / redrafts, 2) : "—", redrafts ? (here ? `this step: ${here.gained} by ${here.redrafts}` : `${gained} by ${redrafts}`) : "no re-drafts");
     this.showStages();
   }
 

@@ -99,6 +99,7 @@ function readStep(raw, index, run) {
     decision: readDecision(raw.decision),
     ...readBoundary(raw),
   };
+  step.closed = closedFrom(step);
   const last = accepted.length ? accepted[accepted.length - 1] : nodes.size ? nodes.keys().next().value : null;
   if (step.bonus && last !== null) {
     const choice = choices.get(last);
@@ -159,6 +160,15 @@ function readBoundary(raw) {
     else if (selected.length) verdict = rank < 0 ? "missed" : gained ? "repaired" : "found";
   }
   return { selected, boundary, rank: rank + 1, verdict, gained };
+}
+
+/** The first place that was not re-drafted from although a less likely one was: a drafted end of text stands before it, and
+ *  nothing can follow that. Null where there is none, or chance chose the places. */
+function closedFrom({ selected, posterior, random }) {
+  if (random || !selected.length) return null;
+  const least = Math.min(...selected.map((i) => posterior[i] ?? 0));
+  const at = posterior.findIndex((r, i) => r > least && !selected.includes(i));
+  return at < 0 ? null : at;
 }
 
 /** What the timeline and the totals need of a step, without reading its tree. */

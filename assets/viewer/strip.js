@@ -29,7 +29,8 @@ class StripView {
     if (levels.length) return `${levelWords(this.step)} ${levels.map((l, at) => `Level ${at + 1}: ${inTree(l)} of ${l.kept.length} kept nodes are in the tree.`).join(" ")}`;
     const named = this.step.random ? "Prefixes drawn at random" : "Predicted boundaries, likeliest first";
     const predicted = selected.length ? `${named}: ${joined(selected.map(String))}. ` : "";
-    return `Confidence of the first draft. ${predicted}${boundaryWords(this.step).long}`;
+    const closed = this.step.closed === null ? "" : `From ${this.step.closed} on nothing is re-drafted: the draft ends the text before it. `;
+    return `Confidence of the first draft. ${predicted}${closed}${boundaryWords(this.step).long}`;
   }
 
   x(depth) {
@@ -149,6 +150,7 @@ class StripView {
         (this.readable(i) || last || i === likeliest) && x > free ? s("text", { class: "end", x, y: this.band.ends }, last ? "all" : i) : "",
       );
     });
+    if (step.closed !== null) group.prepend(this.drawClosed());
     const flags = step.selected.filter((i) => i < at.length).map((i) => at[i]);
     const drawn = step.selected.map((i, n) => {
       if (i >= at.length) return "";
@@ -159,6 +161,20 @@ class StripView {
     });
     group.append(...drawn.reverse()); // likelier ones over others
     return group;
+  }
+
+  /** The places behind a drafted end of the text get no flag, however likely they are. */
+  drawClosed() {
+    const { step } = this;
+    const [left, right] = [this.x(step.closed), this.x(step.posterior.length + 0.8)];
+    const [top, bottom] = [this.band.points[0] - 17, this.band.points[1]];
+    const words = ["no flag here: the text", "was drafted to end"].slice(0, right - left > 130 ? 2 : 0);
+    return s(
+      "g",
+      { class: "closed" },
+      s("rect", { x: left, y: top, width: Math.max(0, right - left), height: bottom - top }),
+      ...words.map((line, at) => s("text", { x: right - 4, y: top + 10 + 11 * at }, line)),
+    );
   }
 
   /** A numbered flag: the rank of a predicted boundary, “?” where it was drawn at random. The one that came true is filled. */
@@ -231,7 +247,8 @@ class StripView {
     if (i < 0 || i > posterior.length || !posterior.length) return null;
     const last = i === posterior.length;
     const rank = selected.indexOf(i);
-    const notes = [rank < 0 ? "" : this.step.random ? "Drawn at random: a re-draft started here." : `Predicted boundary number ${rank + 1}: a re-draft started here.`, i === boundary ? "This is what happened." : ""];
+    const closed = this.step.closed !== null && i >= this.step.closed && rank < 0 && !last;
+    const notes = [closed ? "No re-draft starts here, however likely it is: the draft ends the text before this place, and nothing can follow that." : "", rank < 0 ? "" : this.step.random ? "Drawn at random: a re-draft started here." : `Predicted boundary number ${rank + 1}: a re-draft started here.`, i === boundary ? "This is what happened." : ""];
     const title = last ? `all = ${probability(full, 4)}` : `r(${i}) = ${probability(posterior[i], 4)}`;
     const meaning = last ? "Predicted chance that the whole first draft is accepted." : `Predicted chance that exactly ${count(i, "drafted token")} ${i === 1 ? "is" : "are"} accepted.`;
     return h("div", {}, h("b", {}, title), h("p", {}, [meaning, ...notes].filter(Boolean).join(" ")));

@@ -148,6 +148,7 @@ class TreeView {
       kind === "anchor" ? s("rect", { class: "inner", x: -w / 2 + 2.5, y: -PILL / 2 + 2.5, width: w - 5, height: PILL - 5, rx: 3 }) : null,
       s("text", { class: "label", y: 4 }, this.words.get(node.id)),
     );
+    if (sharedWithRedraft(this.step, node)) group.append(s("line", { class: "twin", x1: -w / 2, x2: w / 2, y1: PILL / 2 + 2.5, y2: PILL / 2 + 2.5 }));
     if (node.state === "root") group.append(s("text", { class: "under", y: PILL / 2 + 11 }, "anchor"));
     if (node.state === "rejected") group.append(crossBadge(w / 2 - 1, -PILL / 2 + 1));
     if (this.ghosts.has(node.id)) group.append(s("text", { class: "ghost", x: this.ghostX(node.id), y: PILL / 2 + 11 }, this.ghostWord, s("tspan", {}, this.ghosts.get(node.id))));
@@ -171,7 +172,7 @@ class TreeView {
       },
       nodeShape("target", w),
       s("text", { class: "label", y: 4 }, this.words.get(BONUS)),
-      s("text", { class: "under", y: PILL / 2 + 11 }, "bonus"),
+      s("text", { class: "under", y: PILL / 2 + 11 }, isPlain(this.step) ? "target" : "bonus"),
     );
   }
 
@@ -196,6 +197,9 @@ class TreeView {
     const drafts = main ? [] : draftsThrough(this.step, accepted.length ? accepted : [at]);
     if (!main && !drafts.length) return null;
     let words = main ? "first draft" : draftsName(drafts);
+    const [only] = drafts;
+    const leaves = at.depth - 1;
+    if (drafts.length === 1 && only.base === 0 && only.prefix < leaves && this.step.nodes.get(at.parent).candidates.includes(0)) words += `, same to ${leaves}`;
     const won = accepted.length;
     if (won) words += main ? ` · ${won} ${this.step.sampled ? "drawn" : "right"}` : ` · added ${won}`;
     // no further to the right than the block goes

@@ -27,6 +27,12 @@ function wantedTokens(step) {
   return new Map([...best.values()].map((node) => [node.id, visible(step.choices.get(node.parent).text, 12)]));
 }
 
+/** Whether a re-draft wrote this token of the first draft once more: it leaves the first draft later than where it began. */
+function sharedWithRedraft(step, node) {
+  if (!step.draft || !node.candidates.includes(0)) return false;
+  return node.candidates.some((c) => c > 0 && step.branches[c - 1] && !isResample(step.branches[c - 1]) && step.branches[c - 1].prefix < node.depth);
+}
+
 /** The next node in a direction: up and down across lanes, sideways along the path. */
 function nextNode(step, layout, node, direction) {
   if (!step || !step.nodes.size) return null;

@@ -30,6 +30,12 @@ function milliseconds(seconds) {
   return (ms >= 100 ? ms.toFixed(0) : ms >= 10 ? ms.toFixed(1) : ms.toFixed(2)) + " ms";
 }
 
+/** A number with so many digits; exactly between two it goes to the even one, as everything that Python writes here does. */
+function fixed(value, digits) {
+  const tie = Number.isInteger(value * 2 ** (digits + 1)) && !Number.isInteger(value * 2 ** digits);
+  return tie ? ((2 * Math.round((value * 10 ** digits) / 2)) / 10 ** digits).toFixed(digits) : value.toFixed(digits);
+}
+
 const capital = (words) => words.slice(0, 1).toUpperCase() + words.slice(1);
 const percent = (share) => Math.round(share * 100) + "%";
 const count = (n, noun) => n + " " + noun + (n === 1 ? "" : "s");

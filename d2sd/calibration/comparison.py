@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import hypot
+from statistics import NormalDist
 
 import numpy as np
 
 from d2sd.calibration.outcomes import ranks
-from d2sd.calibration.resampling import Figure, Resampler, wilson
+from d2sd.calibration.resampling import LEVEL, Z95, Figure, Resampler, wilson
 from d2sd.calibration.scores import (
     Scores,
     chance_error,
@@ -30,10 +31,12 @@ MIN_BLOCK = 16  # tokens: longer than most steps, so that a block holds the step
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One set of runs: its steps, and the prompt of every run, by its number in the table."""
+    """One set of runs: its steps, the prompt of every run, by its number in the table, and the first drafter of all of
+    them, empty where it is not known or they have several."""
 
     table: StepTable
     prompts: tuple[str, ...]
+    drafter: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +59,10 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """``unit``: what is drawn again; ``paired``: on both sides together.
+    """``unit``: what is drawn again; ``paired``: on both sides together; ``same_drafter``: both have the same first drafter.
 
-    figures, by name: tokens (per step, α), first (tokens of the first draft that were accepted), hit and repaired (shares
+    The intervals of differences hold for all figures together with 95% (Bonferroni: each for itself with more). figures, by
+    name: tokens (per step, α), speed (tokens per second), first (tokens of the first draft that were accepted), hit and repaired (shares
     of the steps with a rejected first draft and re-drafts), redraft (tokens that a re-draft brings), nodes (per step), gap
     (accepted − confidence), error (ECE above what chance alone would give), brier. bins: share accepted by bin of confidence; within[n]: share of rejected
     drafts whose true boundary is among the n + 1 likeliest; positions[k]: share of the drafts that got as far as drafted token
@@ -67,6 +71,7 @@ class Comparison:
 
     unit: str
     paired: bool
+    same_drafter: bool
     figures: tuple[Difference, ...]
     bins: tuple[Difference, ...]
     within: tuple[Difference, ...]
@@ -101,14 +106,24 @@ def compare(a: Side, b: Side, same_text: bool = False) -> Comparison:
     )
     shared = min(int(scores.position.max(initial=0)) for scores in found)
     deepest = max(int(side.table.drafted.max(initial=0)) for side in sides)
+    same = bool(a.drafter) and a.drafter == b.drafter
+    tests = len(FIGURES) + 1
+    figures = (*(_ratio(name, rows, *sides, tests) for name, rows in FIGURES.items()), _error(*sides, tests))
+    bins = len(uniform_edges()) - 1
     return Comparison(
         name,
         paired,
-        (*(_ratio(name, rows, *sides) for name, rows in FIGURES.items()), _error(*sides)),
-        tuple(_ratio(f"bin {n}", _in_bin(n), *sides) for n in range(len(uniform_edges()) - 1)),
-        tuple(_ratio(f"within {n + 1}", _within(n), *sides) for n in range(deepest)),
-        tuple(_ratio(f"position {k}", _at_position(k), *sides) for k in range(1, shared + 1)),
+        same,
+        tuple(_untested(d) if same and d.name in OF_DRAFTER else d for d in figures),
+        tuple(_ratio(f"bin {n}", _in_bin(n), *sides, bins) for n in range(bins)),
+        tuple(_ratio(f"within {n + 1}", _within(n), *sides, deepest) for n in range(deepest)),
+        tuple(_ratio(f"position {k}", _at_position(k), *sides, shared) for k in range(1, shared + 1)),
     )
+
+
+def _untested(found: Difference) -> Difference:
+    """A figure of one and the same network at other places of the text: no difference between sides to be tested."""
+    return replace(found, difference=Figure(found.difference.value))
 
 
 def common_units(a: Side, b: Side, same_text: bool) -> tuple[np.ndarray, np.ndarray, str, bool]:
@@ -145,16 +160,28 @@ def length_difference(own: Sequence[int], other: Sequence[int]) -> Difference:
     return Difference("tokens", a, b, resampler.figure(value, drawn_b - drawn_a), len(own), len(other))
 
 
-def _ratio(name: str, rows: Rows, a: Draws, b: Draws) -> Difference:
+def _ratio(name: str, rows: Rows, a: Draws, b: Draws, tests: int) -> Difference:
+    """A figure of both sides; the interval of the difference is one of ``tests`` that hold together."""
     sides = [(side, *rows(side)) for side in (a, b)]
     shares = all(((n == 0) | (n == d)).all() and (d <= 1).all() for _, n, d, _ in sides)
     figures = [side.resampler.ratio(n, d, unit) for side, n, d, unit in sides]
     if shares:
         figures = [_bounded(f, int(d.sum())) for f, (_, _, d, _) in zip(figures, sides, strict=True)]
     drawn = [side.resampler.ratios(n, d, unit) for side, n, d, unit in sides]
-    found = _difference(name, figures, drawn, [int(d.sum()) for _, _, d, _ in sides], a, b)
+    counts = [len(d) if name == "speed" else int(d.sum()) for _, _, d, _ in sides]
+    found = _difference(name, figures, drawn, counts, a, b, tests)
     still = found.difference.low is not None and found.difference.low == found.difference.high
-    return replace(found, difference=newcombe(*figures)) if shares and still else found
+    return replace(found, difference=_wider(newcombe(*figures), tests)) if shares and still else found
+
+
+def _wider(figure: Figure, tests: int) -> Figure:
+    """A 95% interval as one of ``tests`` that hold together, as wide as it would be of a normal distribution."""
+    if figure.value is None or figure.low is None or figure.high is None:
+        return figure
+    by = NormalDist().inv_cdf(1 - (1 - LEVEL) / 2 / max(1, tests)) / Z95
+    return Figure(
+        figure.value, figure.value - by * (figure.value - figure.low), figure.value + by * (figure.high - figure.value)
+    )
 
 
 def _bounded(figure: Figure, count: int) -> Figure:
@@ -165,14 +192,14 @@ def _bounded(figure: Figure, count: int) -> Figure:
 
 
 def _difference(
-    name: str, figures: list[Figure], drawn: list[np.ndarray], counts: list[int], a: Draws, b: Draws
+    name: str, figures: list[Figure], drawn: list[np.ndarray], counts: list[int], a: Draws, b: Draws, tests: int
 ) -> Difference:
     of_a, of_b = figures
     if of_a.value is None or of_b.value is None:
         return Difference(name, of_a, of_b, Figure(None), *counts)
     value = of_b.value - of_a.value
     fewer = a.resampler if a.resampler.count <= b.resampler.count else b.resampler
-    return Difference(name, of_a, of_b, fewer.figure(value, drawn[1] - drawn[0]), *counts)
+    return Difference(name, of_a, of_b, fewer.figure(value, drawn[1] - drawn[0], tests), *counts)
 
 
 def newcombe(a: Figure, b: Figure) -> Figure:
@@ -185,7 +212,7 @@ def newcombe(a: Figure, b: Figure) -> Figure:
     return Figure(share_b - share_a, share_b - share_a - down, share_b - share_a + up)
 
 
-def _error(a: Draws, b: Draws) -> Difference:
+def _error(a: Draws, b: Draws, tests: int) -> Difference:
     """ECE less ``chance_error`` on both sides: an honest drafter's ECE falls with the number of positions, which would read
     as a difference. Resamples, which are off by chance once more, are moved to lie around the figure."""
     edges, figures, drawn = uniform_edges(), [], []
@@ -197,7 +224,7 @@ def _error(a: Draws, b: Draws) -> Difference:
             found = found - np.nanmean(found) + own
         figures.append(side.resampler.figure(own, found) if len(s) else Figure(None))
         drawn.append(found)
-    return _difference("error", figures, drawn, [len(a.scores), len(b.scores)], a, b)
+    return _difference("error", figures, drawn, [len(a.scores), len(b.scores)], a, b, tests)
 
 
 def _over(values: np.ndarray, where: np.ndarray, unit: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -220,6 +247,7 @@ def _scored(side: Draws, values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np
 
 FIGURES: dict[str, Rows] = {
     "tokens": lambda d: _over(d.table.committed, _every(d.table), d.unit),
+    "speed": lambda d: (d.table.committed.astype(float), d.table.seconds, d.unit),
     "first": lambda d: _over(d.table.gained[:, 0], d.table.drafted > 0, d.unit),
     "hit": lambda d: _over(d.table.hit, _judged(d.table), d.unit),
     "repaired": lambda d: _over(d.table.repaired, _judged(d.table), d.unit),
@@ -228,6 +256,9 @@ FIGURES: dict[str, Rows] = {
     "gap": lambda d: _scored(d, d.scores.accepted - d.scores.confidence),
     "brier": lambda d: _scored(d, (d.scores.accepted - d.scores.confidence) ** 2),
 }
+
+
+OF_DRAFTER = frozenset({"gap", "error", "brier"})  # figures of the first drafter alone
 
 
 def _in_bin(number: int) -> Rows:
@@ -266,10 +297,15 @@ def read_comparison(comparison: Comparison) -> Iterator[str]:
     if not clear:
         some = any(d.difference.low is not None for d in comparison.figures)
         yield (
-            "No clear difference: every interval holds 0. More prompts would narrow them."
+            "No clear difference: every interval holds 0, all of them taken together. More prompts would narrow them."
             if some
             else "Too few steps to tell them apart: an interval takes at least four prompts or blocks of text."
         )
+    alpha = next((d for d in comparison.figures if d.name == "tokens" and not d.clear), None)
+    if alpha and alpha.difference.value is not None:
+        yield f"Tokens per step (α): {_plain(alpha.a.value)} → {_plain(alpha.b.value)}, which is not clear."
+    if comparison.same_drafter:
+        yield "Both sides have the same first drafter, so its calibration is one and is not compared."
 
 
 def how_compared(comparison: Comparison) -> str:
@@ -279,7 +315,10 @@ def how_compared(comparison: Comparison) -> str:
         if comparison.paired
         else "each side drawn on its own: they have other prompts, or wrote other texts"
     )
-    return f"95% intervals from drawing every {comparison.unit} again, {together}."
+    return (
+        f"Intervals from drawing every {comparison.unit} again, {together}. Those of the differences are so wide that all of "
+        "a table hold together with 95%."
+    )
 
 
 def _plain(value: float | None) -> str:
@@ -291,7 +330,8 @@ def _percent(value: float | None) -> str:
 
 
 SPOKEN = {
-    "tokens": ("Tokens per step", _plain),
+    "tokens": ("Tokens per step (α)", _plain),
+    "speed": ("Tokens per second", lambda v: "—" if v is None else f"{v:.0f}"),
     "first": ("Accepted tokens of the first draft", _plain),
     "repaired": ("Repaired steps", _percent),
     "error": ("Calibration error (ECE) above chance", lambda v: "—" if v is None else f"{v:.3f}"),

@@ -8,6 +8,7 @@ import numpy as np
 
 RESAMPLES = 1000
 MIN_UNITS = 4
+LEVEL = 0.95
 Z95 = 1.96
 
 
@@ -62,12 +63,15 @@ class Resampler:
             return figure
         return Figure(figure.value, *wilson(figure.value, len(yes)))
 
-    def figure(self, value: float, drawn: np.ndarray) -> Figure:
-        """A figure with the interval of its resampled values, (RESAMPLES,); NaN where a resample saw nothing."""
+    def figure(self, value: float, drawn: np.ndarray, tests: int = 1) -> Figure:
+        """A figure with the interval of its resampled values, (RESAMPLES,); NaN where a resample saw nothing.
+
+        ``tests``: of how many intervals that are to hold together this is one (Bonferroni).
+        """
         known = drawn[np.isfinite(drawn)]
         if self.count < MIN_UNITS or len(known) < RESAMPLES / 2:
             return Figure(value)
-        low, high = np.percentile(known, [2.5, 97.5])
+        low, high = np.percentile(known, [tail := 50 * (1 - LEVEL) / max(1, tests), 100 - tail])
         return Figure(value, float(low), float(high))
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, takewhile
+from itertools import chain, pairwise, takewhile
 
 import numpy as np
 
@@ -31,7 +31,7 @@ class StepTable:
     node budget had cut the draft off, before the target and the draft parted.
     selected: number of prefixes that were predicted, (N,). hit: whether the boundary was one of them, repaired: whether
     re-drafts then added tokens there, (N,).
-    committed: tokens, bonus included, (N,). branches: re-drafts, (N,).
+    committed: tokens, bonus included, (N,). seconds: that the step took, (N,). branches: re-drafts, (N,).
     nodes, gained: verified and accepted tree nodes by who brought them, (N, J+2): column 0 the first draft, column j
     what re-draft j added to the drafts before it, the last one nodes reached by lower-ranked choices only.
     """
@@ -47,6 +47,7 @@ class StepTable:
     hit: np.ndarray
     repaired: np.ndarray
     committed: np.ndarray
+    seconds: np.ndarray
     branches: np.ndarray
     nodes: np.ndarray
     gained: np.ndarray
@@ -126,10 +127,16 @@ def tabulate(runs: Sequence[Sequence[StepDone]], prompts: Sequence[str] = ()) ->
         hit=np.array([s.actual_boundary in s.selected_prefixes for s in steps], dtype=bool),
         repaired=np.array([prediction(s) == "repaired" for s in steps], dtype=bool),
         committed=np.array([len(s.committed) for s in steps], dtype=int),
+        seconds=np.fromiter((late - early for run in runs for early, late in _times(run)), float),
         branches=np.array([len(s.branches) for s in steps], dtype=int),
         nodes=nodes,
         gained=gained,
     )
+
+
+def _times(run: Sequence[StepDone]) -> Iterator[tuple[float, float]]:
+    """When each step of a run began and ended, in seconds since the prompt was read."""
+    return pairwise([0.0, *(s.elapsed for s in run)])
 
 
 def observed(step: StepDone) -> tuple[int, int]:

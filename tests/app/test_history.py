@@ -54,6 +54,15 @@ def test_the_same_run_is_kept_once_and_a_longer_copy_serves_for_a_shorter():
     assert len(kept.runs) == 1
 
 
+def test_a_run_that_was_cut_off_is_not_the_whole_one():
+    kept = History()
+    lines = presets.opening().lines()
+    kept.keep(RunLines.of(lines), "Recorded")
+    cut = RunLines.of(lines[:9])
+    assert kept.keep(cut, "Opened") is cut
+    assert kept.keep(RunLines.of(lines[:9]), "Opened") is cut
+
+
 def test_a_page_finds_its_window_again_and_no_other():
     histories = Histories()
     mine = histories.of(NAME, History())

@@ -5,11 +5,12 @@ from __future__ import annotations
 import base64
 import json
 import zlib
+from dataclasses import replace
 
 import pytest
 
 from app import live_settings, presets
-from app.learn import instructive, lesson, tokens_of
+from app.learn import closed_from, instructive, lesson, tokens_of
 from app.verification import odds, visits
 from app.views.learn import lesson_run, tour
 from app.wording import decimal, milliseconds, quoted
@@ -185,3 +186,19 @@ def test_the_packed_tour_is_the_recorded_run_with_all_its_lessons(recorded):
     assert len(data["lessons"]) == len(recorded.steps)
     assert data["start"] == instructive(recorded.steps)
     assert data["run"] == recorded.header["run"]
+
+
+def test_one_text_is_recorded_once_so_that_its_speed_is_one_number():
+    tour, opening = presets.lesson()["lines"], presets.opening().lines()
+    one, other = json.loads(tour[0]), json.loads(opening[0])
+    assert one["prompt"] != other["prompt"] or tour == opening
+
+
+def test_places_behind_a_drafted_end_of_text_are_said_to_get_no_flag(recorded):
+    step = recorded.steps[0]
+    assert closed_from(step) is None
+    likeliest = max(range(len(step.boundary_posterior)), key=step.boundary_posterior.__getitem__)
+    ended = replace(step, selected_prefixes=tuple(i for i in range(5) if i != likeliest))
+    assert closed_from(ended) == likeliest
+    stop = next(s for s in lesson(replace(recorded, steps=(ended,)), 0).stops if s.id == "boundary")
+    assert any("get no flag" in sentence for sentence in stop.say)

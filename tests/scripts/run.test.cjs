@@ -4,9 +4,9 @@ const { test } = require("node:test");
 const { deflateRawSync } = require("node:zlib");
 const { load } = require("./load.cjs");
 
-const { Store, Selection, judged, readStep, stepSentence, plain, openLine } = load(
+const { Store, Selection, judged, readStep, stepSentence, plain, openLine, boundaryWords, nodeSentence } = load(
   ["viewer/dom", "viewer/words", "viewer/step", "viewer/store", "viewer/selection", "viewer/explain"],
-  ["Store", "Selection", "judged", "readStep", "stepSentence", "plain", "openLine"],
+  ["Store", "Selection", "judged", "readStep", "stepSentence", "plain", "openLine", "boundaryWords", "nodeSentence"],
 );
 const RUN = { names: { first: "first drafter", second: "second drafter", target: "target" }, sampled: false, random: false };
 
@@ -189,4 +189,33 @@ test("a draft without probabilities is as long as its tokens, and its boundary i
   assert.deepEqual([bare.drafted, bare.verdict, bare.columns], [4, "all", step.columns]);
   assert.deepEqual(bare.draft.confidence, []);
   assert.equal(plain(stepSentence(bare)), plain(stepSentence(step)));
+});
+
+test("places that were passed over are behind a drafted end of the text", () => {
+  const of = (selected, more = {}) => readStep({ ...JSON.parse(stepLine(4, 2, selected)), boundary_posterior: [0.1, 0.05, 0.2, 0.6] }, 0, { ...RUN, ...more }).closed;
+  assert.equal(of([0, 1]), 2);
+  assert.equal(of([3, 2]), null);
+  assert.equal(of([0, 1], { random: true }), null);
+  assert.equal(of([]), null);
+});
+
+test("a re-draft that began like the first draft leaves it later than where it was drafted from, and that is said", () => {
+  const raw = JSON.parse(stepLine(4, 2, [1, 3]));
+  raw.branches = [{ drafter: "second", prefix: 1, base: 0, texts: ["t2", "u3", "u4"], confidence: [0.5, 0.5, 0.5] }];
+  for (const node of raw.nodes.slice(0, 3)) node.candidates = [0, 1];
+  raw.nodes.push({ id: 5, parent: 2, depth: 3, token: 98, text: "u3", candidates: [1], proposer: "second", state: "rejected" });
+  const words = boundaryWords(readStep(raw, 0, RUN));
+  assert.match(words.short, /none re-drafted from 2$/);
+  assert.match(words.long, /no re-draft started from there\. The re-draft from 1 leaves the first draft here as well/);
+  assert.doesNotMatch(boundaryWords(readStep(JSON.parse(stepLine(4, 2, [1, 3])), 0, RUN)).long, /leaves/);
+});
+
+test("a node behind the end of the text was not rejected", () => {
+  const raw = JSON.parse(stepLine(4, 2));
+  raw.nodes[3].state = "unreached";
+  const said = (ending) => nodeSentence({ ...readStep(raw, 0, RUN), ending }, readStep(raw, 0, RUN).nodes.get(4));
+  assert.equal(said("end_of_text"), "Not reached: the text ends before it.");
+  assert.match(said("max_new_tokens"), /limit on tokens ends the text/);
+  const step = readStep(JSON.parse(stepLine(4, 2)), 0, RUN);
+  assert.match(nodeSentence(step, step.nodes.get(4)), /an earlier token on this path was rejected/);
 });

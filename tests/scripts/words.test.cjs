@@ -3,9 +3,9 @@ const assert = require("node:assert/strict");
 const { test } = require("node:test");
 const { load } = require("./load.cjs");
 
-const { visible, quoted, probability, milliseconds, joined, count, number, whole } = load(
+const { visible, quoted, probability, milliseconds, joined, count, fixed, number, whole } = load(
   ["viewer/dom", "viewer/words"],
-  ["visible", "quoted", "probability", "milliseconds", "joined", "count", "number", "whole"],
+  ["visible", "quoted", "probability", "milliseconds", "joined", "count", "fixed", "number", "whole"],
 );
 
 test("whitespace and hidden characters of a token can be seen", () => {
@@ -40,4 +40,9 @@ test("lists and counts read as words", () => {
 test("what is no finite number becomes the fallback, what is out of bounds the bound", () => {
   assert.deepEqual(["x", "", null, Infinity, NaN, {}].map((v) => number(v, 0, 9, 5)), Array(6).fill(5));
   assert.deepEqual([-1, 3.6, "7", 10].map((v) => whole(v, 0, 9, null)), [0, 4, 7, 9]);
+});
+
+test("between two numbers the even one is written, as Python does", () => {
+  assert.deepEqual([0.625, 0.375, 0.125, 4.6, 1.005, 2.5].map((v) => fixed(v, 2)), ["0.62", "0.38", "0.12", "4.60", "1.00", "2.50"]);
+  assert.deepEqual([0.5, 1.5, 62.5].map((v) => fixed(v, 0)), ["0", "2", "62"]);
 });

@@ -55,6 +55,36 @@ def test_an_honest_drafter_does_not_differ_for_having_been_measured_longer():
     assert clear <= 1
 
 
+def test_the_calibration_of_one_network_is_not_compared_with_itself():
+    honest, sure = simulated(20, 25, seed=1), simulated(20, 25, true_temperature=3, seed=2)
+    result = compare(*(replace(side(runs), drafter="tiny: dflash") for runs in (honest, sure)))
+    assert result.same_drafter
+    assert not any(figure(result, name).clear for name in ("gap", "error", "brier"))
+    said = list(read_comparison(result))
+    assert not any(s.startswith("Calibration error") for s in said)
+    assert any("same first drafter" in s for s in said)
+
+
+def test_the_intervals_of_a_table_hold_together_and_alpha_is_always_said():
+    runs, others = simulated(12, 20, seed=1), simulated(12, 20, seed=4)
+    a, b = side(runs), side(others)
+    tokens = figure(compare(a, b), "tokens")
+    sides = [
+        comparison.Draws(s.table, s.table.run, comparison.Resampler(12), comparison.score(s.table, s.table.run))
+        for s in (a, b)
+    ]
+    alone = comparison._ratio("tokens", comparison.FIGURES["tokens"], *sides, tests=1).difference
+    assert tokens.difference.low < alone.low
+    assert alone.high < tokens.difference.high
+    assert any(s.startswith("Tokens per step (α)") for s in read_comparison(compare(a, b)))
+
+
+def test_speed_is_tokens_over_time():
+    runs = [[replace(made_step([0.5] * 3, 1, (0,), n), elapsed=0.5 * (n + 1)) for n in range(4)] for _ in range(10)]
+    speed = figure(compare(side(runs), side(runs)), "speed")
+    assert (speed.a.value, speed.count_a) == (4.0, 40)
+
+
 def test_lower_ranked_choices_are_no_redrafts():
     step = made_step([0.9, 0.8], 1, (0,))
     other = replace(step.nodes[2], candidates=(), state="accepted")
