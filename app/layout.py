@@ -54,8 +54,8 @@ def build() -> gr.Blocks:
         with gr.Tabs() as tabs:
             with gr.Tab("Explore", id="explore"):
                 shown = build_explore(session)
-            with gr.Tab("Race", id="race"):
-                race = build_race(tabs, shown)
+            with gr.Tab("Race", id="race") as tab:
+                race = build_race(tab, tabs, shown)
             with gr.Tab("Compare", id="compare") as tab:
                 build_compare(tab, tabs, shown)
             with gr.Tab("Calibrate", id="calibrate") as tab:

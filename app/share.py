@@ -22,14 +22,16 @@ def export(session: Session, data: gr.EventData) -> tuple[Any, Any]:
     """The file that the page asks for, as a segment without lines, and a notice."""
     asked = data._data if isinstance(data._data, dict) else {}
     try:
-        file = make_file(session.shown, asked.get("kind"), asked.get("step"))
+        file = make_file(session.shown, asked.get("kind"), asked.get("step"), asked.get("node"))
     except InputError as error:
         return gr.skip(), sentence(problem=f"The file was not made: {error}.")
     return session.shown.segment(len(session.shown), file=file), sentence()
 
 
-def make_file(run: RunLines, kind: Any, step: Any) -> dict[str, str]:
-    """``name``, ``type`` and ``text`` of a file; raises ``InputError``."""
+def make_file(run: RunLines, kind: Any, step: Any, node: Any = None) -> dict[str, str]:
+    """``name``, ``type`` and ``text`` of a file; a page opens with ``step`` and ``node``. Raises ``InputError``."""
+    step = step if isinstance(step, int) and not isinstance(step, bool) and step >= 0 else None
+    node = node if node == "bonus" or (isinstance(node, int) and 0 <= node < 10**9) else None
     if not len(run):
         raise InputError("the server has no run of this window any more; run it again")
     method = run.header.get("method")
@@ -38,9 +40,9 @@ def make_file(run: RunLines, kind: Any, step: Any) -> dict[str, str]:
         return {
             "name": f"{name}.html",
             "type": "text/html",
-            "text": standalone_page("\n".join(run.lines()), "D²SD Explorer"),
+            "text": standalone_page("\n".join(run.lines()), "D²SD Explorer", step, node),
         }
-    if kind == "graphml" and isinstance(step, int) and step >= 0:
+    if kind == "graphml" and step is not None:
         trace = run.trace()
         if step >= len(trace.steps):
             raise InputError(f"this run has no step {step + 1}")

@@ -42,6 +42,10 @@ def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
     with gr.Row(elem_classes="beside"):
         with gr.Column(scale=0, min_width=290, elem_classes="settings"):
             source = gr.Radio(list(SOURCES.items()), value="shown", label="Measure", elem_id="source")
+            with gr.Row(elem_classes="buttons"):
+                go = gr.Button("Measure", variant="primary", elem_id="measure", min_width=80)
+                stop = gr.Button("Stop", elem_id="stop-measuring", min_width=80, visible=False)
+            notice = notice_box("calibrate-notice")
             inputs, group, bundled, mine = _prompt_set()
             uploads = gr.File(
                 label="Traces (.jsonl, .jsonl.gz)",
@@ -51,10 +55,6 @@ def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
                 elem_id="traces",
                 height=150,
             )
-            with gr.Row(elem_classes="buttons"):
-                go = gr.Button("Measure", variant="primary", elem_id="measure", min_width=80)
-                stop = gr.Button("Stop", elem_id="stop-measuring", min_width=80, visible=False)
-            notice = notice_box("calibrate-notice")
             against = gr.Dropdown(
                 [("nothing", NOTHING)],
                 value=NOTHING,

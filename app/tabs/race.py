@@ -53,7 +53,7 @@ class RaceTab:
         return [*controls, drawing(history.race) if history.race else gr.skip(), *self.whatif.about(history.race)]
 
 
-def build_race(tabs: gr.Tabs, shown: Shown) -> RaceTab:
+def build_race(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> RaceTab:
     """Lay out the tab and wire it. ``shown``: Explore, where lanes are opened, and whose window keeps the race."""
     # Its own ticket: a run in Explore and a race wait for each other, but do not stop each other.
     ticket, number, explore = gr.State(Ticket()), gr.State(0), shown.session
@@ -91,9 +91,19 @@ def build_race(tabs: gr.Tabs, shown: Shown) -> RaceTab:
         trigger_mode="multiple",
     )
     stop.click(stopped, ticket, notice, show_progress="hidden", queue=False)
+    brought = gr.State(inputs["prompt"].value)
+    mine = [inputs["prompt"], brought]
+    tab.select(bring, [shown.controls.inputs["prompt"], *mine], mine, show_progress="hidden", queue=False)
     opened = lanes.select(open_lane, explore, [shown.view, tabs, notice], show_progress="hidden", queue=False)
     shown.after(opened)
     return RaceTab(inputs, lanes, asked)
+
+
+def bring(explored: str, own: str, brought: str) -> tuple[Any, Any]:
+    """The prompt comes along from Explore, unless another one was written here since it last did."""
+    if not explored or explored == own or own != brought:
+        return gr.skip(), gr.skip()
+    return explored, explored
 
 
 def keep(history: History, raced: Race) -> None:

@@ -8,10 +8,12 @@ from typing import Any
 
 import gradio as gr
 
-from app import links
+from app import links, models
 from app.history import HISTORIES, History
 from app.links import Link
+from app.models import Chosen
 from app.page_session import Session
+from app.run_lines import RunLines
 from app.tabs.controls import Controls, sent
 from app.tabs.notice import sentence
 from app.views import runs as runs_view
@@ -21,8 +23,10 @@ from app.views.runs import RunsView
 TABS = ("explore", "race", "compare", "calibrate", "learn")
 RECENT = 8  # runs that the form has followed: more are not on their way to the page at once
 GONE = "This run is no longer in the list."
-ELSEWHERE = "The run of this link is not kept here, or not any more: press Run to make it again with the settings that are filled in."
-NOT_YET = "The run of this link is not shown yet: press Run, and its step is selected."
+ELSEWHERE = "The run of this link is not kept here, or not any more: it is made again with the settings that are filled in."
+NOT_YET = "The run of this link is not made yet."
+PRESS = "Press Run: its models are loaded first."
+GO = "(go) => { if (go) document.querySelector('#run').click(); }"
 # The name of the window and what was in its form, from the browser's storage of this tab.
 RECALL = """(...given) => {
   const bytes = crypto.getRandomValues(new Uint8Array(16));
@@ -96,8 +100,8 @@ def wire_runs(page: gr.Blocks, tabs: gr.Tabs, shown: Shown, race: Any) -> None:
     runs.file(file, session, [runs, notice], **AT_ONCE)
     shown.back.click(shown.own, session, [*shown.controls.values, shown.back], **AT_ONCE)
 
-    recalled = gr.Textbox(visible=False)
-    outputs = [*shown.controls.values, shown.back, runs, notice, view, tabs, *race.outputs]
+    recalled, begin = gr.Textbox(visible=False), gr.Checkbox(False, visible=False)
+    outputs = [*shown.controls.values, shown.back, runs, notice, view, tabs, begin, *race.outputs]
 
     def restore(current: Session, kept: str, request: gr.Request) -> list[Any]:
         name, form = _kept(kept)
@@ -108,18 +112,23 @@ def wire_runs(page: gr.Blocks, tabs: gr.Tabs, shown: Shown, race: Any) -> None:
         link = current.link = links.read(query)
         found = current.history.find(query.get("run"))
         segment, said = gr.skip(), sentence(problem=link.sentence) if link.sentence else gr.skip()
+        tab, at_once = query.get("tab"), False
         if found:
             current.shown = found.run
             segment = found.run.segment(recorded=not found.run.live, wanted=link.wanted)
             link = form or link
         elif link.wanted and len(current.shown) and link.fits(current.shown.header):
             segment = current.shown.segment(len(current.shown), wanted=link.wanted)
-        elif link.wanted and not link.sentence:
-            said = sentence(note=ELSEWHERE if "run" in query else NOT_YET)
+        elif link.values.get("prompt") and tab in (None, "explore") and not link.fits(current.shown.header):
+            # another run in its place would pass for this one
+            current.shown = RunLines()
+            segment = current.shown.segment()
+            at_once = not link.sentence and models.loaded(Chosen(link.values.get("model") or shown.controls.inputs["model"].value or ""))
+            note = ELSEWHERE if "run" in query else NOT_YET
+            said = said if link.sentence else sentence(note=note if at_once else f"{note} {PRESS}")
         elif not link.values:
             link = form or link
         current.followed = current.shown.key
-        tab = query.get("tab")
         return [
             *shown.controls.restored(link),
             gr.Button(visible=False),
@@ -127,10 +136,12 @@ def wire_runs(page: gr.Blocks, tabs: gr.Tabs, shown: Shown, race: Any) -> None:
             said,
             segment,
             gr.Tabs(selected=tab) if tab in TABS else gr.skip(),
+            at_once,
             *race.restored(current.history, query),
         ]
 
-    page.load(restore, [session, recalled], outputs, js=RECALL, **AT_ONCE)
+    restored = page.load(restore, [session, recalled], outputs, js=RECALL, **AT_ONCE)
+    restored.then(None, begin, None, js=GO, **AT_ONCE)
 
 
 def _kept(text: str) -> tuple[Any, Link | None]:

@@ -1,6 +1,14 @@
-// Keys work while the view is visible and nothing that takes typing has the focus.
+// Keys work while the view is visible and nothing that has a use for keys itself has the focus: after a click on Run, say.
 
 const TAKES_TYPING = "input, textarea, select, [contenteditable='true'], [role='textbox'], [role='combobox'], [role='listbox']";
+
+const OWN_KEYS = "[role='tablist'], [role='menu'], [role='slider'], [role='separator'], [role='radiogroup'], video, audio";
+
+/** Whether keys that are pressed with the focus on `target` are the view's. */
+function ours(element, target) {
+  if (target === document.body || element.contains(target)) return true;
+  return Boolean(target.closest("button, a, summary")) && !target.closest(OWN_KEYS);
+}
 
 /** `act` maps a key name to what it does; true from it means the key was used. */
 function listenForKeys(element, act) {
@@ -10,8 +18,7 @@ function listenForKeys(element, act) {
       return;
     }
     const target = event.target instanceof Element ? event.target : document.body;
-    const ours = target === document.body || element.contains(target);
-    if (!ours || !element.offsetParent || event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (!ours(element, target) || !element.offsetParent || event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
     if (target.closest(TAKES_TYPING) || target.closest("dialog[open]")) return;
     if (event.key === " " && target.closest("button, a")) return;
     const name = (event.shiftKey && event.key.startsWith("Arrow") ? "Shift" : "") + (event.key.length === 1 ? event.key.toLowerCase() : event.key);

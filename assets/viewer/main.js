@@ -69,7 +69,7 @@ function start(element, trigger, props, watch) {
     selection,
     pictures: new PictureMaker({ tree, strip, viewport, selection, colours: root }),
     names: props.linked || null,
-    ask: (kind, step) => trigger("export", { kind, step }),
+    ask: (kind, step, node = null) => trigger("export", { kind, step, node }),
   });
   textTools.append(share.box);
 
@@ -213,8 +213,9 @@ function start(element, trigger, props, watch) {
     }
     selection.advance();
     selectWanted();
-    empty.hidden = store.key !== null;
-    views.hidden = store.key === null;
+    const nothing = store.key === null || (!store.received && !store.early.size);
+    empty.hidden = !nothing;
+    views.hidden = nothing;
     notice.hidden = store.failed === null;
     notice.textContent = store.failed ?? "";
     listen();

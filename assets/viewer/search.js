@@ -9,7 +9,10 @@ class SearchView {
     this.count = h("span", { class: "count", "aria-live": "polite" });
     this.box = h("div", { class: "search", role: "search" }, this.count, this.input);
     host.append(this.box);
-    this.input.addEventListener("input", () => this.find());
+    this.input.addEventListener("input", () => {
+      this.find();
+      this.openNearest();
+    });
     this.input.addEventListener("keydown", (event) => {
       if (event.key === "Enter") this.go(event.shiftKey ? -1 : 1);
       else if (event.key === "Escape") this.close();
@@ -37,7 +40,7 @@ class SearchView {
   }
 
   find() {
-    for (const token of this.marked) token.classList.remove("found");
+    for (const token of this.marked) token.classList.remove("found", "current");
     this.marked = [];
     this.at = -1;
     const wanted = this.input.value.toLowerCase();
@@ -73,20 +76,36 @@ class SearchView {
     for (let at = whole.indexOf(wanted); at >= 0 && found.length < MOST_MATCHES; at = whole.indexOf(wanted, at + wanted.length)) {
       while (first + 1 < tokens.length && starts[first + 1] <= at) first += 1;
       const { step } = tokens[first].dataset;
-      found.push(step === undefined ? { mark: tokens[first] } : { step: Number(step) });
+      const match = step === undefined ? { mark: tokens[first] } : { step: Number(step) };
+      match.tokens = [];
+      found.push(match);
       for (let i = first; i < tokens.length && starts[i] < at + wanted.length; i += 1) {
         tokens[i].classList.add("found");
+        match.tokens.push(tokens[i]);
         this.marked.push(tokens[i]);
       }
     }
     return found;
   }
 
+  /** While one types: the first match in the text from the shown step on is opened, or else the first one. */
+  openNearest() {
+    const here = this.selection.shown ?? 0;
+    const at = this.matches.findIndex(({ step }) => step !== undefined && step >= here);
+    if (this.matches.length) this.show(Math.max(0, at));
+  }
+
   go(by) {
-    if (!this.matches.length) return;
-    this.at = (this.at + by + this.matches.length) % this.matches.length;
+    if (this.matches.length) this.show((this.at + by + this.matches.length) % this.matches.length);
+  }
+
+  show(at) {
+    for (const token of this.marked) token.classList.remove("current");
+    for (const { mark } of this.matches) if (mark) mark.classList.remove("current");
+    this.at = at;
     this.count.textContent = `${this.at + 1} of ${this.matches.length}`;
-    const { step, mark } = this.matches[this.at];
+    const { step, mark, tokens } = this.matches[this.at];
+    for (const token of tokens || [mark]) token.classList.add("current");
     if (mark) return this.textView.reveal(mark);
     this.selection.pause();
     return this.selection.pin(step);

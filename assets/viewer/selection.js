@@ -12,7 +12,7 @@ class Selection {
 
   reset() {
     this.pause();
-    Object.assign(this, { pinned: null, previewed: null, resting: null, node: null });
+    Object.assign(this, { pinned: null, previewed: null, resting: null, node: null, settled: false });
   }
 
   get shown() {
@@ -36,8 +36,11 @@ class Selection {
       if (this.resting === null || !this.settled) this.resting = this.store.instructive();
       this.settled = this.store.complete;
     } else {
-      if (this.pinned === null && this.resting !== last) this.node = null;
-      this.resting = last;
+      // followed to its end, a run comes to rest on a step that shows something, as a recording does
+      const resting = this.store.finished ? (this.settled ? this.resting : this.store.instructive()) : last;
+      if (this.pinned === null && this.resting !== resting) this.node = null;
+      this.resting = resting;
+      this.settled = Boolean(this.store.finished);
     }
   }
 

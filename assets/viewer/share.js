@@ -27,7 +27,7 @@ function download(name, type, parts) {
 }
 
 class ShareView {
-  /** `names`: settings that a link carries, null where no server answers; `ask(kind, step)` asks it for a file. */
+  /** `names`: settings that a link carries, null where no server answers; `ask(kind, step, node)` asks it for a file. */
   constructor({ store, selection, pictures, names, ask }) {
     Object.assign(this, { store, selection, pictures, ask });
     this.said = h("span", { class: "said", role: "status" });
@@ -45,7 +45,7 @@ class ShareView {
       names && item("GraphML", "this step, for networkx", () => ask("graphml", selection.shown)),
       item("SVG", "this tree, drawn", () => download(this.name("svg"), "image/svg+xml", [pictures.svg()])),
       item("PNG", "this tree, as pixels", () => this.png()),
-      names && item("HTML", "a page that works offline", () => ask("html", null)),
+      names && item("HTML", "a page that works offline", () => ask("html", selection.shown, selection.shownNode === BONUS ? "bonus" : selection.shownNode)),
     );
     this.box = h("div", { class: "sharing" }, this.said, this.button, this.menu);
     this.listen();

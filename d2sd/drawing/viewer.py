@@ -80,17 +80,21 @@ def pack_line(line: str) -> str:
     return f"~{base64.b64encode(packed).decode()}"
 
 
-def standalone_page(trace_lines: str, title: str) -> str:
+def standalone_page(trace_lines: str, title: str, step: int | None = None, node: int | str | None = None) -> str:
     """One HTML file with style, script and data in it, which opens from a disk without a network.
 
-    ``trace_lines`` is a trace as JSON lines. Nothing in it can become markup or code: it stands in a block that is not
+    ``trace_lines`` is a trace as JSON lines; ``step`` (from 0) and ``node`` are what it opens with, unless its address names
+    others (``#step=10&node=7``, steps from 1). Nothing in it can become markup or code: it stands in a block that is not
     a script, as a JSON string without ``<``, and the page's policy allows this one script and no connection at all.
     """
     # not splitlines(): JSON may hold U+2028 and the like unescaped
     lines = [line for line in trace_lines.split("\n") if line]
     if not any(map(END.match, lines)):
         lines.append(CUT_OFF)
-    value = "".join((pack_line(line) if line.startswith(STEP) else line) + "\n" for line in lines)
+    head = {"event": "Segment", "key": "standalone", "from": 0, "recorded": True}
+    if step is not None:
+        head["wanted"] = {"step": step, "node": node}
+    value = json.dumps(head) + "\n" + "".join((pack_line(line) if line.startswith(STEP) else line) + "\n" for line in lines)
     data = json.dumps(value).replace("<", "\\u003c")
     script = f"\n{_joined(('standalone.js',))}\n{viewer_script()}\n"
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()

@@ -64,6 +64,23 @@ def test_it_draws_the_run_and_keeps_what_was_measured(show, opening):
     expect(page.locator("[data-stat='speedup'] .value")).to_contain_text(re.compile(r"\d×"))
 
 
+def test_its_address_names_a_step_and_a_node(show, opening):
+    page = show(opening)
+    page.evaluate("location.hash = 'step=10&node=7'")
+    expect(view(page)).to_have_attribute("data-pinned", "9")
+    expect(view(page)).to_have_attribute("data-node", "7")
+    page.reload()
+    expect(view(page)).to_have_attribute("data-pinned", "9")
+
+
+def test_it_opens_where_it_was_exported(show, tmp_path):
+    path = tmp_path / "page.html"
+    path.write_text(standalone_page(gzip.decompress(OPENING.read_bytes()).decode(), "x", 11, "bonus"), "utf-8")
+    page = show(path)
+    expect(view(page)).to_have_attribute("data-pinned", "11")
+    expect(view(page)).to_have_attribute("data-node", "bonus")
+
+
 def test_keys_and_pointer_work(show, opening):
     page = show(opening)
     page.keyboard.press("Home")

@@ -219,3 +219,23 @@ test("a node behind the end of the text was not rejected", () => {
   const step = readStep(JSON.parse(stepLine(4, 2)), 0, RUN);
   assert.match(nodeSentence(step, step.nodes.get(4)), /an earlier token on this path was rejected/);
 });
+
+test("a run that was followed to its end comes to rest on a step that shows something", async () => {
+  const { store } = storeOf();
+  const won = JSON.parse(stepLine(4, 1, [1]));
+  won.nodes.push({ id: 5, parent: 1, depth: 2, token: 98, text: "u", candidates: [1], proposer: "second", state: "accepted" });
+  won.accepted.push(5);
+  store.feed(segment("k", 0, HEADER, JSON.stringify(won), stepLine(4, 1)));
+  await settled(store);
+  const selection = new Selection(store, () => {});
+  selection.advance();
+  assert.equal(selection.shown, 1);
+  store.feed(segment("k", 3, FINISHED));
+  await settled(store);
+  selection.advance();
+  assert.equal(selection.shown, 0);
+  selection.pin(1);
+  selection.release();
+  selection.advance();
+  assert.equal(selection.shown, 1); // what one looked at last stays
+});

@@ -46,13 +46,14 @@ class LiveView {
     const { live } = this;
     if (!live) return;
     const { point, wantedK } = this.at();
-    const said = { k: point.k < wantedK ? `${wantedK} → ${point.k}: a block of ${point.gamma} has no more` : point.k, gamma: point.gamma };
+    const said = { k: point.k, gamma: point.gamma };
     for (const [id, { input, value }] of Object.entries(this.inputs)) {
       value.textContent = said[id];
       input.setAttribute("aria-valuetext", said[id]);
     }
     this.figures.replaceChildren(h("b", {}, count(point.committed.length, "step")), ` for ${count(live.tokens.length, "token")}: `, h("b", {}, `${point.alpha.toFixed(2)} tokens per step`), `, ${point.nodes.toFixed(0)} nodes verified per step`);
-    this.reading.textContent = this.compared(point);
+    const most = point.k < wantedK ? `A block of ${point.gamma} has room for ${point.k} re-drafts, not ${wantedK}. ` : "";
+    this.reading.textContent = most + this.compared(point);
     this.drawChart(point);
     this.drawCut(point);
     this.chosen(point.gamma === live.own[1] ? point.k : null);

@@ -34,7 +34,9 @@ async function start(element, trigger, props, watch, server) {
       live.load(tour.live);
       await until(() => stage.steps > tour.start);
       stage.pin(tour.start);
+      state.at = Math.min(TURN, Math.max(0, whole(new URLSearchParams(location.search).get("stop"), 1, TURN + 1, 1) - 1));
       show();
+      element.addEventListener("learn:go", ({ detail }) => detail.stop - 1 !== state.at && go(detail.stop - 1));
       element.dataset.ready = "yes";
     } catch (error) {
       console.warn(error);
@@ -52,6 +54,7 @@ async function start(element, trigger, props, watch, server) {
     else live.show();
     requestAnimationFrame(() => stage.light(state.at, state.step, state.everything));
     Object.assign(element.dataset, { at: state.at, step: state.step, everything: state.everything });
+    element.dispatchEvent(new CustomEvent("learn:moved", { bubbles: true }));
   }
 
   function go(at) {

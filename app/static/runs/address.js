@@ -5,13 +5,18 @@ const SETTLE_MS = 250;
 const PATIENCE_MS = 4000;
 
 const explorer = () => document.querySelector("#explorer [data-run]");
+/** The stop of the tour, from 1; empty before it is there. */
+const learnStop = () => {
+  const tour = document.querySelector("#learn [data-at]");
+  return tour ? Number(tour.dataset.at) + 1 : "";
+};
 const tabButton = (tab) => [...document.querySelectorAll('[role="tab"][data-tab-id]')].find((b) => b.dataset.tabId === tab);
 
 class Address {
   /** `list()` gives the runs and which one is shown; `show(key, step, node)` asks for another one. */
   constructor(list, show) {
     Object.assign(this, { list, show, before: null, going: null, timer: 0, noticed: null });
-    document.addEventListener("explorer:selected", () => this.soon());
+    for (const moved of ["explorer:selected", "learn:moved"]) document.addEventListener(moved, () => this.soon());
     window.addEventListener("popstate", (event) => this.go(event.state));
     this.observer = new MutationObserver(() => this.soon());
   }
@@ -32,6 +37,8 @@ class Address {
     const active = document.querySelector('[role="tab"][data-tab-id][aria-selected="true"]');
     if (!view || !active || (entry && view.dataset.run !== entry.run)) return null;
     const { pinned, node } = view.dataset;
+    if (active.dataset.tabId === "learn") return { tab: "learn", run: "", step: "", node: "", stop: learnStop(), query: "" };
+    if (!entry && !shown) return null; // a link that is not run yet stays as it is
     return { tab: active.dataset.tabId, run: entry ? entry.key : "", step: pinned === "" ? "" : Number(pinned) + 1, node: pinned === "" ? "" : node, query: entry ? entry.query : "" };
   }
 
@@ -48,9 +55,9 @@ class Address {
     this.before = now;
   }
 
-  write({ tab, run, step, node, query }) {
+  write({ tab, run, step, node, stop = "", query }) {
     const fields = new URLSearchParams(query);
-    for (const [name, value] of Object.entries({ tab, run, step, node })) if (value !== "") fields.set(name, value);
+    for (const [name, value] of Object.entries({ tab, run, step, node, stop })) if (value !== "") fields.set(name, value);
     return `${location.pathname}?${fields}`;
   }
 
@@ -66,6 +73,9 @@ class Address {
     }, PATIENCE_MS);
     const button = tabButton(tab);
     if (button && button.getAttribute("aria-selected") !== "true") button.click();
+    const stop = whole(state.stop, 1, 99, null);
+    const tour = stop !== null && document.querySelector("#learn [data-at]");
+    if (tour) tour.dispatchEvent(new CustomEvent("learn:go", { detail: { stop } }));
     if (run && run !== this.list().shown) this.show(run, step === null ? null : step - 1, node);
     else if (step !== null && explorer()) explorer().dispatchEvent(new CustomEvent("explorer:select", { detail: { step: step - 1, node } }));
     this.soon();
