@@ -12,7 +12,7 @@ from app.views.view import View
 from d2sd.drawing.viewer import VIEWER
 
 STATIC = Path(__file__).resolve().parent.parent / "static"
-SHARED = (VIEWER / "dom.js", VIEWER / "words.js", VIEWER / "tooltip.js")
+SHARED = (VIEWER / "dom.js", VIEWER / "words.js", VIEWER / "tooltip.js", VIEWER / "cost.js")
 COLOURS = VIEWER / "colours.css"
 PANELS = STATIC / "shared" / "panels.css"
 

@@ -17,7 +17,7 @@ from app.views.runs import MAX_LINK
 from d2sd import METHODS
 
 FILLED_IN = ("block_size", "second_block_size", "node_budget")  # by the engine, for each method its own
-SCRIPTS = ("player.js", "lane.js", "controls.js", "table.js", "share.js", "main.js")
+SCRIPTS = ("player.js", "lane.js", "controls.js", "costs.js", "table.js", "share.js", "main.js")
 
 
 class RaceView(DrawnView):
@@ -79,17 +79,23 @@ def machine(header: dict[str, Any]) -> str:
 
 
 def _lane(lane: Lane) -> dict[str, Any]:
-    """Commits as [seconds since the prompt was read, [[text, proposer], …]]; the first is that of prefill."""
+    """Commits as [seconds since the prompt was read, [[text, proposer], …], verified nodes, seconds of verifying]; the first
+    is that of prefill."""
     method, prefill = lane_name(lane.trace), lane.trace.prefill
-    commits = [(0.0, prefill.committed)] if prefill and prefill.committed else []
-    commits += [(s.elapsed, s.committed) for s in lane.trace.steps]
+    commits = [(0.0, prefill.committed, 0, 0.0)] if prefill and prefill.committed else []
+    commits += [(s.elapsed, s.committed, len(s.nodes), s.seconds.verify) for s in lane.trace.steps]
     return {
         "method": method,
         "sentence": sentence(method),
         "state": "broke off" if lane.problem else "done" if lane.complete else "stopped",
         "problem": lane.problem,
         "steps": [
-            [round(elapsed, 6), [[c.text.encode("utf-8", "replace").decode(), c.proposer] for c in committed]]
-            for elapsed, committed in commits
+            [
+                round(elapsed, 6),
+                [[c.text.encode("utf-8", "replace").decode(), c.proposer] for c in committed],
+                nodes,
+                round(verify, 6),
+            ]
+            for elapsed, committed, nodes, verify in commits
         ],
     }

@@ -18,12 +18,29 @@ class NumbersView {
     for (const [id, name, title] of CARDS) {
       const cell = { value: h("dd", { class: "value" }), note: h("dd", { class: "note" }) };
       this.cells[id] = cell;
-      host.append(h("div", { class: "stat", "data-stat": id, title }, h("dt", {}, name), cell.value, cell.note));
+      host.append(h("div", { class: "stat", "data-stat": id, title }, h("dt", {}, name, id === "speedup" ? this.whyButton() : null), cell.value, cell.note));
     }
     this.segments = STAGES.map(([stage, name]) => [stage, name, h("span", { class: `segment ${stage}` })]);
     this.bar = h("dd", { class: "stack", role: "img" }, ...this.segments.map(([, , segment]) => segment));
     this.shares = h("dd", { class: "note" });
-    host.append(h("div", { class: "stat wide", "data-stat": "stages" }, h("dt", {}, "Time by stage"), this.bar, this.shares));
+    this.box = h("div", { class: "why", role: "note", hidden: true });
+    host.append(h("div", { class: "stat wide", "data-stat": "stages" }, h("dt", {}, "Time by stage"), this.bar, this.shares), this.box);
+  }
+
+  /** Opens what a step costs and brings. */
+  whyButton() {
+    this.why = h("button", { class: "why-open", type: "button", "aria-expanded": "false", hidden: true }, "why?");
+    this.why.addEventListener("click", () => {
+      this.box.hidden = !this.box.hidden;
+      this.why.setAttribute("aria-expanded", String(!this.box.hidden));
+    });
+    return this.why;
+  }
+
+  showWhy(cycle) {
+    this.why.hidden = !cycle;
+    if (!cycle) this.box.hidden = true;
+    else this.box.replaceChildren(h("b", {}, cycle.gain < 1 ? "Why slower" : "Why faster"), h("p", {}, cycleWords(cycle)), cycleBars(cycle), h("p", {}, elsewhere()));
   }
 
   show(shown) {
@@ -47,6 +64,7 @@ class NumbersView {
     const costs = gain !== null && gain < 1 ? `a step = ${(tokens / steps / gain).toFixed(1)} plain` : null;
     const unmeasured = store.header.method === "autoregressive" ? "nothing is drafted" : store.live ? "not measured yet" : "not measured";
     set("speedup", gain === null ? "—" : fixed(gain, 2) + "×", costs || (base ? `${perSecond(timed)} vs ${perSecond(base)}${store.unwatched ? ", unrecorded" : " plain"}` : unmeasured));
+    this.showWhy(gain === null ? null : cycleOf({ tokens, steps, speed: timed, plain: base, seconds: store.sums.seconds }));
     cells.speedup.value.classList.toggle("slower", gain !== null && gain < 1);
     set("nodes", steps ? decimals(nodes / steps, 1) : "—", here ? `this step: ${here.nodes}` : "");
     const verdict = here && OUTCOMES[here.verdict];

@@ -42,6 +42,7 @@ SCRIPTS = (
     "finder.js",
     "text.js",
     "search.js",
+    "cost.js",
     "numbers.js",
     "legend.js",
     "help.js",

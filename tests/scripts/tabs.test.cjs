@@ -3,9 +3,9 @@ const assert = require("node:assert/strict");
 const { test } = require("node:test");
 const { load } = require("./load.cjs");
 
-const WORDS = ["viewer/dom", "viewer/words"];
+const WORDS = ["viewer/dom", "viewer/words", "viewer/cost"];
 const frames = [];
-const race = load([...WORDS, "race/lane", "race/player", "race/table"], ["readLane", "ordinal", "Player", "stagesOf"], {
+const race = load([...WORDS, "race/lane", "race/player", "race/costs", "race/table"], ["readLane", "ordinal", "Player", "stagesOf", "retimed", "plainStep", "nodeCost", "timeTicks", "whyWords", "cycleOf", "cycleWords", "PAPER_NODE"], {
   requestAnimationFrame: (draw) => frames.push(draw),
   performance: { now: () => 0 },
 });
@@ -108,4 +108,34 @@ test("a table for spreadsheets starts no formula and keeps quotes and commas in 
   assert.match(head, /^run,label,step,position,confidence,accepted,token,wanted/);
   assert.match(first, /^"r","'=1\+""2""",\d,1,0\.9,1,"a","",1,2,1,1/);
   assert.match(second, /,1,2,0\.8,0,"b","x,\ny",1,2,1,1,"repaired"$/);
+});
+
+// Plain decoding: 2 steps of 10 ms. Another: one step of 40 ms, 30 of which verify 41 nodes.
+const PLAIN = race.readLane({ method: "autoregressive", row: { speedup: 1, mean_acceptance_length: 1 }, steps: [[0.01, [["a", "target"]], 1, 0.01], [0.02, [["b", "target"]], 1, 0.01]] });
+const DRAFTED = race.readLane({ method: "d2sd", row: { speedup: 0.5, mean_acceptance_length: 2 }, steps: [[0.04, [["a", "first"], ["b", "target"]], 41, 0.03]] });
+
+test("a race is timed again with another cost of a node: as measured at one end, by the paper's ratio at the other", () => {
+  const plain = race.plainStep([PLAIN, DRAFTED]);
+  assert.equal(plain, 0.01);
+  const [here] = race.retimed(DRAFTED, plain, 0);
+  const [there] = race.retimed(DRAFTED, plain, 1);
+  assert.ok(Math.abs(here - 0.04) < 1e-12);
+  assert.ok(Math.abs(there - (0.01 + 0.01 * (1 + 40 * race.PAPER_NODE))) < 1e-12);
+  assert.ok(Math.abs(race.nodeCost([PLAIN, DRAFTED], plain, 0) - 2 / 40) < 1e-12);
+  assert.ok(Math.abs(race.nodeCost([PLAIN, DRAFTED], plain, 1) - race.PAPER_NODE) < 1e-12);
+  assert.deepEqual(race.retimed(PLAIN, plain, 0).map((t) => t.toFixed(6)), ["0.010000", "0.020000"]);
+  assert.equal(race.plainStep([DRAFTED]), null);
+});
+
+test("what a step costs and brings says why drafting is faster or slower", () => {
+  const cycle = race.cycleOf({ tokens: 92, steps: 20, speed: 82, plain: 100, seconds: { verify: 0.3, first_draft: 0.1 } });
+  assert.equal(race.cycleWords(cycle), "A step cost 5.6 plain steps and brought 4.6 tokens, so it is slower, 0.82×.");
+  assert.deepEqual(cycle.parts.filter((part) => part.cost).map((part) => part.cost.toFixed(2)), ["1.40", "4.21"]);
+  assert.equal(race.cycleOf({ tokens: 1, steps: 1, speed: 5, plain: null, seconds: {} }), null);
+  assert.match(race.whyWords([PLAIN, DRAFTED]), /^d2sd: A step cost 4\.0 plain steps and brought 2\.0 tokens, so it is slower, 0\.50×\. On a GPU .* about 1\.42/);
+});
+
+test("the axis of a race has a few round times", () => {
+  assert.deepEqual(race.timeTicks(0.33).map((t) => t.toFixed(1)), ["0.0", "0.1", "0.2", "0.3"]);
+  assert.ok(race.timeTicks(7).length <= 7);
 });

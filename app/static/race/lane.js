@@ -6,9 +6,11 @@ const ordinal = (place) => ORDINALS[place] || `${place}th`;
 /** Steps as they were measured, with everything that the replay needs at a given time. */
 function readLane(raw) {
   const steps = list(raw.steps).map((step) => {
-    const [elapsed, tokens] = list(step);
+    const [elapsed, tokens, nodes, verify] = list(step);
     return {
       elapsed: number(elapsed, 0, 1e6, 0),
+      nodes: whole(nodes, 0, 1e6, 0),
+      verify: number(verify, 0, 1e6, 0),
       tokens: list(tokens).map((token) => ({ text: text(list(token)[0]), proposer: PROPOSERS.includes(list(token)[1]) ? list(token)[1] : "target" })),
     };
   });
@@ -18,18 +20,17 @@ function readLane(raw) {
 }
 
 class LaneView {
-  /** `most`: the largest number of tokens of any lane, the full width of a bar; `decided`: no other lane is still to come;
-   *  `open()` shows the lane's run in Explore. */
-  constructor(lane, most, decided, open) {
-    Object.assign(this, { lane, most: Math.max(1, most), decided, shown: 0 });
-    this.counts = { first: 0, second: 0, target: 0 };
-    this.bars = Object.fromEntries(PROPOSERS.map((who) => [who, h("span", { class: `segment ${who}` })]));
+  /** `longest`: seconds of the slowest lane, the full width of a bar; `decided`: no other lane is still to come; `open()` shows
+   *  the lane's run in Explore. */
+  constructor(lane, longest, decided, open) {
+    Object.assign(this, { lane, decided, shown: 0 });
+    this.rail = h("span", { class: "rail" });
     this.result = h("span", { class: "result" });
     this.track = h(
       "li",
       { class: "track", "data-method": lane.method },
       h("span", { class: "name" }, lane.method),
-      h("span", { class: "rail" }, ...PROPOSERS.map((who) => this.bars[who])),
+      this.rail,
       this.result,
     );
     this.note = h("span", { class: "note" });
@@ -41,7 +42,27 @@ class LaneView {
       this.words,
     );
     if (lane.problem) this.words.append(h("p", { class: "problem" }, lane.problem));
-    this.tokens = lane.steps.flatMap((step) => step.tokens.map((token, at) => this.addToken(token, at, step.elapsed)));
+    this.tokens = lane.steps.flatMap((step, number) => step.tokens.map((token, at) => this.addToken(token, at, number)));
+    this.time(lane.steps.map((step) => step.elapsed), longest);
+  }
+
+  /** When every step ended, and the length of the axis: as measured, or as calculated. */
+  time(ends, longest) {
+    Object.assign(this, { ends, longest: Math.max(1e-9, longest), drawn: false });
+    const share = (seconds) => ((100 * seconds) / this.longest).toFixed(3) + "%";
+    // a step is as wide as the time that it took, in it its tokens by proposer
+    const blocks = this.lane.steps.map((step, at) => {
+      const from = at ? ends[at - 1] : 0;
+      const block = h("span", { class: "block", title: `${count(step.tokens.length, "token")} in ${milliseconds(ends[at] - from)}` }, ...PROPOSERS.map((who) => [who, step.tokens.filter((token) => token.proposer === who).length]).filter(([, n]) => n).map(([who, n]) => h("span", { class: `segment ${who}`, style: `flex-grow:${n}` })));
+      block.style.left = share(from);
+      block.style.width = share(ends[at] - from);
+      return block;
+    });
+    this.rail.replaceChildren(...blocks);
+  }
+
+  get end() {
+    return this.ends.length ? this.ends[this.ends.length - 1] : 0;
   }
 
   opener(open) {
@@ -50,25 +71,25 @@ class LaneView {
     return button;
   }
 
-  addToken({ text: words, proposer }, at, elapsed) {
+  addToken({ text: words, proposer }, at, step) {
     const node = h("span", { class: `tok ${proposer}${at === 0 ? " border" : ""}`, dir: "auto", hidden: true });
     words.replace(LONE, "\ufffd").split("\n").forEach((part, i) => {
       if (i) node.append(h("i", { class: "newline", "aria-hidden": "true" }), "\n");
       node.append(part);
     });
     this.words.append(node);
-    return { node, proposer, elapsed };
+    return { node, step };
   }
 
   /** Shows what was committed at a time of the race. */
   show(time) {
-    const { tokens, lane } = this;
+    const { tokens, lane, ends } = this;
     const before = this.shown;
-    while (this.shown < tokens.length && tokens[this.shown].elapsed <= time) this.reveal(this.shown++, true);
-    while (this.shown > 0 && tokens[this.shown - 1].elapsed > time) this.reveal(--this.shown, false);
+    this.rail.style.clipPath = `inset(0 ${Math.max(0, 100 - (100 * time) / this.longest).toFixed(3)}% 0 0)`;
+    while (this.shown < tokens.length && ends[tokens[this.shown].step] <= time) tokens[this.shown++].node.hidden = false;
+    while (this.shown > 0 && ends[tokens[this.shown - 1].step] > time) tokens[--this.shown].node.hidden = true;
     if (before === this.shown && this.drawn) return;
     this.drawn = true;
-    for (const who of PROPOSERS) this.bars[who].style.width = ((100 * this.counts[who]) / this.most).toFixed(3) + "%";
     const over = this.shown === tokens.length && tokens.length > 0;
     this.panel.classList.toggle("over", over);
     this.note.textContent = this.shown ? count(this.shown, "token") : { waiting: "waiting", running: "running now", "not run": "not run" }[lane.state] || "";
@@ -76,16 +97,12 @@ class LaneView {
     if (this.shown) this.follow(tokens[this.shown - 1].node);
   }
 
-  reveal(at, visible) {
-    const { node, proposer } = this.tokens[at];
-    node.hidden = !visible;
-    this.counts[proposer] += visible ? 1 : -1;
-  }
-
   verdict() {
-    const { row, end, state } = this.lane;
+    const { row, state } = this.lane;
+    const { end } = this;
     const time = end < 1 ? `${(end * 1000).toFixed(0)} ms` : `${end.toFixed(2)} s`;
     const place = row && this.decided && whole(row.place, 1, 99, null);
+    if (this.calculated) return `${time}, calculated`;
     return place ? `${ordinal(place)} · ${time}` : `${state} · ${time}`;
   }
 

@@ -10,9 +10,10 @@ function start(element, trigger, props, watch) {
   const empty = h("p", { class: "empty" }, "Nothing to show yet: choose methods and press Race.");
   const player = new Player(element, () => draw());
   const controls = new Controls(player);
+  const costs = new CostsView(() => retime());
   const sharing = new RaceShare();
   const legend = h("ul", { class: "legend", "aria-label": "Who proposed a token" }, ...PROPOSERS.map((who) => h("li", {}, h("span", { class: `tok ${who}` }, PROPOSER_NAMES[who]))));
-  const stage = h("div", { class: "panel stage" }, h("div", { class: "head" }, heading, status, sharing.box), controls.box, tracks, legend);
+  const stage = h("div", { class: "panel stage" }, h("div", { class: "head" }, heading, status, sharing.box), controls.box, tracks, costs.axis, costs.box, legend);
   const root = h("section", { class: "panels race", "aria-label": "Race" }, empty, stage, panels, table, spoken);
   element.replaceChildren(root);
   const still = matchMedia("(prefers-reduced-motion: reduce)");
@@ -54,20 +55,38 @@ function start(element, trigger, props, watch) {
     heading.textContent = running ? "Running, one method after the other" : data.recorded ? "A recorded race" : "Your race";
     const machine = data.machine ? `measured on ${text(data.machine)}` : "";
     status.textContent = running || (data.recorded ? `${machine} when this page was made; press Race to run one here` : machine);
-    const most = Math.max(0, ...raw.map((lane) => lane.total));
-    lanes = raw.map((lane, at) => new LaneView(lane, most, !running, () => trigger("select", { lane: at })));
+    const longest = Math.max(0, ...raw.map((lane) => lane.end));
+    lanes = raw.map((lane, at) => new LaneView(lane, longest, !running, () => trigger("select", { lane: at })));
     sharing.show(running ? null : data);
     tracks.replaceChildren(...lanes.map((lane) => lane.track));
     panels.replaceChildren(...lanes.map((lane) => lane.panel));
     const measured = raw.some((lane) => lane.row && lane.total);
     table.hidden = !measured;
-    if (measured) table.replaceChildren(h("div", { class: "head" }, h("h3", {}, "Figures"), stageLegend()), h("div", { class: "scroll" }, raceTable(raw, data)));
-    player.load(running ? 0 : Math.max(0, ...raw.map((lane) => lane.end)));
+    if (measured) table.replaceChildren(h("div", { class: "head" }, h("h3", {}, "Figures"), stageLegend()), h("p", { class: "why" }, whyWords(raw)), h("div", { class: "scroll" }, raceTable(raw, data)));
+    costs.load(running ? [] : raw, running ? null : plainStep(raw));
+    costs.scale(longest);
+    player.load(running ? 0 : longest);
     // While methods still run nothing is replayed: what is there already stands still, the clock is theirs.
     if (running) for (const lane of lanes) lane.show(Infinity);
     else if (still.matches) player.seek(player.duration);
     else waiting = player.duration > 0;
     begin();
+  }
+
+  /** The same race at another cost of a verified node. */
+  function retime() {
+    const { t, plain } = costs;
+    const ends = lanes.map((view) => (t && plain ? retimed(view.lane, plain, t) : view.lane.steps.map((step) => step.elapsed)));
+    const longest = Math.max(0, ...ends.map((of) => of[of.length - 1] || 0));
+    lanes.forEach((view, at) => {
+      view.calculated = t > 0;
+      view.time(ends[at], longest);
+    });
+    element.dataset.calculated = t > 0;
+    costs.say();
+    costs.scale(longest);
+    player.load(longest);
+    player.seek(longest);
   }
 
   function begin() {

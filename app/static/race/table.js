@@ -16,6 +16,7 @@ function raceTable(lanes, { plain, reference }) {
     ["Tokens/step α", "Mean acceptance length: committed tokens per step, the target’s own token included"],
     ["Tokens/s", "Committed tokens over the time since the prompt was read"],
     ["Speedup", plain ? "Tokens per second over plain decoding in this race" : "Needs autoregressive in the race: tick it"],
+    ["A step costs", plain ? "In steps of plain decoding: α over the speedup" : "Needs autoregressive in the race: tick it"],
     ["Nodes/step", "Tree nodes that the target checks in one pass, anchor included"],
     ["Same text", than ? `Token for token the same text ${than}` : ""],
     ["Time by stage, whole run"],
@@ -54,10 +55,27 @@ function tableRow(lane, longest, reference) {
     cell("Tokens/step α", figure(row.mean_acceptance_length, 2)),
     cell("Tokens/s", figure(speed, speed < 100 ? 1 : 0)),
     cell("Speedup", figure(row.speedup, 2, "×")),
+    cell("A step costs", costWords(row)),
     cell("Nodes/step", figure(row.nodes_per_step, 1)),
     cell("Same text", same, row.identical === false ? "differs" : "same"),
     h("td", { class: "stages" }, ...stageBar(lane, longest)),
   );
+}
+
+/** What a step of a lane cost, in plain steps. */
+function costWords(row) {
+  const [alpha, gain] = [number(row.mean_acceptance_length, 0, 1e6, null), number(row.speedup, 1e-9, 1e6, null)];
+  return alpha === null || gain === null ? "—" : `${fixed(alpha / gain, 1)} plain`;
+}
+
+/** Why the lanes end in this order, in sentences: the fastest, and the one that brings the most tokens a step if that is another. */
+function whyWords(lanes) {
+  const done = lanes.filter(({ row }) => row && number(row.speedup, 1e-9, 1e6, null) !== null && number(row.mean_acceptance_length, 0, 1e6, 0) > 1);
+  if (!done.length) return "";
+  const best = (of) => done.reduce((a, b) => (of(b.row) > of(a.row) ? b : a));
+  const [fast, long] = [best((row) => row.speedup), best((row) => row.mean_acceptance_length)];
+  const said = [...new Set([fast, long])].map(({ method, row }) => `${method}: ${cycleWords({ brought: row.mean_acceptance_length, gain: row.speedup, cost: row.mean_acceptance_length / row.speedup })}`);
+  return `${said.join(" ")} ${elsewhere()}`;
 }
 
 /** A bar as long as the run, and its numbers. */
