@@ -10,7 +10,7 @@ from typing import Any
 from d2sd import Engine, InputError, Trace
 from d2sd.whatif import Outcome, Replay, recorded_config
 
-BRANCHES = (1, 2, 4, 8)
+BRANCHES = (0, 1, 2, 4, 8)  # 0: the first draft alone
 BLOCKS = (4, 8, 12, 16)
 
 
@@ -35,7 +35,8 @@ def replayed(engine: Engine, trace: Trace) -> list[SettingsPoint]:
     configs = {}
     for k, gamma in itertools.product(BRANCHES, BLOCKS):
         try:
-            own = replace(base, num_branches=k, block_size=gamma, second_block_size=None, node_budget=None)
+            own = replace(base, block_size=gamma, second_block_size=None, node_budget=None)
+            own = replace(own, num_branches=k) if k else replace(own, method="dflash")
             configs[k, gamma] = engine.resolve(replace(own, backend="auto", inspect=False))
         except InputError:  # more re-drafts than the block has prefixes
             continue
@@ -52,6 +53,28 @@ def spread(points: Sequence[SettingsPoint]) -> int:
     by_k = [len(p.committed) for p in points if p.block_size == longest]
     by_gamma = [len(p.committed) for p in points if p.num_branches == 2]
     return min(max(steps) - min(steps) for steps in (by_k, by_gamma))
+
+
+def costs(trace: Trace, plain: float | None, unwatched: float | None) -> dict[str, float] | None:
+    """What a step of a recorded run costs on the machine that recorded it, in seconds: ``plain``, a step of plain decoding;
+    ``draft``, ``redraft``, ``rest`` (tree and commit); ``node``, each verified node after the first.
+
+    ``plain`` and ``unwatched``: measured tokens per second of plain decoding and of this run without recording its steps.
+    None where they were not measured.
+    """
+    totals = trace.totals
+    if not plain or not unwatched or not totals.steps:
+        return None
+    scale = totals.tokens_per_second / unwatched / totals.steps
+    spent = {stage: scale * seconds for stage, seconds in totals.stage_seconds.items()}
+    node = (spent["verify"] - 1 / plain) / max(1.0, totals.nodes_per_step - 1)
+    return {
+        "plain": 1 / plain,
+        "draft": spent["first_draft"],
+        "redraft": spent["second_draft"],
+        "rest": spent["tree"] + spent["commit"],
+        "node": max(0.0, node),
+    }
 
 
 def drawing(trace: Trace, points: Sequence[SettingsPoint]) -> dict[str, Any]:

@@ -23,7 +23,9 @@ from app.views.runs import RunsView
 TABS = ("explore", "race", "compare", "calibrate", "learn")
 RECENT = 8  # runs that the form has followed: more are not on their way to the page at once
 GONE = "This run is no longer in the list."
-ELSEWHERE = "The run of this link is not kept here, or not any more: it is made again with the settings that are filled in."
+ELSEWHERE = (
+    "The run of this link is not kept here, or not any more: it is made again with the settings that are filled in."
+)
 NOT_YET = "The run of this link is not made yet."
 PRESS = "Press Run: its models are loaded first."
 GO = "(go) => { if (go) document.querySelector('#run').click(); }"
@@ -123,7 +125,9 @@ def wire_runs(page: gr.Blocks, tabs: gr.Tabs, shown: Shown, race: Any) -> None:
             # another run in its place would pass for this one
             current.shown = RunLines()
             segment = current.shown.segment()
-            at_once = not link.sentence and models.loaded(Chosen(link.values.get("model") or shown.controls.inputs["model"].value or ""))
+            at_once = not link.sentence and models.loaded(
+                Chosen(link.values.get("model") or shown.controls.inputs["model"].value or "")
+            )
             note = ELSEWHERE if "run" in query else NOT_YET
             said = said if link.sentence else sentence(note=note if at_once else f"{note} {PRESS}")
         elif not link.values:

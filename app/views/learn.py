@@ -13,9 +13,11 @@ import orjson
 
 from app import presets
 from app.learn import instructive, lesson
+from app.live_settings import costs
 from app.run_lines import RunLines
 from app.views.drawn import STATIC, DrawnView, read
 from d2sd.drawing.viewer import STYLES, VIEWER, viewer_script
+from d2sd.trace.schema import read_baseline
 from d2sd.trace.trace import parse_trace
 
 SCRIPTS = ("walk.js", "draws.js", "live.js", "card.js", "stage.js", "main.js")
@@ -45,6 +47,12 @@ def lesson_run() -> RunLines:
     return RunLines.of(presets.lesson()["lines"])
 
 
+def _speeds(lines: list[str]) -> tuple[float | None, float | None]:
+    """Measured tokens per second of plain decoding and of the run itself, not drawn; None where they were not measured."""
+    found = next((f for line in reversed(lines) if (f := read_baseline(line.encode()))), {})
+    return found.get("tokens_per_second"), found.get("unwatched")
+
+
 @lru_cache(maxsize=1)
 def packed_tour() -> str:
     """What ``tour`` answers."""
@@ -57,6 +65,7 @@ def packed_tour() -> str:
         "run": str(trace.header.get("run", "")),
         "lines": lines,
         "live": recorded["live"],
+        "costs": costs(trace, *_speeds(recorded["lines"])),
         "about": presets.FIRST_SAID if preset == presets.FIRST else presets.TINY_SAID,
         "examples": presets.examples(presets.FIRST if preset == presets.FIRST else presets.BUNDLED),
         "lessons": [asdict(lesson(trace, n)) for n in range(len(trace.steps))],

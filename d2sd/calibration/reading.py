@@ -182,13 +182,16 @@ def _temperature(report: Report) -> Iterator[Sentence]:
         yield Sentence("few", "Too few positions to fit a temperature on one half and judge it on the other.")
         return
     helps = advice.improvement.low is not None and advice.improvement.low > 0
-    name = f"a temperature of {advice.temperature:.2f}, fitted on one half,"
-    verdict = name if helps else f"no temperature clearly helps: {name}"
+    name = f"dividing the log-odds of the confidences by {advice.temperature:.2f}, fitted on one half,"
+    verdict = name if helps else f"no scaling of the confidences clearly helps: {name}"
     text = f"{verdict} takes the other half’s ECE from {100 * advice.error_before:.1f} to {points(advice.error_after)}"
     if advice.moved is not None:
         text += f" and would move {percent(advice.moved)} of the prefix choices"
     if advice.hits_before is not None and advice.hits_after is not None:
         text += f" (boundary hits {percent(advice.hits_before)} before, {percent(advice.hits_after)} after)"
+    text += (
+        ". This is no setting of a run, least of all its sampling temperature: it says how a drafter should be trained"
+    )
     yield Sentence("mixed" if helps else "note", f"{text[0].upper()}{text[1:]}.", "moved", (0,) if advice.rows else ())
 
 
@@ -201,6 +204,9 @@ def _gains(report: Report) -> Iterator[Sentence]:
     text = f"Re-drafts bring {total:.2f} of the {alpha:.2f} tokens a step"
     if len(redrafts) > 1:
         text += f"; the last of them, number {last.branch}, adds {last.tokens.value or 0:.2f} for {last.nodes:.1f} verified nodes"
+        nodes = sum(s.nodes for s in report.gains.sources) or 1.0
+        if 2 * (last.tokens.value or 0.0) / max(alpha, 1e-9) < last.nodes / nodes:
+            text += f", a share of the nodes more than twice its share of the tokens: try K = {len(redrafts) - 1}"
     yield Sentence("note", text + ".", "gains", (last.branch or 0,))
 
 

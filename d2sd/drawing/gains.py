@@ -1,4 +1,4 @@
-"""Figures of what drafts bring and cost, of groups of prompts and tokens, and of a suggested temperature."""
+"""Figures of what drafts bring and cost, of groups of prompts and tokens, and of a suggested scaling of the confidences."""
 
 from __future__ import annotations
 

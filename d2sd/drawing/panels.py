@@ -208,7 +208,7 @@ def _temperature(report: Report) -> Panel:
     )
     return Panel(
         "moved",
-        "Suggested temperature",
+        "Scaling of the confidences",
         f"{advice_words(advice)} T divides the log-odds; fitted on one half, judged on the other, halves by {report.unit}.",
         temperature(advice),
         Table(("", "As it is", "With T"), rows),

@@ -95,7 +95,9 @@ def standalone_page(trace_lines: str, title: str, step: int | None = None, node:
     head = {"event": "Segment", "key": "standalone", "from": 0, "recorded": True}
     if step is not None:
         head["wanted"] = {"step": step, "node": node}
-    value = json.dumps(head) + "\n" + "".join((pack_line(line) if line.startswith(STEP) else line) + "\n" for line in lines)
+    value = (
+        json.dumps(head) + "\n" + "".join((pack_line(line) if line.startswith(STEP) else line) + "\n" for line in lines)
+    )
     data = json.dumps(value).replace("<", "\\u003c")
     script = f"\n{_joined(('standalone.js',))}\n{viewer_script()}\n"
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()

@@ -137,6 +137,13 @@ def point_words(sweep: Sweep, line: Line, point: Point) -> str:
     return f"{safe(line.method)}, {value}<br>α {point.alpha.value:.2f}{between}, {point.nodes:.1f} nodes a step"
 
 
+def _cheaper(points: Sequence[Point], own: Point) -> Point | None:
+    """The point of the fewest nodes whose α is, as written, no lower than ``own``; None where it saves less than a tenth."""
+    equal = [p for p in points if round(p.alpha.value or 0.0, 2) >= round(own.alpha.value or 0.0, 2)]
+    least = min(equal, key=lambda p: p.nodes, default=own)
+    return least if least.nodes < 0.9 * own.nodes else None
+
+
 def sweep_reading(sweep: Sweep, recorded: Recorded) -> str:
     """What a sweep says about the recorded method, in a sentence."""
     lines = [line for line in sweep.lines if line.points]
@@ -156,6 +163,12 @@ def sweep_reading(sweep: Sweep, recorded: Recorded) -> str:
     def between(point: Point) -> str:
         return "" if point.alpha.low is None else f" ({point.alpha.low:.2f} to {point.alpha.high:.2f})"
 
+    if own is not None and line is own_line and (cheaper := _cheaper(line.points, own)):
+        fewer = 100 * (1 - cheaper.nodes / own.nodes)
+        return (
+            f"{method}: {words(own)} as recorded; {sweep.symbol} = {sweep.values[cheaper.at]} has the same α with "
+            f"{cheaper.nodes:.0f} nodes, {fewer:.0f}% fewer"
+        )
     if own is None or line is not own_line:
         return f"{method}: highest {words(best)}{between(best)}; one text says little"
     if (best.alpha.value or 0.0) <= (own.alpha.value or 0.0) + 1e-9:

@@ -105,17 +105,17 @@ def test_the_walk_goes_node_by_node_and_stands_still_where_motion_is_not_wanted(
     learn.emulate_media(reduced_motion="reduce")
     visits = next(stop.walk for stop in stops if stop.id == "verify")
     learn.locator("#learn .dots button").nth(5).click()
-    expect(learn.locator(".walk .said")).to_contain_text(f"Node {len(visits)} of {len(visits)}")
-    expect(stage(learn)).not_to_have_class("walking")
-    while learn.locator("#walk-back").is_enabled():
-        learn.locator("#walk-back").click()
     expect(learn.locator(".walk .said")).to_contain_text("At the anchor")
+    expect(learn.locator("#learn .values")).to_be_hidden()  # nothing of the outcome before the walk
     assert stage(learn).locator(".node:not(.anchor):not(.unwalked)").count() == 0
     learn.wait_for_timeout(1500)
     expect(learn.locator(".walk .said")).to_contain_text("At the anchor")
     learn.locator("#walk-next").click()
     expect(learn.locator(".walk .said")).to_contain_text(f"Node 1 of {len(visits)}")
     assert stage(learn).locator(".node[data-depth='1'].unwalked").count() == 0
+    while learn.locator("#walk-next").is_enabled():
+        learn.locator("#walk-next").click()
+    expect(learn.locator("#learn .values")).to_be_visible()
 
 
 def test_draws_come_up_as_often_as_the_target_says(learn: Page, told):

@@ -257,7 +257,10 @@ def test_over_confidence_is_said_and_a_temperature_advised():
     assert report.advice is not None
     assert report.advice.temperature == pytest.approx(2.5, rel=0.2)
     assert report.advice.error_after < report.advice.error_before / 2
-    assert any(s.text.startswith("A temperature of 2.") and "prefix choices" in s.text for s in sentences)
+    assert any(
+        s.text.startswith("Dividing the log-odds of the confidences by 2.") and "prefix choices" in s.text
+        for s in sentences
+    )
 
 
 def test_honest_confidence_is_called_trustworthy():

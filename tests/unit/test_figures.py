@@ -16,7 +16,7 @@ from d2sd.drawing.panels import calibration_panels
 from d2sd.drawing.report import report_page, settings
 from d2sd.drawing.style import COLOURS, safe
 from d2sd.drawing.viewer import VIEWER
-from d2sd.drawing.whatif import Line, Point, Recorded, Sweep
+from d2sd.drawing.whatif import Line, Point, Recorded, Sweep, sweep_reading
 from d2sd.trace.trace import load_trace
 
 OPENING = HOME / "assets" / "traces" / "opening.jsonl.gz"
@@ -104,3 +104,13 @@ def test_commands_write_reports(tmp_path, capsys):
         assert "transformers" in page
     assert main(["compare", "--a", "gone.jsonl", "--b", "gone.jsonl"]) == 2
     assert "gone.jsonl" in capsys.readouterr().err
+
+
+def test_the_same_length_for_fewer_nodes_is_told_before_the_highest():
+    points = tuple(
+        Point(at, Figure(alpha), nodes, Figure(0.0, -0.1, 0.1))
+        for at, (alpha, nodes) in enumerate([(3.0, 25.0), (3.29, 40.0), (3.288, 60.0), (3.294, 90.0)])
+    )
+    sweep = Sweep("K", "branches K", ("1", "2", "4", "8"), 2, (Line("d2sd", False, points),))
+    said = sweep_reading(sweep, Recorded("d2sd", 3.288, 60.0))
+    assert said == "d2sd: α 3.29 with 60 nodes at K = 4 as recorded; K = 2 has the same α with 40 nodes, 33% fewer"

@@ -1,6 +1,14 @@
 // K and γ, live: the recorded text cut into the steps that other settings would have taken. Every point was replayed when
 // the run was recorded, so nothing is waited for.
 
+/** How long the text takes with a point's settings, calculated from what the parts of a recorded step took. */
+function secondsOf({ k, committed, nodes }, { plain, draft, redraft, rest, node }) {
+  return committed.length * (draft + (k ? redraft : 0) + rest + plain + node * Math.max(0, nodes - 1));
+}
+
+/** The same in plain steps at the paper's ratio, where a node costs at most so much, drafting included. */
+const stepsOnGpu = ({ committed, nodes }) => committed.length * (1 + PAPER_NODE * Math.max(0, nodes - 1));
+
 class LiveView {
   /** `chosen(k)`: another K was set, and γ is that of the run (else null). */
   constructor(chosen) {
@@ -13,16 +21,21 @@ class LiveView {
       this.inputs[id] = { input, value };
       return h("label", {}, h("span", {}, words), input, value);
     };
+    this.task = h("p", { class: "task" }, "Task: find the K that writes this text in the fewest steps, then the K that takes the least time here. Why is it not the same one?");
+    this.time = h("p", { class: "figures", role: "status" });
     this.figures = h("p", { class: "figures", role: "status" });
     this.reading = h("p", { class: "reading" });
     this.chart = s("svg", { class: "alphas", viewBox: "0 0 320 120", role: "img" });
-    this.box = h("div", { class: "live" }, slider("k", "Branches K"), slider("gamma", "Block γ"), this.figures, this.chart, this.reading);
+    this.box = h("div", { class: "live" }, slider("k", "Branches K"), slider("gamma", "Block γ"), this.task, this.figures, this.time, this.chart, this.reading);
     this.cut = h("div", { class: "cut", role: "group", "aria-label": "The text, cut into steps" }, h("h4", {}), h("p", {}));
   }
 
-  load(live) {
+  /** `costs`: seconds of a plain step and of the parts of a step, on the machine that recorded the run; null: not measured. */
+  load(live, costs) {
+    this.costs = costs && typeof costs === "object" ? Object.fromEntries(["plain", "draft", "redraft", "rest", "node"].map((name) => [name, number(costs[name], 0, 1e6, 0)])) : null;
+    this.task.hidden = this.time.hidden = !this.costs;
     if (!live || !list(live.points).length) return;
-    const points = list(live.points).map(([k, gamma, committed, nodes]) => ({ k: whole(k, 1, 64, 1), gamma: whole(gamma, 2, 64, 2), committed: list(committed).map((n) => whole(n, 1, 1e6, 1)), nodes: number(nodes, 0, 1e6, 0) }));
+    const points = list(live.points).map(([k, gamma, committed, nodes]) => ({ k: whole(k, 0, 64, 1), gamma: whole(gamma, 2, 64, 2), committed: list(committed).map((n) => whole(n, 1, 1e6, 1)), nodes: number(nodes, 0, 1e6, 0) }));
     for (const point of points) point.alpha = point.committed.reduce((a, b) => a + b, 0) / Math.max(1, point.committed.length);
     const values = (name) => [...new Set(points.map((point) => point[name]))].sort((a, b) => a - b);
     this.live = { points, tokens: list(live.tokens).map(text), own: list(live.own), k: values("k"), gamma: values("gamma") };
@@ -52,6 +65,7 @@ class LiveView {
       input.setAttribute("aria-valuetext", said[id]);
     }
     this.figures.replaceChildren(h("b", {}, count(point.committed.length, "step")), ` for ${count(live.tokens.length, "token")}: `, h("b", {}, `${point.alpha.toFixed(2)} tokens per step`), `, ${point.nodes.toFixed(0)} nodes verified per step`);
+    if (this.costs) this.time.replaceChildren(h("b", {}, milliseconds(secondsOf(point, this.costs))), " here, ", milliseconds(live.tokens.length * this.costs.plain), " without drafting; on a GPU with a model of 8B as long as ", h("b", {}, `${stepsOnGpu(point).toFixed(0)} plain steps`), ". Both are calculated.");
     const most = point.k < wantedK ? `A block of ${point.gamma} has room for ${point.k} re-drafts, not ${wantedK}. ` : "";
     this.reading.textContent = most + this.compared(point);
     this.drawChart(point);
@@ -79,7 +93,7 @@ class LiveView {
       const own = points.filter((p) => p.gamma === g).sort((a, b) => a.k - b.k);
       return s("g", { class: g === point.gamma ? "set" : "other" }, s("polyline", { points: own.map((p) => `${x(p.k)},${y(p.alpha).toFixed(1)}`).join(" ") }), s("text", { x: x(own[own.length - 1].k) + 7, y: y(own[own.length - 1].alpha) + 3.5 }, g === point.gamma ? `γ ${g}` : g));
     });
-    const ticks = k.map((value) => s("text", { class: "tick", x: x(value), y: 108 }, `K ${value}`));
+    const ticks = k.map((value) => s("text", { class: "tick", x: x(value), y: 108 }, value ? `K ${value}` : "no K"));
     this.chart.replaceChildren(s("line", { x1: 30, x2: 292, y1: y(1), y2: y(1) }), s("text", { class: "side", x: 28, y: y(most) + 3 }, most.toFixed(1)), s("text", { class: "side", x: 28, y: y(1) + 3 }, "1"), s("text", { class: "name", x: 36, y: 9 }, "tokens per step"), ...lines.filter((g) => !g.classList.contains("set")), ...lines.filter((g) => g.classList.contains("set")), s("circle", { cx: x(point.k), cy: y(point.alpha), r: 5 }), ...ticks);
     this.chart.setAttribute("aria-label", `Tokens per step by K with γ ${point.gamma}: ${points.filter((p) => p.gamma === point.gamma).map((p) => `K ${p.k} ${p.alpha.toFixed(2)}`).join(", ")}`);
   }

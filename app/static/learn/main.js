@@ -31,7 +31,7 @@ async function start(element, trigger, props, watch, server) {
       card.about = text(tour.about);
       card.examples = Object.entries(tour.examples || {}).map(([name, prompt]) => [name, text(prompt)]);
       stage.load(tour.lines);
-      live.load(tour.live);
+      live.load(tour.live, tour.costs);
       await until(() => stage.steps > tour.start);
       stage.pin(tour.start);
       state.at = Math.min(TURN, Math.max(0, whole(new URLSearchParams(location.search).get("stop"), 1, TURN + 1, 1) - 1));

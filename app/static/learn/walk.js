@@ -19,12 +19,12 @@ class WalkView {
     this.box = h("div", { class: "walk", role: "group", "aria-label": "Walk through the tree" }, h("div", { class: "row" }, this.back, this.play, this.next), this.said);
   }
 
-  /** Shows a walk at its end; where motion is welcome it begins at the anchor and goes on by itself. */
+  /** Begins at the anchor; where motion is welcome it goes on by itself. */
   load(visits) {
     this.visits = list(visits);
     this.box.hidden = !this.visits.length;
     if (this.visits.length && !this.still.matches) this.start();
-    else this.place(this.visits.length);
+    else this.place(0);
   }
 
   /** The stop was left. */
@@ -32,6 +32,7 @@ class WalkView {
     clearTimeout(this.timer);
     this.timer = null;
     this.visits = [];
+    if (this.box.parentElement) this.box.parentElement.classList.remove("walking");
     this.moved(null);
   }
 
@@ -66,6 +67,8 @@ class WalkView {
 
   show() {
     const { visits, at } = this;
+    // what came of it is not told before the walk has got there
+    if (this.box.parentElement) this.box.parentElement.classList.toggle("walking", at < visits.length);
     const visit = visits[at - 1];
     const chance = visit && visit.probability !== null ? ` (p = ${probability(visit.probability)})` : "";
     this.said.textContent = !visit ? "At the anchor: which token does the target want next?" : `Node ${at} of ${visits.length}: the target wants ${quoted(visit.text)}${chance}. ${visit.child === null ? "No node carries it: the walk ends, and this token is the bonus." : at === visits.length ? "A node carries it: accepted; the text ends here." : "A node carries it: accepted, on to that one."}`;
