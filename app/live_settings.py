@@ -35,8 +35,9 @@ def replayed(engine: Engine, trace: Trace) -> list[SettingsPoint]:
     configs = {}
     for k, gamma in itertools.product(BRANCHES, BLOCKS):
         try:
-            own = replace(base, block_size=gamma, second_block_size=None, node_budget=None)
-            own = replace(own, num_branches=k) if k else replace(own, method="dflash")
+            method = base.method if k else "dflash"
+            shape = {"num_branches": max(1, k), "block_size": gamma, "second_block_size": None, "node_budget": None}
+            own = replace(base, method=method, **shape)
             configs[k, gamma] = engine.resolve(replace(own, backend="auto", inspect=False))
         except InputError:  # more re-drafts than the block has prefixes
             continue

@@ -12,6 +12,9 @@ const KEYS = [
   ["N P", "next, previous step of the chosen kind"],
   ["[ ]", "a range of steps begins, ends at the shown one"],
   [".", "full screen"],
+  ["S", "speed of playing"],
+  ["T", "present: sentence, tree and strip, twice as large"],
+  ["Q", "quiz: guess where the first draft is rejected"],
   ["Esc", "release the node, then the step"],
   ["?", "this list"],
 ];

@@ -23,14 +23,13 @@ function listenForKeys(element, act) {
     if (event.key === " " && target.closest("button, a")) return;
     const name = (event.shiftKey && event.key.startsWith("Arrow") ? "Shift" : "") + (event.key.length === 1 ? event.key.toLowerCase() : event.key);
     if (act[name]) {
-      act[name]();
-      event.preventDefault();
+      if (act[name]() !== false) event.preventDefault();
     }
   };
   document.addEventListener("keydown", onKey);
 }
 
-function keyActions({ store, selection, tree, viewport, search, help, finder, timeline, fullScreen }) {
+function keyActions({ store, selection, tree, viewport, search, help, finder, timeline, fullScreen, quiz, presenter }) {
   const toNode = (direction) => {
     const step = selection.shown;
     const node = tree.neighbour(selection.shownNode, direction);
@@ -67,6 +66,12 @@ function keyActions({ store, selection, tree, viewport, search, help, finder, ti
     "[": () => selection.shown !== null && timeline.select(selection.shown, Math.max(selection.shown, timeline.range ? timeline.range[1] : 0)),
     "]": () => selection.shown !== null && timeline.select(Math.min(selection.shown, timeline.range ? timeline.range[0] : selection.shown), selection.shown),
     ".": fullScreen,
+    t: () => presenter.toggle(),
+    q: () => quiz.toggle(),
+    s: () => selection.repace(),
+    // a clicker's keys; else they scroll the page
+    PageDown: () => presenter.on && selection.move(1),
+    PageUp: () => presenter.on && selection.move(-1),
     Escape: () => selection.release(),
   };
 }

@@ -27,8 +27,11 @@ function start(element, trigger, props, watch) {
   const lacks = h("p", { class: "empty", hidden: true });
   const swipe = h("p", { class: "swipe", hidden: true });
   const steps = h("div", { class: "panel steps" });
+  const paceButton = h("button", { class: "small", type: "button", title: "Speed of playing (S)", "aria-label": "Speed of playing" });
+  const presenter = new PresenterView(root, () => redraw());
   const run = new RunView(root);
   const panes = new Panes(root, (id) => ({ reading: textBox.parentElement.offsetHeight, facts: details.parentElement.offsetWidth, tree: treeBox.offsetHeight })[id]);
+  const quizBox = h("div", {});
   const views = h(
     "div",
     { class: "views", hidden: true },
@@ -37,7 +40,7 @@ function start(element, trigger, props, watch) {
     panes.bar("facts"),
     h("div", { class: "panel facts" }, details),
     panes.bar("reading"),
-    h("div", { class: "panel drawing" }, h("div", { class: "head" }, sentence, h("div", { class: "tools" }, unfoldButton, followChip, playButton, wideButton, fitButton, fullButton, helpButton)), lacks, treeBox, swipe, panes.bar("tree"), stripBox, legend()),
+    h("div", { class: "panel drawing" }, h("div", { class: "head" }, sentence, h("div", { class: "tools" }, unfoldButton, followChip, playButton, paceButton, wideButton, fitButton, fullButton, helpButton)), lacks, treeBox, swipe, panes.bar("tree"), stripBox, quizBox, presenter.box, legend()),
     steps,
   );
   root.append(notice, empty, views, spoken);
@@ -54,7 +57,11 @@ function start(element, trigger, props, watch) {
     tree.place();
     strip.place();
   });
+  const quiz = new QuizView(root, store, selection, () => redraw());
+  quizBox.append(quiz.box);
   const tree = new TreeView(treeBox, selection, tooltip, viewport, (hidden) => showFolding(hidden));
+  tree.scaled = () => presenter.scale;
+  tree.asked = (depth) => quiz.asking && (quiz.guess(depth), true);
   const strip = new StripView(stripBox, tree, viewport, tooltip);
   const words = new TextView(textBox, store, selection);
   const search = new SearchView(textTools, words, selection);
@@ -93,6 +100,9 @@ function start(element, trigger, props, watch) {
       if (selection.shownNode !== drawn.node) tree.mark();
     }
     words.show(selection.shown);
+    words.hide(quiz.asking ? selection.shown : null);
+    quiz.show();
+    presenter.show(selection.shown);
     drawn = { step, node: selection.shownNode, total: store.length };
     panel.show(step, store.length);
     totals.show(selection.shown);
@@ -165,6 +175,7 @@ function start(element, trigger, props, watch) {
     followChip.dataset.state = state;
     followChip.textContent = label;
     followChip.title = pinned === null ? "Click a token, a bar or a node to pin its step" : release;
+    paceButton.textContent = PACES[selection.pace][0];
     playButton.textContent = playing ? "❚❚" : "▶";
     playButton.setAttribute("aria-label", playing ? "Pause" : "Play through the steps");
   }
@@ -206,6 +217,7 @@ function start(element, trigger, props, watch) {
     if (reset) {
       wanted = null;
       selection.reset();
+      quiz.reset();
       words.reset();
       search.reset();
       timeline.first = 0;
@@ -213,6 +225,10 @@ function start(element, trigger, props, watch) {
     }
     selection.advance();
     selectWanted();
+    if (!quizzed && store.complete && store.length) {
+      quizzed = true;
+      quiz.toggle(true);
+    }
     const nothing = store.key === null || (!store.received && !store.early.size);
     empty.hidden = !nothing;
     views.hidden = nothing;
@@ -252,10 +268,20 @@ function start(element, trigger, props, watch) {
     tree.widen(!tree.widened);
     showWidth();
   });
+  // A wall is far away: full screen presents, and so does T without it.
   const fullScreen = () => {
     if (document.fullscreenElement) document.exitFullscreen();
     else if (root.requestFullscreen) root.requestFullscreen().catch(() => {});
   };
+  root.addEventListener("fullscreenchange", () => presenter.toggle(document.fullscreenElement === root));
+  paceButton.addEventListener("click", () => selection.repace());
+  // What the address asks for beside run, step and node.
+  const address = new URLSearchParams(props.linked ? location.search : text(props.address));
+  if (address.get("embed") === "1") {
+    root.classList.add("embedded");
+    document.body.classList.add("embedded-page");
+  }
+  let quizzed = address.get("quiz") !== "1";
   fullButton.addEventListener("click", fullScreen);
   unfoldButton.addEventListener("click", () => tree.unfold(!tree.unfolded));
   helpButton.addEventListener("click", () => help.toggle());
@@ -279,7 +305,7 @@ function start(element, trigger, props, watch) {
   });
   /** A tour says which end of a tree that is too wide for the screen is looked at. */
   element.addEventListener("explorer:look", (event) => viewport.look(event.detail.start === true));
-  listenForKeys(element, keyActions({ store, selection, tree, viewport, search, help, finder, timeline, fullScreen }));
+  listenForKeys(element, keyActions({ store, selection, tree, viewport, search, help, finder, timeline, fullScreen, quiz, presenter }));
   watch("value", () => store.feed(props.value));
   store.feed(props.value);
 }

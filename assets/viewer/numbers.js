@@ -57,13 +57,13 @@ class NumbersView {
     };
     const decimals = (value, digits) => (value === null ? "—" : fixed(value, digits));
     set("alpha", steps ? decimals(tokens / steps, 2) : "—", here ? `this step: ${here.total}` : "");
-    set("speed", speed === null ? "—" : perSecond(speed), steps ? `${last.toFixed(last < 10 ? 2 : 0)} s${store.unwatched ? ", steps recorded" : ` for ${count(tokens, "token")}`}` : "");
+    set("speed", speed === null ? "—" : perSecond(speed), steps ? store.unwatched ? "while recording" : `${count(tokens, "token")} in ${last.toFixed(last < 10 ? 2 : 0)} s` : "");
     const base = store.baseline;
     const timed = store.unwatched || speed; // in turns with plain decoding, where that was done
     const gain = speed !== null && base ? timed / base : null;
     const costs = gain !== null && gain < 1 ? `a step = ${(tokens / steps / gain).toFixed(1)} plain` : null;
     const unmeasured = store.header.method === "autoregressive" ? "nothing is drafted" : store.live ? "not measured yet" : "not measured";
-    set("speedup", gain === null ? "—" : fixed(gain, 2) + "×", costs || (base ? `${perSecond(timed)} vs ${perSecond(base)}${store.unwatched ? ", unrecorded" : " plain"}` : unmeasured));
+    set("speedup", gain === null ? "—" : fixed(gain, 2) + "×", costs || (base ? store.unwatched ? `else ${perSecond(timed)} vs ${perSecond(base)}` : `${perSecond(timed)} vs ${perSecond(base)} plain` : unmeasured));
     this.showWhy(gain === null ? null : cycleOf({ tokens, steps, speed: timed, plain: base, seconds: store.sums.seconds }));
     cells.speedup.value.classList.toggle("slower", gain !== null && gain < 1);
     set("nodes", steps ? decimals(nodes / steps, 1) : "—", here ? `this step: ${here.nodes}` : "");

@@ -64,13 +64,35 @@ class PictureMaker {
     const words = `Step ${tree.step.index + 1}: ${plain(stepSentence(tree.step))}${folded}`;
     const title = wrapped(words, (width - 2 * PICTURE.pad) * PICTURE.slack, `${PICTURE.font}px ${getComputedStyle(this.colours).fontFamily}`);
     const head = PICTURE.title + (title.length - 1) * PICTURE.line;
-    return { width, height: Math.ceil(bottom - top) + head + BANDS.wide.height + 2 * PICTURE.pad, head, title };
+    const legend = this.legend(width);
+    const foot = legend.length ? (legend[legend.length - 1].row + 1) * PICTURE.line + 6 : 0;
+    return { width, height: Math.ceil(bottom - top) + head + BANDS.wide.height + foot + 2 * PICTURE.pad, head, title, legend, foot };
+  }
+
+  /** What shapes and lines mean, as it stands under the drawing: where each item goes. */
+  legend(width) {
+    const font = `11.5px ${getComputedStyle(this.colours).fontFamily}`;
+    let [x, row] = [PICTURE.pad, 0];
+    return [...this.colours.querySelectorAll(".legend li")].filter((item) => getComputedStyle(item).display !== "none" && item.querySelector("svg")).map((item) => {
+      const words = item.textContent;
+      const room = 32 + measure(words, font) / PICTURE.slack + 16;
+      if (x + room > width && x > PICTURE.pad) [x, row] = [PICTURE.pad, row + 1];
+      const at = { item, words, x, row };
+      x += room;
+      return at;
+    });
+  }
+
+  legendItem({ item, words, x, row }, top, style, colour) {
+    const y = top + 6 + row * PICTURE.line;
+    const shapes = [...item.querySelector("svg").children].map(inlined);
+    return s("g", { transform: `translate(${x},${y})` }, s("g", { transform: "translate(13,8)" }, ...shapes), s("text", { x: 32, y: 12, "font-family": style.fontFamily, "font-size": 11.5, fill: colour("--muted") }, words));
   }
 
   /** The picture as the text of an SVG file. */
   svg() {
     const { viewport, tree, strip } = this;
-    const { width, height, head, title } = this.size();
+    const { width, height, head, title, legend, foot } = this.size();
     const { left, top, bottom } = tree.extent();
     const before = { k: viewport.k, x: viewport.x, y: viewport.y, size: viewport.size };
     const shift = { x: PICTURE.pad - left, y: PICTURE.pad + head - top };
@@ -85,11 +107,11 @@ class PictureMaker {
         line.setAttribute("y1", top);
         line.setAttribute("y2", bottom + PICTURE.pad);
       }
-      const rows = s("g", { transform: `translate(0,${height - BANDS.wide.height})` }, ...[...strip.svg.children].map(inlined));
+      const rows = s("g", { transform: `translate(0,${height - foot - BANDS.wide.height})` }, ...[...strip.svg.children].map(inlined));
       for (const element of rows.querySelectorAll("[x2='100%']")) element.setAttribute("x2", width);
       const lines = title.map((line, at) => s("tspan", { x: PICTURE.pad, y: 22 + at * PICTURE.line }, line));
       const sentence = s("text", { "font-family": style.fontFamily, "font-size": PICTURE.font, fill: colour("--ink") }, ...lines);
-      const picture = s("svg", { xmlns: SVG, width, height, viewBox: `0 0 ${width} ${height}` }, s("rect", { width, height, fill: colour("--panel") }), sentence, world, rows);
+      const picture = s("svg", { xmlns: SVG, width, height, viewBox: `0 0 ${width} ${height}` }, s("rect", { width, height, fill: colour("--panel") }), sentence, world, rows, ...legend.map((entry) => this.legendItem(entry, height - foot, style, colour)));
       return new XMLSerializer().serializeToString(picture);
     } finally {
       Object.assign(viewport, before);

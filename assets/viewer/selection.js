@@ -1,12 +1,18 @@
 // What is looked at: one step and one node, shared by all views.
 
 const PLAY_SLOWDOWN = 12;
+const PACES = [
+  ["1×", 1],
+  ["¼×", 4],
+  ["3×", 1 / 3],
+]; // of playing: what it is called, and by what its waits are multiplied
 
 class Selection {
   constructor(store, changed) {
     this.store = store;
     this.changed = changed;
     this.timer = null;
+    this.pace = 0;
     this.reset();
   }
 
@@ -83,6 +89,16 @@ class Selection {
     if (this.shown !== null) this.pin((this.pinned ?? this.resting) + by);
   }
 
+  /** The next speed of playing. */
+  repace() {
+    this.pace = (this.pace + 1) % PACES.length;
+    if (this.playing) {
+      this.pause();
+      this.schedule();
+    }
+    this.changed();
+  }
+
   get playing() {
     return this.timer !== null;
   }
@@ -112,7 +128,7 @@ class Selection {
       return;
     }
     const recorded = (next.elapsed - this.store.summaries[at].elapsed) * 1000 * PLAY_SLOWDOWN;
-    const wait = Math.min(1400, Math.max(350, recorded));
+    const wait = Math.min(1400, Math.max(350, recorded)) * PACES[this.pace][1];
     this.timer = setTimeout(() => {
       this.schedulePin(at + 1);
     }, wait);

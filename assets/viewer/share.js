@@ -41,6 +41,8 @@ class ShareView {
       "div",
       { class: "menu", role: "menu", hidden: true, "aria-label": "Share" },
       names && item("Copy link", "prompt, settings, step, node", () => this.copy(names)),
+      names && item("Quiz", "a link that asks where drafts are rejected", () => this.copy(names, "quiz=1")),
+      names && item("Embed", "a frame for another page", () => this.copy(names, "embed=1")),
       item("JSONL", "the whole trace", () => this.lines()),
       names && item("GraphML", "this step, for networkx", () => ask("graphml", selection.shown)),
       item("SVG", "this tree, drawn", () => download(this.name("svg"), "image/svg+xml", [pictures.svg()])),
@@ -98,9 +100,10 @@ class ShareView {
     return `d2sd-${method}${step ? `-step-${this.selection.shown + 1}` : ""}.${ending}`;
   }
 
-  async copy(names) {
-    const link = linkTo(this.store, this.selection, names);
-    if (link.length > LONGEST_LINK) return this.say("The prompt is too long for a link: share the JSONL file.");
+  async copy(names, more = "") {
+    const address = linkTo(this.store, this.selection, names) + (more ? `&${more}` : "");
+    const link = more === "embed=1" ? `<iframe src="${address.replace(/&/g, "&amp;")}" width="100%" height="560" loading="lazy" title="D²SD Explorer"></iframe>` : address;
+    if (address.length > LONGEST_LINK) return this.say("The prompt is too long for a link: share the JSONL file.");
     try {
       await navigator.clipboard.writeText(link);
       this.say("Link copied.");

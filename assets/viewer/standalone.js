@@ -1,11 +1,12 @@
 // A trace as a file of its own: the viewer is fed from the page's data block and takes its colours from the system.
 
 const dark = matchMedia("(prefers-color-scheme: dark)");
-const paint = () => document.body.classList.toggle("dark", dark.matches);
+const wantedTheme = new URLSearchParams(location.hash.slice(1)).get("theme");
+const paint = () => document.body.classList.toggle("dark", wantedTheme ? wantedTheme === "dark" : dark.matches);
 dark.addEventListener("change", paint);
 paint();
 const element = document.getElementById("explorer");
-const props = { value: JSON.parse(document.getElementById("trace").textContent) };
+const props = { value: JSON.parse(document.getElementById("trace").textContent), address: location.hash.slice(1) };
 /** `#step=10&node=7`: counted as on the page, from 1. */
 const asked = () => {
   const fields = new URLSearchParams(location.hash.slice(1));

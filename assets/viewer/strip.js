@@ -16,6 +16,7 @@ class StripView {
     host.append(this.svg);
     this.svg.addEventListener("pointermove", (event) => this.point(event));
     this.svg.addEventListener("pointerleave", () => this.tooltip.hide());
+    this.svg.addEventListener("click", (event) => this.step && this.tree.asked(Math.round(this.depthAt(event))));
   }
 
   show(step) {
@@ -33,8 +34,18 @@ class StripView {
     return `Confidence of the first draft. ${predicted}${closed}${boundaryWords(this.step).long}`;
   }
 
+  /** Times its usual size: a little less than the tree, so that both fit on a wall. */
+  get scale() {
+    return 1 + 0.7 * (this.viewport.larger - 1);
+  }
+
   x(depth) {
-    return this.viewport.x + this.viewport.k * this.tree.x(depth);
+    return (this.viewport.x + this.viewport.k * this.tree.x(depth)) / this.scale;
+  }
+
+  /** Its parts, at its scale. */
+  put(...parts) {
+    this.svg.replaceChildren(...(this.scale === 1 ? parts : [s("g", { transform: `scale(${this.scale})` }, ...parts)]));
   }
 
   /** Redraws at the current zoom: text keeps its size, only positions follow the tree. */
@@ -42,13 +53,13 @@ class StripView {
     const { step } = this;
     this.host.classList.toggle("narrow", this.narrow);
     if (!step) return this.svg.replaceChildren();
-    if (step.levels.length) return this.svg.replaceChildren(this.drawAxis(), this.drawLevels(), this.drawLevelTitles());
-    if (!step.draft) return this.svg.replaceChildren(s("text", { class: "none", x: "50%", y: 23 }, "Nothing was drafted in this step, so there is no confidence and no boundary to show."));
+    if (step.levels.length) return this.put(this.drawAxis(), this.drawLevels(), this.drawLevelTitles());
+    if (!step.draft) return this.put(s("text", { class: "none", x: "50%", y: 23 }, "Nothing was drafted in this step, so there is no confidence and no boundary to show."));
     const parts = [this.drawAxis(), this.drawBars()];
     if (step.boundary !== null) parts.push(this.drawBoundary());
     if (step.posterior.length) parts.push(this.drawPosterior()); // its flag over the line of the boundary
     parts.push(this.drawTitles());
-    return this.svg.replaceChildren(...parts);
+    return this.put(...parts);
   }
 
   /** Level by level, the nodes that the next pass went on from, by the probability of their path; hollow: not verified. */
@@ -80,7 +91,7 @@ class StripView {
   }
 
   width(depth) {
-    return this.tree.columns.width(depth) * this.viewport.k;
+    return (this.tree.columns.width(depth) * this.viewport.k) / this.scale;
   }
 
   get narrow() {
@@ -157,7 +168,8 @@ class StripView {
       const [x, y] = at[i];
       // a number where no other flag is in its way: over wide columns, of the one that came true and of the likeliest, which stands highest
       const clear = !flags.some(([a, b]) => a > x && a < x + VALUE && b - FLAG < y - 8);
-      return this.drawFlag(x, y, step.random ? "?" : n + 1, i === step.boundary, all[i], clear && (i === likeliest || i === step.boundary || this.width(i) >= 44));
+      const lift = this.lifted(flags, n) * 13;
+      return this.drawFlag(x, y - lift, step.random ? "?" : n + 1, i === step.boundary, all[i], clear && (i === likeliest || i === step.boundary || this.width(i) >= 44));
     });
     group.append(...drawn.reverse()); // likelier ones over others
     return group;
@@ -177,6 +189,12 @@ class StripView {
     );
   }
 
+  /** How many likelier flags stand where this one would hide its number: it goes above them. */
+  lifted(flags, n) {
+    const [x, y] = flags[n] || [0, 0];
+    return flags.slice(0, n).filter(([a, b]) => Math.abs(a - x) < 15 && Math.abs(b - y) < 15).length;
+  }
+
   /** A numbered flag: the rank of a predicted boundary, “?” where it was drawn at random. The one that came true is filled. */
   drawFlag(x, y, rank, hit, r, valued) {
     return s(
@@ -193,7 +211,7 @@ class StripView {
     const x = this.x(step.boundary + 0.5);
     const words = boundaryWords(step).short;
     const w = words.length * 6.2 + 18;
-    const left = Math.min(Math.max(x - w / 2, 2), this.viewport.size.width - w - 2);
+    const left = Math.min(Math.max(x - w / 2, 2), this.viewport.size.width / this.scale - w - 2);
     return s(
       "g",
       { class: `truth ${step.verdict}`, "data-verdict": step.verdict },
@@ -213,13 +231,18 @@ class StripView {
     return s("g", { class: "titles" }, ...titles.slice(this.narrow ? 1 : 0, this.step.posterior.length ? 4 : 2).map(([words, y]) => s("text", { x: 4, y }, words)));
   }
 
+  /** The depth under the pointer. */
+  depthAt(event) {
+    return this.tree.columns.depth((event.clientX - this.svg.getBoundingClientRect().left - this.viewport.x) / this.viewport.k);
+  }
+
   /** Exact values under the pointer: bars above, boundary points below. */
   point(event) {
     const { step } = this;
-    if (!step || (!step.draft && !step.levels.length) || event.pointerType === "touch") return;
+    if (!step || (!step.draft && !step.levels.length) || event.pointerType === "touch" || this.host.closest("[data-quiz='asking']")) return;
     const box = this.svg.getBoundingClientRect();
-    const depth = this.tree.columns.depth((event.clientX - box.left - this.viewport.x) / this.viewport.k);
-    const inBars = event.clientY - box.top < this.band.bars[1] + 2;
+    const depth = this.depthAt(event);
+    const inBars = (event.clientY - box.top) / this.scale < this.band.bars[1] + 2;
     const at = inBars ? Math.round(depth) : Math.round(depth - 0.5);
     const card = step.levels.length ? this.levelCard(Math.round(depth)) : inBars ? this.barCard(at) : this.pointCard(at);
     if (card) this.tooltip.show(card, event.clientX, event.clientY);

@@ -108,6 +108,13 @@ class TextView {
     if (tokens.length && !this.pointed && !this.selection.following) this.reveal(tokens[0]);
   }
 
+  /** What a quiz must not tell: the tokens of this step and of those after it; null: all are shown. */
+  hide(from) {
+    if (from === this.hidden) return;
+    this.hidden = from;
+    this.tokens.forEach((tokens, step) => tokens.forEach((token) => token.classList.toggle("unasked", from !== null && step >= from)));
+  }
+
   reveal(token) {
     this.late = this.visible ? null : token;
     const [box, own] = [this.host.getBoundingClientRect(), token.getBoundingClientRect()];

@@ -7,6 +7,8 @@ class TreeView {
   /** `host` carries the svg; `viewport` moves it; `drawn(hidden)` hears how many nodes a drawn step has folded away. */
   constructor(host, selection, tooltip, viewport, drawn) {
     Object.assign(this, { host, selection, tooltip, viewport, drawn, step: null, columns: new Columns(1, 0, false, []), unfolded: false, widened: false });
+    this.scaled = () => 1; // times the usual size
+    this.asked = () => false; // whether a click at a depth answers a question
     this.world = s("g", { class: "world" });
     this.svg = s("svg", { role: "img", "aria-label": "Draft tree", width: "100%", height: "100%" }, this.world);
     host.append(this.svg);
@@ -23,10 +25,12 @@ class TreeView {
     }
     const { width, height } = this.viewport.size;
     if (!width) return;
-    const across = width - MARGIN.left - MARGIN.right;
+    const larger = this.scaled();
+    this.viewport.larger = larger;
+    const across = (width - MARGIN.left - MARGIN.right) / larger;
     this.columns = new Columns(step.columns, across, width < NARROW && !this.widened, columnsThatMatter(step, this.selection));
     this.measure();
-    const room = (height - MARGIN.top - MARGIN.bottom) / LEAST_SCALE;
+    const room = (height - MARGIN.top - MARGIN.bottom) / LEAST_SCALE / larger;
     this.layout = layoutTree(step, this.selection.shownNode, this.unfolded ? null : (layout) => this.rowsOf(layout).bottom - this.rowsOf(layout).top <= room);
     this.rows = this.rowsOf(this.layout);
     this.draw();
@@ -285,7 +289,7 @@ class TreeView {
       const group = event.target.closest && event.target.closest("g.node");
       if (!group || !this.step || event.pointerType === "touch" || this.viewport.dragged) return this.tooltip.hide();
       // what is known of the selected node stands in the details already
-      if (this.nodeOf(group) === this.selection.shownNode) return this.tooltip.hide();
+      if (this.nodeOf(group) === this.selection.shownNode || this.host.closest("[data-quiz='asking']")) return this.tooltip.hide();
       return this.tooltip.show(nodeCard(this.step, this.nodeOf(group)), event.clientX, event.clientY);
     };
     this.svg.addEventListener("pointermove", over);
@@ -293,6 +297,8 @@ class TreeView {
     this.svg.addEventListener("click", (event) => {
       const group = event.target.closest("g.node");
       if (!group || !this.step || this.viewport.dragged) return;
+      const { depth } = group.dataset;
+      if (this.asked(Number(depth))) return;
       if (event.target.closest("g.fold")) return this.unfold(true);
       this.selection.pin(this.step.index, this.nodeOf(group));
       // fingers do not hover, and on a small screen the details are far away

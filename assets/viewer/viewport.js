@@ -13,7 +13,7 @@ class Viewport {
     this.content = null;
     this.pointers = new Map();
     this.dragged = false;
-    Object.assign(this, { k: 1, x: 0, y: 0, touched: false, start: false, size: { width: 0, height: 0 } });
+    Object.assign(this, { k: 1, x: 0, y: 0, touched: false, start: false, larger: 1, size: { width: 0, height: 0 } });
     this.listen();
   }
 
@@ -45,8 +45,8 @@ class Viewport {
     if (!c || !width || !height) return;
     const across = width - MARGIN.left - MARGIN.right;
     const along = height - MARGIN.top - MARGIN.bottom;
-    const all = Math.min(along > 420 ? 1.5 : 1.15, across / (c.right - c.left), along / (c.bottom - c.top));
-    this.k = Math.max(all, LEAST_FONT / NODE_FONT);
+    const all = Math.min((along > 420 ? 1.5 : 1.15) * this.larger, across / (c.right - c.left), along / (c.bottom - c.top));
+    this.k = Math.max(all, (LEAST_FONT / NODE_FONT) * this.larger);
     this.touched = false;
     this.x = this.settle(c.left, c.right, c.focus.left, c.focus.right, across, this.start ? c.left : c.focus.turn) + MARGIN.left;
     this.y = this.settle(c.top, c.bottom, c.focus.top, c.focus.bottom, along) + MARGIN.top;

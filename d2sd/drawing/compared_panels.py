@@ -17,7 +17,7 @@ def comparison_panels(found: Comparison, a: Report, b: Report) -> Iterator[Panel
     yield Panel(
         "differences",
         "B − A",
-        "Every difference with its 95% interval, on a scale of its own. It is clear where the interval leaves out 0.",
+        "Every difference with its interval, on a scale of its own. It is clear where the interval leaves out 0.",
         differences(found),
         _differences(
             [*compared_figures(found), *found.positions],
@@ -73,4 +73,4 @@ def _differences(rows: Sequence[Difference], names: Sequence[str]) -> Table:
         says = "" if d.difference.low is None else "clear" if d.clear else "not clear"
         sides = (with_interval(d.a, write), with_interval(d.b, write))
         cells.append((name, f"{d.count_a}", f"{d.count_b}", *sides, with_interval(d.difference, change), says))
-    return Table(("", "n of A", "n of B", "A", "B", "B − A (95% interval)", ""), tuple(cells))
+    return Table(("", "n of A", "n of B", "A", "B", "B − A (95% for all)", ""), tuple(cells))

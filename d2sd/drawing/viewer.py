@@ -16,7 +16,7 @@ from functools import cache
 from d2sd.__about__ import HOME
 
 VIEWER = HOME / "assets" / "viewer"
-STYLES = ("colours.css", "explorer.css", "drawing.css")
+STYLES = ("colours.css", "explorer.css", "drawing.css", "presenter.css")
 STEP = '{"event":"StepDone"'
 END = re.compile(r'\{"event":\s*"(Finished|Failed)"')
 CUT_OFF = '{"event":"Failed","sentence":"The recording ends here: the run was cut off."}'
@@ -47,6 +47,8 @@ SCRIPTS = (
     "legend.js",
     "help.js",
     "panes.js",
+    "quiz.js",
+    "presenter.js",
     "keyboard.js",
     "picture.js",
     "share.js",

@@ -70,7 +70,7 @@ def test_the_intervals_of_a_table_hold_together_and_alpha_is_always_said():
     a, b = side(runs), side(others)
     tokens = figure(compare(a, b), "tokens")
     sides = [
-        comparison.Draws(s.table, s.table.run, comparison.Resampler(12), comparison.score(s.table, s.table.run))
+        comparison.Draws(s.table, s.table.run, comparison.Resampler(12), *[comparison.score(s.table, s.table.run)] * 2)
         for s in (a, b)
     ]
     alone = comparison._ratio("tokens", comparison.FIGURES["tokens"], *sides, tests=1).difference

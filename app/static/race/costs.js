@@ -1,6 +1,6 @@
 // The cost of a verified node: the race timed again between this machine and the paper's ratio, and the axis of its time.
 
-/** When every step of a lane would end at `t` between this machine (0) and the paper's ratio (1); `plain`: seconds of a plain step. */
+/** When every step of a lane would end at `t` between this machine (0) and the paper's ratio (1); `plain`: what `plainStep` returns. */
 function retimed(lane, plain, t) {
   let [before, end] = [0, 0];
   return lane.steps.map((step) => {
@@ -12,10 +12,11 @@ function retimed(lane, plain, t) {
   });
 }
 
-/** Seconds of a plain step: of the lane that drafts nothing; null where there is none. */
+/** Seconds that the target's pass over one token takes: of the lane that drafts nothing; null where there is none. */
 function plainStep(lanes) {
-  const lane = lanes.find(({ method, row, steps }) => method === "autoregressive" && row && steps.length);
-  return lane ? lane.end / lane.steps.filter((step) => step.nodes).length : null;
+  const lane = lanes.find(({ method, row }) => method === "autoregressive" && row);
+  const passes = lane ? lane.steps.filter((step) => step.nodes && step.verify) : [];
+  return passes.length ? passes.reduce((sum, step) => sum + step.verify, 0) / passes.length : null;
 }
 
 /** What one more node costs at `t`, in plain steps, mean over the steps of all lanes that verify more than one. */
@@ -63,7 +64,7 @@ class CostsView {
     const words = `${(100 * cost).toFixed(cost < 0.02 ? 1 : 0)}% of a plain step`;
     this.value.textContent = words;
     this.slider.setAttribute("aria-valuetext", words);
-    this.said.textContent = this.t ? "These times are calculated: drafting as measured here, verifying at this cost. The figures below stay as measured." : "These times are measured. Move the slider: where a pass waits for the weights, as on a GPU with a large model, more nodes cost nearly nothing.";
+    this.said.textContent = this.t ? "These times are calculated: verifying at this cost, drafting as measured here, which is much for so small a target. The figures below stay as measured." : "These times are measured. Move the slider: where a pass waits for the weights, as on a GPU with a large model, more nodes cost nearly nothing.";
   }
 
   /** The ticks under the lanes. */

@@ -102,7 +102,7 @@ class LaneView {
     const { end } = this;
     const time = end < 1 ? `${(end * 1000).toFixed(0)} ms` : `${end.toFixed(2)} s`;
     const place = row && this.decided && whole(row.place, 1, 99, null);
-    if (this.calculated) return `${time}, calculated`;
+    if (this.calculated) return `≈ ${time}`;
     return place ? `${ordinal(place)} · ${time}` : `${state} · ${time}`;
   }
 

@@ -1,0 +1,82 @@
+// A quiz over a run: where will the first draft be rejected? What came of a step is hidden until one has said so.
+
+/** The steps that can be asked about: something was drafted, and it is known how much of it was accepted. */
+const quizSteps = (summaries) => where(summaries, (s) => s.boundary !== null && !s.undrafted);
+
+/** What is said of a guess; positions count from 1, `drafted` + 1 stands for “all accepted”. */
+function quizVerdict(step, guess) {
+  const truth = step.boundary + 1;
+  const named = (position) => (position > step.drafted ? "nowhere" : `at position ${position}`);
+  const first = step.selected.length && !step.random ? step.selected[0] + 1 : null;
+  const drafter = first === null ? "" : first === truth ? " The drafter’s flag 1 was right as well." : ` The drafter’s flag 1 said: ${named(first)}.`;
+  return { right: guess === truth, byFlag: first === truth, words: `${guess === truth ? "Right" : `You said ${named(guess)}`}: it was rejected ${named(truth)}.${drafter}` };
+}
+
+class QuizView {
+  /** `changed()`: what may be seen has changed. */
+  constructor(root, store, selection, changed) {
+    Object.assign(this, { root, store, selection, changed, on: false, told: new Map() });
+    const button = (words, act) => {
+      const made = h("button", { type: "button" }, words);
+      made.addEventListener("click", act);
+      return made;
+    };
+    this.said = h("p", { class: "said", role: "status" });
+    this.all = button("None: all accepted", () => this.guess(Infinity));
+    this.next = button("Next", () => this.go());
+    this.box = h("div", { class: "quiz", hidden: true, role: "group", "aria-label": "Quiz" }, this.said, this.all, this.next, button("End the quiz", () => this.toggle(false)));
+  }
+
+  toggle(on = !this.on) {
+    this.on = on;
+    this.box.hidden = !on;
+    if (!on) this.changed();
+    else this.go(true);
+    this.show();
+  }
+
+  reset() {
+    this.told.clear();
+  }
+
+  get asking() {
+    const at = this.selection.shown;
+    return this.on && at !== null && !this.told.has(at) && quizSteps(this.store.summaries).includes(at);
+  }
+
+  /** The next step that was not asked yet; `here`: the shown one, if it can be. */
+  go(here = false) {
+    const open = quizSteps(this.store.summaries).filter((at) => !this.told.has(at));
+    const at = this.selection.shown ?? 0;
+    const next = here && open.includes(at) ? at : (open.find((other) => other > at) ?? open[0]);
+    this.selection.pause();
+    if (next !== undefined) this.selection.pin(next);
+    this.changed();
+    this.show();
+  }
+
+  /** A position that was clicked. */
+  guess(position) {
+    const step = this.store.step(this.selection.shown);
+    if (!this.asking || !step || !(position >= 1)) return;
+    const verdict = quizVerdict(step, Math.min(step.drafted + 1, position));
+    this.told.set(step.index, verdict);
+    this.changed();
+    this.show();
+  }
+
+  show() {
+    const { root, told } = this;
+    const asking = this.asking;
+    root.dataset.quiz = asking ? "asking" : this.on ? "told" : "off";
+    if (!this.on) return;
+    const done = [...told.values()];
+    const right = done.filter((v) => v.right).length;
+    const score = done.length ? ` You: ${right} of ${done.length}; flag 1: ${done.filter((v) => v.byFlag).length}.` : "";
+    const here = told.get(this.selection.shown);
+    const left = quizSteps(this.store.summaries).length - done.length;
+    this.all.hidden = !asking;
+    this.next.hidden = asking || !left;
+    this.said.replaceChildren(asking ? h("b", {}, "Where will the first draft be rejected? Click its token.") : here ? here.words : "Nothing to guess in this step.", score, left ? "" : " That was the whole run.");
+  }
+}
