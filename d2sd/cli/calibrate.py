@@ -22,7 +22,7 @@ from d2sd.calibration import (
 )
 from d2sd.calibration.decisions import promised
 from d2sd.calibration.reading import count
-from d2sd.cli.common import add_run_arguments, decode_config, prepare
+from d2sd.cli.common import add_run_arguments, decode_config, ended_at_once, prepare
 from d2sd.trace.files import write_whole
 from d2sd.trace.sets import read_traces
 from d2sd.trace.text import escaped, printable
@@ -70,6 +70,9 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         for name, traces in groups.items():
             print(printable(_text(name, traces)))
+        empty = sum(len(t.token_ids) == 1 and not t.steps for t in groups["all"])
+        if empty and not arguments.traces:
+            print(ended_at_once(empty, len(groups["all"]), config.chat), file=sys.stderr)
     if stopped:
         print(stopped, file=sys.stderr)
     return 130 if stopped else 0
@@ -112,6 +115,8 @@ def _json(traces: Sequence[Trace]) -> dict[str, object]:
 def _text(name: str, traces: Sequence[Trace]) -> str:
     report = _report(traces)
     title = f"{name}: {report.runs} runs of {report.prompts} prompts, {report.steps} steps, {report.positions} scored {'nodes' if report.of_paths else 'positions'}"
+    if short := len(traces) - report.runs:
+        title += f"; {count(short, 'more run')} ended with the prompt's own pass and had no step"
     lines = [title, *(f"  {s.text}" for s in read_report(report))]
     if report.positions:
         shares = (f"{b.confidence:.2f}→{b.accepted:.2f} ({b.count})" for b in report.uniform if b.count)

@@ -88,7 +88,7 @@ def add_decode_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--top-k", type=int, default=0, metavar="N", help="0 = off (default)")
     parser.add_argument("--chat", action="store_true", help="put prompts into the target's chat template")
     parser.add_argument("--thinking", action="store_true", help="with --chat: let the model think first (Qwen3)")
-    parser.add_argument("--seed", type=int, default=0, metavar="S")
+    parser.add_argument("--seed", type=int, default=0, metavar="S", help="default 0")
     parser.add_argument(
         "--backend", default="auto", metavar="NAME", help="attention: auto (default), cascade, dense or flashinfer"
     )
@@ -159,6 +159,15 @@ def decode_config(arguments: argparse.Namespace, method: str, inspect: bool = Tr
         inspect=inspect,
         confidence=arguments.confidence,
     )
+
+
+def ended_at_once(empty: int, texts: int, chat: bool) -> str:
+    """A sentence where so many of the texts hold no token but their end, and what to do about it; chat: whether the prompts
+    stood in the chat template."""
+    if not empty:
+        return ""
+    which = "The text is empty" if texts == 1 else f"{empty} of {texts} texts are empty"
+    return f"{which}: the target ended {'it' if empty == 1 else 'them'} at once.{'' if chat else ' A chat model needs its template: add --chat.'}"
 
 
 def read_text(path: str) -> str:
