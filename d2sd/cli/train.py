@@ -7,6 +7,7 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
+from d2sd.cli.common import ended_at_once
 from d2sd.errors import InputError
 from d2sd.train.loop import DEFAULT_OPTIMIZER, TRACKERS
 
@@ -38,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     asked.add_argument("--max-new-tokens", type=int, default=80)
     asked.add_argument("--temperature", type=float, default=0.9)
     asked.add_argument("--top-k", type=int, default=50)
-    asked.add_argument("--seed", type=int, default=0)
+    asked.add_argument("--seed", type=int, default=0, help="default 0")
     asked.add_argument("--dtype", default="float32", choices=["float32", "bfloat16", "float16"])
     again = stages.add_parser("regenerate", help="the target writes the responses to prompts")
     again.add_argument("--target", required=True, metavar="FOLDER|HUB-ID")
@@ -57,8 +58,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         drafter.add_argument(
             "--start", type=Path, metavar="FOLDER", help="drafter to begin from (default: target's last layers)"
         )
-        drafter.add_argument("--layers", type=int, default=2)
-        drafter.add_argument("--block-size", type=int, default=16, metavar="G")
+        drafter.add_argument("--layers", type=int, help="layers of a new drafter (default 2)")
+        drafter.add_argument(
+            "--block-size", type=int, metavar="G", help="γ of a new drafter, anchor included (default 16)"
+        )
         drafter.add_argument(
             "--target-layers", type=int, nargs="+", metavar="N", help="tapped layers (default: evenly spaced)"
         )
@@ -126,7 +129,7 @@ def _add_loop(parser: argparse.ArgumentParser, steps: int, batch_size: int) -> N
     parser.add_argument(
         "--report-to", default="none", choices=TRACKERS, help="show metrics there, beside metrics.jsonl"
     )
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=0, help="default 0")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -159,7 +162,9 @@ def _run(arguments: argparse.Namespace) -> None:
             if not path.is_file():
                 raise InputError(f"there is no prompt file {path}")
         prompts = [row["prompt"] for path in a.prompts for row in read_jsonl(path, "prompt")]
-        return stages.regenerate_responses(a.target, prompts, a.out, config, a.dtype, a.chat)
+        empty, answers = stages.regenerate_responses(a.target, prompts, a.out, config, a.dtype, a.chat)
+        print(f"{answers} answers: {a.out}. {ended_at_once(empty, answers, a.chat)}".rstrip())
+        return None
     if a.stage == "questions":
         config = RegenerateConfig(a.batch_size, a.max_new_tokens, 0.0, a.temperature, a.top_k, a.seed)
         found = write_questions(stages.load_writer(a.target, a.dtype), a.first_words, a.count, config)

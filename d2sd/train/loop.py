@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 import time
+import warnings
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
@@ -119,6 +120,8 @@ def train(
     ``checkpoint/`` under ``out``, reports to the tracker of ``config`` and continues from the checkpoint found there; ``identity`` is whatever else
     (objective, data) must be the same for that.
     """
+    # under autocast torch's RMSNorm takes its slower path, and says so once
+    warnings.filterwarnings("ignore", message="Mismatch dtype between input and weight", category=UserWarning)
     accelerator = Accelerator(
         cpu=not torch.cuda.is_available(),
         mixed_precision="bf16" if config.precision == "bfloat16" else "no",

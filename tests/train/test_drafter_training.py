@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from functools import partial
 
@@ -50,6 +51,11 @@ def drafter(folder, out, steps, **objective):
         layers=2,
         block_size=6,
     )
+
+
+def new(folder, out, **shape):
+    config = LoopConfig(1, **LOOP)
+    train_drafter(folder / "target", folder / "r.jsonl", out, objective=DrafterConfig(), config=config, **shape)
 
 
 def test_kept_features_are_those_of_the_target_and_a_half_written_file_is_made_anew(folder, tmp_path, monkeypatch):
@@ -213,6 +219,31 @@ def test_a_prompt_begins_a_document(folder):
     opening = next(engine.stream("Tom has 2", DecodeConfig("autoregressive", 4)))
     assert opening.prompt_token_ids[0] == tokenizer.eos_token_id
     assert "".join(opening.texts) == "Tom has 2"
+
+
+REFUSED = {
+    "<none>": "'<none>' is no token of this target",
+    "<|endoftext|>": "ends or pads this target's texts",
+    "e": "stands in texts and cannot be the mask; choose an unused one with --mask-token, such as <|mask|>",
+}
+
+
+@pytest.mark.parametrize("token", REFUSED)
+def test_a_mask_token_is_one_that_no_text_holds(folder, tmp_path, token):
+    with pytest.raises(InputError, match=re.escape(REFUSED[token])):
+        new(folder, tmp_path, mask_token=token)
+
+
+def test_what_a_drafter_to_start_from_gives_is_not_given_again(folder, tmp_path):
+    with pytest.raises(InputError, match="leave out --layers, --target-layers"):
+        new(folder, tmp_path, start=tmp_path, layers=2, target_layer_ids=[0])
+
+
+def test_tapped_layers_are_layers_of_the_target_and_late_ones_are_said(folder, tmp_path, capsys):
+    with pytest.raises(InputError, match="this target has the layers 0 to 2; --target-layers names 1 40"):
+        new(folder, tmp_path, target_layer_ids=[1, 40])
+    new(folder, tmp_path, target_layer_ids=[2])
+    assert "this drafter reads the output of target layer 2; published ones" in capsys.readouterr().err
 
 
 def test_text_that_is_missing_is_named(tmp_path):
