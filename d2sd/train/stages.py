@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from d2sd.models.target import Target
 from d2sd.train.data import Responses, pack, read_jsonl, read_responses, train_tokenizer
 from d2sd.train.drafters import DrafterConfig, DrafterObjective, draw_anchors, draw_prefixes
 from d2sd.train.features import FeatureCache, cache_features
+from d2sd.train.held_out import HeldOut
 from d2sd.train.identity import digest
 from d2sd.train.loop import LoopConfig, processes, train
 from d2sd.train.new_drafter import new_drafter
@@ -134,6 +137,8 @@ def train_drafter(
     max_length: int = 1024,
     cache: Path | None = None,
     own_tokens: bool = False,
+    held_out: Path | None = None,
+    chat: bool = False,
 ) -> None:
     """A drafter for ``target`` from its own responses, saved as a ``DFlashDraftModel`` folder in bfloat16.
 
@@ -143,11 +148,14 @@ def train_drafter(
     cache: a file that keeps the target's features between runs; default: the target runs in every step.
     own_tokens: loss over the tokens that occur in the responses alone; train the last steps without it, so that
     confidence keeps its meaning.
+    held_out, chat: prompts that it is measured on at every save (``d2sd.train.held_out``), and whether they stand in the
+    chat template.
     """
     shape = {"layers": layers, "block_size": block_size, "target_layer_ids": target_layer_ids, "mask_token": mask_token}
     if start is not None and (given := [OPTIONS[name] for name, value in shape.items() if value is not None]):
         raise InputError(f"the drafter to start from gives {', '.join(OPTIONS.values())}: leave out {', '.join(given)}")
     model, tokenizer = load_frozen(target)
+    held = None if held_out is None else HeldOut(model, tokenizer, held_out, chat)
     torch.manual_seed(config.seed)
     data = read_responses(responses, max_length, tokenizer.eos_token_id)
     if start is not None:
@@ -181,10 +189,15 @@ def train_drafter(
         "own_tokens": own_tokens,
     }
     tokens = data.ids.unique().long().to(model.device) if own_tokens else None
-    if train(
-        DrafterObjective(drafter, model, objective, tokens), len(data.ids), sample, out, config, None, note, identity
-    ):
+    net = DrafterObjective(drafter, model, objective, tokens)
+    measure = None if held is None else partial(held.measure, drafter, "dflash")
+    keep = partial(_keep, drafter)
+    if train(net, len(data.ids), sample, out, config, measure, note, identity, keep):
         save_weights(drafter, out)
+
+
+def _keep(drafter: Any, folder: Path) -> None:
+    save_weights(copy.deepcopy(drafter), folder)
 
 
 def cached(path: Path | None, target: Any, taps: list[int], data: Responses) -> FeatureCache | None:
