@@ -14,8 +14,8 @@ from d2sd.errors import InputError
 MAX_PROMPT_BYTES = 1 << 20
 
 
-def add_model_arguments(parser: argparse.ArgumentParser) -> None:
-    """Which models, in which type."""
+def add_model_arguments(parser: argparse.ArgumentParser, several: bool = False) -> None:
+    """Which models, in which type; several: ``--drafter`` may be repeated."""
     parser.add_argument(
         "--model", default="tiny", metavar="NAME|FOLDER", help="bundled preset, or a folder with target/, dflash/, vp/"
     )
@@ -25,10 +25,10 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
         help="target instead of the model's own; GGUF: Llama and Qwen3 types",
     )
     parser.add_argument(
-        "--drafter",
-        metavar="FOLDER|HUB-ID",
-        help="drafter of any kind in docs/drafter-format.md instead of the model's own",
-    )
+        "--drafter", metavar="FOLDER|HUB-ID", action="append" if several else "store",
+        help="drafter of any kind in docs/drafter-format.md instead of the model's own"
+        + ("; may be repeated: all of them are replayed and compared" if several else ""),
+    )  # fmt: skip
     parser.add_argument("--second-drafter", metavar="FOLDER|HUB-ID", help="VP-Drafter instead of the model's own")
     parser.add_argument("--draft-model", metavar="FOLDER|HUB-ID", help="draft model instead of the model's own")
     parser.add_argument(
