@@ -14,15 +14,14 @@ from tqdm import tqdm
 from d2sd.calibration.replays import Replayed, Row, compare_replays
 from d2sd.calibration.resampling import MIN_UNITS, Figure
 from d2sd.cli.common import load_engine
-from d2sd.config import DecodeConfig
 from d2sd.engine import Engine
 from d2sd.errors import InputError
+from d2sd.methods import METHODS
 from d2sd.trace.text import printable
 from d2sd.trace.trace import Trace, load_trace
 from d2sd.whatif import Replay, recorded_config
 
 SHOWN_POSITIONS = 8
-METHODS_OF = "dflash"  # replayed where a run was recorded without drafter
 
 
 def run(arguments: argparse.Namespace, drafters: Sequence[str | None]) -> None:
@@ -52,16 +51,17 @@ def run(arguments: argparse.Namespace, drafters: Sequence[str | None]) -> None:
 def _committed(engine: Engine, trace: Trace, method: str | None) -> tuple[int, ...]:
     """Tokens of every step that these drafters would have taken over the text."""
     recorded = recorded_config(trace)
-    wanted = method or _method(engine, recorded)
-    config = engine.resolve(replace(recorded, method=wanted, inspect=False, backend="auto"))
+    wanted = method or _method(engine, str(trace.header["method"]))
+    own = replace(recorded, method=wanted, block_size=None, second_block_size=None, inspect=False, backend="auto")
+    config = engine.resolve(own)  # γ as each drafter was trained
     return next(Replay(engine, trace).run([config])).committed
 
 
-def _method(engine: Engine, recorded: DecodeConfig) -> str:
-    plain = recorded.method == "autoregressive"
+def _method(engine: Engine, recorded: str) -> str:
     if engine.models.first is None and engine.models.eagle3 is not None:
         return "eagle3"
-    return METHODS_OF if plain else recorded.method
+    drafts = recorded in METHODS and METHODS[recorded].first_drafter
+    return recorded if drafts else "dflash"
 
 
 def _lines(row: Row) -> list[str]:
