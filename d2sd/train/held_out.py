@@ -46,8 +46,10 @@ class HeldOut:
         ``held_out_draft_length`` is the mean number of accepted drafted tokens, ``held_out_first_right`` the share with any.
         """
         saved = copy.deepcopy(drafter).bfloat16().float().eval().requires_grad_(False)
-        part = "eagle3" if method == "eagle3" else "first"
-        engine = Engine(Models(self._target, **{part: saved}), passes="eager")
+        roles = (
+            ("eagle3",) if method == "eagle3" else ("first", "second")
+        )  # a VP-Drafter is measured as a first one too
+        engine = Engine(Models(self._target, **dict.fromkeys(roles, saved)), passes="eager")
         config = engine.resolve(DecodeConfig(method, TOKENS, inspect=False))
         steps = [next(Replay(engine, text).run([config])).committed for text in self._texts]
         accepted = [count - 1 for text in steps for count in text[:-1]]
