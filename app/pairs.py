@@ -97,8 +97,8 @@ def _read(row: Any, number: int) -> Pair:
     if fault:
         return Pair(name, fault=fault)
     sources = [(row.get(part) or "").strip() for part in PARTS]
-    parts = (str(Path(s).expanduser()) if is_folder(s) else s for s in sources)
-    return Pair(name, *parts, dtype=row.get("dtype") or Pair(name).dtype)
+    target, drafter, vp, eagle3 = (str(Path(s).expanduser()) if is_folder(s) else s for s in sources)
+    return Pair(name, target, drafter, vp, eagle3, dtype=row.get("dtype") or Pair(name).dtype)
 
 
 def _fault(row: Mapping[str, Any]) -> str:
