@@ -14,6 +14,7 @@ from d2sd.calibration import Report, StepTable, calibrate, tabulate
 from d2sd.calibration.alignment import align, lead_of, text_of
 from d2sd.calibration.comparison import Side, compare, how_compared, read_comparison
 from d2sd.drawing.compared_panels import comparison_panels
+from d2sd.trace.differences import what_differs
 from d2sd.trace.metrics import prediction
 
 MAX_PAIRS = 40
@@ -75,7 +76,7 @@ def compared(a: RunSet, b: RunSet) -> dict[str, Any]:
         "titles": [a.title, b.title],
         "comparison": asdict(found),
         "how": how_compared(found),
-        "reading": list(read_comparison(found)),
+        "reading": [what_differs(*([t.header for t in s.traces] for s in (a, b))), *read_comparison(found)],
         "sides": [_figures(side, report) for side, report in zip((a, b), reports, strict=True)],
         "panels": [p.to_dict() for p in comparison_panels(found, *reports)],
     }

@@ -6,6 +6,7 @@ everything again for as long as the server lives. Nothing is kept without a boun
 
 from __future__ import annotations
 
+import itertools
 import re
 import threading
 import time
@@ -91,8 +92,11 @@ class History:
         self.runs = [k for k in self.runs if k.run.key != key]
 
     def keep_set(self, title: str, runs: list[Recording]) -> None:
-        """Add a measured set; one of the same title takes the place of the one before."""
-        self.sets = [KeptSet(short(title), tuple(runs)), *(s for s in self.sets if s.title != short(title))][:MAX_SETS]
+        """Add a measured set. Only the same runs take the place of those before; other ones of a title get a number."""
+        others = [s for s in self.sets if s.runs != tuple(runs)]
+        taken = {s.title for s in others}
+        names = (f"{short(title)} ({number})" if number > 1 else short(title) for number in itertools.count(1))
+        self.sets = [KeptSet(next(n for n in names if n not in taken), tuple(runs)), *others][:MAX_SETS]
         while len(self.sets) > 1 and sum(s.size for s in self.sets) > MAX_SET_BYTES:
             self.sets.pop()
 

@@ -113,7 +113,7 @@ def obstacle(pair: Pair) -> str | None:
     if weights is not None and weights * ROOM > memory and not ON_ZERO_GPU:
         where = "the GPU has" if card else "this machine has no CUDA GPU and"
         return f"its weights take {weights / 1e9:.0f} GB, and {where} {memory / 1e9:.0f} GB{'' if card else ' of memory free'}"
-    sources = [s for s in (pair.target, pair.drafter, pair.vp) if s and not is_folder(s)]
+    sources = [s for s in (pair.target, pair.drafter, pair.vp, pair.eagle3) if s and not is_folder(s)]
     if not all(_cached(source) for source in sources) and not _hub_answers():
         return "is not in the local hub cache, and there is no network"
     return None
@@ -233,8 +233,9 @@ def _load(chosen: Chosen) -> d2sd.Engine:
     if model in pairs():
         pair = pairs()[model]
         loaded = load_models(
-            target=pair.target, drafter=pair.drafter, second_drafter=vp or pair.vp or None, dtype=pair.dtype
-        )
+            target=pair.target, drafter=pair.drafter or None, second_drafter=vp or pair.vp or None,
+            eagle3=pair.eagle3 or None, dtype=pair.dtype,
+        )  # fmt: skip
     else:
         loaded = load_models(model, second_drafter=vp or None, dtype="bfloat16" if cuda else None)
     return d2sd.Engine(loaded if loaded.second else replace(loaded, second=loaded.first))

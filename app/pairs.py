@@ -4,7 +4,8 @@ The owner's list is JSON, in the file that the environment variable ``D2SD_MODEL
 
     [{"name": "mine", "target": "Qwen/Qwen3-4B", "drafter": "/models/my-drafter", "vp": "/models/my-vp", "dtype": "bfloat16"}]
 
-``target`` and ``drafter`` are hub ids or folders; ``vp`` (a VP-Drafter) and ``dtype`` may be left out.
+``target`` and ``drafter`` are hub ids or folders. ``vp`` (a VP-Drafter), ``eagle3`` and ``dtype`` may be left out, and of
+``drafter`` and ``eagle3`` one.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from typing import Any
 import d2sd
 
 VARIABLE = "D2SD_MODELS"
-FIELDS = ("name", "target", "drafter", "vp", "dtype")
+PARTS = ("target", "drafter", "vp", "eagle3")
+FIELDS = ("name", *PARTS, "dtype")
 DTYPE_NAMES = ("float32", "bfloat16", "float16")
 MAX_BYTES = 200_000
 MAX_TEXT = 300
@@ -35,6 +37,7 @@ class Pair:
     target: str = ""
     drafter: str = ""
     vp: str = ""
+    eagle3: str = ""
     dtype: str = "bfloat16"
     parameters: float | None = None
     fault: str = ""
@@ -93,9 +96,9 @@ def _read(row: Any, number: int) -> Pair:
     fault = _fault(row)
     if fault:
         return Pair(name, fault=fault)
-    sources = {field: (row.get(field) or "").strip() for field in ("target", "drafter", "vp")}
-    target, drafter, vp = (str(Path(s).expanduser()) if is_folder(s) else s for s in sources.values())
-    return Pair(name, target, drafter, vp, dtype=row.get("dtype") or Pair(name).dtype)
+    sources = [(row.get(part) or "").strip() for part in PARTS]
+    target, drafter, vp, eagle3 = (str(Path(s).expanduser()) if is_folder(s) else s for s in sources)
+    return Pair(name, target, drafter, vp, eagle3, dtype=row.get("dtype") or Pair(name).dtype)
 
 
 def _fault(row: Mapping[str, Any]) -> str:
@@ -107,12 +110,13 @@ def _fault(row: Mapping[str, Any]) -> str:
         value = row.get(field)
         if value is not None and (not isinstance(value, str) or len(value) > MAX_TEXT):
             return f"{field} must be a text"
-    for field in ("target", "drafter"):
-        if not (row.get(field) or "").strip():
-            return f"it needs a {field}: a hub id or a folder"
+    if not (row.get("target") or "").strip():
+        return "it needs a target: a hub id or a folder"
+    if not any((row.get(part) or "").strip() for part in ("drafter", "eagle3")):
+        return "it needs a drafter or an eagle3: a hub id or a folder"
     if row.get("dtype") and row["dtype"] not in DTYPE_NAMES:
         return f"dtype must be one of {', '.join(DTYPE_NAMES)}"
-    for field in ("target", "drafter", "vp"):
+    for field in PARTS:
         path = (row.get(field) or "").strip()
         if is_folder(path) and not Path(path).expanduser().is_dir():
             return f"the folder of its {field}, {path}, is not there"

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from operator import index
 
 from d2sd.attention import choose, flashinfer
@@ -19,6 +20,7 @@ from d2sd.decoding.proposer import Proposer, slots
 from d2sd.decoding.verifier import Verifier
 from d2sd.errors import InputError
 from d2sd.methods import METHODS
+from d2sd.models.identity import parts
 from d2sd.models.loading import load_models
 from d2sd.models.models import Models
 from d2sd.passes.passes import Passes, choose_mode
@@ -78,7 +80,11 @@ class Engine:
 
     def header(self, request: Request) -> dict[str, object]:
         """First line of a trace of this run: models, settings, versions, hardware."""
-        return make_header(self.models, request.config, request.prompt)
+        return make_header(self.models, self._parts, request.config, request.prompt)
+
+    @cached_property
+    def _parts(self) -> dict[str, dict[str, object]]:
+        return parts(self.models)
 
     def resolve(self, config: DecodeConfig) -> DecodeConfig:
         """The settings with γ and the backend filled in; raises ``InputError`` where these models cannot run them."""

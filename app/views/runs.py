@@ -13,6 +13,7 @@ from app import links
 from app.history import History, KeptRun
 from app.settings import SETTINGS
 from app.views.drawn import DrawnView
+from d2sd.methods import METHODS
 
 SCRIPTS = ("address.js", "form.js", "list.js", "main.js")
 MAX_LINK = 8000  # characters; longer ones are cut off on their way by some
@@ -58,6 +59,21 @@ def about(header: Mapping[str, Any]) -> str:
     known = config if isinstance(config, Mapping) else {}
     name = of_models.get("preset") if isinstance(of_models, Mapping) else None
     words = [str(header.get("method", "run"))[:40], *([str(name)[:40]] if name else [])]
+    words += [str(d)[:40] for d in _drafters(header) if not str(d).startswith(f"{name}/")]
     symbols = {"num_branches": "K", "block_size": "γ", "temperature": "T", "node_budget": "B"}
     words += [f"{symbol} {known[n]}"[:24] for n, symbol in symbols.items() if known.get(n) not in (None, DEFAULTS[n])]
     return ", ".join(words)
+
+
+def _drafters(header: Mapping[str, Any]) -> list[Any]:
+    """Names of the drafters that a run was made with."""
+    models, method = header.get("models"), METHODS.get(str(header.get("method")))
+    if not isinstance(models, Mapping) or method is None:
+        return []
+    used = {
+        "first_drafter": method.first_drafter,
+        "second_drafter": method.second_drafter == "vp",
+        "draft_model": method.draft_model,
+        "eagle3": method.eagle3,
+    }
+    return [models[part] for part, there in used.items() if there and models.get(part)]

@@ -37,14 +37,15 @@ def read_report(report: Report) -> list[Sentence]:
     if not report.positions:
         nothing = "no step drafted a block whose boundary was seen" if report.steps else "there are no steps"
         return [Sentence("few", f"Nothing to score: {nothing}.")]
+    verdict = _verdict(report)
     if report.of_paths:
         trees = (
             "No block was drafted: every verified node of the trees is scored, by the probability of its whole path."
         )
-        return [Sentence("note", trees), _verdict(report), *_ranges(report), _unit(report)]
+        return [Sentence("note", trees), verdict, *_ranges(report, verdict), _unit(report)]
     return [
-        _verdict(report),
-        *_ranges(report),
+        verdict,
+        *_ranges(report, verdict),
         *_boundary(report),
         *_temperature(report),
         *_gains(report),
@@ -88,8 +89,8 @@ def _verdict(report: Report) -> Sentence:
     return Sentence("mixed", f"Right on average, wrong in parts: {means}, but {off} ({where}).")
 
 
-def _ranges(report: Report) -> Iterator[Sentence]:
-    """Adjacent bins that are clearly off to the same side, in one sentence each."""
+def _ranges(report: Report, verdict: Sentence) -> Iterator[Sentence]:
+    """Adjacent bins that are clearly off to the same side, in one sentence each; that none is, only where the verdict agrees."""
 
     def side(place: int) -> str:
         b = report.uniform[place]
@@ -109,7 +110,7 @@ def _ranges(report: Report) -> Iterator[Sentence]:
             yield Sentence(tone, text, "uniform", places)
     clear = [p for kind, p in runs if kind in ("over", "under")]
     fine = [p for kind, p in runs if kind == "fine"]
-    if fine and not clear:
+    if fine and not clear and verdict.tone == "good":
         yield Sentence("good", f"No bin with {MIN_IN_BIN} or more positions is clearly off its confidence.")
     few = [p for kind, p in runs if kind == "few"]
     if few and not fine and not clear:
@@ -147,11 +148,16 @@ def _boundary(report: Report) -> Iterator[Sentence]:
     size = len(matrix.counts) - 1
     further = sum(matrix.counts[a][p] for a in range(size + 1) for p in range(a))
     wrong = further + sum(matrix.counts[a][p] for a in range(size + 1) for p in range(a + 1, size + 1))
-    if wrong >= MIN_STEPS:
+    predicted = {p for row in matrix.counts for p, steps in enumerate(row) if steps}
+    if wrong >= MIN_STEPS and len(predicted) > 1:
         yield Sentence(
             "note",
             f"Where the likeliest boundary is wrong, the draft gets further than predicted in {percent(further / wrong)} "
             f"of {wrong} steps.",
+        )
+    elif wrong >= MIN_STEPS:
+        yield Sentence(
+            "note", f"The likeliest boundary is {predicted.pop()} in every step; it is wrong in {wrong} of them."
         )
     if matrix.unseen > MAX_UNSEEN * (matrix.unseen + sum(map(sum, matrix.counts))):
         yield Sentence(
@@ -180,6 +186,17 @@ def _temperature(report: Report) -> Iterator[Sentence]:
     advice = report.advice
     if advice is None:
         yield Sentence("few", "Too few positions to fit a temperature on one half and judge it on the other.")
+        return
+    over = report.gap.high is not None and report.gap.high < 0
+    under = report.gap.low is not None and report.gap.low > 0
+    if (over and advice.temperature < 1) or (under and advice.temperature > 1):
+        side, effect = ("above", "lower") if over else ("below", "raise")
+        yield Sentence(
+            "note",
+            f"No scaling is advised: dividing log-odds by {advice.temperature:.2f} moves confidences above and below one half "
+            f"to different sides. A softmax temperature {side} 1 would {effect} all of them. Recorded runs lack the logits "
+            "that fitting it takes.",
+        )
         return
     helps = advice.improvement.low is not None and advice.improvement.low > 0
     name = f"dividing the log-odds of the confidences by {advice.temperature:.2f}, fitted on one half,"

@@ -120,6 +120,7 @@ def run(arguments: argparse.Namespace) -> int:
         "prompts": arguments.prompts,
         "prompts_asked": len(prompts),
         "prompts_done": len(done),
+        "prompts_counted": len({r.prompt for r in counted}),
         "stopped": stopped,
         "preset": arguments.preset,
         "preset_sentence": preset.sentence if preset else None,

@@ -1,14 +1,21 @@
-"""Measure whether the first drafter's confidence can be trusted, on prompts or on recorded traces."""
+"""Measure whether the first drafter's confidence can be trusted, on prompts or on recorded traces.
+
+With --json, one object: prompt group ("all" first) → the fields of ``d2sd.calibration.Report``. A figure there has value,
+low and high (95% interval, null where units are too few); gains.tokens_per_step is α.
+"""
 
 from __future__ import annotations
 
 import argparse
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 
 import orjson
 from tqdm.auto import tqdm
 
+from d2sd.bench.report import write_files
 from d2sd.calibration import (
     Figure,
     Report,
@@ -22,7 +29,8 @@ from d2sd.calibration import (
 )
 from d2sd.calibration.decisions import promised
 from d2sd.calibration.reading import count
-from d2sd.cli.common import add_run_arguments, decode_config, prepare
+from d2sd.cli.common import add_run_arguments, decode_config, ended_at_once, prepare
+from d2sd.errors import InputError
 from d2sd.trace.files import write_whole
 from d2sd.trace.sets import read_traces
 from d2sd.trace.text import escaped, printable
@@ -37,12 +45,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--traces", nargs="+", metavar="TRACE", help="read recorded runs instead of running, one or more a file"
     )
     parser.add_argument("--method", default="d2sd", metavar="ID")
+    parser.add_argument("--traces-out", type=Path, metavar="FOLDER", help="also write every run there, as NNN.jsonl.gz")
     parser.add_argument("--html", metavar="OUT.html", help="also write a report: verdict, figures, tables, settings")
     add_run_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run or read, then print the figures; Ctrl-C leaves those of the prompts that are done."""
+    if arguments.traces and arguments.traces_out:
+        raise InputError("--traces reads recorded runs and --traces-out writes those of prompts; leave one of them out")
     groups: dict[str, list[Trace]] = {"all": []}
     domains: list[str] = []
     stopped = ""
@@ -50,11 +61,16 @@ def run(arguments: argparse.Namespace) -> int:
         groups["all"] = [trace for path in arguments.traces for trace in read_traces(path)]
     else:
         config = decode_config(arguments, arguments.method, inspect=False)
+        if arguments.traces_out:
+            write_files(arguments.traces_out, {})
         engine, prompts = prepare(arguments, config)
         config = engine.resolve(config)
         try:
             for prompt, ids in tqdm(prompts, desc="calibrate", unit="prompt", file=sys.stderr):
                 trace = engine.generate(ids, config)
+                trace = replace(trace, header=trace.header | {"prompt": prompt.text, "domain": prompt.domain})
+                if arguments.traces_out:
+                    trace.save(arguments.traces_out / f"{len(domains) + 1:03d}.jsonl.gz")
                 domains.append(prompt.domain)
                 for name in {"all": 0, prompt.domain: 0}:
                     groups.setdefault(name, []).append(trace)
@@ -70,6 +86,9 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         for name, traces in groups.items():
             print(printable(_text(name, traces)))
+        empty = sum(len(t.token_ids) == 1 and not t.steps for t in groups["all"])
+        if empty and not arguments.traces:
+            print(ended_at_once(empty, len(groups["all"]), config.chat), file=sys.stderr)
     if stopped:
         print(stopped, file=sys.stderr)
     return 130 if stopped else 0
@@ -112,6 +131,11 @@ def _json(traces: Sequence[Trace]) -> dict[str, object]:
 def _text(name: str, traces: Sequence[Trace]) -> str:
     report = _report(traces)
     title = f"{name}: {report.runs} runs of {report.prompts} prompts, {report.steps} steps, {report.positions} scored {'nodes' if report.of_paths else 'positions'}"
+    if short := len(traces) - report.runs:
+        title += f"; {count(short, 'more run')} ended with the prompt's own pass and had no step"
+    alpha = report.gains.tokens_per_step
+    if alpha.value is not None:
+        title += f", α {_figure(alpha, 2)}"
     lines = [title, *(f"  {s.text}" for s in read_report(report))]
     if report.positions:
         shares = (f"{b.confidence:.2f}→{b.accepted:.2f} ({b.count})" for b in report.uniform if b.count)
@@ -130,6 +154,7 @@ def _text(name: str, traces: Sequence[Trace]) -> str:
     return "\n".join(lines)
 
 
-def _figure(figure: Figure) -> str:
-    interval = "" if figure.low is None or figure.high is None else f" ({figure.low:.3f}–{figure.high:.3f})"
-    return f"{figure.value:.3f}{interval}"
+def _figure(figure: Figure, digits: int = 3) -> str:
+    known = figure.low is not None and figure.high is not None
+    interval = f" ({figure.low:.{digits}f}–{figure.high:.{digits}f})" if known else ""
+    return f"{figure.value:.{digits}f}{interval}"

@@ -14,8 +14,8 @@ from d2sd.errors import InputError
 MAX_PROMPT_BYTES = 1 << 20
 
 
-def add_model_arguments(parser: argparse.ArgumentParser) -> None:
-    """Which models, in which type."""
+def add_model_arguments(parser: argparse.ArgumentParser, several: bool = False) -> None:
+    """Which models, in which type; several: ``--drafter`` may be repeated."""
     parser.add_argument(
         "--model", default="tiny", metavar="NAME|FOLDER", help="bundled preset, or a folder with target/, dflash/, vp/"
     )
@@ -25,10 +25,10 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
         help="target instead of the model's own; GGUF: Llama and Qwen3 types",
     )
     parser.add_argument(
-        "--drafter",
-        metavar="FOLDER|HUB-ID",
-        help="drafter of any kind in docs/drafter-format.md instead of the model's own",
-    )
+        "--drafter", metavar="FOLDER|HUB-ID", action="append" if several else "store",
+        help="drafter of any kind in docs/drafter-format.md instead of the model's own"
+        + ("; may be repeated: all of them are replayed and compared" if several else ""),
+    )  # fmt: skip
     parser.add_argument("--second-drafter", metavar="FOLDER|HUB-ID", help="VP-Drafter instead of the model's own")
     parser.add_argument("--draft-model", metavar="FOLDER|HUB-ID", help="draft model instead of the model's own")
     parser.add_argument(
@@ -88,7 +88,7 @@ def add_decode_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--top-k", type=int, default=0, metavar="N", help="0 = off (default)")
     parser.add_argument("--chat", action="store_true", help="put prompts into the target's chat template")
     parser.add_argument("--thinking", action="store_true", help="with --chat: let the model think first (Qwen3)")
-    parser.add_argument("--seed", type=int, default=0, metavar="S")
+    parser.add_argument("--seed", type=int, default=0, metavar="S", help="default 0")
     parser.add_argument(
         "--backend", default="auto", metavar="NAME", help="attention: auto (default), cascade, dense or flashinfer"
     )
@@ -159,6 +159,15 @@ def decode_config(arguments: argparse.Namespace, method: str, inspect: bool = Tr
         inspect=inspect,
         confidence=arguments.confidence,
     )
+
+
+def ended_at_once(empty: int, texts: int, chat: bool) -> str:
+    """A sentence where so many of the texts hold no token but their end, and what to do about it; chat: whether the prompts
+    stood in the chat template."""
+    if not empty:
+        return ""
+    which = "The text is empty" if texts == 1 else f"{empty} of {texts} texts are empty"
+    return f"{which}: the target ended {'it' if empty == 1 else 'them'} at once.{'' if chat else ' A chat model needs its template: add --chat.'}"
 
 
 def read_text(path: str) -> str:

@@ -12,6 +12,7 @@ import orjson
 from d2sd.calibration import StepTable, calibrate, tabulate
 from d2sd.calibration.comparison import Comparison, Side, compare, how_compared, read_comparison
 from d2sd.calibration.reading import count
+from d2sd.trace.differences import what_differs
 from d2sd.trace.files import write_whole
 from d2sd.trace.sets import read_traces
 from d2sd.trace.text import printable
@@ -35,22 +36,23 @@ def run(arguments: argparse.Namespace) -> None:
     texts = [sorted((t.prompt, tuple(t.token_ids)) for t in traces) for traces in sides]
     a, b = (Side(table, tuple(t.prompt for t in traces)) for table, traces in zip(tables, sides, strict=True))
     found = compare(a, b, same_text=texts[0] == texts[1])
+    differs = what_differs(*([t.header for t in traces] for traces in sides))
     if arguments.html:
-        write_whole(arguments.html, _page(found, sides, tables))
+        write_whole(arguments.html, _page(found, differs, sides, tables))
         print(f"{arguments.html}: a report of {count(sum(map(len, sides)), 'run')}", file=sys.stderr)
     if arguments.json:
-        sys.stdout.write(orjson.dumps(asdict(found)).decode() + "\n")
+        sys.stdout.write(orjson.dumps({"what_differs": differs, **asdict(found)}).decode() + "\n")
     else:
-        for sentence in (*read_comparison(found), how_compared(found)):
+        for sentence in (differs, *read_comparison(found), how_compared(found)):
             print(printable(sentence))
 
 
-def _page(found: Comparison, sides: Sequence[Sequence[Trace]], tables: Sequence[StepTable]) -> str:
+def _page(found: Comparison, differs: str, sides: Sequence[Sequence[Trace]], tables: Sequence[StepTable]) -> str:
     from d2sd.drawing.compared_panels import comparison_panels
     from d2sd.drawing.report import report_page, settings
 
     panels = comparison_panels(found, *(calibrate(table) for table in tables))
     title = f"Comparison: {count(len(sides[0]), 'recorded run')} (A) with {len(sides[1])} (B)"
     return report_page(
-        title, [*read_comparison(found), how_compared(found)], panels, facts=settings(*sides, names="AB")
+        title, [differs, *read_comparison(found), how_compared(found)], panels, facts=settings(*sides, names="AB")
     )

@@ -8,7 +8,14 @@ from contextlib import ExitStack
 
 import orjson
 
-from d2sd.cli.common import add_decode_arguments, add_model_arguments, decode_config, load_engine, read_text
+from d2sd.cli.common import (
+    add_decode_arguments,
+    add_model_arguments,
+    decode_config,
+    ended_at_once,
+    load_engine,
+    read_text,
+)
 from d2sd.engine import Engine
 from d2sd.methods import METHODS
 from d2sd.trace.events import Event, Finished, PrefillDone, StepDone
@@ -58,6 +65,8 @@ def run(arguments: argparse.Namespace) -> None:
         sys.stdout.write(orjson.dumps(summary(engine, trace)).decode() + "\n")
         return
     totals = trace.totals
+    if trace.token_ids[0] in engine.models.target.end_ids:
+        print(ended_at_once(1, 1, config.chat), file=sys.stderr)
     print(f"\n\n{totals.tokens} tokens in {totals.steps} steps, mean acceptance length "
           f"{totals.mean_acceptance_length:.2f}, {totals.tokens_per_second:.0f} tokens/s", file=sys.stderr)  # fmt: skip
 

@@ -77,7 +77,8 @@ def run(arguments: argparse.Namespace, processes: Processes) -> int:
     rows = tally(results, [c.label for c in entries], None if exact else arguments.margin)
     passed = all(row["passed"] for row in rows)
     result = {
-        "model": engine.models.name, "prompts_asked": len(prompts), "prompts_done": len({r.prompt for r in results}),
+        "model": engine.models.name, "prompts_asked": len(prompts),
+        **dict.fromkeys(("prompts_done", "prompts_counted"), len({r.prompt for r in results})),
         "stopped": stopped, "margin": None if exact else arguments.margin, "left_out": left_out, "passed": passed,
         "rows": rows, "provenance": origin,
     }  # fmt: skip

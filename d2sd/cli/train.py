@@ -7,6 +7,7 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
+from d2sd.cli.common import ended_at_once
 from d2sd.errors import InputError
 from d2sd.train.loop import DEFAULT_OPTIMIZER, TRACKERS
 
@@ -38,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     asked.add_argument("--max-new-tokens", type=int, default=80)
     asked.add_argument("--temperature", type=float, default=0.9)
     asked.add_argument("--top-k", type=int, default=50)
-    asked.add_argument("--seed", type=int, default=0)
+    asked.add_argument("--seed", type=int, default=0, help="default 0")
     asked.add_argument("--dtype", default="float32", choices=["float32", "bfloat16", "float16"])
     again = stages.add_parser("regenerate", help="the target writes the responses to prompts")
     again.add_argument("--target", required=True, metavar="FOLDER|HUB-ID")
@@ -57,8 +58,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         drafter.add_argument(
             "--start", type=Path, metavar="FOLDER", help="drafter to begin from (default: target's last layers)"
         )
-        drafter.add_argument("--layers", type=int, default=2)
-        drafter.add_argument("--block-size", type=int, default=16, metavar="G")
+        drafter.add_argument("--layers", type=int, help="layers of a new drafter (default 2)")
+        drafter.add_argument(
+            "--block-size", type=int, metavar="G", help="γ of a new drafter, anchor included (default 16)"
+        )
         drafter.add_argument(
             "--target-layers", type=int, nargs="+", metavar="N", help="tapped layers (default: evenly spaced)"
         )
@@ -83,6 +86,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         drafter.add_argument("--decay", type=float, default=7.0, metavar="TAU")
         drafter.add_argument("--beta", type=float, default=0.9, help="visible-prefix prior (vp)")
         _add_loop(drafter, steps=1200, batch_size=12)
+        _add_checks(drafter)
     dspark = stages.add_parser("dspark", help="DSpark's Markov and confidence heads on a DFlash drafter")
     dspark.add_argument("--target", required=True, metavar="FOLDER|HUB-ID")
     dspark.add_argument("--responses", type=Path, required=True, metavar="FILE.jsonl")
@@ -106,6 +110,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     eagle3.add_argument("--rows", type=int, default=32, help="unrolled rows per sequence and step")
     eagle3.add_argument("--cache", type=Path, metavar="FILE", help="keep the target's features here (small targets)")
     _add_loop(eagle3, steps=1500, batch_size=12)
+    _add_checks(eagle3)
     recipe = stages.add_parser("recipe", help="all stages for a known target, one after the other")
     recipe.add_argument("name", choices=list(RECIPES))
     recipe.add_argument("--target", metavar="FOLDER|HUB-ID", help="default: what `d2sd get NAME` fetched")
@@ -115,18 +120,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _add_loop(parser: argparse.ArgumentParser, steps: int, batch_size: int) -> None:
     parser.add_argument("--out", type=Path, required=True, metavar="FOLDER")
-    parser.add_argument("--steps", type=int, default=steps)
+    parser.add_argument("--steps", type=int, default=steps, help="may be raised when the command is run again")
     parser.add_argument("--batch-size", type=int, default=batch_size, help="rows per process and micro-step")
     parser.add_argument("--accumulate", type=int, default=1)
     parser.add_argument("--learning-rate", type=float, default=2e-3)
     parser.add_argument("--warmup", type=int, default=60)
     parser.add_argument("--optimizer", default=DEFAULT_OPTIMIZER, help="muon (torch 2.9 or newer) or adamw")
     parser.add_argument("--precision", default="bfloat16", help="autocast: bfloat16 or float32")
-    parser.add_argument("--save-every", type=int, default=200)
+    parser.add_argument("--save-every", type=int, default=200, help="steps between checkpoints to resume from")
     parser.add_argument(
         "--report-to", default="none", choices=TRACKERS, help="show metrics there, beside metrics.jsonl"
     )
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=0, help="default 0")
+
+
+def _add_checks(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--keep-every", type=int, default=0, metavar="N", help="keep a drafter in OUT/step-N every N steps"
+    )
+    parser.add_argument(
+        "--held-out", type=Path, metavar="FILE.jsonl", help="lines with prompt: at every save, how much of the target's "
+        "greedy answers the drafter would have saved"
+    )  # fmt: skip
+    parser.add_argument("--chat", action="store_true", help="put held-out prompts into the target's chat template")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -159,7 +175,9 @@ def _run(arguments: argparse.Namespace) -> None:
             if not path.is_file():
                 raise InputError(f"there is no prompt file {path}")
         prompts = [row["prompt"] for path in a.prompts for row in read_jsonl(path, "prompt")]
-        return stages.regenerate_responses(a.target, prompts, a.out, config, a.dtype, a.chat)
+        empty, answers = stages.regenerate_responses(a.target, prompts, a.out, config, a.dtype, a.chat)
+        print(f"{answers} answers: {a.out}. {ended_at_once(empty, answers, a.chat)}".rstrip())
+        return None
     if a.stage == "questions":
         config = RegenerateConfig(a.batch_size, a.max_new_tokens, 0.0, a.temperature, a.top_k, a.seed)
         found = write_questions(stages.load_writer(a.target, a.dtype), a.first_words, a.count, config)
@@ -168,7 +186,7 @@ def _run(arguments: argparse.Namespace) -> None:
     loop = LoopConfig(
         steps=a.steps, batch_size=a.batch_size, accumulate=a.accumulate, learning_rate=a.learning_rate, warmup=a.warmup,
         optimizer=a.optimizer, precision=a.precision, save_every=a.save_every, seed=a.seed, report_to=a.report_to,
-        compile=a.stage == "target" and a.compile,
+        keep_every=getattr(a, "keep_every", 0), compile=a.stage == "target" and a.compile,
     )  # fmt: skip
     if a.stage == "target":
         documents, held = ([d for f in files for d in read_documents(f)] for files in (a.data, a.held_out))
@@ -187,11 +205,11 @@ def _run(arguments: argparse.Namespace) -> None:
         return train_eagle3(
             a.target, a.responses, a.out, objective=Eagle3Objective(a.unrolled, a.decay, a.rows), config=loop,
             draft_vocab_size=a.draft_vocab_size, target_layer_ids=a.target_layers, max_length=a.max_length,
-            cache=a.cache,
+            cache=a.cache, held_out=a.held_out, chat=a.chat,
         )  # fmt: skip
     objective = DrafterConfig(a.stage == "vp", a.anchors, a.beta, a.decay, a.objective, a.soft_targets)
     return stages.train_drafter(
         a.target, a.responses, a.out, objective=objective, config=loop, layers=a.layers, block_size=a.block_size,
         target_layer_ids=a.target_layers, mask_token=a.mask_token, start=a.start, max_length=a.max_length,
-        cache=a.cache, own_tokens=a.own_tokens,
+        cache=a.cache, own_tokens=a.own_tokens, held_out=a.held_out, chat=a.chat,
     )  # fmt: skip

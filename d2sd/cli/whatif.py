@@ -1,4 +1,8 @@
-"""Ask a recorded greedy run what other settings would have committed: the drafters alone, nothing is decoded again."""
+"""Ask recorded greedy runs what other settings, or other drafters, would have committed: nothing is decoded again.
+
+One trace and one drafter give a row per setting. Several traces or drafters give a row per drafter: α, by prompt group and
+by position, and the difference from the first drafter with its interval.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,7 @@ import orjson
 from tqdm import tqdm
 
 from d2sd.bench.settings import SYNTAX, parse_settings, runnable
+from d2sd.cli import drafter_test
 from d2sd.cli.common import add_model_arguments, load_engine
 from d2sd.cli.costs import FORM, read_costs
 from d2sd.config import DecodeConfig
@@ -26,7 +31,12 @@ from d2sd.whatif import Replay, recorded_config
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of ``whatif``."""
-    parser.add_argument("trace", metavar="TRACE", help="a trace recorded at temperature 0 with the model named below")
+    parser.add_argument(
+        "traces",
+        nargs="+",
+        metavar="TRACE",
+        help="recorded at temperature 0 with the model named below, with any drafter",
+    )
     parser.add_argument(
         "--methods", metavar="A,B,…", help=f"all, or a list (default: the recorded one). Each: {SYNTAX}"
     )
@@ -41,13 +51,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--costs", metavar="FILE", help="milliseconds of every stage on some machine, as JSON: what cost-aware settings "
         "decide by and what times are calculated from (they are not measured). " + FORM.replace("%", "%%")
     )  # fmt: skip
-    add_model_arguments(parser)
+    add_model_arguments(parser, several=True)
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Print what was recorded, then one row per setting."""
-    trace = load_trace(arguments.trace)
+    """Print what was recorded, then one row per setting; of several traces or drafters one row per drafter."""
+    drafters = arguments.drafter or [None]
+    if len(arguments.traces) > 1 or len(drafters) > 1:
+        return drafter_test.run(arguments, drafters)
+    arguments.drafter, (path,) = drafters[0], arguments.traces
+    trace = load_trace(path)
     recorded = recorded_config(trace)
     base = replace(recorded, inspect=False, backend="auto")
     name = str(trace.header["method"])
@@ -90,7 +104,7 @@ def run(arguments: argparse.Namespace) -> None:
         sys.stdout.write(
             orjson.dumps({"recorded": was, "rows": rows, "left_out": left_out, "costs": stated}).decode() + "\n"
         )
-        return
+        return None
     calculated = f" {'ms/step':>8s} {'tokens/s':>9s} {'speedup':>8s}" if given else ""
     print(f"{'setting':44s} {'α':>6s} {'nodes/step':>11s} {'steps':>6s} {'hit rate':>9s}{calculated}")
     for row in (was, *rows):
@@ -107,6 +121,7 @@ def run(arguments: argparse.Namespace) -> None:
         print("ms/step, tokens/s and speedup over plain decoding are calculated from these costs; nothing was timed.")
     for label, reason in left_out.items():
         print(f"left out: {label} ({reason})", file=sys.stderr)
+    return None
 
 
 def _stated(engine: Engine, configs: Sequence[DecodeConfig], given: CostTable | None) -> list[dict[str, Any]]:

@@ -18,8 +18,10 @@ from d2sd.trace.schema import SCHEMA
 PACKAGES = ("torch", "transformers")
 
 
-def make_header(models: Models, config: DecodeConfig, prompt: str | None) -> dict[str, Any]:
-    """First line of a trace; ``run`` is a fresh identifier."""
+def make_header(
+    models: Models, parts: dict[str, dict[str, Any]], config: DecodeConfig, prompt: str | None
+) -> dict[str, Any]:
+    """First line of a trace; ``run`` is a fresh identifier, ``parts`` what ``d2sd.models.identity.parts`` says of the models."""
     target = models.target
     return {
         "event": "Header",
@@ -28,6 +30,7 @@ def make_header(models: Models, config: DecodeConfig, prompt: str | None) -> dic
         "method": config.method,
         "config": asdict(config),
         "models": models.names(),
+        "parts": parts,
         "versions": _versions(),
         "hardware": {
             "device": torch.cuda.get_device_name(target.device) if target.device.type == "cuda" else "cpu",

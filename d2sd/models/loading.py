@@ -55,6 +55,7 @@ def load_models(
     drafter: str | None = None,
     second_drafter: str | None = None,
     draft_model: str | None = None,
+    eagle3: str | None = None,
     dtype: str | None = None,
     device: str | None = None,
     load_in_8bit: bool = False,
@@ -62,7 +63,7 @@ def load_models(
     """The ``Models`` of a bundled preset or a folder that holds ``target/``, ``dflash/`` and, if there, ``vp/``,
     ``draft/``, ``eagle3/``.
 
-    ``target``, ``drafter``, ``second_drafter`` and ``draft_model`` replace single parts by a folder or a hub id; a drafter's
+    ``target``, ``drafter``, ``second_drafter``, ``draft_model`` and ``eagle3`` replace single parts by a folder or a hub id; a drafter's
     config says whether it is a DFlash or an EAGLE-3 drafter. A target may also be a GGUF file.
     dtype: one of ``d2sd.models.numbers.DTYPES``; None for float32, or for mixed where a CPU runs a target of some size.
     device: a torch device, or "auto": the target's layers spread over all GPUs, everything else on the first one.
@@ -75,7 +76,7 @@ def load_models(
     device = _check_device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     if load_in_8bit:
         _check_8bit()
-    own, eagle3 = None, None
+    own = None
     label = _short(target) if target is not None else name if name in presets() else _short(name)
     if target is None:
         folder = BUNDLED / name if name.isidentifier() and (BUNDLED / name).is_dir() else Path(name)
@@ -88,7 +89,7 @@ def load_models(
             raise InputError(f"the target of {name} is not here yet; get it with: d2sd get {name}")
         if target is None:
             raise InputError(f"{folder} has no target/ folder; it needs target/, dflash/ and, for d2sd, vp/")
-        own, eagle3 = _part(folder, "dflash"), _part(folder, "eagle3")
+        own, eagle3 = _part(folder, "dflash"), eagle3 or _part(folder, "eagle3")
         drafter = drafter or own
         second_drafter = second_drafter or _part(folder, "vp")
         draft_model = draft_model or _part(folder, "draft")

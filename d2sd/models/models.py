@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from d2sd.errors import InputError
@@ -37,7 +38,8 @@ class Models:
                     "drafter %s was trained for the second role; give it as --second-drafter",
                     drafter.config.name_or_path,
                 )
-            warn_of_late_taps(drafter, self.target.config.num_hidden_layers)
+            if warning := late_taps(drafter.target_layer_ids, self.target.config.num_hidden_layers):
+                log.warning("drafter %s %s", drafter.config.name_or_path, warning)
         if self.eagle3 is not None:
             check_eagle3(self.target, self.eagle3)
             self.target.tap(self.eagle3.target_layer_ids)
@@ -73,15 +75,15 @@ def check_fit(target: Target, drafter: DFlashDraftModel) -> None:
         )
 
 
-def warn_of_late_taps(drafter: DFlashDraftModel, layers: int) -> None:
-    """Say where a drafter reads later target layers than published ones do: other code may hand those on otherwise."""
-    last = max(drafter.target_layer_ids)
-    if last > max(layers - 3, 1):  # of the smallest targets layer 1 is read all the same
-        log.warning(
-            "drafter %s reads the output of target layer %d; published ones read none after layer %d, and other code hands the "
-            "last layer's output on after the final norm, so this drafter may draft worse there (docs/drafter-format.md)",
-            drafter.config.name_or_path, last, max(layers - 3, 1),
-        )  # fmt: skip
+def late_taps(taps: Sequence[int], layers: int) -> str | None:
+    """What is said of a drafter that reads later target layers than published ones do; None where it reads none of them."""
+    last, latest = max(taps), max(layers - 3, 1)  # of the smallest targets layer 1 is read all the same
+    if last <= latest:
+        return None
+    return (
+        f"reads the output of target layer {last}; published ones read none after layer {latest}, and other code hands the "
+        "last layer's output on after the final norm, so this drafter may draft worse there (docs/drafter-format.md)"
+    )
 
 
 def check_eagle3(target: Target, drafter: Eagle3DraftModel) -> None:

@@ -158,10 +158,15 @@ class Target:
         """Ids of one user message in the chat template, up to where the answer begins.
 
         ``thinking`` reaches templates that know it (Qwen3) and changes nothing in others. Raises ``InputError`` where
-        the tokenizer has no template or its template refuses the message.
+        the tokenizer has no template, its template refuses the message, or the message already stands in it.
         """
         if not self.tokenizer.chat_template:
             raise InputError(f"{self.name} has no chat template; give the prompt as it is")
+        special = (t.content for t in self.tokenizer.added_tokens_decoder.values() if t.special)
+        if begun := next((t for t in special if message.lstrip().startswith(t)), None):
+            raise InputError(
+                f"the prompt begins with {begun}, as a chat template does; leave out --chat, or give the message alone"
+            )
         try:
             ids = self.tokenizer.apply_chat_template(
                 [{"role": "user", "content": message}],

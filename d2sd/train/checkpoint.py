@@ -59,7 +59,7 @@ def load_checkpoint(
 ) -> int:
     """Restore the newest whole checkpoint under ``out``; returns the step to continue at, 0 when there is none.
 
-    Raises ``InputError`` where the checkpoint is of another run.
+    Raises ``InputError`` where the checkpoint is of another run; one with more steps goes on from it.
     """
     folder = out / "checkpoint"
     if not folder.exists() and (out / "checkpoint.old").exists():
@@ -68,7 +68,8 @@ def load_checkpoint(
         return 0
     state = json.loads((folder / "state.json").read_text())
     before, now = state.get("identity", {}), json.loads(json.dumps(identity))
-    changed = sorted(k for k in {*before, *now} if before.get(k) != now.get(k))
+    further = before.get("steps", 0) < now.get("steps", 0)
+    changed = sorted(k for k in {*before, *now} if before.get(k) != now.get(k) and not (k == "steps" and further))
     if changed:
         raise InputError(
             f"{folder} was made with other settings ({', '.join(changed)}); "

@@ -8,7 +8,9 @@ of the target serves rows × steps predictions.
 
 from __future__ import annotations
 
+import copy
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ from d2sd.models.eagle3 import Eagle3DraftModel, KeyValue, default_eagle3_layers
 from d2sd.models.eagle3_folder import save_eagle3
 from d2sd.models.taps import LayerTaps
 from d2sd.train.data import Responses, read_responses
+from d2sd.train.held_out import HeldOut
 from d2sd.train.identity import digest
 from d2sd.train.loop import LoopConfig, train
 from d2sd.train.stages import cached, load_frozen
@@ -161,13 +164,17 @@ def train_eagle3(
     target_layer_ids: list[int] | None = None,
     max_length: int = 1024,
     cache: Path | None = None,
+    held_out: Path | None = None,
+    chat: bool = False,
 ) -> None:
     """An EAGLE-3 drafter for ``target`` from its own responses, saved in SpecForge's form in bfloat16.
 
     draft_vocab_size: how many of the responses' most frequent tokens it can draft; default: the whole vocabulary.
     cache: a file that keeps the target's features between runs; default: the target runs in every step.
+    held_out, chat: as for ``d2sd.train.stages.train_drafter``.
     """
     model, tokenizer = load_frozen(target)
+    held = None if held_out is None else HeldOut(model, tokenizer, held_out, chat)
     torch.manual_seed(config.seed)
     depth, vocabulary = model.config.num_hidden_layers, model.config.vocab_size
     try:
@@ -195,5 +202,11 @@ def train_eagle3(
         "draft_vocab_size": drafter.config.draft_vocab_size,
         "data": digest(data.ids),
     }
-    if train(Unrolled(drafter, model, objective), len(data.ids), sample, out, config, None, "eagle3", identity):
+
+    def keep(folder: Path) -> None:
+        save_eagle3(copy.deepcopy(drafter).bfloat16(), folder)
+
+    measure = None if held is None else partial(held.measure, drafter, "eagle3")
+    net = Unrolled(drafter, model, objective)
+    if train(net, len(data.ids), sample, out, config, measure, "eagle3", identity, keep):
         save_eagle3(drafter.bfloat16(), out)

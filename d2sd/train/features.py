@@ -16,9 +16,9 @@ from safetensors import safe_open
 from torch import Tensor
 from tqdm.auto import tqdm
 
+from d2sd.models.identity import weights_digest
 from d2sd.models.taps import LayerTaps
 from d2sd.train.data import Responses
-from d2sd.train.identity import weights_digest
 
 _BATCH = 32
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 import time
+import warnings
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
@@ -35,7 +36,10 @@ DEFAULT_OPTIMIZER = "muon" if hasattr(torch.optim, "Muon") else "adamw"
 
 @dataclass(frozen=True, slots=True)
 class LoopConfig:
-    """Settings of one run. ``batch_size`` counts rows per process and micro-step; times are in steps."""
+    """Settings of one run. ``batch_size`` counts rows per process and micro-step; times are in steps.
+
+    save_every: a checkpoint to resume from, the newest alone; keep_every: a result that stays (0: none but the last).
+    """
 
     steps: int
     batch_size: int = 16
@@ -50,12 +54,15 @@ class LoopConfig:
     optimizer: str = DEFAULT_OPTIMIZER
     compile: bool = False
     save_every: int = 200
+    keep_every: int = 0
     log_every: int = 10
     report_to: str = "none"
 
     def __post_init__(self) -> None:
         if min(self.steps, self.batch_size, self.accumulate, self.save_every, self.log_every) < 1:
             raise InputError("steps, batch size, accumulation and intervals must be at least 1")
+        if self.keep_every < 0:
+            raise InputError(f"keep-every must be at least 0 (0: keep no results on the way), not {self.keep_every}")
         if self.precision not in ("float32", "bfloat16"):
             raise InputError(f"precision must be float32 or bfloat16, not {self.precision!r}")
         if self.optimizer not in ("muon", "adamw"):
@@ -72,7 +79,7 @@ class LoopConfig:
 
 def settings(config: LoopConfig) -> dict[str, Any]:
     """The settings that must be the same to resume a run."""
-    free = ("save_every", "log_every", "compile", "report_to")
+    free = ("save_every", "keep_every", "log_every", "compile", "report_to")
     return {k: v for k, v in asdict(config).items() if k not in free}
 
 
@@ -110,6 +117,7 @@ def train(
     evaluate: Callable[[], dict[str, float]] | None = None,
     note: str = "train",
     identity: dict[str, Any] | None = None,
+    keep: Callable[[Path], None] | None = None,
 ) -> bool:
     """Train ``objective`` in place; it maps a sampled batch to ``(loss, metrics)``.
 
@@ -117,8 +125,11 @@ def train(
 
     ``sample(rows, generator)`` makes the batch of those row numbers. Writes ``metrics.jsonl`` and
     ``checkpoint/`` under ``out``, reports to the tracker of ``config`` and continues from the checkpoint found there; ``identity`` is whatever else
-    (objective, data) must be the same for that.
+    (objective, data) must be the same for that; more ``steps`` may be asked for. ``keep`` writes the result so far into a
+    folder, ``step-N`` under ``out``.
     """
+    # under autocast torch's RMSNorm takes its slower path, and says so once
+    warnings.filterwarnings("ignore", message="Mismatch dtype between input and weight", category=UserWarning)
     accelerator = Accelerator(
         cpu=not torch.cuda.is_available(),
         mixed_precision="bf16" if config.precision == "bfloat16" else "no",
@@ -175,6 +186,8 @@ def train(
             if accelerator.is_main_process:
                 save_checkpoint(out, parameters, optimizers, identity, done)
             accelerator.wait_for_everyone()
+        if keep and config.keep_every and done % config.keep_every == 0 and accelerator.is_main_process:
+            keep(out / f"step-{done}")
     accelerator.wait_for_everyone()
     for tracker in accelerator.trackers:  # end_training() would part the processes, which may train something else next
         tracker.finish()

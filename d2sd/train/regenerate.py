@@ -14,8 +14,8 @@ from tqdm.auto import tqdm
 
 from d2sd.decoding.sampling import gumbel_noise, restrict
 from d2sd.errors import InputError
+from d2sd.models.identity import weights_digest
 from d2sd.models.target import Target
-from d2sd.train.identity import weights_digest
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +15,22 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from d2sd.errors import InputError
-from d2sd.models.drafter import DFlashDraftModel, drafter_config, start_from_target
 from d2sd.models.loading import DTYPES, load_drafter, load_target
 from d2sd.models.target import Target
-from d2sd.train.data import Responses, pack, read_responses, train_tokenizer
+from d2sd.train.data import Responses, pack, read_jsonl, read_responses, train_tokenizer
 from d2sd.train.drafters import DrafterConfig, DrafterObjective, draw_anchors, draw_prefixes
 from d2sd.train.features import FeatureCache, cache_features
+from d2sd.train.held_out import HeldOut
 from d2sd.train.identity import digest
 from d2sd.train.loop import LoopConfig, processes, train
+from d2sd.train.new_drafter import new_drafter
 from d2sd.train.regenerate import RegenerateConfig, regenerate
 from d2sd.train.target import NextToken, TargetShape, held_out_loss, new_target
 
 SHARD = "9MB"
+LAYERS, BLOCK_SIZE = 2, 16  # of a new drafter
+OPTIONS = {"layers": "--layers", "block_size": "--block-size", "target_layer_ids": "--target-layers",
+           "mask_token": "--mask-token"}  # fmt: skip
 
 
 def train_target(
@@ -85,10 +91,11 @@ def regenerate_responses(
     config: RegenerateConfig,
     dtype: str = "float32",
     chat: bool = False,
-) -> None:
-    """Let the target answer these prompts; see ``d2sd.train.regenerate``.
+) -> tuple[int, int]:
+    """Let the target answer these prompts; see ``d2sd.train.regenerate``. Returns how many answers are empty, and how many
+    there are.
 
-    chat: put each into the target's chat template. Text that already begins with a special token is taken as it is.
+    chat: put each into the target's chat template. Without it, text that already begins with a special token gets no other.
     """
     writer = load_writer(target, dtype)
     room = writer.max_positions - config.max_new_tokens
@@ -98,6 +105,8 @@ def regenerate_responses(
             "positions; ask for fewer"
         )
     regenerate(writer, [prompt_ids(writer, p, chat)[-room:] for p in prompts if p.strip()], out, config)
+    answers = [row["response_ids"] for row in read_jsonl(out, "response_ids")]
+    return sum(answer[0] in writer.end_ids for answer in answers), len(answers)
 
 
 def load_writer(target: str | Path, dtype: str) -> Target:
@@ -120,39 +129,43 @@ def train_drafter(
     *,
     objective: DrafterConfig,
     config: LoopConfig,
-    layers: int = 3,
-    block_size: int = 16,
+    layers: int | None = None,
+    block_size: int | None = None,
     target_layer_ids: list[int] | None = None,
     mask_token: str | None = None,
     start: Path | None = None,
     max_length: int = 1024,
     cache: Path | None = None,
     own_tokens: bool = False,
+    held_out: Path | None = None,
+    chat: bool = False,
 ) -> None:
     """A drafter for ``target`` from its own responses, saved as a ``DFlashDraftModel`` folder in bfloat16.
 
-    start: a drafter folder to begin from, which then also gives layers, γ, taps and mask token; default: copies of
-    the target's last layers.
+    layers, block_size, target_layer_ids, mask_token: of a new drafter (default: LAYERS, BLOCK_SIZE, evenly spaced layers and
+    the tokenizer's mask token), which begins with copies of the target's last layers.
+    start: a drafter folder to begin from, which gives all four.
     cache: a file that keeps the target's features between runs; default: the target runs in every step.
     own_tokens: loss over the tokens that occur in the responses alone; train the last steps without it, so that
     confidence keeps its meaning.
+    held_out, chat: prompts that it is measured on at every save (``d2sd.train.held_out``), and whether they stand in the
+    chat template.
     """
+    shape = {"layers": layers, "block_size": block_size, "target_layer_ids": target_layer_ids, "mask_token": mask_token}
+    if start is not None and (given := [OPTIONS[name] for name, value in shape.items() if value is not None]):
+        raise InputError(f"the drafter to start from gives {', '.join(OPTIONS.values())}: leave out {', '.join(given)}")
     model, tokenizer = load_frozen(target)
+    held = None if held_out is None else HeldOut(model, tokenizer, held_out, chat)
     torch.manual_seed(config.seed)
+    data = read_responses(responses, max_length, tokenizer.eos_token_id)
     if start is not None:
         drafter: Any = load_drafter(str(start), torch.float32, str(model.device)).train().requires_grad_(True)
     else:
-        mask_id = tokenizer.mask_token_id if mask_token is None else tokenizer.convert_tokens_to_ids(mask_token)
-        if mask_id is None or mask_id >= model.config.vocab_size:
-            raise InputError("this tokenizer has no mask token; name an unused token of it with --mask-token")
-        shape = drafter_config(
-            model.config, layers=layers, block_size=block_size, mask_token_id=mask_id, target_layer_ids=target_layer_ids
-        )
-        drafter = DFlashDraftModel(shape).to(model.device)
-        if layers <= model.config.num_hidden_layers:
-            start_from_target(drafter, model.model)
+        drafter = new_drafter(
+            model, tokenizer, data, layers=layers or LAYERS, block_size=block_size or BLOCK_SIZE,
+            target_layer_ids=target_layer_ids, mask_token=mask_token,
+        )  # fmt: skip
     gamma = drafter.block_size
-    data = read_responses(responses, max_length, tokenizer.eos_token_id)
     known = cached(cache, model, drafter.target_layer_ids, data)
 
     def sample(index: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
@@ -176,10 +189,15 @@ def train_drafter(
         "own_tokens": own_tokens,
     }
     tokens = data.ids.unique().long().to(model.device) if own_tokens else None
-    if train(
-        DrafterObjective(drafter, model, objective, tokens), len(data.ids), sample, out, config, None, note, identity
-    ):
+    net = DrafterObjective(drafter, model, objective, tokens)
+    measure = None if held is None else partial(held.measure, drafter, "dflash")
+    keep = partial(_keep, drafter)
+    if train(net, len(data.ids), sample, out, config, measure, note, identity, keep):
         save_weights(drafter, out)
+
+
+def _keep(drafter: Any, folder: Path) -> None:
+    save_weights(copy.deepcopy(drafter), folder)
 
 
 def cached(path: Path | None, target: Any, taps: list[int], data: Responses) -> FeatureCache | None:

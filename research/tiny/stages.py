@@ -11,10 +11,11 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen3ForCausalLM
 
 from d2sd.errors import InputError
+from d2sd.models.identity import weights_digest
 from d2sd.models.loading import load_drafter
 from d2sd.train.data import pack, read_jsonl, read_responses
 from d2sd.train.drafters import draw_anchors
-from d2sd.train.identity import digest, weights_digest
+from d2sd.train.identity import digest
 from d2sd.train.loop import LoopConfig, processes, train
 from d2sd.train.stages import save_weights, spread
 from d2sd.train.target import held_out_loss

@@ -152,11 +152,24 @@ def test_lanes_of_a_race_are_kept_and_open():
 def test_sets_are_kept_by_title_within_bounds():
     kept = History()
     for number in range(history.MAX_SETS + 2):
-        kept.keep_set(f"set {number}", [Recording("a", b"x")])
+        kept.keep_set(f"set {number}", [Recording("a", bytes([number]))])
+    kept.keep_set("set 4", [Recording("b", b"y")])
     kept.keep_set("set 4", [Recording("b", b"y")])
     assert len(kept.sets) == history.MAX_SETS
-    assert [s.title for s in kept.sets].count("set 4") == 1
-    assert kept.sets[0].runs[0].label == "b"
+    assert [s.title for s in kept.sets][:3] == ["set 4 (2)", "set 5", "set 4"]
+
+
+def test_a_set_of_the_same_title_does_not_take_the_place_of_another_checkpoint():
+    kept = History()
+    for label in "aba":
+        kept.keep_set("6 prompts with dflash", [Recording(label, label.encode())])
+    assert [s.title for s in kept.sets] == ["6 prompts with dflash", "6 prompts with dflash (2)"]
+    assert [s.runs[0].label for s in kept.sets] == ["a", "b"]
+
+
+def test_a_run_names_its_drafter_where_it_is_not_the_models_own():
+    models = {"preset": "tiny", "target": "tiny/target", "first_drafter": "run/step-200", "second_drafter": "tiny/vp"}
+    assert about({"method": "d2sd", "models": models}) == "d2sd, tiny, run/step-200"
 
 
 def test_a_link_to_a_race_fills_in_what_fits_and_the_windows_race_comes_back():

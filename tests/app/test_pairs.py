@@ -22,6 +22,7 @@ def test_a_list_in_the_variable_or_in_a_file(tmp_path):
         assert mine == Pair("mine", "Qwen/Qwen3-4B", "a/b", dtype="float32")
         assert (other.name, other.dtype, other.fault) == ("c/d", "bfloat16", "")
     assert listed("") == []
+    assert listed('[{"name": "e", "target": "a/b", "eagle3": "c/d"}]') == [Pair("e", "a/b", eagle3="c/d")]
 
 
 @pytest.mark.parametrize(
@@ -31,7 +32,7 @@ def test_a_list_in_the_variable_or_in_a_file(tmp_path):
         ("/nowhere/models.json", "cannot be read: No such file"),
         ("{}", "must be a JSON list"),
         ("[3]", "must be an object with target and drafter"),
-        ('[{"target": "a/b"}]', "it needs a drafter: a hub id or a folder"),
+        ('[{"target": "a/b"}]', "it needs a drafter or an eagle3: a hub id or a folder"),
         ('[{"target": "a/b", "drafer": "c/d"}]', "'drafer' is not known; an entry has name, target"),
         ('[{"target": 3, "drafter": "c/d"}]', "target must be a text"),
         ('[{"target": "a/b", "drafter": "c/d", "dtype": "int8"}]', "dtype must be one of float32"),

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from d2sd import METHODS, DecodeConfig, Engine, InputError
+from d2sd import METHODS, DecodeConfig, Engine, InputError, load_trace
+from d2sd.__main__ import main
 from d2sd.decoding.adaptive.costs import CostTable, Curve
 from d2sd.decoding.proposer import Proposer
+from d2sd.models.loading import BUNDLED
 from d2sd.whatif import Replay
 from tests.stage_costs import CHEAP_DRAFTS
 
@@ -22,6 +26,34 @@ def test_a_replay_equals_real_runs(engine, method):
         assert outcome.committed == tuple(len(s.committed) for s in real.steps)
         assert outcome.nodes == tuple(len(s.nodes) for s in real.steps)
         assert outcome.mean_acceptance_length == real.totals.mean_acceptance_length
+
+
+def test_recorded_texts_are_replayed_with_several_drafters(tmp_path, capsys):
+    prompts = tmp_path / "prompts.jsonl"
+    prompts.write_text("".join(f'{{"prompt": "{p}", "domain": "{p[0]}"}}\n' for p in ("Once upon", "Tom has 2 pens")))
+    made = [
+        "--prompts",
+        str(prompts),
+        "--method",
+        "dflash",
+        "--max-new-tokens",
+        "16",
+        "--traces-out",
+        str(tmp_path / "runs"),
+    ]
+    assert main(["calibrate", *made]) == 0
+    said = capsys.readouterr().out
+    traces = sorted((tmp_path / "runs").iterdir())
+    assert [load_trace(t).header["domain"] for t in traces] == ["O", "T"]
+    tiny = BUNDLED / "tiny"
+    drafters = [w for part in ("dflash", "vp") for w in ("--drafter", str(tiny / part))]
+    assert main(["whatif", *map(str, traces), *drafters, "--json"]) == 0
+    first, second = json.loads(capsys.readouterr().out)["rows"]
+    assert f"α {first['whole']['alpha']['value']:.2f}" in said
+    assert list(second["groups"]) == ["O", "T"]
+    assert second["whole"]["difference"]["value"] == pytest.approx(
+        second["whole"]["alpha"]["value"] - first["whole"]["alpha"]["value"]
+    )
 
 
 def test_only_greedy_runs_can_be_asked(engine):

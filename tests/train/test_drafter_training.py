@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from functools import partial
 
@@ -18,6 +19,7 @@ from d2sd.train.data import read_documents, read_responses
 from d2sd.train.drafters import DrafterConfig, block_mask, draw_anchors, draw_prefixes, position_weights
 from d2sd.train.dspark import DSparkConfig, DSparkObjective, train_dspark
 from d2sd.train.eagle3 import Eagle3Objective, Unrolled, train_eagle3
+from d2sd.train.held_out import TOKENS
 from d2sd.train.loop import LoopConfig, rate_at, rows_at
 from d2sd.train.regenerate import RegenerateConfig
 from d2sd.train.stages import cached, load_frozen, regenerate_responses, train_drafter, train_target
@@ -50,6 +52,11 @@ def drafter(folder, out, steps, **objective):
         layers=2,
         block_size=6,
     )
+
+
+def new(folder, out, **shape):
+    config = LoopConfig(1, **LOOP)
+    train_drafter(folder / "target", folder / "r.jsonl", out, objective=DrafterConfig(), config=config, **shape)
 
 
 def test_kept_features_are_those_of_the_target_and_a_half_written_file_is_made_anew(folder, tmp_path, monkeypatch):
@@ -169,7 +176,7 @@ def test_a_killed_run_resumes_bit_exactly(folder, tmp_path, objective):
 def test_other_settings_do_not_resume(folder, tmp_path):
     drafter(folder, tmp_path / "a", 3)
     with pytest.raises(InputError, match=r"made with other settings \(steps\)"):
-        drafter(folder, tmp_path / "a", 4)
+        drafter(folder, tmp_path / "a", 2)
     with pytest.raises(InputError, match=r"made with other settings \(objective\)"):
         drafter(folder, tmp_path / "a", 3, variable_prefix=True)
     prompts = [prompt_of(t) for t in sums(200)[:20]]
@@ -213,6 +220,52 @@ def test_a_prompt_begins_a_document(folder):
     opening = next(engine.stream("Tom has 2", DecodeConfig("autoregressive", 4)))
     assert opening.prompt_token_ids[0] == tokenizer.eos_token_id
     assert "".join(opening.texts) == "Tom has 2"
+
+
+def test_a_run_goes_on_to_more_steps_keeps_its_results_and_measures_them_as_they_are_in_use(folder, tmp_path):
+    prompts = [prompt_of(t) for t in sums(24)[20:]]
+    (tmp_path / "held.jsonl").write_text("".join(json.dumps({"prompt": p}) + "\n" for p in prompts))
+    for steps in (2, 4):
+        config = LoopConfig(steps, **LOOP | {"save_every": 2}, keep_every=2)
+        train_drafter(folder / "target", folder / "r.jsonl", tmp_path / "d", objective=DrafterConfig(anchors=4), config=config,
+                      block_size=6, held_out=tmp_path / "held.jsonl")  # fmt: skip
+    rows = list(map(json.loads, (tmp_path / "d" / "metrics.jsonl").read_text().splitlines()))
+    assert [row["step"] for row in rows] == [1, 2, 3, 4]
+    for step in (2, 4):
+        engine = load(target=str(folder / "target"), drafter=str(tmp_path / "d" / f"step-{step}"))
+        runs = [engine.generate(p, DecodeConfig("dflash", TOKENS, inspect=False)).steps for p in prompts]
+        counts = [[len(s.committed) for s in run] for run in runs]
+        measured = rows[step - 1]
+        assert measured["held_out_acceptance_length"] == pytest.approx(
+            sum(map(sum, counts)) / sum(map(len, counts)), abs=1e-5
+        )
+        inner = [n for run in counts for n in run[:-1]]
+        assert measured["held_out_first_right"] == pytest.approx(sum(n > 1 for n in inner) / len(inner), abs=1e-5)
+
+
+REFUSED = {
+    "<none>": "'<none>' is no token of this target",
+    "<|endoftext|>": "ends or pads this target's texts",
+    "e": "stands in texts and cannot be the mask; choose an unused one with --mask-token, such as <|mask|>",
+}
+
+
+@pytest.mark.parametrize("token", REFUSED)
+def test_a_mask_token_is_one_that_no_text_holds(folder, tmp_path, token):
+    with pytest.raises(InputError, match=re.escape(REFUSED[token])):
+        new(folder, tmp_path, mask_token=token)
+
+
+def test_what_a_drafter_to_start_from_gives_is_not_given_again(folder, tmp_path):
+    with pytest.raises(InputError, match="leave out --layers, --target-layers"):
+        new(folder, tmp_path, start=tmp_path, layers=2, target_layer_ids=[0])
+
+
+def test_tapped_layers_are_layers_of_the_target_and_late_ones_are_said(folder, tmp_path, capsys):
+    with pytest.raises(InputError, match="this target has the layers 0 to 2; --target-layers names 1 40"):
+        new(folder, tmp_path, target_layer_ids=[1, 40])
+    new(folder, tmp_path, target_layer_ids=[2])
+    assert "this drafter reads the output of target layer 2; published ones" in capsys.readouterr().err
 
 
 def test_text_that_is_missing_is_named(tmp_path):

@@ -97,8 +97,12 @@ def test_a_row_without_plain_decoding_or_with_one_prompt_still_prints():
 
 
 def test_what_is_missing_is_said_once():
-    result = {"left_out": {"a": "no net", "b": "no net"}, "stopped": True, "prompts_done": 1, "prompts_asked": 9}
-    assert remarks(result) == ["Left out: a, b: no net.", "Stopped: only 1 of 9 prompts are counted."]
+    result = {"left_out": {"a": "no net", "b": "no net"}, "stopped": True, "prompts_done": 3, "prompts_asked": 9}
+    assert remarks(result | {"prompts_counted": 1}) == [
+        "Left out: a, b: no net.",
+        "Not counted: 2 of 3 prompts, whose texts ended with the prompt's own pass.",
+        "Stopped: only 3 of 9 prompts are counted.",
+    ]
 
 
 def test_tables_and_pictures_keep_labels_as_text():

@@ -263,6 +263,29 @@ def test_over_confidence_is_said_and_a_temperature_advised():
     )
 
 
+def test_a_weak_drafter_is_not_advised_to_be_surer():
+    rng = np.random.default_rng(0)
+    weak = [
+        [made_step(c := rng.uniform(0.05, 0.5, 7).tolist(), int(rng.uniform() < c[0] / 2), (), n) for n in range(40)]
+        for _ in range(20)
+    ]
+    report = calibration.calibrate(calibration.tabulate(weak))
+    sentences = calibration.read_report(report)
+    assert report.confidence > 1.5 * report.accepted
+    assert report.advice.temperature < 1
+    (advice,) = (s.text for s in sentences if "softmax temperature above 1" in s.text)
+    assert advice.startswith("No scaling is advised")
+    assert not any("takes the other half" in s.text for s in sentences)
+
+
+def test_sentences_do_not_contradict_or_repeat_what_cannot_be_otherwise():
+    rng = np.random.default_rng(0)
+    shy = [[made_step([0.2, 0.2], int(rng.uniform() < 0.6), (), n) for n in range(9)] for _ in range(20)]
+    texts = [s.text for s in calibration.read_report(calibration.calibrate(calibration.tabulate(shy)))]
+    assert any(t.startswith("The likeliest boundary is 0 in every step; it is wrong in") for t in texts)
+    assert not any("gets further than predicted" in t for t in texts)
+
+
 def test_honest_confidence_is_called_trustworthy():
     report = calibration.calibrate(calibration.tabulate(simulated(40, 40)))
     first, *rest = calibration.read_report(report)

@@ -41,6 +41,11 @@ def test_a_target_without_a_template_says_so(engine):
         engine.stream("the cat", DecodeConfig("d2sd", 4, chat=True))
 
 
+def test_text_that_already_stands_in_a_template_is_not_put_into_it_again(chatting):
+    with pytest.raises(InputError, match=r"begins with <\|mask\|>, as a chat template does; leave out --chat"):
+        chatting.encode(" <|mask|>the cat", DecodeConfig("autoregressive", 4, chat=True))
+
+
 def test_a_template_that_fails_is_a_sentence(chatting):
     chatting.models.target.tokenizer.chat_template = "{{ raise_exception('roles must alternate') }}"
     with pytest.raises(InputError, match="roles must alternate"):

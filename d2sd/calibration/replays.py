@@ -1,0 +1,87 @@
+"""Several drafters over the same recorded texts: tokens a step, in all, by prompt group and by position.
+
+Every drafter is held against the first one, over prompts that are drawn again together (a paired bootstrap).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from d2sd.calibration.resampling import RESAMPLES, Figure, Resampler, wilson
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """What one drafter committed. alpha: tokens a step; difference: α less that of the first drafter (None for itself), with an
+    interval that holds for all drafters and groups of a table together with 95% (Bonferroni)."""
+
+    alpha: Figure
+    difference: Figure | None
+    steps: int
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A drafter's figures. reached[k]: share of its steps that accept more than k drafted tokens, among those that accept k;
+    the last step of every text is left out, since the text ends there."""
+
+    name: str
+    whole: Replayed
+    groups: dict[str, Replayed]
+    reached: tuple[Figure, ...]
+
+
+def compare_replays(
+    names: Sequence[str], committed: Sequence[Sequence[Sequence[int]]], groups: Sequence[str]
+) -> list[Row]:
+    """One row per drafter. committed: of every drafter, of every text, the tokens of its steps; groups: of every text."""
+    kinds = sorted(set(groups))
+    kinds = kinds if len(kinds) > 1 else []
+    tests = max(1, (len(names) - 1) * (1 + len(kinds)))
+    parts = {kind: [n for n, group in enumerate(groups) if group == kind] for kind in kinds}
+    every = list(range(len(groups)))
+    return [
+        Row(
+            name,
+            _replayed(committed, number, every, tests),
+            {kind: _replayed(committed, number, part, tests) for kind, part in parts.items()},
+            _reached(committed[number]),
+        )
+        for number, name in enumerate(names)
+    ]
+
+
+def _replayed(committed: Sequence[Sequence[Sequence[int]]], number: int, texts: Sequence[int], tests: int) -> Replayed:
+    unit, resampler = np.arange(len(texts)), Resampler(len(texts))
+
+    def of(drafter: int) -> tuple[np.ndarray, np.ndarray]:
+        tokens = np.array([sum(committed[drafter][t]) for t in texts], float)
+        return tokens, np.array([len(committed[drafter][t]) for t in texts], float)
+
+    own, base = of(number), of(0)
+    alpha = resampler.ratio(*own, unit)
+    difference = None
+    if number:
+        drawn = resampler.ratios(*own, unit) - resampler.ratios(*base, unit)
+        value = float(own[0].sum() / own[1].sum() - base[0].sum() / base[1].sum())
+        difference = _together(value, drawn, tests) if alpha.low is not None else Figure(value)
+    return Replayed(alpha, difference, int(own[1].sum()))
+
+
+def _together(value: float, drawn: np.ndarray, tests: int) -> Figure:
+    """A figure whose interval is one of ``tests`` that hold together with 95%; as far out as so many resamples tell."""
+    tail = max(2.5 / tests, 100 / RESAMPLES)
+    low, high = np.percentile(drawn, [tail, 100 - tail])
+    return Figure(value, float(low), float(high))
+
+
+def _reached(texts: Sequence[Sequence[int]]) -> tuple[Figure, ...]:
+    accepted = np.array([count - 1 for text in texts for count in text[:-1]], int)
+    found = []
+    for k in range(int(accepted.max(initial=-1)) + 1):
+        there, further = int((accepted >= k).sum()), int((accepted > k).sum())
+        found.append(Figure(further / there, *wilson(further / there, there)))
+    return tuple(found)

@@ -1,0 +1,31 @@
+"""Drafters over the same texts: differences that are there are found, in all and by group, and equal drafters do not differ."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from d2sd.calibration.replays import compare_replays
+
+
+def texts(rate, seed, count=24):
+    """Committed tokens of steps that accept each of up to 7 drafted tokens with a chance of ``rate``."""
+    rng = np.random.default_rng(seed)
+    return [tuple(rng.geometric(1 - rate, 30).clip(max=8).tolist()) for _ in range(count)]
+
+
+def test_a_better_drafter_is_clearly_so_and_an_equal_one_is_not():
+    groups = ["a", "b"] * 12
+    base, better, twin = compare_replays(["x", "y", "z"], [texts(0.4, 0), texts(0.6, 1), texts(0.4, 0)], groups)
+    assert base.whole.difference is None
+    assert better.whole.difference.low > 0.3
+    assert all(found.difference.low > 0 for found in better.groups.values())
+    assert (twin.whole.difference.low, twin.whole.difference.high) == (0, 0)
+    assert set(base.groups) == {"a", "b"}
+
+
+def test_acceptance_by_position_leaves_out_where_the_text_ended():
+    (row,) = compare_replays(["x"], [[(3, 1, 2, 1), (2, 5)]], ["a", "a"])
+    assert [f.value for f in row.reached] == pytest.approx([3 / 4, 1 / 3, 0])
+    assert row.groups == {}
+    assert row.whole.alpha.low is None
