@@ -10,8 +10,8 @@ from typing import Any
 from d2sd import Engine, InputError, Trace
 from d2sd.whatif import Outcome, Replay, recorded_config
 
-BRANCHES = (1, 2, 4, 8)
-BLOCKS = (4, 8, 12, 16)
+BRANCHES = (1, 2, 4, 6, 8)
+BLOCKS = (4, 6, 8, 12, 16)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,9 @@ def replayed(engine: Engine, trace: Trace) -> list[SettingsPoint]:
         try:
             own = replace(base, num_branches=k, block_size=gamma, second_block_size=None, node_budget=None)
             configs[k, gamma] = engine.resolve(replace(own, backend="auto", inspect=False))
-        except InputError:  # more re-drafts than the block has prefixes
+        except (
+            InputError
+        ):  # more re-drafts than the block has prefixes, or a longer block than the drafter was trained with
             continue
     outcomes: Sequence[Outcome] = list(Replay(engine, trace).run(list(configs.values())))
     return [

@@ -15,7 +15,7 @@ from app.models import Chosen
 from app.page_session import Session
 from app.recordings import Recording, Recordings
 from app.tabs.memory import remember
-from app.tabs.model_choice import build_models, follow_template
+from app.tabs.model_choice import build_models, follow_model
 from app.tabs.notice import MODEL, ask, line_of, notice_box, sentence, stopped
 from app.tabs.runs import Shown
 from app.tabs.setting_box import setting_rows
@@ -235,5 +235,5 @@ def _prompt_set() -> tuple[list[Any], gr.Column, gr.Dropdown, gr.Column]:
         method = gr.Dropdown(methods, value="d2sd", label="Method", elem_id="calibrate-method")
         with gr.Group(elem_classes="small-numbers"):
             settings = setting_rows(NAMES, 2, "calibrate-")
-        follow_template(chosen["model"], settings["chat"])
+        follow_model(chosen["model"], settings["chat"], settings["block_size"])
     return [source, pasted, path, limit, *chosen.values(), method, *settings.values()], group, source, mine

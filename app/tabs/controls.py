@@ -13,11 +13,12 @@ from app.explore import Asked
 from app.links import Link
 from app.models import Chosen
 from app.settings import SETTINGS, TREE_SETTINGS, used_by
-from app.tabs.model_choice import build_models, follow_template
+from app.tabs.model_choice import build_models, follow_model
 from app.tabs.notice import forgive, notice_box
 from app.tabs.setting_box import setting_box
 from app.views.fold import FoldView
 from app.views.picker import PickerView
+from d2sd.models.numbers import NEAR_TIES
 
 METHOD = d2sd.DecodeConfig().method
 # Sent in any case: as long as nothing was sent to it, a number field shows None as 0.
@@ -105,7 +106,7 @@ def build_controls() -> Controls:
             queue=False,
         )
         _method(inputs)
-        follow_template(inputs["model"], inputs["chat"])
+        follow_model(inputs["model"], inputs["chat"], inputs["block_size"], inputs["second_block_size"])
         with gr.Row(elem_id="last"):
             inputs["compare"] = gr.Checkbox(True, label="Measure speedup", elem_id="compare", min_width=120)
             upload = gr.UploadButton(
@@ -131,6 +132,7 @@ def _method(inputs: dict[str, Any]) -> None:
 
     with gr.Accordion("What the settings mean", open=False, elem_id="meanings"):
         gr.Markdown("\n\n".join(f"**{s.label[:1].upper() + s.label[1:]}**: {s.meaning}" for s in SETTINGS))
+        gr.Markdown(f"**Numbers**: {NEAR_TIES}", elem_id="near-ties")
 
     of_methods = [s.name for s in SETTINGS if s.name in TREE_SETTINGS]
 

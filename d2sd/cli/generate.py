@@ -8,7 +8,14 @@ from contextlib import ExitStack
 
 import orjson
 
-from d2sd.cli.common import add_decode_arguments, add_model_arguments, decode_config, load_engine, read_text
+from d2sd.cli.common import (
+    add_decode_arguments,
+    add_model_arguments,
+    decode_config,
+    load_engine,
+    read_text,
+    tell_of_template,
+)
 from d2sd.engine import Engine
 from d2sd.methods import METHODS
 from d2sd.trace.events import Event, Finished, PrefillDone, StepDone
@@ -41,6 +48,7 @@ def run(arguments: argparse.Namespace) -> None:
     request = engine.request(prompt, config)
     if wait := engine.first_use(request.config.backend):
         print(wait, file=sys.stderr)
+    tell_of_template(engine, config)
     header = engine.header(request)
     events: list[Event] = []
     with ExitStack() as stack:

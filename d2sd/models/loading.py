@@ -28,7 +28,7 @@ from d2sd.models.gguf import gguf_options, widened
 from d2sd.models.models import Models
 from d2sd.models.numbers import DTYPES, MIXED_FROM
 from d2sd.models.refusals import refuse_others
-from d2sd.models.store import found
+from d2sd.models.store import found, located
 from d2sd.models.target import SUPPORTED, Target, check_supported
 
 BUNDLED = HOME / "assets" / "models"
@@ -63,7 +63,7 @@ def load_models(
     ``draft/``, ``eagle3/``.
 
     ``target``, ``drafter``, ``second_drafter`` and ``draft_model`` replace single parts by a folder or a hub id; a drafter's
-    config says whether it is a DFlash or an EAGLE-3 drafter. A target may also be a GGUF file.
+    config says whether it is a DFlash or an EAGLE-3 drafter. A target may also be a GGUF file, or named as in ``d2sd get``.
     dtype: one of ``d2sd.models.numbers.DTYPES``; None for float32, or for mixed where a CPU runs a target of some size.
     device: a torch device, or "auto": the target's layers spread over all GPUs, everything else on the first one.
     load_in_8bit: the target's weights in 8 bits through bitsandbytes. Raises ``InputError`` when something is missing, broken
@@ -129,7 +129,9 @@ def _part(folder: Path, part: str) -> str | None:
 
 
 def load_target(source: str, dtype: torch.dtype, device: str, load_in_8bit: bool = False) -> Target:
-    """Target from a folder, a hub id or a GGUF file; ``device`` and ``load_in_8bit`` as for ``load``."""
+    """Target from a folder, a hub id, a GGUF file or by the name that ``d2sd get`` knows; ``device`` and ``load_in_8bit`` as
+    for ``load``."""
+    source = located(source)
     options: dict[str, Any] = {}
     if device == "auto" or load_in_8bit:  # accelerate puts the weights in place while they are read
         options["device_map"] = "auto" if device == "auto" else {"": device}
