@@ -89,10 +89,10 @@ def run(
             problem = failure_sentence(error)
         race = replace(race, lanes=(*race.lanes, Lane(Trace.of(header, events), problem)))
     notes = [f"Left out: {reason}." for reason in left_out]
-    yield Update(race, note=" ".join([*notes, NEAR_TIES] if _rounded_apart(race) else notes))
+    yield Update(race, note=" ".join([*notes, NEAR_TIES] if rounded_apart(race) else notes))
 
 
-def _rounded_apart(race: Race) -> bool:
+def rounded_apart(race: Race) -> bool:
     """Whether greedy texts differ, which only numbers of 16 bits explain."""
     kind = race.lanes[0].trace.header["hardware"]["dtype"] if race.lanes else ""
     greedy = race.asked is not None and race.asked.temperature == 0

@@ -8,7 +8,7 @@ from typing import Any
 import gradio as gr
 
 import d2sd
-from app import calibrate, compare
+from app import calibrate, compare, presets
 from app.compare import RunSet
 from app.inputs import MAX_CHARACTERS
 from app.models import Chosen
@@ -213,7 +213,6 @@ def _open(explore: Session, recordings: Recordings, event: gr.EventData) -> tupl
 def _prompt_set() -> tuple[list[Any], gr.Column, gr.Dropdown, gr.Column]:
     """The controls of prompts, in the order of ``_asked``'s arguments; their column, and in it those of a bundled set and
     those of prompts of one's own."""
-    names = prompts.names()
     methods = [m for m, method in d2sd.METHODS.items() if method.first_drafter]
     with gr.Column(visible=False, elem_id="prompt-set") as group:
         with gr.Column(visible=False) as mine:
@@ -229,11 +228,18 @@ def _prompt_set() -> tuple[list[Any], gr.Column, gr.Dropdown, gr.Column]:
                 label="or a file (.jsonl, .txt)", file_types=[".jsonl", ".txt"], elem_id="prompt-file", height=110
             )
         with gr.Group(), gr.Row():
-            source = gr.Dropdown(names, value=names[0], label="Prompts", elem_id="prompt-source", min_width=90)
+            source = gr.Dropdown(
+                prompts.names(),
+                value=presets.prompt_set(presets.first_model()),
+                label="Prompts",
+                elem_id="prompt-source",
+                min_width=90,
+            )
             limit = gr.Number(24, label="How many", elem_id="how-many", min_width=90, precision=0)
         chosen = build_models("calibrate-")
         method = gr.Dropdown(methods, value="d2sd", label="Method", elem_id="calibrate-method")
         with gr.Group(elem_classes="small-numbers"):
             settings = setting_rows(NAMES, 2, "calibrate-")
         follow_model(chosen["model"], settings["chat"], settings["block_size"])
+        chosen["model"].picked(presets.prompt_set, chosen["model"], source, show_progress="hidden", queue=False)
     return [source, pasted, path, limit, *chosen.values(), method, *settings.values()], group, source, mine

@@ -15,6 +15,7 @@ from transformers import (
     BitsAndBytesConfig,
     PreTrainedConfig,
 )
+from transformers import modeling_gguf_pytorch_utils as gguf_reading
 from transformers.utils import logging as transformers_logging
 
 from d2sd.__about__ import HOME
@@ -250,7 +251,12 @@ class quiet:
         self.level = transformers_logging.get_verbosity()
         transformers_logging.set_verbosity_error()
         transformers_logging.disable_progress_bar()
+        self.bar, gguf_reading.tqdm = (
+            gguf_reading.tqdm,
+            transformers_logging.tqdm,
+        )  # its own bar cannot be told to be quiet
 
     def __exit__(self, *_: Any) -> None:
+        gguf_reading.tqdm = self.bar
         transformers_logging.set_verbosity(self.level)
         transformers_logging.enable_progress_bar()
