@@ -98,7 +98,12 @@ def add_decode_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     """What commands that run over a prompt set have in common: prompts, models, settings, form of the output."""
-    parser.add_argument("--prompts", default="heldout", metavar="NAME|FILE.jsonl", help="lines with prompt or turns")
+    parser.add_argument(
+        "--prompts",
+        default="heldout",
+        metavar="NAME|FILE.jsonl",
+        help="heldout (default), chat (questions for chat models), or a file: lines with prompt or turns",
+    )
     parser.add_argument("--limit", type=int, metavar="N", help="use only N prompts, taken from every domain in turn")
     add_model_arguments(parser)
     add_decode_arguments(parser)
