@@ -241,5 +241,6 @@ def _prompt_set() -> tuple[list[Any], gr.Column, gr.Dropdown, gr.Column]:
         with gr.Group(elem_classes="small-numbers"):
             settings = setting_rows(NAMES, 2, "calibrate-")
         follow_model(chosen["model"], settings["chat"], settings["block_size"])
-        chosen["model"].picked(presets.prompt_set, chosen["model"], source, show_progress="hidden", queue=False)
+        model: Any = chosen["model"]
+        model.picked(presets.prompt_set, model, source, show_progress="hidden", queue=False)
     return [source, pasted, path, limit, *chosen.values(), method, *settings.values()], group, source, mine
