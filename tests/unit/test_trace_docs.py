@@ -94,7 +94,10 @@ def test_a_converted_trace_can_be_shown_and_measured(converter):
     [
         ('{"tokens": [1]}', "line 2: Object contains unknown field `tokens`"),
         ('{"drafted": [6], "accepted": 2, "bonus": 3}', "line 2: accepted: 2 of 1 drafted tokens"),
-        ('{"drafted": [6, 7], "accepted": 2, "bonus": 3, "draft_probs": [1]}', "line 2: draft_probs: one for each of the 2"),
+        (
+            '{"drafted": [6, 7], "accepted": 2, "bonus": 3, "draft_probs": [1]}',
+            "line 2: draft_probs: one for each of the 2",
+        ),
     ],
 )
 def test_another_log_is_one_sentence(converter, line, sentence):
