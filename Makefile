@@ -55,7 +55,8 @@ PEOPLE ?= 20
 load: $(VENV)/.dev browser
 	$(PYTHON) -m tests.load --people $(PEOPLE) --minutes 3
 
-# The run, the race and the tour that the page opens with, run again on this machine with the bundled nets.
+# The run, the race and the tour that the page opens with, run again on this machine: with the published
+# chat model where it is here, else with the bundled one.
 record: $(VENV)/.run
 	$(PYTHON) -m app.record
 

@@ -42,7 +42,7 @@ def run(session: Session, number: int, remote: Remote) -> Iterator[Update[str]]:
     """
     if not session.claim(number):
         return
-    arrived = [0, 0]
+    session.getting, arrived = True, [0, 0]
 
     def report(have: int, total: int) -> None:
         arrived[:] = have, total
@@ -55,8 +55,9 @@ def run(session: Session, number: int, remote: Remote) -> Iterator[Update[str]]:
         began = time.monotonic()
         try:
             while not wait([work], SECONDS_BETWEEN_NEWS).done:
-                done = arrived[1] and arrived[0] >= arrived[1]
-                yield Update(news=f"Getting {remote.title}: {'unpacking' if done else so_far()} …")
+                have, total = arrived
+                said = "asking for it" if not total else so_far() if have < total else "unpacking"
+                yield Update(news=f"Getting {remote.title}: {said} …")
             work.result()
         except Stopped:
             yield Update(note=f"Stopped at {so_far()}; the next try goes on from there.")
@@ -69,5 +70,6 @@ def run(session: Session, number: int, remote: Remote) -> Iterator[Update[str]]:
                 note=f"{remote.title} is here after {seconds:.0f} s: press Run. The page opens with it from its next start.",
             )
         finally:
+            session.getting = False
             if not work.done():  # the window was closed
                 session.stop()

@@ -10,8 +10,8 @@ from typing import Any
 from d2sd import Engine, InputError, Trace
 from d2sd.whatif import Outcome, Replay, recorded_config
 
-BRANCHES = (0, 1, 2, 4, 8)  # 0: the first draft alone
-BLOCKS = (4, 8, 12, 16)
+BRANCHES = (0, 1, 2, 4, 6, 8)  # 0: the first draft alone
+BLOCKS = (4, 6, 8, 12, 16)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,9 @@ def replayed(engine: Engine, trace: Trace) -> list[SettingsPoint]:
             shape = {"num_branches": max(1, k), "block_size": gamma, "second_block_size": None, "node_budget": None}
             own = replace(base, method=method, **shape)
             configs[k, gamma] = engine.resolve(replace(own, backend="auto", inspect=False))
-        except InputError:  # more re-drafts than the block has prefixes
+        except (
+            InputError
+        ):  # more re-drafts than the block has prefixes, or a longer block than the drafter was trained with
             continue
     outcomes: Sequence[Outcome] = list(Replay(engine, trace).run(list(configs.values())))
     return [

@@ -22,6 +22,7 @@ class Session(Ticket):
     followed: key of the run that the form agrees with.
     filled: what following has put into the form lately, by control. The last one alone is not enough: it may still be on its
         way to the page when the next run is chosen.
+    getting: models are being got, and what asked for them says how that ended.
     """
 
     shown: RunLines = field(default_factory=RunLines)
@@ -30,6 +31,7 @@ class Session(Ticket):
     own: dict[str, Any] | None = None
     followed: str = ""
     filled: list[dict[str, Any]] = field(default_factory=list)
+    getting: bool = False
 
     def put_aside(self, values: dict[str, Any]) -> None:
         """Keep what a person has set in the form before it follows a run.

@@ -57,6 +57,12 @@ def examples(model: str) -> dict[str, str]:
     return EXAMPLES if model == BUNDLED else CHAT_EXAMPLES
 
 
+def prompt_set(model: str) -> str:
+    """The bundled set of prompts that suits a model: questions for chat models, the text that it was trained for for the
+    bundled one."""
+    return "heldout" if model == BUNDLED else "chat"
+
+
 def opening() -> RunLines:
     """The recorded run that the page shows before anything is run; an empty one if none is there."""
     if not OPENING_TRACE.exists():

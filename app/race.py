@@ -14,6 +14,7 @@ from app.models import Chosen
 from app.streaming import Prepared, collect, first_tokens, paced, prepare, stream
 from app.work import Ticket, Update
 from d2sd import DecodeConfig, Event, InputError, Trace
+from d2sd.models.numbers import NEAR_TIES, SIXTEEN_BITS
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,15 @@ def run(
         except Exception as error:  # as in Explore
             problem = failure_sentence(error)
         race = replace(race, lanes=(*race.lanes, Lane(Trace.of(header, events), problem)))
-    yield Update(race, news=" ".join(f"Left out: {reason}." for reason in left_out))
+    notes = [f"Left out: {reason}." for reason in left_out]
+    yield Update(race, note=" ".join([*notes, NEAR_TIES] if rounded_apart(race) else notes))
+
+
+def rounded_apart(race: Race) -> bool:
+    """Whether greedy texts differ, which only numbers of 16 bits explain."""
+    kind = race.lanes[0].trace.header["hardware"]["dtype"] if race.lanes else ""
+    greedy = race.asked is not None and race.asked.temperature == 0
+    return greedy and kind in SIXTEEN_BITS and any(row.identical is False for row in rows(race))
 
 
 def _config(name: str, values: dict[str, Any]) -> DecodeConfig:

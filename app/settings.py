@@ -47,7 +47,7 @@ def whole(value: Any, label: str) -> int:
 
 
 SETTINGS = (
-    Setting("block_size", "block γ", "tokens in a drafted block, the anchor among them; auto: as the drafter was trained", "gamma", "whole", None, optional=True),
+    Setting("block_size", "block γ", "tokens in a drafted block, the anchor among them; auto: as the drafter was trained, which is also the most", "gamma", "whole", None, optional=True),
     Setting("second_block_size", "block γ₂", "the same for the second drafter; auto: as γ", "gamma-2", "whole", None, optional=True),
     Setting("num_branches", "branches K", "of how many likely boundaries a re-draft starts", "branches", "whole", 4),
     Setting("node_budget", "nodes B", "nodes verified at most; auto: all, or 64 for methods that grow trees", "budget", "whole", None, optional=True),

@@ -34,8 +34,14 @@ class Prepared:
 
 
 def prepare(chosen: Chosen, prompt: str, config: DecodeConfig) -> Prepared:
-    """Load the models if need be, and resolve what is to be run on them; raises ``InputError``."""
+    """Load the models if need be, and resolve what is to be run on them; raises ``InputError``.
+
+    A form may hold the γ of other drafters: these take theirs where that is smaller.
+    """
     engine = models.engine(chosen)
+    if (longest := engine.longest_block(config.method)) is not None:
+        gamma, redrafted = (size and min(size, longest) for size in (config.block_size, config.second_block_size))
+        config = replace(config, block_size=gamma, second_block_size=redrafted)
     return Prepared(chosen, engine, engine.request(prompt, config))
 
 

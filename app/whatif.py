@@ -15,6 +15,7 @@ from app.models import Chosen
 from app.work import Ticket, Update
 from d2sd import METHODS, DecodeConfig, Engine, InputError, Trace
 from d2sd.decoding.adaptive.costs import STAGES
+from d2sd.models.store import REMOTE
 from d2sd.whatif import Outcome, Replay, recorded_config
 
 Value = int | None
@@ -100,7 +101,7 @@ def run(
             raise InputError("what-if needs a run at temperature 0: only then is the text the same for every setting")
         named = trace.header.get("models")
         preset = named.get("preset") if isinstance(named, dict) else None
-        which = Chosen(preset) if preset in d2sd.presets() else chosen
+        which = Chosen(preset) if preset in (*d2sd.presets(), *REMOTE) else chosen
         engine = models.engine(which)
         missing = {lane: reason for lane in lanes if (reason := engine.obstacle(method_of(lane)))}
         able = [lane for lane in lanes if lane not in missing]

@@ -101,15 +101,18 @@ class Engine:
             raise InputError(
                 f"the first drafter of {models.name} has no confidence head; use --confidence softmax, or a DSpark drafter"
             )
-        if method.draft_model:
-            return config.for_drafter(MODEL_CHAIN)
         if method.eagle3:
             return replace(config, node_budget=config.node_budget or method.default_budget)
-        used = (method.first_drafter and models.first, method.second_drafter == "vp" and models.second)
-        sizes = [drafter.block_size for drafter in used if drafter]
-        if not sizes:
-            return config
-        return config.for_drafter(min(sizes))
+        longest = self.longest_block(method.id)
+        return config if longest is None else config.for_drafter(longest)
+
+    def longest_block(self, method: str) -> int | None:
+        """γ at most, which is also what a method takes by itself; None where its drafter knows of no blocks, or there is none."""
+        models, wanted = self.models, METHODS[method]
+        if wanted.draft_model:
+            return MODEL_CHAIN
+        used = (wanted.first_drafter and models.first, wanted.second_drafter == "vp" and models.second)
+        return min((drafter.block_size for drafter in used if drafter), default=None)
 
     def obstacle(self, method: str) -> str | None:
         """Why these models cannot run a method, as a sentence; None where they can."""

@@ -17,6 +17,14 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def own_home(tmp_path_factory):
+    """Models that were got on this machine are out of sight: the page opens with the bundled one everywhere."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("D2SD_HOME", str(tmp_path_factory.mktemp("home")))
+        yield
+
+
 @pytest.fixture(scope="session")
 def tokenizer():
     from tests.nets import make_tokenizer

@@ -8,14 +8,14 @@ from typing import Any
 import gradio as gr
 
 import d2sd
-from app import calibrate, compare
+from app import calibrate, compare, presets
 from app.compare import RunSet
 from app.inputs import MAX_CHARACTERS
 from app.models import Chosen
 from app.page_session import Session
 from app.recordings import Recording, Recordings
 from app.tabs.memory import remember
-from app.tabs.model_choice import build_models, follow_template
+from app.tabs.model_choice import build_models, follow_model
 from app.tabs.notice import MODEL, ask, line_of, notice_box, sentence, stopped
 from app.tabs.runs import Shown
 from app.tabs.setting_box import setting_rows
@@ -213,7 +213,6 @@ def _open(explore: Session, recordings: Recordings, event: gr.EventData) -> tupl
 def _prompt_set() -> tuple[list[Any], gr.Column, gr.Dropdown, gr.Column]:
     """The controls of prompts, in the order of ``_asked``'s arguments; their column, and in it those of a bundled set and
     those of prompts of one's own."""
-    names = prompts.names()
     methods = [m for m, method in d2sd.METHODS.items() if method.first_drafter]
     with gr.Column(visible=False, elem_id="prompt-set") as group:
         with gr.Column(visible=False) as mine:
@@ -229,11 +228,19 @@ def _prompt_set() -> tuple[list[Any], gr.Column, gr.Dropdown, gr.Column]:
                 label="or a file (.jsonl, .txt)", file_types=[".jsonl", ".txt"], elem_id="prompt-file", height=110
             )
         with gr.Group(), gr.Row():
-            source = gr.Dropdown(names, value=names[0], label="Prompts", elem_id="prompt-source", min_width=90)
+            source = gr.Dropdown(
+                prompts.names(),
+                value=presets.prompt_set(presets.first_model()),
+                label="Prompts",
+                elem_id="prompt-source",
+                min_width=90,
+            )
             limit = gr.Number(24, label="How many", elem_id="how-many", min_width=90, precision=0)
         chosen = build_models("calibrate-")
         method = gr.Dropdown(methods, value="d2sd", label="Method", elem_id="calibrate-method")
         with gr.Group(elem_classes="small-numbers"):
             settings = setting_rows(NAMES, 2, "calibrate-")
-        follow_template(chosen["model"], settings["chat"])
+        follow_model(chosen["model"], settings["chat"], settings["block_size"])
+        model: Any = chosen["model"]
+        model.picked(presets.prompt_set, model, source, show_progress="hidden", queue=False)
     return [source, pasted, path, limit, *chosen.values(), method, *settings.values()], group, source, mine

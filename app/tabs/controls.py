@@ -13,11 +13,12 @@ from app.explore import Asked
 from app.links import Link
 from app.models import Chosen
 from app.settings import SETTINGS, TREE_SETTINGS, used_by
-from app.tabs.model_choice import build_models, follow_template
+from app.tabs.model_choice import build_models, follow_model
 from app.tabs.notice import forgive, notice_box
 from app.tabs.setting_box import setting_box
 from app.views.fold import FoldView
 from app.views.picker import PickerView
+from d2sd.models.numbers import NEAR_TIES
 
 METHOD = d2sd.DecodeConfig().method
 # Sent in any case: as long as nothing was sent to it, a number field shows None as 0.
@@ -77,8 +78,8 @@ def build_controls() -> Controls:
     """Lay out the column and wire what concerns it alone."""
     inputs = dict[str, Any]()
     first = presets.first_model()
-    examples = presets.examples(first)
-    inputs["prompt"] = gr.Textbox(next(iter(examples.values())), label="Prompt", lines=3, max_lines=8, elem_id="prompt")
+    prompt = next(iter(presets.examples(first).values()))
+    inputs["prompt"] = gr.Textbox(prompt, label="Prompt", lines=3, max_lines=8, elem_id="prompt")
     able = gr.Markdown(ABLE, elem_id="able", visible=first == presets.BUNDLED)
     wanted = models.to_get()
     get = gr.Button(getting.button_label(wanted) if wanted else "", visible=bool(wanted), size="sm", elem_id="get")
@@ -89,23 +90,16 @@ def build_controls() -> Controls:
     back = gr.Button("Back to my own settings", elem_id="own-settings", size="sm", visible=False)
     FoldView("Examples, models, method, settings", "more", elem_id="fold")
     with gr.Column(elem_id="more"):
-        gr.Examples(
-            [[e] for e in examples.values()],
-            [inputs["prompt"]],
-            label="Examples",
-            elem_id="examples",
-            example_labels=list(examples),
-        )
+        examples = [_examples(inputs["prompt"], model, model == first) for model in (presets.BUNDLED, presets.FIRST)]
         inputs |= build_models()
-        inputs["model"].change(
-            lambda chosen: gr.Markdown(visible=chosen == presets.BUNDLED),
-            inputs["model"],
-            able,
-            show_progress="hidden",
-            queue=False,
-        )
+
+        def suit(chosen: str) -> list[Any]:
+            own = chosen == presets.BUNDLED
+            return [gr.Markdown(visible=own), gr.Dataset(visible=own), gr.Dataset(visible=not own)]
+
+        inputs["model"].change(suit, inputs["model"], [able, *examples], show_progress="hidden", queue=False)
         _method(inputs)
-        follow_template(inputs["model"], inputs["chat"])
+        follow_model(inputs["model"], inputs["chat"], inputs["block_size"], inputs["second_block_size"])
         with gr.Row(elem_id="last"):
             inputs["compare"] = gr.Checkbox(True, label="Measure speedup", elem_id="compare", min_width=120)
             upload = gr.UploadButton(
@@ -114,6 +108,13 @@ def build_controls() -> Controls:
     # once a value is mended, the sentence about it is of no use
     forgive(notice, [box.change for box in inputs.values()])
     return Controls(inputs, run, stop, notice, upload, back, get)
+
+
+def _examples(prompt: gr.Textbox, model: str, visible: bool) -> gr.Dataset:
+    """Buttons that fill in prompts which suit a model."""
+    own = presets.examples(model)
+    shown: dict[str, Any] = {"label": "Examples", "elem_id": f"examples-{model}", "example_labels": list(own)}
+    return gr.Examples([[text] for text in own.values()], [prompt], visible=visible, **shown).dataset
 
 
 def _method(inputs: dict[str, Any]) -> None:
@@ -131,6 +132,7 @@ def _method(inputs: dict[str, Any]) -> None:
 
     with gr.Accordion("What the settings mean", open=False, elem_id="meanings"):
         gr.Markdown("\n\n".join(f"**{s.label[:1].upper() + s.label[1:]}**: {s.meaning}" for s in SETTINGS))
+        gr.Markdown(f"**Numbers**: {NEAR_TIES}", elem_id="near-ties")
 
     of_methods = [s.name for s in SETTINGS if s.name in TREE_SETTINGS]
 

@@ -75,7 +75,13 @@ def _wire_runs(shown: Shown) -> None:
             concurrency_limit=1,
             trigger_mode="multiple",
         )
-    controls.stop.click(stopped, session, controls.notice, show_progress="hidden", queue=False)
+
+    def stop(current: Session) -> Any:
+        own = current.getting
+        said = stopped(current)
+        return gr.skip() if own else said
+
+    controls.stop.click(stop, session, controls.notice, show_progress="hidden", queue=False)
 
 
 def _wire_getting(shown: Shown) -> None:

@@ -12,16 +12,18 @@ from app.views.picker import PickerView
 from app.visitors import public, without_paths
 
 
-def follow_template(model: Any, chat: gr.Checkbox) -> None:
-    """Switch the chat template on for models that have one, whenever a person picks one of those offered by name.
+def follow_model(model: Any, chat: gr.Checkbox, *blocks: gr.Number) -> None:
+    """Whenever a person picks other models, leave block sizes to their drafters and, for models that are offered by name,
+    switch the chat template on where they have one.
 
     A link, and a run that the form follows, bring a choice of their own.
     """
 
-    def follow(chosen: str | None) -> Any:
-        return gr.skip() if chosen == models.FOLDER else models.templated(chosen or "")
+    def follow(chosen: str | None) -> list[Any]:
+        template = gr.skip() if chosen == models.FOLDER else models.templated(chosen or "")
+        return [template, *(None for _ in blocks)]
 
-    model.picked(follow, model, chat, show_progress="hidden", queue=False)
+    model.picked(follow, model, [chat, *blocks], show_progress="hidden", queue=False)
 
 
 def build_models(prefix: str = "") -> dict[str, gr.components.Component]:

@@ -16,7 +16,7 @@ from app.page_session import Session
 from app.record import DEFAULT, recorded_race
 from app.run_lines import RunLines
 from app.tabs.memory import remember
-from app.tabs.model_choice import build_models, follow_template
+from app.tabs.model_choice import build_models, follow_model
 from app.tabs.notice import MODEL, ask, forgive, line_of, notice_box, sentence, stopped
 from app.tabs.runs import Shown
 from app.tabs.setting_box import setting_rows
@@ -73,7 +73,7 @@ def build_race(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> RaceTab:
                 keep(explored.history, done)
             yield (
                 drawing(raced) if raced else gr.skip(),
-                sentence(update.problem, update.news) if current.newest == mine else gr.skip(),
+                sentence(update.problem, update.news, update.note) if current.newest == mine else gr.skip(),
                 *asked.about(done),
                 runs_view.drawing(explored.history, explored.shown.key) if done else gr.skip(),
             )
@@ -155,7 +155,7 @@ def _settings() -> tuple[dict[str, Any], gr.Button, gr.Button, gr.Textbox]:
     )
     with gr.Group(elem_id="race-numbers", elem_classes="small-numbers"):
         inputs |= setting_rows(NAMES, 3, "race-")
-    follow_template(inputs["model"], inputs["chat"])
+    follow_model(inputs["model"], inputs["chat"], inputs["block_size"])
     # as long as nothing was sent to it, a number field shows None as 0
     auto = [inputs["block_size"], inputs["node_budget"]]
     gr.on(None, lambda: [None, None], None, auto, show_progress="hidden", queue=False)

@@ -21,8 +21,8 @@ def add_model_arguments(parser: argparse.ArgumentParser, several: bool = False) 
     )
     parser.add_argument(
         "--target",
-        metavar="FOLDER|HUB-ID|FILE.gguf",
-        help="target instead of the model's own; GGUF: Llama and Qwen3 types",
+        metavar="FOLDER|HUB-ID|FILE.gguf|NAME",
+        help="target instead of the model's own; GGUF: Llama and Qwen3 types; NAME: what `d2sd get` has got",
     )
     parser.add_argument(
         "--drafter", metavar="FOLDER|HUB-ID", action="append" if several else "store",
@@ -86,7 +86,9 @@ def add_decode_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--temperature", type=float, default=0.0, metavar="T", help="0 = greedy (default)")
     parser.add_argument("--top-p", type=float, default=1.0, metavar="P")
     parser.add_argument("--top-k", type=int, default=0, metavar="N", help="0 = off (default)")
-    parser.add_argument("--chat", action="store_true", help="put prompts into the target's chat template")
+    parser.add_argument(
+        "--chat", action="store_true", help="put prompts into the target's chat template (default: as they are)"
+    )
     parser.add_argument("--thinking", action="store_true", help="with --chat: let the model think first (Qwen3)")
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="default 0")
     parser.add_argument(
@@ -96,7 +98,12 @@ def add_decode_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     """What commands that run over a prompt set have in common: prompts, models, settings, form of the output."""
-    parser.add_argument("--prompts", default="heldout", metavar="NAME|FILE.jsonl", help="lines with prompt or turns")
+    parser.add_argument(
+        "--prompts",
+        default="heldout",
+        metavar="NAME|FILE.jsonl",
+        help="heldout (default), chat (questions for chat models), or a file: lines with prompt or turns",
+    )
     parser.add_argument("--limit", type=int, metavar="N", help="use only N prompts, taken from every domain in turn")
     add_model_arguments(parser)
     add_decode_arguments(parser)
@@ -113,7 +120,17 @@ def prepare(
     engine = load_engine(arguments, device)
     if wait := engine.first_use(engine.resolve(config).backend):
         print(wait, file=sys.stderr)
+    tell_of_template(engine, config)
     return engine, [(prompt, engine.encode(prompt.text, config)) for prompt in prompts]
+
+
+def tell_of_template(engine: Engine, config: DecodeConfig) -> None:
+    """Say so where a chat model is given prompts as they are: it then goes on with them instead of answering."""
+    target = engine.models.target
+    if target.tokenizer.chat_template and not config.chat:
+        print(
+            f"{target.name} is a chat model, and prompts are given to it as they are; --chat asks it.", file=sys.stderr
+        )
 
 
 def load_engine(arguments: argparse.Namespace, device: str | None = None) -> Engine:

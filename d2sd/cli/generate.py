@@ -15,6 +15,7 @@ from d2sd.cli.common import (
     ended_at_once,
     load_engine,
     read_text,
+    tell_of_template,
 )
 from d2sd.engine import Engine
 from d2sd.methods import METHODS
@@ -48,6 +49,7 @@ def run(arguments: argparse.Namespace) -> None:
     request = engine.request(prompt, config)
     if wait := engine.first_use(request.config.backend):
         print(wait, file=sys.stderr)
+    tell_of_template(engine, config)
     header = engine.header(request)
     events: list[Event] = []
     with ExitStack() as stack:

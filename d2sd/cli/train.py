@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_loop(target, steps=1300, batch_size=12)
     target.add_argument("--compile", action="store_true", help="torch.compile (needs a C++ compiler on CPU)")
     asked = stages.add_parser("questions", help="a chat model writes what its users would ask")
-    asked.add_argument("--target", required=True, metavar="FOLDER|HUB-ID")
+    asked.add_argument("--target", required=True, metavar="FOLDER|HUB-ID|NAME")
     asked.add_argument("--out", type=Path, required=True, metavar="FILE.jsonl")
     asked.add_argument("--count", type=int, default=1000, metavar="N", help="questions tried; repeats are left out")
     asked.add_argument("--first-words", nargs="+", default=[""], metavar="TEXT", help="beginnings, taken in turn")
@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     asked.add_argument("--seed", type=int, default=0, help="default 0")
     asked.add_argument("--dtype", default="float32", choices=["float32", "bfloat16", "float16"])
     again = stages.add_parser("regenerate", help="the target writes the responses to prompts")
-    again.add_argument("--target", required=True, metavar="FOLDER|HUB-ID")
+    again.add_argument("--target", required=True, metavar="FOLDER|HUB-ID|NAME")
     again.add_argument("--prompts", type=Path, nargs="+", required=True, metavar="FILE.jsonl", help="lines with prompt")
     again.add_argument("--chat", action="store_true", help="put prompts into the target's chat template")
     again.add_argument("--out", type=Path, required=True, metavar="FILE.jsonl")
@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     again.add_argument("--dtype", default="float32", choices=["float32", "bfloat16", "float16"])
     for name in ("dflash", "vp"):
         drafter = stages.add_parser(name, help=f"{name} drafter from the target's responses")
-        drafter.add_argument("--target", required=True, metavar="FOLDER|HUB-ID")
+        drafter.add_argument("--target", required=True, metavar="FOLDER|HUB-ID|NAME")
         drafter.add_argument("--responses", type=Path, required=True, metavar="FILE.jsonl")
         drafter.add_argument(
             "--start", type=Path, metavar="FOLDER", help="drafter to begin from (default: target's last layers)"
@@ -98,7 +98,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     dspark.add_argument("--cache", type=Path, metavar="FILE", help="keep the target's features here (small targets)")
     _add_loop(dspark, steps=600, batch_size=8)
     eagle3 = stages.add_parser("eagle3", help="EAGLE-3 drafter from the target's responses")
-    eagle3.add_argument("--target", required=True, metavar="FOLDER|HUB-ID")
+    eagle3.add_argument("--target", required=True, metavar="FOLDER|HUB-ID|NAME")
     eagle3.add_argument("--responses", type=Path, required=True, metavar="FILE.jsonl")
     eagle3.add_argument(
         "--target-layers", type=int, nargs="+", metavar="N", help="tapped layers (default: 1, L/2 - 1, L - 4)"

@@ -16,6 +16,7 @@ import tempfile
 import time
 import zipfile
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import IO
@@ -47,11 +48,14 @@ def get(remote: Remote, report: Report, stop: Callable[[], bool] = lambda: False
     Raises ``InputError`` where neither source hands it out, and ``Stopped`` soon after ``stop`` answers True.
     """
     home().mkdir(parents=True, exist_ok=True)
+    lock = home() / f"{remote.name}.lock"
     try:
-        with FileLock(home() / f"{remote.name}.lock", timeout=0):
-            if (here := found(remote.name)) is not None:
-                return here
-            return _get(remote, report, stop)
+        with FileLock(lock, timeout=0):
+            try:
+                return found(remote.name) or _get(remote, report, stop)
+            finally:
+                with suppress(OSError):  # a system that keeps open files keeps this one
+                    lock.unlink()
     except Timeout:
         raise InputError(f"another program is getting {remote.title} at this moment; wait until it is done") from None
 

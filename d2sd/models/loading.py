@@ -15,6 +15,7 @@ from transformers import (
     BitsAndBytesConfig,
     PreTrainedConfig,
 )
+from transformers import modeling_gguf_pytorch_utils as gguf_reading
 from transformers.utils import logging as transformers_logging
 
 from d2sd.__about__ import HOME
@@ -28,7 +29,7 @@ from d2sd.models.gguf import gguf_options, widened
 from d2sd.models.models import Models
 from d2sd.models.numbers import DTYPES, MIXED_FROM
 from d2sd.models.refusals import refuse_others
-from d2sd.models.store import found
+from d2sd.models.store import found, located
 from d2sd.models.target import SUPPORTED, Target, check_supported
 
 BUNDLED = HOME / "assets" / "models"
@@ -64,7 +65,7 @@ def load_models(
     ``draft/``, ``eagle3/``.
 
     ``target``, ``drafter``, ``second_drafter``, ``draft_model`` and ``eagle3`` replace single parts by a folder or a hub id; a drafter's
-    config says whether it is a DFlash or an EAGLE-3 drafter. A target may also be a GGUF file.
+    config says whether it is a DFlash or an EAGLE-3 drafter. A target may also be a GGUF file, or named as in ``d2sd get``.
     dtype: one of ``d2sd.models.numbers.DTYPES``; None for float32, or for mixed where a CPU runs a target of some size.
     device: a torch device, or "auto": the target's layers spread over all GPUs, everything else on the first one.
     load_in_8bit: the target's weights in 8 bits through bitsandbytes. Raises ``InputError`` when something is missing, broken
@@ -130,7 +131,9 @@ def _part(folder: Path, part: str) -> str | None:
 
 
 def load_target(source: str, dtype: torch.dtype, device: str, load_in_8bit: bool = False) -> Target:
-    """Target from a folder, a hub id or a GGUF file; ``device`` and ``load_in_8bit`` as for ``load``."""
+    """Target from a folder, a hub id, a GGUF file or by the name that ``d2sd get`` knows; ``device`` and ``load_in_8bit`` as
+    for ``load``."""
+    source = located(source)
     options: dict[str, Any] = {}
     if device == "auto" or load_in_8bit:  # accelerate puts the weights in place while they are read
         options["device_map"] = "auto" if device == "auto" else {"": device}
@@ -249,7 +252,12 @@ class quiet:
         self.level = transformers_logging.get_verbosity()
         transformers_logging.set_verbosity_error()
         transformers_logging.disable_progress_bar()
+        self.bar, gguf_reading.tqdm = (
+            gguf_reading.tqdm,
+            transformers_logging.tqdm,
+        )  # its own bar cannot be told to be quiet
 
     def __exit__(self, *_: Any) -> None:
+        gguf_reading.tqdm = self.bar
         transformers_logging.set_verbosity(self.level)
         transformers_logging.enable_progress_bar()

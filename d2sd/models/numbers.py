@@ -18,6 +18,13 @@ DTYPES = {
     "bfloat16": torch.bfloat16,
     "float16": torch.float16,
 }
+SIXTEEN_BITS = ("bfloat16", "float16")
+NEAR_TIES = (
+    "In float32, and with mixed numbers, every method writes exactly the text of plain decoding. In bfloat16 and float16 "
+    "intermediate results are rounded, and passes over one token and over many are rounded differently. Where the target "
+    "finds two tokens almost equally good, the other one may then win, and the text goes on another way from there: it is "
+    "as good, but not the same."
+)
 MIXED_FROM = 50_000_000  # parameters of a target; weights of smaller ones are read quickly in any case
 
 

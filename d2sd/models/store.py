@@ -9,6 +9,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from d2sd.errors import InputError
+
 MEGABYTE = 1_000_000
 
 
@@ -90,3 +92,15 @@ def found(name: str) -> Path | None:
     """The folder of a target that was got; None where it is not here. What lies there is whole: it is moved there once it is."""
     remote = REMOTE.get(name)
     return place(remote) if remote is not None and place(remote).is_dir() else None
+
+
+def located(source: str) -> str:
+    """The folder of a target that is called as ``d2sd get`` calls it; any other source as it is.
+
+    Raises ``InputError`` where it was not got.
+    """
+    if source not in REMOTE or Path(source).is_dir():
+        return source
+    if (folder := found(source)) is None:
+        raise InputError(f"the target {source} is not here yet; get it with: d2sd get {source}")
+    return str(folder)

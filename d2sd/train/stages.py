@@ -16,6 +16,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from d2sd.errors import InputError
 from d2sd.models.loading import DTYPES, load_drafter, load_target
+from d2sd.models.store import located
 from d2sd.models.target import Target
 from d2sd.train.data import Responses, pack, read_jsonl, read_responses, train_tokenizer
 from d2sd.train.drafters import DrafterConfig, DrafterObjective, draw_anchors, draw_prefixes
@@ -75,7 +76,8 @@ def train_target(
 
 
 def load_frozen(source: str | Path) -> tuple[Any, Any]:
-    """Target and tokenizer from a folder or hub id, float32, on this process's device."""
+    """Target and tokenizer from a folder, a hub id or by the name that ``d2sd get`` knows, float32, on this process's device."""
+    source = located(str(source))
     try:
         tokenizer = AutoTokenizer.from_pretrained(source)
         model: Any = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32)

@@ -181,8 +181,9 @@ def test_every_step_of_every_method_can_be_told(engine, method, temperature):
 def test_the_packed_tour_is_the_recorded_run_with_all_its_lessons(recorded):
     data = json.loads(zlib.decompress(base64.b64decode(tour(None)), -zlib.MAX_WBITS))
     assert data["lines"].splitlines() == presets.lesson()["lines"]
-    assert data["about"] == presets.TINY_SAID
-    assert data["examples"] == presets.EXAMPLES
+    chat = recorded.header["models"]["preset"] == presets.FIRST
+    assert data["about"] == (presets.FIRST_SAID if chat else presets.TINY_SAID)
+    assert data["examples"] == (presets.CHAT_EXAMPLES if chat else presets.EXAMPLES)
     assert len(data["lessons"]) == len(recorded.steps)
     assert data["start"] == instructive(recorded.steps)
     assert data["run"] == recorded.header["run"]

@@ -14,6 +14,7 @@ from app.lanes import Lane, lane_name
 from app.models import Chosen
 from app.page_session import Session
 from app.record import RACE, recorded_answers, recorded_race
+from app.streaming import prepare
 from app.tabs.notice import stopped
 from app.tabs.whatif import WhatIf, build_whatif
 from app.views.race import FILLED_IN, drawing
@@ -22,6 +23,7 @@ from app.views.whatif import answered
 from app.views.whatif import drawing as whatif_drawing
 from d2sd import METHODS, DecodeConfig
 from d2sd.decoding.block_drafter import BlockDrafter
+from d2sd.models.store import REMOTE
 
 VALUES = {
     "block_size": 16, "num_branches": 4, "node_budget": None, "temperature": 0, "seed": 0, "max_new_tokens": 12,
@@ -274,3 +276,28 @@ def test_the_note_of_questions_that_were_stopped_in_the_line_stays():
     waiting = answer(session, session.request(), "d2sd", Session(), "tiny", "", "", ["num_branches"], ["d2sd"])
     assert stopped(session).value == "Stopped before its turn came: nothing was run."
     assert [said for _, said in waiting] == [gr.skip()]
+
+
+def test_a_form_that_holds_the_block_of_a_longer_drafter_is_not_refused():
+    prepared = prepare(Chosen("tiny"), PROMPT, DecodeConfig("d2sd", block_size=32, second_block_size=24))
+    assert (prepared.request.config.block_size, prepared.request.config.second_block_size) == (16, 16)
+    kept = prepare(Chosen("tiny"), PROMPT, DecodeConfig("d2sd", block_size=6)).request.config
+    assert (kept.block_size, kept.second_block_size) == (6, 6)
+
+
+def test_greedy_texts_that_part_in_sixteen_bits_are_explained(done):
+    plain, branched = done.lanes
+    trace = branched.trace
+    other = replace(trace, steps=trace.steps[:-1])
+    rounded = {**plain.trace.header, "hardware": {**plain.trace.header["hardware"], "dtype": "bfloat16"}}
+    parted = replace(done, lanes=(Lane(replace(plain.trace, header=rounded)), replace(branched, trace=other)))
+    assert race.rounded_apart(parted)
+    assert not race.rounded_apart(replace(parted, lanes=(plain, parted.lanes[1])))
+    assert not race.rounded_apart(replace(parted, lanes=(parted.lanes[0], branched)))
+
+
+def test_what_if_names_a_target_that_is_not_here(done, monkeypatch):
+    monkeypatch.setattr(models, "offered_remotes", lambda: list(REMOTE.values()))
+    trace = done.lanes[1].trace
+    recorded = replace(trace, header={**trace.header, "models": {**trace.header["models"], "preset": "smollm2"}})
+    assert "SmolLM2-135M-Instruct is not here yet; get it first" in ask(recorded)[-1].problem

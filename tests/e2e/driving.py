@@ -58,9 +58,9 @@ def put_back(page: Page, address: str) -> None:
     page.mouse.move(0, 0)
     for _ in range(3):  # a menu, the node, the step
         page.keyboard.press("Escape")
-    header = presets.opening().header
+    header, prompt = presets.opening().header, next(iter(presets.examples(presets.first_model()).values()))
     same = view(page).get_attribute("data-run") == header["run"] and view(page).get_attribute("data-pinned") == ""
-    same = same and page.locator("#prompt textarea").input_value() == header["prompt"]
+    same = same and page.locator("#prompt textarea").input_value() == prompt
     same = same and page.locator("#method select").input_value() == header["method"]
     if not same or page.locator("#notice").is_visible() or page.locator("#runs li").count() > 1:
         page.evaluate("sessionStorage.clear()")

@@ -195,10 +195,13 @@ def test_begin_with_learn_is_a_link(page: Page):
     expect(page.locator("#learn section.card")).to_be_visible(timeout=PATIENCE)
 
 
-def test_it_is_said_what_the_bundled_model_can_do(shown: Page):
+def test_it_is_said_what_the_bundled_model_can_do_and_the_examples_are_its_own(shown: Page):
     expect(shown.locator("#able")).to_contain_text(presets.TINY)
+    expect(shown.locator("#examples-tiny")).to_be_visible()
     shown.locator("#model select").select_option("folder")
     expect(shown.locator("#able")).to_be_hidden()
+    expect(shown.locator("#examples-smollm2")).to_be_visible()
+    expect(shown.locator("#examples-tiny")).to_be_hidden()
     shown.locator("#model select").select_option("tiny")
     expect(shown.locator("#able")).to_be_visible()
 

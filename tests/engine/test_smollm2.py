@@ -6,34 +6,42 @@ import pytest
 
 from d2sd import METHODS, DecodeConfig, load
 from d2sd.models.loading import BUNDLED, load_models
-from d2sd.models.store import found
+from d2sd.models.store import REMOTE, found, home
 
 PROMPTS = ("Why is the sky blue?", "What is 17 plus 25?")
 DRAFTERS = BUNDLED / "smollm2"
+NEW_TOKENS = 16
+WHERE, TARGET = home().parent, found("smollm2")  # of this machine, asked before the tests get a home of their own
 
 pytestmark = pytest.mark.skipif(
-    found("smollm2") is None, reason="SmolLM2-135M-Instruct is not here; get it with: d2sd get smollm2"
+    TARGET is None, reason=f"{REMOTE['smollm2'].title} is not here; get it with: d2sd get smollm2"
 )
+
+
+@pytest.fixture(autouse=True)
+def got(monkeypatch):
+    monkeypatch.setenv("D2SD_HOME", str(WHERE))
 
 
 @pytest.fixture(scope="module")
 def smollm2():
     if not (DRAFTERS / "dflash").is_dir():
-        pytest.skip("there are no drafters for it yet")
-    return load("smollm2")
+        pytest.skip("there are no drafters for it in assets/models/smollm2")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("D2SD_HOME", str(WHERE))
+        return load("smollm2")
 
 
 @pytest.mark.parametrize("prompt", PROMPTS)
 def test_every_method_writes_the_text_of_plain_decoding(smollm2, prompt):
-    plain = smollm2.generate(prompt, DecodeConfig("autoregressive", 24, chat=True)).token_ids
+    plain = smollm2.generate(prompt, DecodeConfig("autoregressive", NEW_TOKENS, chat=True)).token_ids
     methods = [m for m in METHODS if m != "autoregressive" and smollm2.obstacle(m) is None]
     assert methods
     for method in methods:
-        assert smollm2.generate(prompt, DecodeConfig(method, 24, chat=True)).token_ids == plain, method
+        assert smollm2.generate(prompt, DecodeConfig(method, NEW_TOKENS, chat=True)).token_ids == plain, method
 
 
 def test_a_cpu_runs_it_in_mixed_numbers_unless_told_otherwise():
-    target = str(found("smollm2"))
-    models = load_models(target=target)
+    models = load_models(target="smollm2")
     assert models.target.numbers == ("mixed" if models.target.mixable else "float32")
-    assert load_models(target=target, dtype="float32").target.numbers == "float32"
+    assert load_models(target="smollm2", dtype="float32").target.numbers == "float32"

@@ -7,6 +7,7 @@ import copy
 import pytest
 
 from d2sd import DecodeConfig, Engine, InputError
+from d2sd.cli.common import tell_of_template
 from d2sd.models.models import Models
 from tests.nets import make_target
 
@@ -30,6 +31,14 @@ def test_the_prompt_stands_in_the_template(chatting, thinking, end):
     assert chatting.models.target.tokenizer.decode(ids) == f"<user>the cat{end}"
     plain = chatting.encode("the cat", DecodeConfig("autoregressive", 4))
     assert chatting.models.target.tokenizer.decode(plain) == "the cat"
+
+
+def test_a_chat_model_that_is_not_asked_by_its_template_is_told_of(chatting, engine, capsys):
+    tell_of_template(chatting, DecodeConfig("autoregressive", chat=True))
+    tell_of_template(engine, DecodeConfig("autoregressive"))
+    assert capsys.readouterr().err == ""
+    tell_of_template(chatting, DecodeConfig("autoregressive"))
+    assert "is a chat model, and prompts are given to it as they are; --chat asks it" in capsys.readouterr().err
 
 
 def test_ids_are_taken_as_they_are(chatting):

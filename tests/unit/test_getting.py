@@ -13,7 +13,7 @@ import pytest
 from d2sd import InputError
 from d2sd.__main__ import main
 from d2sd.models import getting
-from d2sd.models.store import REMOTE, Remote, RemoteFile, found, place
+from d2sd.models.store import REMOTE, Remote, RemoteFile, found, located, place
 
 CONTENT = bytes(range(256)) * 8192  # 2 MiB, eight chunks
 FILES = tuple(RemoteFile(n, len(CONTENT), hashlib.sha256(CONTENT).hexdigest()) for n in ("config.json", "weights"))
@@ -73,7 +73,7 @@ def test_what_was_stopped_goes_on_where_it_was(served, monkeypatch):
     assert {p.name: p.read_bytes() == CONTENT for p in folder.iterdir()} == {"config.json": True, "weights": True}
     assert found("small") == folder
     assert seen[-1] == (2 * len(CONTENT), 2 * len(CONTENT))
-    assert not list(folder.parents[1].glob("*.part"))
+    assert [p.name for p in folder.parents[1].iterdir()] == ["small"]
 
 
 def test_another_checksum_leaves_nothing_behind(served, monkeypatch):
@@ -97,6 +97,15 @@ def test_two_at_once_do_not_meet(served, monkeypatch):
 
     getting.get(wanted, report)
     assert "another program is getting Small" in said[0]
+
+
+def test_a_target_that_was_got_goes_by_its_name(served, monkeypatch):
+    wanted = remote(monkeypatch)
+    with pytest.raises(InputError, match="the target small is not here yet; get it with: d2sd get small"):
+        located("small")
+    assert located("another") == "another"
+    getting.get(wanted, lambda *_: None)
+    assert located("small") == str(place(wanted))
 
 
 def test_the_command_lists_what_there_is(tmp_path, monkeypatch, capsys):
