@@ -70,7 +70,8 @@ def pick(history: History, name: str | None) -> RunSet:
 def compared(a: RunSet, b: RunSet) -> dict[str, Any]:
     """Figures, differences and reliability of two sets, ready for JSON."""
     texts = [sorted((t.prompt, tuple(t.token_ids)) for t in side.traces) for side in (a, b)]
-    found = compare(*(Side(s.table, s.prompts, s.drafter) for s in (a, b)), same_text=texts[0] == texts[1])
+    first, second = (Side(s.table, s.prompts, s.drafter) for s in (a, b))
+    found = compare(first, second, same_text=texts[0] == texts[1])
     reports = [calibrate(side.table) for side in (a, b)]
     return {
         "titles": [a.title, b.title],

@@ -36,12 +36,10 @@ def replayed(engine: Engine, trace: Trace) -> list[SettingsPoint]:
     for k, gamma in itertools.product(BRANCHES, BLOCKS):
         try:
             method = base.method if k else "dflash"
-            shape = {"num_branches": max(1, k), "block_size": gamma, "second_block_size": None, "node_budget": None}
-            own = replace(base, method=method, **shape)
-            configs[k, gamma] = engine.resolve(replace(own, backend="auto", inspect=False))
-        except (
-            InputError
-        ):  # more re-drafts than the block has prefixes, or a longer block than the drafter was trained with
+            own = replace(base, method=method, num_branches=max(1, k), block_size=gamma)
+            own = replace(own, second_block_size=None, node_budget=None, backend="auto", inspect=False)
+            configs[k, gamma] = engine.resolve(own)
+        except InputError:  # more re-drafts than the block has prefixes, or longer blocks than the drafter knows
             continue
     outcomes: Sequence[Outcome] = list(Replay(engine, trace).run(list(configs.values())))
     return [
