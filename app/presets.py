@@ -15,12 +15,13 @@ OPENING_TRACE = ASSETS / "traces" / "opening.jsonl.gz"
 LESSON = ASSETS / "traces" / "lesson.json.gz"
 FIRST = "smollm2"  # the model that the page opens with, where its target is here
 BUNDLED = "tiny"  # needs nothing that is not bundled
+# the first one is recorded: of all of them, drafts hit and miss most visibly in it
 CHAT_EXAMPLES = {
+    "Code": "Write a Python function that returns the largest number of a list.",
     "World": "Why is the sky blue?",
     "Advice": "How can I fall asleep more easily?",
     "Story": "Write a short story about a lighthouse keeper who finds a message in a bottle.",
     "Arithmetic": "A baker makes 24 rolls and sells 17 of them. How many rolls are left? Explain step by step.",
-    "Code": "Write a Python function that returns the largest number of a list.",
 }
 # one for every domain, and one for what the bundled nets cannot do
 EXAMPLES = {
