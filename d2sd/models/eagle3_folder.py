@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from huggingface_hub import snapshot_download
-from safetensors.torch import load_file, save_file
+from huggingface_hub import save_torch_state_dict, snapshot_download
+from safetensors.torch import load_file
 from torch import Tensor
 from transformers import LlamaConfig, PreTrainedConfig, Qwen3Config
 
@@ -30,6 +30,7 @@ ARCHITECTURES = frozenset(
         "Eagle3DraftModel",
     }
 )
+SHARD = "9MB"  # what a Space takes without large-file storage
 LAYERS = "eagle_aux_hidden_state_layer_ids"
 CONVERT = (
     "python -c \"import torch, safetensors.torch as s; w = torch.load('pytorch_model.bin', weights_only=True); "
@@ -237,7 +238,7 @@ def _check_weights(model: Eagle3DraftModel, weights: Mapping[str, Tensor]) -> No
 
 
 def save_eagle3(model: Eagle3DraftModel, folder: Path) -> None:
-    """Write ``config.json`` and ``model.safetensors`` in the form of SpecForge and SGLang; the embedding stays the target's."""
+    """Write ``config.json`` and safetensors files in the form of SpecForge and SGLang; the embedding stays the target's."""
     config = model.config
     if config.qk_norm or model.embedding is not None:
         raise ValueError("this form has neither norms of queries and keys nor an embedding")
@@ -268,4 +269,4 @@ def save_eagle3(model: Eagle3DraftModel, folder: Path) -> None:
         weights |= {"d2t": ids - torch.arange(len(ids)), "t2d": present.index_fill(0, ids, True)}
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(published, indent=2) + "\n", encoding="utf-8")
-    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    save_torch_state_dict(weights, folder, max_shard_size=SHARD)
