@@ -37,7 +37,7 @@ def test_json_is_one_object_and_nothing_else(capfd):
 def test_every_setting_has_a_flag_that_reaches_it():
     given = {
         "max_new_tokens": 9, "block_size": 7, "second_block_size": 8, "num_branches": 3, "node_budget": 20, "draft_depth": 4,
-        "draft_top_k": 6, "temperature": 0.5, "top_p": 0.8, "top_k": 11, "seed": 5, "backend": "dense",
+        "draft_top_k": 6, "temperature": 0.5, "top_p": 0.8, "top_k": 11, "seed": 5, "backend": "dense", "confidence": "head",
     }  # fmt: skip
     switches = ("cost_aware", "chat", "thinking")
     assert {*given, *switches, "method", "inspect"} == {f.name for f in fields(DecodeConfig)}
