@@ -145,9 +145,9 @@ def test_live_settings_are_those_of_real_runs(engine):
         (k, b) for k in live_settings.BRANCHES for b in live_settings.BLOCKS if k < b
     }
     for point in points[::5]:
-        run = engine.generate(
-            "the cat sat", DecodeConfig("d2sd", 24, num_branches=point.num_branches, block_size=point.block_size)
-        )
+        k = point.num_branches
+        config = DecodeConfig("d2sd" if k else "dflash", 24, num_branches=max(1, k), block_size=point.block_size)
+        run = engine.generate("the cat sat", config)
         assert point.committed == tuple(len(s.committed) for s in run.steps)
         assert point.nodes_per_step == pytest.approx(run.totals.nodes_per_step)
     drawn = live_settings.drawing(trace, points)

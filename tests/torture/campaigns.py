@@ -86,7 +86,11 @@ def _read_everywhere(path: Path) -> str | None:
     except InputError as error:
         return one_sentence(error)
     trace, header = run.trace(), run.header
-    if list(trace.steps) != list(d2sd.load_trace(path).steps):
+    try:
+        whole = d2sd.load_trace(path)
+    except InputError as error:  # a file of several runs, of which the page shows the first
+        return one_sentence(error)
+    if list(trace.steps) != list(whole.steps):
         return "what the page shows is not what the file holds"
     learn.instructive(trace.steps)
     for number in range(len(trace.steps)):

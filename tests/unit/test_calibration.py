@@ -292,7 +292,7 @@ def test_honest_confidence_is_called_trustworthy():
     assert first.tone == "good"
     assert "can be trusted" in first.text
     assert not any("Over-confident" in s.text for s in rest)
-    assert any("o temperature" in s.text for s in rest)
+    assert any("o scaling" in s.text for s in rest)
 
 
 def test_few_positions_are_too_few_to_say():
