@@ -615,6 +615,8 @@ def test_the_last_step_says_why_the_text_ends_once_that_is_known(page: Any) -> N
     page.wait_for_function("document.querySelector('#sentence').textContent.endsWith('; the text ends here.')")
     assert page.locator("#strip .bar.right").count() == 1
     page.click("#ended")
+    page.wait_for_function("document.querySelector('#sentence').textContent.startsWith('Step 1 ')")  # what it lands on
+    page.keyboard.press("End")
     page.wait_for_function("document.querySelector('#sentence').textContent.includes('the limit on tokens ends')")
 
 

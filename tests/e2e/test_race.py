@@ -106,9 +106,9 @@ def test_the_run_in_explore_can_be_asked(race: Page):
     for name in ("Block size γ", "Branches K"):
         race.locator("#whatif-sweeps").get_by_label(name).uncheck()
     race.locator("#ask").click()
-    heard = race.locator("#whatif h3, #whatif-notice textarea").first
+    heard = race.locator("#whatif .top h3, #whatif-notice textarea").first
     expect(heard).to_be_visible()
-    expect(race.locator("#whatif h3")).to_have_text("The run in Explore", timeout=60_000)
+    expect(race.locator("#whatif .top h3")).to_have_text("The run in Explore", timeout=60_000)
 
 
 def test_one_column_on_a_phone(phone: Page):

@@ -154,7 +154,7 @@ def test_two_runs_are_compared_and_a_step_opens(two: Page):
     two.locator("#compare-go").click()
     figures = two.locator("#compare-view [data-figure]")
     expect(figures.first).to_be_visible(timeout=PATIENCE)
-    assert {"tokens", "repaired", "error"} <= {f.get_attribute("data-figure") for f in figures.all()}
+    assert {"differences", "both-ranks"} <= {f.get_attribute("data-figure") for f in figures.all()}
     expect(two.locator("#compare-view .status")).to_contain_text("part at character")
     two.locator("#compare-view .lane button").last.click()
     expect(two.locator("#tree")).to_be_visible(timeout=PATIENCE)

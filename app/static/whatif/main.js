@@ -26,7 +26,7 @@ function start(element, trigger, props, watch) {
       figures.get(panel.id).show(panel, data.source);
     }
     const boxes = panels.map(({ id }) => figures.get(id).box);
-    if (boxes.some((box, at) => box !== charts.children[at])) charts.replaceChildren(...boxes);
+    if (boxes.length !== charts.children.length || boxes.some((box, at) => box !== charts.children[at])) charts.replaceChildren(...boxes);
     if (!panels.length) return;
     heading.textContent = `${text(data.source)}${data.recorded ? " (recorded)" : ""}`;
     status.textContent = text(data.status) || text(data.measured);
