@@ -26,6 +26,8 @@ from app.views.race import RaceView, drawing
 from app.views.race import sentence as lane_sentence
 from app.work import TURNS, Ticket
 
+# The prompt comes along from Explore, unless another one was written here since it last did.
+BRING = "(explored, own, brought) => !explored || own !== brought ? [own, brought] : [explored, explored]"
 CHOSEN = ("model", "folder", "vp")
 NAMES = ("block_size", "num_branches", "node_budget", "temperature", "seed", "max_new_tokens", "chat")
 
@@ -91,19 +93,12 @@ def build_race(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> RaceTab:
         trigger_mode="multiple",
     )
     stop.click(stopped, ticket, notice, show_progress="hidden", queue=False)
-    brought = gr.State(inputs["prompt"].value)
+    brought = gr.Textbox(inputs["prompt"].value, visible=False)  # not a State: all of this stays in the browser
     mine = [inputs["prompt"], brought]
-    tab.select(bring, [shown.controls.inputs["prompt"], *mine], mine, show_progress="hidden", queue=False)
+    tab.select(None, [shown.controls.inputs["prompt"], *mine], mine, js=BRING, show_progress="hidden", queue=False)
     opened = lanes.select(open_lane, explore, [shown.view, tabs, notice], show_progress="hidden", queue=False)
     shown.after(opened)
     return RaceTab(inputs, lanes, asked)
-
-
-def bring(explored: str, own: str, brought: str) -> tuple[Any, Any]:
-    """The prompt comes along from Explore, unless another one was written here since it last did."""
-    if not explored or explored == own or own != brought:
-        return gr.skip(), gr.skip()
-    return explored, explored
 
 
 def keep(history: History, raced: Race) -> None:

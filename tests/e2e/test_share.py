@@ -14,7 +14,8 @@ import networkx
 import pytest
 from playwright.sync_api import Page, expect
 
-from app import presets
+from app import models, presets
+from app.models import Chosen
 from d2sd.trace.trace import parse_trace
 from tests.e2e.driving import (
     PATIENCE,
@@ -74,15 +75,13 @@ def test_a_link_to_the_recorded_run_selects_its_step_and_node(page: Page):
 def test_a_link_fills_the_controls_and_its_step_is_selected_after_run(empty: Page, address: str):
     wanted = {"prompt": "One day, a cat — and “Tom” & co.?", "method": "ddtree", "block_size": 8, "node_budget": 20}
     wanted |= {"temperature": 0.5, "seed": 3, "max_new_tokens": 24, "step": 3, "node": 1}
-    opened(empty, f"{address}?{urlencode(wanted)}")
-    expect(empty.locator("#prompt textarea")).to_have_value(wanted["prompt"])
+    models.engine(Chosen("tiny"))  # where the models are loaded, the run of a link begins by itself
+    empty.goto(f"{address}?{urlencode(wanted)}")
+    expect(empty.locator("#prompt textarea")).to_have_value(wanted["prompt"], timeout=PATIENCE)
     expect(empty.locator("#method select")).to_have_value("ddtree")
     for elem_id, name in (("gamma", "block_size"), ("budget", "node_budget"), ("temperature", "temperature")):
         expect(empty.locator(f"#{elem_id} input[type=number]")).to_have_value(str(wanted[name]))
     expect(empty.locator("#branches input[type=number]")).to_be_disabled()
-    assert view(empty).get_attribute("data-pinned") == ""
-    expect(problem(empty)).to_have_value(re.compile("The run of this link is not shown yet"))
-    start(empty, wanted["prompt"])
     expect(view(empty)).to_have_attribute("data-pinned", "2", timeout=PATIENCE)
     expect(view(empty)).to_have_attribute("data-node", "1")
 
@@ -98,10 +97,10 @@ def test_a_hostile_link_is_read_as_far_as_it_fits(empty: Page, address: str):
         "cost_aware": "1",
     }
     query |= {"step": "-1", "node": attack, "temperature": "9", "unheard_of": attack, "max_new_tokens": "48"}
-    opened(empty, f"{address}?{urlencode(query)}")
-    expect(empty.locator("#prompt textarea")).to_have_value(attack)
+    empty.goto(f"{address}?{urlencode(query)}")
+    expect(empty.locator("#prompt textarea")).to_have_value(attack, timeout=PATIENCE)
     expect(empty.locator("#max-tokens input[type=number]")).to_have_value("48")
-    expect(empty.locator("#gamma input[type=number]")).to_have_value("16")
+    expect(empty.locator("#gamma input[type=number]")).not_to_have_value("1")
     expect(problem(empty)).to_have_value(re.compile("^Not everything in this link could be used"))
     said = problem(empty).input_value()
     assert all(f"{name} (" in said for name in ("method", "model", "block_size", "seed", "cost_aware", "step", "node"))
