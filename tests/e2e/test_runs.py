@@ -117,7 +117,8 @@ def test_a_reload_keeps_what_was_typed_in_race_and_calibrate_and_tells_nobody(pa
     opened(page, address)
     assert typed_elsewhere(page) == before
     page.evaluate("sessionStorage.setItem('d2sd-race-prompt', 'typed')")
-    opened(page, f"{address}?methods=d2sd&prompt=linked")
+    page.goto(f"{address}?methods=d2sd&prompt=linked")
+    expect(page.locator("#prompt textarea")).to_have_value("linked", timeout=PATIENCE)
     assert typed_elsewhere(page)[0] == "linked"
 
 
