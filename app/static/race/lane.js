@@ -88,7 +88,10 @@ class LaneView {
     this.rail.style.clipPath = `inset(0 ${Math.max(0, 100 - (100 * time) / this.longest).toFixed(3)}% 0 0)`;
     while (this.shown < tokens.length && ends[tokens[this.shown].step] <= time) tokens[this.shown++].node.hidden = false;
     while (this.shown > 0 && ends[tokens[this.shown - 1].step] > time) tokens[--this.shown].node.hidden = true;
-    if (before === this.shown && this.drawn) return;
+    if (before === this.shown && this.drawn) {
+      if (this.shown && !this.words.scrollTop) this.follow(tokens[this.shown - 1].node); // first drawn while out of sight
+      return;
+    }
     this.drawn = true;
     const over = this.shown === tokens.length && tokens.length > 0;
     this.panel.classList.toggle("over", over);
