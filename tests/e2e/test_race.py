@@ -10,6 +10,7 @@ from playwright.sync_api import Page, expect
 from app import models
 from app.models import Chosen
 from d2sd import DecodeConfig
+from tests.e2e.driving import start
 
 pytestmark = pytest.mark.e2e
 HOSTILE = '<img src=x onerror="window.pwned=1"> ${window.pwned=1} {{window.pwned=1}}'
@@ -104,6 +105,9 @@ def test_a_mistake_is_a_sentence_and_the_race_stays(race: Page):
 
 
 def test_the_run_in_explore_can_be_asked(race: Page):
+    race.get_by_role("tab", name="Explore").click()
+    start(race, "One day, a cat", 24)
+    race.get_by_role("tab", name="Race").click()
     race.locator("#whatif-source input").click()
     race.get_by_role("option", name="The run in Explore").click()
     for name in ("Block size γ", "Branches K"):
