@@ -32,6 +32,8 @@ def race(page: Page) -> None:
     page.get_by_role("tab", name="Race").click()
     set_number(page, "race-max-tokens", 800)
     page.locator("#start-race").click()
+    # A server knows of a window by its stream, which opens once the page has drawn its figures.
+    expect(page.locator("#race .title")).to_contain_text("Running", timeout=PATIENCE)
 
 
 def calibrate(page: Page) -> None:
@@ -62,7 +64,7 @@ def test_a_closed_window_frees_its_work(laptop, address, monkeypatch, work):
         page.wait_for_timeout(100)
     assert steps > before + 5, "the work goes on while the window is open"
     page.close()
-    for _ in range(45):  # a server notices at its next heartbeat at the latest
+    for _ in range(3):
         after = steps
         time.sleep(50 * PER_STEP)
         if steps == after:
