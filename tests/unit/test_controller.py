@@ -132,17 +132,20 @@ def test_a_planned_step_tells_what_was_drafted_and_says_what_the_next_one_takes(
 
 
 def test_a_decision_takes_less_than_a_tenth_of_a_millisecond():
-    controller, confidence, times = begun(GPU), draft(TEXTS["stories"], 0)[0], []
+    controller, confidence = begun(GPU), draft(TEXTS["stories"], 0)[0]
     reach = [0.9**n for n in range(64)]
-    for _ in range(200):
+
+    def seconds() -> float:
         began = time.thread_time()
         size = controller.begin()
         controller.redraft(confidence[: size - 1], tuple(range(min(8, size - 1))))
         controller.nodes(reach, [False] * 64, 64)
         controller.decision()
         controller.observe(2, 0, 2)
-        times.append(time.thread_time() - began)
-    assert sorted(times)[20] < 1e-4  # when nothing else holds the core
+        return time.thread_time() - began
+
+    # other tests share the core's caches for a while, so the median of the round that they disturb least
+    assert min(sorted(seconds() for _ in range(200))[100] for _ in range(5)) < 1e-4
 
 
 def test_acceptance_is_estimated_by_depth_from_what_is_usual():
