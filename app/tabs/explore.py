@@ -59,8 +59,8 @@ def _wire_runs(shown: Shown) -> None:
             silent = current.newest != number or update == Update()
             said = gr.skip() if silent else sentence(update.problem, update.news)
             yield segment, said, *listed
-        # Gradio sends the last values once more at the end: a sentence that was mended meanwhile would come back
-        yield (gr.skip(),) * 4
+        # Nothing is sent after the last values: Gradio's client applies the differences of two updates that arrive at
+        # once to one object, so a skip behind them would delete them.
 
     # A request is counted at once, outside the queue, so that Stop and a second Run also reach runs that wait.
     number, line = gr.State(0), line_of(controls.notice, session)

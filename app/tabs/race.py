@@ -79,7 +79,6 @@ def build_race(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> RaceTab:
                 *asked.about(done),
                 runs_view.drawing(explored.history, explored.shown.key) if done else gr.skip(),
             )
-        yield (gr.skip(),) * (3 + len(asked.outputs))  # sent once more at the end, as in Explore
 
     forgive(notice, [box.change for box in inputs.values()])
     requested = start.click(ask, ticket, [number, notice, line_of(notice, ticket)], show_progress="hidden", queue=False)

@@ -247,6 +247,7 @@ def test_a_public_page_opens_no_folders(monkeypatch, tmp_path):
 
 
 def test_a_run_with_the_settings_of_the_link_selects_its_step():
+    models.engine(Chosen("tiny"))  # loaded: the first update is the header
     session = Session(link=Link({"prompt": "One day, a cat", "model": "tiny", "max_new_tokens": 24}, step=2, node=1))
     head = json.loads(outcome(session)[0].value.split("\n")[0])
     assert head["wanted"] == {"step": 2, "node": 1}
