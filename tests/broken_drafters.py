@@ -169,7 +169,7 @@ class Ward:
         engine = with_drafter(models, str(drafter), None)
         if way.target is None and not texts:
             ids = [engine.encode(p, config) for p in self.prompts]
-            texts = self._texts = [t for some in write(models.target, ids, TOKENS) for t in some]
+            texts = self._texts = write(models.target, ids, TOKENS)
         for _ in examine(engine, self.prompts, config, found, texts):
             pass
         return found

@@ -53,7 +53,7 @@ def fault(checks: Sequence[Check]) -> Diagnosis | None:
 
 def best(tried: Sequence[Tried]) -> Tried | None:
     """The change that helps most, of those that surely help."""
-    return max((t for t in tried if t.helps), key=lambda t: t.alpha, default=None)
+    return max((t for t in tried if t.helps), key=lambda t: t.change.value or 0.0, default=None)
 
 
 def diagnose(
@@ -68,7 +68,7 @@ def diagnose(
     helped = best(tried)
     if helped is not None:
         variant = helped.variant
-        gain = f"α rises from {helped.alpha - (helped.change.value or 0):.2f} to {helped.alpha:.2f}"
+        gain = f"α rises from {helped.before:.2f} to {helped.alpha:.2f}"
         if variant.without is not None:
             return _damaged([variant.without], f"without it {gain}")
         return Diagnosis(variant.kind, f"Most likely {WORDS[variant.kind]}: with {variant.said}, {gain}.", variant.mend)

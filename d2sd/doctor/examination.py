@@ -9,18 +9,18 @@ from time import perf_counter
 from d2sd.config import DecodeConfig
 from d2sd.doctor.diagnosis import Diagnosis, diagnose
 from d2sd.doctor.folder import Check
-from d2sd.doctor.probes import Tried, Walked, alpha, clear, compare, probe, rank_masks, walk
+from d2sd.doctor.probes import Tried, Walked, alpha, change_of_alpha, clear, probe, rank_masks, walk
 from d2sd.doctor.redraft import Redrafter
 from d2sd.doctor.shapes import Position, Shape, positions, shape
 from d2sd.doctor.templates import Asked, templates
-from d2sd.doctor.texts import Text, study, write
+from d2sd.doctor.texts import BATCH, Text, study, write
 from d2sd.doctor.variants import mask_tokens, tapped, variants, with_mask
 from d2sd.doctor.weights import fresh_taps, random_layers, rounded_to
 from d2sd.engine import Engine
 from d2sd.errors import InputError
 from d2sd.models.drafter import DFlashDraftModel
 
-TOKENS = 48  # of every text
+TOKENS = 80  # of every text
 VISIBLE = 2  # tokens after the anchor that a VP-Drafter is shown
 MASKS = 2  # mask tokens that are tried as variants, of all that are looked at
 
@@ -57,7 +57,6 @@ class Examination:
     fresh: list[int] = field(default_factory=list)
     bits: int | None = None
     seconds: float = 0.0
-    probed: bool = False
     diagnosis: Diagnosis | None = None
 
     @property
@@ -97,7 +96,6 @@ def examine(
             yield from _decode(engine, ids, into)
         else:
             yield from _probe(engine, model, prompts, ids, own, into, list(texts))
-        into.probed = True
         into.conclude()
     finally:
         into.seconds = perf_counter() - began
@@ -123,8 +121,9 @@ def _probe(
     into.random, into.fresh, into.block = random_layers(model), fresh_taps(model), model.form.block_size
     if not texts:
         yield Progress("write the texts", 0, len(ids))
-        for some in write(target, ids, TOKENS):
-            texts += some
+        for begin in range(0, len(ids), BATCH):
+            with engine.lock:
+                texts += write(target, ids[begin : begin + BATCH], TOKENS)
             yield Progress("write the texts", len(texts), len(ids))
     numbers = [number for number, text in enumerate(texts) if text.anchors]
     texts = [texts[number] for number in numbers]
@@ -167,14 +166,14 @@ def _ask(
     drafter = Redrafter(target, model, into.visible)
     for number, template in enumerate(found):
         pairs: list[tuple[Walked, Walked]] = []
-        asked = enumerate(t for some in write(target, template.ids, TOKENS) for t in some)
-        for done, text in asked:
-            yield Progress(f"templates, {number + 1} of {len(found)}", done, len(template.ids))
-            if text.anchors and done in known:
-                with engine.lock:
-                    pairs.append((walk(drafter, study(target, text, model.form.taps)), known[done]))
+        for begin in range(0, len(template.ids), BATCH):
+            yield Progress(f"templates, {number + 1} of {len(found)}", begin, len(template.ids))
+            with engine.lock:
+                texts = write(target, template.ids[begin : begin + BATCH], TOKENS)
+                some = ((known.get(n), text) for n, text in enumerate(texts, begin) if text.anchors)
+                pairs += [(walk(drafter, study(target, t, model.form.taps)), base) for base, t in some if base]
         if pairs:
-            walks, base = ([pair[side] for pair in pairs] for side in (0, 1))
-            change = compare(walks, base, len(found))
-            helps = clear(change, alpha(base), template.worth)
+            walks, before = ([pair[side] for pair in pairs] for side in (0, 1))
+            change = change_of_alpha(walks, before, len(found))
+            helps = clear(change, alpha(before) * template.worth)
             into.asked.append(Asked(template, alpha(walks), change, len(pairs), helps))

@@ -1,7 +1,10 @@
 """Probes: one thing of a drafter is changed, and it drafts again over the same texts.
 
 A text is walked as decoding would walk it, from anchor to anchor, so tokens and steps are those of the method ``dflash`` at
-temperature 0. Every variant is first tried on a few texts, the best of them on more, and the best of these on all. Intervals
+temperature 0. But a walk of some hundred steps says little about a small change. So variants are held against the drafter as
+given at every place of the texts, by the geometric mean of the tokens that a draft brings there.
+
+Every variant is first tried on a few texts, the best of them on more, and the best of these on all. Intervals
 draw prompts again in pairs and hold for everything that was tried together (Bonferroni), whatever was left out on the way.
 """
 
@@ -19,32 +22,38 @@ from d2sd.doctor.variants import Variant
 from d2sd.models.drafter import DFlashDraftModel
 from d2sd.models.target import Target
 
-# After so many texts, so many variants go on, of those that reach so much of the α as given.
-ROUNDS = ((4, 8, 0.8), (12, 3, 0.97))
+# After so many texts, so many variants go on, of those whose change is above this.
+ROUNDS = ((4, 8, -0.2), (12, 3, -0.03))
 MASK_TEXTS, MASK_ANCHORS = (
     8,
     2,
 )  # texts, and anchors of each, where mask tokens are compared before the likeliest become variants
-WORTH = 0.02  # share of α that a change must gain to be named
+WORTH = 0.02  # what a change must gain to be named, as a share
 
 
 @dataclass(frozen=True, slots=True)
 class Walked:
-    """One text, walked: accepted tokens of every step, the last of which may have been cut by the text's end."""
+    """One text, walked: accepted tokens of every step, the last of which may have been cut by the text's end; tokens written.
+
+    places: accepted tokens of a draft after every anchor of the text, whether a step begins there or not.
+    """
 
     accepted: tuple[int, ...]
     tokens: int
+    places: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """α with a variant over so many texts, and its change, with an interval over prompts for everything tried together.
+    """α with a variant over so many texts, and before. change: of the tokens that a draft brings, as a share, with an interval
+    over prompts for everything tried together.
 
-    helps: whether the whole interval is above 0 and the gain is worth saying.
+    helps: whether the whole interval is above 0, the gain is worth saying and α is not lower.
     """
 
     variant: Variant
     alpha: float
+    before: float
     change: Figure
     texts: int
     helps: bool
@@ -52,12 +61,13 @@ class Tried:
 
 def walk(drafter: Redrafter, text: Text) -> Walked:
     """The steps that decoding would take: each commits what it shows, what is accepted and the target's own token."""
-    found = dict(zip(text.anchors, drafter.accepted(text, text.anchors), strict=True))
+    places = drafter.accepted(text, text.anchors)
+    found = dict(zip(text.anchors, places, strict=True))
     at, end, accepted = text.start, len(text.ids) - 1, []
     while at < end:
         accepted.append(min(drafter.visible + found[at], end - at))
         at += accepted[-1] + 1
-    return Walked(tuple(accepted), end - text.start)
+    return Walked(tuple(accepted), end - text.start, tuple(places))
 
 
 def alpha(walks: Sequence[Walked]) -> float:
@@ -70,14 +80,27 @@ def alpha_figure(walks: Sequence[Walked]) -> Figure:
     return Resampler(len(walks)).figure(alpha(walks), _drawn(walks))
 
 
-def compare(walks: Sequence[Walked], base: Sequence[Walked], tests: int) -> Figure:
-    """The change of α from ``base``, whose texts are of the same prompts."""
+def gain(walks: Sequence[Walked], base: Sequence[Walked], tests: int) -> Figure:
+    """How much more tokens a draft brings than in ``base``, over the same places, as a share (of geometric means)."""
+    places = np.array([len(w.places) for w in walks], float)
+    rises = np.array(
+        [
+            np.log((1.0 + np.array(w.places)) / (1.0 + np.array(b.places))).sum()
+            for w, b in zip(walks, base, strict=True)
+        ]
+    )
+    drawn = np.expm1(Resampler(len(walks)).ratios(rises, places, np.arange(len(walks))))
+    return Resampler(len(walks)).figure(float(np.expm1(rises.sum() / places.sum())), drawn, tests)
+
+
+def change_of_alpha(walks: Sequence[Walked], base: Sequence[Walked], tests: int) -> Figure:
+    """The change of α from ``base``, whose texts may be others to the same prompts."""
     return Resampler(len(walks)).figure(alpha(walks) - alpha(base), _drawn(walks) - _drawn(base), tests)
 
 
-def clear(change: Figure, before: float, worth: float = WORTH) -> bool:
-    """Whether a change of α is surely above 0 and worth saying."""
-    return change.low is not None and change.low > 0 and (change.value or 0.0) >= worth * before
+def clear(change: Figure, worth: float) -> bool:
+    """Whether a change is surely above 0 and worth saying."""
+    return change.low is not None and change.low > 0 and (change.value or 0.0) >= worth
 
 
 def _drawn(walks: Sequence[Walked]) -> np.ndarray:
@@ -94,21 +117,23 @@ def probe(
     base: the drafter as given, over all texts. tests: what intervals hold for together, these variants among it.
     """
     left: list[tuple[Variant, list[Walked]]] = [(variant, []) for variant in variants]
-    for count, keep, floor in (*ROUNDS, (len(texts), 0, 0.0)):
+    for most, keep, floor in (*ROUNDS, (len(texts), 0, 0.0)):
+        count = min(most, len(texts))
         before = base[:count]
         for variant, walks in left:
             drafter = Redrafter(target, variant.of(model), visible)
             walks += [walk(drafter, text) for text in texts[len(walks) : count]]
             yield _tried(variant, walks, before, tests)
-        if count >= len(texts):
+        if count == len(texts):
             return
-        left = [(v, w) for v, w in left if alpha(w) >= floor * alpha(before) and w != list(before)]
-        left = sorted(left, key=lambda found: -alpha(found[1]))[:keep]
+        gains = [gain(walks, before, 1).value or 0.0 for _, walks in left]
+        order = sorted(range(len(left)), key=lambda n: -gains[n])
+        left = [left[n] for n in order if gains[n] > floor and left[n][1] != list(before)][:keep]
 
 
 def _tried(variant: Variant, walks: Sequence[Walked], base: Sequence[Walked], tests: int) -> Tried:
-    change = compare(walks, base, tests)
-    return Tried(variant, alpha(walks), change, len(walks), clear(change, alpha(base)))
+    change, now, before = gain(walks, base, tests), alpha(walks), alpha(base)
+    return Tried(variant, now, before, change, len(walks), clear(change, WORTH) and now >= before)
 
 
 def rank_masks(

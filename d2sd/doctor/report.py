@@ -71,12 +71,13 @@ def _run(e: Examination) -> Iterator[str]:
 def _probes(e: Examination) -> Iterator[str]:
     yield from ("", "### One thing changed, drafted again on the same texts", "")
     yield (
-        f"{len(e.tried)} changes, {e.masks} mask tokens looked at. Brackets: 95% intervals over prompts, for all of them together. "
+        f"{len(e.tried)} changes, {e.masks} mask tokens looked at. Gain: of the tokens that a draft brings, over all places of the "
+        "texts (geometric mean). Brackets: 95% intervals over prompts, for all changes together. "
         f"Few texts: it was clearly worse there. Windows that are longer than the texts ({e.longest} tokens) cannot be told."
     )
-    yield from ("", "| change | α | difference | texts | |", "| --- | --- | --- | --- | --- |")
+    yield from ("", "| change | α | gain | texts | |", "| --- | --- | --- | --- | --- |")
     for t in sorted(e.tried, key=lambda t: -(t.change.value or 0.0)):
-        yield f"| {text(t.variant.said)} | {t.alpha:.2f} | {figure(t.change, '+')} | {t.texts} | {'**helps**' if t.helps else ''} |"
+        yield f"| {text(t.variant.said)} | {t.alpha:.2f} | {share(t.change)} | {t.texts} | {'**helps**' if t.helps else ''} |"
     yield ""
 
 
@@ -87,6 +88,13 @@ def figure(f: Figure, sign: str = "") -> str:
     if f.low is None or f.high is None:
         return f"{f.value:{sign}.2f}"
     return f"{f.value:{sign}.2f} [{f.low:{sign}.2f} to {f.high:{sign}.2f}]"
+
+
+def share(f: Figure) -> str:
+    """A change as a share, with its interval."""
+    if f.value is None or f.low is None or f.high is None:
+        return "–" if f.value is None else f"{f.value:+.1%}"
+    return f"{f.value:+.1%} [{f.low:+.1%} to {f.high:+.1%}]"
 
 
 def code(value: str) -> str:

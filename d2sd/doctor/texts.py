@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
+from d2sd.models.taps import LayerTaps
 from d2sd.models.target import Target
 from d2sd.train.regenerate import RegenerateConfig, respond_to
 
-BATCH = 10  # prompts that are answered together
+BATCH = 10  # prompts that are best answered together
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,21 +36,18 @@ class Text:
         return torch.cat([self.features[n] for n in taps], -1)[None]
 
 
-def write(target: Target, prompts: Sequence[Sequence[int]], tokens: int) -> Iterator[list[Text]]:
-    """Greedy texts of at most so many new tokens, in the prompts' order, batch by batch."""
-    config = RegenerateConfig(batch_size=BATCH, max_new_tokens=tokens, greedy_share=1.0)
-    for begin in range(0, len(prompts), BATCH):
-        some = prompts[begin : begin + BATCH]
-        written = respond_to(target, some, config)
-        yield [Text((*p, *answer), len(p)) for p, answer in zip(some, written, strict=True)]
+def write(target: Target, prompts: Sequence[Sequence[int]], tokens: int) -> list[Text]:
+    """Greedy texts of at most so many new tokens, in the prompts' order, written at once."""
+    written = respond_to(target, prompts, RegenerateConfig(len(prompts), tokens, greedy_share=1.0))
+    return [Text((*p, *answer), len(p)) for p, answer in zip(prompts, written, strict=True)]
 
 
 @torch.inference_mode()
 def study(target: Target, text: Text, layers: Iterable[int]) -> Text:
-    """The text with the features of these layers, from one pass over it."""
+    """The text with the features of these layers, from one pass over it. The target's own taps stay as they are."""
     wanted = sorted(set(layers))
-    target.tap(wanted)
-    ids = torch.tensor(text.ids[:-1], device=target.device)
-    positions = torch.arange(len(ids), device=target.device)
-    target.forward(ids, positions, target.new_cache(len(ids)), None, None)
-    return Text(text.ids, text.start, {n: target.features([n], slice(None))[0].clone() for n in wanted})
+    ids = torch.tensor([text.ids[:-1]], device=target.device)
+    with LayerTaps(target.base.layers).only(wanted) as taps:
+        target.base(input_ids=ids, past_key_values=target.new_cache(ids.shape[1]), use_cache=True)
+        features = {n: taps.features([n], target.device)[0].clone() for n in wanted}
+    return Text(text.ids, text.start, features)

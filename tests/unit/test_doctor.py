@@ -13,10 +13,11 @@ import torch
 from d2sd.__main__ import main
 from d2sd.calibration.resampling import Figure
 from d2sd.config import DecodeConfig
+from d2sd.doctor import examination
 from d2sd.doctor.diagnosis import diagnose
 from d2sd.doctor.examination import Examination, examine
 from d2sd.doctor.folder import Check, check_folder
-from d2sd.doctor.probes import Tried, Walked, compare, probe, rank_masks, walk
+from d2sd.doctor.probes import Tried, Walked, change_of_alpha, gain, probe, rank_masks, walk
 from d2sd.doctor.redraft import Redrafter
 from d2sd.doctor.report import code, markdown, text
 from d2sd.doctor.shapes import Position, positions, shape
@@ -46,7 +47,7 @@ def texts(bundled):
     """What the bundled target writes, with the features that any variant of its drafter reads."""
     target, model = bundled.models.target, bundled.models.first
     config = DecodeConfig("autoregressive", TOKENS)
-    written = [t for some in write(target, [bundled.encode(p, config) for p in PROMPTS], TOKENS) for t in some]
+    written = write(target, [bundled.encode(p, config) for p in PROMPTS], TOKENS)
     wanted = tapped(variants(model, target, 100, True), model.form)
     return [study(target, t, wanted) for t in written]
 
@@ -94,7 +95,7 @@ def test_the_probe_that_undoes_a_fault_helps_most(bundled, texts, broken, kind):
         tried = [with_mask(sick.form, best, "<|mask|>")]
     found = list(probe(target, sick, texts, base, tried, len(tried)))
     helped = [t for t in found if t.helps]
-    assert max(helped, key=lambda t: t.alpha).variant.kind == kind
+    assert max(helped, key=lambda t: t.change.value).variant.kind == kind
     assert found[-1].texts == len(texts)
 
 
@@ -120,10 +121,12 @@ def test_variants_change_one_thing_each_and_none_is_the_drafter_itself(bundled):
 
 
 def test_intervals_hold_for_everything_that_was_tried():
-    base = [Walked((1,) * 8, 16)] * 4 + [Walked((2,) * 6, 18)] * 4
-    better = [Walked((2,) * 5, 16)] * 4 + [Walked((3,) * 4, 18)] * 4
-    one, many = compare(better, base, 1), compare(better, base, 40)
-    assert many.low <= one.low < one.value < one.high <= many.high
+    base = [Walked((1,) * 8, 16, (1, 1, 0))] * 4 + [Walked((2,) * 6, 18, (2, 1, 0))] * 4
+    better = [Walked((2,) * 5, 16, (3, 1, 0))] * 4 + [Walked((3,) * 4, 18, (3, 2, 1))] * 4
+    for compare in (gain, change_of_alpha):
+        one, many = compare(better, base, 1), compare(better, base, 40)
+        assert many.low <= one.low < one.value < one.high <= many.high
+    assert gain(base, base, 1).value == 0
 
 
 FOLDERS = {
@@ -236,7 +239,7 @@ def concluded(**found):
 
 def helping(bundled, kind, alpha):
     variant = next(v for v in variants(bundled.models.first, bundled.models.target, 100, True) if v.kind == kind)
-    return Tried(variant, alpha, Figure(1.0, 0.5, 1.5), 30, True)
+    return Tried(variant, alpha, 1.5, Figure(alpha, 0.5, 3.5), 30, True)
 
 
 def test_one_cause_is_named_the_strongest_evidence_first(bundled):
@@ -262,7 +265,8 @@ def test_one_cause_is_named_the_strongest_evidence_first(bundled):
     assert (unknown.cause, unknown.accuses, "Unknown" in unknown.said) == ("unknown", False, True)
 
 
-def test_a_whole_examination_fills_the_report_and_can_be_closed(tokenizer):
+def test_a_whole_examination_fills_the_report_and_can_be_closed(tokenizer, monkeypatch):
+    monkeypatch.setattr(examination, "TOKENS", 12)
     target = make_target(tokenizer)
     engine = Engine(Models(target, make_drafter(target)))
     config = DecodeConfig("autoregressive")
