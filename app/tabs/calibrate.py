@@ -112,7 +112,7 @@ def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
         trigger_mode="multiple",
     )
     offered(measured)
-    doctor.wire(why, report, notice, ticket, [source, *inputs], _asked)
+    doctor.wire(why, go, report, notice, ticket, [source, *inputs], _asked)
     stop.click(stopped, ticket, notice, show_progress="hidden", queue=False)
     opened = figures.select(_open, [explore, recordings], [shown.view, tabs, notice], show_progress="hidden")
     shown.after(opened)

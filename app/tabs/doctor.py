@@ -29,9 +29,15 @@ def build_report() -> gr.Markdown:
 
 
 def wire(
-    go: gr.Button, report: gr.Markdown, notice: gr.Textbox, ticket: gr.State, given: Sequence[Any], read: Any
+    go: gr.Button,
+    measure: gr.Button,
+    report: gr.Markdown,
+    notice: gr.Textbox,
+    ticket: gr.State,
+    given: Sequence[Any],
+    read: Any,
 ) -> None:
-    """Let the button examine. given: the source and its controls; read: what makes the controller's arguments of their values."""
+    """Let the button examine; what is measured later takes the report's place. given: the source and its controls; read: what makes the controller's arguments of their values."""
     number = gr.State(0)
 
     def request(current: Ticket, request: gr.Request) -> tuple[int, Any, Any]:
@@ -48,6 +54,7 @@ def wire(
             stale = current.newest != own  # who stopped it was told what that means
             yield shown, gr.skip() if stale else sentence(update.problem, update.news)
 
+    measure.click(lambda: gr.Markdown(visible=False), None, report, show_progress="hidden", queue=False)
     asked = go.click(request, ticket, [number, notice, line_of(notice, ticket)], show_progress="hidden", queue=False)
     asked.then(
         run, [ticket, number, *given], [report, notice], show_progress="hidden", concurrency_id=MODEL,

@@ -81,6 +81,8 @@ def diagnose(
         return Diagnosis("training", said)
     fine = shape == "smooth" and bool(found) and found[0].share >= LOW
     first = f"position 1 is accepted {found[0].share:.0%} of the time" if found else "too little was accepted"
+    if shape == "unclear":
+        return Diagnosis("unknown", "Unknown: too few steps were seen. Give about 30 prompts.")
     if bits is not None:
         said = (
             f"No fault of the drafter was found; {first}. To be ruled out: the target's weights were rounded to {bits} bits, which "

@@ -261,6 +261,7 @@ def test_one_cause_is_named_the_strongest_evidence_first(bundled):
     assert concluded(tried=[helping(bundled, "layer", 3.0)]).cause == "weights"
     assert not concluded().accuses
     assert not concluded(bits=8).accuses
+    assert "about 30 prompts" in concluded(shape="unclear").said
     unknown = concluded(found=at(0.3), shape="low")
     assert (unknown.cause, unknown.accuses, "Unknown" in unknown.said) == ("unknown", False, True)
 
