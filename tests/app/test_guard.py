@@ -6,7 +6,6 @@ import asyncio
 import gc
 import json
 import logging
-import re
 import socket
 import time
 import weakref
