@@ -167,6 +167,8 @@ def second_drafter(model: str, vp: str) -> str:
         return f"Second drafter: the VP-Drafter in {vp}."
     if model in pairs():
         own = pairs()[model].vp
+        if own and Path(own).is_relative_to(BUNDLED):
+            return "Second drafter: the bundled VP-Drafter."
         if own:
             return f"Second drafter: the VP-Drafter in {own}."
         return "Second drafter: the first one used again, because there is no VP-Drafter for these models."
