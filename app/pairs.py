@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import d2sd
+from app import presets
 from d2sd.models.loading import BUNDLED
 
 VARIABLE = "D2SD_MODELS"
@@ -51,8 +52,7 @@ PUBLISHED = (
 
 
 TINY = BUNDLED / "tiny"
-# the bundled target with a drafter whose confidence is also trained
-DSPARK = Pair("tiny with DSpark", *(str(TINY / part) for part in ("target", "dspark", "vp")), dtype="float32")
+DSPARK = Pair(presets.DSPARK, *(str(TINY / part) for part in ("target", "dspark", "vp")), dtype="float32")
 
 
 @cache
