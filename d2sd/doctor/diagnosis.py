@@ -80,7 +80,11 @@ def diagnose(
         said = f"It was hardly trained: what it reads of layers {list(fresh)} is still as random as at the start. {TRAINING}."
         return Diagnosis("training", said)
     fine = shape == "smooth" and bool(found) and found[0].share >= LOW
-    first = f"position 1 is accepted {found[0].share:.0%} of the time" if found else "too little was accepted"
+    first = (
+        f"position {found[0].number} is accepted {found[0].share:.0%} of the time"
+        if found
+        else "too little was accepted"
+    )
     if shape == "unclear":
         return Diagnosis("unknown", "Unknown: too few steps were seen. Give about 30 prompts.")
     if bits is not None:

@@ -28,7 +28,6 @@ MASK_TEXTS, MASK_ANCHORS = (
     8,
     2,
 )  # texts, and anchors of each, where mask tokens are compared before the likeliest become variants
-WORTH = 0.02  # what a change must gain to be named, as a share
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +132,7 @@ def probe(
 
 def _tried(variant: Variant, walks: Sequence[Walked], base: Sequence[Walked], tests: int) -> Tried:
     change, now, before = gain(walks, base, tests), alpha(walks), alpha(base)
-    return Tried(variant, now, before, change, len(walks), clear(change, WORTH) and now >= before)
+    return Tried(variant, now, before, change, len(walks), clear(change, variant.worth) and now >= before)
 
 
 def rank_masks(

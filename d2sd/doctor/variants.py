@@ -19,6 +19,7 @@ SHIFTS = (-1, 1, -2, 2, -3, 3)
 BASES = (1e4, 1e5, 5e5, 1e6, 5e6, 1e7)  # of published models
 WINDOWS = (32, 128, 512, 1024, 2048, 4096)
 ROWS = (4, 5, 6, 7, 8, 10, 12, 16, 24, 32)
+WORTH, WORTH_LONGER = 0.02, 0.04  # some drafters draft a little further than they were trained for
 MOST_LAYERS = 8
 RESERVED = 300  # special tokens that are looked at as mask tokens
 
@@ -27,7 +28,7 @@ RESERVED = 300  # special tokens that are looked at as mask tokens
 class Variant:
     """A drafter with one thing changed. said: what, in a few words; mend: the config line, None where there is none.
 
-    form: how its weights are read; without: a layer that is left out; widened: whether its weights are read in float32.
+    worth: what it must gain to be named, as a share. form: how its weights are read; without: a layer that is left out; widened: whether its weights are read in float32.
     """
 
     kind: Kind
@@ -36,6 +37,7 @@ class Variant:
     form: DrafterForm
     without: int | None = None
     widened: bool = False
+    worth: float = WORTH
 
     def of(self, model: DFlashDraftModel) -> DFlashDraftModel:
         """The drafter as this variant has it; weights are shared, except where they are widened."""
@@ -180,7 +182,8 @@ def _rows(form: DrafterForm, whole: bool) -> Iterator[Variant]:
         fits = rows < form.rows or (whole and form.rows < rows <= min(2 * form.rows, MAX_BLOCK - 1))
         if fits:
             said = f"{rows} rows a block, {rows - 1 + form.shift} guesses a step"
-            yield Variant("rows", said, f"block_size: {rows}", replace(form, rows=rows))
+            worth = WORTH_LONGER if rows > form.rows else WORTH
+            yield Variant("rows", said, f"block_size: {rows}", replace(form, rows=rows), worth=worth)
 
 
 def _layers(form: DrafterForm) -> Iterator[Variant]:
