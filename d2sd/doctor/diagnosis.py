@@ -13,7 +13,7 @@ from d2sd.doctor.variants import Kind
 
 TRAINING = (
     "What usually helps then is more training on text that the target wrote itself: of the bundled drafters, SmolLM2's accepts "
-    "0.4 at position 1 after 670 steps, and that of tiny 0.8 after 25,200"
+    "about 0.4 at position 1 after 670 steps, and that of tiny about 0.8 after 25,200"
 )
 WORDS: dict[Kind, str] = {
     "taps": "it reads other target layers than it was trained with",

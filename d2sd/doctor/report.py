@@ -104,4 +104,4 @@ def code(value: str) -> str:
 
 def text(value: str) -> str:
     """A sentence that may quote somebody else's text: nothing in it is Markdown or HTML."""
-    return re.sub(r"([\\`*_{}\[\]<>#|!~&])", r"\\\1", escaped(value))
+    return re.sub(r"([\\`*_{}\[\]<>#|!~&$])", r"\\\1", escaped(value))
