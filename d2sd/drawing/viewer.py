@@ -36,6 +36,7 @@ SCRIPTS = (
     "tree_rows.js",
     "tree_paths.js",
     "tree.js",
+    "path.js",
     "strip.js",
     "details.js",
     "timeline.js",
