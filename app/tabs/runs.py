@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import gradio as gr
 
 from app import links, models
+from app.class_file import class_page, window_file
 from app.history import HISTORIES, History
 from app.links import Link
 from app.models import Chosen
@@ -19,6 +21,7 @@ from app.tabs.notice import sentence
 from app.views import runs as runs_view
 from app.views.explore import ExplorerView
 from app.views.runs import RunsView
+from d2sd import InputError
 
 TABS = ("explore", "race", "compare", "calibrate", "learn")
 RECENT = 8  # runs that the form has followed: more are not on their way to the page at once
@@ -107,6 +110,7 @@ def wire_runs(page: gr.Blocks, tabs: gr.Tabs, shown: Shown, race: Any) -> None:
     runs.rename(rename, session, runs, **AT_ONCE)
     runs.remove(remove, session, runs, **AT_ONCE)
     runs.file(file, session, [runs, notice], **AT_ONCE)
+    runs.together(together, session, [runs, notice], **AT_ONCE)
     shown.back.click(shown.own, session, [*shown.controls.values, shown.back], **AT_ONCE)
 
     recalled, begin = gr.Textbox(visible=False), gr.Textbox(visible=False)
@@ -198,6 +202,25 @@ def file(session: Session, data: gr.EventData) -> tuple[Any, Any]:
         return gr.skip(), sentence(problem=GONE)
     text = "".join(f"{line}\n" for line in found.run.lines())
     made = {"name": "d2sd-run.jsonl", "type": "application/jsonl", "text": text}
+    return runs_view.drawing(session.history, session.shown.key, made), sentence()
+
+
+def together(session: Session, data: gr.EventData) -> tuple[Any, Any]:
+    """All runs of the list as one file: traces, or a page to teach with that opens with the step that is looked at."""
+    kept, asked = session.history.runs, _asked(data)
+    step = asked.get("step")
+    try:
+        if asked.get("kind") == "class":
+            wanted = step if isinstance(step, int) and not isinstance(step, bool) and step >= 0 else None
+            content, made = (
+                class_page(kept, session.shown.key, wanted).encode(),
+                {"name": "d2sd-class.html", "type": "text/html"},
+            )
+        else:
+            content, made = window_file(kept), {"name": "d2sd-runs.jsonl.gz", "type": "application/gzip"}
+    except InputError as error:
+        return gr.skip(), sentence(problem=f"The file was not made: {error}.")
+    made["base64"] = base64.b64encode(content).decode()
     return runs_view.drawing(session.history, session.shown.key, made), sentence()
 
 

@@ -26,7 +26,7 @@ class RunsView(DrawnView):
     """Draws what ``drawing`` returns.
 
     Events: ``show`` with ``key`` and, on the way back through the browser's history, ``step`` and ``node``; ``rename`` with
-    ``key`` and ``label``; ``remove`` and ``file`` with ``key``.
+    ``key`` and ``label``; ``remove`` and ``file`` with ``key``; ``together`` with the ``kind`` of file that all runs go into.
     """
 
     def __init__(self, value: str | None = None, *, elem_id: str = "runs", **options: Any):

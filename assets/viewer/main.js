@@ -306,6 +306,7 @@ function start(element, trigger, props, watch) {
     selection.pause();
     selection.pin(step, nodeNumber(event.detail.node));
   });
+  element.addEventListener("explorer:quiz", (event) => quiz.toggle(event.detail.on === true));
   /** A tour says which end of a tree that is too wide for the screen is looked at. */
   element.addEventListener("explorer:look", (event) => viewport.look(event.detail.start === true));
   listenForKeys(element, keyActions({ store, selection, tree, viewport, search, help, finder, timeline, fullScreen, quiz, presenter }));
