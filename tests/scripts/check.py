@@ -23,9 +23,9 @@ GLOBAL = re.compile(r'(?:Lda|Sta)Global\w* \[\d+:"([^"]+)"\]')
 GIVEN = "element, trigger, props, watch, server"
 LANGUAGE = "Array Boolean Date Error Infinity JSON Map Math NaN Number Object Promise RegExp Set String Symbol Uint8Array undefined"
 BROWSER = """
-    Blob CustomEvent DecompressionStream Element Image IntersectionObserver MutationObserver Node ResizeObserver Response
+    Blob CustomEvent DataTransfer DecompressionStream Element Event File Image IntersectionObserver MutationObserver Node ResizeObserver Response
     SVGElement URL URLSearchParams XMLSerializer addEventListener atob clearTimeout console devicePixelRatio document
-    getComputedStyle getSelection history innerHeight innerWidth localStorage location matchMedia navigator performance
+    fetch getComputedStyle getSelection history innerHeight innerWidth localStorage location matchMedia navigator performance
     removeEventListener requestAnimationFrame sessionStorage setTimeout window"""
 KNOWN = {*LANGUAGE.split(), *BROWSER.split()}
 

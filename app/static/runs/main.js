@@ -3,6 +3,7 @@
 function start(element, trigger, props, watch) {
   let data = { shown: "", runs: [] };
   let naming = false;
+  let linked = false;
   const title = h("summary", {});
   const list = h("ol", {});
   const said = h("p", { class: "said", role: "status" });
@@ -79,6 +80,13 @@ function start(element, trigger, props, watch) {
     all.hidden = !data.runs.length;
     draw();
     if (read.file) save(read.file);
+    if (!linked && data.shown) {
+      linked = true; // the window has its runs again: what is opened now stays in the list
+      openLinked(TRACE_HOSTS, (words) => {
+        said.textContent = words;
+        said.closest("details").open = true;
+      });
+    }
     address.soon();
   }
 
