@@ -13,8 +13,7 @@ from d2sd.bench.charts import ChartPoint, interval_chart, stacked_chart
 from d2sd.bench.provenance import as_markdown
 from d2sd.bench.published import PublishedTable
 from d2sd.bench.runner import Run
-from d2sd.errors import InputError
-from d2sd.trace.files import write_whole
+from d2sd.trace.files import make_folder, write_whole
 
 NOTES = (
     "α: committed tokens per cycle. Draft passes: of the drafters in a cycle, those that wait for each other. Brackets: 95% bootstrap interval over prompts. Cycles alone are counted, for every row: "
@@ -178,9 +177,6 @@ def to_json(data: dict[str, Any]) -> str:
 
 def write_files(folder: Path, files: dict[str, str]) -> None:
     """Write texts under a folder, which is made if need be; each replaces an older one whole or not at all."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot write into the folder {folder}: {error.strerror}") from None
+    make_folder(folder)
     for name, text in files.items():
         write_whole(folder / name, text)
