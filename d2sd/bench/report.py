@@ -127,6 +127,13 @@ def remarks(result: dict[str, Any]) -> list[str]:
         )
     if result["stopped"]:
         parts.append(f"Stopped: only {result['prompts_done']} of {result['prompts_asked']} prompts are counted.")
+    elif result["prompts_done"] < result["prompts_asked"]:
+        parts.append(f"A part: {result['prompts_done']} of {result['prompts_asked']} prompts.")
+    if machines := result.get("provenance", {}).get("machines"):
+        names = ", ".join(dict.fromkeys(f"{m['hardware']['device']} ({m['hardware']['cpu']})" for m in machines))
+        parts.append(
+            f"Merged from {len(machines)} results, of {plain_text(names)}: speeds are of all of them together."
+        )
     return parts
 
 
@@ -151,7 +158,8 @@ def charts(result: dict[str, Any]) -> dict[str, str]:
 
 
 def write_report(folder: Path, result: dict[str, Any], runs: Sequence[Run], published: PublishedTable | None) -> None:
-    """``results.json`` (with every run), ``report.md`` and the pictures; older ones in this folder are replaced."""
+    """``results.json``, ``runs.jsonl`` (what ``bench --merge`` reads), ``report.md`` and the pictures; older ones in this folder
+    are replaced."""
     pictures = charts(result)
     lines = [
         f"# {result['model']}: {result['prompts_done']} prompts of {result['prompts']}",
@@ -159,9 +167,14 @@ def write_report(folder: Path, result: dict[str, Any], runs: Sequence[Run], publ
         "\n\n".join(f"![{name.removesuffix('.svg')}]({name})" for name in pictures),
         as_markdown(result["provenance"]),
     ]
-    data = {**result, "runs": [_plain(r) for r in sorted(runs, key=lambda r: r.prompt)]}
-    text = "\n\n".join(lines) + "\n"
-    write_files(folder, {**pictures, "report.md": text, "results.json": to_json(data)})
+    ordered = sorted(runs, key=lambda r: r.prompt)
+    data = {**result, "runs": [_plain(r) for r in ordered]}
+    files = {
+        "report.md": "\n\n".join(lines) + "\n",
+        "results.json": to_json(data),
+        "runs.jsonl": "".join(orjson.dumps(r).decode() + "\n" for r in ordered),
+    }
+    write_files(folder, pictures | files)
 
 
 def _plain(run: Run) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from d2sd.calibration.report import Labels, Report, calibrate, label
 from d2sd.calibration.resampling import Figure
 from d2sd.calibration.scores import (
     Bin,
+    bin_gaps,
     expected_calibration_error,
     scored_positions,
     uniform_edges,
@@ -31,6 +32,7 @@ __all__ = [
     "Sentence",
     "StepTable",
     "TrainedReport",
+    "bin_gaps",
     "calibrate",
     "compare_trained",
     "expected_calibration_error",
