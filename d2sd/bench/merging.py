@@ -35,8 +35,8 @@ def merge(folders: Sequence[Path]) -> tuple[Result, list[Run]]:
     results = [_read(folder) for folder in folders]
     first, known = results[0], _known(results[0])
     runs: list[Run] = []
-    whose: dict[int, Path] = {}
-    for folder, result in zip(folders, results, strict=True):
+    whose: dict[int, int] = {}
+    for number, (folder, result) in enumerate(zip(folders, results, strict=True)):
         for field, value in _known(result).items():
             if value != known[field]:
                 raise InputError(
@@ -44,9 +44,9 @@ def merge(folders: Sequence[Path]) -> tuple[Result, list[Run]]:
                 )
         own = _runs(folder)
         for prompt in {r.prompt for r in own}:
-            if (other := whose.setdefault(prompt, folder)) != folder:
+            if (other := whose.setdefault(prompt, number)) != number:
                 raise InputError(
-                    f"{folder}: prompt {prompt + 1} is in {other} too; give every machine its own part, such as --part 1/2"
+                    f"{folder}: prompt {prompt + 1} is in {folders[other]} too; give every machine its own part, such as --part 1/2"
                 )
         runs += own
     origins = [result["provenance"] for result in results]

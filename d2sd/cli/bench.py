@@ -118,7 +118,9 @@ def run(arguments: argparse.Namespace) -> int:
         baselines, without = make_baselines(engine, stock_twin(engine.models.target), names, base.max_new_tokens)
         entries, left_out = entries + baselines, left_out | without
     seeds = {"decoding": base.seed, "bootstrap": BOOTSTRAP_SEED}
-    origin = provenance(engine, arguments.argv, arguments.prompts, seeds, processes.count)
+    origin = provenance(
+        engine, arguments.argv, arguments.prompts, [prompt for prompt, _ in prompts], seeds, processes.count
+    )
     part, parts = arguments.part
     numbered = [(number, prompt, ids) for number, (prompt, ids) in enumerate(prompts)][part - 1 :: parts]
     if not numbered:

@@ -109,8 +109,9 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--prompts",
         default="heldout",
-        metavar="NAME|FILE.jsonl",
-        help="heldout (default), chat (questions for chat models), or a file: lines with prompt or turns",
+        metavar="NAME|FILE.jsonl|ORG/NAME:SPLIT:COLUMN",
+        help="heldout (default), chat (questions for chat models), a file (lines with prompt or turns), or a column of a hub data "
+        "set (needs the package datasets)",
     )
     parser.add_argument("--limit", type=int, metavar="N", help="use only N prompts, taken from every domain in turn")
     add_model_arguments(parser)

@@ -64,12 +64,14 @@ def test_what_does_not_belong_together_is_not_merged(tmp_path):
     first = written(tmp_path / "1", 1, 2)
     with pytest.raises(InputError, match=r"prompt 1 is in .*1 too; give every machine its own part"):
         merge([first, written(tmp_path / "again", 1, 2)])
+    with pytest.raises(InputError, match="prompt 1 is in"):
+        merge([first, first])
     with pytest.raises(InputError, match=r"its model is not that of .*1; merge parts of one benchmark"):
         merge([first, written(tmp_path / "other", 2, 2, model="smollm2")])
     with pytest.raises(InputError, match=r"cannot read .*none/results.json: No such file"):
         merge([first, tmp_path / "none"])
     (first / "runs.jsonl").write_text('{"token_ids":"x"}\n')
-    with pytest.raises(InputError, match=r"runs.jsonl: Expected `array`, got `str`"):
+    with pytest.raises(InputError, match=r"runs\.jsonl: Expected `array`, got `str`"):
         merge([first])
     (first / "results.json").write_text("[]")
     with pytest.raises(InputError, match="this is no result of bench --out"):
