@@ -76,14 +76,22 @@ def head_confidence(steps: Sequence[StepDone]) -> np.ndarray:
     return head
 
 
-def compare_trained(table: StepTable, head: np.ndarray) -> TrainedReport | None:
-    """Every figure of both over the steps that a head spoke about, ``head`` being its confidences (see ``head_confidence``).
-    None where no drafter has a confidence head."""
+def trained_tables(table: StepTable, head: np.ndarray) -> tuple[StepTable, StepTable] | None:
+    """The steps that a head spoke about, with the softmax's confidences and with the head's (``head_confidence``); None where
+    there are none."""
     spoke = ~np.isnan(head).all(1)
     if not spoke.any():
         return None
     table = table.take(spoke)
-    tables = table, replace(table, confidence=widened(head[spoke], table.confidence.shape[1], np.nan))
+    return table, replace(table, confidence=widened(head[spoke], table.confidence.shape[1], np.nan))
+
+
+def compare_trained(table: StepTable, head: np.ndarray) -> TrainedReport | None:
+    """Every figure of both over the steps that a head spoke about, ``head`` being its confidences (``head_confidence``). None
+    where no drafter has a confidence head."""
+    tables = trained_tables(table, head)
+    if tables is None:
+        return None
     unit, name = units(tables[0])
     resampler = Resampler(int(unit.max(initial=-1)) + 1)
     sides = [_figures(table, unit, resampler) for table in tables]

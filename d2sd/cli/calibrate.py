@@ -77,24 +77,25 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _write_html(path: str, runs: Gathering, what: str) -> None:
-    """A report of all runs; ``what``: a word for one of them."""
+    write_whole(path, report_of(runs, what))
+    print(f"{path}: a report of {count(len(runs), 'run')}", file=sys.stderr)
+
+
+def report_of(runs: Gathering, what: str) -> str:
+    """A report of all runs as HTML; ``what``: a word for one of them."""
     from d2sd.drawing.panels import calibration_panels
     from d2sd.drawing.report import report_page, settings
     from d2sd.drawing.summary import headline
 
     report = runs.report()
     methods = ", ".join(sorted({str(header["method"]) for header in runs.headers}))
-    write_whole(
-        path,
-        report_page(
-            f"Calibration: {count(len(runs), what)} with {escaped(methods)}",
-            [s.text for s in read_report(report)],
-            calibration_panels(report),
-            headline(report, runs.counted().promised),
-            settings(runs.headers),
-        ),
+    return report_page(
+        f"Calibration: {count(len(runs), what)} with {escaped(methods)}",
+        [s.text for s in read_report(report)],
+        calibration_panels(report, runs.trained()),
+        headline(report, runs.counted().promised),
+        settings(runs.headers),
     )
-    print(f"{path}: a report of {count(len(runs), 'run')}", file=sys.stderr)
 
 
 def _json(runs: Gathering) -> dict[str, object]:

@@ -14,6 +14,7 @@ from typing import Any
 import orjson
 
 from d2sd.bench.prompts import read_prompts
+from d2sd.cli import publish
 from d2sd.cli.description import describe_run, describe_step
 from d2sd.errors import InputError
 from d2sd.trace.files import write_whole
@@ -62,6 +63,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for sub in (log, server):
         sub.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
         sub.add_argument("--tokenizer", metavar="FOLDER|HUB-ID", help="gives token ids their texts (default: numbers)")
+    hub = action("publish", "a folder of traces as a hub data set or a static Space", "a folder of traces")
+    publish.add_arguments(hub)
     page = action("to-html", "one interactive HTML file that needs nothing else, not even a network")
     page.add_argument("-o", "--output", required=True, metavar="OUT.html")
 
@@ -242,4 +245,5 @@ ACTIONS = {
     "to-html": _to_html,
     "import": _import,
     "record": _record,
+    "publish": publish.run,
 }
