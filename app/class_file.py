@@ -7,11 +7,13 @@ from collections.abc import Sequence
 
 from app.history import KeptRun
 from app.method_names import NAMES
+from app.run_lines import RunLines
 from app.uploads import MAX_MEGABYTES
 from app.views.learn import tour_of, tour_script
 from d2sd import InputError
 from d2sd.drawing.viewer import PageRun, runs_page
 
+TITLE = "D²SD Explorer"
 MAX_CLASS_MEGABYTES = 32  # of traces: the page is a tenth of that, and a browser opens it at once
 
 
@@ -27,10 +29,10 @@ def class_page(runs: Sequence[KeptRun], shown: str = "", step: int | None = None
     """
     traces = _traces(runs, MAX_CLASS_MEGABYTES)
     pages = [
-        PageRun(trace, _label(kept), step if kept.run.key == shown else None, tour=_tour(kept))
+        PageRun(trace, _label(kept), step if kept.run.key == shown else None, tour=_tour(kept.run))
         for kept, trace in zip(runs, traces, strict=True)
     ]
-    return runs_page(pages[::-1], "D²SD Explorer", tour_script())
+    return runs_page(pages[::-1], TITLE, tour_script())
 
 
 def _label(kept: KeptRun) -> str:
@@ -39,14 +41,17 @@ def _label(kept: KeptRun) -> str:
     return f"{NAMES.get(method, method[:40])}: {kept.label}"
 
 
-def _tour(kept: KeptRun) -> str:
+def hand_out(run: RunLines, step: int | None = None, node: int | str | None = None) -> str:
+    """The same of one run, which opens with this step and node."""
+    page = PageRun("\n".join(run.lines()), step=step, node=node, tour=_tour(run))
+    return runs_page([page], TITLE, tour_script())
+
+
+def _tour(run: RunLines) -> str:
     """Where a log holds no tokens there is nothing to take a tour of."""
-    trace = kept.run.trace()
-    return (
-        tour_of(trace)
-        if trace.steps and all(len(step.nodes) > 1 or not step.first_draft for step in trace.steps)
-        else ""
-    )
+    trace = run.trace()
+    whole = all(len(step.nodes) > 1 or not step.first_draft for step in trace.steps)
+    return tour_of(trace) if trace.steps and whole else ""
 
 
 def _traces(runs: Sequence[KeptRun], megabytes: int) -> list[str]:

@@ -10,11 +10,11 @@ from typing import Any
 import gradio as gr
 import networkx
 
+from app.class_file import hand_out
 from app.page_session import Session
 from app.run_lines import RunLines
 from app.tabs.notice import sentence
 from d2sd import METHODS, InputError
-from d2sd.drawing.viewer import standalone_page
 from d2sd.trace.graph import step_graph
 
 
@@ -40,7 +40,7 @@ def make_file(run: RunLines, kind: Any, step: Any, node: Any = None) -> dict[str
         return {
             "name": f"{name}.html",
             "type": "text/html",
-            "text": standalone_page("\n".join(run.lines()), "D²SD Explorer", step, node),
+            "text": hand_out(run, step, node),
         }
     if kind == "graphml" and step is not None:
         trace = run.trace()

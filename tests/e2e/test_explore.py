@@ -235,7 +235,7 @@ def test_all_methods_explain_themselves_and_switch_off_what_they_do_not_use(show
         expect(shown.locator("#method-info")).to_contain_text(method.sentence)
         used = settings.used_by(method.id)
         for setting in (s for s in settings.SETTINGS if s.kind != "flag"):
-            field = shown.locator(f"#{setting.elem_id} input[type=number]")
+            field = shown.locator(f"#{setting.elem_id} input")  # of a number or of a list
             expect(field).to_be_enabled() if setting.name in used else expect(field).to_be_disabled()
     choose_method(shown, presets.opening().header["method"])
 

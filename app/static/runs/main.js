@@ -77,7 +77,7 @@ function start(element, trigger, props, watch) {
     }
     data = { shown: text(read.shown), runs: runsOf(read.runs) };
     element.dataset.runs = data.runs.length;
-    all.hidden = !data.runs.length;
+    all.hidden = data.runs.length < 2; // one run has Share
     draw();
     if (read.file) save(read.file);
     if (!linked && data.shown) {
