@@ -12,6 +12,7 @@ from app import calibrate, compare, presets
 from app.compare import RunSet
 from app.guard import give_back
 from app.inputs import MAX_CHARACTERS
+from app.method_names import grouped
 from app.models import Chosen
 from app.page_session import Session
 from app.recordings import Recording, Recordings
@@ -21,6 +22,7 @@ from app.tabs.notice import MODEL, ask, line_of, notice_box, sentence, stopped
 from app.tabs.runs import Shown
 from app.tabs.setting_box import setting_rows
 from app.views.calibrate import CalibrationView
+from app.views.picker import PickerView
 from app.work import TURNS, Ticket
 from d2sd.bench import prompts
 
@@ -239,7 +241,7 @@ def _prompt_set() -> tuple[list[Any], gr.Column, gr.Dropdown, gr.Column]:
             )
             limit = gr.Number(24, label="How many", elem_id="how-many", min_width=90, precision=0)
         chosen = build_models("calibrate-")
-        method = gr.Dropdown(methods, value="d2sd", label="Method", elem_id="calibrate-method")
+        method = PickerView(grouped(methods), "d2sd", label="Method", elem_id="calibrate-method")
         with gr.Group(elem_classes="small-numbers"):
             settings = setting_rows(NAMES, 2, "calibrate-")
         follow_model(chosen["model"], settings["chat"], settings["block_size"])
