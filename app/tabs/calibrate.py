@@ -16,6 +16,7 @@ from app.method_names import grouped
 from app.models import Chosen
 from app.page_session import Session
 from app.recordings import Recording, Recordings
+from app.tabs import doctor
 from app.tabs.memory import remember
 from app.tabs.model_choice import build_models, follow_model
 from app.tabs.notice import MODEL, ask, line_of, notice_box, sentence, stopped
@@ -48,6 +49,7 @@ def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
             with gr.Row(elem_classes="buttons"):
                 go = gr.Button("Measure", variant="primary", elem_id="measure", min_width=80)
                 stop = gr.Button("Stop", elem_id="stop-measuring", min_width=80, visible=False)
+            why = gr.Button("Why is it rejected?", elem_id="doctor", visible=False)
             notice = notice_box("calibrate-notice")
             inputs, group, bundled, mine = _prompt_set()
             uploads = gr.File(
@@ -66,6 +68,7 @@ def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
                 elem_id="against",
             )
         with gr.Column(scale=1, min_width=320):
+            report = doctor.build_report()
             figures = CalibrationView()
 
     def choose(kind: str) -> list[Any]:
@@ -75,10 +78,11 @@ def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
             gr.Dropdown(visible=kind == "prompts"),
             gr.Column(visible=kind == "own"),
             gr.File(visible=kind == "files"),
+            gr.Button(visible=run),
             gr.Button(visible=True) if run else gr.skip(),  # what was started with another choice may go on
         ]
 
-    source.change(choose, source, [group, bundled, mine, uploads, stop], show_progress="hidden", queue=False)
+    source.change(choose, source, [group, bundled, mine, uploads, why, stop], show_progress="hidden", queue=False)
 
     outputs: list[Any] = [figures, notice]
     given = [source, ticket, recordings, explore, uploads, against]
@@ -111,6 +115,7 @@ def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
         trigger_mode="multiple",
     )
     offered(measured)
+    doctor.wire(why, go, report, notice, ticket, [source, *inputs], _asked)
     stop.click(stopped, ticket, notice, show_progress="hidden", queue=False)
     opened = figures.select(_open, [explore, recordings], [shown.view, tabs, notice], show_progress="hidden")
     shown.after(opened)
