@@ -148,12 +148,15 @@ def forget(window: str, app: Any) -> None:
     app.state_holder.session_data.pop(window, None)
     app.state_holder.time_last_used.pop(window, None)
     app.get_blocks()._queue.pending_messages_per_session.pop(window, None)
+    give_back()
+
+
+def give_back() -> None:
+    """Give memory that is free back to the system, after what took much of it for a moment.
+
+    Python looks for garbage seldom, and the C library keeps a reserve; where that is not glibc it stays.
+    """
     gc.collect()
-    trim()
-
-
-def trim() -> None:
-    """Let the C library give back what it holds in reserve; where it is not glibc there is nothing to do."""
     try:
         ctypes.CDLL(None).malloc_trim(0)
     except (AttributeError, OSError):

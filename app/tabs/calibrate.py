@@ -10,6 +10,7 @@ import gradio as gr
 import d2sd
 from app import calibrate, compare, presets
 from app.compare import RunSet
+from app.guard import give_back
 from app.inputs import MAX_CHARACTERS
 from app.method_names import grouped
 from app.models import Chosen
@@ -140,6 +141,7 @@ def _measure(
     except d2sd.InputError as error:
         return gr.skip(), sentence(problem=f"{error}")
     explore.history.keep_set(kept.title, kept.runs)
+    give_back()
     return drawn, sentence(problem=bad)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import gradio as gr
 
 from app import explore, getting, models, presets, share, uploads
+from app.guard import give_back
 from app.page_session import Session
 from app.settings import SETTINGS
 from app.tabs.controls import build_controls
@@ -122,6 +123,7 @@ def open_trace(session: Session, path: str | None) -> tuple[Any, Any]:
         runs, note = uploads.read_all(path)
     except InputError as error:
         return gr.skip(), sentence(problem=f"This trace was not opened: {error}.")
+    give_back()
     name = Path(path).name
     for number, run in reversed(list(enumerate(runs[1:], 2))):
         session.history.keep(run, "Opened", f"{number} of {name}")

@@ -40,9 +40,10 @@ class Resampler:
             by_unit[:, column] = np.bincount(unit, weights=flat[:, column], minlength=self.count)
         return (self._weights @ by_unit).reshape(RESAMPLES, *values.shape[1:])
 
-    def products(self, pairs: np.ndarray) -> np.ndarray:
-        """Of each resample, Σ over two of its units of their entry in ``pairs`` (units, units), (RESAMPLES,)."""
-        summed: np.ndarray = ((self._weights @ pairs) * self._weights).sum(1)
+    def products(self, pairs: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        """Of each resample, Σ over two of its units of their entry in ``pairs`` (units, C), (RESAMPLES,); the second is one of
+        ``columns`` (C,)."""
+        summed: np.ndarray = ((self._weights @ pairs) * self._weights[:, columns]).sum(1)
         return summed
 
     def ratio(self, numerator: np.ndarray, denominator: np.ndarray, unit: np.ndarray) -> Figure:
