@@ -9,6 +9,7 @@ from typing import Any
 import gradio as gr
 
 from app import links, models
+from app.gradio_internals import told
 from app.history import HISTORIES, History
 from app.links import Link
 from app.models import Chosen
@@ -161,7 +162,7 @@ def _kept(text: str) -> tuple[Any, Link | None]:
 
 def show(session: Session, data: gr.EventData) -> tuple[Any, Any]:
     """Show a run of the list, with a step and node if they are given."""
-    asked = _asked(data)
+    asked = told(data)
     found = session.history.find(asked.get("key"))
     if found is None:
         return gr.skip(), sentence(problem=GONE)
@@ -172,25 +173,21 @@ def show(session: Session, data: gr.EventData) -> tuple[Any, Any]:
 
 def rename(session: Session, data: gr.EventData) -> str:
     """Call a run something else."""
-    session.history.rename(_asked(data).get("key"), _asked(data).get("label"))
+    session.history.rename(told(data).get("key"), told(data).get("label"))
     return runs_view.drawing(session.history, session.shown.key)
 
 
 def remove(session: Session, data: gr.EventData) -> str:
     """Take a run out of the list; where it is shown it stays so until another one is."""
-    session.history.remove(_asked(data).get("key"))
+    session.history.remove(told(data).get("key"))
     return runs_view.drawing(session.history, session.shown.key)
 
 
 def file(session: Session, data: gr.EventData) -> tuple[Any, Any]:
     """A run as a trace file."""
-    found = session.history.find(_asked(data).get("key"))
+    found = session.history.find(told(data).get("key"))
     if found is None:
         return gr.skip(), sentence(problem=GONE)
     text = "".join(f"{line}\n" for line in found.run.lines())
     made = {"name": "d2sd-run.jsonl", "type": "application/jsonl", "text": text}
     return runs_view.drawing(session.history, session.shown.key, made), sentence()
-
-
-def _asked(data: gr.EventData) -> dict[str, Any]:
-    return data._data if isinstance(data._data, dict) else {}
