@@ -30,7 +30,7 @@ from d2sd.drawing.gains import OTHER
 from d2sd.drawing.panels import calibration_panels
 from d2sd.drawing.summary import headline
 from d2sd.trace.events import StepDone
-from d2sd.trace.metrics import prediction
+from d2sd.trace.metrics import verdict
 
 SCRIPTS = ("../compare/sides.js", "places.js", "summary.js", "members.js", "download.js", "main.js")
 MAX_CHARACTERS = 24
@@ -100,7 +100,7 @@ def step_columns(
     * rank: of the true boundary, from 1; 0: none.
     * confidence, depths, tokens, nodes: of its scored positions.
     * wanted: the target's token at the first rejection.
-    * outcome: what came of the prediction (``d2sd.trace.metrics.prediction``); empty: nothing.
+    * outcome: ``d2sd.trace.metrics.verdict``; empty: none.
     """
     matched = table.matched
     rows, confidence, depths = scored(table, paths)
@@ -129,7 +129,7 @@ def step_columns(
         "tokens": tokens,
         "nodes": nodes,
         "wanted": [_wanted(s, b) for s, b in zip(steps, table.boundary.tolist(), strict=True)],
-        "outcome": [prediction(s) or "" for s in steps],
+        "outcome": [verdict(s) or "" for s in steps],
     }
 
 

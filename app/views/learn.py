@@ -12,11 +12,12 @@ from typing import Any
 import orjson
 
 from app import presets
-from app.learn import instructive, lesson
+from app.learn import lesson
 from app.live_settings import costs
 from app.run_lines import RunLines
 from app.views.drawn import STATIC, DrawnView, read
 from d2sd.drawing.viewer import STYLES, VIEWER, viewer_script
+from d2sd.drawing.viewer_lines import Judge
 from d2sd.trace.schema import read_baseline
 from d2sd.trace.trace import parse_trace
 
@@ -57,13 +58,13 @@ def _speeds(lines: list[str]) -> tuple[float | None, float | None]:
 def packed_tour() -> str:
     """What ``tour`` answers."""
     recorded = presets.lesson()
-    lines = "\n".join([*recorded["lines"], ""])
-    trace = parse_trace(lines.encode())
+    trace = parse_trace("\n".join([*recorded["lines"], ""]).encode())
+    judge = Judge()
     preset = trace.header["models"].get("preset")
     data = {
-        "start": instructive(trace.steps),
+        "lines": "\n".join([*judge.lines(recorded["lines"]), ""]),
+        "start": judge.instructive,
         "run": str(trace.header.get("run", "")),
-        "lines": lines,
         "live": recorded["live"],
         "costs": costs(trace, *_speeds(recorded["lines"])),
         "about": presets.FIRST_SAID if preset == presets.FIRST else presets.TINY_SAID,

@@ -10,10 +10,10 @@ import hashlib
 import html
 import json
 import re
-import zlib
 from functools import cache
 
 from d2sd.__about__ import HOME
+from d2sd.drawing.viewer_lines import Judge, pack_line
 
 VIEWER = HOME / "assets" / "viewer"
 STYLES = ("colours.css", "explorer.css", "drawing.css", "presenter.css")
@@ -76,13 +76,6 @@ start(element, trigger, props, watch);
 }})();"""
 
 
-def pack_line(line: str) -> str:
-    """A line of a trace as the viewer also reads it: ``~`` and base64 of its raw deflate stream, about a tenth as long."""
-    deflate = zlib.compressobj(6, zlib.DEFLATED, -zlib.MAX_WBITS)
-    packed = deflate.compress(line.encode("utf-8", "replace")) + deflate.flush()
-    return f"~{base64.b64encode(packed).decode()}"
-
-
 def standalone_page(trace_lines: str, title: str, step: int | None = None, node: int | str | None = None) -> str:
     """One HTML file with style, script and data in it, which opens from a disk without a network.
 
@@ -94,12 +87,12 @@ def standalone_page(trace_lines: str, title: str, step: int | None = None, node:
     lines = [line for line in trace_lines.split("\n") if line]
     if not any(map(END.match, lines)):
         lines.append(CUT_OFF)
-    head = {"event": "Segment", "key": "standalone", "from": 0, "recorded": True}
+    judge = Judge()
+    shown = [pack_line(line) if line.startswith(STEP) else line.rstrip("\n") for line in judge.lines(lines)]
+    head = {"event": "Segment", "key": "standalone", "from": 0, "recorded": True, "instructive": judge.instructive}
     if step is not None:
         head["wanted"] = {"step": step, "node": node}
-    value = (
-        json.dumps(head) + "\n" + "".join((pack_line(line) if line.startswith(STEP) else line) + "\n" for line in lines)
-    )
+    value = "\n".join([json.dumps(head), *shown, ""])
     data = json.dumps(value).replace("<", "\\u003c")
     script = f"\n{_joined(('standalone.js',))}\n{viewer_script()}\n"
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()

@@ -16,7 +16,7 @@ from d2sd.cli.description import MARKS, describe_step, draw_tree
 from d2sd.cli.trace import statistics
 from d2sd.drawing.viewer import standalone_page
 from d2sd.trace.events import Finished
-from d2sd.trace.metrics import prediction
+from d2sd.trace.metrics import verdict
 
 RECORDED = Path(__file__).parent.parent / "data" / "schema-1.jsonl.gz"
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m\r\u202e\u2066\x00\ufffe</data><x>&\ud7ff"
@@ -137,7 +137,7 @@ def test_stats_are_the_totals(capfd, trace):
     assert main(["trace", "stats", str(RECORDED)]) == 0
     out = capfd.readouterr().out
     assert "boundary among prefixes  91.7%" in out
-    outcomes = [o for s in trace.steps if (o := prediction(s)) not in (None, "all")]
+    outcomes = [o for s in trace.steps if (o := verdict(s)) not in (None, "all")]
     assert f"repaired                 {outcomes.count('repaired') / len(outcomes):.1%}" in out
 
 
