@@ -31,7 +31,7 @@ from d2sd.calibration import (
     tabulate,
     tabulate_paths,
 )
-from d2sd.calibration.decisions import promised
+from d2sd.calibration.decisions import expectations
 from d2sd.calibration.outcomes import happened, predicted, ranks
 from d2sd.calibration.redrafts import gain_places
 from d2sd.calibration.scores import equal_mass_edges, places, uniform_edges
@@ -80,7 +80,7 @@ def drawing(
     data = {
         "progress": asdict(progress),
         "reading": [asdict(s) for s in read_report(report)],
-        "stats": [asdict(s) for s in headline(report, promised(s for t in traces for s in t.steps))],
+        "stats": [asdict(s) for s in headline(report, expectations(s for t in traces for s in t.steps))],
         "panels": [p.to_dict() for p in calibration_panels(report, compare_trained(steps, prompts))],
         "report": report.to_dict(),
         "runs": [

@@ -72,7 +72,7 @@ class Store {
     this.received = 0;
     this.lines = [];
     this.steps = []; // the place of every step among the lines
-    this.opening = []; // what the prompt's own pass committed: it belongs to no step
+    this.opening = []; // what prefill committed: it belongs to no step
     this.committed = [];
     this.summaries = [];
     this.verdict = readVerdict(null); // of the step that comes next

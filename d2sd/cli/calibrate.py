@@ -27,7 +27,7 @@ from d2sd.calibration import (
     tabulate,
     tabulate_paths,
 )
-from d2sd.calibration.decisions import promised
+from d2sd.calibration.decisions import expectations
 from d2sd.calibration.reading import count
 from d2sd.cli.common import add_run_arguments, decode_config, ended_at_once, prepare
 from d2sd.errors import InputError
@@ -110,7 +110,7 @@ def _write_html(path: str, files: Sequence[str] | None, traces: Sequence[Trace],
             f"Calibration: {what} with {escaped(methods)}",
             [s.text for s in read_report(report)],
             calibration_panels(report, compare_trained([t.steps for t in traces], [t.prompt for t in traces])),
-            headline(report, promised(s for t in traces for s in t.steps)),
+            headline(report, expectations(s for t in traces for s in t.steps)),
             settings(traces),
         ),
     )
@@ -132,7 +132,7 @@ def _text(name: str, traces: Sequence[Trace]) -> str:
     report = _report(traces)
     title = f"{name}: {report.runs} runs of {report.prompts} prompts, {report.steps} steps, {report.positions} scored {'nodes' if report.of_paths else 'positions'}"
     if short := len(traces) - report.runs:
-        title += f"; {count(short, 'more run')} ended with the prompt's own pass and had no step"
+        title += f"; {count(short, 'more run')} ended with prefill and had no step"
     alpha = report.gains.tokens_per_step
     if alpha.value is not None:
         title += f", α {_figure(alpha, 2)}"

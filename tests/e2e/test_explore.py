@@ -142,7 +142,7 @@ def test_stop_stops_within_a_step_and_keeps_what_is_there(page: Page, monkeypatc
     assert 0 < int(steps or 0) < 400
     page.wait_for_timeout(700)
     assert view(page).get_attribute("data-steps") == steps
-    assert page.locator("#text .tok[data-step]").count() == int(steps or 0)  # one more is of the prompt's own pass
+    assert page.locator("#text .tok[data-step]").count() == int(steps or 0)  # one more is of prefill
 
 
 def test_hostile_text_is_shown_as_text(page: Page):
