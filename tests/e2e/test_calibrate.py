@@ -120,9 +120,9 @@ def test_to_measure_again_keeps_the_figures_and_says_what_is_wrong(calibrate: Pa
 
 def test_a_chat_template_is_asked_for(measured: Page):
     measured.locator("#source").get_by_label("A prompt set").check()
-    measured.locator("#measured-chat input").check()
+    measured.locator("#calibrate-chat input").check()
     measured.locator("#measure").click()
-    notice = measured.locator("#measured-notice textarea")
+    notice = measured.locator("#calibrate-notice textarea")
     expect(notice).to_have_value(re.compile("has no chat template"), timeout=PATIENCE)
 
 
