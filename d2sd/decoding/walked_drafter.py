@@ -78,7 +78,7 @@ class WalkedDrafter(BlockDrafter):
         hidden = self.hidden(ids, positions, read)
         rows = hidden[:, 1 - self.shift :]
         logits = self.logits(rows)
-        tokens, logs, options = self._chain(hidden, logits, given, self.sampler.temperature, noise[:, None])
+        tokens, logs, options = self.chain(hidden, logits, given, self.sampler.temperature, noise[:, None])
         best = logs.topk(min(top, logs.shape[-1]), -1)
         trained = torch.zeros_like(best.values[..., :1])
         if (head := self.model.confidence_head) is not None:
@@ -91,7 +91,7 @@ class WalkedDrafter(BlockDrafter):
         pairs = self._pairs(rows, logits, given) if self.model.candidate_selector is not None and top > 1 else ()
         return ranked, hidden, logits, *pairs
 
-    def _chain(
+    def chain(
         self, hidden: Tensor, logits: Tensor, given: Tensor, temperature: float, noise: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Tokens (B, γ − 1) from left to right; at each of them the logarithms, at temperature 1, of the distribution after the
@@ -144,7 +144,7 @@ class WalkedDrafter(BlockDrafter):
         given = torch.full((count, size + 1), -1, device=self.device)
         given[:, 0] = anchor
         hidden, logits = (part.expand(count, -1, -1) for part in (hidden, logits))
-        tokens, logs, options = self._chain(hidden, logits, given, 1.0, noise)
+        tokens, logs, options = self.chain(hidden, logits, given, 1.0, noise)
         confidence = _chosen(logs, options, tokens)[..., 0].tolist()
         return [
             replace(block, ids=tuple(i), confidence=tuple(c), trained=(), after=None)
