@@ -15,7 +15,7 @@ from d2sd.calibration.alignment import align, lead_of, text_of
 from d2sd.calibration.comparison import Side, compare, how_compared, read_comparison
 from d2sd.drawing.compared_panels import comparison_panels
 from d2sd.trace.differences import what_differs
-from d2sd.trace.metrics import prediction
+from d2sd.trace.metrics import verdict
 
 MAX_PAIRS = 40
 MAX_PAIR_CHARACTERS = 400_000  # of all texts that are drawn side by side
@@ -129,13 +129,13 @@ def partners(a: Sequence[str], b: Sequence[str]) -> list[tuple[int, int]]:
 
 
 def _steps(side: RunSet, run: int, ends: Sequence[int]) -> list[list[Any]]:
-    """Per step: its end in characters, its tokens with their proposers, what came of the prediction (see ``prediction``), and
+    """Per step: its end in characters, its tokens with their proposers, its ``verdict``, and
     how much of the first draft was accepted (−1: not seen)."""
     return [
         [
             end,
             [[_clean(c.text), c.proposer] for c in step.committed],
-            prediction(step) or "",
+            verdict(step) or "",
             -1 if step.actual_boundary is None else step.actual_boundary,
         ]
         for step, end in zip(side.traces[run].steps, ends, strict=True)

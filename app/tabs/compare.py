@@ -8,6 +8,7 @@ from typing import Any
 import gradio as gr
 
 from app import calibrate, compare
+from app.gradio_internals import told
 from app.page_session import Session
 from app.recordings import Recording, read_uploads
 from app.run_lines import RunLines
@@ -90,7 +91,7 @@ def add_files(session: Session, paths: list[str] | None, a: str | None, b: str |
 
 def open_step(session: Session, a: str | None, b: str | None, event: gr.EventData) -> tuple[Any, Any, Any]:
     """Show a step of one side in Explore."""
-    asked = event._data if isinstance(event._data, dict) else {}
+    asked = told(event)
     side, run, step = (asked.get(name) for name in ("side", "run", "step"))
     if side not in (0, 1) or not isinstance(run, int) or not isinstance(step, int):
         return gr.skip(), gr.skip(), gr.skip()

@@ -10,7 +10,7 @@ import numpy as np
 
 from d2sd.errors import InputError
 from d2sd.trace.events import StepDone
-from d2sd.trace.metrics import prediction
+from d2sd.trace.metrics import verdict
 
 UNSEEN = -1
 MIN_PROMPTS = 8
@@ -120,7 +120,7 @@ def tabulate(runs: Sequence[Sequence[StepDone]], prompts: Sequence[str] = ()) ->
         boundary=fates[:, 1],
         selected=np.array([len(s.selected_prefixes) for s in steps], dtype=int),
         hit=np.array([s.actual_boundary in s.selected_prefixes for s in steps], dtype=bool),
-        repaired=np.array([prediction(s) == "repaired" for s in steps], dtype=bool),
+        repaired=np.array([verdict(s) == "repaired" for s in steps], dtype=bool),
         committed=np.array([len(s.committed) for s in steps], dtype=int),
         seconds=np.fromiter((late - early for run in runs for early, late in _times(run)), float),
         branches=np.array([len(s.branches) for s in steps], dtype=int),

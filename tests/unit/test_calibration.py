@@ -8,7 +8,7 @@ import pytest
 
 from d2sd import DecodeConfig, Engine, calibration
 from d2sd.calibration import outcomes, scores, steps, temperature
-from d2sd.calibration.decisions import promised
+from d2sd.calibration.decisions import expectations
 from d2sd.calibration.resampling import Resampler
 from d2sd.calibration.scores import Scores
 from d2sd.errors import InputError
@@ -341,9 +341,9 @@ def test_decisions_are_held_against_what_came(engine, monkeypatch):
     monkeypatch.setattr(Engine, "costs", lambda *_: CHEAP_DRAFTS)
     engine = Engine(engine.models)  # one that has learnt nothing from other tests
     steps = engine.generate("the cat sat", DecodeConfig("d2sd", 40, cost_aware=True)).steps
-    kept = promised(steps)
+    kept = expectations(steps)
     assert kept.plain == sum(s.first_draft is None for s in steps)
     drafted = [s for s in steps if s.first_draft is not None and s.committed[-1].node is None]
     assert kept.steps == len(drafted)
     assert kept.obtained == pytest.approx(sum(len(s.committed) for s in drafted) / len(drafted))
-    assert promised(engine.generate("the cat sat", DecodeConfig("d2sd", 8)).steps) is None
+    assert expectations(engine.generate("the cat sat", DecodeConfig("d2sd", 8)).steps) is None
