@@ -60,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.traces:
         groups["all"] = [trace for path in arguments.traces for trace in read_traces(path)]
     else:
-        config = decode_config(arguments, arguments.method, inspect=False)
+        config = decode_config(arguments, arguments.method)
         if arguments.traces_out:
             write_files(arguments.traces_out, {})
         engine, prompts = prepare(arguments, config)
