@@ -8,13 +8,16 @@ from functools import cached_property
 from typing import Any
 
 from app.history import History
+from app.recordings import domain_of
 from app.views.runs import about
 from d2sd import InputError, Trace
 from d2sd.calibration import Report, StepTable, calibrate, tabulate
 from d2sd.calibration.alignment import align, lead_of, text_of
-from d2sd.calibration.comparison import Side, compare, how_compared, read_comparison
+from d2sd.calibration.compared_reading import how_compared, read_comparison
+from d2sd.calibration.comparison import compare
+from d2sd.calibration.sides import Side
 from d2sd.drawing.compared_panels import comparison_panels
-from d2sd.trace.differences import what_differs
+from d2sd.trace.differences import weights_of, what_differs
 from d2sd.trace.metrics import prediction
 
 MAX_PAIRS = 40
@@ -42,11 +45,13 @@ class RunSet:
 
     @property
     def drafter(self) -> str:
-        """The first drafter of all of them, with its preset; empty where it is not known or they have several."""
-        models = [t.header.get("models") for t in self.traces]
-        names = {(m.get("preset"), m.get("first_drafter")) if isinstance(m, dict) else ("", None) for m in models}
-        ((preset, name), *others) = names or {("", None)}
-        return f"{preset}: {name}" if name and not others else ""
+        """The first drafter of all of them; empty where it is not known or they have several."""
+        return weights_of([t.header for t in self.traces], "first_drafter")
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The prompt group of each run."""
+        return tuple(domain_of(t) for t in self.traces)
 
 
 def choices(history: History) -> list[tuple[str, str]]:
@@ -70,7 +75,7 @@ def pick(history: History, name: str | None) -> RunSet:
 def compared(a: RunSet, b: RunSet) -> dict[str, Any]:
     """Figures, differences and reliability of two sets, ready for JSON."""
     texts = [sorted((t.prompt, tuple(t.token_ids)) for t in side.traces) for side in (a, b)]
-    first, second = (Side(s.table, s.prompts, s.drafter) for s in (a, b))
+    first, second = (Side(s.table, s.prompts, s.drafter, s.groups) for s in (a, b))
     found = compare(first, second, same_text=texts[0] == texts[1])
     reports = [calibrate(side.table) for side in (a, b)]
     return {

@@ -10,9 +10,11 @@ from dataclasses import asdict
 import orjson
 
 from d2sd.calibration import StepTable, calibrate, tabulate
-from d2sd.calibration.comparison import Comparison, Side, compare, how_compared, read_comparison
+from d2sd.calibration.compared_reading import how_compared, read_comparison
+from d2sd.calibration.comparison import Comparison, compare
 from d2sd.calibration.reading import count
-from d2sd.trace.differences import what_differs
+from d2sd.calibration.sides import Side
+from d2sd.trace.differences import weights_of, what_differs
 from d2sd.trace.files import write_whole
 from d2sd.trace.sets import read_traces
 from d2sd.trace.text import printable
@@ -34,7 +36,15 @@ def run(arguments: argparse.Namespace) -> None:
     sides = [[trace for path in paths for trace in read_traces(path)] for paths in (arguments.a, arguments.b)]
     tables = [tabulate([t.steps for t in traces], [t.prompt for t in traces]) for traces in sides]
     texts = [sorted((t.prompt, tuple(t.token_ids)) for t in traces) for traces in sides]
-    a, b = (Side(table, tuple(t.prompt for t in traces)) for table, traces in zip(tables, sides, strict=True))
+    a, b = (
+        Side(
+            table,
+            tuple(t.prompt for t in traces),
+            weights_of([t.header for t in traces], "first_drafter"),
+            tuple(str(t.header.get("domain") or "all") for t in traces),
+        )
+        for table, traces in zip(tables, sides, strict=True)
+    )
     found = compare(a, b, same_text=texts[0] == texts[1])
     differs = what_differs(*([t.header for t in traces] for traces in sides))
     if arguments.html:
