@@ -142,6 +142,8 @@ def _setting(setting: Setting, text: str) -> Any:
         if text not in FLAGS:
             raise InputError("it must be true or false")
         return FLAGS[text]
+    if setting.kind == "choice":
+        return setting.read(text)
     if not NUMBERS[setting.kind].fullmatch(text):
         raise InputError("it must be a number" if setting.kind == "real" else "it must be a whole number")
     value = setting.read(float(text) if setting.kind == "real" else int(text))

@@ -16,7 +16,7 @@ from huggingface_hub import constants, try_to_load_from_cache
 import d2sd
 from app import machine, presets
 from app.gpu import ON_ZERO_GPU
-from app.pairs import PUBLISHED, Pair, is_folder, pairs
+from app.pairs import DSPARK, PUBLISHED, Pair, is_folder, pairs
 from app.visitors import public, without_paths
 from d2sd.models.loading import BUNDLED, load_models
 from d2sd.models.store import REMOTE, Remote, found
@@ -80,7 +80,7 @@ def templated(model: str) -> bool:
 
 def _offer(pair: Pair) -> ModelOffer:
     reason = obstacle(pair)
-    slow = reason is None and not torch.cuda.is_available() and not ON_ZERO_GPU
+    slow = reason is None and pair is not DSPARK and not torch.cuda.is_available() and not ON_ZERO_GPU
     said = reason and without_paths(reason)
     return ModelOffer(pair.name, pair.name, said, slowness(pair) if slow else "")
 
@@ -167,6 +167,8 @@ def second_drafter(model: str, vp: str) -> str:
         return f"Second drafter: the VP-Drafter in {vp}."
     if model in pairs():
         own = pairs()[model].vp
+        if own and Path(own).is_relative_to(BUNDLED):
+            return "Second drafter: the bundled VP-Drafter."
         if own:
             return f"Second drafter: the VP-Drafter in {own}."
         return "Second drafter: the first one used again, because there is no VP-Drafter for these models."

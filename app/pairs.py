@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import d2sd
+from app import presets
+from d2sd.models.loading import BUNDLED
 
 VARIABLE = "D2SD_MODELS"
 PARTS = ("target", "drafter", "vp", "eagle3")
@@ -49,10 +51,14 @@ PUBLISHED = (
 )
 
 
+TINY = BUNDLED / "tiny"
+DSPARK = Pair(presets.DSPARK, *(str(TINY / part) for part in ("target", "dspark", "vp")), dtype="float32")
+
+
 @cache
 def pairs() -> dict[str, Pair]:
     """All of them by name; those of the owner's list that cannot be used say why."""
-    known = {p.name: p for p in PUBLISHED}
+    known = {p.name: p for p in (DSPARK, *PUBLISHED)}
     for pair in listed(os.environ.get(VARIABLE, "")):
         taken = pair.name in known or pair.name in d2sd.presets()
         name = f"{pair.name} (again)" if taken else pair.name

@@ -15,6 +15,8 @@ OPENING_TRACE = ASSETS / "traces" / "opening.jsonl.gz"
 LESSON = ASSETS / "traces" / "lesson.json.gz"
 FIRST = "smollm2"  # the model that the page opens with, where its target is here
 BUNDLED = "tiny"  # needs nothing that is not bundled
+DSPARK = "tiny with DSpark"  # the same target with a drafter that has a confidence head
+OWN = (BUNDLED, DSPARK)
 # the first one is recorded: of all of them, drafts hit and miss most visibly in it
 CHAT_EXAMPLES = {
     "Code": "Write a Python function that returns the largest number of a list.",
@@ -55,13 +57,13 @@ def first_model() -> str:
 
 def examples(model: str) -> dict[str, str]:
     """Example prompts that suit a model, each with its label."""
-    return EXAMPLES if model == BUNDLED else CHAT_EXAMPLES
+    return EXAMPLES if model in OWN else CHAT_EXAMPLES
 
 
 def prompt_set(model: str) -> str:
     """The bundled set of prompts that suits a model: questions for chat models, the text that it was trained for for the
     bundled one."""
-    return "heldout" if model == BUNDLED else "chat"
+    return "heldout" if model in OWN else "chat"
 
 
 def opening() -> RunLines:

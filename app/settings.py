@@ -8,29 +8,35 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from d2sd import METHODS, DecodeConfig, InputError
+from d2sd.config import CONFIDENCES
 from d2sd.methods.base import TREE_SETTINGS
 
-Value = float | int | bool | None
+Value = float | int | bool | str | None
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
     """``name`` is the field of ``DecodeConfig`` and of a link; ``meaning`` what it is, in a few words;
-    None as a value leaves the choice to the engine."""
+    None as a value leaves the choice to the engine; ``choices``: the values that one of kind "choice" can have."""
 
     name: str
     label: str
     meaning: str
     elem_id: str
-    kind: Literal["whole", "real", "flag"]
+    kind: Literal["whole", "real", "flag", "choice"]
     value: Value
     step: float = 1
     optional: bool = False
+    choices: tuple[str, ...] = ()
 
     def read(self, value: Any) -> Any:
         """The value as ``DecodeConfig`` wants it, from a control; raises ``InputError``."""
         if self.kind == "flag":
             return bool(value)
+        if self.kind == "choice":
+            if value not in self.choices:
+                raise InputError(f"{self.label} must be one of {', '.join(self.choices)}")
+            return value
         if self.optional and not value:  # a number field that was never touched says 0
             return None
         if self.kind == "whole":
@@ -57,6 +63,7 @@ SETTINGS = (
     Setting("top_p", "top-p", "draw only from the likeliest tokens that have this probability together", "top-p", "real", 1, step=0.05),
     Setting("seed", "seed", "of all random draws: the same seed, the same text", "seed", "whole", 0),
     Setting("max_new_tokens", "max tokens", "where the text is cut off", "max-tokens", "whole", 128, step=16),
+    Setting("confidence", "confidence", "what tells where the first draft will be rejected; softmax: its tokens’ probabilities; head: what a confidence head was trained to say, for drafters that have one", "confidence", "choice", "softmax", choices=CONFIDENCES),
     Setting("cost_aware", "cost-aware", "spend on a step only what pays here: draft or not, how long, how many re-drafts and nodes (at most γ, K, B); for speed on text that is hard to guess", "cost-aware", "flag", False),
     Setting("chat", "chat template", "put the prompt into the form that chat models expect", "chat", "flag", False),
 )  # fmt: skip

@@ -94,7 +94,7 @@ def build_controls() -> Controls:
         inputs |= build_models()
 
         def suit(chosen: str) -> list[Any]:
-            own = chosen == presets.BUNDLED
+            own = chosen in presets.OWN
             return [gr.Markdown(visible=own), gr.Dataset(visible=own), gr.Dataset(visible=not own)]
 
         inputs["model"].change(suit, inputs["model"], [able, *examples], show_progress="hidden", queue=False)

@@ -12,15 +12,26 @@ from app.presets import first_model
 from app.settings import SETTINGS, Setting
 
 
-def setting_box(setting: Setting, prefix: str = "", **options: Any) -> gr.Number | gr.Checkbox:
-    """A number field, or a checkbox; ``prefix`` of its id, ``options`` of a number field."""
+def setting_box(setting: Setting, prefix: str = "", **options: Any) -> gr.Number | gr.Checkbox | gr.Dropdown:
+    """A number field, a checkbox or a list; ``prefix`` of its id, ``options`` of what is no checkbox."""
     name = f"{prefix}{setting.elem_id}"
     if setting.kind == "flag":
         chat = setting.name == "chat" and templated(first_model())
         return gr.Checkbox(bool(setting.value) or chat, label=setting.label, elem_id=name, min_width=60)
+    label = setting.label[:1].upper() + setting.label[1:]
+    if setting.kind == "choice":
+        return gr.Dropdown(
+            list(setting.choices),
+            value=setting.value,
+            label=label,
+            elem_id=name,
+            filterable=False,
+            min_width=60,
+            **options,
+        )
     return gr.Number(
         setting.value,
-        label=setting.label[:1].upper() + setting.label[1:],
+        label=label,
         elem_id=name,
         step=setting.step,
         placeholder="auto" if setting.optional else None,

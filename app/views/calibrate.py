@@ -19,12 +19,24 @@ from app.recordings import Recording
 from app.views.drawn import DrawnView
 from app.views.figures import figures_script
 from d2sd import Trace
-from d2sd.calibration import Labels, Paths, Report, StepTable, calibrate, label, read_report, tabulate, tabulate_paths
+from d2sd.calibration import (
+    Labels,
+    Paths,
+    Report,
+    StepTable,
+    calibrate,
+    compare_trained,
+    label,
+    read_report,
+    tabulate,
+    tabulate_paths,
+)
 from d2sd.calibration.decisions import promised
 from d2sd.calibration.outcomes import happened, predicted, ranks
 from d2sd.calibration.redrafts import gain_places
 from d2sd.calibration.scores import equal_mass_edges, places, uniform_edges
 from d2sd.calibration.steps import UNSEEN
+from d2sd.calibration.trained import trained_tables
 from d2sd.drawing.boundary import WHOLE
 from d2sd.drawing.gains import OTHER
 from d2sd.drawing.panels import calibration_panels
@@ -59,22 +71,24 @@ def drawing(
     traces: Sequence[Trace], runs: Sequence[Recording], progress: Progress, against: RunSet | None = None
 ) -> str:
     """What the view draws for these runs, each a trace and its recording; ``against``: others to compare them with."""
-    steps = [t.steps for t in traces]
-    table, paths = tabulate(steps, [t.prompt for t in traces]), tabulate_paths(steps)
+    steps, prompts = [t.steps for t in traces], [t.prompt for t in traces]
+    table, paths = tabulate(steps, prompts), tabulate_paths(steps)
     labels = label(steps, table, [r.domain for r in runs])
     report = calibrate(table, paths, labels)
+    marks = step_places(table, report, labels, paths if report.of_paths else None)
+    marks["steps"]["head"] = head_places(steps)
     data = {
         "progress": asdict(progress),
         "reading": [asdict(s) for s in read_report(report)],
         "stats": [asdict(s) for s in headline(report, promised(s for t in traces for s in t.steps))],
-        "panels": [p.to_dict() for p in calibration_panels(report)],
+        "panels": [p.to_dict() for p in calibration_panels(report, compare_trained(steps, prompts))],
         "report": report.to_dict(),
         "runs": [
             {"label": r.label, "run": str(t.header.get("run", "")), "domain": r.domain}
             for t, r in zip(traces, runs, strict=True)
         ],
         "steps": step_columns(table, [s for run in steps for s in run], labels, paths if report.of_paths else None),
-        "places": step_places(table, report, labels, paths if report.of_paths else None),
+        "places": marks,
         "against": compared(against, RunSet(progress.title, tuple(traces))) if against and traces else None,
     }
     return orjson.dumps(data).decode()
@@ -180,6 +194,17 @@ def _by_step(count: int, rows: np.ndarray, values: np.ndarray) -> list[list[Any]
     """The values of each of so many steps; ``rows`` in order."""
     starts, own = np.searchsorted(rows, np.arange(count + 1)).tolist(), values.tolist()
     return [own[a:b] for a, b in itertools.pairwise(starts)]
+
+
+def head_places(runs: Sequence[Sequence[StepDone]]) -> list[list[int]]:
+    """The bins that each step's confidence head spoke of."""
+    steps = [s for run in runs for s in run]
+    spoken = np.flatnonzero([bool(s.trained and s.trained[0]) for s in steps])
+    tables = trained_tables(runs)
+    if tables is None:
+        return [[] for _ in steps]
+    rows, at = np.nonzero(tables[1].scored)
+    return _by_row(len(steps), spoken[rows], places(tables[1].confidence[rows, at], uniform_edges()))
 
 
 def _by_row(count: int, rows: np.ndarray, values: np.ndarray) -> list[list[int]]:

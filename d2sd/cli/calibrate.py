@@ -109,7 +109,7 @@ def _write_html(path: str, files: Sequence[str] | None, traces: Sequence[Trace],
         report_page(
             f"Calibration: {what} with {escaped(methods)}",
             [s.text for s in read_report(report)],
-            calibration_panels(report),
+            calibration_panels(report, compare_trained([t.steps for t in traces], [t.prompt for t in traces])),
             headline(report, promised(s for t in traces for s in t.steps)),
             settings(traces),
         ),

@@ -12,10 +12,11 @@ from typing import Any
 import orjson
 import plotly.graph_objects as go
 
-from d2sd.calibration import Report
+from d2sd.calibration import Report, TrainedReport
 from d2sd.calibration.reading import count
 from d2sd.calibration.redrafts import Second
 from d2sd.calibration.splits import KINDS, Group
+from d2sd.calibration.trained import NAMES, read_trained
 from d2sd.drawing.boundary import (
     WHOLE,
     boundary_matrix,
@@ -74,14 +75,19 @@ class Panel:
         }
 
 
-def calibration_panels(report: Report) -> Iterator[Panel]:
-    """Every figure of a report that has something to show, in reading order."""
+def calibration_panels(report: Report, trained: TrainedReport | None = None) -> Iterator[Panel]:
+    """Every figure of a report that has something to show, in reading order.
+
+    trained: of drafts whose drafter has a confidence head, what that head is worth.
+    """
     if not report.steps:
         return
     question = "Of the tokens drafted with this confidence, how many does the target accept?"
     yield _columns("uniform", "Reliability", question, reliability(report.uniform), bin_columns(report.uniform))
     masses = bin_columns(report.equal_mass)
     yield _columns("equal_mass", "Reliability, equal mass", question, reliability(report.equal_mass), masses)
+    if trained is not None:
+        yield _trained(trained)
     question = "Of the drafts that got as far as this position, how many had this token accepted?"
     positions = position_columns(report.by_position)
     yield _columns("positions", "By position", question, by_position(report.by_position), positions)
@@ -115,6 +121,28 @@ def _columns(id: str, title: str, question: str, figure: go.Figure, columns: Seq
     head = ("Position" if id == "positions" else "Confidence", "Positions", "Says", "Accepted", "95% interval")
     before = {"second": "Second drafter says", "positions": "Position"}.get(id, "Confidence")
     return Panel(id, title, question, figure, Table(head, rows), {c.place: f"{before} {c.name}" for c in columns})
+
+
+def _trained(trained: TrainedReport) -> Panel:
+    rows = tuple(
+        (
+            f"{NAMES[c.name][:1].upper()}{NAMES[c.name][1:]}",
+            digits(c.softmax.value),
+            digits(c.head.value),
+            with_interval(c.difference, _change),
+        )
+        for c in trained.contests
+    )
+    columns = bin_columns(trained.head)
+    against = next((f" {line}." for line in read_trained(trained) if line.startswith(NAMES["auroc"])), "")
+    return Panel(
+        "head",
+        "Confidence head",
+        f"Of the tokens about which the trained head says this, how many does the target accept?{against}",
+        reliability(trained.head),
+        Table(("Figure", "Softmax", "Head", "Difference (95% interval)"), rows),
+        {c.place: f"Head says {c.name}" for c in columns},
+    )
 
 
 def _matrix(report: Report) -> Panel:
@@ -261,6 +289,10 @@ def _groups(id: str, title: str, groups: Sequence[Group], places: Sequence[int])
         Table(("Group", "Positions", "Says", "Accepted", "Gap (95% interval)", "ECE", "α", "Repaired"), tuple(rows)),
         {place: f"{before} {cut(g.name)}" for place, g in zip(places, groups, strict=True)},
     )
+
+
+def _change(value: float | None) -> str:
+    return "—" if value is None else ("+" if value > 0 else "") + digits(value)
 
 
 def _two(value: float | None) -> str:

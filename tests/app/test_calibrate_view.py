@@ -48,8 +48,22 @@ def test_every_figure_has_its_place_in_the_page(data):
     main = (STATIC / "calibrate" / "main.js").read_text(encoding="utf-8")
     shown = set(re.findall(r"\w+", " ".join(re.findall(r"^const (?:MAIN|FURTHER) = \[(.*?)\]", main, re.MULTILINE))))
     drawn = {panel["id"] for panel in data["panels"]}
-    assert shown == drawn | {"moved", "domain"}  # which one text has not
+    assert shown == drawn | {"moved", "domain", "head"}  # which one text of this drafter has not
     assert shown == data["places"]["positions"].keys() | data["places"]["steps"].keys()
+
+
+def test_a_confidence_head_has_a_figure_whose_marks_list_its_steps(recorded):
+    """Half of the steps have one: their places are those of the steps, not of the half."""
+    steps = tuple(
+        replace(s, trained=(tuple(0.35 for _ in s.first_draft.ids),)) if at % 2 and s.first_draft else s
+        for at, s in enumerate(recorded.steps)
+    )
+    data = drawn([replace(recorded, steps=steps)])
+    (panel,) = [p for p in data["panels"] if p["id"] == "head"]
+    assert "AUROC" in panel["question"]
+    listed = data["places"]["steps"]["head"]
+    assert [bool(s.trained) for s in steps] == [own == [3] for own in listed]
+    assert panel["names"]["3"] == "Head says 0.3–0.4"
 
 
 def test_every_mark_of_a_figure_has_steps_and_a_name(data):

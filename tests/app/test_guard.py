@@ -6,7 +6,6 @@ import asyncio
 import gc
 import json
 import logging
-import re
 import socket
 import time
 import weakref
@@ -93,13 +92,12 @@ def test_a_wrong_value_in_the_queue_is_one_sentence(client, capfd):
 
 
 @pytest.mark.parametrize(("button", "prompt"), [("run", "prompt"), ("start-race", "race_prompt")])
-def test_the_end_of_a_run_brings_no_sentence_back(client, button, prompt):
-    """Who mends a value before the last message comes has not mended it in vain."""
-    *said, done = [m for m in Window(client).run(button, **{prompt: " "}) if m["msg"].startswith("process_")]
-    assert "is empty" in json.dumps(said)
+def test_the_last_message_of_a_run_holds_its_sentence(client, button, prompt):
+    """Gradio's client may lose what other messages arrive together with."""
+    done = [m for m in Window(client).run(button, **{prompt: " "}) if m["msg"].startswith("process_")][-1]
     assert done["msg"] == "process_completed"
     assert done["success"]
-    assert not re.search('is empty|"value"|"visible"', json.dumps(done["output"]["data"]))
+    assert "is empty" in json.dumps(done["output"]["data"])
 
 
 def test_what_is_left_out_is_asked_for():

@@ -12,7 +12,7 @@ def test_every_setting_survives_the_way_through_a_link():
     asked = {
         "prompt": "Ünï — “code” 🙂\n", "model": "tiny", "method": "d2sd_tree", "block_size": 8, "second_block_size": 12,
         "num_branches": 3, "node_budget": 20, "temperature": 0.75, "top_p": 0.9, "seed": 2**62, "max_new_tokens": 99,
-        "cost_aware": True, "chat": True, "draft_depth": 4, "draft_top_k": 6,
+        "cost_aware": True, "chat": True, "draft_depth": 4, "draft_top_k": 6, "confidence": "head",
     }  # fmt: skip
     assert set(asked) == {"prompt", "model", "method", *(s.name for s in SETTINGS)}
     query = {name: str(value).lower() if value is True else str(value) for name, value in asked.items()}
@@ -32,6 +32,7 @@ def test_every_setting_survives_the_way_through_a_link():
         ("method", "D2SD"),
         ("method", ""),
         *((name, value) for name in ("block_size", "seed") for value in ("", "1e1", " 4", "+4", "4_0", "１６", "4.0", "nan", "9" * 20)),
+        ("confidence", "both"),
         ("block_size", "1"),
         ("node_budget", "100000"),
         ("temperature", "nan"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections import Counter
@@ -124,14 +125,19 @@ def test_drafters_read_what_they_put_off_before_they_draft(bundled, method, monk
 
 
 @pytest.mark.parametrize(
-    ("method", "mode"),
-    [*((m, "eager") for m in ("d2sd", "dflash_twice", "draft_model")), ("d2sd", "padded"), ("eagle3", "padded")],
+    ("method", "mode", "slow", "count"),
+    [
+        *((m, "eager", math.inf, 64) for m in ("d2sd", "dflash_twice", "draft_model")),
+        *((m, "padded", math.inf, len(measure.SIZES)) for m in ("d2sd", "eagle3")),
+        ("d2sd", "eager", 0.0, 1 + len(measure.CORNERS)),
+    ],
 )
-def test_every_stage_is_measured_once_all_numbers_of_rows_were_met(engine, method, mode, monkeypatch):
-    """Of trees too, however large they may be; and only where passes have the rows that a step asks for."""
+def test_every_stage_is_measured_once_all_numbers_of_rows_were_met(engine, method, mode, slow, count, monkeypatch):
+    """Of trees too, however large they may be; only where passes have the rows that a step asks for, and are short."""
     fresh, met, logits = Engine(engine.models, mode), set(), Verifier.logits
     monkeypatch.setattr(Verifier, "logits", lambda self, tree: met.add(len(tree)) or logits(self, tree))
     monkeypatch.setattr(measure, "ROUNDS", 1)
+    monkeypatch.setattr(measure, "SLOW", slow)
     size = {"draft_depth": MAX_DEPTH, "draft_top_k": MAX_TOP_K} if method == "eagle3" else {"block_size": 16}
     table = fresh.costs(fresh.resolve(DecodeConfig(method, 4, cost_aware=True, **size)))
     assert table.plain() > 0
@@ -139,7 +145,7 @@ def test_every_stage_is_measured_once_all_numbers_of_rows_were_met(engine, metho
         used = stage != "second_draft" or METHODS[method].second_drafter != "none"
         assert (getattr(table, stage).seconds(16) > 0) == used
         assert getattr(table, stage).seconds(64) >= getattr(table, stage).seconds(4)
-    assert len(met) == (64 if mode == "eager" else len(measure.SIZES))
+    assert len(met) == count
 
 
 def test_costs_are_measured_once_while_nothing_else_computes(engine, monkeypatch):

@@ -3,7 +3,7 @@
 const PATIENCE_MS = 20000;
 // In reading order; the first stand beside the list of steps.
 const MAIN = ["uniform", "positions", "matrix", "ranks", "gains", "moved"];
-const FURTHER = ["equal_mass", "second", "promise", "domain", "kind"];
+const FURTHER = ["equal_mass", "head", "second", "promise", "domain", "kind"];
 
 function start(element, trigger, props, watch) {
   let data = null;

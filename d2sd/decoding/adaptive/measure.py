@@ -21,6 +21,7 @@ SIZES = (1, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 28, 32, 48, 64)  # tree 
 CORNERS = (2, 8, 16, 24, 32, 64)  # between which a node costs the same: kernels work on eight or sixteen rows at once
 BRANCHES = (1, 2, 4, 8)  # re-drafts that are timed
 ROUNDS, SECONDS = 12, 2.5  # so many times, or for so long
+SLOW = 0.01  # seconds of a plain pass from which on only the corners are timed, and making a kernel does not count
 TYPICAL = 0.3  # quantile of the times that is believed: what disturbs a pass only makes it longer
 CONTEXT, COMMITTED = 192, 2  # tokens before the pass, and those of the last step, which drafters read first
 MEASURED_TOKENS = CONTEXT + 128  # that caches have room for
@@ -55,19 +56,19 @@ def measure_costs(proposer: Proposer, verifier: Verifier) -> CostTable:
             proposer.levels.extend(committed(len(proposer.levels.model.target_layer_ids)))
             proposer.levels.draft([0] * (CONTEXT + COMMITTED + 1))
 
+    sizes = (1, *CORNERS) if _seconds(partial(verify, 1)) > SLOW else SIZES
     # a CPU's kernels for a number of rows are made when it first occurs, so all of them are met once
-    met = SIZES if proposer.passes.fixed else range(1, SIZES[-1] + 1)
+    met = sizes if proposer.passes.fixed or sizes != SIZES else range(1, SIZES[-1] + 1)
     works: dict[Pass, Callable[[], object]] = {("verify", count): partial(verify, count) for count in met}
     for size in method.draft_lengths(gamma):
         first = partial(blocks, proposer.first, 1) if proposer.first else others
         works["first_draft", size] = partial(first, size)
     if proposer.second:
         works |= {("second_draft", n * gamma): partial(blocks, proposer.second, n, gamma) for n in BRANCHES}
-    times = _typical(_timed(works, [key for key in works if key[0] != "verify" or key[1] in SIZES]))
+    times = _typical(_timed(works, [key for key in works if key[0] != "verify" or key[1] in sizes]))
     points = {stage: [(rows, t) for (key, rows), t in sorted(times.items()) if key == stage] for stage in STAGES}
     first_draft, second_draft = (Curve.through(points[stage] or [(1, 0.0)]) for stage in STAGES[:2])
-    one, *larger = points["verify"]
-    verified = Curve.through([one, *Curve.fitted(larger, CORNERS).points])
+    verified = Curve.through([points["verify"][0], *Curve.fitted(points["verify"][1:], CORNERS).points])
     return CostTable(first_draft, second_draft, verified, OTHER * verified.seconds(1))
 
 
@@ -77,21 +78,20 @@ def _timed(works: dict[Pass, Callable[[], object]], timed: Collection[Pass]) -> 
     A pass comes after one that it comes after in a run, so that a processor's caches are as warm as there.
     """
     drafts, plain = [key for key in works if key[0] == "first_draft"], ("verify", 1)
-    order, rounds, rng, end = (
-        list(works),
-        list[Times](),
-        random.Random(0),
-        time.perf_counter() + SECONDS,
-    )
+    order, rounds, rng, end = list(works), list[Times](), random.Random(0), time.perf_counter() + SECONDS
     while len(rounds) <= ROUNDS and (len(rounds) < 2 or time.perf_counter() < end):
         rounds.append({key: [] for key in order})
         for key in rng.sample(order, len(order)):
             works[plain if key == plain else ("verify", 8) if key in drafts else rng.choice(drafts)]()
-            began = time.perf_counter()
-            works[key]()
-            rounds[-1][key].append(time.perf_counter() - began)
+            rounds[-1][key].append(_seconds(works[key]))
         order = [*timed, *[*drafts, plain] * 2]  # all else is held against these
     return rounds[1:]
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
 
 
 def _typical(rounds: list[Times]) -> dict[Pass, float]:
