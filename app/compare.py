@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -56,9 +57,14 @@ class RunSet:
 
 def choices(history: History) -> list[tuple[str, str]]:
     """What can be compared: the window's runs and measured sets, as labels and names."""
-    sets = [(f"Set: {s.title}", f"set {s.title}") for s in history.sets]
+    sets = [(f"Set: {s.title} ({about(s.runs[0].header)}, {_clock(s.at)})", f"set {s.title}") for s in history.sets]
     runs = [(f"{about(k.run.header)}: {k.label} ({k.source})", f"run {k.run.key}") for k in history.runs]
     return sets + runs
+
+
+def _clock(at: float) -> str:
+    """When a set was measured, by the clock of this machine."""
+    return time.strftime("%H:%M:%S", time.localtime(at))
 
 
 def pick(history: History, name: str | None) -> RunSet:
@@ -68,7 +74,9 @@ def pick(history: History, name: str | None) -> RunSet:
         return RunSet(f"{kept.label} ({about(kept.run.header)})", (kept.run.trace(),), name or "")
     chosen = next((s for s in history.sets if s.title == which), None)
     if kind == "set" and chosen:
-        return RunSet(chosen.title, tuple(r.read() for r in chosen.runs), name or "")
+        return RunSet(
+            f"{chosen.title} ({about(chosen.runs[0].header)})", tuple(r.read() for r in chosen.runs), name or ""
+        )
     raise InputError("choose two runs or sets that are still in the list" if name else "choose what to compare")
 
 
