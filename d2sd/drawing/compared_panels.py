@@ -79,7 +79,7 @@ def _where(places: Sequence[Difference]) -> Table:
         write, change = how_written(d)
         sides = (with_interval(d.a, write), with_interval(d.b, write))
         p = "" if d.p is None else "< 0.001" if d.p < 0.001 else f"{d.p:.3f}"
-        says = "" if d.p is None else "clear" if d.clear else "not clear"
+        says = "too few" if d.p is None else "clear" if d.clear else "not clear"
         counts = (f"{d.count_a}", f"{d.count_b}")
         rows.append((place_name(d), *counts, *sides, with_interval(d.difference, change), p, says))
     return Table(("", "n of A", "n of B", "A", "B", "B − A (95%)", "p (Holm)", ""), tuple(rows))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import plotly.graph_objects as go
 
 from d2sd.calibration.comparison import Comparison
@@ -40,7 +42,10 @@ def how_written(d: Difference) -> tuple[Write, Write]:
 
 
 def where(found: Comparison) -> go.Figure:
-    """B − A about 0 at every place, groups by tokens per step and positions by share accepted; clear ones are filled."""
+    """B − A about 0 at every place, groups by tokens per step and positions by share accepted; clear ones are filled.
+
+    Each of the two has an axis of its own, with 0 in its middle.
+    """
     parts = [part for part in (found.groups, found.positions) if part]
     rows = [d for part in parts for d in part]
     traces: list[Trace] = []
@@ -71,6 +76,7 @@ def where(found: Comparison) -> go.Figure:
         f"xaxis{number + 1 if number else ''}": axis(
             "tokens per step, B − A" if part is found.groups else "share accepted, B − A",
             **zero,
+            range=[-_reach(part), _reach(part)],
             **({"tickformat": "+.0%"} if part is found.positions else {"tickformat": "+.2f"}),
             **({"overlaying": "x", "side": "top"} if number else {}),
         )
@@ -84,6 +90,12 @@ def where(found: Comparison) -> go.Figure:
         yaxis=places_axis([safe(place_name(d), 40) for d in rows], range=[len(rows) - 0.5, -0.5]),
         **axes,
     )
+
+
+def _reach(part: Sequence[Difference]) -> float:
+    """How far from 0 the differences and their intervals go, and a little more."""
+    ends = [end for d in part for end in (d.difference.value, d.difference.low, d.difference.high) if end is not None]
+    return 1.08 * max([1e-9, *map(abs, ends)])
 
 
 def _words(d: Difference) -> str:
