@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from app import address
+from app import address, api
 from app.getting import get_on_a_space
 from app.layout import build, launch_options
 from app.threads import leave_a_core
@@ -16,6 +16,6 @@ demo = build()
 
 if __name__ == "__main__":
     try:
-        demo.launch(**launch_options(), **address.wanted())
+        demo.launch(**launch_options(), **address.wanted(), **api.mcp())
     except InputError as error:
         sys.exit(f"error: {error}")

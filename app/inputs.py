@@ -8,6 +8,7 @@ from math import isfinite
 from typing import Any
 
 import gradio as gr
+from gradio.components.api_component import Api
 
 from d2sd import InputError
 
@@ -91,6 +92,13 @@ def _choices(value: Any) -> list[str]:
     return [_text(v) for v in value]
 
 
+def _argument(value: Any) -> Any:
+    """What a program gives: one plain value, or a list of texts."""
+    if isinstance(value, list):
+        return _choices(value)
+    return value if isinstance(value, bool) else _text(value) if isinstance(value, str) else _number(value)
+
+
 def _files(value: Any) -> Any:
     if isinstance(value, list):
         if len(value) > MAX_FILES:
@@ -114,6 +122,7 @@ def _file(value: Any) -> dict[str, Any]:
 
 
 _READ: dict[Any, Callable[[Any], Any]] = {
+    Api: _argument,
     gr.Number: _number,
     gr.Slider: _number,
     gr.Dataset: _number,

@@ -8,7 +8,7 @@ from typing import Any
 import gradio as gr
 from starlette.middleware import Middleware
 
-from app import guard, plotly_js, presets, uploads
+from app import api, guard, plotly_js, presets, uploads
 from app.page_session import Session
 from app.tabs.calibrate import build_calibrate
 from app.tabs.compare import build_compare
@@ -64,6 +64,7 @@ def build() -> gr.Blocks:
                 build_learn(tabs, shown)
         begin.click(lambda: gr.Tabs(selected="learn"), None, tabs, show_progress="hidden", queue=False)
         wire_runs(page, tabs, shown, race)
+        api.publish(page)
     page.queue(max_size=MAX_WAITING)
     page._queue.sleep_when_free = page._queue.progress_update_sleep_when_free = SECONDS_BETWEEN_LOOKS
     return page

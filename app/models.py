@@ -177,6 +177,14 @@ def second_drafter(model: str, vp: str) -> str:
     return "Second drafter: vp/ in that folder; the first one used again where there is none."
 
 
+def drafter_folder(chosen: Chosen) -> str:
+    """Folder or hub id of the first drafter of a choice that is loaded, or of its EAGLE-3 drafter where it has no other."""
+    if chosen.model in pairs():
+        return pairs()[chosen.model].drafter or pairs()[chosen.model].eagle3
+    folder = BUNDLED / chosen.model if chosen.model in d2sd.presets() else Path(chosen.model)
+    return str(folder / ("dflash" if (folder / "dflash").is_dir() else "eagle3"))
+
+
 class _Shelf:
     """Loaded engines: every bundled one that was asked for, and the latest other one.
 

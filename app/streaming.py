@@ -9,6 +9,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from queue import SimpleQueue
 from threading import Event as Flag
+from typing import TypeVar
 from weakref import WeakKeyDictionary
 
 from app import models
@@ -18,6 +19,7 @@ from d2sd import DecodeConfig, Engine, Event, StepDone
 from d2sd.engine import Request
 
 SECONDS_BETWEEN_PAUSES = 0.5
+Item = TypeVar("Item")
 WARM_UP_TOKENS = 16
 _warm: WeakKeyDictionary[Engine, set[DecodeConfig]] = WeakKeyDictionary()
 # One thread for all runs: they take turns anyway, and torch keeps a pool of threads for every thread that calls it.
@@ -53,7 +55,7 @@ def never() -> bool:
 def stream(run: Prepared, stop: Callable[[], bool]) -> Generator[Event, None, None]:
     """The events of a run; once ``stop`` answers True it ends before its next step. It never waits for its reader."""
     if not ON_ZERO_GPU:
-        yield from _ahead(run.engine.run(run.request, stop))
+        yield from ahead(run.engine.run(run.request, stop))
         return
     for event in _elsewhere(run.chosen, run.request):
         yield event
@@ -98,9 +100,9 @@ def warm_up(run: Prepared, stop: Callable[[], bool]) -> Generator[None, None, No
         done.add(kind)
 
 
-def _ahead(events: Iterator[Event]) -> Generator[Event, None, None]:
+def ahead(events: Iterator[Item]) -> Generator[Item, None, None]:
     """The events, made by a thread of their own; closing this ends the run before its next step."""
-    ready: SimpleQueue[Event | None] = SimpleQueue()
+    ready: SimpleQueue[Item | None] = SimpleQueue()
     closed = Flag()
 
     def work() -> None:

@@ -13,6 +13,7 @@ from d2sd.__about__ import __version__
 
 if TYPE_CHECKING:
     from d2sd.config import DecodeConfig
+    from d2sd.drawing.notebook import show
     from d2sd.engine import Engine, load
     from d2sd.errors import InputError
     from d2sd.methods import METHODS
@@ -34,6 +35,7 @@ __all__ = [
     "load",
     "load_trace",
     "presets",
+    "show",
 ]
 # Torch's threads wait for each other some hundred times a step, spinning. Where another program takes one of their cores, every
 # wait would last until the system gives it back; so they spin for microseconds and then sleep. Read when torch is imported.
@@ -42,6 +44,7 @@ if "OMP_WAIT_POLICY" not in os.environ:
     os.environ.setdefault("KMP_BLOCKTIME", "0")  # libomp's
 _HOMES = {
     "d2sd.config": ("DecodeConfig",),
+    "d2sd.drawing.notebook": ("show",),
     "d2sd.engine": ("Engine", "load"),
     "d2sd.errors": ("InputError",),
     "d2sd.methods": ("METHODS",),

@@ -18,6 +18,7 @@ COMMANDS = {
     "generate": "generate text from a prompt",
     "bench": "compare methods on a prompt file, or check that they are lossless",
     "calibrate": "reliability of the first drafter's confidence",
+    "doctor": "why a drafter is rejected: its folder, and a short run that changes one thing at a time",
     "compare": "what differs between two sets of recorded runs, with intervals",
     "get": "get a target that is too large to be bundled",
     "train": "train a target, its responses, a DFlash, VP- or EAGLE-3 drafter",

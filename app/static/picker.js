@@ -3,12 +3,19 @@ const label = document.createElement("label");
 const name = document.createElement("span");
 const select = document.createElement("select");
 name.textContent = title;
+const groups = new Map([["", select]]);
 for (const choice of choices) {
   const option = document.createElement("option");
   option.value = choice.id;
   option.disabled = choice.disabled;
   option.textContent = choice.label;
-  select.append(option);
+  if (!groups.has(choice.group)) {
+    const group = document.createElement("optgroup");
+    group.label = choice.group;
+    select.append(group);
+    groups.set(choice.group, group);
+  }
+  groups.get(choice.group).append(option);
 }
 const show = () => {
   select.value = props.value;

@@ -11,15 +11,18 @@ import d2sd
 from app import calibrate, compare, presets
 from app.compare import RunSet
 from app.inputs import MAX_CHARACTERS
+from app.method_names import grouped
 from app.models import Chosen
 from app.page_session import Session
 from app.recordings import Recording, Recordings
+from app.tabs import doctor
 from app.tabs.memory import remember
 from app.tabs.model_choice import build_models, follow_model
 from app.tabs.notice import MODEL, ask, line_of, notice_box, sentence, stopped
 from app.tabs.runs import Shown
 from app.tabs.setting_box import setting_rows
 from app.views.calibrate import CalibrationView
+from app.views.picker import PickerView
 from app.work import TURNS, Ticket
 from d2sd.bench import prompts
 
@@ -45,6 +48,7 @@ def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
             with gr.Row(elem_classes="buttons"):
                 go = gr.Button("Measure", variant="primary", elem_id="measure", min_width=80)
                 stop = gr.Button("Stop", elem_id="stop-measuring", min_width=80, visible=False)
+            why = gr.Button("Why is it rejected?", elem_id="doctor", visible=False)
             notice = notice_box("calibrate-notice")
             inputs, group, bundled, mine = _prompt_set()
             uploads = gr.File(
@@ -63,6 +67,7 @@ def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
                 elem_id="against",
             )
         with gr.Column(scale=1, min_width=320):
+            report = doctor.build_report()
             figures = CalibrationView()
 
     def choose(kind: str) -> list[Any]:
@@ -72,10 +77,11 @@ def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
             gr.Dropdown(visible=kind == "prompts"),
             gr.Column(visible=kind == "own"),
             gr.File(visible=kind == "files"),
+            gr.Button(visible=run),
             gr.Button(visible=True) if run else gr.skip(),  # what was started with another choice may go on
         ]
 
-    source.change(choose, source, [group, bundled, mine, uploads, stop], show_progress="hidden", queue=False)
+    source.change(choose, source, [group, bundled, mine, uploads, why, stop], show_progress="hidden", queue=False)
 
     outputs: list[Any] = [figures, notice]
     given = [source, ticket, recordings, explore, uploads, against]
@@ -108,6 +114,7 @@ def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
         trigger_mode="multiple",
     )
     offered(measured)
+    doctor.wire(why, go, report, notice, ticket, [source, *inputs], _asked)
     stop.click(stopped, ticket, notice, show_progress="hidden", queue=False)
     opened = figures.select(_open, [explore, recordings], [shown.view, tabs, notice], show_progress="hidden")
     shown.after(opened)
@@ -237,7 +244,7 @@ def _prompt_set() -> tuple[list[Any], gr.Column, gr.Dropdown, gr.Column]:
             )
             limit = gr.Number(24, label="How many", elem_id="how-many", min_width=90, precision=0)
         chosen = build_models("calibrate-")
-        method = gr.Dropdown(methods, value="d2sd", label="Method", elem_id="calibrate-method")
+        method = PickerView(grouped(methods), "d2sd", label="Method", elem_id="calibrate-method")
         with gr.Group(elem_classes="small-numbers"):
             settings = setting_rows(NAMES, 2, "calibrate-")
         follow_model(chosen["model"], settings["chat"], settings["block_size"])

@@ -11,6 +11,7 @@ import d2sd
 from app import getting, models, presets
 from app.explore import Asked
 from app.links import Link
+from app.method_names import grouped
 from app.models import Chosen
 from app.settings import SETTINGS, TREE_SETTINGS, used_by
 from app.tabs.model_choice import build_models, follow_model
@@ -118,7 +119,7 @@ def _examples(prompt: gr.Textbox, model: str, visible: bool) -> gr.Dataset:
 
 
 def _method(inputs: dict[str, Any]) -> None:
-    inputs["method"] = method = PickerView(list(d2sd.METHODS), METHOD, label="Method", elem_id="method")
+    inputs["method"] = method = PickerView(grouped(d2sd.METHODS), METHOD, label="Method", elem_id="method")
     info = gr.Markdown(explained(METHOD), elem_id="method-info")
     with gr.Group(elem_id="numbers-in", elem_classes="small-numbers"):
         numbers = [s for s in SETTINGS if s.kind != "flag"]

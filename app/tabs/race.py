@@ -8,9 +8,10 @@ from typing import Any
 
 import gradio as gr
 
-from app import links, presets, race
+from app import links, models, presets, race
 from app.history import History
 from app.lanes import LANES, Race
+from app.method_names import grouped
 from app.models import Chosen
 from app.page_session import Session
 from app.record import DEFAULT, recorded_race
@@ -29,6 +30,7 @@ from app.work import TURNS, Ticket
 # The prompt comes along from Explore, unless another one was written here since it last did.
 BRING = "(explored, own, brought) => !explored || own !== brought ? [own, brought] : [explored, explored]"
 CHOSEN = ("model", "folder", "vp")
+METHODS = grouped(LANES)
 NAMES = ("block_size", "num_branches", "node_budget", "temperature", "seed", "max_new_tokens", "chat")
 
 
@@ -48,11 +50,20 @@ class RaceTab:
     def restored(self, history: History, query: Mapping[str, str]) -> list[Any]:
         """The controls as a link to a race sets them, and the window's race where it has one."""
         values = dict(links.read(query).values) if "methods" in query else {}
-        methods = [m for m in LANES if m in query.get("methods", "").split(",")]
+        methods = _linked(query)
         if methods:
-            values["methods"] = methods
+            values |= {title: [m for m in group if m in methods] for title, group in METHODS.items()}
         controls = [values.get(name, gr.skip()) for name in self.inputs]
         return [*controls, drawing(history.race) if history.race else gr.skip(), *self.whatif.about(history.race)]
+
+    def begins(self, history: History, query: Mapping[str, str]) -> bool:
+        """Whether a link asks for a race that is to be run at once: all of it can be used, its models are loaded, and it is not
+        the one that the window has."""
+        link, methods, kept = links.read(query), _linked(query), history.race
+        prompt = link.values.get("prompt")
+        known = kept is not None and kept.prompt == prompt and set(kept.methods) <= set(methods)
+        model = link.values.get("model") or self.inputs["model"].value or ""
+        return bool(prompt and methods and not link.ignored and not known) and models.loaded(Chosen(model))
 
 
 def build_race(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> RaceTab:
@@ -100,6 +111,12 @@ def build_race(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> RaceTab:
     return RaceTab(inputs, lanes, asked)
 
 
+def _linked(query: Mapping[str, str]) -> list[str]:
+    """The lanes that a link names."""
+    asked = query.get("methods", "").split(",")
+    return [lane for lane in LANES if lane in asked]
+
+
 def keep(history: History, raced: Race) -> None:
     """Keep a race and, in the list of runs, its lanes."""
     history.race = raced
@@ -120,9 +137,11 @@ def open_lane(session: Session, event: gr.EventData) -> tuple[Any, Any, Any]:
 
 
 def _asked(
-    prompt: str, model: str, folder: str, vp: str, methods: list[str], *values: Any
+    prompt: str, model: str, folder: str, vp: str, *values: Any
 ) -> tuple[str, Chosen, list[str], dict[str, Any]]:
-    return prompt or "", Chosen.read(model, folder, vp), methods or [], dict(zip(NAMES, values, strict=True))
+    ticked, settings = values[: len(METHODS)], values[len(METHODS) :]
+    methods = [lane for group in ticked for lane in group or []]
+    return prompt or "", Chosen.read(model, folder, vp), methods, dict(zip(NAMES, settings, strict=True))
 
 
 def _settings() -> tuple[dict[str, Any], gr.Button, gr.Button, gr.Textbox]:
@@ -141,12 +160,16 @@ def _settings() -> tuple[dict[str, Any], gr.Button, gr.Button, gr.Textbox]:
         stop = gr.Button("Stop", elem_id="stop-race", min_width=80)
     notice = notice_box("race-notice")
     inputs |= build_models("race-")
-    inputs["methods"] = gr.CheckboxGroup(
-        [(f"{name}: {lane_sentence(name)}", name) for name in LANES],
-        value=list(DEFAULT),
-        label="Methods, run one after the other",
-        elem_id="race-methods",
-    )
+    with gr.Column(elem_id="race-methods"):
+        gr.Markdown("Methods, run one after the other", elem_id="race-methods-title")
+        for title, group in METHODS.items():
+            inputs[title] = gr.CheckboxGroup(
+                [(f"{name}: {lane_sentence(lane)}", lane) for lane, name in group.items()],
+                value=[lane for lane in group if lane in DEFAULT],
+                label=title,
+                elem_id=f"race-{title.lower().replace('²', '2')}",
+                elem_classes="race-methods",
+            )
     with gr.Group(elem_id="race-numbers", elem_classes="small-numbers"):
         inputs |= setting_rows(NAMES, 3, "race-")
     follow_model(inputs["model"], inputs["chat"], inputs["block_size"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import gradio as gr
 
 from app import links, models
+from app.class_file import class_page, window_file
 from app.history import HISTORIES, History
 from app.links import Link
 from app.models import Chosen
@@ -19,6 +21,7 @@ from app.tabs.notice import sentence
 from app.views import runs as runs_view
 from app.views.explore import ExplorerView
 from app.views.runs import RunsView
+from d2sd import InputError
 
 TABS = ("explore", "race", "compare", "calibrate", "learn")
 RECENT = 8  # runs that the form has followed: more are not on their way to the page at once
@@ -28,7 +31,14 @@ ELSEWHERE = (
 )
 NOT_YET = "The run of this link is not made yet."
 PRESS = "Press Run: its models are loaded first."
-GO = "(go) => { if (go) document.querySelector('#run').click(); }"
+# What a link runs by itself: the id of the button, which may be on a tab that is just being opened.
+GO = """async (id) => {
+  for (let tries = 0; id && tries < 100; tries += 1) {
+    const button = document.getElementById(id);
+    if (button) return button.click();
+    await new Promise((go) => setTimeout(go, 50));
+  }
+}"""
 # The name of the window and what was in its form, from the browser's storage of this tab.
 RECALL = """(...given) => {
   const bytes = crypto.getRandomValues(new Uint8Array(16));
@@ -100,9 +110,10 @@ def wire_runs(page: gr.Blocks, tabs: gr.Tabs, shown: Shown, race: Any) -> None:
     runs.rename(rename, session, runs, **AT_ONCE)
     runs.remove(remove, session, runs, **AT_ONCE)
     runs.file(file, session, [runs, notice], **AT_ONCE)
+    runs.together(together, session, [runs, notice], **AT_ONCE)
     shown.back.click(shown.own, session, [*shown.controls.values, shown.back], **AT_ONCE)
 
-    recalled, begin = gr.Textbox(visible=False), gr.Checkbox(False, visible=False)
+    recalled, begin = gr.Textbox(visible=False), gr.Textbox(visible=False)
     outputs = [*shown.controls.values, shown.back, runs, notice, view, tabs, begin, *race.outputs]
 
     def restore(current: Session, kept: str, request: gr.Request) -> list[Any]:
@@ -114,20 +125,22 @@ def wire_runs(page: gr.Blocks, tabs: gr.Tabs, shown: Shown, race: Any) -> None:
         link = current.link = links.read(query)
         found = current.history.find(query.get("run"))
         segment, said = gr.skip(), sentence(problem=link.sentence) if link.sentence else gr.skip()
-        tab, at_once = query.get("tab"), False
+        races = "methods" in query
+        tab, at_once = query.get("tab", "race" if races else None), ""
         if found:
             current.shown = found.run
             segment = found.run.segment(recorded=not found.run.live, wanted=link.wanted)
             link = form or link
         elif link.wanted and len(current.shown) and link.fits(current.shown.header):
             segment = current.shown.segment(len(current.shown), wanted=link.wanted)
-        elif link.values.get("prompt") and tab in (None, "explore") and not link.fits(current.shown.header):
+        elif (
+            link.values.get("prompt") and tab in (None, "explore") and not races and not link.fits(current.shown.header)
+        ):
             # another run in its place would pass for this one
             current.shown = RunLines()
             segment = current.shown.segment()
-            at_once = not link.sentence and models.loaded(
-                Chosen(link.values.get("model") or shown.controls.inputs["model"].value or "")
-            )
+            model = link.values.get("model") or shown.controls.inputs["model"].value or ""
+            at_once = "run" if not link.sentence and models.loaded(Chosen(model)) else ""
             note = ELSEWHERE if "run" in query else NOT_YET
             said = said if link.sentence else sentence(note=note if at_once else f"{note} {PRESS}")
         elif not link.values:
@@ -140,7 +153,7 @@ def wire_runs(page: gr.Blocks, tabs: gr.Tabs, shown: Shown, race: Any) -> None:
             said,
             segment,
             gr.Tabs(selected=tab) if tab in TABS else gr.skip(),
-            at_once,
+            "start-race" if races and race.begins(current.history, query) else at_once,
             *race.restored(current.history, query),
         ]
 
@@ -189,6 +202,25 @@ def file(session: Session, data: gr.EventData) -> tuple[Any, Any]:
         return gr.skip(), sentence(problem=GONE)
     text = "".join(f"{line}\n" for line in found.run.lines())
     made = {"name": "d2sd-run.jsonl", "type": "application/jsonl", "text": text}
+    return runs_view.drawing(session.history, session.shown.key, made), sentence()
+
+
+def together(session: Session, data: gr.EventData) -> tuple[Any, Any]:
+    """All runs of the list as one file: traces, or a page to teach with that opens with the step that is looked at."""
+    kept, asked = session.history.runs, _asked(data)
+    step = asked.get("step")
+    try:
+        if asked.get("kind") == "class":
+            wanted = step if isinstance(step, int) and not isinstance(step, bool) and step >= 0 else None
+            content, made = (
+                class_page(kept, session.shown.key, wanted).encode(),
+                {"name": "d2sd-class.html", "type": "text/html"},
+            )
+        else:
+            content, made = window_file(kept), {"name": "d2sd-runs.jsonl.gz", "type": "application/gzip"}
+    except InputError as error:
+        return gr.skip(), sentence(problem=f"The file was not made: {error}.")
+    made["base64"] = base64.b64encode(content).decode()
     return runs_view.drawing(session.history, session.shown.key, made), sentence()
 
 

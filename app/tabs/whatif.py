@@ -11,6 +11,7 @@ from gradio.components import Component
 
 from app import whatif
 from app.lanes import Race, lane_name
+from app.method_names import grouped
 from app.models import Chosen
 from app.page_session import Session
 from app.record import DEFAULT, recorded_answers, recorded_race
@@ -77,7 +78,7 @@ def build_whatif(explore: gr.State, chosen: list[Component]) -> WhatIf:
             min_width=150,
         )
         methods = gr.CheckboxGroup(
-            list(whatif.LANES),
+            [(name, lane) for group in grouped(whatif.LANES).values() for lane, name in group.items()],
             value=[m for m in DEFAULT[1:] if m in METHODS],
             label="Methods",
             elem_id="whatif-methods",

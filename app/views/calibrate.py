@@ -36,7 +36,7 @@ from d2sd.calibration.outcomes import happened, predicted, ranks
 from d2sd.calibration.redrafts import gain_places
 from d2sd.calibration.scores import equal_mass_edges, places, uniform_edges
 from d2sd.calibration.steps import UNSEEN
-from d2sd.calibration.trained import trained_tables
+from d2sd.calibration.trained import head_confidence, trained_tables
 from d2sd.drawing.boundary import WHOLE
 from d2sd.drawing.gains import OTHER
 from d2sd.drawing.panels import calibration_panels
@@ -76,12 +76,13 @@ def drawing(
     labels = label(steps, table, [r.domain for r in runs])
     report = calibrate(table, paths, labels)
     marks = step_places(table, report, labels, paths if report.of_paths else None)
-    marks["steps"]["head"] = head_places(steps)
+    head = head_confidence([s for run in steps for s in run])
+    marks["steps"]["head"] = head_places(table, head)
     data = {
         "progress": asdict(progress),
         "reading": [asdict(s) for s in read_report(report)],
         "stats": [asdict(s) for s in headline(report, promised(s for t in traces for s in t.steps))],
-        "panels": [p.to_dict() for p in calibration_panels(report, compare_trained(steps, prompts))],
+        "panels": [p.to_dict() for p in calibration_panels(report, compare_trained(table, head))],
         "report": report.to_dict(),
         "runs": [
             {"label": r.label, "run": str(t.header.get("run", "")), "domain": r.domain}
@@ -196,15 +197,14 @@ def _by_step(count: int, rows: np.ndarray, values: np.ndarray) -> list[list[Any]
     return [own[a:b] for a, b in itertools.pairwise(starts)]
 
 
-def head_places(runs: Sequence[Sequence[StepDone]]) -> list[list[int]]:
+def head_places(table: StepTable, head: np.ndarray) -> list[list[int]]:
     """The bins that each step's confidence head spoke of."""
-    steps = [s for run in runs for s in run]
-    spoken = np.flatnonzero([bool(s.trained and s.trained[0]) for s in steps])
-    tables = trained_tables(runs)
+    tables = trained_tables(table, head)
     if tables is None:
-        return [[] for _ in steps]
+        return [[] for _ in range(len(table))]
     rows, at = np.nonzero(tables[1].scored)
-    return _by_row(len(steps), spoken[rows], places(tables[1].confidence[rows, at], uniform_edges()))
+    spoke = np.flatnonzero(~np.isnan(head).all(1))
+    return _by_row(len(table), spoke[rows], places(tables[1].confidence[rows, at], uniform_edges()))
 
 
 def _by_row(count: int, rows: np.ndarray, values: np.ndarray) -> list[list[int]]:

@@ -38,12 +38,12 @@ class DrawnView(View):
     ):
         """``before``: more code for the scope, ahead of the scripts; ``sheets``: other folders whose style sheets it needs;
         ``options``: those of ``gr.HTML``."""
-        script = _script(folder, tuple(scripts), before, tuple(sheets))
+        script = drawn_script(folder, tuple(scripts), before, tuple(sheets))
         super().__init__(value, script, elem_id=elem_id, server_functions=server_functions, **options)
 
 
 @cache
-def _script(folder: str, scripts: tuple[str, ...], before: str, sheets: tuple[str, ...]) -> str:
+def drawn_script(folder: str, scripts: tuple[str, ...], before: str = "", sheets: tuple[str, ...] = ()) -> str:
     """Scripts and style sheets of a view as one function scope."""
     parts = [read(p) for p in (*SHARED, *(STATIC / folder / s for s in scripts))]
     # What all share goes into the page once, ahead of the rest, so that every folder's own rules win over it.

@@ -6,7 +6,7 @@ import base64
 import json
 import zlib
 from dataclasses import asdict
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 import orjson
@@ -15,10 +15,10 @@ from app import presets
 from app.learn import instructive, lesson
 from app.live_settings import costs
 from app.run_lines import RunLines
-from app.views.drawn import STATIC, DrawnView, read
+from app.views.drawn import STATIC, DrawnView, drawn_script, read
 from d2sd.drawing.viewer import STYLES, VIEWER, viewer_script
 from d2sd.trace.schema import read_baseline
-from d2sd.trace.trace import parse_trace
+from d2sd.trace.trace import Trace, parse_trace
 
 SCRIPTS = ("walk.js", "draws.js", "live.js", "card.js", "stage.js", "main.js")
 
@@ -27,11 +27,20 @@ class LearnView(DrawnView):
     """Asks for the tour when it is first seen. The last button fires ``select`` with the ``step`` to open in Explore."""
 
     def __init__(self, value: str | None = None, *, elem_id: str = "learn", **options: Any):
-        # The live view has a scope and a shadow root of its own, so that its ids do not meet those of Explore.
-        sheet = "\n".join([*(read(VIEWER / name) for name in STYLES), read(STATIC / "learn" / "stage.css")])
-        live = f"const STAGE_STYLES = {json.dumps(sheet)};\nconst startLiveView = (element, trigger, props, watch) => {{\n{viewer_script()}\n}};"
         options.setdefault("server_functions", [tour])
-        super().__init__(value, "learn", SCRIPTS, elem_id=elem_id, before=live, **options)
+        super().__init__(value, "learn", SCRIPTS, elem_id=elem_id, before=_live_view(), **options)
+
+
+def tour_script() -> str:
+    """The same for a page of its own: the body of a function of ``element``, ``trigger``, ``props``, ``watch``, ``server``."""
+    return drawn_script("learn", SCRIPTS, _live_view())
+
+
+@cache
+def _live_view() -> str:
+    """The live view has a scope and a shadow root of its own, so that its ids do not meet those of Explore."""
+    sheet = "\n".join([*(read(VIEWER / name) for name in STYLES), read(STATIC / "learn" / "stage.css")])
+    return f"const STAGE_STYLES = {json.dumps(sheet)};\nconst startLiveView = (element, trigger, props, watch) => {{\n{viewer_script()}\n}};"
 
 
 def tour(_: Any = None) -> str:
@@ -60,15 +69,28 @@ def packed_tour() -> str:
     lines = "\n".join([*recorded["lines"], ""])
     trace = parse_trace(lines.encode())
     preset = trace.header["models"].get("preset")
+    return _packed(
+        trace,
+        lines,
+        live=recorded["live"],
+        costs=costs(trace, *_speeds(recorded["lines"])),
+        about=presets.FIRST_SAID if preset == presets.FIRST else presets.TINY_SAID,
+        examples=presets.examples(presets.FIRST if preset == presets.FIRST else presets.BUNDLED),
+    )
+
+
+def tour_of(trace: Trace) -> str:
+    """The same of any run, without other values of K and γ, which would have to be replayed."""
+    return _packed(trace, "".join(trace.lines()))
+
+
+def _packed(trace: Trace, lines: str, **more: Any) -> str:
     data = {
         "start": instructive(trace.steps),
         "run": str(trace.header.get("run", "")),
         "lines": lines,
-        "live": recorded["live"],
-        "costs": costs(trace, *_speeds(recorded["lines"])),
-        "about": presets.FIRST_SAID if preset == presets.FIRST else presets.TINY_SAID,
-        "examples": presets.examples(presets.FIRST if preset == presets.FIRST else presets.BUNDLED),
         "lessons": [asdict(lesson(trace, n)) for n in range(len(trace.steps))],
+        **more,
     }
     deflate = zlib.compressobj(6, zlib.DEFLATED, -zlib.MAX_WBITS)
     return base64.b64encode(deflate.compress(orjson.dumps(data)) + deflate.flush()).decode()

@@ -1,9 +1,9 @@
-"""A list of models to choose from, in which those that cannot run here are shown, but cannot be chosen."""
+"""A list to choose from: models, in which those that cannot run here are shown, but cannot be chosen, or groups of methods."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,26 +15,29 @@ SCRIPT = Path(__file__).resolve().parent.parent / "static" / "picker.js"
 
 class PickerView(View):
     """A native select: ``gr.Dropdown`` and ``gr.Radio`` cannot disable single choices, and a list of theirs stays open when
-    one tabs on. The value is the chosen id; names are offered as they are."""
+    one tabs on. The value is the chosen id. ``offers``: models, or by the title of a group what is called what, by id."""
 
     def __init__(
         self,
-        offers: Sequence[ModelOffer | str],
+        offers: Sequence[ModelOffer] | Mapping[str, Mapping[str, str]],
         value: str | None = None,
         *,
         label: str = "Models",
         elem_id: str = "model",
         **options: Any,
     ):
-        choices = [
-            {"id": o, "label": o, "disabled": False}
-            if isinstance(o, str)
-            else {"id": o.id, "label": _label(o), "disabled": bool(o.obstacle)}
-            for o in offers
-        ]
+        choices = (
+            [_choice(id, label, title) for title, group in offers.items() for id, label in group.items()]
+            if isinstance(offers, Mapping)
+            else [_choice(o.id, _label(o), disabled=bool(o.obstacle)) for o in offers]
+        )
         # in the script, not in a property: what an update says of a tab not opened yet would take its place
         script = f"const choices = {json.dumps(choices)}, title = {json.dumps(label)};\n{SCRIPT.read_text('utf-8')}"
         super().__init__(value, script, elem_id=elem_id, elem_classes="picker", **options)
+
+
+def _choice(id: str, label: str, group: str = "", disabled: bool = False) -> dict[str, str | bool]:
+    return {"id": id, "label": label, "group": group, "disabled": disabled}
 
 
 def _label(offer: ModelOffer) -> str:

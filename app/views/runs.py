@@ -9,13 +9,13 @@ from urllib.parse import urlencode
 
 import orjson
 
-from app import links
+from app import links, trace_hosts
 from app.history import History, KeptRun
 from app.settings import SETTINGS
 from app.views.drawn import DrawnView
 from d2sd.methods import METHODS
 
-SCRIPTS = ("address.js", "form.js", "list.js", "main.js")
+SCRIPTS = ("address.js", "form.js", "list.js", "linked.js", "main.js")
 MAX_LINK = 8000  # characters; longer ones are cut off on their way by some
 NAMED = ("prompt", "model", "folder", "vp", "method", "compare")  # controls whose element has their own name
 FORM: dict[str, str] = dict(zip(NAMED, NAMED, strict=True)) | {s.name: s.elem_id for s in SETTINGS}
@@ -26,11 +26,12 @@ class RunsView(DrawnView):
     """Draws what ``drawing`` returns.
 
     Events: ``show`` with ``key`` and, on the way back through the browser's history, ``step`` and ``node``; ``rename`` with
-    ``key`` and ``label``; ``remove`` and ``file`` with ``key``.
+    ``key`` and ``label``; ``remove`` and ``file`` with ``key``; ``together`` with the ``kind`` of file that all runs go into.
     """
 
     def __init__(self, value: str | None = None, *, elem_id: str = "runs", **options: Any):
-        super().__init__(value, "runs", SCRIPTS, elem_id=elem_id, before=f"const FORM = {json.dumps(FORM)};", **options)
+        before = f"const FORM = {json.dumps(FORM)}, TRACE_HOSTS = {json.dumps(trace_hosts.listed())};"
+        super().__init__(value, "runs", SCRIPTS, elem_id=elem_id, before=before, **options)
 
 
 def drawing(history: History, shown: str, file: dict[str, str] | None = None) -> str:

@@ -1,5 +1,5 @@
 // How wide the columns of the tree are, and with them those of the strip. On a narrow screen the whole block is in view:
-// the columns that tell the story are wide enough to be read, the others are slim.
+// the columns that tell the story are wide enough for their words, the others are slim.
 
 const COLUMN = [62, 108];
 const FITTED = { wide: 46, slim: 8 };
@@ -7,24 +7,28 @@ const WORDLESS = 24; // a column below this holds a shape without a word
 
 class Columns {
   /** `across`: pixels to fill; `fitted`: whether everything is to be in view, else no column is narrower than COLUMN[0];
-   *  `matters`: columns that stay readable, the most important first. */
-  constructor(count, across, fitted, matters) {
+   *  `matters`: columns that stay readable as far as there is room, the most important first, before the others; `need(depth)`:
+   *  pixels that the words of one take. */
+  constructor(count, across, fitted, matters, need = () => FITTED.wide) {
     const even = Math.min(COLUMN[1], Math.max(COLUMN[0], across / count));
     this.slim = fitted && across / count < COLUMN[0]; // whether columns are narrower than they may be
     this.widths = Array.from({ length: count }, () => even);
     if (this.slim) {
-      const most = Math.max(2, Math.floor((across - count * FITTED.slim) / (FITTED.wide - FITTED.slim)));
-      const wide = new Set([...new Set(matters)].filter((at) => at >= 0 && at < count).slice(0, most));
-      const slim = (across - wide.size * FITTED.wide) / Math.max(1, count - wide.size);
-      this.widths = this.widths.map((_, at) => (wide.has(at) ? FITTED.wide : slim));
+      const wide = new Map();
+      let room = across - count * FITTED.slim;
+      for (const at of [...matters.filter((depth) => depth >= 0 && depth < count), ...this.widths.keys()]) {
+        const width = Math.min(FITTED.wide, Math.max(WORDLESS, need(at)));
+        // a comma may still find room where a word does not
+        if (wide.has(at) || (wide.size >= 2 && width - FITTED.slim > room)) continue;
+        wide.set(at, width);
+        room -= width - FITTED.slim;
+      }
+      const slim = Math.min(WORDLESS - 1, FITTED.slim + Math.max(0, room) / Math.max(1, count - wide.size));
+      const rest = wide.size === count ? Math.max(0, room) / count : 0;
+      this.widths = this.widths.map((_, at) => (wide.get(at) ?? slim) + rest);
     }
     this.starts = [0];
     for (const width of this.widths) this.starts.push(this.starts[this.starts.length - 1] + width);
-  }
-
-  /** Whether a column is too narrow for a word. */
-  get wordless() {
-    return this.widths.some((width) => width < WORDLESS);
   }
 
   width(depth) {

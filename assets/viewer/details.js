@@ -92,7 +92,7 @@ function stepCard(step, total) {
       h("th", { scope: "row" }, name),
       h("td", { class: "fact" }, facts[stage] || ""),
       h("td", { class: "time" }, h("span", { class: "rail" }, h("span", { class: `level ${stage}`, style: `width:${spent ? ((step.seconds[stage] / spent) * 100).toFixed(1) : 0}%` }))),
-      h("td", { class: "value" }, milliseconds(step.seconds[stage])),
+      h("td", { class: "value" }, spent ? milliseconds(step.seconds[stage]) : ""),
     ),
   );
   const equal = equalDrafts(step).map((group) => `${capital(draftsName(group))}: equal, verified once. `);
@@ -100,7 +100,7 @@ function stepCard(step, total) {
   return h(
     "div",
     { class: "card" },
-    h("div", { class: "title" }, h("b", {}, `Step ${step.index + 1}`), h("span", {}, `of ${total} · ${milliseconds(spent)}`)),
+    h("div", { class: "title" }, h("b", {}, `Step ${step.index + 1}`), h("span", {}, `of ${total} · ${spent ? milliseconds(spent) : "no stage times in this run"}`)),
     h("table", { class: "stages" }, h("tbody", {}, ...rows)),
     h("p", { class: "hint" }, ...equal, equal.length ? "" : hint),
   );

@@ -107,7 +107,7 @@ class FinderView {
     const clear = h("button", { type: "button" }, "Clear");
     zoom.addEventListener("click", () => this.timeline.zoomToRange());
     clear.addEventListener("click", () => this.timeline.select(null));
-    const words = [`${count(sums.tokens, "token")}, ${(sums.tokens / sums.steps).toFixed(2)} per step`, `${(sums.nodes / sums.steps).toFixed(1)} nodes per step`, cases ? `${percent(sums.outcomes.repaired / cases)} of ${cases} repaired` : "", milliseconds(seconds)];
+    const words = [`${count(sums.tokens, "token")}, ${(sums.tokens / sums.steps).toFixed(2)} per step`, `${(sums.nodes / sums.steps).toFixed(1)} nodes per step`, cases ? `${percent(sums.outcomes.repaired / cases)} of ${cases} repaired` : "", seconds ? milliseconds(seconds) : ""];
     const name = range[0] === range[1] ? `Step ${range[0] + 1}` : `Steps ${range[0] + 1} to ${range[1] + 1}`;
     return this.totals.replaceChildren(h("b", {}, name), " " + words.filter(Boolean).join(" · "), zoom, clear);
   }

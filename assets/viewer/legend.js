@@ -19,6 +19,7 @@ function legend() {
     item("re-draft wrote it too", "twinned", icon(s("rect", { class: "shape", x: -10, y: -7, width: 20, height: 11, rx: 3 }), s("path", { class: "twin", d: "M-10 7H10" }))),
     item("true boundary", "truth", icon(s("path", { d: "M0-8V8" }))),
     h("li", { class: "space" }, h("b", {}, "·"), "a space"),
+    h("li", { class: "space unlogged" }, h("b", {}, "▯"), "a token that is not in this log"),
   );
 }
 
@@ -47,7 +48,7 @@ class RunView {
   show(store) {
     this.label.textContent = this.label.title = runWords(store);
     const yes = (flag) => (flag || !store.length ? "yes" : "no");
-    Object.assign(this.root.dataset, { drafts: yes(store.seen.draft || store.seen.levels), redrafts: yes(store.seen.second), predicts: yes(store.seen.selected), levels: yes(store.seen.levels) });
+    Object.assign(this.root.dataset, { drafts: yes(store.seen.draft || store.seen.levels), redrafts: yes(store.seen.second), predicts: yes(store.seen.selected), levels: yes(store.seen.levels), unlogged: ["tokens", "target"].some((part) => list(store.header.missing).includes(part)) ? "yes" : "no" });
     const first = this.root.querySelector(".legend .first span");
     if (first.textContent !== store.names.first) first.textContent = store.names.first;
     const flag = this.root.querySelector(".legend .flagged span");

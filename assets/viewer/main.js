@@ -30,6 +30,7 @@ function start(element, trigger, props, watch) {
   const paceButton = h("button", { class: "small", type: "button", title: "Speed of playing (S)", "aria-label": "Speed of playing" });
   const presenter = new PresenterView(root, () => redraw());
   const run = new RunView(root);
+  const pathBox = h("p", { class: "path", dir: "auto", hidden: true, "aria-label": "The accepted path" });
   const panes = new Panes(root, (id) => ({ reading: textBox.parentElement.offsetHeight, facts: details.parentElement.offsetWidth, tree: treeBox.offsetHeight })[id]);
   const quizBox = h("div", {});
   const views = h(
@@ -40,7 +41,7 @@ function start(element, trigger, props, watch) {
     panes.bar("facts"),
     h("div", { class: "panel facts" }, details),
     panes.bar("reading"),
-    h("div", { class: "panel drawing" }, h("div", { class: "head" }, sentence, h("div", { class: "tools" }, unfoldButton, followChip, playButton, paceButton, wideButton, fitButton, fullButton, helpButton)), lacks, treeBox, swipe, panes.bar("tree"), stripBox, quizBox, presenter.box, legend()),
+    h("div", { class: "panel drawing" }, h("div", { class: "head" }, sentence, h("div", { class: "tools" }, unfoldButton, followChip, playButton, paceButton, wideButton, fitButton, fullButton, helpButton)), lacks, treeBox, pathBox, swipe, panes.bar("tree"), stripBox, quizBox, presenter.box, legend()),
     steps,
   );
   root.append(notice, empty, views, spoken);
@@ -64,6 +65,7 @@ function start(element, trigger, props, watch) {
   tree.asked = (depth) => quiz.asking && (quiz.guess(depth), true);
   const strip = new StripView(stripBox, tree, viewport, tooltip);
   const words = new TextView(textBox, store, selection);
+  const path = new PathView(pathBox, selection);
   const search = new SearchView(textTools, words, selection);
   const timeline = new TimelineView(timelineBox, store, selection);
   const finder = new FinderView(timeline, store, selection);
@@ -138,11 +140,12 @@ function start(element, trigger, props, watch) {
 
   /** On a narrow screen: what the slim columns are, and how to see them. */
   function showWidth() {
-    const { slim, wordless } = tree.columns;
+    const { slim } = tree.columns;
     wideButton.hidden = swipe.hidden = !slim && !tree.widened;
     wideButton.textContent = tree.widened ? "Narrow" : "Widen";
     wideButton.title = tree.widened ? "The whole block in view" : "Every token readable; swipe to move";
-    const read = wordless ? "Tap a slim token to read it, or Widen and swipe." : "Widen and swipe to read long tokens.";
+    const read = tree.wordless ? "Tap a slim token to read it, or Widen and swipe." : "Widen and swipe to read long tokens.";
+    path.show(quiz.asking ? null : tree.step, slim && tree.step !== null && tree.cut);
     swipe.textContent = tree.widened ? "← Swipe the tree to move along it →" : `The whole block is in view. ${read}`;
   }
 
@@ -303,6 +306,7 @@ function start(element, trigger, props, watch) {
     selection.pause();
     selection.pin(step, nodeNumber(event.detail.node));
   });
+  element.addEventListener("explorer:quiz", (event) => quiz.toggle(event.detail.on === true));
   /** A tour says which end of a tree that is too wide for the screen is looked at. */
   element.addEventListener("explorer:look", (event) => viewport.look(event.detail.start === true));
   listenForKeys(element, keyActions({ store, selection, tree, viewport, search, help, finder, timeline, fullScreen, quiz, presenter }));

@@ -57,7 +57,7 @@ class NumbersView {
     };
     const decimals = (value, digits) => (value === null ? "—" : fixed(value, digits));
     set("alpha", steps ? decimals(tokens / steps, 2) : "—", here ? `this step: ${here.total}` : "");
-    set("speed", speed === null ? "—" : perSecond(speed), steps ? store.unwatched ? "while recording" : `${count(tokens, "token")} in ${last.toFixed(last < 10 ? 2 : 0)} s` : "");
+    set("speed", speed === null ? "—" : perSecond(speed), !steps ? "" : !last ? "no times in this run" : store.unwatched ? "while recording" : `${count(tokens, "token")} in ${last.toFixed(last < 10 ? 2 : 0)} s`);
     const base = store.baseline;
     const timed = store.unwatched || speed; // in turns with plain decoding, where that was done
     const gain = speed !== null && base ? timed / base : null;
@@ -80,7 +80,7 @@ class NumbersView {
     const share = (stage) => (all ? seconds[stage] / all : 0);
     for (const [stage, , segment] of this.segments) segment.style.flexGrow = share(stage).toFixed(4);
     const words = this.segments.map(([stage, name]) => `${name} ${percent(share(stage))}`);
-    this.bar.setAttribute("aria-label", all ? words.join(", ") : "no times yet");
+    this.bar.setAttribute("aria-label", all ? words.join(", ") : "no stage times");
     this.bar.title = all ? words.join("\n") : "";
     const largest = this.segments.filter(([stage]) => share(stage) >= 0.1).sort((a, b) => share(b[0]) - share(a[0]));
     this.shares.textContent = largest.slice(0, 3).map(([stage, name]) => `${name.toLowerCase()} ${percent(share(stage))}`).join(" · ");

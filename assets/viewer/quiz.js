@@ -1,5 +1,7 @@
 // A quiz over a run: where will the first draft be rejected? What came of a step is hidden until one has said so.
 
+const MOST_MARKS = 64; // more do not fit under a tree
+
 /** The steps that can be asked about: something was drafted, and it is known how much of it was accepted. */
 const quizSteps = (summaries) => where(summaries, (s) => s.boundary !== null && !s.undrafted);
 
@@ -11,6 +13,9 @@ function quizVerdict(step, guess) {
   const drafter = first === null ? "" : first === truth ? " The drafter’s flag 1 was right as well." : ` The drafter’s flag 1 said: ${named(first)}.`;
   return { right: guess === truth, byFlag: first === truth, words: `${guess === truth ? "Right" : `You said ${named(guess)}`}: it was rejected ${named(truth)}.${drafter}` };
 }
+
+/** Every step that can be asked about, with what came of one's guess: true, false, or null where there is none yet. */
+const quizMarks = (summaries, told) => quizSteps(summaries).map((at) => ({ at, right: told.has(at) ? told.get(at).right : null }));
 
 class QuizView {
   /** `changed()`: what may be seen has changed. */
@@ -24,7 +29,9 @@ class QuizView {
     this.said = h("p", { class: "said", role: "status" });
     this.all = button("None: all accepted", () => this.guess(Infinity));
     this.next = button("Next", () => this.go());
-    this.box = h("div", { class: "quiz", hidden: true, role: "group", "aria-label": "Quiz" }, this.said, this.all, this.next, button("End the quiz", () => this.toggle(false)));
+    this.marks = h("ol", { class: "marks", "aria-label": "Your guesses, step by step" });
+    this.marks.addEventListener("click", ({ target }) => target.dataset.step && this.selection.pin(Number(target.dataset.step)));
+    this.box = h("div", { class: "quiz", hidden: true, role: "group", "aria-label": "Quiz" }, this.said, this.marks, this.all, this.next, button("End the quiz", () => this.toggle(false)));
   }
 
   toggle(on = !this.on) {
@@ -75,6 +82,9 @@ class QuizView {
     const score = done.length ? ` You: ${right} of ${done.length}; flag 1: ${done.filter((v) => v.byFlag).length}.` : "";
     const here = told.get(this.selection.shown);
     const left = quizSteps(this.store.summaries).length - done.length;
+    const mark = ({ at, right }) => h("li", {}, h("button", { type: "button", class: right === null ? "open" : right ? "right" : "wrong", "data-step": at, title: `Step ${at + 1}: ${right === null ? "not asked yet" : right ? "right" : "wrong"}`, "aria-current": at === this.selection.shown ? "step" : null }, right === null ? "·" : right ? "✓" : "✕"));
+    this.marks.hidden = !done.length; // a score over the run
+    this.marks.replaceChildren(...quizMarks(this.store.summaries, told).slice(0, MOST_MARKS).map(mark));
     this.all.hidden = !asking;
     this.next.hidden = asking || !left;
     this.said.replaceChildren(asking ? h("b", {}, "Where will the first draft be rejected? Click its token.") : here ? here.words : "Nothing to guess in this step.", score, left ? "" : " That was the whole run.");

@@ -61,7 +61,7 @@ function readLevels(raw, nodes) {
 
 /** What stands where a tree would be: an imported log that holds counts alone; empty where there is a tree to draw. */
 function lacking(missing) {
-  if (missing.includes("tokens")) return "Tokens and confidences are not in this log.";
+  if (missing.includes("tokens")) return "Tokens and confidences are not in this log: ▯ stands for each token.";
   return missing.includes("rejected") ? "The drafted tokens that were rejected, and confidences, are not in this log." : "";
 }
 

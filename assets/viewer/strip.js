@@ -8,6 +8,21 @@ const BANDS = {
 
 const FLAG = 20; // how high a flag is
 const VALUE = 42; // how far to the right its number goes
+const TITLED = 72; // so far go the titles at the left, where they have no lines of their own
+const CLOTH = { width: 16, height: 12 }; // what carries the number, with some air
+
+/** How far every flag is lifted above its place, so that none hides the number of a likelier one; `flags`: places, likeliest
+ *  first. */
+function liftFlags(flags) {
+  const lifts = [];
+  for (const [x, y] of flags) {
+    const near = flags.slice(0, lifts.length).map(([a, b], n) => [a, b - lifts[n]]).filter(([a]) => Math.abs(a - x) < CLOTH.width);
+    let lift = 0;
+    for (let hit; (hit = near.find(([, b]) => Math.abs(b - (y - lift)) < CLOTH.height)); ) lift = y - hit[1] + CLOTH.height;
+    lifts.push(lift);
+  }
+  return lifts;
+}
 
 class StripView {
   constructor(host, tree, viewport, tooltip) {
@@ -95,7 +110,7 @@ class StripView {
   }
 
   get narrow() {
-    return this.viewport.size.width < 500;
+    return this.viewport.size.width < NARROW;
   }
 
   get band() {
@@ -128,7 +143,7 @@ class StripView {
       bars.append(
         s("rect", { class: `bar ${state}`, "data-depth": k, x: x - w / 2, y: bottom - height, width: w, height, rx: 2 }),
         // above the cross, where that is taller than the bar
-        this.width(k) >= 26 ? s("text", { class: "value", x, y: bottom - Math.max(height, state === "wrong" ? 12 : 0) - 3 }, probability(c)) : "",
+        this.width(k) >= 26 && (this.narrow || x > TITLED + 12) ? s("text", { class: "value", x, y: bottom - Math.max(height, state === "wrong" ? 12 : 0) - 3 }, probability(c)) : "",
       );
       if (j < step.trained.length) bars.append(this.trainedMark(x, bottom - step.trained[j] * (bottom - top - 11)));
       if (state === "wrong") bars.append(s("path", { class: "cross", d: `M${x - 3} ${bottom - 9}l6 6m0-6l-6 6` }));
@@ -147,7 +162,8 @@ class StripView {
     const all = [...step.posterior, step.full];
     const most = Math.max(...all, 1e-9);
     const likeliest = step.random ? null : step.selected[0];
-    const free = this.narrow ? 46 : 72; // the title stands to the left of this
+    const free = this.narrow ? 46 : TITLED; // the title stands to the left of this
+    const end = this.x(step.posterior.length + 0.5) - 17; // “all” stands from here on
     const at = all.map((r, i) => [this.x(i + 0.5), bottom - (r / most) * (bottom - top)]);
     const group = s("g", { class: "posterior" });
     group.append(s("line", { class: "base", x1: 0, x2: "100%", y1: bottom, y2: bottom }));
@@ -158,18 +174,18 @@ class StripView {
       group.append(
         s("line", { class: "stick", x1: x, x2: x, y1: bottom, y2: y }),
         last ? s("rect", { class: "dot", x: x - 3, y: y - 3, width: 6, height: 6 }) : s("circle", { class: "dot", cx: x, cy: y, r: 2.6 }),
-        (this.readable(i) || last || i === likeliest) && x > free ? s("text", { class: "end", x, y: this.band.ends }, last ? "all" : i) : "",
+        (last || ((this.readable(i) || i === likeliest) && x < end)) && x > free ? s("text", { class: "end", x, y: this.band.ends }, last ? "all" : i) : "",
       );
     });
     if (step.closed !== null) group.prepend(this.drawClosed());
     const flags = step.selected.filter((i) => i < at.length).map((i) => at[i]);
+    const lifts = liftFlags(flags);
     const drawn = step.selected.map((i, n) => {
       if (i >= at.length) return "";
       const [x, y] = at[i];
       // a number where no other flag is in its way: over wide columns, of the one that came true and of the likeliest, which stands highest
-      const clear = !flags.some(([a, b]) => a > x && a < x + VALUE && b - FLAG < y - 8);
-      const lift = this.lifted(flags, n) * 13;
-      return this.drawFlag(x, y - lift, step.random ? "?" : n + 1, i === step.boundary, all[i], clear && (i === likeliest || i === step.boundary || this.width(i) >= 44));
+      const clear = !flags.some(([a, b], other) => a > x && a < x + VALUE && b - lifts[other] - FLAG < y - lifts[n] - 8);
+      return this.drawFlag(x, y, lifts[n], step.random ? "?" : n + 1, i === step.boundary, all[i], clear && (i === likeliest || i === step.boundary || this.width(i) >= 44));
     });
     group.append(...drawn.reverse()); // likelier ones over others
     return group;
@@ -189,18 +205,12 @@ class StripView {
     );
   }
 
-  /** How many likelier flags stand where this one would hide its number: it goes above them. */
-  lifted(flags, n) {
-    const [x, y] = flags[n] || [0, 0];
-    return flags.slice(0, n).filter(([a, b]) => Math.abs(a - x) < 15 && Math.abs(b - y) < 15).length;
-  }
-
   /** A numbered flag: the rank of a predicted boundary, “?” where it was drawn at random. The one that came true is filled. */
-  drawFlag(x, y, rank, hit, r, valued) {
+  drawFlag(x, y, lift, rank, hit, r, valued) {
     return s(
       "g",
-      { class: `flag${hit ? " hit" : ""}`, transform: `translate(${x.toFixed(1)},${y.toFixed(1)})` },
-      s("path", { d: `M0 0V-${FLAG}H15L11.5-14.5L15-9H0` }),
+      { class: `flag${hit ? " hit" : ""}`, transform: `translate(${x.toFixed(1)},${(y - lift).toFixed(1)})` },
+      s("path", { d: `M0 ${lift.toFixed(1)}V-${FLAG}H15L11.5-14.5L15-9H0` }),
       s("text", { x: 5.6, y: -11 }, rank),
       valued ? s("text", { class: "r", x: 17, y: -11 }, probability(r)) : "",
     );

@@ -6,7 +6,7 @@ const NARROW = 640; // pixels: below, the tree opens fitted
 class TreeView {
   /** `host` carries the svg; `viewport` moves it; `drawn(hidden)` hears how many nodes a drawn step has folded away. */
   constructor(host, selection, tooltip, viewport, drawn) {
-    Object.assign(this, { host, selection, tooltip, viewport, drawn, step: null, columns: new Columns(1, 0, false, []), unfolded: false, widened: false });
+    Object.assign(this, { host, selection, tooltip, viewport, drawn, step: null, columns: new Columns(1, 0, false, []), words: new Map(), unfolded: false, widened: false });
     this.scaled = () => 1; // times the usual size
     this.asked = () => false; // whether a click at a depth answers a question
     this.world = s("g", { class: "world" });
@@ -28,8 +28,9 @@ class TreeView {
     const larger = this.scaled();
     this.viewport.larger = larger;
     const across = (width - MARGIN.left - MARGIN.right) / larger;
-    this.columns = new Columns(step.columns, across, width < NARROW && !this.widened, columnsThatMatter(step, this.selection));
-    this.measure();
+    const family = getComputedStyle(this.host).fontFamily;
+    this.columns = new Columns(step.columns, across, width < NARROW && !this.widened, columnsThatMatter(step, this.selection), columnNeeds(step, family, this.selection.shownNode));
+    this.measure(family);
     const room = (height - MARGIN.top - MARGIN.bottom) / LEAST_SCALE / larger;
     this.layout = layoutTree(step, this.selection.shownNode, this.unfolded ? null : (layout) => this.rowsOf(layout).bottom - this.rowsOf(layout).top <= room);
     this.rows = this.rowsOf(this.layout);
@@ -55,23 +56,33 @@ class TreeView {
   }
 
   /** What is written in and under the nodes, and how wide that makes them. */
-  measure() {
+  measure(family) {
     const { step } = this;
-    const family = getComputedStyle(this.host).fontFamily;
-    const font = (bold) => `${bold ? 600 : 400} ${NODE_FONT}px ${family}`;
+    const font = (bold) => nodeFont(bold, family);
     this.small = (words) => measure(words, `400 10.5px ${family}`);
     this.words = new Map();
     this.widths = new Map();
     const put = (id, depth, value, bold, least, padding) => {
       const column = this.columns.width(depth);
-      const slim = column < WORDLESS;
-      const { words, width } = slim ? { words: "", width: 0 } : fitLabel(value, column - (this.columns.slim ? 6 : 5) - padding, font(bold));
-      this.words.set(id, words);
-      this.widths.set(id, slim ? Math.max(5, column - 3) : Math.max(least, width + padding));
+      const room = column - (this.columns.slim ? PADDING.slim : 5) - padding;
+      const { words, width } = fitLabel(value, room, font(bold));
+      const blank = this.columns.slim && (column < WORDLESS || width + padding > column - 1);
+      this.words.set(id, blank ? "" : words);
+      this.widths.set(id, blank ? Math.max(5, Math.min(column - 3, WORDLESS)) : Math.max(least, width + padding));
     };
-    for (const node of step.nodes.values()) put(node.id, node.depth, node.text, node.state === "accepted", 28, 11);
-    if (step.bonus) put(BONUS, step.bonus.depth, step.bonus.text, true, 34, 20);
+    for (const node of step.nodes.values()) put(node.id, node.depth, node.text, node.state === "accepted", this.columns.slim ? 18 : 28, PADDING.node);
+    if (step.bonus) put(BONUS, step.bonus.depth, step.bonus.text, true, this.columns.slim ? 24 : 34, PADDING.target);
     this.ghosts = wantedTokens(step);
+  }
+
+  /** Whether a node is drawn without its word. */
+  get wordless() {
+    return [...this.words.values()].includes("");
+  }
+
+  /** Whether words of the accepted path are cut. */
+  get cut() {
+    return this.step.accepted.some((id) => this.words.get(id) !== visible(this.step.nodes.get(id).text, 16));
   }
 
   /** Where the words under a node begin: at its left, or beside the number of nodes that are folded away. */
@@ -200,12 +211,13 @@ class TreeView {
     const accepted = chain.nodes.filter((n) => n.state === "accepted" && (!main || n.candidates.includes(0)));
     const drafts = main ? [] : draftsThrough(this.step, accepted.length ? accepted : [at]);
     if (!main && !drafts.length) return null;
-    let words = main ? "first draft" : draftsName(drafts);
+    const slim = this.columns.slim; // a long name would lie across stems and the true boundary
+    let words = main ? "first draft" : draftsName(drafts).replace(slim ? /^re-drafts? / : "", "");
     const [only] = drafts;
     const leaves = at.depth - 1;
     if (drafts.length === 1 && only.base === 0 && only.prefix < leaves && this.step.nodes.get(at.parent).candidates.includes(0)) words += `, same to ${leaves}`;
     const won = accepted.length;
-    if (won) words += main ? ` · ${won} ${this.step.sampled ? "drawn" : "right"}` : ` · added ${won}`;
+    if (won) words += main ? ` · ${won} ${this.step.sampled ? "drawn" : "right"}` : ` · ${slim ? "+" : "added "}${won}`;
     // no further to the right than the block goes
     const end = this.x(this.step.columns - 0.5) - this.small(words) * (won ? 1.1 : 1) - 2;
     return { words, won, kind: at.proposer, x: Math.max(this.x(-0.5), Math.min(end, this.x(at.depth) - this.widths.get(at.id) / 2)) };
@@ -255,8 +267,7 @@ class TreeView {
     const known = this.step && this.step.index === shown && this.step.nodes.has(node);
     if (known && !this.layout.lanes.has(node)) return this.show(this.step);
     // a token in a slim column is made readable
-    const depth = known ? this.step.nodes.get(node).depth : null;
-    if (known && this.columns.slim && this.columns.width(depth) < WORDLESS && !this.marking) {
+    if (known && !this.words.get(node) && !this.marking) {
       this.marking = true;
       this.show(this.step);
       this.marking = false;

@@ -1,7 +1,7 @@
 // What of a step the tree must show and where the arrow keys lead in it.
 
 /** Columns that must be readable, the most important first: what is selected, the anchor, where the first draft went wrong,
- *  the target's token. */
+ *  the target's token, then the accepted path. */
 function columnsThatMatter(step, selection) {
   const node = selection.shownNode;
   const selected = node === BONUS ? step.bonus : step.nodes.get(node);
@@ -9,7 +9,8 @@ function columnsThatMatter(step, selection) {
   const end = step.bonus ? step.bonus.depth : deepest;
   const own = selection.shown === step.index && selected ? [selected.depth] : [];
   const wrong = step.boundary === null || !step.draft ? [] : [step.boundary + 1, step.boundary];
-  return [...own, 0, ...wrong.slice(0, 1), end, ...wrong.slice(1), 1, deepest, 2, 3];
+  const path = step.accepted.map((id) => step.nodes.get(id).depth);
+  return [...own, 0, ...wrong.slice(0, 1), end, ...wrong.slice(1), 1, deepest, ...path, 2, 3];
 }
 
 /** Under one rejected node of every place where the target chose otherwise: what it wanted. The first draft's own token says

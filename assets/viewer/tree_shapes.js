@@ -17,6 +17,20 @@ const measure = (() => {
   };
 })();
 
+const nodeFont = (bold, family) => `${bold ? 600 : 400} ${NODE_FONT}px ${family}`;
+
+/** What is left beside the words of a node, within it and between columns. */
+const PADDING = { node: 11, target: 20, slim: 6 };
+
+/** How wide a column has to be for the word that the path has there, for what the first draft wrote, and for a selected node. */
+function columnNeeds(step, family, selected) {
+  const needs = new Map();
+  const put = (depth, words, bold, padding) => needs.set(depth, Math.max(needs.get(depth) || 0, fitLabel(words, Infinity, nodeFont(bold, family)).width + padding + PADDING.slim));
+  for (const node of step.nodes.values()) if (node.state === "accepted" || node.candidates.includes(0) || node.parent < 0 || node.id === selected) put(node.depth, node.text, node.state === "accepted", PADDING.node);
+  if (step.bonus) put(step.bonus.depth, step.bonus.text, true, PADDING.target);
+  return (depth) => Math.ceil(needs.get(depth) || 0);
+}
+
 /** The longest beginning of a token that fits, and its width. */
 function fitLabel(value, room, font) {
   let words = visible(value, 16);

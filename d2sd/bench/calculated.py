@@ -42,7 +42,7 @@ class Calculator:
                 seconds=outcome.seconds,
                 wall_seconds=outcome.seconds,
                 nodes=sum(outcome.nodes),
-                boundary_hits=outcome.hits,
+                boundary_hits=(sum(outcome.hits), len(outcome.hits)),
             )
 
         return Entry(setting.label, config.method, run, config)

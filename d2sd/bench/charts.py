@@ -24,8 +24,8 @@ class ChartPoint:
     high: float
 
 
-def interval_chart(title: str, unit: str, points: Sequence[ChartPoint]) -> str:
-    """One line a point: a dot with its 95% interval and its value, on an axis from 0."""
+def interval_chart(title: str, unit: str, points: Sequence[ChartPoint], over: str = "over prompts") -> str:
+    """One line a point: a dot with its 95% interval and its value, on an axis from 0. ``over``: what kind of interval."""
     left, x, axis = _axis([p.label for p in points], max(p.high for p in points))
     parts = [axis]
     for row, p in enumerate(points):
@@ -37,7 +37,7 @@ def interval_chart(title: str, unit: str, points: Sequence[ChartPoint]) -> str:
             f'stroke-opacity="0.45"/><circle cx="{x(p.value):.1f}" cy="{y:.1f}" r="5" fill="{COLOURS[0]}"/>'
             f'<text x="{x(p.high) + 10:.1f}" y="{y + 4:.1f}" fill="{INK}">{_short(p.value)}</text></g>'
         )
-    return _svg(title, f"{unit}; bar: 95% interval over prompts", len(points), parts)
+    return _svg(title, f"{unit}; bar: 95% interval {over}", len(points), parts)
 
 
 def stacked_chart(title: str, unit: str, parts_of: Sequence[tuple[str, dict[str, float]]]) -> str:

@@ -1,13 +1,16 @@
-"""Prompt files: JSON lines with ``prompt`` or ``turns`` (the first turn is used)."""
+"""Prompts from files: JSON lines with ``prompt`` or ``turns`` (the first turn is used); or from a data set of the hub."""
 
 from __future__ import annotations
 
+import hashlib
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from d2sd.__about__ import HOME
+from d2sd.bench import hub_prompts
 from d2sd.errors import InputError
 
 FOLDER = HOME / "assets" / "prompts"
@@ -32,12 +35,20 @@ def prompt_file(source: str) -> Path:
     """Where a bundled set or a JSONL file lies."""
     path = FOLDER / f"{source}.jsonl" if source in names() else Path(source)
     if not path.is_file():
-        raise InputError(f"there is no prompt file {source}; give a .jsonl file or one of: {', '.join(names())}")
+        raise InputError(
+            f"there is no prompt file {source}; give a .jsonl file, org/name:split:column of a hub data set, or one of: "
+            f"{', '.join(names())}"
+        )
     return path
 
 
 def read_prompts(source: str, limit: int | None = None) -> list[Prompt]:
-    """Prompts of a bundled set or a JSONL file; the line at fault is named."""
+    """Prompts of a bundled set, a JSONL file or a data set of the hub (``hub_prompts``); the line at fault is named.
+
+    ``limit``: at most so many, taken in turn from every domain; of a data set the first.
+    """
+    if hub_prompts.fits(source) and not Path(source).is_file():
+        return [_short(Prompt(text, "all"), source) for text in hub_prompts.read_texts(source, limit)]
     path = prompt_file(source)
     prompts = []
     with path.open(encoding="utf-8", errors="replace") as lines:
@@ -47,6 +58,15 @@ def read_prompts(source: str, limit: int | None = None) -> list[Prompt]:
     if not prompts:
         raise InputError(f"{source} holds no prompts")
     return _spread(prompts, limit)
+
+
+def digest(source: str, prompts: Iterable[Prompt]) -> str:
+    """SHA-256 that tells whether others have the same prompts: of the file, or of the texts of a data set."""
+    if hub_prompts.fits(source) and not Path(source).is_file():
+        raw = "\0".join(prompt.text for prompt in prompts).encode("utf-8", "replace")
+    else:
+        raw = prompt_file(source).read_bytes()
+    return hashlib.sha256(raw).hexdigest()
 
 
 def parse_prompts(text: str, name: str, limit: int | None = None) -> list[Prompt]:
@@ -64,6 +84,12 @@ def parse_prompts(text: str, name: str, limit: int | None = None) -> list[Prompt
     else:
         prompts = [Prompt(line.strip(), "all") for _, line in lines]
     return _spread(prompts, limit)
+
+
+def _short(prompt: Prompt, where: str) -> Prompt:
+    if len(prompt.text) > MAX_LINE:
+        raise InputError(f"{where}: a prompt is longer than {MAX_LINE} characters")
+    return prompt
 
 
 def _prompt(line: str, where: str) -> Prompt:

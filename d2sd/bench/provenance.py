@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import platform
 import subprocess
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, distribution, version
 from pathlib import Path
@@ -15,19 +15,24 @@ from typing import Any
 import torch
 
 from d2sd.__about__ import HOME, __version__
-from d2sd.bench.prompts import prompt_file
+from d2sd.bench.prompts import Prompt, digest
 from d2sd.engine import Engine
 from d2sd.models.target import Target
 
 PACKAGES = ("torch", "transformers", "tokenizers", "accelerate", "safetensors", "numpy", "flashinfer-python")
 
 
-def provenance(engine: Engine, argv: list[str], prompts: str, seeds: dict[str, int], processes: int) -> dict[str, Any]:
-    """Everything that another person needs to repeat a measurement and to judge it; call it when the run begins."""
+def provenance(
+    engine: Engine, argv: list[str], source: str, prompts: Iterable[Prompt], seeds: dict[str, int], processes: int
+) -> dict[str, Any]:
+    """Everything that another person needs to repeat a measurement and to judge it; call it when the run begins.
+
+    ``source``: where the ``prompts`` are from.
+    """
     return {
         **circumstances(engine.models.target, argv, processes),
         "seeds": seeds,
-        "prompts": {"source": prompts, "sha256": hashlib.sha256(prompt_file(prompts).read_bytes()).hexdigest()},
+        "prompts": {"source": source, "sha256": digest(source, prompts)},
         "models": engine.models.names(),
     }
 
@@ -96,7 +101,9 @@ def _cpu() -> str:
 
 
 def as_markdown(origin: dict[str, Any]) -> str:
-    """The same as a list for people."""
+    """The same as a list for people, or as many as machines had a part in it."""
+    if "machines" in origin:
+        return "\n\n".join(map(as_markdown, origin["machines"]))
     hardware = origin["hardware"]
     lines = [
         f"`python -m d2sd {' '.join(origin['argv'])}`, {origin['date']}, commit {origin['commit'] or 'unknown'}",

@@ -13,8 +13,7 @@ from d2sd.bench.charts import ChartPoint, interval_chart, stacked_chart
 from d2sd.bench.provenance import as_markdown
 from d2sd.bench.published import PublishedTable
 from d2sd.bench.runner import Run
-from d2sd.errors import InputError
-from d2sd.trace.files import write_whole
+from d2sd.trace.files import make_folder, write_whole
 
 NOTES = (
     "α: committed tokens per cycle. Draft passes: of the drafters in a cycle, those that wait for each other. Brackets: 95% bootstrap interval over prompts. Cycles alone are counted, for every row: "
@@ -128,6 +127,13 @@ def remarks(result: dict[str, Any]) -> list[str]:
         )
     if result["stopped"]:
         parts.append(f"Stopped: only {result['prompts_done']} of {result['prompts_asked']} prompts are counted.")
+    elif result["prompts_done"] < result["prompts_asked"]:
+        parts.append(f"A part: {result['prompts_done']} of {result['prompts_asked']} prompts.")
+    if machines := result.get("provenance", {}).get("machines"):
+        names = ", ".join(dict.fromkeys(f"{m['hardware']['device']} ({m['hardware']['cpu']})" for m in machines))
+        parts.append(
+            f"Merged from {len(machines)} results, of {plain_text(names)}: speeds are of all of them together."
+        )
     return parts
 
 
@@ -152,7 +158,8 @@ def charts(result: dict[str, Any]) -> dict[str, str]:
 
 
 def write_report(folder: Path, result: dict[str, Any], runs: Sequence[Run], published: PublishedTable | None) -> None:
-    """``results.json`` (with every run), ``report.md`` and the pictures; older ones in this folder are replaced."""
+    """``results.json``, ``runs.jsonl`` (what ``bench --merge`` reads), ``report.md`` and the pictures; older ones in this folder
+    are replaced."""
     pictures = charts(result)
     lines = [
         f"# {result['model']}: {result['prompts_done']} prompts of {result['prompts']}",
@@ -160,9 +167,14 @@ def write_report(folder: Path, result: dict[str, Any], runs: Sequence[Run], publ
         "\n\n".join(f"![{name.removesuffix('.svg')}]({name})" for name in pictures),
         as_markdown(result["provenance"]),
     ]
-    data = {**result, "runs": [_plain(r) for r in sorted(runs, key=lambda r: r.prompt)]}
-    text = "\n\n".join(lines) + "\n"
-    write_files(folder, {**pictures, "report.md": text, "results.json": to_json(data)})
+    ordered = sorted(runs, key=lambda r: r.prompt)
+    data = {**result, "runs": [_plain(r) for r in ordered]}
+    files = {
+        "report.md": "\n\n".join(lines) + "\n",
+        "results.json": to_json(data),
+        "runs.jsonl": "".join(orjson.dumps(r).decode() + "\n" for r in ordered),
+    }
+    write_files(folder, pictures | files)
 
 
 def _plain(run: Run) -> dict[str, Any]:
@@ -178,9 +190,6 @@ def to_json(data: dict[str, Any]) -> str:
 
 def write_files(folder: Path, files: dict[str, str]) -> None:
     """Write texts under a folder, which is made if need be; each replaces an older one whole or not at all."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot write into the folder {folder}: {error.strerror}") from None
+    make_folder(folder)
     for name, text in files.items():
         write_whole(folder / name, text)

@@ -10,7 +10,7 @@ from statistics import median
 
 from d2sd.bench.prompts import Prompt
 from d2sd.bench.settings import BenchSetting
-from d2sd.calibration import scored_positions
+from d2sd.calibration import bin_gaps, scored_positions
 from d2sd.config import DecodeConfig
 from d2sd.engine import Engine
 from d2sd.trace.metrics import boundary_hit
@@ -28,8 +28,8 @@ class Run:
     nodes: verified in all; None where not measured.
     draft_passes: passes of drafters that waited for each other; None where not measured.
     stage_seconds: by stage; empty where not measured.
-    boundary_hits: per predicted rejection, whether a selected prefix was right.
-    scored: confidence and acceptance of every scored position.
+    boundary_hits: predicted rejections where a selected prefix was right, and all of them.
+    scored, gaps: scored positions, and Σ (accepted − confidence) over those in each bin of ``uniform_edges()``.
     """
 
     token_ids: tuple[int, ...]
@@ -40,8 +40,9 @@ class Run:
     nodes: int | None = None
     draft_passes: int | None = None
     stage_seconds: tuple[tuple[str, float], ...] = ()
-    boundary_hits: tuple[bool, ...] = ()
-    scored: tuple[tuple[float, bool], ...] = ()
+    boundary_hits: tuple[int, int] = (0, 0)
+    scored: int = 0
+    gaps: tuple[float, ...] = ()
     label: str = ""
     prompt: int = 0
     domain: str = ""
@@ -67,6 +68,8 @@ def entry(engine: Engine, setting: BenchSetting) -> Entry:
         wall = time.perf_counter() - began
         trace = read()
         totals = trace.totals
+        hits = [h for s in trace.steps if (h := boundary_hit(s)) is not None]
+        scored = [pair for s in trace.steps for pair in scored_positions(s)]
         return Run(
             token_ids=tuple(trace.token_ids),
             cycle_tokens=sum(len(s.committed) for s in trace.steps),
@@ -76,8 +79,9 @@ def entry(engine: Engine, setting: BenchSetting) -> Entry:
             nodes=sum(len(s.nodes) for s in trace.steps),
             draft_passes=sum(s.draft_passes or 0 for s in trace.steps),
             stage_seconds=tuple(totals.stage_seconds.items()),
-            boundary_hits=tuple(h for s in trace.steps if (h := boundary_hit(s)) is not None),
-            scored=tuple(pair for s in trace.steps for pair in scored_positions(s)),
+            boundary_hits=(sum(hits), len(hits)),
+            scored=len(scored),
+            gaps=bin_gaps(scored),
         )
 
     return Entry(setting.label, config.method, run, config)

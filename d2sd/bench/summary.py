@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from d2sd.bench.runner import Entry, Run
-from d2sd.calibration import expected_calibration_error, uniform_edges
 from d2sd.calibration.resampling import Resampler
 from d2sd.errors import InputError
 
@@ -26,6 +25,19 @@ def with_cycles(runs: Sequence[Run]) -> list[Run]:
             "(--chat), other prompts may be longer texts"
         )
     return kept
+
+
+def pooled(about: dict[str, Any], runs: Sequence[Run], entries: Sequence[Entry], seed: int) -> dict[str, Any]:
+    """The result of a benchmark: ``about``, what it is of, with the rows and counts of its runs. Raises ``InputError``."""
+    counted = with_cycles(runs)
+    domains = sorted({r.domain for r in counted})
+    return {
+        **about,
+        "prompts_done": len({r.prompt for r in runs}),
+        "prompts_counted": len({r.prompt for r in counted}),
+        "rows": summarise(counted, entries, seed),
+        "by_domain": {d: summarise([r for r in counted if r.domain == d], entries, seed) for d in domains},
+    }
 
 
 def summarise(runs: Sequence[Run], entries: Sequence[Entry], seed: int = 0) -> list[dict[str, Any]]:
@@ -46,7 +58,7 @@ def _row(entry: Entry, runs: list[Run], plain: list[Run] | None, seed: int) -> d
     written = np.array([len(r.token_ids) for r in runs], dtype=float)
     tokens = np.array([r.cycle_tokens for r in runs], dtype=float)
     steps, seconds, wall = (np.array([getattr(r, f) for r in runs]) for f in ("steps", "seconds", "wall_seconds"))
-    hits = [h for r in runs for h in r.boundary_hits]
+    hits, predicted = (sum(r.boundary_hits[n] for r in runs) for n in (0, 1))
     nodes = [r.nodes for r in runs if r.nodes is not None]
     passes = [r.draft_passes for r in runs if r.draft_passes is not None]
     all_steps = float(steps.sum())
@@ -63,8 +75,8 @@ def _row(entry: Entry, runs: list[Run], plain: list[Run] | None, seed: int) -> d
         **_ratio("wall_speedup", None, None, seed),
         "nodes_per_step": sum(nodes) / all_steps if nodes else None,
         "draft_passes_per_step": sum(passes) / all_steps if passes else None,
-        "boundary_hit_rate": sum(hits) / len(hits) if hits else None,
-        "expected_calibration_error": _calibration_error([p for r in runs for p in r.scored]),
+        "boundary_hit_rate": hits / predicted if predicted else None,
+        "expected_calibration_error": _calibration_error(runs),
         "seconds_per_step": {
             stage: sum(dict(r.stage_seconds)[stage] for r in runs) / all_steps for stage, _ in runs[0].stage_seconds
         },
@@ -88,9 +100,9 @@ def _ratio(name: str, above: np.ndarray | None, below: np.ndarray | None, seed: 
     return dict(zip(keys, values, strict=True))
 
 
-def _calibration_error(scored: list[tuple[float, bool]]) -> float | None:
-    confidence, accepted = np.array(scored, dtype=float).reshape(-1, 2).T
-    return expected_calibration_error(confidence, accepted, uniform_edges()) if scored else None
+def _calibration_error(runs: Sequence[Run]) -> float | None:
+    gaps = [r.gaps for r in runs if r.scored]
+    return float(np.abs(np.sum(gaps, axis=0)).sum() / sum(r.scored for r in runs)) if gaps else None
 
 
 def interval(numerator: np.ndarray, denominator: np.ndarray, seed: int) -> list[float] | None:

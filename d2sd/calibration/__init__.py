@@ -1,18 +1,20 @@
 """Does a drafter's confidence deserve trust? Reliability, ECE, Brier score, boundary hits, gains, temperature advice.
 
-``calibrate(tabulate(runs), tabulate_paths(runs))`` gives every figure of recorded runs; ``read_report`` puts them into plain sentences.
+``Gathering(traces).report()`` gives every figure of recorded runs; ``read_report`` puts them into plain sentences.
 Intervals are 95% percentile bootstraps that draw whole prompts again (``steps.units``); of a share that is none or all
 of them, Wilson's.
 """
 
 from __future__ import annotations
 
+from d2sd.calibration.gathering import Gathering
 from d2sd.calibration.paths import Paths, tabulate_paths
 from d2sd.calibration.reading import Sentence, read_report
 from d2sd.calibration.report import Labels, Report, calibrate, label
 from d2sd.calibration.resampling import Figure
 from d2sd.calibration.scores import (
     Bin,
+    bin_gaps,
     expected_calibration_error,
     scored_positions,
     uniform_edges,
@@ -23,12 +25,14 @@ from d2sd.calibration.trained import TrainedReport, compare_trained, read_traine
 __all__ = [
     "Bin",
     "Figure",
+    "Gathering",
     "Labels",
     "Paths",
     "Report",
     "Sentence",
     "StepTable",
     "TrainedReport",
+    "bin_gaps",
     "calibrate",
     "compare_trained",
     "expected_calibration_error",

@@ -49,5 +49,25 @@ def promised(steps: Iterable[StepDone]) -> Promised | None:
     )
 
 
+def pooled(parts: Iterable[Promised | None]) -> Promised | None:
+    """What the steps of several sets of runs expected and got together."""
+    known = [p for p in parts if p is not None]
+    if not known:
+        return None
+    steps = sum(p.steps for p in known)
+
+    def mean(name: str) -> float:
+        return sum(p.steps * float(getattr(p, name)) for p in known) / max(1, steps)
+
+    return Promised(
+        steps,
+        mean("expected"),
+        mean("obtained"),
+        mean("expected_seconds"),
+        sum(p.plain for p in known),
+        sum(p.looks for p in known),
+    )
+
+
 def _drafted(step: StepDone) -> bool:
     return step.first_draft is not None or len(step.nodes) > 1

@@ -30,8 +30,10 @@ class Resampler:
     def __init__(self, count: int, seed: int = 0):
         """``count`` units."""
         self.count = count
-        draws = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), RESAMPLES) if count else None
-        self._weights = np.zeros((RESAMPLES, 0)) if draws is None else draws.astype(float)
+        self._weights = np.zeros((RESAMPLES, count))
+        draw = np.random.default_rng(seed)
+        for row in self._weights if count else ():  # one by one: all at once are whole numbers, as large again
+            row[:] = draw.multinomial(count, np.full(count, 1 / count))
 
     def sums(self, values: np.ndarray, unit: np.ndarray) -> np.ndarray:
         """Sums over each resample, (RESAMPLES, …), of rows ``values`` (M, …) that belong to ``unit`` (M,)."""

@@ -6,6 +6,7 @@ would have been accepted was never observed.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -68,6 +69,16 @@ def scored_positions(step: StepDone) -> list[tuple[float, bool]]:
         return []
     end = matched + (boundary != UNSEEN)
     return [(c, k < matched) for k, c in enumerate(step.first_draft.confidence[:end])]
+
+
+def bin_gaps(scored: Sequence[tuple[float, bool]]) -> tuple[float, ...]:
+    """Σ (accepted − confidence) over the scored positions in each bin of ``uniform_edges()``: such sums of several runs add up
+    to those that the ECE of all of them is made of."""
+    if not scored:
+        return ()
+    confidence, accepted = np.array(scored, dtype=float).T
+    edges = uniform_edges()
+    return tuple(np.bincount(places(confidence, edges), accepted - confidence, len(edges) - 1).tolist())
 
 
 def score(table: StepTable, unit: np.ndarray) -> Scores:

@@ -105,22 +105,17 @@ def tabulate(runs: Sequence[Sequence[StepDone]], prompts: Sequence[str] = ()) ->
     steps = [s for run in runs for s in run]
     drafts = [s.first_draft for s in steps]
     drafted = np.array([len(d.ids) if d else 0 for d in drafts], dtype=int)
-    widest = max(int(drafted.max(initial=0)), *(len(s.branches) + 2 for s in steps), 0)
-    if widest > MAX_WIDTH or len(steps) * widest > MAX_CELLS:
-        raise InputError(
-            f"{len(steps)} steps with up to {widest} drafted tokens or re-drafts are too many to count at once; measure fewer"
-        )
+    _check_size(len(steps), max(int(drafted.max(initial=0)), *(len(s.branches) + 2 for s in steps), 0))
     confidence = np.full((len(steps), max(drafted, default=0)), np.nan)
     confidences = [(d.confidence or (np.nan,) * len(d.ids)) if d else () for d in drafts]
     confidence[np.arange(confidence.shape[1]) < drafted[:, None]] = np.fromiter(chain.from_iterable(confidences), float)
     tempered = _tempered(steps, confidence.shape)
     fates = np.array([observed(s) for s in steps], dtype=int).reshape(-1, 2)
     nodes, gained = _by_source(steps)
-    lengths, numbers = [len(run) for run in runs], {key: n for n, key in enumerate(dict.fromkeys(prompts))}
-    known = [numbers[p] if p else len(numbers) + n for n, p in enumerate(prompts or [""] * len(runs))]
+    lengths = [len(run) for run in runs]
     return StepTable(
         run=np.repeat(np.arange(len(runs)), lengths),
-        prompt=np.repeat(np.array(known, dtype=int), lengths),
+        prompt=np.repeat(_numbered(prompts or [""] * len(runs)), lengths),
         step=np.fromiter((at for run in runs for at in range(len(run))), int),
         drafted=drafted,
         confidence=confidence,
@@ -146,6 +141,59 @@ def _tempered(steps: Sequence[StepDone], shape: tuple[int, ...]) -> np.ndarray:
         if step.tempered:
             tempered[row, : len(step.tempered)] = step.tempered
     return tempered
+
+
+def joined(tables: Sequence[StepTable], prompts: Sequence[Sequence[str]]) -> StepTable:
+    """The steps of several tables as one; ``prompts``: of the runs of each table, as for ``tabulate``.
+
+    Raises ``InputError`` as ``tabulate`` does.
+    """
+    before = np.cumsum([0, *map(len, prompts)])
+    run = np.concatenate([table.run + first for table, first in zip(tables, before.tolist(), strict=False)])
+    drafted, sources = (max(getattr(t, name).shape[1] for t in tables) for name in ("confidence", "nodes"))
+    _check_size(len(run), max(drafted, sources))
+    columns = {
+        name: np.concatenate([getattr(t, name) for t in tables])
+        for name in StepTable.__dataclass_fields__
+        if name not in ("run", "prompt", "confidence", "tempered", "nodes", "gained")
+    }
+    return StepTable(
+        run=run,
+        prompt=_numbered([p for of_table in prompts for p in of_table])[run],
+        confidence=np.concatenate([widened(t.confidence, drafted, np.nan) for t in tables]),
+        tempered=_joined_tempered([t.tempered for t in tables], drafted),
+        **{n: np.concatenate([_with_sources(getattr(t, n), sources) for t in tables]) for n in ("nodes", "gained")},
+        **columns,
+    )
+
+
+def _joined_tempered(parts: Sequence[np.ndarray], width: int) -> np.ndarray:
+    most = max(part.shape[2] for part in parts)
+    shapes = [((0, 0), (0, width - part.shape[1]), (0, most - part.shape[2])) for part in parts]
+    return np.concatenate([np.pad(part, by, constant_values=np.nan) for part, by in zip(parts, shapes, strict=True)])
+
+
+def widened(rows: np.ndarray, width: int, value: float = 0) -> np.ndarray:
+    """Rows (N, W) with columns of this value after theirs, (N, width)."""
+    return np.pad(rows, ((0, 0), (0, width - rows.shape[1])), constant_values=value)
+
+
+def _with_sources(counts: np.ndarray, width: int) -> np.ndarray:
+    """Counts by source, (N, W), for a larger number of re-drafts: the last column stays the last."""
+    return np.concatenate([widened(counts[:, :-1], width - 1), counts[:, -1:]], axis=1)
+
+
+def _numbered(prompts: Sequence[str]) -> np.ndarray:
+    """A number for the prompt of each run; one that is not known is its own."""
+    numbers = {key: n for n, key in enumerate(dict.fromkeys(prompts))}
+    return np.array([numbers[p] if p else len(numbers) + n for n, p in enumerate(prompts)], dtype=int)
+
+
+def _check_size(steps: int, widest: int) -> None:
+    if widest > MAX_WIDTH or steps * widest > MAX_CELLS:
+        raise InputError(
+            f"{steps} steps with up to {widest} drafted tokens or re-drafts are too many to count at once; measure fewer"
+        )
 
 
 def _times(run: Sequence[StepDone]) -> Iterator[tuple[float, float]]:

@@ -23,7 +23,7 @@ from d2sd.calibration.scores import (
     score,
     uniform_edges,
 )
-from d2sd.calibration.steps import StepTable, tabulate, units
+from d2sd.calibration.steps import StepTable, units, widened
 from d2sd.trace.events import StepDone
 
 TOP = 4  # prefixes: the usual K
@@ -67,24 +67,29 @@ NAMES = {
 }
 
 
-def trained_tables(
-    runs: Sequence[Sequence[StepDone]], prompts: Sequence[str] = ()
-) -> tuple[StepTable, StepTable] | None:
-    """The steps that a head spoke about, with the softmax's confidences and with the head's; None where there are none."""
-    said = [s.trained[0] if s.trained else () for run in runs for s in run]
-    rows = np.array([bool(values) for values in said], dtype=bool)
-    if not rows.any():
+def head_confidence(steps: Sequence[StepDone]) -> np.ndarray:
+    """What a confidence head said of each drafted token, (N, G), G being the longest draft that it spoke about; NaN elsewhere."""
+    said = [s.trained[0] if s.trained else () for s in steps]
+    lengths = np.array([len(values) for values in said], dtype=int)
+    head = np.full((len(steps), int(lengths.max(initial=0))), np.nan)
+    head[np.arange(head.shape[1]) < lengths[:, None]] = np.fromiter(chain.from_iterable(said), float)
+    return head
+
+
+def trained_tables(table: StepTable, head: np.ndarray) -> tuple[StepTable, StepTable] | None:
+    """The steps that a head spoke about, with the softmax's confidences and with the head's (``head_confidence``); None where
+    there are none."""
+    spoke = ~np.isnan(head).all(1)
+    if not spoke.any():
         return None
-    table = tabulate(runs, prompts).take(rows)
-    confidence = np.full_like(table.confidence, np.nan)
-    known = np.arange(confidence.shape[1]) < table.drafted[:, None]
-    confidence[known] = np.fromiter(chain.from_iterable(said), float)
-    return table, replace(table, confidence=confidence)
+    table = table.take(spoke)
+    return table, replace(table, confidence=widened(head[spoke], table.confidence.shape[1], np.nan))
 
 
-def compare_trained(runs: Sequence[Sequence[StepDone]], prompts: Sequence[str] = ()) -> TrainedReport | None:
-    """Every figure of both, over these runs; ``prompts``: as for ``tabulate``. None where no drafter has a confidence head."""
-    tables = trained_tables(runs, prompts)
+def compare_trained(table: StepTable, head: np.ndarray) -> TrainedReport | None:
+    """Every figure of both over the steps that a head spoke about, ``head`` being its confidences (``head_confidence``). None
+    where no drafter has a confidence head."""
+    tables = trained_tables(table, head)
     if tables is None:
         return None
     unit, name = units(tables[0])
@@ -93,11 +98,11 @@ def compare_trained(runs: Sequence[Sequence[StepDone]], prompts: Sequence[str] =
     contests = []
     for key, better in (("error", -1), ("brier", -1), ("auroc", 1), ("rank", -1), ("first", 1), ("within", 1)):
         (a, drawn_a), (b, drawn_b) = (side[key] for side in sides)
-        softmax, head = (
+        ours, heads = (
             Figure(None) if np.isnan(v) else resampler.figure(v, drawn) for v, drawn in ((a, drawn_a), (b, drawn_b))
         )
         difference = Figure(None) if np.isnan(b - a) else resampler.figure(b - a, drawn_b - drawn_a)
-        contests.append(Contest(key, softmax, head, difference, better))
+        contests.append(Contest(key, ours, heads, difference, better))
     scores = [score(table, unit) for table in tables]
     bins = (tuple(reliability(s, uniform_edges())) for s in scores)
     return TrainedReport(len(tables[0]), len(scores[0]), name, tuple(contests), *bins)

@@ -8,33 +8,18 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import orjson
 from tqdm.auto import tqdm
 
-from d2sd.bench.report import write_files
-from d2sd.calibration import (
-    Figure,
-    Report,
-    calibrate,
-    compare_trained,
-    label,
-    read_report,
-    read_trained,
-    tabulate,
-    tabulate_paths,
-)
-from d2sd.calibration.decisions import promised
+from d2sd.calibration import Figure, Gathering, read_report, read_trained
 from d2sd.calibration.reading import count
-from d2sd.cli.common import add_run_arguments, decode_config, ended_at_once, prepare
+from d2sd.cli.common import add_run_arguments, decode_config, ended_at_once, prepare, read_sets
 from d2sd.errors import InputError
-from d2sd.trace.files import write_whole
-from d2sd.trace.sets import read_traces
+from d2sd.trace.files import make_folder, write_whole
 from d2sd.trace.text import escaped, printable
-from d2sd.trace.trace import Trace
 
 SHOWN_K = (1, 2, 4, 8)
 
@@ -54,15 +39,14 @@ def run(arguments: argparse.Namespace) -> int:
     """Run or read, then print the figures; Ctrl-C leaves those of the prompts that are done."""
     if arguments.traces and arguments.traces_out:
         raise InputError("--traces reads recorded runs and --traces-out writes those of prompts; leave one of them out")
-    groups: dict[str, list[Trace]] = {"all": []}
-    domains: list[str] = []
+    groups = {"all": Gathering()}
     stopped = ""
     if arguments.traces:
-        groups["all"] = [trace for path in arguments.traces for trace in read_traces(path)]
+        groups["all"] = Gathering(read_sets(arguments.traces))
     else:
         config = decode_config(arguments, arguments.method)
         if arguments.traces_out:
-            write_files(arguments.traces_out, {})
+            make_folder(arguments.traces_out)
         engine, prompts = prepare(arguments, config)
         config = engine.resolve(config)
         try:
@@ -70,68 +54,59 @@ def run(arguments: argparse.Namespace) -> int:
                 trace = engine.generate(ids, config)
                 trace = replace(trace, header=trace.header | {"prompt": prompt.text, "domain": prompt.domain})
                 if arguments.traces_out:
-                    trace.save(arguments.traces_out / f"{len(domains) + 1:03d}.jsonl.gz")
-                domains.append(prompt.domain)
+                    trace.save(arguments.traces_out / f"{len(groups['all']) + 1:03d}.jsonl.gz")
                 for name in {"all": 0, prompt.domain: 0}:
-                    groups.setdefault(name, []).append(trace)
+                    groups.setdefault(name, Gathering()).add(trace)
         except KeyboardInterrupt:
-            if not groups["all"]:
+            if not len(groups["all"]):
                 raise
             stopped = f"Stopped: only {len(groups['all'])} of {len(prompts)} prompts are counted."
-    if arguments.html and groups["all"]:
-        _write_html(arguments.html, arguments.traces, groups["all"], domains)
+    if arguments.html and len(groups["all"]):
+        _write_html(arguments.html, groups["all"], "recorded run" if arguments.traces else "prompt")
     if arguments.json:
-        result = {name: _json(traces) for name, traces in groups.items()}
+        result = {name: _json(runs) for name, runs in groups.items()}
         sys.stdout.write(orjson.dumps(result).decode() + "\n")
     else:
-        for name, traces in groups.items():
-            print(printable(_text(name, traces)))
-        empty = sum(len(t.token_ids) == 1 and not t.steps for t in groups["all"])
-        if empty and not arguments.traces:
+        for name, runs in groups.items():
+            print(printable(_text(name, runs)))
+        if not arguments.traces and (empty := groups["all"].ended):
             print(ended_at_once(empty, len(groups["all"]), config.chat), file=sys.stderr)
     if stopped:
         print(stopped, file=sys.stderr)
     return 130 if stopped else 0
 
 
-def _write_html(path: str, files: Sequence[str] | None, traces: Sequence[Trace], domains: Sequence[str]) -> None:
-    """A report of all runs; ``domains``: their groups, where prompts were run."""
+def _write_html(path: str, runs: Gathering, what: str) -> None:
+    write_whole(path, report_of(runs, what))
+    print(f"{path}: a report of {count(len(runs), 'run')}", file=sys.stderr)
+
+
+def report_of(runs: Gathering, what: str) -> str:
+    """A report of all runs as HTML; ``what``: a word for one of them."""
     from d2sd.drawing.panels import calibration_panels
     from d2sd.drawing.report import report_page, settings
     from d2sd.drawing.summary import headline
 
-    groups = domains or [str(t.header.get("domain") or "all") for t in traces]
-    report = _report(traces, groups)
-    what = count(len(traces), "recorded run" if files else "prompt")
-    methods = ", ".join(sorted({str(t.header["method"]) for t in traces}))
-    write_whole(
-        path,
-        report_page(
-            f"Calibration: {what} with {escaped(methods)}",
-            [s.text for s in read_report(report)],
-            calibration_panels(report, compare_trained([t.steps for t in traces], [t.prompt for t in traces])),
-            headline(report, promised(s for t in traces for s in t.steps)),
-            settings(traces),
-        ),
+    report = runs.report()
+    methods = ", ".join(sorted({str(header["method"]) for header in runs.headers}))
+    return report_page(
+        f"Calibration: {count(len(runs), what)} with {escaped(methods)}",
+        [s.text for s in read_report(report)],
+        calibration_panels(report, runs.trained()),
+        headline(report, runs.counted().promised),
+        settings(runs.headers),
     )
-    print(f"{path}: a report of {count(len(traces), 'run')}", file=sys.stderr)
 
 
-def _report(traces: Sequence[Trace], domains: Sequence[str] = ()) -> Report:
-    runs = [t.steps for t in traces]
-    table = tabulate(runs, [t.prompt for t in traces])
-    return calibrate(table, tabulate_paths(runs), label(runs, table, domains))
+def _json(runs: Gathering) -> dict[str, object]:
+    trained = runs.trained()
+    return {**runs.report().to_dict(), "trained": None if trained is None else trained.to_dict()}
 
 
-def _json(traces: Sequence[Trace]) -> dict[str, object]:
-    trained = compare_trained([t.steps for t in traces], [t.prompt for t in traces])
-    return {**_report(traces).to_dict(), "trained": None if trained is None else trained.to_dict()}
-
-
-def _text(name: str, traces: Sequence[Trace]) -> str:
-    report = _report(traces)
+def _text(name: str, runs: Gathering) -> str:
+    report = runs.report()
     title = f"{name}: {report.runs} runs of {report.prompts} prompts, {report.steps} steps, {report.positions} scored {'nodes' if report.of_paths else 'positions'}"
-    if short := len(traces) - report.runs:
+    if short := len(runs) - report.runs:
         title += f"; {count(short, 'more run')} ended with the prompt's own pass and had no step"
     alpha = report.gains.tokens_per_step
     if alpha.value is not None:
@@ -148,7 +123,7 @@ def _text(name: str, traces: Sequence[Trace]) -> str:
         ]
         if not report.of_paths:
             lines.append(f"  true boundary within the top {', '.join(hits)}")
-    if trained := compare_trained([t.steps for t in traces], [t.prompt for t in traces]):
+    if trained := runs.trained():
         lines.append("  The drafter's confidence head against its softmax:")
         lines += [f"    {line}" for line in read_trained(trained)]
     return "\n".join(lines)

@@ -5,11 +5,19 @@ from __future__ import annotations
 import argparse
 import gc
 import sys
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from tqdm.auto import tqdm
 
 from d2sd.bench.prompts import Prompt, read_prompts
-from d2sd.config import DecodeConfig
-from d2sd.engine import Engine, load
 from d2sd.errors import InputError
+from d2sd.trace.sets import read_traces
+from d2sd.trace.trace import Trace
+
+if TYPE_CHECKING:  # with torch they take seconds and 340 MB, which commands that only read traces do without
+    from d2sd.config import DecodeConfig
+    from d2sd.engine import Engine
 
 MAX_PROMPT_BYTES = 1 << 20
 
@@ -101,8 +109,9 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--prompts",
         default="heldout",
-        metavar="NAME|FILE.jsonl",
-        help="heldout (default), chat (questions for chat models), or a file: lines with prompt or turns",
+        metavar="NAME|FILE.jsonl|ORG/NAME:SPLIT:COLUMN",
+        help="heldout (default), chat (questions for chat models), a file (lines with prompt or turns), or a column of a hub data "
+        "set (needs the package datasets)",
     )
     parser.add_argument("--limit", type=int, metavar="N", help="use only N prompts, taken from every domain in turn")
     add_model_arguments(parser)
@@ -139,6 +148,8 @@ def load_engine(arguments: argparse.Namespace, device: str | None = None) -> Eng
     What is there by then stays and is no longer looked through for garbage, which would take a third of a second in the
     middle of a run that is timed.
     """
+    from d2sd.engine import load
+
     engine = load(
         arguments.model,
         target=arguments.target,
@@ -156,6 +167,8 @@ def load_engine(arguments: argparse.Namespace, device: str | None = None) -> Eng
 
 def decode_config(arguments: argparse.Namespace, method: str, inspect: bool = True) -> DecodeConfig:
     """Checked settings from the decode arguments."""
+    from d2sd.config import DecodeConfig
+
     return DecodeConfig(
         method=method,
         max_new_tokens=arguments.max_new_tokens,
@@ -176,6 +189,12 @@ def decode_config(arguments: argparse.Namespace, method: str, inspect: bool = Tr
         inspect=inspect,
         confidence=arguments.confidence,
     )
+
+
+def read_sets(paths: Iterable[str]) -> Iterator[Trace]:
+    """The traces of all files, one at a time, with a bar on a terminal where that takes long."""
+    traces = (trace for path in paths for trace in read_traces(path))
+    return iter(tqdm(traces, desc="read", unit="run", file=sys.stderr, delay=1, disable=None))
 
 
 def ended_at_once(empty: int, texts: int, chat: bool) -> str:

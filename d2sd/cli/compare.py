@@ -9,16 +9,15 @@ from dataclasses import asdict
 
 import orjson
 
-from d2sd.calibration import StepTable, calibrate, tabulate
+from d2sd.calibration import Gathering, calibrate
 from d2sd.calibration.compared_reading import how_compared, read_comparison
 from d2sd.calibration.comparison import Comparison, compare
 from d2sd.calibration.reading import count
 from d2sd.calibration.sides import Side
+from d2sd.cli.common import read_sets
 from d2sd.trace.differences import weights_of, what_differs
 from d2sd.trace.files import write_whole
-from d2sd.trace.sets import read_traces
 from d2sd.trace.text import printable
-from d2sd.trace.trace import Trace
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,22 +32,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Read both sides, then print what differs."""
-    sides = [[trace for path in paths for trace in read_traces(path)] for paths in (arguments.a, arguments.b)]
-    tables = [tabulate([t.steps for t in traces], [t.prompt for t in traces]) for traces in sides]
-    texts = [sorted((t.prompt, tuple(t.token_ids)) for t in traces) for traces in sides]
+    sides = [Gathering(read_sets(paths)) for paths in (arguments.a, arguments.b)]
+    counted = [side.counted() for side in sides]
     a, b = (
-        Side(
-            table,
-            tuple(t.prompt for t in traces),
-            weights_of([t.header for t in traces], "first_drafter"),
-            tuple(str(t.header.get("domain") or "all") for t in traces),
-        )
-        for table, traces in zip(tables, sides, strict=True)
+        Side(c.table, c.prompts, weights_of(side.headers, "first_drafter"), c.domains)
+        for c, side in zip(counted, sides, strict=True)
     )
-    found = compare(a, b, same_text=texts[0] == texts[1])
-    differs = what_differs(*([t.header for t in traces] for traces in sides))
+    found = compare(a, b, same_text=sorted(sides[0].texts) == sorted(sides[1].texts))
+    differs = what_differs(*(side.headers for side in sides))
     if arguments.html:
-        write_whole(arguments.html, _page(found, differs, sides, tables))
+        write_whole(arguments.html, _page(found, differs, sides))
         print(f"{arguments.html}: a report of {count(sum(map(len, sides)), 'run')}", file=sys.stderr)
     if arguments.json:
         sys.stdout.write(orjson.dumps({"what_differs": differs, **asdict(found)}).decode() + "\n")
@@ -57,12 +50,11 @@ def run(arguments: argparse.Namespace) -> None:
             print(printable(sentence))
 
 
-def _page(found: Comparison, differs: str, sides: Sequence[Sequence[Trace]], tables: Sequence[StepTable]) -> str:
+def _page(found: Comparison, differs: str, sides: Sequence[Gathering]) -> str:
     from d2sd.drawing.compared_panels import comparison_panels
     from d2sd.drawing.report import report_page, settings
 
-    panels = comparison_panels(found, *(calibrate(table) for table in tables))
+    panels = comparison_panels(found, *(calibrate(side.counted().table) for side in sides))
     title = f"Comparison: {count(len(sides[0]), 'recorded run')} (A) with {len(sides[1])} (B)"
-    return report_page(
-        title, [differs, *read_comparison(found), how_compared(found)], panels, facts=settings(*sides, names="AB")
-    )
+    facts = settings(*(side.headers for side in sides), names="AB")
+    return report_page(title, [differs, *read_comparison(found), how_compared(found)], panels, facts=facts)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from d2sd.trace.events import Node, StepDone
+from d2sd.trace.logs.chain import UNKNOWN
 from d2sd.trace.metrics import prediction
 from d2sd.trace.text import escaped, visible
 from d2sd.trace.trace import Trace
@@ -14,6 +15,15 @@ MARKS = {"root": "◎", "accepted": "●", "rejected": "✗", "unreached": "○"
 BONUS = "◆"
 LEGEND = f"◎ anchor   ● accepted   ✗ rejected   ○ not reached   {BONUS} the target's own token"
 WIDTH = 110
+# What a log may not hold, by its name in ``Trace.missing``.
+MISSING = {
+    "prompt": "prompts",
+    "tokens": "tokens",
+    "rejected": "rejected drafted tokens",
+    "target": "the target's own tokens",
+    "confidence": "confidences",
+    "times": "times of steps",
+}
 BAR = 16
 
 
@@ -26,20 +36,24 @@ def describe_run(trace: Trace) -> Iterator[str]:
         yield f"models   {models}"
     prompt = header["prompt"] or ("".join(trace.prefill.texts) if trace.prefill else "")
     yield f"prompt   {escaped(prompt[:WIDTH])}"
+    if lacks := not_logged(trace.missing):
+        yield lacks
     yield ""
     yield " step  tokens  nodes      ms  boundary     re-drafted from   text"
     for step in trace.steps:
         text = "".join(c.text for c in step.committed)
+        spent = f"{1e3 * seconds:6.1f}" if (seconds := step_seconds(step)) else f"{'–':>6}"
         predicted = " ".join(map(str, step.selected_prefixes)) or "–"
         yield (
-            f"{step.step + 1:5d}  {len(step.committed):6d}  {len(step.nodes):5d}  {1e3 * step_seconds(step):6.1f}  "
+            f"{step.step + 1:5d}  {len(step.committed):6d}  {len(step.nodes):5d}  {spent}  "
             f"{_boundary(step):<11}  {predicted[:16]:<16}  {escaped(text[:60])}"
         )
 
 
 def describe_step(step: StepDone, steps: int) -> Iterator[str]:
     """One step: what was committed, confidences and predicted boundaries, re-drafts, the tree."""
-    yield f"step {step.step + 1} of {steps}: {len(step.committed)} tokens committed, {len(step.nodes)} nodes verified, {1e3 * step_seconds(step):.1f} ms"
+    spent = f", {1e3 * seconds:.1f} ms" if (seconds := step_seconds(step)) else ""
+    yield f"step {step.step + 1} of {steps}: {len(step.committed)} tokens committed, {len(step.nodes)} nodes verified{spent}"
     yield "committed  " + "  ".join(f"{visible(c.text)} ({c.proposer})" for c in step.committed)
     yield ""
     yield from _confidences(step)
@@ -51,6 +65,16 @@ def describe_step(step: StepDone, steps: int) -> Iterator[str]:
     yield from draw_tree(step)
     yield ""
     yield LEGEND
+
+
+def not_logged(missing: Collection[str]) -> str:
+    """What a log does not hold, in words; empty where it holds everything."""
+    if not any(what in missing for what in MISSING):
+        return ""
+    unknown = (
+        f"; {UNKNOWN} stands for a token that is not known" if {"tokens", "rejected", "target"} & set(missing) else ""
+    )
+    return f"not in this log: {', '.join(words for what, words in MISSING.items() if what in missing)}{unknown}"
 
 
 def step_seconds(step: StepDone) -> float:

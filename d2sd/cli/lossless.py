@@ -57,7 +57,8 @@ def run(arguments: argparse.Namespace, processes: Processes) -> int:
         if method not in {s.config.method for s in settings}:
             reasons = [reason for label, reason in left_out.items() if label.split(":")[0] == method]
             raise InputError(reasons[0] if reasons else f"no K of --branches is below a γ of --gamma for {method}")
-    origin = provenance(engine, arguments.argv, arguments.prompts, {"decoding": base.seed}, processes.count)
+    asked, seeds = [prompt for prompt, _ in prompts], {"decoding": base.seed}
+    origin = provenance(engine, arguments.argv, arguments.prompts, asked, seeds, processes.count)
     plain, *others = [entry(engine, s) for s in settings]
     twin = stock_twin(engine.models.target)
     (stock,), _ = make_baselines(engine, twin, ["generate"], base.max_new_tokens)

@@ -14,7 +14,8 @@ from typing import Any
 import orjson
 
 from d2sd.bench.prompts import read_prompts
-from d2sd.cli.description import describe_run, describe_step
+from d2sd.cli import publish
+from d2sd.cli.description import MISSING, describe_run, describe_step, not_logged
 from d2sd.errors import InputError
 from d2sd.trace.files import write_whole
 from d2sd.trace.logs import SOURCES, Totals, import_log
@@ -62,6 +63,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for sub in (log, server):
         sub.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
         sub.add_argument("--tokenizer", metavar="FOLDER|HUB-ID", help="gives token ids their texts (default: numbers)")
+    hub = action("publish", "a folder of traces as a hub data set or a static Space", "a folder of traces")
+    publish.add_arguments(hub)
     page = action("to-html", "one interactive HTML file that needs nothing else, not even a network")
     page.add_argument("-o", "--output", required=True, metavar="OUT.html")
 
@@ -110,12 +113,16 @@ def _stats(arguments: argparse.Namespace) -> None:
         + ", ".join(f"{k} {v}" for k, v in figures["tokens_by_proposer"].items())
     )
     print(f"mean acceptance length   {figures['mean_acceptance_length']:.2f}")
-    print(f"tokens per second        {figures['tokens_per_second']:.1f}")
+    print(
+        f"tokens per second        {figures['tokens_per_second']:.1f}"
+        if figures["seconds"]
+        else "tokens per second        –"
+    )
     print(f"nodes per step           {figures['nodes_per_step']:.1f}  ({figures['nodes']} in all)")
     print(f"boundary among prefixes  {'–' if hits is None else f'{hits:.1%}'}")
     print(f"repaired                 {'–' if repaired is None else f'{repaired:.1%}'}")
     print(f"tokens per re-draft      {'–' if gain is None else f'{gain:.2f}'}")
-    for stage, seconds in figures["stage_seconds"].items():
+    for stage, seconds in figures["stage_seconds"].items() if spent else ():
         print(f"{stage.replace('_', ' '):<24} {seconds:.3f} s  {seconds / spent if spent else 0:.0%}")
     print(
         "accepted by depth        "
@@ -205,7 +212,7 @@ def _write_found(found: Iterable[Trace | Totals], out: Path, as_json: bool) -> N
         "traces": count,
         "file": str(out) if count else None,
         **{what: counted[what] for what in ("steps", "tokens")},
-        "missing": [what for what in WORDS if missing[what]],
+        "missing": [what for what in MISSING if missing[what]],
         "totals": [asdict(row) for row in rows],
         "together": together(rows) if rows else None,
     }
@@ -213,9 +220,8 @@ def _write_found(found: Iterable[Trace | Totals], out: Path, as_json: bool) -> N
         sys.stdout.write(orjson.dumps(result).decode() + "\n")
         return
     if count:
-        lacks = ", ".join(WORDS[what] for what in WORDS if missing[what])
-        said = f"; not in this log: {lacks}" if lacks else ""
-        print(f"{out}: {count} runs, {counted['steps']} steps, {counted['tokens']} tokens{said}")
+        lacks = not_logged(missing)
+        print(f"{out}: {count} runs, {counted['steps']} steps, {counted['tokens']} tokens{lacks and f'; {lacks}'}")
     for row in rows[:MAX_ROWS]:
         print(escaped(row.row()))
     if len(rows) > MAX_ROWS:
@@ -226,13 +232,6 @@ def _write_found(found: Iterable[Trace | Totals], out: Path, as_json: bool) -> N
         print(f"totals alone: {sentence}")
 
 
-WORDS = {
-    "prompt": "prompts",
-    "tokens": "tokens",
-    "rejected": "rejected drafted tokens",
-    "target": "the target's own tokens",
-    "confidence": "confidences",
-}
 MAX_ROWS = 20
 ACTIONS = {
     "validate": _validate,
@@ -242,4 +241,5 @@ ACTIONS = {
     "to-html": _to_html,
     "import": _import,
     "record": _record,
+    "publish": publish.run,
 }

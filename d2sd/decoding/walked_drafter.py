@@ -89,7 +89,7 @@ class WalkedDrafter(BlockDrafter):
         hidden = self.hidden(ids, positions, read)
         rows = hidden[:, 1 - self.shift :]
         logits = self.logits(rows)
-        tokens, logs, options = self._chain(hidden, logits, given, self.sampler.temperature, noise[:, None])
+        tokens, logs, options = self.chain(hidden, logits, given, self.sampler.temperature, noise[:, None])
         best = logs.topk(min(top, logs.shape[-1]), -1)
         trained = torch.zeros_like(best.values[..., :1])
         if (head := self.model.confidence_head) is not None:
@@ -104,7 +104,7 @@ class WalkedDrafter(BlockDrafter):
         others = tempered(logs[0], chosen[0, :, 0].log()) if self.inspect else ranked[:0]
         return ranked, hidden, logits, others, *pairs
 
-    def _chain(
+    def chain(
         self, hidden: Tensor, logits: Tensor, given: Tensor, temperature: float, noise: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Tokens (B, γ − 1) from left to right; at each of them the logarithms, at temperature 1, of the distribution after the
@@ -157,7 +157,7 @@ class WalkedDrafter(BlockDrafter):
         given = torch.full((count, size + 1), -1, device=self.device)
         given[:, 0] = anchor
         hidden, logits = (part.expand(count, -1, -1) for part in (hidden, logits))
-        tokens, logs, options = self._chain(hidden, logits, given, 1.0, noise)
+        tokens, logs, options = self.chain(hidden, logits, given, 1.0, noise)
         confidence = _chosen(logs, options, tokens)[..., 0].tolist()
         return [
             replace(block, ids=tuple(i), confidence=tuple(c), trained=(), tempered=(), after=None)

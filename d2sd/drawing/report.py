@@ -6,7 +6,7 @@ import base64
 import hashlib
 import html
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -19,7 +19,6 @@ from d2sd.drawing.style import COLOURS
 from d2sd.drawing.summary import Stat
 from d2sd.drawing.viewer import VIEWER
 from d2sd.trace.text import escaped
-from d2sd.trace.trace import Trace
 
 MAX_VALUES = 4  # of a setting that is not the same in all runs
 MAX_CHARACTERS = 300
@@ -82,12 +81,12 @@ def report_page(
 """
 
 
-def settings(*sides: Sequence[Trace], names: Sequence[str] = ("",)) -> Iterator[tuple[str, Table]]:
-    """Method, settings, models, versions and hardware of runs as tables, with a column for each of the ``sides``."""
+def settings(*sides: Sequence[Mapping[str, Any]], names: Sequence[str] = ("",)) -> Iterator[tuple[str, Table]]:
+    """Settings, models, versions and hardware of runs, by their headers, as tables with a column for each of the ``sides``."""
     for part in ("config", "models", "versions", "hardware"):
         found: dict[str, list[str]] = {}
-        for n, traces in enumerate(sides):
-            for name, values in _by_name([t.header.get(part) for t in traces]).items():
+        for n, headers in enumerate(sides):
+            for name, values in _by_name([header.get(part) for header in headers]).items():
                 found.setdefault(name, ["—"] * len(sides))[n] = _told(values)
         if found:
             rows = tuple((escaped(name.replace("_", " ")), *values) for name, values in found.items())

@@ -11,6 +11,8 @@ import html
 import json
 import re
 import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 
 from d2sd.__about__ import HOME
@@ -19,6 +21,7 @@ VIEWER = HOME / "assets" / "viewer"
 STYLES = ("colours.css", "explorer.css", "drawing.css", "presenter.css")
 STEP = '{"event":"StepDone"'
 END = re.compile(r'\{"event":\s*"(Finished|Failed)"')
+SAID = ("A recorded run of speculative decoding.", "Recorded runs of speculative decoding.")
 CUT_OFF = '{"event":"Failed","sentence":"The recording ends here: the run was cut off."}'
 # In the order in which they need each other; main.js defines start().
 SCRIPTS = (
@@ -36,6 +39,7 @@ SCRIPTS = (
     "tree_rows.js",
     "tree_paths.js",
     "tree.js",
+    "path.js",
     "strip.js",
     "details.js",
     "timeline.js",
@@ -83,25 +87,56 @@ def pack_line(line: str) -> str:
     return f"~{base64.b64encode(packed).decode()}"
 
 
+@dataclass(frozen=True, slots=True)
+class PageRun:
+    """A run of a standalone page.
+
+    lines: its trace as JSON lines.
+    label: what it is called, where there are several.
+    step: what it opens with, from 0; None: the viewer chooses.
+    node: of that step.
+    tour: what its tour of stops is drawn from, for the page's ``tour_script``; empty where it has none.
+    """
+
+    lines: str
+    label: str = ""
+    step: int | None = None
+    node: int | str | None = None
+    tour: str = ""
+
+    def value(self, key: str) -> str:
+        """The run as the viewer is fed with it, under a key of its own."""
+        # not splitlines(): JSON may hold U+2028 and the like unescaped
+        lines = [line for line in self.lines.split("\n") if line]
+        if not any(map(END.match, lines)):
+            lines.append(CUT_OFF)
+        head = {"event": "Segment", "key": key, "from": 0, "recorded": True}
+        if self.step is not None:
+            head["wanted"] = {"step": self.step, "node": self.node}
+        return (
+            json.dumps(head)
+            + "\n"
+            + "".join((pack_line(line) if line.startswith(STEP) else line) + "\n" for line in lines)
+        )
+
+
 def standalone_page(trace_lines: str, title: str, step: int | None = None, node: int | str | None = None) -> str:
+    """One run as an HTML file; see ``runs_page``. ``trace_lines``: a trace as JSON lines."""
+    return runs_page([PageRun(trace_lines, step=step, node=node)], title)
+
+
+def runs_page(runs: Sequence[PageRun], title: str, tour_script: str = "") -> str:
     """One HTML file with style, script and data in it, which opens from a disk without a network.
 
-    ``trace_lines`` is a trace as JSON lines; ``step`` (from 0) and ``node`` are what it opens with, unless its address names
-    others (``#step=10&node=7``, steps from 1). Nothing in it can become markup or code: it stands in a block that is not
-    a script, as a JSON string without ``<``, and the page's policy allows this one script and no connection at all.
+    Its address names what is looked at, all counted from 1: ``#run=2&step=10&node=7``, ``stop=5`` of the tour, ``quiz=1``,
+    ``embed=1``. ``tour_script`` draws the tours: the body of a function of ``element``, ``trigger``, ``props``, ``watch`` and
+    ``server``. Nothing in a run can become markup or code: it stands in a block that is not a script, as JSON without ``<``,
+    and the page's policy allows this one script and no connection at all.
     """
-    # not splitlines(): JSON may hold U+2028 and the like unescaped
-    lines = [line for line in trace_lines.split("\n") if line]
-    if not any(map(END.match, lines)):
-        lines.append(CUT_OFF)
-    head = {"event": "Segment", "key": "standalone", "from": 0, "recorded": True}
-    if step is not None:
-        head["wanted"] = {"step": step, "node": node}
-    value = (
-        json.dumps(head) + "\n" + "".join((pack_line(line) if line.startswith(STEP) else line) + "\n" for line in lines)
-    )
-    data = json.dumps(value).replace("<", "\\u003c")
-    script = f"\n{_joined(('standalone.js',))}\n{viewer_script()}\n"
+    shown = [{"label": run.label, "value": run.value(f"run {n}"), "tour": run.tour} for n, run in enumerate(runs, 1)]
+    data = json.dumps(shown).replace("<", "\\u003c")
+    tour = f"(element, trigger, props, watch, server) => {{\n{tour_script}\n}}" if tour_script else "null"
+    script = f"\nconst startTour = {tour};\n{_joined(('standalone.js',))}\n{viewer_script()}\n"
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src blob:; base-uri 'none'; form-action 'none'"
     return f"""<!doctype html>
@@ -116,8 +151,8 @@ def standalone_page(trace_lines: str, title: str, step: int | None = None, node:
 {_joined(("standalone.css",))}</style>
 </head>
 <body>
-<header><h1>{html.escape(title)}</h1><p>A recorded run of speculative decoding. Press ? for the keys.</p></header>
-<main id="explorer"><noscript>This page draws the run with JavaScript.</noscript></main>
+<header><h1>{html.escape(title)}</h1><p>{SAID[len(runs) > 1]} Press ? for the keys.</p><nav id="runs" hidden></nav></header>
+<main><div id="explorer"><noscript>This page draws the run with JavaScript.</noscript></div><div id="tour" hidden></div></main>
 <script type="application/json" id="trace">{data}</script>
 <script>{script}</script>
 </body>

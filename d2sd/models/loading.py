@@ -97,7 +97,7 @@ def load_models(
     loaded = load_target(target, DTYPES[kind], device, load_in_8bit)
     loaded.mixed = _mixes(loaded, dtype)
     near = str(loaded.device)
-    if drafter is not None and _is_eagle3(drafter):
+    if drafter is not None and is_eagle3_folder(drafter):
         eagle3, drafter = drafter, own
     level = None if eagle3 is None else load_eagle3(eagle3, DTYPES[kind], loaded)
     first, second = (
@@ -204,7 +204,8 @@ def load_drafter(source: str, dtype: torch.dtype, device: str, target: Target | 
     return moved
 
 
-def _is_eagle3(source: str) -> bool:
+def is_eagle3_folder(source: str) -> bool:
+    """Whether a drafter in a folder or hub id is of the EAGLE-3 kind; raises ``InputError`` where it is of an unsupported one."""
     try:
         config = published_config(source)
         refuse_others(config)

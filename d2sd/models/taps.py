@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
 
 class LayerTaps:
@@ -16,6 +18,7 @@ class LayerTaps:
         self._layers = layers
         self._hooked: set[int] = set()
         self._outputs: dict[int, Tensor] = {}
+        self._hooks: list[RemovableHandle] = []
 
     def add(self, indices: Iterable[int]) -> None:
         """Keep the outputs of these layers from now on."""
@@ -24,8 +27,19 @@ class LayerTaps:
             def keep(_: nn.Module, __: Any, output: Any, index: int = index) -> None:
                 self._outputs[index] = output[0] if isinstance(output, tuple) else output
 
-            self._layers[index].register_forward_hook(keep)
+            self._hooks.append(self._layers[index].register_forward_hook(keep))
             self._hooked.add(index)
+
+    @contextmanager
+    def only(self, indices: Iterable[int]) -> Iterator[LayerTaps]:
+        """Itself, which keeps the outputs of these layers until the end of the block."""
+        self.add(indices)
+        try:
+            yield self
+        finally:
+            for hook in self._hooks:
+                hook.remove()
+            self._hooked.clear()
 
     def keep(self, index: int, output: Tensor) -> None:
         """Keep the output of a layer, if it is tapped, that ran without its hooks."""

@@ -25,3 +25,11 @@ def write_whole(path: str | Path, data: str | bytes) -> None:
             part.unlink(missing_ok=True)
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror}") from None
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder that is to be written into, unless it is there; ``InputError`` where that cannot be."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot write into the folder {folder}: {error.strerror}") from None

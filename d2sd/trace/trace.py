@@ -48,7 +48,7 @@ class Trace:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """What an imported log does not hold (``tokens``, ``rejected``, ``target``, ``confidence``, ``prompt``); of a recorded run nothing."""
+        """What an imported log does not hold (``tokens``, ``rejected``, ``target``, ``confidence``, ``prompt``, ``times``); of a recorded run nothing."""
         named = self.header.get("missing")
         return tuple(str(name) for name in named) if isinstance(named, list) else ()
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from urllib.parse import parse_qsl
 
 import pytest
 
-from app import history, links, presets
+from app import history, links, models, presets
 from app.history import Histories, History
 from app.page_session import Session
 from app.record import recorded_race
@@ -15,6 +16,7 @@ from app.recordings import Recording
 from app.run_lines import RunLines
 from app.settings import SETTINGS
 from app.tabs.controls import Controls
+from app.tabs.race import METHODS as METHOD_GROUPS
 from app.tabs.race import RaceTab, keep, open_lane
 from app.tabs.runs import GONE, Shown, _kept, file, remove, rename, show
 from app.tabs.whatif import WhatIf
@@ -173,7 +175,7 @@ def test_a_run_names_its_drafter_where_it_is_not_the_models_own():
 
 
 def test_a_link_to_a_race_fills_in_what_fits_and_the_windows_race_comes_back():
-    names = ("prompt", "model", "folder", "vp", "methods", "seed")
+    names = ("prompt", "model", "folder", "vp", *METHOD_GROUPS, "seed")
     tab = RaceTab(dict.fromkeys(names), None, WhatIf(None, None, None))
     query = dict(parse_qsl(race_query(recorded_race())))
     assert query["tab"] == "race"
@@ -181,10 +183,22 @@ def test_a_link_to_a_race_fills_in_what_fits_and_the_windows_race_comes_back():
         zip(names, tab.restored(History(), query | {"methods": "evil,d2sd,dflash", "seed": "x"}), strict=False)
     )
     assert values["prompt"] == recorded_race().prompt
-    assert values["methods"] == ["dflash", "d2sd"]
+    assert [values[title] for title in METHOD_GROUPS] == [[], ["dflash"], [], ["d2sd"], []]
     assert not isinstance(values["seed"], int)
     lanes = tab.restored(History(race=recorded_race()), {})[len(names)]
     assert len(json.loads(lanes)["lanes"]) == len(recorded_race().lanes)
+
+
+def test_a_link_to_a_race_runs_it_once_and_only_where_all_of_it_can_be_used(monkeypatch):
+    tab = RaceTab({"model": SimpleNamespace(value="tiny")}, None, WhatIf(None, None, None))
+    query = dict(parse_qsl(race_query(recorded_race())))
+    monkeypatch.setattr(models, "loaded", lambda chosen: chosen.model == "tiny")
+    assert tab.begins(History(), query)
+    assert not tab.begins(History(race=recorded_race()), query)  # the window has run it: a reload does not do so again
+    for other in ({"methods": "evil"}, {"seed": "x"}, {"prompt": ""}):
+        assert not tab.begins(History(), query | other)
+    monkeypatch.setattr(models, "loaded", lambda chosen: False)
+    assert not tab.begins(History(), query)
 
 
 class Form:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Page, expect
 
+from app import presets
 from tests.e2e.driving import PHONE, opened, view
 
 pytestmark = pytest.mark.e2e
@@ -90,3 +91,42 @@ def test_the_true_boundary_says_how_likely_it_was_on_a_phone(phone: Page):
             told["likeliest" if hit.locator("text").first.text_content() == "1" else "other"] += 1
     assert min(told.values()) > 0, told
     assert alone
+
+
+NARROW = """() => {
+  const box = (e) => e.getBoundingClientRect();
+  const apart = (a, b) => a.right <= b.left || b.right <= a.left || a.bottom <= b.top || b.bottom <= a.top;
+  const all = (what) => [...document.querySelectorAll('#explorer ' + what)];
+  const numbers = all('#strip .flag text:first-of-type').map(box);
+  const shapes = all('#tree .node > .shape').map(box);
+  return {
+    flags: numbers.every((a, n) => numbers.slice(0, n).every((b) => apart(a, b))),
+    shapes: shapes.every((a, n) => shapes.slice(0, n).every((b) => apart(a, b))),
+    halo: all('#tree .lane').every((e) => parseFloat(getComputedStyle(e).strokeWidth) >= 6),
+    long: all('#tree .lane').some((e) => e.textContent.includes('re-draft')),
+    tree: all('#tree .node:is(.accepted, .bonus) .label').map((e) => e.textContent),
+    path: all('.path .tok').map((e) => e.textContent),
+  };
+}"""
+
+
+def test_every_word_of_the_path_can_be_read_on_a_narrow_screen(phone: Page):
+    steps = presets.opening().trace().steps
+    in_path = 0
+    for width, most in ((390, len(steps)), (640, 5)):  # the second is a laptop at 200%
+        phone.set_viewport_size({"width": width, "height": 844})
+        for number, step in enumerate(steps[:most]):
+            view(phone).evaluate(
+                "(shown, step) => shown.dispatchEvent(new CustomEvent('explorer:select', { detail: { step } }))", number
+            )
+            expect(phone.locator("#sentence b")).to_have_text(f"Step {number + 1} ")
+            drawn = phone.evaluate(NARROW)
+            assert drawn["flags"], f"flags overlap in step {number + 1}"
+            assert drawn["shapes"], f"nodes overlap in step {number + 1}"
+            assert drawn["halo"]
+            assert not drawn["long"]
+            words = [c.text.replace(" ", "·").replace("\n", "↵") for c in step.committed]
+            assert drawn["path"] == words or drawn["tree"][: len(words) - 1] == words[:-1]
+            in_path += drawn["path"] == words
+    assert in_path > 5
+    phone.set_viewport_size(PHONE)

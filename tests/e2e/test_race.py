@@ -7,10 +7,10 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from app import models
+from app import models, presets
 from app.models import Chosen
 from d2sd import DecodeConfig
-from tests.e2e.driving import start
+from tests.e2e.driving import PATIENCE, start, view
 
 pytestmark = pytest.mark.e2e
 HOSTILE = '<img src=x onerror="window.pwned=1"> ${window.pwned=1} {{window.pwned=1}}'
@@ -42,7 +42,7 @@ def number(page: Page, elem_id: str, value: int) -> None:
 
 def choose(page: Page, *methods: str) -> None:
     for box in page.locator("#race-methods input[type=checkbox]").all():
-        name = (box.locator("xpath=..").text_content() or "").strip().split(":")[0]
+        name = re.findall(r"\(([^)]*)\):", box.locator("xpath=..").text_content() or "")[0]
         box.set_checked(name in methods)
 
 
@@ -122,3 +122,12 @@ def test_one_column_on_a_phone(phone: Page):
     opened(phone)
     expect(phone.locator("#whatif .figure").first).to_be_visible()
     assert phone.evaluate("document.documentElement.scrollWidth") <= 392
+
+
+def test_a_link_to_a_race_runs_the_race_and_nothing_else(empty: Page, address: str):
+    models.engine(Chosen("tiny"))  # where the models are loaded, a link runs by itself
+    empty.goto(f"{address}?model=tiny&methods=autoregressive,dflash&prompt=One+day&max_new_tokens=8")
+    expect(empty.locator("#race .stage")).to_contain_text("Your race", timeout=PATIENCE)
+    expect(empty.locator("#race tbody tr")).to_have_count(2, timeout=PATIENCE)
+    empty.get_by_role("tab", name="Explore").click()
+    expect(view(empty)).to_have_attribute("data-run", presets.opening().header["run"])

@@ -159,3 +159,19 @@ def test_two_runs_are_compared_and_a_step_opens(two: Page):
     expect(two.locator("#compare-view .status")).to_contain_text("part at character")
     two.locator("#compare-view .lane button").last.click()
     expect(two.locator("#tree")).to_be_visible(timeout=PATIENCE)
+
+
+def test_a_link_opens_a_trace_of_its_own_host_and_no_other(empty: Page, address):
+    lines = [json.loads(line) for line in presets.opening().lines()]
+    lines[0]["run"] = "e" * 32
+    trace = "".join(json.dumps(line) + "\n" for line in lines)
+    empty.route(re.compile(r":\d+/runs/mine\.jsonl$"), lambda route: route.fulfill(body=trace))
+    asked: list[str] = []
+    empty.on("request", lambda request: asked.append(request.url))
+    empty.goto(f"{address}?trace=/runs/mine.jsonl&step=4")
+    expect(view(empty)).to_have_attribute("data-run", "e" * 32, timeout=PATIENCE)
+    expect(view(empty)).to_have_attribute("data-pinned", "3", timeout=PATIENCE)
+    expect(rows(empty).nth(0)).to_contain_text("mine.jsonl")
+    empty.goto(f"{address}?trace=https://example.org/runs/mine.jsonl")
+    expect(empty.locator("#runs .said")).to_contain_text("example.org is not on this page’s list", timeout=PATIENCE)
+    assert not [url for url in asked if "example.org" in url and not url.startswith(address)]

@@ -11,6 +11,10 @@ import pytest
 from playwright.sync_api import Page, expect
 
 import d2sd
+from app import presets
+from app.class_file import class_page
+from app.history import History
+from app.run_lines import RunLines
 from d2sd.__main__ import main
 from d2sd.drawing.viewer import standalone_page
 
@@ -161,3 +165,30 @@ def test_a_run_that_was_cut_off_says_so(show, tmp_path):
     page = show(path)
     expect(page.locator(".notice")).to_have_text("The recording ends here: the run was cut off.")
     expect(view(page)).to_have_attribute("data-steps", "7")
+
+
+def test_a_class_file_has_runs_quiz_and_tour_without_a_network(show, tmp_path):
+    history = History()
+    lines = presets.opening().lines()
+    for number in range(2):
+        head = {**json.loads(lines[0]), "run": f"{number}" * 32, "prompt": BREAKOUT}
+        history.keep(RunLines.of([json.dumps(head, separators=(",", ":")), *lines[1:]]), "Explore")
+    path = tmp_path / "class.html"
+    path.write_text(class_page(history.runs, history.runs[0].run.key, 3), "utf-8")
+    page = show(path)
+    expect(view(page)).to_have_attribute("data-run", "0" * 32)
+    page.evaluate("location.hash = 'run=2'")
+    expect(view(page)).to_have_attribute("data-run", "1" * 32)
+    expect(view(page)).to_have_attribute("data-pinned", "3")
+    page.evaluate("location.hash = 'run=2&step=10&node=7&stop=5'")
+    expect(page.locator("#tour .where")).to_contain_text("stop 5 of")
+    expect(page.locator("#explorer")).to_be_hidden()
+    page.locator("#learn-next").click()
+    page.wait_for_function("location.hash.includes('stop=6')")
+    page.reload()
+    expect(page.locator("#tour .where")).to_contain_text("stop 6 of")
+    page.locator("#runs button", has_text="Quiz").click()
+    expect(page.locator("#explorer .quiz .said")).to_contain_text("Where will the first draft be rejected?")
+    expect(view(page)).to_have_attribute("data-pinned", "9")
+    assert page.evaluate("window.pwned") is None
+    assert page.locator("img").count() == 0

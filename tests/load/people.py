@@ -83,7 +83,13 @@ class Person:
         if kind == "run":
             return self.work(kind, prompt=prompt, max_tokens=tokens, gamma_2=None, budget=None)
         if kind == "race":
-            chosen = {"race_prompt": prompt, "race_max_tokens": tokens, "race_methods": ["autoregressive", "d2sd"]}
+            chosen = {
+                "race_prompt": prompt,
+                "race_max_tokens": tokens,
+                "race_chains": [],
+                "race_trees": [],
+                "race_d2sd": ["d2sd"],
+            }
             return self.work(kind, **chosen, race_budget=None)
         chosen = {"source": "prompts", "how_many": 2, "calibrate_max_tokens": tokens}
         return self.work(kind, **chosen)

@@ -23,9 +23,9 @@ GLOBAL = re.compile(r'(?:Lda|Sta)Global\w* \[\d+:"([^"]+)"\]')
 GIVEN = "element, trigger, props, watch, server"
 LANGUAGE = "Array Boolean Date Error Infinity JSON Map Math NaN Number Object Promise RegExp Set String Symbol Uint8Array undefined"
 BROWSER = """
-    Blob CustomEvent DecompressionStream Element Image IntersectionObserver MutationObserver Node ResizeObserver Response
+    Blob CustomEvent DataTransfer DecompressionStream Element Event File Image IntersectionObserver MutationObserver Node ResizeObserver Response
     SVGElement URL URLSearchParams XMLSerializer addEventListener atob clearTimeout console devicePixelRatio document
-    getComputedStyle getSelection history innerHeight innerWidth localStorage location matchMedia navigator performance
+    fetch getComputedStyle getSelection history innerHeight innerWidth localStorage location matchMedia navigator performance
     removeEventListener requestAnimationFrame sessionStorage setTimeout window"""
 KNOWN = {*LANGUAGE.split(), *BROWSER.split()}
 
@@ -54,12 +54,13 @@ def files() -> list[Path]:
 def sent() -> Iterator[tuple[str, str]]:
     """Every script that the page or a standalone file runs, by the view that it belongs to."""
     from app.layout import build
-    from d2sd.drawing.viewer import standalone_page
+    from app.views.learn import tour_script
+    from d2sd.drawing.viewer import runs_page
 
     for block in build().blocks.values():
         if source := getattr(block, "js_on_load", None):
             yield block.elem_id or type(block).__name__, source
-    yield "standalone", standalone_page("", "").rpartition("<script>")[2].partition("</script>")[0]
+    yield "standalone", runs_page([], "", tour_script()).rpartition("<script>")[2].partition("</script>")[0]
 
 
 def broken_files() -> list[str]:

@@ -1,4 +1,4 @@
-// What is said of a token in a list of top choices, and of columns too narrow for a word.
+// What is said of a token in a list of top choices, and columns for words.
 const assert = require("node:assert/strict");
 const { test } = require("node:test");
 const { load } = require("./load.cjs");
@@ -19,8 +19,13 @@ test("the target's own list says which token was drafted, and which drawn where 
   assert.deepEqual(marks(true, true), ["drafted, drawn", "drafted", "drawn", ""]);
 });
 
-test("columns are wordless where one of them is too narrow for a word", () => {
-  assert.equal(new Columns(5, 240, true, [0]).wordless, false);
-  assert.equal(new Columns(16, 390, true, [0]).wordless, true);
-  assert.equal(new Columns(16, 390, false, [0]).wordless, false);
+test("columns that matter are as wide as their words, as far as there is room", () => {
+  const { widths, slim } = new Columns(16, 360, true, [0, 3, 99, 5], (at) => (at === 3 ? 18 : 40));
+  assert.equal(slim, true);
+  assert.deepEqual([widths[0], widths[3], widths[5]], [40, 24, 40]); // a comma takes no more than a column needs at least
+  assert.ok(Math.min(...widths) >= 8 && widths.filter((width) => width >= 24).length > 5);
+  assert.ok(Math.abs(widths.reduce((a, b) => a + b) - 360) < 16);
+  const few = new Columns(5, 240, true, [0]);
+  assert.ok(few.slim && Math.abs(few.widths.reduce((a, b) => a + b) - 240) < 1e-9);
+  assert.equal(new Columns(16, 390, false, [0]).widths[15], 62);
 });

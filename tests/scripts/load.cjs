@@ -3,7 +3,7 @@ const { readFileSync } = require("node:fs");
 const { join } = require("node:path");
 
 const ROOT = join(__dirname, "..", "..");
-const FOLDERS = { viewer: "assets/viewer", race: "app/static/race", calibrate: "app/static/calibrate", learn: "app/static/learn" };
+const FOLDERS = { viewer: "assets/viewer", race: "app/static/race", calibrate: "app/static/calibrate", learn: "app/static/learn", runs: "app/static/runs" };
 
 /** `files`: "folder/name" without ".js"; `names`: what is wanted; `given`: what the browser would have. */
 function load(files, names, given = {}) {

@@ -3,13 +3,18 @@ const assert = require("node:assert/strict");
 const { test } = require("node:test");
 const { load } = require("./load.cjs");
 
-const { quizSteps, quizVerdict, readNotes } = load(["viewer/dom", "viewer/words", "viewer/finder", "viewer/quiz", "viewer/presenter"], ["quizSteps", "quizVerdict", "readNotes"]);
+const { quizSteps, quizMarks, quizVerdict, readNotes } = load(["viewer/dom", "viewer/words", "viewer/finder", "viewer/quiz", "viewer/presenter"], ["quizSteps", "quizMarks", "quizVerdict", "readNotes"]);
 
 test("a quiz asks about steps whose outcome is known, and says who was right", () => {
   assert.deepEqual(quizSteps([{ boundary: 2 }, { boundary: null }, { boundary: 0, undrafted: false }, { boundary: 0, undrafted: true }]), [0, 2]);
   const step = { boundary: 2, drafted: 4, selected: [2, 0], random: false };
   assert.deepEqual(quizVerdict(step, 3), { right: true, byFlag: true, words: "Right: it was rejected at position 3. The drafter’s flag 1 was right as well." });
   assert.equal(quizVerdict({ ...step, boundary: 4 }, 1).words, "You said at position 1: it was rejected nowhere. The drafter’s flag 1 said: at position 3.");
+});
+
+test("the score over a run says what came of every step that can be asked about", () => {
+  const told = new Map([[0, { right: true }], [2, { right: false }]]);
+  assert.deepEqual(quizMarks([{ boundary: 2 }, { boundary: null }, { boundary: 0 }, { boundary: 1 }], told), [{ at: 0, right: true }, { at: 2, right: false }, { at: 3, right: null }]);
 });
 
 test("speaker notes are told apart by the numbers of their steps", () => {

@@ -3,9 +3,9 @@ const assert = require("node:assert/strict");
 const { test } = require("node:test");
 const { load } = require("./load.cjs");
 
-const { layoutTree, BONUS, laneRows, edgePath, PILL, TreeView } = load(
-  ["viewer/dom", "viewer/words", "viewer/step", "viewer/explain", "viewer/viewport", "viewer/tree_layout", "viewer/tree_shapes", "viewer/tree_rows", "viewer/tree"],
-  ["layoutTree", "BONUS", "laneRows", "edgePath", "PILL", "TreeView"],
+const { layoutTree, BONUS, laneRows, edgePath, PILL, TreeView, liftFlags } = load(
+  ["viewer/dom", "viewer/words", "viewer/step", "viewer/explain", "viewer/viewport", "viewer/tree_layout", "viewer/tree_shapes", "viewer/tree_rows", "viewer/columns", "viewer/tree", "viewer/strip"],
+  ["layoutTree", "BONUS", "laneRows", "edgePath", "PILL", "TreeView", "liftFlags"],
   { document: { createElement: () => ({ getContext: () => null }) } },
 );
 
@@ -102,8 +102,8 @@ test("an edge is straight within a lane and turns at the border between two", ()
 });
 
 /** The label of the lane that begins with the anchor. */
-function mainLabel(step) {
-  const tree = { step, x: (depth) => 60 * depth, small: (words) => 6 * words.length, widths: new Map([...step.nodes.keys()].map((id) => [id, 40])) };
+function mainLabel(step, slim = false) {
+  const tree = { step, columns: { slim }, x: (depth) => 60 * depth, small: (words) => 6 * words.length, widths: new Map([...step.nodes.keys()].map((id) => [id, 40])) };
   const trunk = layoutTree(step, null, null).chains.find((chain) => chain.lane === 0);
   return TreeView.prototype.chainLabel.call(tree, trunk);
 }
@@ -116,5 +116,15 @@ test("the main lane is called the first draft only where it holds the first draf
   // a node budget kept the re-draft from 0 and nothing of the first draft
   const left = mainLabel(of([[-1, [2], 1, "root"], [0, [2], 0.9, "accepted"], [1, [2], 0.8]]));
   assert.deepEqual([left.words, left.won], ["re-draft from 0 · added 1", 1]);
+  assert.equal(mainLabel(of([[-1, [2], 1, "root"], [0, [2], 0.9, "accepted"]]), true).words, "from 0 · +1"); // across no stems
   assert.equal(mainLabel(of([[-1, [0, 1, 2], 1, "root"]])), null);
+});
+
+test("no flag hides the number of a likelier one", () => {
+  const flags = [[50, 100], [55, 110], [45, 96], [50, 98], [90, 100]];
+  const lifts = liftFlags(flags);
+  assert.equal(lifts[0], 0);
+  assert.equal(lifts[4], 0); // out of reach
+  const cloths = flags.map(([x, y], n) => [x, y - lifts[n]]);
+  cloths.forEach(([x, y], n) => cloths.slice(0, n).forEach(([a, b]) => assert.ok(Math.abs(a - x) >= 16 || Math.abs(b - y) >= 12)));
 });

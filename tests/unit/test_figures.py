@@ -86,7 +86,7 @@ def test_no_text_becomes_markup_in_a_figure(trace):
 def test_a_report_holds_all_it_needs_and_nothing_in_it_is_code(trace):
     nasty = replace(trace, header={**trace.header, "models": {HOSTILE: HOSTILE}, "method": HOSTILE})
     report = report_of([nasty, nasty], ["a", HOSTILE])
-    page = report_page(HOSTILE, [HOSTILE], calibration_panels(report), facts=settings([nasty]))
+    page = report_page(HOSTILE, [HOSTILE], calibration_panels(report), facts=settings([nasty.header]))
     own = re.sub(r"<script>.*?</script>", "", page, flags=re.DOTALL)
     assert len(re.findall(r"<script>", page)) == 2
     assert "<b>" not in own

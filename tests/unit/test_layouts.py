@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 
 from d2sd import InputError
 from d2sd.models.layouts import layout_of, read_form
-from d2sd.models.loading import _is_eagle3, load_drafter
+from d2sd.models.loading import is_eagle3_folder, load_drafter
 from tests.drafter_folders import FOLDERS, HEAD, SHAPE, THETA, flat, nested, plan, speculators, write
 from tests.nets import make_target
 
@@ -25,7 +25,7 @@ def test_every_folder_gives_what_it_means(name, tmp_path):
     assert form.confidence == {None: None, True: "markov", False: "hidden"}[c.get("with_markov")]
     assert form.visible_prefixes == (name == "vp")
     (tmp_path / "config.json").write_text(json.dumps(FOLDERS[name][0]))
-    assert not _is_eagle3(str(tmp_path))
+    assert not is_eagle3_folder(str(tmp_path))
 
 
 def test_layouts_are_told_apart_in_order():

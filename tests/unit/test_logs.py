@@ -83,7 +83,7 @@ def test_counts_of_every_step_give_boundaries_and_invent_no_tokens(tmp_path):
         assert parse_trace("".join(run.lines()).encode()) == run
         assert [s.actual_boundary for s in run.steps] == DETAILED["per_step_accepted"]
         assert run.totals.mean_acceptance_length == 3.25
-        assert run.missing == ("confidence", "tokens")
+        assert run.missing == ("confidence", "tokens", "times")
         assert {n.text for s in run.steps for n in s.nodes} == {UNKNOWN}
 
 
@@ -106,7 +106,7 @@ def test_output_ids_are_cut_into_the_steps(tmp_path):
     assert parse_trace("".join(run.lines()).encode()) == run
     assert run.prompt == "Hi"
     assert [[c.token for c in s.committed] for s in run.steps] == [[6, 7], [8, 9]]  # the limit cut off the bonus
-    assert run.missing == ("confidence", "rejected")
+    assert run.missing == ("confidence", "rejected", "times")
     assert run.steps[0].nodes[3].text == UNKNOWN
     assert run.finished.stop_reason == "max_new_tokens"
     assert run.totals.tokens_per_second == pytest.approx(80)

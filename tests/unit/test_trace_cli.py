@@ -16,7 +16,10 @@ from d2sd.cli.description import MARKS, describe_step, draw_tree
 from d2sd.cli.trace import statistics
 from d2sd.drawing.viewer import standalone_page
 from d2sd.trace.events import Finished
+from d2sd.trace.logs.chain import NOT_KNOWN, Chain, chain_step
 from d2sd.trace.metrics import prediction
+from d2sd.trace.schema import SCHEMA
+from d2sd.trace.trace import Trace
 
 RECORDED = Path(__file__).parent.parent / "data" / "schema-1.jsonl.gz"
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m\r\u202e\u2066\x00\ufffe</data><x>&\ud7ff"
@@ -46,6 +49,23 @@ def hostile(trace, tmp_path) -> Path:
     bad = replace(trace, header=header, steps=tuple(map(step, trace.steps)))
     bad.save(tmp_path / "hostile.jsonl")
     return tmp_path / "hostile.jsonl"
+
+
+def test_a_log_without_times_shows_none_and_says_what_it_lacks(tmp_path, capsys):
+    step = chain_step(0, NOT_KNOWN, 5, Chain([NOT_KNOWN] * 3, 1, NOT_KNOWN, 1), 0.0)
+    header = {"event": "Header", "schema": SCHEMA, "run": "r", "method": "vllm", "config": {}, "models": {}, "versions": {}, "hardware": {},
+              "prompt": "Hi", "missing": ["confidence", "tokens", "times"]}  # fmt: skip
+    Trace.of(header, [step]).save(path := tmp_path / "log.jsonl")
+    assert main(["trace", "show", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert "not in this log: tokens, confidences, times of steps; ▯ stands for a token that is not known" in out
+    assert "    1       2      4       –" in out
+    assert main(["trace", "stats", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert "tokens per second        –" in out
+    assert "verify" not in out
+    assert main(["trace", "show", "--step", "1", str(path)]) == 0
+    assert "4 nodes verified\n" in capsys.readouterr().out
 
 
 def test_validate_says_in_one_line_what_a_trace_holds(capfd):

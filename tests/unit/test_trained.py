@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from d2sd.calibration import compare_trained, read_trained
+from d2sd.calibration import compare_trained, read_trained, tabulate
 from d2sd.calibration.resampling import Resampler
 from d2sd.calibration.scores import Scores
-from d2sd.calibration.trained import auroc
+from d2sd.calibration.trained import auroc, head_confidence
 from d2sd.errors import InputError
 from d2sd.trace.consistency import check_step
 from d2sd.trace.writer import to_line
@@ -32,8 +32,12 @@ def runs_of(said, count=12, length=20):
     return runs
 
 
+def compared(runs, prompts=()):
+    return compare_trained(tabulate(runs, prompts), head_confidence([s for run in runs for s in run]))
+
+
 def test_a_head_that_knows_wins_every_figure_and_one_that_does_not_is_not_said_to():
-    report = compare_trained(runs_of(lambda right: 0.999 if right else 0.001), [f"p{n}" for n in range(12)])
+    report = compared(runs_of(lambda right: 0.999 if right else 0.001), [f"p{n}" for n in range(12)])
     assert report.unit == "prompt"
     contests = {c.name: c for c in report.contests}
     for c in (c for name, c in contests.items() if name != "within"):
@@ -44,13 +48,13 @@ def test_a_head_that_knows_wins_every_figure_and_one_that_does_not_is_not_said_t
     assert contests["auroc"].softmax.value == 0.5
     assert contests["rank"].head.value == 1
     assert [line for line in read_trained(report) if "the head is better" not in line] == read_trained(report)[-1:]
-    same = compare_trained(runs_of(lambda _: 0.5), [f"p{n}" for n in range(12)])
+    same = compared(runs_of(lambda _: 0.5), [f"p{n}" for n in range(12)])
     assert all("no clear difference" in line for line in read_trained(same))
     assert all(c.difference.value == 0 for c in same.contests)
 
 
 def test_without_a_head_there_is_nothing_to_compare():
-    assert compare_trained([[made_step([0.7] * 4, 2)]]) is None
+    assert compared([[made_step([0.7] * 4, 2)]]) is None
 
 
 def test_the_area_is_that_of_all_pairs():

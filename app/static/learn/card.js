@@ -71,7 +71,7 @@ class CardView {
       rows.length && !list(stop.odds).length ? h("dl", { class: "values" }, ...rows) : "",
       list(stop.odds).length ? this.draws.box : "",
       ...list(stop.asked).map(([question, answer]) => h("details", { class: "asked" }, h("summary", {}, text(question)), h("p", {}, text(answer)))),
-      at === 0 ? h("p", { class: "about" }, this.about, " Its examples: ", ...this.examples.flatMap(([name, prompt], i) => [i ? ", " : "", h("span", { title: prompt }, name)]), ".") : "",
+      at === 0 && this.about ? h("p", { class: "about" }, this.about, " Its examples: ", ...this.examples.flatMap(([name, prompt], i) => [i ? ", " : "", h("span", { title: prompt }, name)]), ".") : "",
     ];
   }
 

@@ -34,7 +34,7 @@ async function start(element, trigger, props, watch, server) {
       live.load(tour.live, tour.costs);
       await until(() => stage.steps > tour.start);
       stage.pin(tour.start);
-      state.at = Math.min(TURN, Math.max(0, whole(new URLSearchParams(location.search).get("stop"), 1, TURN + 1, 1) - 1));
+      state.at = Math.min(TURN, Math.max(0, whole(new URLSearchParams(text(props.address) || location.search).get("stop"), 1, TURN + 1, 1) - 1));
       show();
       element.addEventListener("learn:go", ({ detail }) => detail.stop - 1 !== state.at && go(detail.stop - 1));
       element.dataset.ready = "yes";

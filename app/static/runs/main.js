@@ -3,11 +3,21 @@
 function start(element, trigger, props, watch) {
   let data = { shown: "", runs: [] };
   let naming = false;
+  let linked = false;
   const title = h("summary", {});
   const list = h("ol", {});
   const said = h("p", { class: "said", role: "status" });
+  const whole = (kind, words, hint) => {
+    const button = h("button", { type: "button", class: "small", title: hint, "data-kind": kind }, words);
+    button.addEventListener("click", () => {
+      const { pinned } = explorer() ? explorer().dataset : {};
+      trigger("together", { kind, step: pinned ? Number(pinned) : null });
+    });
+    return button;
+  };
+  const all = h("p", { class: "all" }, whole("traces", "Save all", "All runs in one file that “Open a trace” opens"), whole("class", "Class file", "All runs in one page that works offline, with quiz and Learn"));
   const wide = matchMedia("(min-width: 901px)").matches;
-  element.replaceChildren(h("section", { class: "panels", "aria-label": "Runs of this window" }, h("details", { class: "panel kept", open: wide }, title, list, said)));
+  element.replaceChildren(h("section", { class: "panels", "aria-label": "Runs of this window" }, h("details", { class: "panel kept", open: wide }, title, list, all, said)));
 
   const say = (words) => {
     said.textContent = words;
@@ -51,8 +61,9 @@ function start(element, trigger, props, watch) {
     if (again) again.querySelector(".open").focus();
   }
 
-  function save({ name, type, text: content }) {
-    const link = h("a", { download: text(name), href: URL.createObjectURL(new Blob([text(content)], { type: text(type) })) });
+  function save({ name, type, text: content, base64 }) {
+    const bytes = base64 ? Uint8Array.from(atob(base64), (c) => c.charCodeAt(0)) : text(content);
+    const link = h("a", { download: text(name), href: URL.createObjectURL(new Blob([bytes], { type: text(type) })) });
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 60000);
   }
@@ -66,8 +77,16 @@ function start(element, trigger, props, watch) {
     }
     data = { shown: text(read.shown), runs: runsOf(read.runs) };
     element.dataset.runs = data.runs.length;
+    all.hidden = !data.runs.length;
     draw();
     if (read.file) save(read.file);
+    if (!linked && data.shown) {
+      linked = true; // the window has its runs again: what is opened now stays in the list
+      openLinked(TRACE_HOSTS, (words) => {
+        said.textContent = words;
+        said.closest("details").open = true;
+      });
+    }
     address.soon();
   }
 

@@ -106,6 +106,8 @@ class Counts:
             missing.append("tokens")
         elif self.accepted != self.drafted:
             missing.append("rejected")
+        if not self.elapsed:
+            missing.append("times")
         models = {"target": self.model} if self.model else {}
         header: dict[str, object] = {
             "event": "Header", "schema": SCHEMA, "run": uuid.uuid4().hex, "method": self.engine, "config": {}, "models": models,

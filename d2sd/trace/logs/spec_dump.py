@@ -90,7 +90,7 @@ def _check(step: Step, where: str) -> None:
 def _trace(steps: list[tuple[str, Step]], texts: Texts) -> Trace:
     header: dict[str, object] = {
         "event": "Header", "schema": SCHEMA, "run": uuid.uuid4().hex, "method": ENGINE, "config": {}, "models": {}, "versions": {},
-        "hardware": {}, "prompt": None, "missing": ["prompt", "target"],
+        "hardware": {}, "prompt": None, "missing": ["prompt", "target", "times"],
     }  # fmt: skip
     return Trace.of(header, _events(steps, texts))
 

@@ -1,0 +1,205 @@
+"""What programs may ask the page: ``generate``, ``step``, ``calibrate``, for gradio_client and as tools of MCP.
+
+All else that the page calls is for its own controls and is not listed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from functools import wraps
+from importlib.util import find_spec
+from threading import Lock
+from typing import Any
+
+import gradio as gr
+
+from app import explore, presets, settings
+from app.explore import Asked
+from app.models import Chosen
+from app.run_lines import RunLines
+from app.streaming import collect, never, paced, prepare, stream, warm_up
+from app.tabs.notice import MODEL
+from app.visitors import without_paths
+from app.work import TURNS, Update
+from d2sd import Event, InputError, Trace
+from d2sd.calibration import Gathering, read_report
+from d2sd.cli.description import describe_step
+from d2sd.trace.text import escaped
+from d2sd.trace.writer import to_line
+
+MAX_RUNS = 200
+MAX_BYTES = 64 * 2**20  # of all kept runs, packed
+NEEDS_MCP = (
+    "MCP=1 needs the package mcp: install it with pip install 'gradio[mcp]'; without MCP=1 the page works as it is"
+)
+
+
+class KeptRuns:
+    """The latest runs of programs, by keys that nobody can guess."""
+
+    def __init__(self) -> None:
+        self._runs: dict[str, RunLines] = {}
+        self._lock = Lock()
+
+    def keep(self, trace: Trace) -> str:
+        """Keep a run; its key."""
+        run = RunLines.packed(trace.lines())
+        with self._lock:
+            self._runs[run.key] = run
+            while len(self._runs) > MAX_RUNS or (len(self._runs) > 1 and self._size() > MAX_BYTES):
+                del self._runs[next(iter(self._runs))]
+        return run.key
+
+    def trace(self, key: object) -> Trace:
+        """The run of this key; raises ``InputError``."""
+        found = self._runs.get(key) if isinstance(key, str) else None
+        if found is None:
+            raise InputError(
+                f"there is no run {str(key)[:40]!r}; generate gives its name, and the latest ones are kept"
+            )
+        return found.trace()
+
+    def _size(self) -> int:
+        return sum(run.size for run in self._runs.values())
+
+
+KEPT = KeptRuns()
+
+
+def told(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, with bad input as one sentence to the caller."""
+
+    @wraps(function)
+    def answer(*args: Any, **options: Any) -> Any:
+        try:
+            return function(*args, **options)
+        except InputError as error:
+            raise gr.Error(f"{without_paths(str(error))}.", print_exception=False) from None
+
+    return answer
+
+
+@told
+def generate(
+    prompt: str,
+    model: str = presets.BUNDLED,
+    method: str = "d2sd",
+    max_new_tokens: int = 128,
+    num_branches: int = 4,
+    temperature: float = 0,
+    seed: int = 0,
+    chat: bool = False,
+) -> dict[str, Any]:
+    """Continue a prompt by speculative decoding, and say how much each step committed.
+
+    Args:
+        prompt: the text to go on with
+        model: tiny, or another model that the page offers
+        method: d2sd, dflash, ddtree, autoregressive or another method of the page
+        max_new_tokens: where the text is cut off
+        num_branches: K, of how many likely rejection points a re-draft starts
+        temperature: 0 for the target's favourite tokens, more for random draws
+        seed: of the random draws
+        chat: whether the prompt goes into the model's chat template
+
+    Returns:
+        run (its name for step and calibrate), text, steps (the text that each one committed), and totals:
+        mean_acceptance_length (α), tokens_per_second and others
+    """
+    texts(prompt=prompt, model=model, method=method)
+    values = {
+        "max_new_tokens": max_new_tokens,
+        "num_branches": num_branches,
+        "temperature": temperature,
+        "seed": seed,
+        "chat": chat,
+    }
+    asked = Asked(prompt, Chosen(model), method, False, values)
+    config = asked.config()
+    prepared = prepare(asked.models, prompt, config)
+    events: list[Event] = []
+
+    def work() -> Iterator[Update[None]]:
+        for steps in (warm_up(prepared, never), collect(stream(prepared, never), events)):
+            for _ in paced(steps):
+                yield Update()
+
+    try:
+        for _ in TURNS.taken(events, work()):
+            pass
+    except Exception as error:  # as in Explore
+        raise InputError(explore.failure_sentence(error).rstrip(".")) from None
+    trace = Trace.of(prepared.engine.header(prepared.request), events)
+    committed = [trace.prefill.committed if trace.prefill else (), *(s.committed for s in trace.steps)]
+    said = ["".join(c.text for c in done) for done in committed]
+    return {
+        "run": KEPT.keep(trace),
+        "text": "".join(said),
+        "steps": said[1:],
+        "totals": asdict(trace.totals),
+        "stop_reason": trace.finished.stop_reason if trace.finished else None,
+    }
+
+
+@told
+def step(run: str, number: int = 1) -> dict[str, Any]:
+    """One step of a run: its drafts, confidences, token tree, and what the target accepted.
+
+    Args:
+        run: what generate called it
+        number: which step, from 1 on; -1 is the last
+
+    Returns:
+        words (lines of text that draw the step) and step (all of it, as in a trace)
+    """
+    steps = KEPT.trace(run).steps
+    wanted = settings.whole(number, "number")
+    if not wanted or not -len(steps) <= wanted <= len(steps):
+        raise InputError(f"there is no step {wanted}; the run has {len(steps)}")
+    found = steps[wanted - 1 if wanted > 0 else wanted]
+    return {"words": list(describe_step(found, len(steps))), "step": json.loads(to_line(found))}
+
+
+@told
+def calibrate(runs: list[str]) -> dict[str, Any]:
+    """Whether the first drafter's confidence can be trusted, measured over some runs.
+
+    Args:
+        runs: what generate called them; more runs give narrower intervals
+
+    Returns:
+        sentences (what the figures say) and figures (each with its 95% interval, where runs suffice)
+    """
+    if not isinstance(runs, list) or not runs:
+        raise InputError("runs must be a list of what generate called its runs")
+    report = Gathering(KEPT.trace(run) for run in dict.fromkeys(map(str, runs))).report()
+    return {"sentences": [s.text for s in read_report(report)], "figures": report.to_dict()}
+
+
+def texts(**arguments: Any) -> None:
+    """Raise ``InputError`` where one of these is no text."""
+    for name, value in arguments.items():
+        if not isinstance(value, str):
+            raise InputError(f"{name} must be a text, not {escaped(str(value)[:40])}")
+
+
+def publish(page: gr.Blocks) -> None:
+    """Add the endpoints to a page, and list no other one; called within it, after all else is wired."""
+    own = set(page.fns)
+    gr.api(generate, api_name="generate", concurrency_id=MODEL, concurrency_limit=1)
+    gr.api(step, api_name="step")
+    gr.api(calibrate, api_name="calibrate")
+    for key in own:
+        page.fns[key].api_visibility = "private"
+
+
+def mcp() -> dict[str, bool]:
+    """What ``launch`` is told of MCP: with ``MCP=1`` the endpoints are its tools. Raises ``InputError``."""
+    if os.environ.get("MCP", "").strip() not in ("1", "true", "yes"):
+        return {"mcp_server": False}
+    if find_spec("mcp") is None:
+        raise InputError(NEEDS_MCP)
+    return {"mcp_server": True}

@@ -1,0 +1,63 @@
+"""From the controls of Calibrate to the doctor's report on the chosen drafter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+from app import models, settings
+from app.calibrate import PromptSource
+from app.explore import failure_sentence
+from app.gpu import ON_ZERO_GPU
+from app.models import Chosen
+from app.streaming import ahead
+from app.visitors import without_paths
+from app.work import Ticket, Update
+from d2sd import DecodeConfig, InputError
+from d2sd.doctor.examination import TOKENS, Examination, examine
+from d2sd.doctor.folder import check_folder
+from d2sd.doctor.report import markdown
+
+MOST = 60  # prompts
+
+
+def report(
+    ticket: Ticket, number: int, source: PromptSource, limit: float | None, chosen: Chosen, values: dict[str, Any]
+) -> Iterator[Update[str]]:
+    """The report as Markdown, after sentences that tell how far it is; stopped, it holds what was found by then.
+
+    ``values``: settings by name, of which ``chat`` counts. ``number`` is what ``ticket.request()`` gave.
+    """
+    if not ticket.claim(number):
+        return
+    try:
+        if ON_ZERO_GPU:
+            raise InputError("a GPU is lent here for a minute at a time; run d2sd doctor on a machine of your own")
+        count = settings.whole(limit, "how many")
+        if not 1 <= count <= MOST:
+            raise InputError(f"how many must be between 1 and {MOST}, not {count}")
+        prompts = [p.text for p in source.prompts(count)]
+        if not models.loaded(chosen):
+            yield Update(news=f"Loading {chosen.model} …")
+        engine = models.engine(chosen)
+        drafter = engine.models.first or engine.models.eagle3
+        if drafter is None:
+            raise InputError("these models have no drafter to examine")
+        yield Update(news="Reading the drafter's folder …")
+        checks = check_folder(models.drafter_folder(chosen), engine.models.target)
+        name = drafter.config.name_or_path
+        found = Examination(name, engine.models.target.name, checks)
+        config = DecodeConfig("autoregressive", TOKENS, chat=bool(values.get("chat")))
+        with closing(ahead(examine(engine, prompts, config, found))) as steps:
+            for step in steps:
+                if ticket.newest != number:
+                    break
+                yield Update(news=f"{step.said.capitalize()}: {step.done} of {step.total} …")
+    except InputError as error:
+        yield Update(problem=settings.readable(error))
+        return
+    except Exception as error:  # as in Explore
+        yield Update(problem=failure_sentence(error))
+        return
+    yield Update(without_paths(markdown([found])))

@@ -1,0 +1,63 @@
+// ?trace=URL: a trace from this page's host, or from one on its owner's list, opened as if it were chosen by hand. The browser
+// fetches it, never the server.
+
+const TRACE_BYTES = 96e6; // what “Open a trace” takes
+
+/** The address to fetch from, or the problem with it. `here`: the page's own; `hosts`: the owner's list. */
+function traceAddress(wanted, here, hosts) {
+  let address;
+  try {
+    address = new URL(wanted, here);
+  } catch {
+    return { problem: "what the link names is no address" };
+  }
+  if (!["http:", "https:"].includes(address.protocol) || address.username || address.password) return { problem: "its address must begin with http:// or https:// and name no user" };
+  if (address.host !== new URL(here).host && !hosts.includes(address.host)) return { problem: `${address.host.slice(0, 80)} is not on this page’s list; download the file and use “Open a trace”` };
+  return { address };
+}
+
+/** The file at an address; throws a sentence where there is none, it is too large, or the address leads elsewhere. */
+async function fetchTrace(address) {
+  const answer = await fetch(address, { redirect: "error", credentials: "same-origin", referrerPolicy: "no-referrer" }).catch(() => {
+    throw new Error("its host does not answer, does not allow it, or leads elsewhere");
+  });
+  if (!answer.ok || !answer.body) throw new Error(`its host answers ${answer.status}`);
+  const parts = [];
+  let size = 0;
+  const reader = answer.body.getReader();
+  for (let part; !(part = await reader.read()).done; ) {
+    size += part.value.length;
+    if (size > TRACE_BYTES) {
+      reader.cancel();
+      throw new Error(`it is larger than ${TRACE_BYTES / 1e6} MB`);
+    }
+    parts.push(part.value);
+  }
+  const packed = parts.length > 0 && parts[0][0] === 0x1f && parts[0][1] === 0x8b;
+  const name = address.pathname.split("/").pop().replace(/[^\w.-]/g, "").replace(/(\.jsonl?)?(\.gz)?$/, "").slice(-40) || "trace";
+  return new File(parts, `${name}.jsonl${packed ? ".gz" : ""}`);
+}
+
+/** Opens what the address of the page names, at the step that it names; `say` hears what is wrong. */
+async function openLinked(hosts, say) {
+  const fields = new URLSearchParams(location.search);
+  if (!fields.get("trace")) return;
+  try {
+    const { address, problem } = traceAddress(fields.get("trace"), location.href, hosts);
+    if (problem) throw new Error(problem);
+    const chosen = new DataTransfer();
+    chosen.items.add(await fetchTrace(address));
+    const input = document.querySelector("#last input[type=file]");
+    const before = explorer() && explorer().dataset.run;
+    input.files = chosen.files;
+    input.dispatchEvent(new Event("change", { bubbles: true }));
+    const step = whole(fields.get("step"), 1, 1e9, null);
+    for (let tries = 0; step !== null && tries < 400; tries += 1) {
+      const { run, steps } = explorer() ? explorer().dataset : {};
+      if (run !== before && Number(steps) >= step) return explorer().dispatchEvent(new CustomEvent("explorer:select", { detail: { step: step - 1, node: fields.get("node") } }));
+      await new Promise((go) => setTimeout(go, 50));
+    }
+  } catch (error) {
+    say(`The trace of this link was not opened: ${error.message}.`);
+  }
+}

@@ -1,0 +1,62 @@
+"""“Why is it rejected?”: a button of Calibrate, and the doctor's report on the drafter that is chosen there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import gradio as gr
+
+import d2sd
+from app import doctor
+from app.models import Chosen
+from app.tabs.notice import MODEL, ask, line_of, sentence
+from app.work import TURNS, Ticket
+
+Asked = tuple[doctor.PromptSource, float | None, Chosen, str, dict[str, Any]]
+
+
+def build_report() -> gr.Markdown:
+    """Where the report goes. Somebody else's text in it is escaped, and what is left of HTML is cleaned."""
+    return gr.Markdown(
+        visible=False,
+        elem_id="doctor-report",
+        sanitize_html=True,
+        latex_delimiters=[],
+        buttons=["copy"],
+        container=True,
+    )
+
+
+def wire(
+    go: gr.Button,
+    measure: gr.Button,
+    report: gr.Markdown,
+    notice: gr.Textbox,
+    ticket: gr.State,
+    given: Sequence[Any],
+    read: Any,
+) -> None:
+    """Let the button examine; what is measured later takes the report's place. given: the source and its controls; read: what makes the controller's arguments of their values."""
+    number = gr.State(0)
+
+    def request(current: Ticket, request: gr.Request) -> tuple[int, Any, Any]:
+        return ask(current, request)
+
+    def run(current: Ticket, own: int, *values: Any) -> Iterator[tuple[Any, Any]]:
+        try:
+            source, limit, chosen, _, settings = read(*values)
+        except d2sd.InputError as error:
+            yield gr.skip(), sentence(f"{error}")
+            return
+        for update in TURNS.taken(current, doctor.report(current, own, source, limit, chosen, settings)):
+            shown = gr.skip() if update.value is None else gr.Markdown(update.value, visible=True)
+            stale = current.newest != own  # who stopped it was told what that means
+            yield shown, gr.skip() if stale else sentence(update.problem, update.news)
+
+    measure.click(lambda: gr.Markdown(visible=False), None, report, show_progress="hidden", queue=False)
+    asked = go.click(request, ticket, [number, notice, line_of(notice, ticket)], show_progress="hidden", queue=False)
+    asked.then(
+        run, [ticket, number, *given], [report, notice], show_progress="hidden", concurrency_id=MODEL,
+        concurrency_limit=1, trigger_mode="multiple",
+    )  # fmt: skip

@@ -1,0 +1,23 @@
+"""The hosts that a link may open a trace from (``?trace=URL``), beside the page's own."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from d2sd import InputError
+
+VARIABLE = "D2SD_TRACE_HOSTS"
+HOST = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?(:[0-9]{1,5})?")
+
+
+def listed() -> list[str]:
+    """The owner's list: hosts, each with its port where that is not the usual one, separated by commas.
+
+    The visitor's browser fetches, never this server. Raises ``InputError``.
+    """
+    hosts = [host.strip().lower() for host in os.environ.get(VARIABLE, "").split(",") if host.strip()]
+    for host in hosts:
+        if not HOST.fullmatch(host):
+            raise InputError(f"{VARIABLE} must list hosts such as traces.example.org, not {host[:60]!r}")
+    return hosts

@@ -1,0 +1,101 @@
+"""Say why a drafter is rejected: checks of its folder, and a short run in which one thing at a time is changed.
+
+Prints Markdown, for a bug report. docs/acceptance.md explains it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from tqdm.auto import tqdm
+
+from d2sd.bench.prompts import read_prompts
+from d2sd.cli.common import tell_of_template
+from d2sd.config import DecodeConfig
+from d2sd.doctor.examination import TOKENS, VISIBLE, Examination, examine
+from d2sd.doctor.folder import check_folder
+from d2sd.doctor.report import markdown
+from d2sd.engine import Engine
+from d2sd.errors import InputError
+from d2sd.models.loading import DTYPES, is_eagle3_folder, load_drafter, load_eagle3, load_models, presets
+from d2sd.models.models import Models
+from d2sd.trace.files import write_whole
+from d2sd.trace.text import printable
+
+LIMIT = 30
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Arguments of ``doctor``."""
+    parser.add_argument(
+        "target", metavar="TARGET", help="folder, hub id, GGUF file, bundled preset or name of `d2sd get`"
+    )
+    parser.add_argument("drafter", metavar="DRAFTER", help="folder or hub id of its drafter")
+    parser.add_argument("--vp", metavar="DRAFTER", help="also examine this VP-Drafter, in the second role")
+    parser.add_argument("--prompts", default="heldout", metavar="NAME|FILE.jsonl", help="heldout (default), chat, or a file: lines with prompt or turns")  # fmt: skip
+    parser.add_argument("--limit", type=int, default=LIMIT, metavar="N", help=f"use only N prompts (default {LIMIT})")
+    parser.add_argument("--chat", action="store_true", help="put prompts into the target's chat template")
+    parser.add_argument("--thinking", action="store_true", help="with --chat: let the model think first (Qwen3)")
+    parser.add_argument("--dtype", help="float32, mixed, bfloat16 or float16 (default: as for generate)")
+    parser.add_argument("--device", metavar="NAME", help="cpu, cuda, cuda:1 (default: cuda if there is one)")
+    parser.add_argument("--out", type=Path, metavar="FILE.md", help="also write the report there")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Examine and print; Ctrl-C leaves what was found. Exit code 1 where a fault is named."""
+    a = arguments
+    if a.limit < 1:
+        raise InputError(f"limit must be at least 1, not {a.limit}")
+    prompts = [p.text for p in read_prompts(a.prompts, a.limit)]
+    config = DecodeConfig("autoregressive", TOKENS, chat=a.chat, thinking=a.thinking)
+    bundled = a.target in presets()
+    models = load_models(
+        a.target if bundled else "tiny", target=None if bundled else a.target, dtype=a.dtype, device=a.device
+    )
+    models = Models(models.target, name=models.name)
+    tell_of_template(Engine(models), config)
+    found: list[Examination] = []
+    stopped = False
+    for source, visible in ((a.drafter, 0), *([(a.vp, VISIBLE)] if a.vp else [])):
+        examination = Examination(source, models.target.name, check_folder(source, models.target), visible)
+        found.append(examination)
+        if stopped or any(c.state == "fault" for c in examination.checks):
+            examination.conclude()
+            continue
+        stopped = not _examine(with_drafter(models, source, a.dtype), prompts, config, examination)
+    report = markdown(found)
+    print(printable(report))
+    if a.out:
+        write_whole(a.out, report)
+    if stopped:
+        return 130
+    return int(any(e.diagnosis is not None and e.diagnosis.accuses for e in found))
+
+
+def with_drafter(models: Models, source: str, dtype: str | None) -> Engine:
+    """An engine whose first drafter, or EAGLE-3 drafter, is the one in this folder."""
+    target, kind = models.target, DTYPES[dtype or "float32"]
+    if is_eagle3_folder(source):
+        return Engine(replace(models, first=None, eagle3=load_eagle3(source, kind, target)))
+    drafter = load_drafter(source, kind, str(target.device), target)
+    drafter.mixed = target.mixed
+    return Engine(replace(models, first=drafter))
+
+
+def _examine(engine: Engine, prompts: Sequence[str], config: DecodeConfig, into: Examination) -> bool:
+    """Run it with a progress bar; False where Ctrl-C ended it."""
+    bar = tqdm(desc="doctor", unit="", file=sys.stderr, leave=False)
+    try:
+        for progress in examine(engine, prompts, config, into):
+            bar.set_description(progress.said)
+            bar.total, bar.n = progress.total, progress.done
+            bar.refresh()
+    except KeyboardInterrupt:
+        return False
+    finally:
+        bar.close()
+    return True

@@ -1,0 +1,150 @@
+"""Probes: one thing of a drafter is changed, and it drafts again over the same texts.
+
+A text is walked as decoding would walk it, from anchor to anchor, so tokens and steps are those of the method ``dflash`` at
+temperature 0. But a walk of some hundred steps says little about a small change. So variants are held against the drafter as
+given at every place of the texts, by the geometric mean of the tokens that a draft brings there.
+
+Every variant is first tried on a few texts, the best of them on more, and the best of these on all. Intervals
+draw prompts again in pairs and hold for everything that was tried together (Bonferroni), whatever was left out on the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from d2sd.calibration.resampling import Figure, Resampler
+from d2sd.doctor.redraft import Redrafter
+from d2sd.doctor.texts import Text
+from d2sd.doctor.variants import Variant
+from d2sd.models.drafter import DFlashDraftModel
+from d2sd.models.target import Target
+
+# After so many texts, so many variants go on, of those whose change is above this.
+ROUNDS = ((4, 8, -0.2), (12, 3, -0.03))
+MASK_TEXTS, MASK_ANCHORS = (
+    8,
+    2,
+)  # texts, and anchors of each, where mask tokens are compared before the likeliest become variants
+
+
+@dataclass(frozen=True, slots=True)
+class Walked:
+    """One text, walked: accepted tokens of every step, the last of which may have been cut by the text's end; tokens written.
+
+    places: accepted tokens of a draft after every anchor of the text, whether a step begins there or not.
+    """
+
+    accepted: tuple[int, ...]
+    tokens: int
+    places: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """α with a variant over so many texts, and before. change: of the tokens that a draft brings, as a share, with an interval
+    over prompts for everything tried together.
+
+    helps: whether the whole interval is above 0, the gain is worth saying and α is not lower.
+    """
+
+    variant: Variant
+    alpha: float
+    before: float
+    change: Figure
+    texts: int
+    helps: bool
+
+
+def walk(drafter: Redrafter, text: Text) -> Walked:
+    """The steps that decoding would take: each commits what it shows, what is accepted and the target's own token."""
+    places = drafter.accepted(text, text.anchors)
+    found = dict(zip(text.anchors, places, strict=True))
+    at, end, accepted = text.start, len(text.ids) - 1, []
+    while at < end:
+        accepted.append(min(drafter.visible + found[at], end - at))
+        at += accepted[-1] + 1
+    return Walked(tuple(accepted), end - text.start, tuple(places))
+
+
+def alpha(walks: Sequence[Walked]) -> float:
+    """Tokens a step, the target's own one included."""
+    return sum(w.tokens for w in walks) / max(1, sum(len(w.accepted) for w in walks))
+
+
+def alpha_figure(walks: Sequence[Walked]) -> Figure:
+    """α with its interval over prompts."""
+    return Resampler(len(walks)).figure(alpha(walks), _drawn(walks))
+
+
+def gain(walks: Sequence[Walked], base: Sequence[Walked], tests: int) -> Figure:
+    """How much more tokens a draft brings than in ``base``, over the same places, as a share (of geometric means)."""
+    places = np.array([len(w.places) for w in walks], float)
+    rises = np.array(
+        [
+            np.log((1.0 + np.array(w.places)) / (1.0 + np.array(b.places))).sum()
+            for w, b in zip(walks, base, strict=True)
+        ]
+    )
+    drawn = np.expm1(Resampler(len(walks)).ratios(rises, places, np.arange(len(walks))))
+    return Resampler(len(walks)).figure(float(np.expm1(rises.sum() / places.sum())), drawn, tests)
+
+
+def change_of_alpha(walks: Sequence[Walked], base: Sequence[Walked], tests: int) -> Figure:
+    """The change of α from ``base``, whose texts may be others to the same prompts."""
+    return Resampler(len(walks)).figure(alpha(walks) - alpha(base), _drawn(walks) - _drawn(base), tests)
+
+
+def clear(change: Figure, worth: float) -> bool:
+    """Whether a change is surely above 0 and worth saying."""
+    return change.low is not None and change.low > 0 and (change.value or 0.0) >= worth
+
+
+def _drawn(walks: Sequence[Walked]) -> np.ndarray:
+    tokens, steps = np.array([(w.tokens, len(w.accepted)) for w in walks], float).reshape(-1, 2).T
+    return Resampler(len(walks)).ratios(tokens, steps, np.arange(len(walks)))
+
+
+def probe(
+    target: Target, model: DFlashDraftModel, texts: Sequence[Text], base: Sequence[Walked], variants: Sequence[Variant],
+    tests: int, visible: int = 0,
+) -> Iterator[Tried]:  # fmt: skip
+    """What is known of each variant, said again whenever it was tried on more texts.
+
+    base: the drafter as given, over all texts. tests: what intervals hold for together, these variants among it.
+    """
+    left: list[tuple[Variant, list[Walked]]] = [(variant, []) for variant in variants]
+    for most, keep, floor in (*ROUNDS, (len(texts), 0, 0.0)):
+        count = min(most, len(texts))
+        before = base[:count]
+        for variant, walks in left:
+            drafter = Redrafter(target, variant.of(model), visible)
+            walks += [walk(drafter, text) for text in texts[len(walks) : count]]
+            yield _tried(variant, walks, before, tests)
+        if count == len(texts):
+            return
+        gains = [gain(walks, before, 1).value or 0.0 for _, walks in left]
+        order = sorted(range(len(left)), key=lambda n: -gains[n])
+        left = [left[n] for n in order if gains[n] > floor and left[n][1] != list(before)][:keep]
+
+
+def _tried(variant: Variant, walks: Sequence[Walked], base: Sequence[Walked], tests: int) -> Tried:
+    change, now, before = gain(walks, base, tests), alpha(walks), alpha(base)
+    return Tried(variant, now, before, change, len(walks), clear(change, variant.worth) and now >= before)
+
+
+def rank_masks(
+    target: Target, model: DFlashDraftModel, texts: Sequence[Text], tokens: Sequence[int], visible: int = 0
+) -> list[int]:
+    """Mask tokens by what is accepted with them at a few places, most first."""
+    scores = []
+    for token in tokens:
+        drafter = Redrafter(target, model.reformed(replace(model.form, mask_token=token)), visible)
+        some = (
+            (text, text.anchors[:: max(1, len(text.anchors) // MASK_ANCHORS)][:MASK_ANCHORS])
+            for text in texts[:MASK_TEXTS]
+        )
+        scores.append(sum(sum(drafter.accepted(text, anchors)) for text, anchors in some if anchors))
+    return [token for _, token in sorted(zip(scores, tokens, strict=True), key=lambda s: -s[0])]

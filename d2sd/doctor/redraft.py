@@ -1,0 +1,104 @@
+"""Drafting again after many places of a written text at once; what is accepted there is what the text goes on with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from d2sd.attention import KeyValue
+from d2sd.decoding.sampling import Sampler
+from d2sd.decoding.walked_drafter import WalkedDrafter, block_drafter
+from d2sd.doctor.texts import Text
+from d2sd.models.drafter import DFlashDraftModel, attention_mask
+from d2sd.models.target import Target
+from d2sd.passes.passes import Passes
+
+ROWS = 1024  # of a pass
+GREEDY = Sampler(0.0, 0, 1.0, 0)
+
+
+class Redrafter:
+    """A block drafter that drafts greedily after any tokens of a text, each time from the text before them alone.
+
+    visible: tokens after the anchor that it is shown, as a VP-Drafter is.
+    """
+
+    def __init__(self, target: Target, model: DFlashDraftModel, visible: int = 0):
+        self.model, self.form, self.visible = model, model.form, visible
+        passes = Passes("eager", "dense", 1, target.device)
+        self.drafter = block_drafter("first", model, target, passes, GREEDY)
+
+    @property
+    def most(self) -> int:
+        """Tokens that a draft has, those that are shown left out."""
+        return self.form.block_size - 1 - self.visible
+
+    @torch.inference_mode()
+    def accepted(self, text: Text, anchors: Sequence[int]) -> list[int]:
+        """How many drafted tokens after each anchor the text goes on with."""
+        features = text.read(self.form.taps).to(self.drafter.dtype)
+        positions = torch.arange(features.shape[1], device=features.device)[None]
+        context = self.model.project_context(features, positions)
+        size = max(1, ROWS // self.form.rows)
+        found: list[int] = []
+        for begin in range(0, len(anchors), size):
+            found += self._accepted(text, anchors[begin : begin + size], context)
+        return found
+
+    def _accepted(self, text: Text, anchors: Sequence[int], context: list[KeyValue]) -> list[int]:
+        wanted = self._wanted(text, anchors)
+        hidden = self._hidden(wanted, anchors, context)
+        rows = hidden[:, 1 - self.form.shift :][:, self.visible :]
+        goal = wanted[:, 1 + self.visible :]
+        if isinstance(self.drafter, WalkedDrafter):
+            given = wanted.clone()
+            given[:, 1 + self.visible :] = -1
+            logits = self.drafter.logits(hidden[:, 1 - self.form.shift :])
+            tokens = self.drafter.chain(hidden, logits, given, 0.0, torch.empty(len(goal[0]) + self.visible, 0))[0]
+            return (tokens[:, self.visible :] == goal).cumprod(1).sum(1).tolist()
+        count = torch.zeros(len(anchors), dtype=torch.int64, device=hidden.device)
+        left = torch.arange(len(anchors), device=hidden.device)
+        for at in range(goal.shape[1]):  # rows behind a rejected token need no logits, which cost most
+            best = self.drafter.own_ids(self.drafter.logits(rows[left, at]).argmax(-1))
+            left = left[best == goal[left, at]]
+            count[left] += 1
+            if not len(left):
+                break
+        return count.tolist()
+
+    def _wanted(self, text: Text, anchors: Sequence[int]) -> Tensor:
+        """Anchors and the tokens that follow them, (A, γ); −2, which no token is, after the end."""
+        size = self.form.block_size
+        ids = [(text.ids[at : at + size] + (-2,) * size)[:size] for at in anchors]
+        return torch.tensor(ids, device=self.drafter.device)
+
+    def _hidden(self, wanted: Tensor, anchors: Sequence[int], context: list[KeyValue]) -> Tensor:
+        """Hidden states (A, R, hidden) of one block after every anchor."""
+        form, rows, device = self.form, self.form.rows, self.drafter.device
+        ids = torch.full((len(anchors), rows), form.mask_token, device=device)
+        shown = min(1 + self.visible, rows)
+        ids[:, :shown] = wanted[:, :shown].clamp_min(0)
+        starts = torch.tensor(anchors, device=device)
+        length = context[0][0].shape[2]
+        kinds = set(zip(form.windows, form.causal, strict=True))
+        masks: dict[tuple[int | None, bool], Tensor] = {}
+        for layer, kind in enumerate(zip(form.windows, form.causal, strict=True)):
+            if kind in kinds - masks.keys():
+                each = [attention_mask(form, layer, at, length, rows, device) for at in anchors]
+                masks[kind] = torch.stack(each)[:, None]
+        ways = [partial(_attend, masks[kind]) for kind in zip(form.windows, form.causal, strict=True)]
+        positions = starts[:, None] + torch.arange(rows, device=device)
+        return self.model(self.drafter.embed(ids), positions, context, ways)
+
+
+def _attend(
+    mask: Tensor, query: Tensor, context_key: Tensor, context_value: Tensor, key: Tensor, value: Tensor
+) -> Tensor:
+    """With a mask (A, 1, R, C + R); the context (1, …) is the same for all."""
+    pairs, batch = ((context_key, key), (context_value, value)), len(query)
+    keys, values = (torch.cat([context.expand(batch, -1, -1, -1), own], 2) for context, own in pairs)
+    return F.scaled_dot_product_attention(query, keys, values, attn_mask=mask, enable_gqa=True)

@@ -1,0 +1,107 @@
+"""An examination as Markdown, for a bug report. Names and token texts are other people's: they are written as code."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from d2sd.__about__ import __version__
+from d2sd.calibration.resampling import Figure
+from d2sd.doctor.examination import TOKENS, Examination
+from d2sd.doctor.probes import alpha_figure
+from d2sd.doctor.shapes import SAID
+from d2sd.trace.text import escaped
+
+MARKS = {"good": "ok", "note": "note", "fault": "FAULT"}
+CONVENTIONS = (
+    "α is tokens committed a step and counts the target's own token after the accepted ones (the bonus), so it is at least 1. Without it, the accepted length is α − 1.",
+    "Rates are per position: of the steps that accepted all tokens before it. They are not accepted ÷ drafted tokens, which falls as γ grows.",
+    "γ counts the anchor: a block of γ guesses γ − 1 tokens. A drafter that reads fill has γ rows, one that reads next has γ − 1.",
+    "Temperature 0. A softmax temperature changes no greedy draft, so none is tried; Calibrate suggests one for the confidence.",
+)
+
+
+def markdown(examinations: Sequence[Examination]) -> str:
+    """The report, one section a drafter."""
+    lines = [f"# Why is it rejected? (d2sd {__version__})", ""]
+    for examination in examinations:
+        lines += _section(examination)
+    return "\n".join([*lines, "## How to read the figures", "", *(f"* {line}" for line in CONVENTIONS), ""])
+
+
+def _section(e: Examination) -> Iterator[str]:
+    yield f"## {code(e.drafter)} for {code(e.target)}"
+    yield ""
+    if e.diagnosis is not None:
+        yield f"**{text(e.diagnosis.said)}**"
+        if e.diagnosis.mend:
+            yield f"To mend: {code(e.diagnosis.mend)}"
+    else:
+        yield "**Stopped before the end: no cause is named.**"
+    yield from ("", "### The folder", "", "| check | | what was found |", "| --- | --- | --- |")
+    for check in e.checks:
+        yield f"| {check.what} | {MARKS[check.state]} | {text(check.said)} |"
+    if e.walks:
+        yield from _run(e)
+    yield ""
+
+
+def _run(e: Examination) -> Iterator[str]:
+    found, (kind, at) = e.positions, e.shape
+    asked = "in the chat template" if e.chat else "as they are, without a chat template"
+    yield from ("", "### A short run", "")
+    shown = f", each draft after {e.visible} tokens that it was shown" if e.visible else ""
+    yield f"{len(e.walks)} prompts {asked}, up to {TOKENS} tokens each{shown}: α {figure(alpha_figure(e.walks))}. {e.seconds:.0f} s."
+    yield ""
+    yield f"{SAID[kind]}{f' Here it is position {at}.' if at else ''}"
+    yield from (
+        "",
+        "| position | " + " | ".join(str(p.number) for p in found) + " |",
+        "| --- |" + " --- |" * len(found),
+    )
+    yield "| accepted | " + " | ".join(f"{p.share:.2f}" for p in found) + " |"
+    yield "| of steps | " + " | ".join(str(p.steps) for p in found) + " |"
+    if e.tried:
+        yield from _probes(e)
+    for asked_again in e.asked:
+        change = figure(asked_again.change, "+")
+        yield f"* Other texts, with {text(asked_again.template.said)}: α {asked_again.alpha:.2f}, change {change}, {asked_again.texts} prompts."
+
+
+def _probes(e: Examination) -> Iterator[str]:
+    yield from ("", "### One thing changed, drafted again on the same texts", "")
+    yield (
+        f"{len(e.tried)} changes, {e.masks} mask tokens looked at. Gain: of the tokens that a draft brings, over all places of the "
+        "texts (geometric mean). Brackets: 95% intervals over prompts, for all changes together. "
+        f"Few texts: it was clearly worse there. Windows that are longer than the texts ({e.longest} tokens) cannot be told."
+    )
+    yield from ("", "| change | α | gain | texts | |", "| --- | --- | --- | --- | --- |")
+    for t in sorted(e.tried, key=lambda t: -(t.change.value or 0.0)):
+        yield f"| {text(t.variant.said)} | {t.alpha:.2f} | {share(t.change)} | {t.texts} | {'**helps**' if t.helps else ''} |"
+    yield ""
+
+
+def figure(f: Figure, sign: str = "") -> str:
+    """A figure with its interval."""
+    if f.value is None:
+        return "–"
+    if f.low is None or f.high is None:
+        return f"{f.value:{sign}.2f}"
+    return f"{f.value:{sign}.2f} [{f.low:{sign}.2f} to {f.high:{sign}.2f}]"
+
+
+def share(f: Figure) -> str:
+    """A change as a share, with its interval."""
+    if f.value is None or f.low is None or f.high is None:
+        return "–" if f.value is None else f"{f.value:+.1%}"
+    return f"{f.value:+.1%} [{f.low:+.1%} to {f.high:+.1%}]"
+
+
+def code(value: str) -> str:
+    """Somebody else's text as code on one line."""
+    return f"`{escaped(value).replace('`', 'ˋ').replace('|', '¦')}`"
+
+
+def text(value: str) -> str:
+    """A sentence that may quote somebody else's text: nothing in it is Markdown or HTML."""
+    return re.sub(r"([\\`*_{}\[\]<>#|!~&$])", r"\\\1", escaped(value))

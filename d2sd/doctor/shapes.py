@@ -1,0 +1,58 @@
+"""Acceptance by position, and which of three known shapes it has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+from d2sd.calibration.resampling import wilson
+from d2sd.doctor.probes import Walked
+
+Shape = Literal["low", "cliff", "smooth", "unclear"]
+LOW = 0.6  # share accepted at position 1 that trained drafters are usually above
+FEWEST = 20  # steps that a position needs to count
+FALL = 0.6  # of the share before it: what a position after a cliff is below
+STRICT = 3.0  # standard deviations, since every position is looked at
+SAID = {
+    "low": "Already position 1 is low, which wrong taps, a wrong mask token, another template and too little training have in common.",
+    "cliff": "Acceptance falls at one position: γ, a window or positions do that.",
+    "smooth": "Acceptance decays smoothly, without a low start or a cliff, as in a drafter that works as it was trained.",
+    "unclear": "Too few steps to tell the shape.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Of the steps that accepted all tokens before this position (from 1): how many, and how many accept it too."""
+
+    number: int
+    steps: int
+    accepted: int
+
+    @property
+    def share(self) -> float:
+        """Accepted of those that got there."""
+        return self.accepted / self.steps
+
+
+def positions(walks: Sequence[Walked], most: int) -> list[Position]:
+    """Up to ``most`` drafted tokens; the last step of a text is left out, since the text ends there."""
+    steps = [count for w in walks for count in w.accepted[:-1]]
+    reached = ((k, sum(c >= k for c in steps), sum(c > k for c in steps)) for k in range(most))
+    return [Position(k + 1, there, further) for k, there, further in reached if there]
+
+
+def shape(found: Sequence[Position]) -> tuple[Shape, int | None]:
+    """The shape, and where a cliff is. A cliff is a fall that chance does not explain, behind a position 1 that is fine."""
+    known = [p for p in found if p.steps >= FEWEST]
+    if not known:
+        return "unclear", None
+    if wilson(known[0].share, known[0].steps)[0] < LOW and known[0].share < LOW:
+        return "low", None
+    for before, after in pairwise(known):
+        high = wilson(after.share, after.steps, STRICT)[1]
+        if high < FALL * before.share:
+            return "cliff", after.number
+    return "smooth", None

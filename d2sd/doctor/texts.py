@@ -1,0 +1,53 @@
+"""What the target writes to a few prompts, once, and its features of these texts: all that probes need of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from d2sd.models.taps import LayerTaps
+from d2sd.models.target import Target
+from d2sd.train.regenerate import RegenerateConfig, respond_to
+
+BATCH = 10  # prompts that are best answered together
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Text:
+    """Token ids of a prompt and of what the target wrote after it, which begins at ``start``.
+
+    features: by decoder layer, its outputs of all tokens but the last, (T − 1, hidden).
+    """
+
+    ids: tuple[int, ...]
+    start: int
+    features: dict[int, Tensor] = field(default_factory=dict)
+
+    @property
+    def anchors(self) -> range:
+        """Positions after whose token something was written: those that a step can begin at."""
+        return range(self.start, len(self.ids) - 1)
+
+    def read(self, taps: Sequence[int]) -> Tensor:
+        """Features as a drafter with these taps reads them, (1, T − 1, taps·hidden)."""
+        return torch.cat([self.features[n] for n in taps], -1)[None]
+
+
+def write(target: Target, prompts: Sequence[Sequence[int]], tokens: int) -> list[Text]:
+    """Greedy texts of at most so many new tokens, in the prompts' order, written at once."""
+    written = respond_to(target, prompts, RegenerateConfig(len(prompts), tokens, greedy_share=1.0))
+    return [Text((*p, *answer), len(p)) for p, answer in zip(prompts, written, strict=True)]
+
+
+@torch.inference_mode()
+def study(target: Target, text: Text, layers: Iterable[int]) -> Text:
+    """The text with the features of these layers, from one pass over it. The target's own taps stay as they are."""
+    wanted = sorted(set(layers))
+    ids = torch.tensor([text.ids[:-1]], device=target.device)
+    with LayerTaps(target.base.layers).only(wanted) as taps:
+        target.base(input_ids=ids, past_key_values=target.new_cache(ids.shape[1]), use_cache=True)
+        features = {n: taps.features([n], target.device)[0].clone() for n in wanted}
+    return Text(text.ids, text.start, features)

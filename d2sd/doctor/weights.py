@@ -1,0 +1,95 @@
+"""What weights alone tell: layers that look like random numbers, inputs that were hardly trained, a target that was rounded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from d2sd.models.drafter import DFlashDraftModel
+from d2sd.models.target import Target
+
+RANDOM = 1.15  # largest singular value against that of random entries: no matrix of a layer is above it
+ITERATIONS = 40
+FRESH_SPREAD, FRESH_VALUE = 0.06, 1.03
+SAMPLE = 64  # rows of a matrix whose values are held against a grid
+GRIDS = {4: (7, 8, 7.5), 8: (127, 128, 127.5)}  # steps from 0 to the largest entry
+GROUPS = (32, 64, 128)
+
+
+def prominence(weight: Tensor) -> float:
+    """The largest singular value of (m, n) entries, over σ·(√m + √n), what independent entries have (Marchenko–Pastur).
+
+    About 1 for random numbers, also where trained ones were shuffled. Training makes some directions larger.
+    """
+    entries = weight.float()
+    generator = torch.Generator(entries.device).manual_seed(0)
+    vector = torch.randn(entries.shape[1], generator=generator, device=entries.device)
+    size = torch.tensor(0.0)
+    for _ in range(ITERATIONS):
+        vector = entries.T @ (entries @ (vector / vector.norm()))
+        size = vector.norm().sqrt()
+    rows, columns = entries.shape
+    return float(size / (entries.std() * (rows**0.5 + columns**0.5)).clamp_min(1e-12))
+
+
+def random_layers(model: DFlashDraftModel) -> list[int]:
+    """Layers none of whose matrices stands out from random numbers of its size."""
+    found = []
+    for number, layer in enumerate(model.layers):
+        matrices = [w for w in layer.parameters() if w.dim() == 2 and min(w.shape) >= 32]
+        if matrices and max(map(prominence, matrices)) < RANDOM:
+            found.append(number)
+    return found
+
+
+def fresh_taps(model: DFlashDraftModel) -> list[int]:
+    """Taps whose part of ``fc`` still has the spread and the spectrum of the random numbers that training begins with, where they
+    are at least half of all."""
+    width, begun = model.config.hidden_size, getattr(model.config, "initializer_range", 0.02) or 0.02
+    found = []
+    for tap, part in zip(model.form.taps, model.fc.weight.float().split(width, 1), strict=True):
+        if abs(float(part.std()) / begun - 1) < FRESH_SPREAD and prominence(part) < FRESH_VALUE:
+            found.append(tap)
+    return found if 2 * len(found) >= len(model.form.taps) else []
+
+
+def rounded_to(target: Target) -> int | None:
+    """Bits of the grid that most matrices of the target's layers lie on, though they are kept in a wider type; None: no grid."""
+    counts: dict[int, int] = {}
+    layers: Any = target.base.layers
+    matrices = [w for layer in (layers[0], layers[len(layers) // 2]) for w in layer.parameters() if w.dim() == 2]
+    for weight in matrices:
+        if not weight.is_floating_point() or weight.element_size() < 2:
+            return 8
+        for bits in GRIDS:
+            if any(_on_grid(rows, bits) for rows in _groups(weight)):
+                counts[bits] = counts.get(bits, 0) + 1
+                break
+    return next((bits for bits, count in counts.items() if 2 * count > len(matrices)), None)
+
+
+def _groups(weight: Tensor) -> list[Tensor]:
+    """The entries that may share a scale, as rows: of a row, of a column, of the matrix, or so many in a row."""
+    entries = weight.detach().float()
+    parts = [entries[:SAMPLE], entries.T[:SAMPLE], entries.flatten()[None]]
+    some = entries[:SAMPLE]
+    return parts + [some.unflatten(1, (-1, size)).flatten(0, 1) for size in GROUPS if not some.shape[1] % size]
+
+
+def _on_grid(rows: Tensor, bits: int) -> bool:
+    """Whether rows are whole multiples of a step that their largest entry, or the distance of their ends, gives."""
+    largest = rows.abs().amax(1, keepdim=True).clamp_min(1e-12)
+    return any(_whole(rows * (levels / largest)) for levels in GRIDS[bits]) or _whole_between(rows, bits)
+
+
+def _whole_between(rows: Tensor, bits: int) -> bool:
+    low, high = rows.amin(1, keepdim=True), rows.amax(1, keepdim=True)
+    return _whole((rows - low) / (high - low).clamp_min(1e-12) * (2**bits - 1))
+
+
+def _whole(steps: Tensor) -> bool:
+    """Entries within 32 steps of 0, where a rounding to bfloat16 still leaves whole steps apart."""
+    near = steps[(steps.abs() < 32) & (steps.abs() > 0.5)]
+    return len(near) > 32 and float((near - near.round()).abs().mean()) < 0.08

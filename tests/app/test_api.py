@@ -1,0 +1,102 @@
+"""What programs may ask the page: endpoints that document themselves, with arguments checked like everything from outside."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import gradio as gr
+import pytest
+
+from app import api
+from app.layout import build
+from app.run_lines import RunLines
+from d2sd import InputError, Trace
+from d2sd.__about__ import HOME
+from d2sd.trace.sets import read_traces
+
+
+@pytest.fixture(scope="module")
+def page():
+    return build()
+
+
+@pytest.fixture
+def run():
+    return api.KEPT.keep(next(iter(read_traces(HOME / "assets" / "traces" / "opening.jsonl.gz"))))
+
+
+def test_only_the_endpoints_for_programs_are_listed_and_say_what_they_take(page):
+    endpoints = page.get_api_info(all_endpoints=True)["named_endpoints"]
+    assert set(endpoints) == {"/generate", "/step", "/calibrate"}
+    for name, endpoint in endpoints.items():
+        assert endpoint["description"], name
+        assert all(p["parameter_name"] in api.__dict__[name[1:]].__doc__ for p in endpoint["parameters"])
+    first = endpoints["/generate"]["parameters"][0]
+    assert (first["parameter_name"], first["type"]) == ("prompt", {"type": "string"})
+
+
+def test_a_prompt_is_continued_and_its_run_looked_into():
+    made = api.generate("One day, a cat", max_new_tokens=16)
+    assert made["text"].endswith("".join(made["steps"]))
+    assert made["totals"]["tokens"] == 16
+    assert made["stop_reason"] == "max_new_tokens"
+    last = api.step(made["run"], -1)
+    assert last["step"]["step"] == len(made["steps"]) - 1
+    assert last["words"][0].startswith(f"step {len(made['steps'])} of {len(made['steps'])}: ")
+
+
+def test_runs_are_calibrated_together(run):
+    found = api.calibrate([run, run])
+    assert found["figures"]["runs"] == 1
+    assert found["sentences"]
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda: api.generate(5), "prompt must be a text, not 5"),
+        (lambda: api.generate("x", model="none"), "unknown model 'none'"),
+        (lambda: api.generate("x", method="none"), "unknown method 'none'"),
+        (lambda: api.generate("x", max_new_tokens=10**9), "max_new_tokens must be between"),
+        (lambda: api.generate("x" * 200_000), "the page reads at most"),
+        (lambda: api.step("none"), "there is no run 'none'"),
+        (lambda: api.step(["a"]), "there is no run"),
+        (lambda: api.calibrate([]), "runs must be a list"),
+        (lambda: api.calibrate([5]), "there is no run '5'"),
+    ],
+)
+def test_bad_arguments_are_one_sentence(call, sentence):
+    with pytest.raises(gr.Error) as raised:
+        call()
+    assert sentence in raised.value.message
+    assert "\n" not in raised.value.message
+
+
+def test_a_step_that_is_not_there_is_named(run):
+    with pytest.raises(gr.Error, match="there is no step 99; the run has"):
+        api.step(run, 99)
+    with pytest.raises(gr.Error, match="number must be a whole number"):
+        api.step(run, 1.5)
+
+
+def test_only_the_latest_runs_are_kept(monkeypatch):
+    monkeypatch.setattr(api, "MAX_RUNS", 2)
+    kept = api.KeptRuns()
+    keys = [kept.keep(Trace({"event": "Header", "method": "d2sd"}, None, (), None)) for _ in range(3)]
+    with pytest.raises(InputError, match="there is no run"):
+        kept.trace(keys[0])
+    monkeypatch.setattr(api, "MAX_BYTES", 1)
+    kept.keep(Trace({"event": "Header", "method": "d2sd"}, None, (), None))
+    assert len(kept._runs) == 1
+    assert isinstance(next(iter(kept._runs.values())), RunLines)
+
+
+def test_tools_are_offered_when_asked_for_and_what_is_lacking_is_said(monkeypatch):
+    monkeypatch.delenv("MCP", raising=False)
+    assert api.mcp() == {"mcp_server": False}
+    monkeypatch.setenv("MCP", "1")
+    monkeypatch.setattr(api, "find_spec", lambda _: None)
+    with pytest.raises(InputError, match=r"install it with pip install 'gradio\[mcp\]'"):
+        api.mcp()
+    monkeypatch.setattr(api, "find_spec", lambda _: SimpleNamespace())
+    assert api.mcp() == {"mcp_server": True}

@@ -1,0 +1,73 @@
+"""The runs of a window in one file."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from app import class_file, presets, uploads
+from app.class_file import class_page, window_file
+from app.history import History
+from app.page_session import Session
+from app.run_lines import RunLines
+from app.tabs.explore import open_trace
+from app.tabs.runs import together
+from d2sd import InputError
+
+
+class Event:
+    def __init__(self, **data):
+        self._data = data
+
+
+@pytest.fixture
+def kept():
+    history = History()
+    lines = presets.opening().lines()
+    for number in range(2):
+        head = {**json.loads(lines[0]), "run": f"{number}" * 32, "prompt": f"prompt {number} </script>"}
+        history.keep(RunLines.of([json.dumps(head, separators=(",", ":")), *lines[1:]]), "Explore")
+    return history
+
+
+def data_of(page):
+    return json.loads(page.partition('id="trace">')[2].partition("</script>")[0])
+
+
+def test_a_window_is_saved_and_opened_another_day(kept, tmp_path):
+    path = tmp_path / "d2sd-runs.jsonl.gz"
+    path.write_bytes(window_file(kept.runs))
+    session = Session()
+    open_trace(session, str(path))
+    assert [k.run.lines() for k in session.history.runs] == [k.run.lines() for k in kept.runs]
+    assert session.shown.lines() == kept.runs[0].run.lines()
+    assert len(uploads.read_all(path)[0]) == 2
+
+
+def test_a_class_file_holds_every_run_in_the_order_of_making_with_its_step_and_its_tour(kept):
+    runs = data_of(class_page(kept.runs, kept.runs[0].run.key, 4))
+    assert [run["label"] for run in runs] == ["D²SD: prompt 0 </script>", "D²SD: prompt 1 </script>"]
+    heads = [json.loads(run["value"].partition("\n")[0]) for run in runs]
+    assert [head.get("wanted") for head in heads] == [None, {"step": 4, "node": None}]
+    assert len({head["key"] for head in heads}) == 2
+    assert all(run["tour"] for run in runs)
+
+
+def test_what_cannot_be_one_file_is_said_in_a_sentence(kept, monkeypatch):
+    session = Session(history=kept, shown=kept.runs[0].run)
+    monkeypatch.setattr(class_file, "MAX_CLASS_MEGABYTES", 0)
+    assert "more than 0 MB" in together(session, Event(kind="class"))[1].value
+    kept.runs[1].run.live = True
+    with pytest.raises(InputError, match="still goes on"):
+        window_file(kept.runs)
+    with pytest.raises(InputError, match="no run"):
+        window_file([])
+
+
+def test_both_files_are_made_whatever_else_is_asked(kept):
+    session = Session(history=kept, shown=kept.runs[0].run)
+    for kind, name in (("class", "d2sd-class.html"), ("traces", "d2sd-runs.jsonl.gz"), (None, "d2sd-runs.jsonl.gz")):
+        file = json.loads(together(session, Event(kind=kind, step=True))[0])["file"]
+        assert file["name"] == name
+        assert file["base64"]

@@ -1,0 +1,53 @@
+"""“Why is it rejected?” of Calibrate, without a browser."""
+
+from __future__ import annotations
+
+import pytest
+
+from app import doctor
+from app.calibrate import PromptSource
+from app.models import Chosen, drafter_folder
+from app.work import Ticket
+from d2sd.doctor import examination
+
+
+def updates(ticket, limit=2, model="tiny"):
+    source = PromptSource("heldout")
+    return doctor.report(ticket, ticket.request(), source, limit, Chosen(model), {"chat": False})
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch):
+    monkeypatch.setattr(examination, "TOKENS", 8)
+
+
+def test_it_tells_how_far_it_is_and_ends_with_a_report():
+    seen = list(updates(Ticket()))
+    assert any(u.news.startswith("Probes: ") for u in seen)
+    assert [u.value for u in seen[:-1]] == [None] * (len(seen) - 1)
+    assert "## `tiny/dflash` for `tiny/target`" in seen[-1].value
+    assert "| tensors | ok |" in seen[-1].value
+
+
+def test_stopped_it_shows_what_was_found_by_then():
+    ticket = Ticket()
+    running = updates(ticket)
+    while not next(running).news.startswith("Read and draft"):
+        pass
+    ticket.stop()
+    (last,) = running
+    assert "Stopped before the end" in last.value
+    assert "| tensors | ok |" in last.value
+
+
+@pytest.mark.parametrize(("given", "sentence"), [({"limit": 0}, "between 1 and 60, not 0"), ({"model": "/no"}, "/no")])
+def test_bad_input_is_one_sentence(given, sentence):
+    (last,) = [u for u in updates(Ticket(), **given) if u.problem]
+    assert sentence in last.problem
+    assert last.value is None
+
+
+def test_the_folder_of_a_choice_is_its_first_drafter():
+    assert drafter_folder(Chosen("tiny")).endswith("models/tiny/dflash")
+    assert drafter_folder(Chosen("/a/folder")) == "/a/folder/eagle3"
+    assert drafter_folder(Chosen("Qwen/Qwen3-8B")) == "z-lab/Qwen3-8B-DFlash-b16"

@@ -1,0 +1,22 @@
+"""What methods are called in lists."""
+
+from __future__ import annotations
+
+from app.lanes import LANES
+from app.method_names import GROUPS, NAMES, grouped, named
+from d2sd import METHODS
+
+
+def test_every_method_has_one_name_in_one_group():
+    assert sorted(method for group in GROUPS.values() for method in group) == sorted(METHODS)
+    assert len(set(NAMES.values())) == len(METHODS)
+
+
+def test_the_id_stands_beside_the_name_and_empty_groups_are_left_out():
+    assert named("dflash") == "DFlash (dflash)"
+    assert named("d2sd cost-aware") == "D²SD, cost-aware (d2sd cost-aware)"
+    assert grouped(["d2sd", "autoregressive"]) == {
+        "Plain": {"autoregressive": "Plain decoding (autoregressive)"},
+        "D²SD": {"d2sd": "D²SD (d2sd)"},
+    }
+    assert sorted(lane for group in grouped(LANES).values() for lane in group) == sorted(LANES)

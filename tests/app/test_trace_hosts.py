@@ -1,0 +1,22 @@
+"""The hosts that a link may open a trace from."""
+
+from __future__ import annotations
+
+import pytest
+
+from app import trace_hosts
+from d2sd import InputError
+
+
+def test_the_owner_lists_hosts(monkeypatch):
+    monkeypatch.delenv(trace_hosts.VARIABLE, raising=False)
+    assert trace_hosts.listed() == []
+    monkeypatch.setenv(trace_hosts.VARIABLE, " Traces.example.org ,localhost:8000,")
+    assert trace_hosts.listed() == ["traces.example.org", "localhost:8000"]
+
+
+@pytest.mark.parametrize("value", ["https://a.org", "a.org/x", "*", "a..org;</script>", "a.org:1234567"])
+def test_what_is_no_host_ends_in_a_sentence(monkeypatch, value):
+    monkeypatch.setenv(trace_hosts.VARIABLE, value)
+    with pytest.raises(InputError, match="must list hosts"):
+        trace_hosts.listed()

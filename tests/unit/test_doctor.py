@@ -1,0 +1,322 @@
+"""The doctor: what a folder says, drafting again over texts, probes, shapes, weights, and the sentence that comes of them."""
+
+from __future__ import annotations
+
+import copy
+import json
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from d2sd.__main__ import main
+from d2sd.calibration.resampling import Figure
+from d2sd.config import DecodeConfig
+from d2sd.doctor import examination
+from d2sd.doctor.diagnosis import diagnose
+from d2sd.doctor.examination import Examination, examine
+from d2sd.doctor.folder import Check, check_folder
+from d2sd.doctor.probes import Tried, Walked, change_of_alpha, gain, probe, rank_masks, walk
+from d2sd.doctor.redraft import Redrafter
+from d2sd.doctor.report import code, markdown, text
+from d2sd.doctor.shapes import Position, positions, shape
+from d2sd.doctor.templates import WORTH, Asked, Template, templates
+from d2sd.doctor.texts import study, write
+from d2sd.doctor.variants import mask_tokens, tapped, variants, with_mask
+from d2sd.doctor.weights import fresh_taps, prominence, random_layers, rounded_to
+from d2sd.engine import Engine
+from d2sd.models.loading import load_drafter
+from d2sd.models.models import Models
+from d2sd.trace.events import StepDone
+from tests.broken_drafters import OTHERS, SOUND, TINY, WAYS, copied, inner, outer, renamed, rope, window
+from tests.nets import make_drafter, make_target
+
+PROMPTS = [
+    "One day, Lily and Max went to the park with their mom. They saw",
+    "Once upon a time there was a little dog. The dog",
+    "Tom had a red ball. He",
+    "Question: What is 3 + 4?",
+    "The sun was warm and Anna",
+]
+TOKENS = 24
+
+
+@pytest.fixture(scope="module")
+def texts(bundled):
+    """What the bundled target writes, with the features that any variant of its drafter reads."""
+    target, model = bundled.models.target, bundled.models.first
+    config = DecodeConfig("autoregressive", TOKENS)
+    written = write(target, [bundled.encode(p, config) for p in PROMPTS], TOKENS)
+    wanted = tapped(variants(model, target, 100, True), model.form)
+    return [study(target, t, wanted) for t in written]
+
+
+@pytest.mark.parametrize("name", ["dflash", "dspark"])
+def test_a_text_is_walked_as_decoding_walks_it(bundled, texts, name):
+    target = bundled.models.target
+    model = load_drafter(str(TINY / name), torch.float32, "cpu", target)
+    engine = Engine(Models(target, model))
+    config = engine.resolve(DecodeConfig("dflash", TOKENS, inspect=False))
+    for known in texts[:2]:
+        trace = engine.generate(known.ids[: known.start], config)
+        assert list(known.ids[known.start :]) == list(trace.token_ids)
+        steps = tuple(len(s.committed) - 1 for s in trace.steps if isinstance(s, StepDone))
+        found = walk(Redrafter(target, model), known).accepted
+        assert found[:-1] == steps[:-1]
+        assert sum(found) + len(found) - len(steps) - sum(steps) in (
+            0,
+            1,
+        )  # the last step is cut with or without a bonus
+
+
+def test_a_drafter_that_is_shown_tokens_drafts_what_follows_them(bundled, texts):
+    target, known = bundled.models.target, texts[0]
+    shown = Redrafter(target, bundled.models.second, visible=2)
+    assert max(shown.accepted(known, known.anchors)) <= shown.most == bundled.models.second.block_size - 3
+
+
+@pytest.mark.parametrize(
+    ("broken", "kind"),
+    [
+        (lambda form: replace(form, mask_token=77), "mask"),
+        (lambda form: replace(form, reads="next"), "reads"),
+        (lambda form: replace(form, shape={**form.shape, "rope_parameters": {"rope_theta": 3e7, "rope_type": "default"}}), "rope"),
+        (lambda form: replace(form, windows=(12,) * 3, causal=(True,) * 3), "window"),
+    ],
+)  # fmt: skip
+def test_the_probe_that_undoes_a_fault_helps_most(bundled, texts, broken, kind):
+    target, model = bundled.models.target, bundled.models.first
+    sick = model.reformed(broken(model.form))
+    base = [walk(Redrafter(target, sick), t) for t in texts]
+    tried = [v for v in variants(sick, target, 100, True) if v.kind in (kind, "layer") and v.said[-6:] != "causal"]
+    if kind == "mask":
+        best = rank_masks(target, sick, texts, mask_tokens(sick.form, target))[0]
+        tried = [with_mask(sick.form, best, "<|mask|>")]
+    found = list(probe(target, sick, texts, base, tried, len(tried)))
+    helped = [t for t in found if t.helps]
+    assert max(helped, key=lambda t: t.change.value).variant.kind == kind
+    assert found[-1].texts == len(texts)
+
+
+def test_a_sound_drafter_is_helped_by_nothing(bundled, texts):
+    target, model = bundled.models.target, bundled.models.first
+    base = [walk(Redrafter(target, model), t) for t in texts]
+    tried = [v for v in variants(model, target, 100, True) if v.kind in ("causal", "reads", "layer")]
+    assert not [t for t in probe(target, model, texts, base, tried, 30) if t.helps]
+
+
+def test_variants_change_one_thing_each_and_none_is_the_drafter_itself(bundled):
+    target, model = bundled.models.target, bundled.models.first
+    found = variants(model, target, 100, True)
+    assert len({v.said for v in found}) == len(found)
+    assert model.form not in [v.form for v in found if v.without is None]
+    assert {v.kind for v in found} == {"taps", "rope", "window", "causal", "reads", "rows", "layer"}
+    assert all(0 <= n < 16 for n in tapped(found, model.form))
+    lines = {v.mend for v in found if v.kind == "taps"}
+    assert "dflash_config.target_layer_ids: [2, 5, 8, 11, 14]" in lines
+    half = copy.deepcopy(model).bfloat16()
+    assert "dtype" in {v.kind for v in variants(half, target, 100, True)}
+    assert mask_tokens(model.form, target) == [0, 4095, 2]
+
+
+def test_intervals_hold_for_everything_that_was_tried():
+    base = [Walked((1,) * 8, 16, (1, 1, 0))] * 4 + [Walked((2,) * 6, 18, (2, 1, 0))] * 4
+    better = [Walked((2,) * 5, 16, (3, 1, 0))] * 4 + [Walked((3,) * 4, 18, (3, 2, 1))] * 4
+    for compare in (gain, change_of_alpha):
+        one, many = compare(better, base, 1), compare(better, base, 40)
+        assert many.low <= one.low < one.value < one.high <= many.high
+    assert gain(base, base, 1).value == 0
+
+
+FOLDERS = {
+    "tap missing": (inner(target_layer_ids=[1, 4, 13]), dict, "taps", "reads 5 layers of width 192, and the config names 3", "dflash_config.target_layer_ids: [1, 4, 7, 10, 13]"),
+    "misnamed": (dict, renamed("norm.weight", "final_norm.weight"), "tensors", "final_norm.weight, of the same shape, is not known: it is misnamed", "rename final_norm.weight to norm.weight"),
+    "surplus": (dict, lambda w: {**w, "layers.0.self_attn.sinks": torch.zeros(3)}, "tensors", "attention sinks", None),
+    "shape": (outer(intermediate_size=256), dict, "tensors", "mlp.down_proj.weight is", None),
+    "outside": (outer(num_target_layers=40, dflash_config={"mask_token_id": 1, "target_layer_ids": [1, 4, 7, 10, 30]}), dict, "taps", "it reads layer 30, and the target has layers 0 to 15", None),
+    "other target": (outer(num_target_layers=20), dict, "target", "its num_target_layers is 20, and the target has 16", "num_target_layers: 16"),
+    "contradiction": (inner(block_size=8), dict, "folder", "its block_size is 16 and its dflash_config.block_size 8", None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_a_fault_of_the_folder_is_named_with_what_mends_it(bundled, tmp_path, name):
+    config, weights, kind, said, mend = FOLDERS[name]
+    checks = check_folder(str(copied(tmp_path / "d", config, weights)), bundled.models.target)
+    wrong = next(c for c in checks if c.state == "fault")
+    assert (wrong.kind, said in wrong.said) == (kind, True), wrong
+    assert mend is None or (wrong.mend or "").startswith(mend)
+
+
+NOTES = {
+    "late": (inner(target_layer_ids=[1, 4, 7, 10, 15]), "taps", "published ones read none after layer 13"),
+    "reversed": (inner(target_layer_ids=[13, 10, 7, 4, 1]), "taps", "not in ascending order"),
+    "end": (inner(mask_token_id=0), "mask token", "which ends a text"),
+    "word": (inner(mask_token_id=300), "mask token", "an ordinary token"),
+    "rope": (rope(5e5), "RoPE", "the target's are 10000 and default"),
+    "window": (window(512), "window", "3 of 3 layers see only [512] positions back, causal in the block"),
+    "eos": (outer(eos_token_id=5), "end tokens", "its config names [5], the target ends with [0]"),
+}
+
+
+@pytest.mark.parametrize("name", NOTES)
+def test_what_may_be_meant_so_is_a_note(bundled, tmp_path, name):
+    config, what, said = NOTES[name]
+    checks = check_folder(str(copied(tmp_path / "d", config)), bundled.models.target)
+    (note,) = [c for c in checks if c.state == "note"]
+    assert (note.what, said in note.said) == (what, True), note
+
+
+@pytest.mark.parametrize("part", ["dflash", "vp", "dspark", "eagle3"])
+def test_sound_folders_have_neither(bundled, part):
+    assert {c.state for c in check_folder(str(TINY / part), bundled.models.target)} == {"good"}
+
+
+def test_a_folder_that_cannot_be_read_is_a_fault(bundled, tmp_path):
+    (tmp_path / "config.json").write_text("{")
+    (check,) = check_folder(str(tmp_path), bundled.models.target)
+    assert check.state == "fault"
+
+
+def at(*shares, steps=200):
+    return [Position(n, steps, round(share * steps)) for n, share in enumerate(shares, 1)]
+
+
+def test_three_shapes_of_acceptance_by_position():
+    assert shape(at(0.9, 0.85, 0.8, 0.8)) == ("smooth", None)
+    assert shape(at(0.3, 0.2, 0.2)) == ("low", None)
+    assert shape(at(0.9, 0.85, 0.2, 0.2)) == ("cliff", 3)
+    assert shape(at(0.9, 0.5, steps=10)) == ("unclear", None)
+    assert positions([Walked((2, 0, 1), 6), Walked((1,), 2)], 3) == [
+        Position(1, 2, 1),
+        Position(2, 1, 1),
+        Position(3, 1, 0),
+    ]
+
+
+def test_shuffled_layers_look_like_random_numbers_and_trained_ones_do_not(bundled):
+    model = copy.deepcopy(bundled.models.first)
+    assert random_layers(model) == []
+    for w in model.layers[1].parameters():
+        w.data = w.data.flatten()[torch.randperm(w.numel(), generator=torch.Generator().manual_seed(0))].view_as(w)
+    assert random_layers(model) == [1]
+    assert prominence(torch.randn(200, 300, generator=torch.Generator().manual_seed(0))) == pytest.approx(1, abs=0.05)
+
+
+def test_a_drafter_that_was_hardly_trained_still_has_its_first_random_numbers(bundled, tokenizer):
+    assert fresh_taps(bundled.models.first) == []
+    assert len(fresh_taps(make_drafter(make_target(tokenizer, layers=8), layers=4))) >= 2
+
+
+@pytest.mark.parametrize("bits", [8, 4])
+@pytest.mark.parametrize("group", [None, 32])
+def test_a_target_on_a_grid_is_told_from_one_that_is_not(bundled, bits, group):
+    target = bundled.models.target
+    assert rounded_to(target) is None
+    layers = copy.deepcopy(target.base.layers[:1])
+    for w in layers.parameters():
+        if w.dim() == 2:
+            rows = w.data if group is None else w.data.unflatten(1, (-1, group)).flatten(0, 1)
+            step = rows.abs().amax(1, keepdim=True) / (2 ** (bits - 1) - 1)
+            w.data = ((rows / step).round() * step).view_as(w).bfloat16().float()
+    assert rounded_to(SimpleNamespace(base=SimpleNamespace(layers=layers))) == bits
+
+
+def concluded(**found):
+    given = {
+        "checks": [],
+        "found": at(0.9, 0.9),
+        "shape": "smooth",
+        "tried": [],
+        "asked": [],
+        "random": [],
+        "fresh": [],
+        "bits": None,
+    }
+    return diagnose(**(given | found))
+
+
+def helping(bundled, kind, alpha):
+    variant = next(v for v in variants(bundled.models.first, bundled.models.target, 100, True) if v.kind == kind)
+    return Tried(variant, alpha, 1.5, Figure(alpha, 0.5, 3.5), 30, True)
+
+
+def test_one_cause_is_named_the_strongest_evidence_first(bundled):
+    asked = [Asked(Template("the chat template", "--chat", ()), 3.0, Figure(1.0, 0.5, 1.5), 30, True)]
+    tried = [helping(bundled, "rope", 3.0), helping(bundled, "taps", 2.5)]
+    everything = {
+        "checks": [Check("fc", "fault", "it is wrong", "taps", "this")],
+        "random": [1],
+        "tried": tried,
+        "asked": asked,
+        "bits": 8,
+        "fresh": [1],
+    }
+    order = []
+    for part in ("checks", "random", "tried", "asked", "fresh", "bits"):
+        order.append(concluded(**everything).cause)
+        everything[part] = None if part == "bits" else []
+    assert order == ["taps", "weights", "rope", "template", "training", "rounding"]
+    assert concluded(tried=[helping(bundled, "layer", 3.0)]).cause == "weights"
+    assert not concluded().accuses
+    assert not concluded(bits=8).accuses
+    assert "about 30 prompts" in concluded(shape="unclear").said
+    unknown = concluded(found=at(0.3), shape="low")
+    assert (unknown.cause, unknown.accuses, "Unknown" in unknown.said) == ("unknown", False, True)
+
+
+def test_a_whole_examination_fills_the_report_and_can_be_closed(tokenizer, monkeypatch):
+    monkeypatch.setattr(examination, "TOKENS", 12)
+    target = make_target(tokenizer)
+    engine = Engine(Models(target, make_drafter(target)))
+    config = DecodeConfig("autoregressive")
+    found = Examination("a/drafter", "a/target", [Check("layout", "good", "nested")])
+    seen = [p.said for p in examine(engine, PROMPTS, config, found)]
+    assert list(dict.fromkeys(seen)) == ["write the texts", "read and draft them", "mask tokens", "probes"]
+    report = markdown([found])
+    assert found.diagnosis is not None
+    assert "| position | 1" in report
+    assert "γ counts the anchor" in report
+    stopped = Examination("a", "b", [])
+    run = examine(engine, PROMPTS, config, stopped)
+    while next(run).said != "probes":
+        pass
+    run.close()
+    assert "Stopped before the end" in markdown([stopped])
+
+
+def test_names_and_tokens_of_others_are_never_markup():
+    assert code("a`<b>|\n") == "`aˋ<b>¦\\n`"
+    assert text("<img> [x](y) |") == r"\<img\> \[x\](y) \|"
+    found = Examination("`</code><script>", "t", [Check("mask token", "good", "'<script>' | *")])
+    assert "| <" not in markdown([found])
+
+
+def test_templates_are_other_ways_to_ask_the_same(bundled):
+    config = DecodeConfig("autoregressive")
+    assert templates(bundled, PROMPTS, config) == []
+    tokenizer = bundled.models.target.tokenizer
+    tokenizer.chat_template = (
+        "{% for m in messages %}Q: {{ m['content'] }}{% endfor %}{% if enable_thinking %}?{% endif %}"
+    )
+    try:
+        assert [t.mend for t in templates(bundled, PROMPTS, config)] == ["--chat"]
+        asked = templates(bundled, PROMPTS, replace(config, chat=True))
+        assert [(t.mend, t.worth) for t in asked] == [("leave out --chat", WORTH), ("--thinking", WORTH)]
+    finally:
+        tokenizer.chat_template = None
+
+
+def test_the_command_ends_with_1_where_a_cause_is_named(tmp_path, capsys):
+    drafter = copied(tmp_path / "d", inner(target_layer_ids=[1, 4, 13]))
+    assert main(["doctor", "tiny", str(drafter), "--out", str(tmp_path / "r.md")]) == 1
+    out = capsys.readouterr().out
+    assert "To mend: `dflash_config.target_layer_ids: [1, 4, 7, 10, 13]`" in out
+    assert (tmp_path / "r.md").read_text(encoding="utf-8").strip() == out.strip()
+
+
+def test_every_way_of_breaking_is_a_folder_or_a_target(tmp_path):
+    for number, way in enumerate({**WAYS, **OTHERS, **SOUND}.values()):
+        folder = way.drafter(tmp_path / str(number))
+        assert json.loads((folder / "config.json").read_text())

@@ -1,0 +1,85 @@
+"""Runs that are counted one at a time: the figures are those of all runs together."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import numpy as np
+import pytest
+
+from d2sd import Trace
+from d2sd.__about__ import HOME
+from d2sd.calibration import Gathering, calibrate, gathering, label, tabulate, tabulate_paths
+from d2sd.calibration.decisions import Promised, pooled
+from d2sd.trace.sets import read_traces
+from tests.unit.test_calibration import made_step, simulated
+
+
+@pytest.fixture(scope="module")
+def recorded_runs():
+    """The runs that the page opens with."""
+    return list(read_traces(HOME / "assets" / "traces" / "opening.jsonl.gz"))
+
+
+def runs():
+    """Runs of several widths, with an empty one between them."""
+    made = [*simulated(5, 6, block=7), [], *simulated(4, 9, seed=2, block=15), [made_step([0.5] * 3, 1)]]
+    return [
+        Trace({"method": "d2sd", "prompt": f"p{n // 2}", "domain": "ab"[n % 2], "run": str(n)}, None, run, None)
+        for n, run in enumerate(made)
+    ]
+
+
+@pytest.mark.parametrize("at_once", [1, 10, 1000])
+def test_the_figures_are_those_of_all_runs_at_once(monkeypatch, at_once):
+    monkeypatch.setattr(gathering, "AT_ONCE", at_once)
+    traces = runs()
+    found = Gathering(traces)
+    steps = [t.steps for t in traces]
+    table = tabulate(steps, [t.prompt for t in traces])
+    whole = calibrate(table, tabulate_paths(steps), label(steps, table, [t.header["domain"] for t in traces]))
+    assert found.report() == whole
+    for name in table.__dataclass_fields__:
+        np.testing.assert_array_equal(getattr(found.counted().table, name), getattr(table, name))
+    assert len(found) == len(traces)
+    assert found.headers == [{"method": "d2sd"}]
+
+
+def test_recorded_runs_with_trees_and_re_drafts_too(monkeypatch, recorded_runs):
+    monkeypatch.setattr(gathering, "AT_ONCE", 8)
+    steps = [t.steps for t in recorded_runs]
+    table = tabulate(steps, [t.prompt for t in recorded_runs])
+    whole = calibrate(table, tabulate_paths(steps), label(steps, table))
+    assert Gathering(recorded_runs).report() == whole
+    assert whole.second is not None
+
+
+def test_nothing_and_more_runs_afterwards():
+    found = Gathering()
+    assert found.report().steps == 0
+    found.add(runs()[0])
+    assert found.report().steps == 6
+    found.add(runs()[1])
+    assert found.report().steps == 12
+
+
+def test_runs_are_let_go(monkeypatch):
+    monkeypatch.setattr(gathering, "AT_ONCE", 1)
+
+    class Held(list):
+        pass
+
+    held = Held(simulated(1, 6)[0])
+    seen = weakref.ref(held)
+    found = Gathering([Trace({"method": "d2sd"}, None, held, None)])
+    del held
+    gc.collect()
+    assert seen() is None
+    assert len(found) == 1
+
+
+def test_what_sets_promised_is_pooled_by_their_steps():
+    a, b = Promised(1, 2.0, 3.0, 0.1, 4, 0), Promised(3, 4.0, 5.0, 0.2, 1, 2)
+    assert pooled([a, None, b]) == Promised(4, 3.5, 4.5, pytest.approx(0.175), 5, 2)
+    assert pooled([None]) is None

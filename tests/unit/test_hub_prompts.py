@@ -1,0 +1,79 @@
+"""Prompts of a data set of the hub, with a stand-in for the package that reads it."""
+
+from __future__ import annotations
+
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from d2sd.bench import hub_prompts
+from d2sd.bench.prompts import Prompt, digest, read_prompts
+from d2sd.errors import InputError
+
+ROWS = [
+    {"question": "Why?", "turns": ["a", "b"], "chat": [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}], "n": 1},
+    {"question": "How?", "turns": ["c"], "chat": [{"role": "user", "content": "v"}], "n": 2},
+]  # fmt: skip
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """What the package was asked for."""
+    calls = []
+
+    def load_dataset(name, configuration, **options):
+        calls.append((name, configuration, options))
+        return iter(ROWS)
+
+    monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(__version__="4.1.0", load_dataset=load_dataset))
+    return calls
+
+
+@pytest.mark.parametrize(
+    ("column", "texts"), [("question", ["Why?", "How?"]), ("turns", ["a", "c"]), ("chat", ["u", "v"])]
+)
+def test_texts_turns_and_chats_are_read_as_a_stream(asked, column, texts):
+    assert read_prompts(f"org/set:test:{column}") == [Prompt(text, "all") for text in texts]
+    assert asked == [("org/set", None, {"split": "test", "streaming": True})]
+    assert len(read_prompts(f"org/set/main:train:{column}", 1)) == 1
+    assert asked[1][:2] == ("org/set", "main")
+
+
+def test_the_digest_is_of_the_texts(asked):
+    source = "org/set:test:question"
+    first = digest(source, read_prompts(source))
+    assert first == digest(source, read_prompts(source)) != digest(source, read_prompts(source, 1))
+
+
+@pytest.mark.parametrize(
+    ("source", "sentence"),
+    [("org/set:test:answer", "there is no column answer; it has question, turns"), ("org/set:test:n", "row 1: neither a text")],
+)  # fmt: skip
+def test_a_column_that_holds_no_prompts_is_named(asked, source, sentence):
+    with pytest.raises(InputError, match=sentence):
+        read_prompts(source)
+
+
+def test_too_many_rows_need_a_limit(asked, monkeypatch):
+    monkeypatch.setattr(hub_prompts, "MAX_ROWS", 1)
+    with pytest.raises(InputError, match="more than 1 rows; say with --limit"):
+        read_prompts("org/set:test:question")
+
+
+def test_without_the_package_or_with_an_old_one_the_sentence_says_what_to_do(monkeypatch):
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(InputError, match="need the package datasets"):
+        read_prompts("org/set:test:question")
+    monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(__version__="3.6.0"))
+    with pytest.raises(InputError, match=r"datasets 4 or newer, not 3\.6\.0"):
+        read_prompts("org/set:test:question")
+
+
+def test_what_the_hub_says_is_one_sentence(monkeypatch):
+    def load_dataset(*_, **__):
+        raise ConnectionError("no route\nto the hub")
+
+    monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(__version__="4.0.0", load_dataset=load_dataset))
+    with pytest.raises(InputError, match=r"cannot read the data set org/set: no route$"):
+        read_prompts("org/set:test:question")
