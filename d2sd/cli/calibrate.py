@@ -44,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.traces:
         groups["all"] = Gathering(read_sets(arguments.traces))
     else:
-        config = decode_config(arguments, arguments.method, inspect=False)
+        config = decode_config(arguments, arguments.method)
         if arguments.traces_out:
             make_folder(arguments.traces_out)
         engine, prompts = prepare(arguments, config)
