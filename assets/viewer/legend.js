@@ -18,6 +18,7 @@ function legend() {
     item(PREDICTED, "flagged", icon(s("path", { d: "M-5 8V-7H8L5-2.5L8 2H-5" }))),
     item("re-draft wrote it too", "twinned", icon(s("rect", { class: "shape", x: -10, y: -7, width: 20, height: 11, rx: 3 }), s("path", { class: "twin", d: "M-10 7H10" }))),
     item("true boundary", "truth", icon(s("path", { d: "M0-8V8" }))),
+    item("what its confidence head says", "headed", icon(s("path", { class: "trained", d: "M0-4.5l4.5 4.5l-4.5 4.5l-4.5-4.5Z" }))),
     h("li", { class: "space" }, h("b", {}, "·"), "a space"),
     h("li", { class: "space unlogged" }, h("b", {}, "▯"), "a token that is not in this log"),
   );
@@ -48,7 +49,7 @@ class RunView {
   show(store) {
     this.label.textContent = this.label.title = runWords(store);
     const yes = (flag) => (flag || !store.length ? "yes" : "no");
-    Object.assign(this.root.dataset, { drafts: yes(store.seen.draft || store.seen.levels), redrafts: yes(store.seen.second), predicts: yes(store.seen.selected), levels: yes(store.seen.levels), unlogged: ["tokens", "target"].some((part) => list(store.header.missing).includes(part)) ? "yes" : "no" });
+    Object.assign(this.root.dataset, { drafts: yes(store.seen.draft || store.seen.levels), redrafts: yes(store.seen.second), predicts: yes(store.seen.selected), headed: store.seen.head ? "yes" : "no", levels: yes(store.seen.levels), unlogged: ["tokens", "target"].some((part) => list(store.header.missing).includes(part)) ? "yes" : "no" });
     const first = this.root.querySelector(".legend .first span");
     if (first.textContent !== store.names.first) first.textContent = store.names.first;
     const flag = this.root.querySelector(".legend .flagged span");

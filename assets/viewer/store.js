@@ -78,7 +78,7 @@ class Store {
     this.verdict = readVerdict(null); // of the step that comes next
     this.instructive = 0; // the step that shows the idea best
     this.read = new Map();
-    this.seen = { draft: false, levels: false, branches: false, second: false, selected: false }; // what kinds of things the steps have
+    this.seen = { draft: false, levels: false, branches: false, second: false, selected: false, head: false }; // what kinds of things the steps have
     this.sums = noSums();
     this.most = 1; // tokens of the longest step
     // Whether the run was already complete when it was first seen: a recording, not something to follow.
@@ -195,6 +195,7 @@ class Store {
     this.seen.draft ||= Boolean(event.first_draft);
     this.seen.levels ||= list(event.levels).length > 0;
     this.seen.branches ||= list(event.branches).length > 0;
+    this.seen.head ||= list(event.trained).length > 0;
     this.seen.second ||= list(event.branches).some((draft) => draft && draft.drafter === "second");
     this.seen.selected ||= list(event.selected_prefixes).length > 0;
     addSums(this.sums, summary);
