@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
 from app.history import History
+from app.recordings import domain_of
 from app.views.runs import about
 from d2sd import InputError, Trace
 from d2sd.calibration import Report, StepTable, calibrate, tabulate
 from d2sd.calibration.alignment import align, lead_of, text_of
-from d2sd.calibration.comparison import Side, compare, how_compared, read_comparison
+from d2sd.calibration.compared_reading import how_compared, read_comparison
+from d2sd.calibration.comparison import compare
+from d2sd.calibration.sides import Side
 from d2sd.drawing.compared_panels import comparison_panels
-from d2sd.trace.differences import what_differs
-from d2sd.trace.metrics import prediction
+from d2sd.trace.differences import weights_of, what_differs
+from d2sd.trace.metrics import verdict
 
 MAX_PAIRS = 40
 MAX_PAIR_CHARACTERS = 400_000  # of all texts that are drawn side by side
@@ -42,18 +46,25 @@ class RunSet:
 
     @property
     def drafter(self) -> str:
-        """The first drafter of all of them, with its preset; empty where it is not known or they have several."""
-        models = [t.header.get("models") for t in self.traces]
-        names = {(m.get("preset"), m.get("first_drafter")) if isinstance(m, dict) else ("", None) for m in models}
-        ((preset, name), *others) = names or {("", None)}
-        return f"{preset}: {name}" if name and not others else ""
+        """The first drafter of all of them; empty where it is not known or they have several."""
+        return weights_of([t.header for t in self.traces], "first_drafter")
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The prompt group of each run."""
+        return tuple(domain_of(t) for t in self.traces)
 
 
 def choices(history: History) -> list[tuple[str, str]]:
     """What can be compared: the window's runs and measured sets, as labels and names."""
-    sets = [(f"Set: {s.title}", f"set {s.title}") for s in history.sets]
+    sets = [(f"Set: {s.title} ({about(s.runs[0].header)}, {_clock(s.at)})", f"set {s.title}") for s in history.sets]
     runs = [(f"{about(k.run.header)}: {k.label} ({k.source})", f"run {k.run.key}") for k in history.runs]
     return sets + runs
+
+
+def _clock(at: float) -> str:
+    """When a set was measured, by the clock of this machine."""
+    return time.strftime("%H:%M:%S", time.localtime(at))
 
 
 def pick(history: History, name: str | None) -> RunSet:
@@ -63,14 +74,16 @@ def pick(history: History, name: str | None) -> RunSet:
         return RunSet(f"{kept.label} ({about(kept.run.header)})", (kept.run.trace(),), name or "")
     chosen = next((s for s in history.sets if s.title == which), None)
     if kind == "set" and chosen:
-        return RunSet(chosen.title, tuple(r.read() for r in chosen.runs), name or "")
+        return RunSet(
+            f"{chosen.title} ({about(chosen.runs[0].header)})", tuple(r.read() for r in chosen.runs), name or ""
+        )
     raise InputError("choose two runs or sets that are still in the list" if name else "choose what to compare")
 
 
 def compared(a: RunSet, b: RunSet) -> dict[str, Any]:
     """Figures, differences and reliability of two sets, ready for JSON."""
     texts = [sorted((t.prompt, tuple(t.token_ids)) for t in side.traces) for side in (a, b)]
-    first, second = (Side(s.table, s.prompts, s.drafter) for s in (a, b))
+    first, second = (Side(s.table, s.prompts, s.drafter, s.groups) for s in (a, b))
     found = compare(first, second, same_text=texts[0] == texts[1])
     reports = [calibrate(side.table) for side in (a, b)]
     return {
@@ -129,13 +142,13 @@ def partners(a: Sequence[str], b: Sequence[str]) -> list[tuple[int, int]]:
 
 
 def _steps(side: RunSet, run: int, ends: Sequence[int]) -> list[list[Any]]:
-    """Per step: its end in characters, its tokens with their proposers, what came of the prediction (see ``prediction``), and
+    """Per step: its end in characters, its tokens with their proposers, its ``verdict``, and
     how much of the first draft was accepted (−1: not seen)."""
     return [
         [
             end,
             [[_clean(c.text), c.proposer] for c in step.committed],
-            prediction(step) or "",
+            verdict(step) or "",
             -1 if step.actual_boundary is None else step.actual_boundary,
         ]
         for step, end in zip(side.traces[run].steps, ends, strict=True)

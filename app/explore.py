@@ -75,6 +75,7 @@ def run(session: Session, number: int, asked: Asked) -> Iterator[Update[str]]:
     session.history.keep(shown, "Explore")
     lines = _lines(prepared, asked.compare, stale)
     sent, last = 0, 0.0
+    note = without_paths(" ".join(f"{n[:1].upper()}{n[1:]}." for n in prepared.engine.models.notes()))
     try:
         for kind, line in lines:
             shown.append([line])
@@ -82,7 +83,7 @@ def run(session: Session, number: int, asked: Asked) -> Iterator[Update[str]]:
             new = bool(line) and session.shown is shown
             if (not new or kind == "StepDone") and time.monotonic() - last < SECONDS_BETWEEN_YIELDS:
                 continue
-            yield Update(shown.segment(sent, wanted=None if sent else wanted) if new else None)
+            yield Update(shown.segment(sent, wanted=None if sent else wanted) if new else None, note=note)
             sent, last = len(shown) if new else sent, time.monotonic()
     except Exception as error:  # whatever it was, the person is told and the page goes on
         sentence = failure_sentence(error)

@@ -1,4 +1,4 @@
-"""The page's limits for callers: what calls may hold, which of Gradio's addresses answer, and when a window's data is dropped.
+"""The page's limits for callers: how large calls may be, which addresses answer, and when a window's data is dropped.
 
 ``docs/security.md`` lists the numbers.
 """
@@ -14,58 +14,18 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
-import gradio as gr
-
-from app.inputs import control_values, event_data
-from d2sd import InputError
+from app import gradio_internals
+from app.gradio_internals import CLOSED, HEARTBEAT, PREFIX, UPLOAD
 
 log = logging.getLogger(__name__)
 MAX_CALL_BYTES = 1 << 20
 MAX_UPLOAD_BYTES = 256 << 20  # of one request
 SECONDS_KEPT = 120  # after a window is gone: it may be a network that comes back
 MAX_WINDOWS = 500
-# Gradio serves what was uploaded and writes down whole windows on request; the page needs none of it.
-CLOSED = ("file=", "file/", "proxy=", "stream/", "deep_link", "monitoring", "run-history", "process_recording", "vibe-")
-PREFIX = "/gradio_api/"
-UNEXPECTED = "Something went wrong here; it was written into the server's log."
-MISFIT = "A value does not fit its control, or its file is not here any more; load the page again."
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
-
-
-class GuardedBlocks(gr.Blocks):
-    """Blocks whose calls are checked before any component or function sees them: a caller gets one sentence."""
-
-    async def preprocess_data(self, block_fn: Any, inputs: Any, state: Any, explicit_call: bool = False) -> Any:
-        """The values of a call, checked."""
-        try:
-            values = control_values(block_fn.inputs, inputs)
-        except InputError as error:
-            raise _error(f"{error}.") from None
-        try:
-            return await super().preprocess_data(block_fn, values, state, explicit_call)
-        except Exception as error:  # of Gradio's own checks: a choice that is none, a path that no upload has
-            log.info("a call was refused: %s", type(error).__name__)
-            raise _error(MISFIT) from None
-
-    async def process_api(self, *args: Any, **options: Any) -> dict[str, Any]:
-        """Answer a call."""
-        if (event := options.get("event_data")) is not None:
-            event._data = event_data(event._data)
-        try:
-            return await super().process_api(*args, **options)
-        except gr.Error as error:
-            error.print_exception = False
-            raise
-        except Exception:
-            log.exception("a call failed")
-            raise _error(UNEXPECTED) from None
-
-
-def _error(sentence: str) -> gr.Error:
-    return gr.Error(sentence, print_exception=False)
 
 
 class Guard:
@@ -83,13 +43,13 @@ class Guard:
         if path.startswith(CLOSED):
             return await _refuse(send, 404, "There is nothing here.")
         if scope["method"] == "POST":
-            limit = MAX_UPLOAD_BYTES if path.startswith("upload") else MAX_CALL_BYTES
+            limit = MAX_UPLOAD_BYTES if path.startswith(UPLOAD) else MAX_CALL_BYTES
             length = dict(scope["headers"]).get(b"content-length", b"0")
             if not length.isdigit() or int(length[:20]) > limit:
                 await _drain(receive)
                 return await _refuse(send, 413, f"This is too large; at most {limit >> 20} MiB are taken in.")
             receive = _counted(receive, limit)  # a proxy may have left the length out
-        if path.startswith("heartbeat/"):
+        if path.startswith(HEARTBEAT):
             return await self._watch(path.split("/")[1], scope, receive, send)
         return await self._try(scope, receive, send)
 
@@ -141,19 +101,17 @@ class Guard:
 
 
 def forget(window: str, app: Any) -> None:
-    """Drop what Gradio keeps of a window, and give free memory back to the system.
+    """Drop what Gradio keeps of a window, and give free memory back to the system."""
+    gradio_internals.forget(window, app)
+    give_back()
 
-    Gradio alone drops states after an hour, and the last value of every component never.
+
+def give_back() -> None:
+    """Give memory that is free back to the system, after what took much of it for a moment.
+
+    Python looks for garbage seldom, and the C library keeps a reserve; where that is not glibc it stays.
     """
-    app.state_holder.session_data.pop(window, None)
-    app.state_holder.time_last_used.pop(window, None)
-    app.get_blocks()._queue.pending_messages_per_session.pop(window, None)
     gc.collect()
-    trim()
-
-
-def trim() -> None:
-    """Let the C library give back what it holds in reserve; where it is not glibc there is nothing to do."""
     try:
         ctypes.CDLL(None).malloc_trim(0)
     except (AttributeError, OSError):

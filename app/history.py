@@ -11,7 +11,7 @@ import re
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from app.lanes import Race
 from app.recordings import Recording, short
@@ -38,10 +38,11 @@ class KeptRun:
 
 @dataclass(frozen=True, slots=True)
 class KeptSet:
-    """A set of runs that was measured in Calibrate, under its title."""
+    """A set of runs that was measured in Calibrate, under its title; ``at``: when, in seconds since 1970."""
 
     title: str
     runs: tuple[Recording, ...]
+    at: float = field(default_factory=time.time, compare=False)
 
     @property
     def size(self) -> int:
@@ -52,6 +53,13 @@ class KeptSet:
 def _same(kept: RunLines, run: RunLines) -> bool:
     """Whether a run is one that is kept: not where it was cut off somewhere and the kept one goes on."""
     return kept.holds(run) and (run.ended or run.lines() == kept.lines())
+
+
+def _free(title: str, others: list[KeptSet]) -> str:
+    """The title, with a number where another set has it."""
+    taken = {s.title for s in others}
+    names = (f"{short(title)} ({number})" if number > 1 else short(title) for number in itertools.count(1))
+    return next(n for n in names if n not in taken)
 
 
 @dataclass(slots=True)
@@ -94,11 +102,19 @@ class History:
     def keep_set(self, title: str, runs: list[Recording]) -> None:
         """Add a measured set. Only the same runs take the place of those before; other ones of a title get a number."""
         others = [s for s in self.sets if s.runs != tuple(runs)]
-        taken = {s.title for s in others}
-        names = (f"{short(title)} ({number})" if number > 1 else short(title) for number in itertools.count(1))
-        self.sets = [KeptSet(next(n for n in names if n not in taken), tuple(runs)), *others][:MAX_SETS]
+        self.sets = [KeptSet(_free(title, others), tuple(runs)), *others][:MAX_SETS]
         while len(self.sets) > 1 and sum(s.size for s in self.sets) > MAX_SET_BYTES:
             self.sets.pop()
+
+    def rename_set(self, title: str, wanted: object) -> str:
+        """Call a set something else; its title from then on. An empty name changes nothing."""
+        words = " ".join(str(wanted).split())
+        own = next((s for s in self.sets if s.title == title), None)
+        if own is None or not words:
+            return title
+        new = _free(words, [s for s in self.sets if s is not own])
+        self.sets = [replace(s, title=new) if s is own else s for s in self.sets]
+        return new
 
     @property
     def size(self) -> int:

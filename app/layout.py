@@ -9,6 +9,7 @@ import gradio as gr
 from starlette.middleware import Middleware
 
 from app import api, guard, plotly_js, presets, uploads
+from app.gradio_internals import GuardedBlocks, look_less_often
 from app.page_session import Session
 from app.tabs.calibrate import build_calibrate
 from app.tabs.compare import build_compare
@@ -21,7 +22,6 @@ from app.theme import theme
 STATIC = Path(__file__).parent / "static"
 SECONDS_BETWEEN_CLEANINGS = 600
 MAX_WAITING = 200  # calls that wait for their turn
-SECONDS_BETWEEN_LOOKS = 0.02  # at who waits; Gradio's 0.001 takes 5% of a core, all the time
 TITLE = (
     "# D²SD Explorer\n"
     "A drafter fills a block at once, a second one re-drafts from where the first will likely be rejected, "
@@ -46,7 +46,7 @@ def build() -> gr.Blocks:
     """The page. Models are loaded at the first run, not here."""
     kept = (SECONDS_BETWEEN_CLEANINGS, uploads.SECONDS_KEPT)
     options: dict[str, Any] = {"analytics_enabled": False, "fill_width": True, "delete_cache": kept}
-    with guard.GuardedBlocks(title="D²SD Explorer", **options) as page:
+    with GuardedBlocks(title="D²SD Explorer", **options) as page:
         session = gr.State(Session(shown=presets.opening()))
         with gr.Row(elem_id="top"):
             gr.Markdown(TITLE, elem_id="title")
@@ -66,5 +66,5 @@ def build() -> gr.Blocks:
         wire_runs(page, tabs, shown, race)
         api.publish(page)
     page.queue(max_size=MAX_WAITING)
-    page._queue.sleep_when_free = page._queue.progress_update_sleep_when_free = SECONDS_BETWEEN_LOOKS
+    look_less_often(page)
     return page

@@ -6,59 +6,15 @@ of "", "sub", "sup" and "var", so that the page builds them without reading mark
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from app.questions import ASKED
 from app.verification import Odd, Visit, odds, visits
 from app.wording import Pieces, decimal, hat, milliseconds, quoted
 from d2sd import StepDone, Trace
-from d2sd.trace.metrics import boundary_hit
+from d2sd.trace.metrics import boundary_hit, closed_from
 
 MAX_LISTED = 5
-# What people ask after a stop; the last two of "verify" and "branches" after D²SD (arXiv 2606.04446), tables 2 and 3.
-ASKED: dict[str, tuple[tuple[str, str], ...]] = {
-    "anchor": (
-        (
-            "Why does the first token of a text belong to no step?",
-            "To read the prompt is a pass of the target already, and it ends with the target’s first token. That token is the "
-            "first anchor, and the steps begin after it.",
-        ),
-    ),
-    "draft": (
-        (
-            "Why are γ = 16 only 15 guesses?",
-            "A block is the anchor and the places after it. The anchor is known, so one place of γ is never guessed.",
-        ),
-    ),
-    "boundary": (
-        (
-            "Flag 1 was right. Why did the re-draft of flag 3 win?",
-            "A re-draft may write the next tokens just as the first draft did, and leave it later. The longest path that the "
-            "target accepts wins, wherever it was drafted from.",
-        ),
-    ),
-    "branches": (
-        (
-            "Why a second drafter, and not the first one twice?",
-            "The first one learned to guess a whole block from the anchor alone. The second one was trained with the beginning of "
-            "the block given, so it makes use of it: in the paper 9.2 tokens a step on GSM8K, against 8.0 with the first one twice.",
-        ),
-    ),
-    "verify": (
-        (
-            "Why does a pass over a whole tree cost about as much as one token? When does it not?",
-            "A large model on a GPU waits until its weights are read from memory, and some dozens of nodes are computed in that "
-            "time. On a CPU, with a small model or with many texts at once, computing is what takes the time: there every node costs.",
-        ),
-    ),
-    "temperature": (
-        (
-            "Where is the min(1, p/q) of the textbooks?",
-            "There a drawn guess is accepted with that chance, p the target’s probability and q the drafter’s. Here a drafter "
-            "always offers its favourite, so q is 1 and the chance is p: just that of the target drawing the guess itself.",
-        ),
-    ),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,47 +40,23 @@ class Lesson:
     by_branches: tuple[tuple[int, int], ...]
 
 
-def instructive(steps: Sequence[StepDone]) -> int:
-    """The number of a step that shows the idea: a re-draft won, from a predicted prefix that kept some tokens.
-
-    0 where no step does.
-    """
-
-    def worth(step: StepDone) -> tuple[bool, bool, int, int]:
-        gained = tokens_of(step)[1]
-        kept = step.actual_boundary or 0
-        # a few tokens of each kind: more do not show more and run off a small screen; an ending would confuse
-        return (
-            bool(boundary_hit(step)) and gained > 0,
-            min(kept, gained) > 0,
-            min(gained, 5) + min(kept, 3) - max(0, kept - 4),
-            -abs(kept - 2),
-        )
-
-    usual = [i for i, s in enumerate(steps) if s.committed and s.committed[-1].node is None]
-    return max(usual, key=lambda i: worth(steps[i]), default=0)
-
-
 def tokens_of(step: StepDone) -> tuple[int, int]:
     """Accepted tokens of the first draft, and those that other drafts added."""
     by_first = sum(0 in step.nodes[n].candidates for n in step.accepted)
     return by_first, len(step.accepted) - by_first
 
 
-def closed_from(step: StepDone) -> int | None:
-    """The first place that was not re-drafted from although a less likely one was: a drafted end of text stands before it.
-
-    None where there is none.
-    """
-    r, picked = step.boundary_posterior, step.selected_prefixes
-    least = min((r[i] for i in picked if i < len(r)), default=1.0)
-    return next((i for i, p in enumerate(r) if p > least and i not in picked), None)
-
-
 def lesson(trace: Trace, number: int) -> Lesson:
     """The tour of step ``number``."""
     step = trace.steps[number]
-    stops = (_anchor(step), _draft(step), _confidence(step), _boundary(step), _branches(step), _verify(trace, step))
+    stops = (
+        _anchor(step),
+        _draft(step),
+        _confidence(step),
+        _boundary(trace, step),
+        _branches(step),
+        _verify(trace, step),
+    )
     told = (*stops, _commit(trace, step), _temperature(trace, step))
     return Lesson(tuple(replace(stop, asked=ASKED.get(stop.id, ())) for stop in told), _by_branches(step))
 
@@ -185,7 +117,7 @@ def _confidence(step: StepDone) -> Stop:
     )  # fmt: skip
 
 
-def _boundary(step: StepDone) -> Stop:
+def _boundary(trace: Trace, step: StepDone) -> Stop:
     title = "Guess where it will break"
     r = step.boundary_posterior
     if step.first_draft is None or not step.first_draft.confidence or not r:
@@ -195,7 +127,7 @@ def _boundary(step: StepDone) -> Stop:
     example = step.actual_boundary if step.actual_boundary in step.selected_prefixes else best
     assert example is not None
     factors = [decimal(x) for x in c[:example]] + [f"(1 − {decimal(c[example])})"]
-    closed = closed_from(step)
+    closed = closed_from(step, str(trace.header.get("method")))
     left_out = (
         ()
         if closed is None

@@ -52,7 +52,7 @@ PUBLISHED = (
 
 
 TINY = BUNDLED / "tiny"
-DSPARK = Pair(presets.DSPARK, *(str(TINY / part) for part in ("target", "dspark", "vp")), dtype="float32")
+DSPARK = Pair(presets.DSPARK, str(TINY / "target"), str(TINY / "dspark"), str(TINY / "vp"), dtype="float32")
 
 
 @cache

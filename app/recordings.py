@@ -6,6 +6,7 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from app import uploads
 from app.run_lines import RunLines
@@ -16,17 +17,19 @@ from d2sd.trace.trace import parse_trace
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """One run: what it is called, and its trace, packed or as a file that was uploaded; ``domain``: its prompt's group."""
+    """One run: what it is called, and its trace, packed or as a file that was uploaded; ``domain``: its prompt's group;
+    ``header``: what it was made with."""
 
     label: str
     trace: bytes | Path
     domain: str = "all"
+    header: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @classmethod
     def of(cls, trace: Trace, label: str = "") -> Recording:
         """A run that was just recorded; named by its prompt unless a label is given."""
         name = label or " ".join(str(trace.header.get("prompt") or "no prompt").split())
-        return cls(short(name), zlib.compress("".join(trace.lines()).encode(), 3), domain_of(trace))
+        return cls(short(name), zlib.compress("".join(trace.lines()).encode(), 3), domain_of(trace), trace.header)
 
     def read(self) -> Trace:
         """The run as data; raises ``InputError`` where its file is gone."""
@@ -67,7 +70,7 @@ def read_uploads(paths: Sequence[Path]) -> tuple[list[tuple[Recording, Trace]], 
         else:
             room -= size
             if len(traces) == 1:
-                good.append((Recording(short(path.name), path, domain_of(traces[0])), traces[0]))
+                good.append((Recording(short(path.name), path, domain_of(traces[0]), traces[0].header), traces[0]))
             else:
                 named = ((f"{n} of {short(path.name, 40)}", trace) for n, trace in enumerate(traces, 1))
                 good += [(Recording.of(trace, label), trace) for label, trace in named]

@@ -8,33 +8,23 @@ in base64, a tenth of the bytes.
 
 from __future__ import annotations
 
-import base64
 import json
 import uuid
-import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from d2sd.drawing.viewer import pack_line
+from d2sd.drawing.viewer_lines import VERDICT, Judge, pack_line, unpack_line
 from d2sd.trace.trace import Trace, parse_trace
 from d2sd.trace.writer import to_line
 
 LONG = 2048
 BLOCK = 1 << 16  # characters
-PACKED = "~"
 
 
 def pack(line: str) -> str:
     """A line as it travels; short ones as they are."""
     return line if len(line) <= LONG else pack_line(line)
-
-
-def unpack(line: str) -> str:
-    """What ``pack`` was given."""
-    if not line.startswith(PACKED):
-        return line
-    return zlib.decompress(base64.b64decode(line[1:]), -zlib.MAX_WBITS).decode()
 
 
 @dataclass(slots=True)
@@ -47,6 +37,7 @@ class RunLines:
     key: str = field(default_factory=lambda: uuid.uuid4().hex)
     live: bool = False
     _lines: list[str] = field(default_factory=list)
+    _judge: Judge = field(default_factory=Judge)
 
     @classmethod
     def of(cls, lines: Iterable[str]) -> RunLines:
@@ -58,7 +49,9 @@ class RunLines:
     @classmethod
     def packed(cls, lines: Iterable[str]) -> RunLines:
         """The same in blocks, for a run that nothing will be added to."""
-        return cls(_lines=[part for block in _blocks(lines) for part in pack(block).split("\n")])
+        run = cls()
+        run._lines += [part for block in _blocks(run._judge.lines(lines)) for part in pack(block).split("\n")]
+        return run
 
     def holds(self, other: RunLines) -> bool:
         """Whether all lines of another run, of which there are some, are the first ones of this."""
@@ -78,28 +71,31 @@ class RunLines:
 
     def append(self, lines: Iterable[str]) -> None:
         """Add trace lines, each with or without its newline; empty ones are left out."""
-        self._lines += [pack(line.rstrip("\n")) for line in lines if line.strip()]
+        self._lines += [pack(line.rstrip("\n")) for line in self._judge.lines(lines) if line.strip()]
 
     def segment(self, start: int = 0, **notes: Any) -> str:
-        """The value for the page: a head (whose run this is, the number of the first entry, and notes), then the entries
-        from ``start`` on."""
-        head = {"event": "Segment", "key": self.key, "from": start, **notes}
+        """The value for the page: a head, then the entries from ``start`` on.
+
+        The head says whose run this is, the number of the first entry, which step shows the idea best, and the notes.
+        """
+        head = {"event": "Segment", "key": self.key, "from": start, "instructive": self._judge.instructive, **notes}
         return "".join([to_line(head), *(line + "\n" for line in self._lines[start:])])
 
     @property
     def header(self) -> dict[str, Any]:
         """The header of the run; empty where nothing is recorded."""
-        return json.loads(unpack(self._lines[0])) if self._lines else {}
+        return json.loads(unpack_line(self._lines[0])) if self._lines else {}
 
     @property
     def ended(self) -> bool:
         """Whether the end of the run is there; the speed of plain decoding may follow it."""
-        last = "\n".join(map(unpack, self._lines[-2:])).split("\n")[-2:]
+        last = "\n".join(map(unpack_line, self._lines[-2:])).split("\n")[-2:]
         return any(json.loads(line).get("event") == "Finished" for line in last if line)
 
     def lines(self) -> list[str]:
         """The trace lines, without their newlines."""
-        return [line for entry in self._lines for line in unpack(entry).split("\n")]
+        every = (line for entry in self._lines for line in unpack_line(entry).split("\n"))
+        return [line for line in every if not line.startswith(VERDICT)]
 
     def trace(self) -> Trace:
         """The run as data; raises ``InputError`` where nothing is recorded."""

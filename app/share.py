@@ -11,6 +11,7 @@ import gradio as gr
 import networkx
 
 from app.class_file import hand_out
+from app.gradio_internals import told
 from app.page_session import Session
 from app.run_lines import RunLines
 from app.tabs.notice import sentence
@@ -20,7 +21,7 @@ from d2sd.trace.graph import step_graph
 
 def export(session: Session, data: gr.EventData) -> tuple[Any, Any]:
     """The file that the page asks for, as a segment without lines, and a notice."""
-    asked = data._data if isinstance(data._data, dict) else {}
+    asked = told(data)
     try:
         file = make_file(session.shown, asked.get("kind"), asked.get("step"), asked.get("node"))
     except InputError as error:

@@ -11,7 +11,7 @@ that was made to print the ids. Its first line is the request, every further lin
     {"drafted": [24, 25, 26], "accepted": 0, "bonus": 32}
     {"drafted": [27, 28], "accepted": 2, "bonus": null}
 
-``first_token`` is the one that the prompt's pass gave; without it the first step begins at the prompt's last token.
+``first_token`` is the one that prefill gave; without it the first step begins at the prompt's last token.
 ``draft_probs`` (the drafter's probability of each drafted token) and ``seconds`` may be missing, the latter in all lines
 (speed is then not known); ``bonus`` is null where the text ended with an accepted token. TOKENIZER, a folder or a hub id,
 gives the tokens their texts; without it each is shown as its number.

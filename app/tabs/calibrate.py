@@ -10,6 +10,8 @@ import gradio as gr
 import d2sd
 from app import calibrate, compare, presets
 from app.compare import RunSet
+from app.gradio_internals import told
+from app.guard import give_back
 from app.inputs import MAX_CHARACTERS
 from app.method_names import grouped
 from app.models import Chosen
@@ -140,6 +142,7 @@ def _measure(
     except d2sd.InputError as error:
         return gr.skip(), sentence(problem=f"{error}")
     explore.history.keep_set(kept.title, kept.runs)
+    give_back()
     return drawn, sentence(problem=bad)
 
 
@@ -203,7 +206,7 @@ def _asked(kind: str, *values: Any) -> tuple[calibrate.PromptSource, float | Non
 
 def _open(explore: Session, recordings: Recordings, event: gr.EventData) -> tuple[Any, gr.Tabs, gr.Textbox]:
     """Show a measured run in Explore (the page then selects the step there)."""
-    asked = event._data if isinstance(event._data, dict) else {}
+    asked = told(event)
     at = asked.get("run")
     if not isinstance(at, int) or not 0 <= at < len(recordings.runs):
         return gr.skip(), gr.skip(), sentence("This run is no longer there; measure again.")

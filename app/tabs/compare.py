@@ -8,6 +8,7 @@ from typing import Any
 import gradio as gr
 
 from app import calibrate, compare
+from app.gradio_internals import told
 from app.page_session import Session
 from app.recordings import Recording, read_uploads
 from app.run_lines import RunLines
@@ -39,6 +40,9 @@ def build_compare(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
                 size="sm",
                 elem_id="compare-add",
             )
+            called = gr.Textbox(
+                label="Call the set in B", placeholder="a name, then Enter", max_length=60, elem_id="compare-name"
+            )
             notice = notice_box("compare-notice")
         with gr.Column(scale=1, min_width=320):
             view = CompareView()
@@ -52,6 +56,7 @@ def build_compare(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
     swapped = swap.click(lambda a, b: (b, a), sides, sides, show_progress="hidden", queue=False)
     swapped.then(show, [session, *sides], outputs, **quick)
     add.upload(add_files, [session, add, *sides], [*sides, notice], show_progress="minimal")
+    called.submit(rename, [session, called, *sides], [called, *sides, notice], show_progress="hidden", queue=False)
     opened = view.select(open_step, [session, *sides], [shown.view, tabs, notice], show_progress="hidden")
     shown.after(opened)
 
@@ -88,9 +93,18 @@ def add_files(session: Session, paths: list[str] | None, a: str | None, b: str |
     return [*boxes, sentence(problem=calibrate.left_out(bad, len(paths)), note=f"Added: {title}. Choose it as A or B.")]
 
 
+def rename(session: Session, called: str | None, a: str | None, b: str | None) -> list[Any]:
+    """Call the set in B something else; a run is named in the list of runs."""
+    kind, _, title = (b or "").partition(" ")
+    if kind != "set":
+        return [gr.skip()] * 3 + [sentence(note="B is a run: the list of runs below Explore names it.")]
+    new = f"set {session.history.rename_set(title, called or '')}"
+    return ["", *offer(session, new if a == b else a, new), sentence()]
+
+
 def open_step(session: Session, a: str | None, b: str | None, event: gr.EventData) -> tuple[Any, Any, Any]:
     """Show a step of one side in Explore."""
-    asked = event._data if isinstance(event._data, dict) else {}
+    asked = told(event)
     side, run, step = (asked.get(name) for name in ("side", "run", "step"))
     if side not in (0, 1) or not isinstance(run, int) or not isinstance(step, int):
         return gr.skip(), gr.skip(), gr.skip()

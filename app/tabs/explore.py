@@ -9,6 +9,8 @@ from typing import Any
 import gradio as gr
 
 from app import explore, getting, models, presets, share, uploads
+from app.gradio_internals import told
+from app.guard import give_back
 from app.page_session import Session
 from app.settings import SETTINGS
 from app.tabs.controls import build_controls
@@ -122,6 +124,7 @@ def open_trace(session: Session, path: str | None) -> tuple[Any, Any]:
         runs, note = uploads.read_all(path)
     except InputError as error:
         return gr.skip(), sentence(problem=f"This trace was not opened: {error}.")
+    give_back()
     name = Path(path).name
     for number, run in reversed(list(enumerate(runs[1:], 2))):
         session.history.keep(run, "Opened", f"{number} of {name}")
@@ -130,7 +133,7 @@ def open_trace(session: Session, path: str | None) -> tuple[Any, Any]:
 
 def send_again(session: Session, data: gr.EventData) -> Any:
     """The lines that the page asks for."""
-    asked = data._data if isinstance(data._data, dict) else {}
+    asked = told(data)
     start = asked.get("start")
     if asked.get("key") != session.shown.key or not isinstance(start, int) or start < 0:
         start = 0

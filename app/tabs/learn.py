@@ -6,6 +6,7 @@ from typing import Any
 
 import gradio as gr
 
+from app.gradio_internals import told
 from app.page_session import Session
 from app.tabs.runs import Shown
 from app.views.learn import LearnView, lesson_run
@@ -16,7 +17,7 @@ def build_learn(tabs: gr.Tabs, explore: Shown) -> None:
     learn = LearnView()
 
     def open_recorded(current: Session, event: gr.EventData) -> tuple[Any, gr.Tabs]:
-        asked = event._data if isinstance(event._data, dict) else {}
+        asked = told(event)
         # the step travels with the run: selected earlier, it would be forgotten when the run arrives
         wanted = {"step": asked.get("step"), "node": None}
         return current.show(lesson_run(), "Recorded", wanted=wanted), gr.Tabs(selected="explore")

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import gradio as gr
-from gradio.context import LocalContext
 
+from app.gradio_internals import hidden_when, waiting
 from app.visitors import without_paths
 from app.work import NEXT, TURNS, Ticket
 
@@ -64,27 +64,17 @@ def line_of(notice: gr.Textbox, ticket: gr.State) -> gr.Timer:
 
 def ahead(request: gr.Request) -> int:
     """How many other windows wait for the models in front of this one."""
-    return len(set(itertools.takewhile(lambda window: window != request.session_hash, _line())))
+    return len(set(itertools.takewhile(lambda window: window != request.session_hash, waiting(MODEL))))
 
 
 def waits(request: gr.Request) -> bool:
     """Whether this window waits for the models."""
-    return request.session_hash in _line()
-
-
-def _line() -> list[str]:
-    """The windows that wait for the models, in their order."""
-    page = LocalContext.blocks.get()
-    line = page._queue.event_queue_per_concurrency_id.get(MODEL) if page else None
-    return [event.session_hash for event in line.queue] if line else []
+    return request.session_hash in waiting(MODEL)
 
 
 def forgive(notice: gr.Textbox, changed: Sequence[Any]) -> None:
     """Take a problem back as soon as one of these events tells of a mended value. In the page alone: no server is asked."""
-    hide = (
-        f"() => document.querySelector('#{notice.elem_id}.problem') "
-        "? { __type__: 'update', visible: false, value: '' } : { __type__: 'update' }"
-    )
+    hide = hidden_when(f"document.querySelector('#{notice.elem_id}.problem')")
     gr.on(list(changed), None, None, notice, js=hide, show_progress="hidden", queue=False)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import gradio as gr
 
 from app import links, models, presets, race
+from app.gradio_internals import told
 from app.history import History
 from app.lanes import LANES, Race
 from app.method_names import grouped
@@ -127,7 +128,7 @@ def keep(history: History, raced: Race) -> None:
 
 def open_lane(session: Session, event: gr.EventData) -> tuple[Any, Any, Any]:
     """Show a lane of the race in Explore."""
-    asked = event._data if isinstance(event._data, dict) else {}
+    asked = told(event)
     lanes = (session.history.race or recorded_race()).lanes
     at = asked.get("lane")
     if not isinstance(at, int) or not 0 <= at < len(lanes) or not lanes[at].trace.steps:

@@ -11,6 +11,7 @@ import gradio as gr
 
 from app import links, models
 from app.class_file import class_page, window_file
+from app.gradio_internals import told
 from app.history import HISTORIES, History
 from app.links import Link
 from app.models import Chosen
@@ -174,7 +175,7 @@ def _kept(text: str) -> tuple[Any, Link | None]:
 
 def show(session: Session, data: gr.EventData) -> tuple[Any, Any]:
     """Show a run of the list, with a step and node if they are given."""
-    asked = _asked(data)
+    asked = told(data)
     found = session.history.find(asked.get("key"))
     if found is None:
         return gr.skip(), sentence(problem=GONE)
@@ -185,19 +186,19 @@ def show(session: Session, data: gr.EventData) -> tuple[Any, Any]:
 
 def rename(session: Session, data: gr.EventData) -> str:
     """Call a run something else."""
-    session.history.rename(_asked(data).get("key"), _asked(data).get("label"))
+    session.history.rename(told(data).get("key"), told(data).get("label"))
     return runs_view.drawing(session.history, session.shown.key)
 
 
 def remove(session: Session, data: gr.EventData) -> str:
     """Take a run out of the list; where it is shown it stays so until another one is."""
-    session.history.remove(_asked(data).get("key"))
+    session.history.remove(told(data).get("key"))
     return runs_view.drawing(session.history, session.shown.key)
 
 
 def file(session: Session, data: gr.EventData) -> tuple[Any, Any]:
     """A run as a trace file."""
-    found = session.history.find(_asked(data).get("key"))
+    found = session.history.find(told(data).get("key"))
     if found is None:
         return gr.skip(), sentence(problem=GONE)
     text = "".join(f"{line}\n" for line in found.run.lines())
@@ -207,7 +208,7 @@ def file(session: Session, data: gr.EventData) -> tuple[Any, Any]:
 
 def together(session: Session, data: gr.EventData) -> tuple[Any, Any]:
     """All runs of the list as one file: traces, or a page to teach with that opens with the step that is looked at."""
-    kept, asked = session.history.runs, _asked(data)
+    kept, asked = session.history.runs, told(data)
     step = asked.get("step")
     try:
         if asked.get("kind") == "class":
@@ -222,7 +223,3 @@ def together(session: Session, data: gr.EventData) -> tuple[Any, Any]:
         return gr.skip(), sentence(problem=f"The file was not made: {error}.")
     made["base64"] = base64.b64encode(content).decode()
     return runs_view.drawing(session.history, session.shown.key, made), sentence()
-
-
-def _asked(data: gr.EventData) -> dict[str, Any]:
-    return data._data if isinstance(data._data, dict) else {}

@@ -29,6 +29,7 @@ def setting_box(setting: Setting, prefix: str = "", **options: Any) -> gr.Number
             min_width=60,
             **options,
         )
+    assert not isinstance(setting.value, str)
     return gr.Number(
         setting.value,
         label=label,

@@ -31,7 +31,7 @@ from d2sd.calibration import (
     tabulate,
     tabulate_paths,
 )
-from d2sd.calibration.decisions import promised
+from d2sd.calibration.decisions import expectations
 from d2sd.calibration.outcomes import happened, predicted, ranks
 from d2sd.calibration.redrafts import gain_places
 from d2sd.calibration.scores import equal_mass_edges, places, uniform_edges
@@ -42,7 +42,7 @@ from d2sd.drawing.gains import OTHER
 from d2sd.drawing.panels import calibration_panels
 from d2sd.drawing.summary import headline
 from d2sd.trace.events import StepDone
-from d2sd.trace.metrics import prediction
+from d2sd.trace.metrics import verdict
 
 SCRIPTS = ("../compare/sides.js", "places.js", "summary.js", "members.js", "download.js", "main.js")
 MAX_CHARACTERS = 24
@@ -81,7 +81,7 @@ def drawing(
     data = {
         "progress": asdict(progress),
         "reading": [asdict(s) for s in read_report(report)],
-        "stats": [asdict(s) for s in headline(report, promised(s for t in traces for s in t.steps))],
+        "stats": [asdict(s) for s in headline(report, expectations(s for t in traces for s in t.steps))],
         "panels": [p.to_dict() for p in calibration_panels(report, compare_trained(table, head))],
         "report": report.to_dict(),
         "runs": [
@@ -115,7 +115,7 @@ def step_columns(
     * rank: of the true boundary, from 1; 0: none.
     * confidence, depths, tokens, nodes: of its scored positions.
     * wanted: the target's token at the first rejection.
-    * outcome: what came of the prediction (``d2sd.trace.metrics.prediction``); empty: nothing.
+    * outcome: ``d2sd.trace.metrics.verdict``; empty: none.
     """
     matched = table.matched
     rows, confidence, depths = scored(table, paths)
@@ -144,7 +144,7 @@ def step_columns(
         "tokens": tokens,
         "nodes": nodes,
         "wanted": [_wanted(s, b) for s, b in zip(steps, table.boundary.tolist(), strict=True)],
-        "outcome": [prediction(s) or "" for s in steps],
+        "outcome": [verdict(s) or "" for s in steps],
     }
 
 

@@ -12,11 +12,12 @@ from typing import Any
 import orjson
 
 from app import presets
-from app.learn import instructive, lesson
+from app.learn import lesson
 from app.live_settings import costs
 from app.run_lines import RunLines
 from app.views.drawn import STATIC, DrawnView, drawn_script, read
 from d2sd.drawing.viewer import STYLES, VIEWER, viewer_script
+from d2sd.drawing.viewer_lines import Judge
 from d2sd.trace.schema import read_baseline
 from d2sd.trace.trace import Trace, parse_trace
 
@@ -66,12 +67,11 @@ def _speeds(lines: list[str]) -> tuple[float | None, float | None]:
 def packed_tour() -> str:
     """What ``tour`` answers."""
     recorded = presets.lesson()
-    lines = "\n".join([*recorded["lines"], ""])
-    trace = parse_trace(lines.encode())
+    trace = parse_trace("\n".join([*recorded["lines"], ""]).encode())
     preset = trace.header["models"].get("preset")
     return _packed(
         trace,
-        lines,
+        recorded["lines"],
         live=recorded["live"],
         costs=costs(trace, *_speeds(recorded["lines"])),
         about=presets.FIRST_SAID if preset == presets.FIRST else presets.TINY_SAID,
@@ -81,14 +81,15 @@ def packed_tour() -> str:
 
 def tour_of(trace: Trace) -> str:
     """The same of any run, without other values of K and γ, which would have to be replayed."""
-    return _packed(trace, "".join(trace.lines()))
+    return _packed(trace, [line.rstrip("\n") for line in trace.lines()])
 
 
-def _packed(trace: Trace, lines: str, **more: Any) -> str:
+def _packed(trace: Trace, lines: list[str], **more: Any) -> str:
+    judge = Judge()
     data = {
-        "start": instructive(trace.steps),
         "run": str(trace.header.get("run", "")),
-        "lines": lines,
+        "lines": "\n".join([*judge.lines(lines), ""]),
+        "start": judge.instructive,
         "lessons": [asdict(lesson(trace, n)) for n in range(len(trace.steps))],
         **more,
     }

@@ -39,11 +39,11 @@ class Selection {
     const last = this.store.length - 1;
     if (last < 0) return;
     if (this.store.recorded) {
-      if (this.resting === null || !this.settled) this.resting = this.store.instructive();
+      if (!this.settled) this.resting = this.store.instructive <= last ? this.store.instructive : 0;
       this.settled = this.store.complete;
     } else {
       // followed to its end, a run comes to rest on a step that shows something, as a recording does
-      const resting = this.store.finished ? (this.settled ? this.resting : this.store.instructive()) : last;
+      const resting = this.store.finished ? (this.settled ? this.resting : this.store.instructive) : last;
       if (this.pinned === null && this.resting !== resting) this.node = null;
       this.resting = resting;
       this.settled = Boolean(this.store.finished);

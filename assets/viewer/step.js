@@ -66,8 +66,8 @@ function lacking(missing) {
 }
 
 /** `run`: names, what the proposers of this run are called; lacks, why there is no tree to draw, if so; sampled, whether the target drew its tokens; random, whether
- *  the re-drafted prefixes were drawn. */
-function readStep(raw, index, run) {
+ *  the re-drafted prefixes were drawn; then its verdict. */
+function readStep(raw, index, run, { verdict, gained, closed } = readVerdict(null)) {
   const nodes = readNodes(raw.nodes);
   const choices = new Map();
   for (const c of list(raw.choices)) {
@@ -98,8 +98,10 @@ function readStep(raw, index, run) {
     seconds: readSeconds(raw.seconds),
     decision: readDecision(raw.decision),
     ...readBoundary(raw),
+    verdict,
+    gained,
+    closed,
   };
-  step.closed = closedFrom(step);
   const last = accepted.length ? accepted[accepted.length - 1] : nodes.size ? nodes.keys().next().value : null;
   if (step.bonus && last !== null) {
     const choice = choices.get(last);
@@ -143,47 +145,35 @@ function readSeconds(raw) {
   return seconds;
 }
 
-/** Whether drafts behind the first brought a node: not a lower-ranked choice, which no draft holds. */
-const isRedrafted = (raw) => Boolean(raw) && list(raw.candidates).length > 0 && !list(raw.candidates).includes(0);
+/** The line before a step: one of OUTCOMES, or none (no prediction, or not seen); `gained`: tokens that re-drafts added;
+ *  `closed`: the first place behind a drafted end of the text, or null. */
+function readVerdict(raw) {
+  return {
+    verdict: raw && Object.hasOwn(OUTCOMES, raw.verdict) ? raw.verdict : "none",
+    gained: whole(raw && raw.gained, 0, MOST_NODES, 0),
+    closed: whole(raw && raw.closed, 0, MOST_DEPTH, null),
+  };
+}
 
-/** Predicted prefixes, true boundary and the verdict: one of OUTCOMES, or none (no prediction, or not seen). `gained`:
- *  tokens that re-drafts added. */
+/** Predicted prefixes, the true boundary, and as which of them it was predicted, from 1; 0: as none. */
 function readBoundary(raw) {
   const selected = list(raw.selected_prefixes).slice(0, MOST_DEPTH).map((i) => whole(i, 0, MOST_DEPTH, 0));
   const boundary = whole(raw.actual_boundary, 0, MOST_DEPTH, null);
-  const drafted = raw.first_draft ? list(raw.first_draft.texts).length : 0;
-  const rank = boundary === null ? -1 : selected.indexOf(boundary);
-  const gained = list(raw.accepted).filter((id) => isRedrafted(list(raw.nodes)[id])).length;
-  let verdict = "none";
-  if (boundary !== null && drafted > 0) {
-    if (boundary >= drafted) verdict = "all";
-    else if (selected.length) verdict = rank < 0 ? "missed" : gained ? "repaired" : "found";
-  }
-  return { selected, boundary, rank: rank + 1, verdict, gained };
-}
-
-/** The first place that was not re-drafted from although a less likely one was: a drafted end of text stands before it, and
- *  nothing can follow that. Null where there is none, or chance chose the places. */
-function closedFrom({ selected, posterior, random }) {
-  if (random || !selected.length) return null;
-  const least = Math.min(...selected.map((i) => posterior[i] ?? 0));
-  const at = posterior.findIndex((r, i) => r > least && !selected.includes(i));
-  return at < 0 ? null : at;
+  return { selected, boundary, rank: boundary === null ? 0 : selected.indexOf(boundary) + 1 };
 }
 
 /** What the timeline and the totals need of a step, without reading its tree. */
-function summarise(raw) {
+function summarise(raw, verdict) {
   const counts = { first: 0, second: 0, target: 0 };
   for (const c of list(raw.committed)) counts[readCommitted(c).proposer] += 1;
-  const { verdict, rank, boundary, gained } = readBoundary(raw);
+  const { rank, boundary } = readBoundary(raw);
   const confidence = raw.first_draft ? list(raw.first_draft.confidence) : [];
   return {
     counts,
     redrafts: list(raw.branches).length,
-    gained,
+    ...verdict,
     sureOfWrong: boundary === null ? null : number(confidence[boundary], 0, 1, null), // of the token that was rejected
     total: counts.first + counts.second + counts.target,
-    verdict,
     rank,
     boundary,
     nodes: list(raw.nodes).length,

@@ -32,7 +32,8 @@ function readSegment(value) {
     return { key: "", from: 0, lines };
   }
   if (!head || head.event !== "Segment") return { key: lines[0], from: 0, lines };
-  return { key: text(head.key), from: whole(head.from, 0, 1e9, 0), lines: lines.slice(1), wanted: head.wanted, file: head.file, recorded: head.recorded };
+  const { wanted, file, recorded } = head;
+  return { key: text(head.key), from: whole(head.from, 0, 1e9, 0), lines: lines.slice(1), instructive: whole(head.instructive, 0, 1e9, 0), wanted, file, recorded };
 }
 
 const noSums = () => ({ steps: 0, tokens: 0, nodes: 0, redrafts: 0, gained: 0, outcomes: { repaired: 0, found: 0, missed: 0, all: 0 }, seconds: readSeconds(null) });
@@ -71,9 +72,11 @@ class Store {
     this.received = 0;
     this.lines = [];
     this.steps = []; // the place of every step among the lines
-    this.opening = []; // what the prompt's own pass committed: it belongs to no step
+    this.opening = []; // what prefill committed: it belongs to no step
     this.committed = [];
     this.summaries = [];
+    this.verdict = readVerdict(null); // of the step that comes next
+    this.instructive = 0; // the step that shows the idea best
     this.read = new Map();
     this.seen = { draft: false, levels: false, branches: false, second: false, selected: false }; // what kinds of things the steps have
     this.sums = noSums();
@@ -103,13 +106,14 @@ class Store {
   /** Takes what an update brings. Updates that the page did not get to see leave a gap, which is asked for. */
   feed(value) {
     if (!value) return;
-    const { key, from, lines, wanted, file, recorded } = readSegment(value);
+    const { key, from, lines, instructive, wanted, file, recorded } = readSegment(value);
     if (key !== this.key && from > 0 && this.key !== null) return this.missed(key, 0); // which of the two is shown, the server knows
     if (key !== this.key) {
       this.clear(key);
       this.recorded = recorded === true || (from === 0 && /^\{"event":\s*"(Finished|Failed|Baseline)"/.test(lines[lines.length - 1] || ""));
       this.changed({ reset: true });
     }
+    this.instructive = instructive || 0;
     if (wanted) this.changed({ wanted });
     if (file) this.changed({ file });
     this.early.set(from, lines);
@@ -155,13 +159,15 @@ class Store {
   }
 
   take(line) {
-    let event;
-    this.lines.push(line);
+    let event = null;
     try {
       event = JSON.parse(line);
-    } catch {
+    } catch {}
+    if (event && event.event === "Verdict") {
+      this.verdict = readVerdict(event); // no part of the trace
       return;
     }
+    this.lines.push(line);
     if (!event || typeof event !== "object") return;
     if (event.event === "Header") {
       this.header = event;
@@ -181,10 +187,11 @@ class Store {
   }
 
   addStep(event) {
-    const summary = summarise(event);
+    const summary = summarise(event, this.verdict);
     this.steps.push(this.lines.length - 1);
     this.committed.push(list(event.committed).map(readCommitted));
     this.summaries.push(summary);
+    this.verdict = readVerdict(null);
     this.seen.draft ||= Boolean(event.first_draft);
     this.seen.levels ||= list(event.levels).length > 0;
     this.seen.branches ||= list(event.branches).length > 0;
@@ -213,24 +220,10 @@ class Store {
     let step = this.read.get(index);
     if (!step) {
       const ending = this.finished && index === this.length - 1 ? text(this.finished.stop_reason) : "";
-      step = { ...readStep(JSON.parse(this.lines[this.steps[index]]), index, this.manner), ending };
+      step = { ...readStep(JSON.parse(this.lines[this.steps[index]]), index, this.manner, this.summaries[index]), ending };
       if (this.read.size >= KEPT_STEPS) this.read.delete(this.read.keys().next().value);
       this.read.set(index, step);
     }
     return step;
-  }
-
-  /** A step that shows the idea: a branch won from a predicted prefix and brought several tokens. */
-  instructive() {
-    let best = 0;
-    let score = -1;
-    this.summaries.forEach((summary, index) => {
-      if (summary.verdict !== "repaired") return;
-      const kept = Math.max(0, summary.boundary);
-      const gained = summary.accepted - kept;
-      const worth = gained < 2 ? gained : 10 + Math.min(gained, 5) + Math.min(kept, 4);
-      if (worth > score && gained > 0) [best, score] = [index, worth];
-    });
-    return best;
   }
 }

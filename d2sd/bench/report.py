@@ -122,9 +122,7 @@ def remarks(result: dict[str, Any]) -> list[str]:
         reasons.setdefault(reason, []).append(label)
     parts = [f"Left out: {', '.join(labels)}: {reason}." for reason, labels in reasons.items()]
     if short := result["prompts_done"] - result["prompts_counted"]:
-        parts.append(
-            f"Not counted: {short} of {result['prompts_done']} prompts, whose texts ended with the prompt's own pass."
-        )
+        parts.append(f"Not counted: {short} of {result['prompts_done']} prompts, whose texts ended with prefill.")
     if result["stopped"]:
         parts.append(f"Stopped: only {result['prompts_done']} of {result['prompts_asked']} prompts are counted.")
     elif result["prompts_done"] < result["prompts_asked"]:

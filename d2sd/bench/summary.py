@@ -21,7 +21,7 @@ def with_cycles(runs: Sequence[Run]) -> list[Run]:
     kept = [r for r in runs if r.prompt not in short]
     if not kept:
         raise InputError(
-            "every text ended with the prompt's own pass, so there is no cycle to count; a chat model needs its template "
+            "every text ended with prefill, so there is no cycle to count; a chat model needs its template "
             "(--chat), other prompts may be longer texts"
         )
     return kept

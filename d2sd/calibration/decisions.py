@@ -9,7 +9,7 @@ from d2sd.trace.events import StepDone
 
 
 @dataclass(frozen=True, slots=True)
-class Promised:
+class Expectations:
     """What cost-aware steps expected and got; means over the steps that drafted.
 
     steps: drafting steps.
@@ -27,7 +27,7 @@ class Promised:
     looks: int
 
 
-def promised(steps: Iterable[StepDone]) -> Promised | None:
+def expectations(steps: Iterable[StepDone]) -> Expectations | None:
     """What the steps expected and got; None where no step decided anything.
 
     Plain steps always get the one token that they expect, so they are only counted. The last step of a run may be cut off,
@@ -39,7 +39,7 @@ def promised(steps: Iterable[StepDone]) -> Promised | None:
     drafted = [s for s in decided if _drafted(s) and s.choices and s.committed[-1].node is None]
     count = max(1, len(drafted))
     decisions = [s.decision for s in drafted if s.decision is not None]
-    return Promised(
+    return Expectations(
         len(drafted),
         sum(d.tokens for d in decisions) / count,
         sum(len(s.committed) for s in drafted) / count,
@@ -49,7 +49,7 @@ def promised(steps: Iterable[StepDone]) -> Promised | None:
     )
 
 
-def pooled(parts: Iterable[Promised | None]) -> Promised | None:
+def pooled(parts: Iterable[Expectations | None]) -> Expectations | None:
     """What the steps of several sets of runs expected and got together."""
     known = [p for p in parts if p is not None]
     if not known:
@@ -59,7 +59,7 @@ def pooled(parts: Iterable[Promised | None]) -> Promised | None:
     def mean(name: str) -> float:
         return sum(p.steps * float(getattr(p, name)) for p in known) / max(1, steps)
 
-    return Promised(
+    return Expectations(
         steps,
         mean("expected"),
         mean("obtained"),

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import orjson
 
-from d2sd.calibration.decisions import Promised, pooled, promised
+from d2sd.calibration.decisions import Expectations, expectations, pooled
 from d2sd.calibration.paths import Paths, tabulate_paths
 from d2sd.calibration.redrafts import RedraftTable
 from d2sd.calibration.report import Labels, Report, calibrate, label
@@ -32,11 +32,11 @@ class Counted:
     paths: Paths
     labels: Labels
     head: np.ndarray
-    promised: Promised | None
+    expected: Expectations | None
 
 
 class Gathering:
-    """Runs, taken one at a time. ``ended``: how many had no step, because the text ended with the prompt's own pass.
+    """Runs, taken one at a time. ``ended``: how many had no step, because the text ended with prefill.
 
     headers: the different headers, without what they say of one run alone. texts: a digest of every prompt with what was
     written after it.
@@ -103,7 +103,7 @@ class Gathering:
                 tabulate_paths(runs),
                 label(runs, table, domains),
                 head_confidence(steps),
-                promised(steps),
+                expectations(steps),
             )
         )
 
@@ -123,7 +123,7 @@ def _together(parts: list[Counted]) -> Counted:
             RedraftTable(*_columns([p.labels.redrafts for p in parts], before, ("row", "scored_row"))),
         ),
         np.concatenate([widened(p.head, width, np.nan) for p in parts]),
-        pooled(p.promised for p in parts),
+        pooled(p.expected for p in parts),
     )
 
 

@@ -10,6 +10,7 @@ from typing import Literal
 from d2sd.calibration.report import Report
 from d2sd.calibration.resampling import Figure, wilson
 from d2sd.calibration.scores import Bin
+from d2sd.calibration.temperature import KNOWN
 
 MIN_POSITIONS = 200  # for a verdict
 MIN_IN_BIN = 30  # to judge one bin
@@ -184,23 +185,11 @@ def _repaired(report: Report) -> str:
 
 def _temperature(report: Report) -> Iterator[Sentence]:
     advice = report.advice
-    if advice is None:
-        yield Sentence("few", "Too few positions to fit a temperature on one half and judge it on the other.")
-        return
-    over = report.gap.high is not None and report.gap.high < 0
-    under = report.gap.low is not None and report.gap.low > 0
-    if (over and advice.temperature < 1) or (under and advice.temperature > 1):
-        side, effect = ("above", "lower") if over else ("below", "raise")
-        yield Sentence(
-            "note",
-            f"No scaling is advised: dividing log-odds by {advice.temperature:.2f} moves confidences above and below one half "
-            f"to different sides. A softmax temperature {side} 1 would {effect} all of them. Recorded runs lack the logits "
-            "that fitting it takes.",
-        )
+    if advice is None:  # too few positions, or runs that do not say what another temperature would give
         return
     helps = advice.improvement.low is not None and advice.improvement.low > 0
-    name = f"dividing the log-odds of the confidences by {advice.temperature:.2f}, fitted on one half,"
-    verdict = name if helps else f"no scaling of the confidences clearly helps: {name}"
+    name = f"dividing the first drafter’s logits by {temperature_words(advice.temperature)}, fitted on one half,"
+    verdict = name if helps else f"no softmax temperature clearly helps: {name}"
     text = f"{verdict} takes the other half’s ECE from {100 * advice.error_before:.1f} to {points(advice.error_after)}"
     if advice.moved is not None:
         text += f" and would move {percent(advice.moved)} of the prefix choices"
@@ -210,6 +199,13 @@ def _temperature(report: Report) -> Iterator[Sentence]:
         ". This is no setting of a run, least of all its sampling temperature: it says how a drafter should be trained"
     )
     yield Sentence("mixed" if helps else "note", f"{text[0].upper()}{text[1:]}.", "moved", (0,) if advice.rows else ())
+
+
+def temperature_words(temperature: float) -> str:
+    """A fitted temperature; at the ends of what was recorded the best one may lie beyond."""
+    if temperature >= KNOWN[-1]:
+        return f"{KNOWN[-1]:g} or more"
+    return f"{KNOWN[0]:g} or less" if temperature <= KNOWN[0] else f"{temperature:.2f}"
 
 
 def _gains(report: Report) -> Iterator[Sentence]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import log1p, sqrt
+from statistics import NormalDist
 
 import numpy as np
 
@@ -40,9 +43,10 @@ class Resampler:
             by_unit[:, column] = np.bincount(unit, weights=flat[:, column], minlength=self.count)
         return (self._weights @ by_unit).reshape(RESAMPLES, *values.shape[1:])
 
-    def products(self, pairs: np.ndarray) -> np.ndarray:
-        """Of each resample, Σ over two of its units of their entry in ``pairs`` (units, units), (RESAMPLES,)."""
-        summed: np.ndarray = ((self._weights @ pairs) * self._weights).sum(1)
+    def products(self, pairs: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        """Of each resample, Σ over two of its units of their entry in ``pairs`` (units, C), (RESAMPLES,); the second is one of
+        ``columns`` (C,)."""
+        summed: np.ndarray = ((self._weights @ pairs) * self._weights[:, columns]).sum(1)
         return summed
 
     def ratio(self, numerator: np.ndarray, denominator: np.ndarray, unit: np.ndarray) -> Figure:
@@ -75,6 +79,29 @@ class Resampler:
             return Figure(value)
         low, high = np.percentile(known, [tail := 50 * (1 - LEVEL) / max(1, tests), 100 - tail])
         return Figure(value, float(low), float(high))
+
+
+def p_value(difference: Figure, units: int) -> float | None:
+    """Two-sided p of no difference from a 95% interval by so many units; None without one.
+
+    Few units are drawn again too much alike: their t distribution stands for that, by Wallace's formula (1959).
+    """
+    value, low, high = difference.value, difference.low, difference.high
+    if value is None or low is None or high is None or low == high:
+        return None
+    free = units - 1
+    t = abs(value) / ((high - low) / (2 * Z95) * sqrt(units / free))
+    z = (8 * free + 1) / (8 * free + 3) * sqrt(free * log1p(t * t / free))
+    return 2 * NormalDist().cdf(-z)
+
+
+def holm(values: Sequence[float | None]) -> list[float | None]:
+    """p of several questions, each corrected for all of them (Holm 1979); None stays None and is no question."""
+    order = sorted((p, n) for n, p in enumerate(values) if p is not None)
+    corrected, least = list(values), 0.0
+    for rank, (p, n) in enumerate(order):
+        corrected[n] = least = max(least, min(1.0, (len(order) - rank) * p))
+    return corrected
 
 
 def wilson(share: float, count: int, z: float = Z95) -> tuple[float, float]:

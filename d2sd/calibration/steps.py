@@ -9,8 +9,8 @@ from itertools import chain, pairwise, takewhile
 import numpy as np
 
 from d2sd.errors import InputError
-from d2sd.trace.events import StepDone
-from d2sd.trace.metrics import prediction
+from d2sd.trace.events import TEMPERATURES, StepDone
+from d2sd.trace.metrics import verdict
 
 UNSEEN = -1
 MIN_PROMPTS = 8
@@ -25,7 +25,8 @@ class StepTable:
 
     run, step: number of the run and of the step in it, (N,). prompt: number of the run's prompt, (N,).
     drafted: tokens of the first draft, (N,). confidence: c_k, (N, G), NaN after the last drafted token, and everywhere in a
-    step whose draft was recorded without.
+    step whose draft was recorded without. tempered: the same at ``TEMPERATURES``, (N, G, len(TEMPERATURES)) float32, or
+    (N, G, 0) where no step recorded them.
     matched: leading first-draft tokens that are also what was committed, (N,); boundary: the same where it is known that no
     more would have been accepted, (N,). Both UNSEEN where nothing was drafted, the boundary also where the text ended, or a
     node budget had cut the draft off, before the target and the draft parted.
@@ -41,6 +42,7 @@ class StepTable:
     prompt: np.ndarray
     drafted: np.ndarray
     confidence: np.ndarray
+    tempered: np.ndarray
     matched: np.ndarray
     boundary: np.ndarray
     selected: np.ndarray
@@ -107,6 +109,7 @@ def tabulate(runs: Sequence[Sequence[StepDone]], prompts: Sequence[str] = ()) ->
     confidence = np.full((len(steps), max(drafted, default=0)), np.nan)
     confidences = [(d.confidence or (np.nan,) * len(d.ids)) if d else () for d in drafts]
     confidence[np.arange(confidence.shape[1]) < drafted[:, None]] = np.fromiter(chain.from_iterable(confidences), float)
+    tempered = _tempered(steps, confidence.shape)
     fates = np.array([observed(s) for s in steps], dtype=int).reshape(-1, 2)
     nodes, gained = _by_source(steps)
     lengths = [len(run) for run in runs]
@@ -116,17 +119,28 @@ def tabulate(runs: Sequence[Sequence[StepDone]], prompts: Sequence[str] = ()) ->
         step=np.fromiter((at for run in runs for at in range(len(run))), int),
         drafted=drafted,
         confidence=confidence,
+        tempered=tempered,
         matched=fates[:, 0],
         boundary=fates[:, 1],
         selected=np.array([len(s.selected_prefixes) for s in steps], dtype=int),
         hit=np.array([s.actual_boundary in s.selected_prefixes for s in steps], dtype=bool),
-        repaired=np.array([prediction(s) == "repaired" for s in steps], dtype=bool),
+        repaired=np.array([verdict(s) == "repaired" for s in steps], dtype=bool),
         committed=np.array([len(s.committed) for s in steps], dtype=int),
         seconds=np.fromiter((late - early for run in runs for early, late in _times(run)), float),
         branches=np.array([len(s.branches) for s in steps], dtype=int),
         nodes=nodes,
         gained=gained,
     )
+
+
+def _tempered(steps: Sequence[StepDone], shape: tuple[int, ...]) -> np.ndarray:
+    if not any(s.tempered for s in steps):
+        return np.empty((*shape, 0), np.float32)
+    tempered = np.full((*shape, len(TEMPERATURES)), np.nan, np.float32)
+    for row, step in enumerate(steps):
+        if step.tempered:
+            tempered[row, : len(step.tempered)] = step.tempered
+    return tempered
 
 
 def joined(tables: Sequence[StepTable], prompts: Sequence[Sequence[str]]) -> StepTable:
@@ -141,15 +155,22 @@ def joined(tables: Sequence[StepTable], prompts: Sequence[Sequence[str]]) -> Ste
     columns = {
         name: np.concatenate([getattr(t, name) for t in tables])
         for name in StepTable.__dataclass_fields__
-        if name not in ("run", "prompt", "confidence", "nodes", "gained")
+        if name not in ("run", "prompt", "confidence", "tempered", "nodes", "gained")
     }
     return StepTable(
         run=run,
         prompt=_numbered([p for of_table in prompts for p in of_table])[run],
         confidence=np.concatenate([widened(t.confidence, drafted, np.nan) for t in tables]),
+        tempered=_joined_tempered([t.tempered for t in tables], drafted),
         **{n: np.concatenate([_with_sources(getattr(t, n), sources) for t in tables]) for n in ("nodes", "gained")},
         **columns,
     )
+
+
+def _joined_tempered(parts: Sequence[np.ndarray], width: int) -> np.ndarray:
+    most = max(part.shape[2] for part in parts)
+    shapes = [((0, 0), (0, width - part.shape[1]), (0, most - part.shape[2])) for part in parts]
+    return np.concatenate([np.pad(part, by, constant_values=np.nan) for part, by in zip(parts, shapes, strict=True)])
 
 
 def widened(rows: np.ndarray, width: int, value: float = 0) -> np.ndarray:

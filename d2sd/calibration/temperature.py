@@ -1,6 +1,7 @@
-"""Would another temperature make the confidence more honest, and would it change what is re-drafted?
+"""Would another softmax temperature make the drafter's confidence more honest, and would it change what is re-drafted?
 
-A recorded step holds the probability of the drafted token only, so the temperature divides its log-odds.
+Steps may hold the probability of every drafted token at several temperatures. Between these its log-odds are interpolated, in
+the logarithm of the temperature: on logits of the bundled drafters that is off by 0.025 at most.
 """
 
 from __future__ import annotations
@@ -13,11 +14,13 @@ from d2sd.calibration.outcomes import ranks
 from d2sd.calibration.resampling import Figure, Resampler
 from d2sd.calibration.scores import Scores, expected_calibration_error, resampled_error, uniform_edges
 from d2sd.calibration.steps import StepTable
+from d2sd.trace.events import TEMPERATURES
 from d2sd.tree.boundary import boundary_posteriors
 
 EDGE = 1e-6
-MIN_TEMPERATURE, MAX_TEMPERATURE = 0.2, 5.0
-HALVINGS = 40
+KNOWN = (*(t for t in TEMPERATURES if t < 1), 1.0, *(t for t in TEMPERATURES if t > 1))
+AS_IT_IS = KNOWN.index(1.0)
+TRIED, ROUNDS = 13, 3  # temperatures side by side, each time closer about the best: to 1% in the end
 MIN_FITTED_POSITIONS = 50
 
 
@@ -48,47 +51,57 @@ class TemperatureAdvice:
     hits_after: float | None
 
 
-def tempered(confidence: np.ndarray, temperature: float) -> np.ndarray:
-    """Confidence with its log-odds divided by a temperature: > 1 makes it less sure."""
-    return 1 / (1 + np.exp(-_log_odds(confidence) / temperature))
+def curves(confidence: np.ndarray, tempered: np.ndarray) -> np.ndarray:
+    """Confidence by temperature, (…, len(KNOWN)), from that at 1 (…) and those at ``TEMPERATURES``."""
+    return np.insert(tempered, AS_IT_IS, confidence, axis=-1)
+
+
+def at_temperature(curve: np.ndarray, temperature: float) -> np.ndarray:
+    """Confidence (…) at a temperature within ``KNOWN``, from ``curves``."""
+    place = float(np.interp(np.log(temperature), np.log(KNOWN), np.arange(len(KNOWN))))
+    low = min(int(place), len(KNOWN) - 2)
+    before, after = (_log_odds(curve[..., n]) for n in (low, low + 1))
+    return 1 / (1 + np.exp(-(before + (place - low) * (after - before))))
 
 
 def _log_odds(confidence: np.ndarray) -> np.ndarray:
-    clipped = np.clip(confidence, EDGE, 1 - EDGE)
+    clipped = np.clip(confidence.astype(float), EDGE, 1 - EDGE)
     return np.log(clipped / (1 - clipped))
 
 
-def fit_temperature(confidence: np.ndarray, accepted: np.ndarray) -> float:
-    """The temperature in [0.2, 5] that gives the observed outcomes the largest likelihood.
-
-    The log-likelihood is concave in 1/temperature: halve the interval at the sign of its slope.
-    """
-    odds = _log_odds(confidence)
-    low, high = 1 / MAX_TEMPERATURE, 1 / MIN_TEMPERATURE
-    for _ in range(HALVINGS):
-        middle = (low + high) / 2
-        if float(np.sum((accepted - 1 / (1 + np.exp(-odds * middle))) * odds)) > 0:
-            low = middle
-        else:
-            high = middle
-    return 2 / (low + high)
+def fit_temperature(curve: np.ndarray, accepted: np.ndarray) -> float:
+    """The temperature within ``KNOWN`` that gives the outcomes (M,) the largest likelihood, from ``curves`` (M, len(KNOWN))."""
+    low, high, best = KNOWN[0], KNOWN[-1], 1.0
+    for _ in range(ROUNDS):
+        tried = np.geomspace(low, high, TRIED)
+        sure = (at_temperature(curve, t) for t in tried)
+        fits = [float(np.log(np.where(accepted > 0, c, 1 - c)).sum()) for c in sure]
+        at = int(np.argmax(fits))
+        low, high, best = tried[max(0, at - 1)], tried[min(TRIED - 1, at + 1)], tried[at]
+    return float(best)
 
 
 def temperature_advice(table: StepTable, scores: Scores, resampler: Resampler) -> TemperatureAdvice | None:
-    """What a temperature would mend; None where one half has too few scored positions to fit or judge on."""
-    fit, judge = scores.unit % 2 == 0, scores.unit % 2 == 1
+    """What a temperature would mend; None where one half has too few scored positions to fit or judge on, as where steps
+    do not say what another temperature would give."""
+    if not table.tempered.shape[2]:
+        return None
+    curve = curves(scores.confidence, table.tempered[scores.row, scores.position - 1])
+    said = ~np.isnan(curve).any(1)
+    fit, judge = said & (scores.unit % 2 == 0), said & (scores.unit % 2 == 1)
     if min(fit.sum(), judge.sum()) < MIN_FITTED_POSITIONS:
         return None
-    temperature = fit_temperature(scores.confidence[fit], scores.accepted[fit])
+    temperature = fit_temperature(curve[fit], scores.accepted[fit])
     half = Scores(*(getattr(scores, name)[judge] for name in scores.__dataclass_fields__))
-    after, edges = tempered(half.confidence, temperature), uniform_edges()
+    after, edges = at_temperature(curve[judge], temperature), uniform_edges()
     errors = [expected_calibration_error(c, half.accepted, edges) for c in (half.confidence, after)]
     drawn = [resampled_error(half, c, edges, resampler) for c in (half.confidence, after)]
     judged = np.zeros(len(table), bool)
     judged[half.row] = True
     rows = np.flatnonzero(judged & (table.selected > 0))
     steps = table.take(rows)
-    moved = _replaced(steps, temperature)
+    other = at_temperature(curves(steps.confidence, steps.tempered), temperature)
+    moved = _replaced(steps, other)
     partly = steps.partly
     return TemperatureAdvice(
         temperature=temperature,
@@ -102,9 +115,7 @@ def temperature_advice(table: StepTable, scores: Scores, resampler: Resampler) -
         moved_steps=float((moved > 0).mean()) if len(rows) else None,
         moved=float(moved.sum() / steps.selected.sum()) if len(rows) else None,
         hits_before=_hits(steps.confidence, steps)[partly].mean().item() if partly.any() else None,
-        hits_after=_hits(tempered(steps.confidence, temperature), steps)[partly].mean().item()
-        if partly.any()
-        else None,
+        hits_after=_hits(other, steps)[partly].mean().item() if partly.any() else None,
     )
 
 
@@ -113,8 +124,8 @@ def _hits(confidence: np.ndarray, steps: StepTable) -> np.ndarray:
     return ranks(confidence, steps.boundary) < steps.selected
 
 
-def _replaced(steps: StepTable, temperature: float) -> np.ndarray:
-    """How many of its K likeliest prefixes each step would replace, (N,)."""
+def _replaced(steps: StepTable, other: np.ndarray) -> np.ndarray:
+    """How many of its K likeliest prefixes each step would replace with other confidences, (N,)."""
 
     def likeliest(confidence: np.ndarray) -> np.ndarray:
         order = np.argsort(-boundary_posteriors(confidence)[0], axis=1, kind="stable")
@@ -122,4 +133,4 @@ def _replaced(steps: StepTable, temperature: float) -> np.ndarray:
         np.put_along_axis(place, order, np.arange(order.shape[1])[None, :], axis=1)
         return place < steps.selected[:, None]
 
-    return (likeliest(steps.confidence) & ~likeliest(tempered(steps.confidence, temperature))).sum(1)
+    return (likeliest(steps.confidence) & ~likeliest(other)).sum(1)

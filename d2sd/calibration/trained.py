@@ -5,6 +5,7 @@ Both are scored on the same positions and boundaries of the same steps, so their
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from d2sd.calibration.outcomes import ranks
-from d2sd.calibration.resampling import Figure, Resampler
+from d2sd.calibration.resampling import RESAMPLES, Figure, Resampler
 from d2sd.calibration.scores import (
     Bin,
     Scores,
@@ -27,6 +28,7 @@ from d2sd.calibration.steps import StepTable, units, widened
 from d2sd.trace.events import StepDone
 
 TOP = 4  # prefixes: the usual K
+UNITS_AT_ONCE = 256  # a table of all pairs of ten thousand prompts would take 800 MB
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,18 +136,21 @@ def auroc(scores: Scores, resampler: Resampler) -> tuple[float, np.ndarray]:
     """The chance that an accepted position has more confidence than a rejected one, ties counting half; and resamples of it."""
     right = scores.accepted > 0
     value, owner = scores.confidence[right], scores.unit[right]
-    pairs = np.zeros(
-        (resampler.count, resampler.count)
-    )  # by unit: how often one of its accepted ones beats another's rejected
-    for other in np.unique(scores.unit[~right]):
-        rejected = np.sort(scores.confidence[~right & (scores.unit == other)])
-        wins = (np.searchsorted(rejected, value, "left") + np.searchsorted(rejected, value, "right")) / 2
-        pairs[:, other] = np.bincount(owner, weights=wins, minlength=resampler.count)
-    counts = [np.bincount(scores.unit[side], minlength=resampler.count).astype(float) for side in (right, ~right)]
-    below = counts[0].sum() * counts[1].sum()
-    drawn = resampler.products(pairs)
+    total, drawn = 0.0, np.zeros(RESAMPLES)
+    losers = np.unique(scores.unit[~right])
+    for some in (losers[n : n + UNITS_AT_ONCE] for n in range(0, len(losers), UNITS_AT_ONCE)):
+        # by unit: how often one of its accepted ones beats another's rejected
+        pairs = np.zeros((resampler.count, len(some)))
+        for column, other in enumerate(some):
+            rejected = np.sort(scores.confidence[~right & (scores.unit == other)])
+            wins = (np.searchsorted(rejected, value, "left") + np.searchsorted(rejected, value, "right")) / 2
+            pairs[:, column] = np.bincount(owner, weights=wins, minlength=resampler.count)
+        total += float(pairs.sum())
+        drawn += resampler.products(pairs, some)
+    below = float(right.sum() * (~right).sum())
+    sides = (resampler.sums(side.astype(float), scores.unit) for side in (right, ~right))
     with np.errstate(invalid="ignore", divide="ignore"):
-        return (float(pairs.sum() / below) if below else float("nan")), drawn / resampler.products(np.outer(*counts))
+        return (total / below if below else float("nan")), drawn / math.prod(sides)
 
 
 def read_trained(report: TrainedReport) -> list[str]:

@@ -44,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.traces:
         groups["all"] = Gathering(read_sets(arguments.traces))
     else:
-        config = decode_config(arguments, arguments.method, inspect=False)
+        config = decode_config(arguments, arguments.method)
         if arguments.traces_out:
             make_folder(arguments.traces_out)
         engine, prompts = prepare(arguments, config)
@@ -93,7 +93,7 @@ def report_of(runs: Gathering, what: str) -> str:
         f"Calibration: {count(len(runs), what)} with {escaped(methods)}",
         [s.text for s in read_report(report)],
         calibration_panels(report, runs.trained()),
-        headline(report, runs.counted().promised),
+        headline(report, runs.counted().expected),
         settings(runs.headers),
     )
 
@@ -107,7 +107,7 @@ def _text(name: str, runs: Gathering) -> str:
     report = runs.report()
     title = f"{name}: {report.runs} runs of {report.prompts} prompts, {report.steps} steps, {report.positions} scored {'nodes' if report.of_paths else 'positions'}"
     if short := len(runs) - report.runs:
-        title += f"; {count(short, 'more run')} ended with the prompt's own pass and had no step"
+        title += f"; {count(short, 'more run')} ended with prefill and had no step"
     alpha = report.gains.tokens_per_step
     if alpha.value is not None:
         title += f", α {_figure(alpha, 2)}"

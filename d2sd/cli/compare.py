@@ -10,10 +10,12 @@ from dataclasses import asdict
 import orjson
 
 from d2sd.calibration import Gathering, calibrate
-from d2sd.calibration.comparison import Comparison, Side, compare, how_compared, read_comparison
+from d2sd.calibration.compared_reading import how_compared, read_comparison
+from d2sd.calibration.comparison import Comparison, compare
 from d2sd.calibration.reading import count
+from d2sd.calibration.sides import Side
 from d2sd.cli.common import read_sets
-from d2sd.trace.differences import what_differs
+from d2sd.trace.differences import weights_of, what_differs
 from d2sd.trace.files import write_whole
 from d2sd.trace.text import printable
 
@@ -32,7 +34,10 @@ def run(arguments: argparse.Namespace) -> None:
     """Read both sides, then print what differs."""
     sides = [Gathering(read_sets(paths)) for paths in (arguments.a, arguments.b)]
     counted = [side.counted() for side in sides]
-    a, b = (Side(c.table, c.prompts) for c in counted)
+    a, b = (
+        Side(c.table, c.prompts, weights_of(side.headers, "first_drafter"), c.domains)
+        for c, side in zip(counted, sides, strict=True)
+    )
     found = compare(a, b, same_text=sorted(sides[0].texts) == sorted(sides[1].texts))
     differs = what_differs(*(side.headers for side in sides))
     if arguments.html:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Iterator
 
 from d2sd.trace.events import Node, StepDone
+from d2sd.trace.layout import children_of, with_bonus
 from d2sd.trace.logs.chain import UNKNOWN
-from d2sd.trace.metrics import prediction
+from d2sd.trace.metrics import verdict
 from d2sd.trace.text import escaped, visible
 from d2sd.trace.trace import Trace
 
@@ -86,7 +86,7 @@ def step_seconds(step: StepDone) -> float:
 def _boundary(step: StepDone) -> str:
     if step.actual_boundary is None:
         return "–"
-    outcome = prediction(step)
+    outcome = verdict(step)
     return f"{step.actual_boundary}{f' {outcome}' if outcome else ''}"
 
 
@@ -116,34 +116,27 @@ def draw_tree(step: StepDone) -> Iterator[str]:
 
     Chains of nodes that were not reached share a line.
     """
-    children: defaultdict[int, list[Node]] = defaultdict(list)
-    for node in step.nodes:
-        children[node.parent].append(node)
-    last, wanted = step.committed[-1], {c.node: c for c in step.choices}
-    end = step.accepted[-1] if step.accepted else 0
-    # (node or None for the bonus token, what stands before its mark, what stands before everything below it)
-    waiting: list[tuple[Node | None, str, str]] = [(step.nodes[0], "", "")]
+    nodes = with_bonus(step)
+    children, wanted = children_of(nodes), {c.node: c for c in step.choices}
+    # a node, what stands before its mark, what stands before everything below it
+    waiting: list[tuple[Node, str, str]] = [(nodes[0], "", "")]
     while waiting:
         item, before, under = waiting.pop()
-        if item is None:
-            choice = wanted.get(end)
-            chance = _chance("  target", choice.probability if choice else None)
-            yield f"{before}{BONUS} {visible(choice.text if choice else last.text)}{chance}"
+        if item.id == len(step.nodes):
+            yield f"{before}{BONUS} {visible(item.text)}{_chance('  target', item.target_probability)}"
             continue
         chain = [item]
         while item.state == "unreached" and len(children[chain[-1].id]) == 1:
             chain += children[chain[-1].id]
         choice = wanted.get(item.parent)
         yield f"{before}{MARKS[item.state]} {_words(chain, choice.text if choice else None)}"
-        tip = chain[-1].id
-        order = sorted(children[tip], key=lambda n: (n.state != "accepted", n.id))
-        below_tip: list[Node | None] = [*order, None] if tip == end and last.node is None else [*order]
-        if len(below_tip) == 1:
-            waiting.append((below_tip[0], under, under))
-        elif below_tip:
-            room = under[:WIDTH]  # a tree that forks at every level would be as wide as it is long
-            waiting.append((below_tip[-1], f"{room}└─", f"{room}  "))
-            waiting += [(child, f"{room}├─", f"{room}│ ") for child in reversed(below_tip[:-1])]
+        below = children[chain[-1].id]
+        if len(below) == 1:
+            waiting.append((below[0], under, under))
+        elif below:
+            stem = under[:WIDTH]  # a tree that forks at every level would be as wide as it is long
+            waiting.append((below[-1], f"{stem}└─", f"{stem}  "))
+            waiting += [(child, f"{stem}├─", f"{stem}│ ") for child in reversed(below[:-1])]
 
 
 def _words(chain: list[Node], wanted: str | None) -> str:

@@ -88,7 +88,7 @@ def with_drafter(models: Models, source: str, dtype: str | None) -> Engine:
 
 def _examine(engine: Engine, prompts: Sequence[str], config: DecodeConfig, into: Examination) -> bool:
     """Run it with a progress bar; False where Ctrl-C ended it."""
-    bar = tqdm(desc="doctor", unit="", file=sys.stderr, leave=False)
+    bar = tqdm(desc="doctor", bar_format="{desc}: {n_fmt} of {total_fmt}", file=sys.stderr, leave=False)
     try:
         for progress in examine(engine, prompts, config, into):
             bar.set_description(progress.said)

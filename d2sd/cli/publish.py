@@ -209,14 +209,14 @@ def _card(title: str, said: Sequence[str], figures: dict[str, tuple[str, str]], 
     ]
     lines += [f"{count(len(laid.rows), 'run')} of speculative decoding, step by step.", ""]
     lines += [f"* {_plain(sentence)}" for sentence in said]
-    lines += ["", *(f"![{words}](figures/{file})" for file, (words, _) in figures.items()), ""]
+    lines += ["", *(f"![{words}](figures/{file})\n" for file, (words, _) in figures.items())]
     lines += [
         "| file | what it holds |",
         "| --- | --- |",
         "| `runs.jsonl` | a row for each run: prompt, text, method, models, α |",
         "| `traces/` | every step: drafts, token tree, what was accepted; `d2sd calibrate --traces traces/*` reads them |",
         "| `report.html` | all calibration figures |",
-        f"| `index.html`, `runs/` | interactive pages of {min(len(laid.rows), MAX_PAGES)} runs |",
+        f"| `index.html`, `runs/` | interactive pages of {count(min(len(laid.rows), MAX_PAGES), 'run')} |",
     ]
     return "\n".join(lines) + "\n"
 

@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from d2sd.attention import Backend
 from d2sd.attention.dense import attend as dense
 from d2sd.decoding.finite import check_confidence
+from d2sd.decoding.tempered import rows_of, tempered
 from d2sd.models.drafter import Attend, DFlashDraftModel, attention_mask
 from d2sd.models.lean import LeanLayers
 from d2sd.models.target import Target
@@ -27,8 +28,11 @@ MAX_COMMITTED = 64  # tokens at once in a fixed-shape pass; more come with a pro
 class BlockDrafter:
     """Drafts from the growing context of one generation; only projected context is kept between steps."""
 
-    def __init__(self, name: DrafterName, model: DFlashDraftModel, target: Target, passes: Passes):
+    def __init__(
+        self, name: DrafterName, model: DFlashDraftModel, target: Target, passes: Passes, inspect: bool = False
+    ):
         self.name, self.model, self.target, self.passes = name, model, target, passes
+        self.inspect = inspect  # blocks that begin at the anchor
         config = model.config
         # properties of a model look through all of its parameters or its config, several times a cycle
         self.dtype, self.device, self.mask_token = model.dtype, model.device, model.mask_token_id
@@ -115,7 +119,10 @@ class BlockDrafter:
             blocks.append(self.block(len(prefix), drafted[at:end]))
             at = end
         if not prefixes[0]:
-            self._first_rows = logits[: block_size - 1], blocks[0]
+            logits = logits[: block_size - 1]
+            if self.inspect:
+                blocks[0] = replace(blocks[0], tempered=rows_of(tempered(logits, logits.max(-1).values)))
+            self._first_rows = logits, blocks[0]
         return blocks
 
     def rows(self, anchor: int, prefixes: Sequence[Sequence[int]], block_size: int) -> list[list[int]]:
@@ -210,7 +217,8 @@ class BlockDrafter:
         ids = torch.multinomial(probabilities, count, replacement=True, generator=generator)
         confidence = probabilities.gather(1, ids).T.tolist()
         return [
-            replace(block, ids=tuple(i), confidence=tuple(c)) for i, c in zip(ids.T.tolist(), confidence, strict=True)
+            replace(block, ids=tuple(i), confidence=tuple(c), tempered=())
+            for i, c in zip(ids.T.tolist(), confidence, strict=True)
         ]
 
 

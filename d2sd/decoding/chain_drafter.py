@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from d2sd.decoding.finite import not_finite
+from d2sd.decoding.tempered import rows_of, tempered
 from d2sd.models.target import Target
 from d2sd.passes.passes import Passes
 from d2sd.tree.block import Block
@@ -16,8 +18,8 @@ from d2sd.tree.block import Block
 class ChainDrafter:
     """Keeps the draft model's cache in step with the committed text; rejected tokens are overwritten."""
 
-    def __init__(self, model: Target, passes: Passes):
-        self.model, self.backend = model, passes.backend
+    def __init__(self, model: Target, passes: Passes, inspect: bool = False):
+        self.model, self.backend, self.inspect = model, passes.backend, inspect
         self.cache = passes.cache("draft_model", model.new_cache)
         self._read: list[int] = []  # tokens whose keys and values are in the cache
         self._sure = 0  # how many of them were committed text when they were read
@@ -42,17 +44,21 @@ class ChainDrafter:
         return self._chain(self._forward(rows), count)[0]
 
     def _chain(self, logits: Tensor, count: int) -> tuple[Block, list[int]]:
-        tokens, confidence = [], []
+        tokens, confidence, others = [], [], []
         for number in range(count):
             best, token = logits.max(-1)
             confidence.append((best - logits.logsumexp(-1)).exp())
             tokens.append(token)
+            if self.inspect:
+                others.append(tempered(logits[None], best[None]))
             if number + 1 < count:
                 logits = self._forward(token[None])
         chosen, given = torch.stack(tokens).tolist(), torch.stack(confidence).clamp_max(1.0).tolist()
         if any(c != c for c in given):
             raise not_finite(f"the draft model {self.model.name}")
         block = Block("first", 0, tuple(chosen), tuple(given), [[t] for t in chosen], [[c] for c in given])
+        if others:
+            block = replace(block, tempered=rows_of(torch.cat(others)))
         return block, chosen
 
     def _forward(self, rows: Tensor) -> Tensor:

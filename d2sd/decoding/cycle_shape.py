@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from d2sd.decoding.inspection import measured_rows
 from d2sd.decoding.packing import Packing
 from d2sd.passes.shapes import row_shape
+from d2sd.trace.events import TEMPERATURES
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,8 @@ class CycleShape:
         lengths = self.lengths
         if lengths:
             shapes["first"] = (lengths[0], ranked)
+            if inspect:
+                shapes["tempered"] = (lengths[0], len(TEMPERATURES))
         if lengths[1:]:
             shapes |= {"prefixes": (len(lengths) - 1,), "second": (len(lengths) - 1, lengths[1], ranked)}
         return Packing(shapes)

@@ -9,6 +9,7 @@ it is queued: γ as ever, and as many re-drafts as the last first draft was wort
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -32,6 +33,7 @@ from d2sd.decoding.inspection import TOP_ALTERNATIVES, Inspection, measure
 from d2sd.decoding.packing import Packing
 from d2sd.decoding.proposer import Proposer
 from d2sd.decoding.sampling import Sampler
+from d2sd.decoding.tempered import tempered
 from d2sd.decoding.verifier import Verifier
 from d2sd.methods import Proposal
 from d2sd.methods.base import merged, random_order
@@ -125,7 +127,7 @@ class DeviceCycle:
         found: dict[str, Tensor] = {}
         chains: tuple[Tensor, ...] = ()
         if shape.block_size:
-            chain, found["first"] = stage("first", partial(self._draft_first, shape, read), state)
+            chain, found["first"], found["tempered"] = stage("first", partial(self._draft_first, shape, read), state)
             chains = (chain[None],)
         clock.mark("first_draft")
         if shape.branches:
@@ -153,6 +155,8 @@ class DeviceCycle:
         if self.first is None or not shape.block_size:
             return Proposal(merge_drafts(anchor, []))
         first = self.first.block(0, found["first"].tolist())
+        if self.config.inspect:
+            first = replace(first, tempered=tuple(map(tuple, found["tempered"].tolist())))
         boundary = boundary_posterior(first.confidence)
         if self.second is None or not shape.branches:
             return merged(anchor, first, boundary)
@@ -178,23 +182,26 @@ class DeviceCycle:
         """Whole numbers, on the device; from pinned memory, since copies from other memory wait for the device."""
         return torch.tensor(numbers, pin_memory=self.device.type == "cuda").to(self.device, non_blocking=True)
 
-    def _draft(self, drafter: BlockDrafter, read: int, state: Tensor, chain: Tensor, prefixes: Tensor) -> Tensor:
-        """Likeliest tokens at all positions below the anchor, (B, M, 3·top); chain: (M,); prefixes: (B,)."""
+    def _draft(
+        self, drafter: BlockDrafter, read: int, state: Tensor, chain: Tensor, prefixes: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Likeliest tokens at all positions below the anchor, (B, M, 3·top), and logits (B·M, V); chain: (M,); prefixes: (B,)."""
         anchor, start = state[:1], state[1]
         rows = block_rows(anchor, chain, prefixes, drafter.mask_token)
         rows = rows[:, : rows.shape[1] - drafter.shift]
         count, size = rows.shape
         slots = start + torch.arange(size, device=self.device)
         drafted = torch.arange(count * size, device=self.device).view(count, size)[:, 1 - drafter.shift :].flatten()
-        best, _ = drafter.forward(rows, slots, drafted, read, self.top)
-        return best.view(count, len(drafted) // count, -1)
+        best, logits = drafter.forward(rows, slots, drafted, read, self.top)
+        return best.view(count, len(drafted) // count, -1), logits
 
     def _draft_first(self, shape: CycleShape, read: int, state: Tensor) -> tuple[Tensor, ...]:
-        """Drafted tokens (M,), and the likeliest tokens with their probabilities (M, 3·top)."""
+        """Drafted tokens (M,), the likeliest tokens with their probabilities (M, 3·top), and what ``tempered`` says if inspected."""
         nothing = torch.zeros(shape.lengths[0], dtype=torch.int64, device=self.device)
         assert self.first is not None
-        (drafted,) = self._draft(self.first, read, state, nothing, nothing[:1])
-        return best_tokens(drafted), drafted
+        (drafted,), logits = self._draft(self.first, read, state, nothing, nothing[:1])
+        others = tempered(logits, logits.max(-1).values) if self.config.inspect else drafted[:0]
+        return best_tokens(drafted), drafted, others
 
     def _draft_second(
         self, shape: CycleShape, read: int, state: Tensor, chain: Tensor, basis: Tensor
@@ -215,7 +222,7 @@ class DeviceCycle:
         used, given = prefixes >= 0, prefixes.clamp(min=0)
         chain = torch.nn.functional.pad(chain, (0, longest - len(chain)), value=-1)
         length = shape.lengths[1]
-        drafted = self._draft(self.second, read, state, chain[:length], given)
+        drafted, _ = self._draft(self.second, read, state, chain[:length], given)
         kept = torch.arange(length, device=self.device) < given[:, None]
         branches = torch.where(kept, chain[:length], best_tokens(drafted))
         branches = torch.where(used[:, None], branches, -1)

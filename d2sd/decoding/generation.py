@@ -144,6 +144,7 @@ class Generation:
             trained=tuple(block.trained for block in proposal.blocks)
             if any(b.trained for b in proposal.blocks)
             else (),
+            tempered=() if first is None else first.tempered,
         )
 
     def _describe_committed(self, proposal: Proposal, outcome: Walk) -> tuple[Committed, ...]:

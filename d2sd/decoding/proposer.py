@@ -66,17 +66,17 @@ class Proposer:
         first = models.first if self.method.first_drafter else None
         second = {"none": None, "vp": models.second, "first": models.first}[self.method.second_drafter]
         make = partial(block_drafter, target=models.target, passes=passes, sampler=Sampler.of(config))
-        self.first = None if first is None else make("first", first)
+        self.first = None if first is None else make("first", first, inspect=config.inspect)
         if second is None or second is first:
             self.second = None if second is None else self.first
         else:
-            self.second = make("second", second)
+            self.second = make("second", second, inspect=False)
         self.block_drafters = [d for d in (self.first, self.second) if d is not None]
         if self.second is self.first:
             del self.block_drafters[1:]
         self.chain: ChainDrafter | None = None
         if self.method.draft_model and models.draft_model is not None:
-            self.chain = ChainDrafter(models.draft_model, passes)
+            self.chain = ChainDrafter(models.draft_model, passes, config.inspect)
         self.levels: LevelDrafter | None = None
         if self.method.eagle3 and models.eagle3 is not None:
             depth, top_k = config.draft_depth, config.draft_top_k

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from d2sd.decoding.block_drafter import BlockDrafter
 from d2sd.decoding.sampling import COLDEST, Sampler
+from d2sd.decoding.tempered import rows_of, tempered
 from d2sd.models.drafter import DFlashDraftModel
 from d2sd.models.target import Target
 from d2sd.passes.passes import Passes
@@ -28,8 +29,16 @@ OWN = 3  # columns of ``walk`` before those of ``BlockDrafter.forward``
 class WalkedDrafter(BlockDrafter):
     """A drafter with heads (``DrafterForm.walked``)."""
 
-    def __init__(self, name: DrafterName, model: DFlashDraftModel, target: Target, passes: Passes, sampler: Sampler):
-        super().__init__(name, model, target, passes)
+    def __init__(
+        self,
+        name: DrafterName,
+        model: DFlashDraftModel,
+        target: Target,
+        passes: Passes,
+        sampler: Sampler,
+        inspect: bool,
+    ):
+        super().__init__(name, model, target, passes, inspect)
         self.sampler, self.vocabulary = sampler, target.config.vocab_size
         self._last: tuple[int, Tensor, Tensor, Block] | None = None
 
@@ -44,15 +53,17 @@ class WalkedDrafter(BlockDrafter):
         if passes.fixed:
             read, slots = passes.window(self.cache, size)
             self.plan(len(prefixes), size)
-            key = ("walk", self.name, ids.shape, read, top, self.sampler.temperature)
+            key = ("walk", self.name, ids.shape, read, top, self.sampler.temperature, self.inspect)
             walked = passes.run(key, partial(self.walk, read=read, top=top), ids, slots, given, noise)
         else:
             positions = torch.arange(start, start + size, device=self.device)
             walked = self.walk(ids, positions, given, noise, read=None, top=top)
-        ranked, hidden, logits, *pairs = walked
+        ranked, hidden, logits, others, *pairs = walked
         rows = ranked.tolist()  # one copy from the device
         blocks = [self._block(len(p), row[len(p) :]) for p, row in zip(prefixes, rows, strict=True)]
         if not prefixes[0]:
+            if self.inspect:
+                blocks[0] = replace(blocks[0], tempered=rows_of(others))
             self._last = anchor, hidden[:1], logits[:1], blocks[0]
             if pairs:
                 blocks[0] = replace(blocks[0], after=_Candidates(*(part[0].cpu() for part in pairs)))
@@ -73,7 +84,7 @@ class WalkedDrafter(BlockDrafter):
         (γ − 1, V) or empty at temperature 0; read, top: as for ``forward``.
 
         Returns (B, γ − 1, 3 + 3·top) float64, see ``_block``; the rows' hidden states and logits, which ``sample`` goes on from;
-        and of a candidate selector the candidates and the logarithms of their probabilities after each one of the row before.
+        of the first block, where it is inspected, what ``tempered`` does; and of a candidate selector the candidates and the logarithms of their probabilities after each one of the row before.
         """
         hidden = self.hidden(ids, positions, read)
         rows = hidden[:, 1 - self.shift :]
@@ -86,10 +97,12 @@ class WalkedDrafter(BlockDrafter):
             markov = self.model.markov_head if self.form.confidence == "markov" else None
             trained = torch.sigmoid(head(rows, None if markov is None else markov.markov_w1(before)))[..., None]
         listed = options.gather(-1, best.indices)
-        columns = [tokens[..., None], _chosen(logs, options, tokens), trained, best.values.exp(), listed, best.values]
+        chosen = _chosen(logs, options, tokens)
+        columns = [tokens[..., None], chosen, trained, best.values.exp(), listed, best.values]
         ranked = torch.cat([column.double() for column in columns], -1)
         pairs = self._pairs(rows, logits, given) if self.model.candidate_selector is not None and top > 1 else ()
-        return ranked, hidden, logits, *pairs
+        others = tempered(logs[0], chosen[0, :, 0].log()) if self.inspect else ranked[:0]
+        return ranked, hidden, logits, others, *pairs
 
     def chain(
         self, hidden: Tensor, logits: Tensor, given: Tensor, temperature: float, noise: Tensor
@@ -147,7 +160,7 @@ class WalkedDrafter(BlockDrafter):
         tokens, logs, options = self.chain(hidden, logits, given, 1.0, noise)
         confidence = _chosen(logs, options, tokens)[..., 0].tolist()
         return [
-            replace(block, ids=tuple(i), confidence=tuple(c), trained=(), after=None)
+            replace(block, ids=tuple(i), confidence=tuple(c), trained=(), tempered=(), after=None)
             for i, c in zip(tokens.tolist(), confidence, strict=True)
         ]
 
@@ -172,9 +185,14 @@ class _Candidates:
 
 
 def block_drafter(
-    name: DrafterName, model: DFlashDraftModel, target: Target, passes: Passes, sampler: Sampler
+    name: DrafterName,
+    model: DFlashDraftModel,
+    target: Target,
+    passes: Passes,
+    sampler: Sampler,
+    inspect: bool = False,
 ) -> BlockDrafter:
-    """The drafter of one generation for a network."""
+    """The drafter of one generation for a network; inspect: whether its unconditioned drafts say what ``tempered`` does."""
     if model.form.walked:
-        return WalkedDrafter(name, model, target, passes, sampler)
-    return BlockDrafter(name, model, target, passes)
+        return WalkedDrafter(name, model, target, passes, sampler, inspect)
+    return BlockDrafter(name, model, target, passes, inspect)

@@ -154,8 +154,7 @@ def check_form(form: DrafterForm, raw: Mapping[str, Any], target: Target) -> Ite
             "window", "good", f"none; in the block rows are {'causal' if any(form.causal) else 'bidirectional'}"
         )
     own, theirs = dict(form.shape["rope_parameters"]), dict(c.rope_parameters)
-    same = {k: own.get(k) for k in theirs if k in own} == {k: theirs[k] for k in theirs if k in own}
-    if same and own.get("rope_theta") == theirs.get("rope_theta"):
+    if own == theirs:
         yield Check("RoPE", "good", f"base {own.get('rope_theta'):g}, type {own.get('rope_type')}, as the target's")
     else:
         yield Check("RoPE", "note", f"base {own.get('rope_theta'):g}, type {own.get('rope_type')}; the target's are {theirs.get('rope_theta'):g} and {theirs.get('rope_type')}")  # fmt: skip

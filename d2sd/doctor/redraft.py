@@ -32,11 +32,6 @@ class Redrafter:
         passes = Passes("eager", "dense", 1, target.device)
         self.drafter = block_drafter("first", model, target, passes, GREEDY)
 
-    @property
-    def most(self) -> int:
-        """Tokens that a draft has, those that are shown left out."""
-        return self.form.block_size - 1 - self.visible
-
     @torch.inference_mode()
     def accepted(self, text: Text, anchors: Sequence[int]) -> list[int]:
         """How many drafted tokens after each anchor the text goes on with."""

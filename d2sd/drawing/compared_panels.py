@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from d2sd.calibration import Report
-from d2sd.calibration.comparison import Comparison, Difference
+from d2sd.calibration.comparison import Comparison
+from d2sd.calibration.sides import Difference
 from d2sd.drawing.comparison import COMPARED, compared_figures, differences, rank_curves, reliability_curves
 from d2sd.drawing.panels import Panel, Table
 from d2sd.drawing.style import digits, percent, signed, with_interval
 from d2sd.drawing.whatif import Recorded, Sweep, looks, sweep_reading, what_if
+from d2sd.drawing.where import how_written, place_name, where
 
 
 def comparison_panels(found: Comparison, a: Report, b: Report) -> Iterator[Panel]:
@@ -20,10 +22,20 @@ def comparison_panels(found: Comparison, a: Report, b: Report) -> Iterator[Panel
         "Every difference with its interval, on a scale of its own. It is clear where the interval leaves out 0.",
         differences(found),
         _differences(
-            [*compared_figures(found), *found.positions],
-            [*(COMPARED[d.name][0] for d in compared_figures(found)), *_positions(found)],
+            compared_figures(found),
+            [COMPARED[d.name][0] for d in compared_figures(found)],
         ),
     )
+    places = [*found.groups, *found.positions]
+    if places:
+        yield Panel(
+            "where",
+            "Where they differ",
+            "By prompt group and by position in the first draft. p is corrected for the number of places by Holm’s method; "
+            "intervals are of 95%, each for itself.",
+            where(found),
+            _where(places),
+        )
     bins = [(n, d) for n, d in enumerate(found.bins) if d.count_a or d.count_b]
     yield Panel(
         "both-reliability",
@@ -61,9 +73,16 @@ def sweep_panels(sweeps: Sequence[Sweep], recorded: Recorded) -> Iterator[Panel]
         )
 
 
-def _positions(found: Comparison) -> list[str]:
-    """What is asked at every position that both sides drafted."""
-    return [f"Token {k} of the draft accepted" for k in range(1, len(found.positions) + 1)]
+def _where(places: Sequence[Difference]) -> Table:
+    rows = []
+    for d in places:
+        write, change = how_written(d)
+        sides = (with_interval(d.a, write), with_interval(d.b, write))
+        p = "" if d.p is None else "< 0.001" if d.p < 0.001 else f"{d.p:.3f}"
+        says = "too few" if d.p is None else "clear" if d.clear else "not clear"
+        counts = (f"{d.count_a}", f"{d.count_b}")
+        rows.append((place_name(d), *counts, *sides, with_interval(d.difference, change), p, says))
+    return Table(("", "n of A", "n of B", "A", "B", "B − A (95%)", "p (Holm)", ""), tuple(rows))
 
 
 def _differences(rows: Sequence[Difference], names: Sequence[str]) -> Table:

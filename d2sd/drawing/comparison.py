@@ -10,8 +10,9 @@ from collections.abc import Sequence
 import plotly.graph_objects as go
 
 from d2sd.calibration import Bin, Figure
-from d2sd.calibration.comparison import Comparison, Difference
+from d2sd.calibration.comparison import Comparison
 from d2sd.calibration.outcomes import Ranks
+from d2sd.calibration.sides import Difference
 from d2sd.drawing.style import (
     COLOURS,
     EDGE,

@@ -1,4 +1,4 @@
-"""Figures of what drafts bring and cost, of groups of prompts and tokens, and of a suggested scaling of the confidences."""
+"""Figures of what drafts bring and cost, of groups of prompts and tokens, and of a softmax temperature that fits better."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 
 from d2sd.calibration import Figure
 from d2sd.calibration.gains import Gain, Gains
-from d2sd.calibration.reading import count
+from d2sd.calibration.reading import count, temperature_words
 from d2sd.calibration.splits import Group
 from d2sd.calibration.temperature import TemperatureAdvice
 from d2sd.drawing.style import (
@@ -192,7 +192,7 @@ def temperature(advice: TemperatureAdvice) -> go.Figure:
         }
 
     return draw(
-        [bars("as it is", 0, True), bars(f"with T = {advice.temperature:.2f}", 1, False)],
+        [bars("as it is", 0, True), bars(f"with T = {temperature_words(advice.temperature)}", 1, False)],
         height=110 + 56 * len(rows),
         barmode="group",
         hovermode="closest",
@@ -211,4 +211,4 @@ def advice_words(advice: TemperatureAdvice) -> str:
         verdict = "the drafter should be less sure" if advice.temperature > 1 else "the drafter may be surer"
     size = f"ECE {'higher' if better < 0 else 'lower'} by {digits(abs(better))}"
     moved = "" if advice.moved is None else f" It would replace {percent(advice.moved)} of the prefixes."
-    return f"T = {advice.temperature:.2f}: {verdict}, {size}.{moved}"
+    return f"T = {temperature_words(advice.temperature)}: {verdict}, {size}.{moved}"

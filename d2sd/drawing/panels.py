@@ -236,8 +236,8 @@ def _temperature(report: Report) -> Panel:
     )
     return Panel(
         "moved",
-        "Scaling of the confidences",
-        f"{advice_words(advice)} T divides the log-odds; fitted on one half, judged on the other, halves by {report.unit}.",
+        "Softmax temperature",
+        f"{advice_words(advice)} T divides the drafter’s logits; fitted on one half, judged on the other, halves by {report.unit}.",
         temperature(advice),
         Table(("", "As it is", "With T"), rows),
         {0: "Other prefixes with the temperature"},

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import html
 from collections import defaultdict
-from itertools import count
 
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from d2sd.trace.events import Node, ProposedBy, StepDone
-from d2sd.trace.metrics import prediction
+from d2sd.trace.layout import tree_lanes, with_bonus
+from d2sd.trace.metrics import verdict
 from d2sd.trace.text import visible
 
 PROPOSERS: dict[ProposedBy, tuple[str, str, str]] = {
@@ -31,7 +31,7 @@ def plot_step(step: StepDone) -> go.Figure:
     Shape and colour tell who proposed a token. Accepted ones are filled, rejected ones crossed, unreached ones hollow.
     r(i) stands between positions i and i + 1.
     """
-    nodes = _with_bonus(step)
+    nodes = with_bonus(step)
     lanes = tree_lanes(nodes)
     tree = 60 + ROW_PIXELS * (1 + max(lanes))
     strip = 190
@@ -56,45 +56,6 @@ def plot_step(step: StepDone) -> go.Figure:
         margin={"t": 50, "r": 20, "b": 110},
         bargap=0.45,
     )
-
-
-def tree_lanes(nodes: list[Node]) -> list[int]:
-    """A lane for every node. The accepted path, or else the first draft, goes straight on; the rest branches off below."""
-    children: defaultdict[int, list[Node]] = defaultdict(list)
-    for node in nodes:
-        children[node.parent].append(node)
-    for below in children.values():
-        below.sort(key=lambda n: (n.state != "accepted", 0 not in n.candidates, n.id))
-    lanes = [0] * len(nodes)
-    taken: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
-    waiting = [nodes[0]]
-    while waiting:
-        chain = [waiting.pop()]
-        while children[chain[-1].id]:
-            chain.append(children[chain[-1].id][0])
-        start, end = chain[0].depth - 1, chain[-1].depth
-        above = lanes[chain[0].parent] + 1 if chain[0].parent >= 0 else 0
-        lane = next(x for x in count(above) if all(end < a or b < start for a, b in taken[x]))
-        taken[lane].append((start, end))
-        for node in chain:
-            lanes[node.id] = lane
-        # the deepest fork comes next: what hangs on it stays close
-        waiting += [n for parent in chain for n in children[parent.id][1:]]
-    return lanes
-
-
-def _with_bonus(step: StepDone) -> list[Node]:
-    """The nodes and, as one more, the target's own token at the end of the accepted path."""
-    nodes, last = list(step.nodes), step.committed[-1]
-    if last.node is None:
-        parent = step.nodes[step.accepted[-1] if step.accepted else 0]
-        choice = next((c for c in step.choices if c.node == parent.id), None)
-        text, probability = (choice.text, choice.probability) if choice else (last.text, None)
-        bonus = Node(
-            len(nodes), parent.id, parent.depth + 1, last.token, text, (), "target", "accepted", None, probability, None
-        )
-        nodes.append(bonus)
-    return nodes
 
 
 def _wanted(step: StepDone) -> dict[int, str]:
@@ -188,18 +149,18 @@ def _draw_strip(figure: go.Figure, step: StepDone) -> None:
             col=1,
         )
     if boundary is not None:
-        verdict = {
+        outcome = {
             "repaired": ": repaired",
             "found": ": re-drafted from, nothing gained",
             "missed": ": not re-drafted from",
             "all": ": all accepted",
             None: "",
-        }[prediction(step)]
+        }[verdict(step)]
         figure.add_scatter(
             x=[boundary + 0.5] * 2,
             y=[0, 1.08],
             mode="lines",
-            name=f"true boundary {boundary}{verdict}",
+            name=f"true boundary {boundary}{outcome}",
             line={"color": TRUTH, "width": 2, "dash": "dash"},
             hoverinfo="name",
             row=2,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from d2sd.calibration import Figure, Report
-from d2sd.calibration.decisions import Promised
+from d2sd.calibration.decisions import Expectations
 from d2sd.calibration.reading import count
 from d2sd.drawing.style import Write, digits, percent, signed
 
@@ -21,8 +21,8 @@ class Stat:
     meaning: str
 
 
-def headline(report: Report, promised: Promised | None = None) -> Iterator[Stat]:
-    """The headline figures; ``promised``: of runs that were cost-aware."""
+def headline(report: Report, decided: Expectations | None = None) -> Iterator[Stat]:
+    """The headline figures; ``decided``: of runs that were cost-aware."""
     yield Stat(
         "Scored positions",
         f"{report.positions:,}",
@@ -58,11 +58,11 @@ def headline(report: Report, promised: Promised | None = None) -> Iterator[Stat]
         "Mean squared distance between confidence and outcome (0 or 1). 0 is perfect.",
     )
     yield from _boundary(report)
-    if promised is not None:
+    if decided is not None:
         yield Stat(
             "Tokens a step, expected → got",
-            f"{promised.expected:.2f} → {promised.obtained:.2f}" if promised.steps else "—",
-            f"{count(promised.steps, 'drafting step')}, {promised.plain} plain",
+            f"{decided.expected:.2f} → {decided.obtained:.2f}" if decided.steps else "—",
+            f"{count(decided.steps, 'drafting step')}, {decided.plain} plain",
             "Of cost-aware steps that drafted: what they expected of the tree that they verified, and what came of it.",
         )
 

@@ -10,12 +10,12 @@ import hashlib
 import html
 import json
 import re
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
 from d2sd.__about__ import HOME
+from d2sd.drawing.viewer_lines import Judge, pack_line
 
 VIEWER = HOME / "assets" / "viewer"
 STYLES = ("colours.css", "explorer.css", "drawing.css", "presenter.css")
@@ -80,13 +80,6 @@ start(element, trigger, props, watch);
 }})();"""
 
 
-def pack_line(line: str) -> str:
-    """A line of a trace as the viewer also reads it: ``~`` and base64 of its raw deflate stream, about a tenth as long."""
-    deflate = zlib.compressobj(6, zlib.DEFLATED, -zlib.MAX_WBITS)
-    packed = deflate.compress(line.encode("utf-8", "replace")) + deflate.flush()
-    return f"~{base64.b64encode(packed).decode()}"
-
-
 @dataclass(frozen=True, slots=True)
 class PageRun:
     """A run of a standalone page.
@@ -110,14 +103,12 @@ class PageRun:
         lines = [line for line in self.lines.split("\n") if line]
         if not any(map(END.match, lines)):
             lines.append(CUT_OFF)
-        head = {"event": "Segment", "key": key, "from": 0, "recorded": True}
+        judge = Judge()
+        shown = [pack_line(line) if line.startswith(STEP) else line.rstrip("\n") for line in judge.lines(lines)]
+        head = {"event": "Segment", "key": key, "from": 0, "recorded": True, "instructive": judge.instructive}
         if self.step is not None:
             head["wanted"] = {"step": self.step, "node": self.node}
-        return (
-            json.dumps(head)
-            + "\n"
-            + "".join((pack_line(line) if line.startswith(STEP) else line) + "\n" for line in lines)
-        )
+        return "\n".join([json.dumps(head), *shown, ""])
 
 
 def standalone_page(trace_lines: str, title: str, step: int | None = None, node: int | str | None = None) -> str:

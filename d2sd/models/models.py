@@ -33,18 +33,24 @@ class Models:
         for drafter in {id(d): d for d in (self.first, self.second) if d is not None}.values():
             check_fit(self.target, drafter)
             self.target.tap(drafter.target_layer_ids)
-            if drafter is self.first and drafter.form.visible_prefixes and self.second is not drafter:
-                log.warning(
-                    "drafter %s was trained for the second role; give it as --second-drafter",
-                    drafter.config.name_or_path,
-                )
-            if warning := late_taps(drafter.target_layer_ids, self.target.config.num_hidden_layers):
-                log.warning("drafter %s %s", drafter.config.name_or_path, warning)
         if self.eagle3 is not None:
             check_eagle3(self.target, self.eagle3)
             self.target.tap(self.eagle3.target_layer_ids)
         if self.draft_model is not None:
             check_vocabulary(self.target, self.draft_model)
+        for note in self.notes():
+            log.warning("%s", note)
+
+    def notes(self) -> list[str]:
+        """What is to be known of these drafters before they are used, one sentence each, without a full stop."""
+        found = []
+        for drafter in {id(d): d for d in (self.first, self.second) if d is not None}.values():
+            name = drafter.config.name_or_path
+            if drafter is self.first and drafter.form.visible_prefixes and self.second is not drafter:
+                found.append(f"drafter {name} was trained for the second role; give it as --second-drafter")
+            if warning := late_taps(drafter.target_layer_ids, self.target.config.num_hidden_layers):
+                found.append(f"drafter {name} {warning}")
+        return found
 
     def names(self) -> dict[str, str | None]:
         """What the set and its models are called, by part."""

@@ -10,7 +10,7 @@ from operator import ge
 from typing import Any
 
 from d2sd.errors import InputError
-from d2sd.trace.events import PrefillDone
+from d2sd.trace.events import TEMPERATURES, PrefillDone
 
 
 def check_step(step: Any) -> None:
@@ -21,6 +21,7 @@ def check_step(step: Any) -> None:
     _check_drafts(step)
     _check_levels(step)
     _check_trained(step)
+    _check_tempered(step)
     for at, behind in enumerate(step.target_tops):
         _need(behind.node < len(step.nodes), f"target_tops[{at}].node", f"there is no node {behind.node}")
 
@@ -156,6 +157,18 @@ def _check_trained(step: Any) -> None:
     _need(len(step.trained) in (0, len(drafts)), "trained", f"empty, or one list for each of {len(drafts)} drafts")
     for at, (said, draft) in enumerate(zip(step.trained, drafts, strict=False)):
         _need(len(said) in (0, len(draft.ids)), f"trained[{at}]", f"empty, or one for each of the {len(draft.ids)} ids")
+
+
+def _check_tempered(step: Any) -> None:
+    """Of the first draft: nothing, or one value for each token and temperature."""
+    drafted = 0 if step.first_draft is None else len(step.first_draft.ids)
+    _need(
+        len(step.tempered) in (0, drafted), "tempered", f"empty, or one list for each of the {drafted} drafted tokens"
+    )
+    for at, row in enumerate(step.tempered):
+        _need(
+            len(row) == len(TEMPERATURES), f"tempered[{at}]", f"one value for each of {len(TEMPERATURES)} temperatures"
+        )
 
 
 def _check_levels(step: Any) -> None:

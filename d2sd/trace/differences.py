@@ -21,6 +21,12 @@ def what_differs(a: Sequence[Mapping[str, Any]], b: Sequence[Mapping[str, Any]])
     return f"What differs: {', '.join(found)}."
 
 
+def weights_of(headers: Sequence[Mapping[str, Any]], part: str) -> str:
+    """The fingerprint of a part's weights that all of these headers name; empty where one names none, or they name several."""
+    found = {str(_parts([header]).get(part, {}).get("weights") or "") for header in headers}
+    return found.pop() if len(found) == 1 else ""
+
+
 def _models(a: Sequence[Mapping[str, Any]], b: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     names = [_all(side, "models") for side in (a, b)]
     parts = [_parts(side) for side in (a, b)]

@@ -21,6 +21,7 @@ Amount = Annotated[float, Meta(ge=0)]
 State = Literal["root", "accepted", "rejected", "unreached"]
 ProposedBy = Literal["first", "second", "target"]
 StopReason = Literal["end_token", "max_new_tokens", "stopped"]
+TEMPERATURES = (0.5, 0.707, 1.414, 2.0, 2.828, 4.0)  # of ``StepDone.tempered``: powers of √2
 
 
 class Alternative(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
@@ -184,6 +185,7 @@ class StepDone:
     ``decision`` is None where the settings alone say what a step does.
     ``target_tops``: of the nodes behind which something was drafted or chosen; empty where nothing was inspected.
     ``trained``: what a confidence head of the drafter says of each token, by draft, 0 = first draft; empty where no drafter has one.
+    ``tempered[k][n]``: the drafter's probability of token k of the first draft at ``TEMPERATURES[n]``; empty where nothing was inspected.
     """
 
     step: Count
@@ -207,6 +209,7 @@ class StepDone:
     decision: Decision | None = None
     target_tops: tuple[TargetTop, ...] = ()
     trained: tuple[tuple[Probability, ...], ...] = ()
+    tempered: tuple[tuple[Probability, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from math import log
 from typing import TYPE_CHECKING, Any
 
 from d2sd.trace.events import StepDone
-from d2sd.trace.metrics import prediction
+from d2sd.trace.metrics import verdict
 
 if TYPE_CHECKING:
     import networkx
@@ -27,11 +27,11 @@ def step_graph(step: StepDone) -> networkx.DiGraph:
     * score, the natural logarithm of the probability that drafters gave its path;
     * in trees that grew level by level (EAGLE-3), level, and kept: whether the next pass continued it.
 
-    Graph attributes: step, counted from 1; anchor_position; where known, prediction (see ``d2sd.trace.metrics``).
+    Graph attributes: step, counted from 1; anchor_position; where known, prediction (``d2sd.trace.metrics.verdict``).
     """
     import networkx
 
-    outcome = prediction(step)
+    outcome = verdict(step)
     of_step = {"step": step.step + 1, "anchor_position": step.anchor_position}
     graph = networkx.DiGraph(**of_step, **({"prediction": outcome} if outcome else {}))
     graph.add_nodes_from(zip(range(len(step.nodes)), _attributes(step), strict=True))

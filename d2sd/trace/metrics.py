@@ -1,4 +1,4 @@
-"""Totals over the steps of a run: acceptance, what came of the predictions, speed, stage shares."""
+"""What came of a step, and totals over the steps of a run: acceptance, verdicts, speed, stage shares."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Literal
 
 from d2sd.trace.events import PrefillDone, StageSeconds, StepDone
 
-Prediction = Literal["repaired", "found", "missed", "all"]
+Verdict = Literal["repaired", "found", "missed", "all"]
+RANDOM = "random_prefix"  # the method that re-drafts from prefixes drawn at random
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ class Totals:
 def totals(steps: Iterable[StepDone], prefill: PrefillDone | None = None) -> Totals:
     """Totals of these steps of one run and of its prefill; the steps are gone through once."""
     count, tokens, nodes, seconds = 0, 0, 0, 0.0
-    predictions: list[Prediction] = []
+    verdicts: list[Verdict] = []
     gained, redrafts = 0, 0
     stages = {f.name: 0.0 for f in fields(StageSeconds)}
     for step in steps:
@@ -52,15 +53,15 @@ def totals(steps: Iterable[StepDone], prefill: PrefillDone | None = None) -> Tot
             stages[name] += getattr(step.seconds, name)
         gained += tokens_gained(step)
         redrafts += len(step.branches)
-        if (outcome := prediction(step)) not in (None, "all"):
-            predictions.append(outcome)
+        if (outcome := verdict(step)) not in (None, "all"):
+            verdicts.append(outcome)
     return Totals(
         tokens=tokens + (len(prefill.committed) if prefill else 0),
         steps=count,
         mean_acceptance_length=tokens / count if count else 0.0,
         nodes_per_step=nodes / count if count else 0.0,
-        boundary_hit_rate=1 - predictions.count("missed") / len(predictions) if predictions else None,
-        repaired_rate=predictions.count("repaired") / len(predictions) if predictions else None,
+        boundary_hit_rate=1 - verdicts.count("missed") / len(verdicts) if verdicts else None,
+        repaired_rate=verdicts.count("repaired") / len(verdicts) if verdicts else None,
         tokens_per_redraft=gained / redrafts if redrafts else None,
         tokens_per_second=tokens / seconds if seconds else 0.0,
         seconds=seconds,
@@ -89,25 +90,48 @@ def tokens_gained(step: StepDone) -> int:
     return sum(bool(candidates) and 0 not in candidates for candidates in through)
 
 
-def prediction(step: StepDone) -> Prediction | None:
-    """What came of the selected prefixes; None where the true boundary was not seen, or no prefix was selected.
+def verdict(step: StepDone) -> Verdict | None:
+    """What came of the first draft; None where its true boundary was not seen, or was not predicted.
 
-    * "repaired": the true boundary was among them, and re-drafts added tokens there;
-    * "found": it was among them, but nothing was gained;
-    * "missed": it was not among them;
+    * "repaired": the true boundary was a selected prefix, and re-drafts added tokens there;
+    * "found": it was a selected prefix, but nothing was gained;
+    * "missed": prefixes were selected, and it was none of them;
     * "all": the whole first draft was accepted, so there was no boundary.
     """
     boundary = step.actual_boundary
-    if boundary is None or not step.selected_prefixes:
+    if boundary is None or step.first_draft is None:
         return None
-    if boundary == len(step.boundary_posterior):
+    if boundary == len(step.first_draft.ids):
         return "all"
-    if boundary not in step.selected_prefixes:
-        return "missed"
-    return "repaired" if tokens_gained(step) else "found"
+    if boundary in step.selected_prefixes:
+        return "repaired" if tokens_gained(step) else "found"
+    return "missed" if step.selected_prefixes else None
 
 
 def boundary_hit(step: StepDone) -> bool | None:
     """Whether the true boundary was a selected prefix; None where it was not seen, or there was none."""
-    outcome = prediction(step)
+    outcome = verdict(step)
     return None if outcome in (None, "all") else outcome != "missed"
+
+
+def closed_from(step: StepDone, method: str) -> int | None:
+    """The first place that was not re-drafted from although a less likely one was: a drafted end of text stands before it.
+
+    None where there is none, or where ``method`` draws the places at random.
+    """
+    r, picked = step.boundary_posterior, step.selected_prefixes
+    least = min((r[i] for i in picked if i < len(r)), default=1.0)
+    return next((i for i, p in enumerate(r) if p > least and i not in picked), None) if method != RANDOM else None
+
+
+def instructiveness(step: StepDone) -> tuple[int, ...]:
+    """How well a step shows the idea, to be compared; empty where it does not.
+
+    It shows it where a re-draft won from a predicted prefix. Some tokens kept and some gained show more than one kind alone;
+    many run off a small screen. The end of a text would confuse.
+    """
+    gained = tokens_gained(step)
+    if verdict(step) != "repaired" or step.committed[-1].node is not None:
+        return ()
+    kept = step.actual_boundary or 0
+    return (kept > 0, min(gained, 5) + min(kept, 3) - max(0, kept - 4), -abs(kept - 2))

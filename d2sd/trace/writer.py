@@ -14,7 +14,7 @@ from d2sd.trace.events import Event
 
 _encoder = msgspec.json.Encoder()
 # The last fields of a step that has nothing there: left out, so that a line of an older trace is written as it was read.
-_NOTHING = b',"trained":[]}', b',"target_tops":[]}'
+_NOTHING = b',"tempered":[]}', b',"trained":[]}', b',"target_tops":[]}'
 
 
 def to_line(event: Event | dict[str, Any]) -> str:

@@ -19,7 +19,8 @@ class Block:
     first, as many as were asked for; logs[j]: the natural logarithms of these probabilities, which tell apart even those that
     are 0 as numbers (empty where only probabilities are known).
     trained[j]: the probability that ids[j] is accepted if all before it are, as a head of the drafter says that was trained to
-    say it; empty where there is none. after: for drafters that know it, what may follow a token, given the drafted position
+    say it; empty where there is none. tempered[j]: the probability of ids[j] at other temperatures (``trace.events.TEMPERATURES``);
+    empty where nothing is inspected. after: for drafters that know it, what may follow a token, given the drafted position
     (from 0) and the token before it.
     """
 
@@ -32,6 +33,7 @@ class Block:
     base: int = 0
     logs: Sequence[Sequence[float]] = ()
     trained: tuple[float, ...] = ()
+    tempered: tuple[tuple[float, ...], ...] = ()
     after: Callable[[int, int], Ranked] | None = field(default=None, compare=False)
 
     @property

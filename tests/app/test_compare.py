@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -11,7 +12,7 @@ from app.page_session import Session
 from app.record import recorded_race
 from app.recordings import Recording
 from app.run_lines import RunLines
-from app.tabs.compare import add_files, offer, open_step, show
+from app.tabs.compare import add_files, offer, open_step, rename, show
 from app.views.compare import drawing
 from d2sd import InputError
 
@@ -66,7 +67,11 @@ def test_files_are_added_as_a_set_and_bad_ones_named(session, tmp_path):
     bad.write_text("no trace", encoding="utf-8")
     *boxes, said = add_files(session, [str(good), str(bad)], None, None)
     assert "bad.jsonl was not read" in said.value
-    assert boxes[0].choices[0] == ("Set: good.jsonl", "set good.jsonl")
+    label, name = boxes[0].choices[0]
+    assert re.fullmatch(
+        r"Set: good\.jsonl \(d2sd, tiny, .*, \d\d:\d\d:\d\d\)", label
+    )  # what it was made with, and when
+    assert name == "set good.jsonl"
     drawn = json.loads(show(session, "set good.jsonl", "set good.jsonl")[0])
     assert drawn["sides"][0]["runs"] == 1
     assert "No file was read" in add_files(session, [str(bad)], None, None)[-1].value
@@ -90,3 +95,15 @@ def test_a_step_of_either_side_opens_in_explore(session):
     open_step(session, "set mine", b, Event(side=0, run=0, step=0))
     assert session.shown.header["run"] == presets.opening().header["run"]
     assert "no longer there" in open_step(session, "set mine", b, Event(side=0, run=9, step=0))[2].value
+
+
+def test_a_set_is_renamed_and_no_two_have_one_name(session):
+    for title in ("one", "two"):
+        session.history.keep_set(title, [Recording.of(presets.opening().trace(), title)])
+    _, a, b, said = rename(session, " step  400 ", "set one", "set two")
+    assert (a.value, b.value, said.visible) == ("set one", "set step 400", False)
+    _, _, b, _ = rename(session, "one", "set one", "set step 400")
+    assert b.value == "set one (2)"
+    _, a, b, _ = rename(session, "", "set one (2)", "set one (2)")
+    assert a.value == b.value == "set one (2)"
+    assert "is a run" in rename(session, "x", None, names(session)[-1])[-1].value

@@ -19,6 +19,7 @@ from app.settings import SETTINGS
 from app.work import Update
 from d2sd import Finished
 from d2sd.models.loading import BUNDLED
+from d2sd.models.models import Models
 
 DEFAULTS = {s.name: s.value for s in SETTINGS}
 
@@ -253,3 +254,11 @@ def test_a_run_with_the_settings_of_the_link_selects_its_step():
     assert head["wanted"] == {"step": 2, "node": 1}
     other = json.loads(outcome(session, seed=1)[0].value.split("\n")[0])
     assert other["wanted"] is None
+
+
+def test_what_is_to_be_known_of_a_drafter_reaches_the_page(monkeypatch):
+    monkeypatch.setattr(Models, "notes", lambda _: ["drafter /srv/own/late reads the output of target layer 5"])
+    notes = {update.note for update in outcome(compare=False)}
+    (said,) = notes - {""}
+    assert said.startswith("Drafter ")
+    assert said.endswith("reads the output of target layer 5.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import gradio as gr
@@ -12,6 +12,7 @@ import pytest
 
 from app.run_lines import RunLines
 from app.views.explore import ExplorerView
+from d2sd.drawing.viewer_lines import Judge
 
 HOSTILE = [
     "<script>window.__pwned=1</script>",
@@ -117,6 +118,17 @@ def trace(run: str, steps: list[list[str]], prompt: str = "Once", end: bool = Tr
     return [json.dumps(e) + "\n" for e in events]
 
 
+def judged(feed: Callable[[], Any]) -> Callable[[], Iterator[str]]:
+    """A feed as the server sends it: before each step its verdict."""
+
+    def sent() -> Iterator[str]:
+        values = feed()
+        for value in [values] if isinstance(values, str) else values:
+            yield "\n".join(Judge().lines(value.split("\n")))
+
+    return sent
+
+
 def hostile_steps() -> list[list[str]]:
     return [[text] * 5 for text in HOSTILE]
 
@@ -166,7 +178,11 @@ def page(browser: Any) -> Iterator[Any]:
     with gr.Blocks() as demo:
         view = ExplorerView()
         view.missed(again, None, view, show_progress="hidden")
-        feeds = {"grow": grow, "nasty": lambda: "".join(nasty), "fail": fail, "lossy": lossy, "wanted": wanted}
+        feeds = {
+            "grow": grow,
+            "nasty": lambda: "".join(nasty),
+            "fail": fail,
+        }
         equal = step_event(0, WORDS)
         equal |= {
             "selected_prefixes": [1, 0],
@@ -187,8 +203,10 @@ def page(browser: Any) -> Iterator[Any]:
         slow = run_of("slow", ["found"] * 2)
         feeds["slow"] = lambda: "".join([*slow[:-1], slow[-1].replace("25.0", "80.0")])
         feeds |= {"cut": lambda: "".join(cut()[:-1]), "ended": lambda: "".join(cut())}
-        for name, fn in feeds.items():
-            gr.Button(name, elem_id=name).click(fn, None, view, show_progress="hidden")
+        for name, feed in feeds.items():
+            gr.Button(name, elem_id=name).click(judged(feed), None, view, show_progress="hidden")
+        for name, feed in {"lossy": lossy, "wanted": wanted}.items():
+            gr.Button(name, elem_id=name).click(feed, None, view, show_progress="hidden")
     _, url, _ = demo.launch(prevent_thread_lock=True, quiet=True)
     page = browser.new_page(viewport={"width": 1100, "height": 900})
     page.set_default_timeout(30_000)

@@ -9,11 +9,12 @@ import logging
 import socket
 import time
 import weakref
+from pathlib import Path
 
 import gradio as gr
 import pytest
 
-from app import guard, models, visitors
+from app import gradio_internals, guard, models, visitors
 from app.layout import build, launch_options
 from app.page_session import Session
 from app.run_lines import RunLines
@@ -293,3 +294,9 @@ def test_who_stands_in_the_line_is_told_even_between_two_turns(client, monkeypat
     monkeypatch.setattr(notice, "waits", lambda request: waits)
     tick = client.ticked(first).call
     assert (NEXT in str(window.at_once(tick, client.values(tick))[1])) == waits
+
+
+def test_gradio_is_pinned_to_the_version_whose_internals_were_read():
+    """After ``make pin`` took a new one: read ``app/gradio_internals.py`` against its source, then name it there."""
+    pins = (Path(__file__).parents[2] / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    assert f"gradio=={gradio_internals.READ_IN}" in pins

@@ -10,12 +10,13 @@ from dataclasses import replace
 import pytest
 
 from app import live_settings, presets
-from app.learn import closed_from, instructive, lesson, tokens_of
+from app.learn import lesson, tokens_of
 from app.verification import odds, visits
 from app.views.learn import lesson_run, tour
 from app.wording import decimal, milliseconds, quoted
 from d2sd import METHODS, DecodeConfig
-from d2sd.trace.metrics import boundary_hit
+from d2sd.drawing.viewer_lines import VERDICT, Judge
+from d2sd.trace.metrics import boundary_hit, closed_from
 
 STOPS = ["anchor", "draft", "confidence", "boundary", "branches", "verify", "commit", "temperature"]
 
@@ -28,8 +29,15 @@ def recorded():
 @pytest.fixture(scope="module")
 def told(recorded):
     """The step that the tour begins with, and its stops by id."""
-    number = instructive(recorded.steps)
+    number = instructive(recorded)
     return recorded.steps[number], {s.id: s for s in lesson(recorded, number).stops}
+
+
+def instructive(trace):
+    """The step that is chosen of all steps of a trace."""
+    judge = Judge()
+    list(judge.lines(trace.lines()))
+    return judge.instructive
 
 
 def equation(stop):
@@ -42,15 +50,15 @@ def test_the_tour_has_eight_stops_in_the_order_of_a_step(recorded):
 
 
 def test_the_tour_begins_with_a_predicted_break_and_a_redraft_that_won(recorded):
-    step = recorded.steps[instructive(recorded.steps)]
+    step = recorded.steps[instructive(recorded)]
     assert boundary_hit(step)
     assert min(tokens_of(step)) > 0
     assert step.committed[-1].node is None
 
 
 def test_without_a_good_step_the_tour_begins_somewhere(recorded):
-    assert instructive([]) == 0
-    assert instructive(recorded.steps[:1]) == 0
+    assert instructive(replace(recorded, steps=())) == 0
+    assert instructive(replace(recorded, steps=recorded.steps[:1])) == 0
 
 
 def test_the_draft_is_that_of_the_step(told):
@@ -170,7 +178,6 @@ def test_a_text_on_which_settings_matter_more_is_preferred():
 @pytest.mark.parametrize("method", list(METHODS))
 def test_every_step_of_every_method_can_be_told(engine, method, temperature):
     trace = engine.generate("the cat sat", DecodeConfig(method, 16, temperature=temperature))
-    instructive(trace.steps)
     for number, step in enumerate(trace.steps):
         told = lesson(trace, number)
         assert [s.id for s in told.stops] == STOPS
@@ -180,12 +187,14 @@ def test_every_step_of_every_method_can_be_told(engine, method, temperature):
 
 def test_the_packed_tour_is_the_recorded_run_with_all_its_lessons(recorded):
     data = json.loads(zlib.decompress(base64.b64decode(tour(None)), -zlib.MAX_WBITS))
-    assert data["lines"].splitlines() == presets.lesson()["lines"]
+    lines = data["lines"].splitlines()
+    assert [line for line in lines if not line.startswith(VERDICT)] == presets.lesson()["lines"]
+    assert len(lines) == len(presets.lesson()["lines"]) + len(recorded.steps)
     chat = recorded.header["models"]["preset"] == presets.FIRST
     assert data["about"] == (presets.FIRST_SAID if chat else presets.TINY_SAID)
     assert data["examples"] == (presets.CHAT_EXAMPLES if chat else presets.EXAMPLES)
     assert len(data["lessons"]) == len(recorded.steps)
-    assert data["start"] == instructive(recorded.steps)
+    assert data["start"] == instructive(recorded)
     assert data["run"] == recorded.header["run"]
 
 
@@ -197,9 +206,10 @@ def test_one_text_is_recorded_once_so_that_its_speed_is_one_number():
 
 def test_places_behind_a_drafted_end_of_text_are_said_to_get_no_flag(recorded):
     step = recorded.steps[0]
-    assert closed_from(step) is None
+    assert closed_from(step, "d2sd") is None
     likeliest = max(range(len(step.boundary_posterior)), key=step.boundary_posterior.__getitem__)
     ended = replace(step, selected_prefixes=tuple(i for i in range(5) if i != likeliest))
-    assert closed_from(ended) == likeliest
+    assert closed_from(ended, "d2sd") == likeliest
+    assert closed_from(ended, "random_prefix") is None
     stop = next(s for s in lesson(replace(recorded, steps=(ended,)), 0).stops if s.id == "boundary")
     assert any("get no flag" in sentence for sentence in stop.say)

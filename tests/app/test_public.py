@@ -17,6 +17,7 @@ from app.recordings import Recordings
 from app.run_lines import RunLines
 from app.settings import SETTINGS
 from d2sd import InputError
+from d2sd.drawing.viewer_lines import unpack_line
 from d2sd.models.loading import BUNDLED
 from tests.unit.test_logs import SGLANG, VLLM
 
@@ -193,3 +194,20 @@ def test_logs_of_served_engines_are_opened_as_they_are(tmp_path):
     log.write_text(json.dumps(SGLANG), encoding="utf-8")
     with pytest.raises(InputError, match=r"totals alone, no steps \(sglang, 33 steps, 69 of 231"):
         uploads.read(log)
+
+
+def test_a_run_that_was_recorded_is_judged_as_one_that_goes_on():
+    trace = presets.opening().trace()
+    live = RunLines(live=True)
+    for line in trace.lines():
+        live.append([line])
+    kept = RunLines.packed(trace.lines())
+    plain = [line.rstrip("\n") for line in trace.lines()]
+    assert live.lines() == kept.lines() == plain
+    heads = [json.loads(run.segment().partition("\n")[0]) for run in (live, kept)]
+    assert heads[0]["instructive"] == heads[1]["instructive"]
+
+    def opened(run):
+        return [line for entry in run.segment().splitlines()[1:] for line in unpack_line(entry).split("\n")]
+
+    assert opened(live) == opened(kept)

@@ -95,7 +95,7 @@ def test_a_recorded_race_replays_by_itself_and_can_be_scrubbed(page: Any) -> Non
     ]
     assert page.locator("#race .track .result").first.text_content()
     seek(page, 0)
-    assert visible_tokens(page) == [len(lane.trace.prefill.committed) for lane in race.lanes]  # the prompt's own pass
+    assert visible_tokens(page) == [len(lane.trace.prefill.committed) for lane in race.lanes]  # of prefill
 
 
 def test_the_finish_order_is_that_of_the_measured_times(page: Any) -> None:

@@ -25,6 +25,14 @@ def calibrate(page: Page) -> Page:
     return page
 
 
+@pytest.fixture
+def measured(shown: Page) -> Page:
+    """The same, for tests that measure nothing else."""
+    shown.get_by_role("tab", name="Calibrate").click()
+    drawn_figure(shown, "uniform")
+    return shown
+
+
 def rows(page: Page) -> Locator:
     return page.locator("#calibration .rows button")
 
@@ -54,26 +62,26 @@ def recorded(text: str | None = None) -> bytes:
     return "".join(json.dumps(line) + "\n" for line in lines).encode()
 
 
-def test_cells_and_bins_list_their_steps_and_one_opens_in_explore(calibrate: Page):
+def test_cells_and_bins_list_their_steps_and_one_opens_in_explore(measured: Page):
     steps = presets.opening().trace().steps
-    expect(calibrate.locator("#calibration .what").first).to_contain_text("The run in Explore")
-    cell = calibrate.locator("#calibration [data-figure=matrix] .numbers button").nth(1)
+    expect(measured.locator("#calibration .what").first).to_contain_text("The run in Explore")
+    cell = measured.locator("#calibration [data-figure=matrix] .numbers button").nth(1)
     place, words = int(cell.get_attribute("data-place") or ""), cell.get_attribute("aria-label") or ""
-    click_mark(calibrate, "matrix", place)
+    click_mark(measured, "matrix", place)
     name, number = words.split(": list ")
-    expect(rows(calibrate)).to_have_count(int(number))
-    expect(calibrate.locator("#calibration .members h3")).to_have_text(name)
-    list_steps(calibrate, "uniform", 9)
-    expect(calibrate.locator("#calibration .members h3")).to_have_text("Confidence 0.9–1")
-    row = rows(calibrate).nth(3)
+    expect(rows(measured)).to_have_count(int(number))
+    expect(measured.locator("#calibration .members h3")).to_have_text(name)
+    list_steps(measured, "uniform", 9)
+    expect(measured.locator("#calibration .members h3")).to_have_text("Confidence 0.9–1")
+    row = rows(measured).nth(3)
     step = shown_step(row)
     assert max(steps[step].first_draft.confidence) >= 0.9
     row.click()
-    expect(calibrate.locator("#tree")).to_be_visible()
-    expect(view(calibrate)).to_have_attribute("data-pinned", str(step))
-    expect(view(calibrate)).to_have_attribute("data-node", re.compile(r"^\d+$"))
-    calibrate.get_by_role("tab", name="Calibrate").click()
-    expect(calibrate.locator("#calibration [data-figure=positions] .shapelayer path").first).to_be_attached()
+    expect(measured.locator("#tree")).to_be_visible()
+    expect(view(measured)).to_have_attribute("data-pinned", str(step))
+    expect(view(measured)).to_have_attribute("data-node", re.compile(r"^\d+$"))
+    measured.get_by_role("tab", name="Calibrate").click()
+    expect(measured.locator("#calibration [data-figure=positions] .shapelayer path").first).to_be_attached()
 
 
 def test_the_drawing_library_comes_with_the_first_tab_that_needs_it(page: Page):
@@ -110,11 +118,11 @@ def test_to_measure_again_keeps_the_figures_and_says_what_is_wrong(calibrate: Pa
     expect(calibrate.locator("#calibration .what").first).to_have_text("mine.jsonl")
 
 
-def test_a_chat_template_is_asked_for(calibrate: Page):
-    calibrate.locator("#source").get_by_label("A prompt set").check()
-    calibrate.locator("#calibrate-chat input").check()
-    calibrate.locator("#measure").click()
-    notice = calibrate.locator("#calibrate-notice textarea")
+def test_a_chat_template_is_asked_for(measured: Page):
+    measured.locator("#source").get_by_label("A prompt set").check()
+    measured.locator("#calibrate-chat input").check()
+    measured.locator("#measure").click()
+    notice = measured.locator("#calibrate-notice textarea")
     expect(notice).to_have_value(re.compile("has no chat template"), timeout=PATIENCE)
 
 

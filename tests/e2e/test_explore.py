@@ -29,6 +29,21 @@ pytestmark = pytest.mark.e2e
 HOSTILE = '<script>window.pwned=1</script> <img src=x onerror="window.pwned=1"> ${window.pwned=1} {{window.pwned=1}} ${value} \u202eabc\u202c שלום 🙂'
 
 
+@pytest.fixture(scope="module")
+def used_page(laptop, address):
+    with window(laptop, address) as page:
+        yield page
+
+
+@pytest.fixture
+def used(used_page: Page) -> Page:
+    """A window for tests that start a run themselves, whatever was shown before: opened once for all of them."""
+    for _ in range(2):  # a node, the step
+        used_page.keyboard.press("Escape")
+    choose_method(used_page, d2sd.DecodeConfig().method)
+    return used_page
+
+
 def test_opens_with_a_recorded_tree_and_no_model_loaded(shown: Page):
     expect(shown.locator("#tree g.node").first).to_be_visible(timeout=10_000)
     assert shown.locator("#tree g.node").count() > 8
@@ -43,27 +58,27 @@ def test_models_load_with_the_first_run_only():
     assert not models.loaded(models.Chosen("tiny"))
 
 
-def test_a_run_streams_and_shows_what_the_engine_generates(page: Page):
+def test_a_run_streams_and_shows_what_the_engine_generates(used: Page):
     prompt = "One day, a small dog named Max found a shiny key."
-    start(page, prompt, 64)
-    finished(page)
+    start(used, prompt, 64)
+    finished(used)
     expected = models.engine(models.Chosen("tiny")).generate(prompt, d2sd.DecodeConfig("d2sd", 64))
-    assert output_text(page) == expected.finished.text
-    assert int(view(page).get_attribute("data-steps") or 0) == len(expected.steps)
-    assert page.locator("#text .tok.first").count() + page.locator("#text .tok.second").count() > 5
+    assert output_text(used) == expected.finished.text
+    assert int(view(used).get_attribute("data-steps") or 0) == len(expected.steps)
+    assert used.locator("#text .tok.first").count() + used.locator("#text .tok.second").count() > 5
 
 
-def test_the_end_of_a_run_is_in_view_at_its_last_step(page: Page):
-    start(page, "One day, a small dog named Max found a shiny key. " * 8, 128)  # more lines than the pane shows
-    finished(page)
-    page.keyboard.press("End")
-    page.wait_for_function(
+def test_the_end_of_a_run_is_in_view_at_its_last_step(used: Page):
+    start(used, "One day, a small dog named Max found a shiny key. " * 8, 128)  # more lines than the pane shows
+    finished(used)
+    used.keyboard.press("End")
+    used.wait_for_function(
         "() => { const e = document.querySelector('#text'); const most = e.scrollHeight - e.clientHeight;"
         " return most > 0 && e.scrollTop > most - 8; }"
     )
 
 
-def test_who_has_to_wait_is_told(page: Page, laptop, address, monkeypatch):
+def test_who_has_to_wait_is_told(used: Page, laptop, address, monkeypatch):
     with window(laptop, address) as other:
         real = Generation.step
 
@@ -72,14 +87,14 @@ def test_who_has_to_wait_is_told(page: Page, laptop, address, monkeypatch):
             return real(self)
 
         monkeypatch.setattr(Generation, "step", slower)
-        choose_method(page, "autoregressive")
-        start(page, "Once upon a time", 800)
+        choose_method(used, "autoregressive")
+        start(used, "Once upon a time", 800)
         other.locator("#run").click()
         expect(problem(other)).to_have_value(re.compile("Something else is running"))
         other.locator("#stop").click()
         expect(problem(other)).to_have_value(re.compile("Stopped before its turn came"))
         other.locator("#run").click()
-        page.locator("#stop").click()
+        used.locator("#stop").click()
         monkeypatch.undo()
         expect(problem(other)).to_be_hidden(timeout=PATIENCE)
         finished(other)
@@ -131,38 +146,38 @@ def test_keys_walk_through_the_steps(shown: Page):
     expect(view(shown)).to_have_attribute("data-step", str(int(view(shown).get_attribute("data-steps") or 0) - 1))
 
 
-def test_stop_stops_within_a_step_and_keeps_what_is_there(page: Page, monkeypatch):
+def test_stop_stops_within_a_step_and_keeps_what_is_there(used: Page, monkeypatch):
     real = Generation.step
     monkeypatch.setattr(Generation, "step", lambda self: time.sleep(0.01) or real(self))
-    choose_method(page, "autoregressive")
-    start(page, "Once upon a time, there was a", 512)
-    page.locator("#stop").click()
-    page.wait_for_timeout(1500)
-    steps = view(page).get_attribute("data-steps")
+    choose_method(used, "autoregressive")
+    start(used, "Once upon a time, there was a", 512)
+    used.locator("#stop").click()
+    used.wait_for_timeout(1500)
+    steps = view(used).get_attribute("data-steps")
     assert 0 < int(steps or 0) < 400
-    page.wait_for_timeout(700)
-    assert view(page).get_attribute("data-steps") == steps
-    assert page.locator("#text .tok[data-step]").count() == int(steps or 0)  # one more is of the prompt's own pass
+    used.wait_for_timeout(700)
+    assert view(used).get_attribute("data-steps") == steps
+    assert used.locator("#text .tok[data-step]").count() == int(steps or 0)  # one more is of prefill
 
 
-def test_hostile_text_is_shown_as_text(page: Page):
-    start(page, HOSTILE, 16)
-    expect(page.locator("#text .prompt")).to_contain_text("<script>window.pwned=1</script>")
-    expect(page.locator("#text .prompt")).to_contain_text("${window.pwned=1} {{window.pwned=1}} ${value}")
-    finished(page)
-    assert page.evaluate("window.pwned") is None
-    assert page.locator("#explorer img, #explorer script").count() == 0
+def test_hostile_text_is_shown_as_text(used: Page):
+    start(used, HOSTILE, 16)
+    expect(used.locator("#text .prompt")).to_contain_text("<script>window.pwned=1</script>")
+    expect(used.locator("#text .prompt")).to_contain_text("${window.pwned=1} {{window.pwned=1}} ${value}")
+    finished(used)
+    assert used.evaluate("window.pwned") is None
+    assert used.locator("#explorer img, #explorer script").count() == 0
 
 
-def test_bad_input_is_a_sentence_and_loses_nothing(page: Page):
-    run, text = view(page).get_attribute("data-run"), output_text(page)
-    page.locator("#prompt textarea").fill("   ")
-    page.locator("#run").click()
-    expect(problem(page)).to_have_value(re.compile("the prompt is empty"), timeout=PATIENCE)
-    assert (view(page).get_attribute("data-run"), output_text(page)) == (run, text)
-    page.locator("#prompt textarea").fill("A cat")
-    expect(problem(page)).to_be_hidden()  # mended: the sentence goes at once
-    start(page, "A cat", 16)
+def test_bad_input_is_a_sentence_and_loses_nothing(used: Page):
+    run, text = view(used).get_attribute("data-run"), output_text(used)
+    used.locator("#prompt textarea").fill("   ")
+    used.locator("#run").click()
+    expect(problem(used)).to_have_value(re.compile("the prompt is empty"), timeout=PATIENCE)
+    assert (view(used).get_attribute("data-run"), output_text(used)) == (run, text)
+    used.locator("#prompt textarea").fill("A cat")
+    expect(problem(used)).to_be_hidden()  # mended: the sentence goes at once
+    start(used, "A cat", 16)
 
 
 @pytest.mark.parametrize(
@@ -182,14 +197,14 @@ def test_a_value_that_cannot_be_is_neither_mended_in_silence_nor_misnamed(shown:
     expect(aloud).to_have_count(0)  # so that the same sentence, come again, is said again
 
 
-def test_search_finds_what_the_prompts_pass_wrote_and_what_comes_later(shown: Page):
-    first, field = shown.locator("#text .output .tok").first, shown.locator("#explorer .search input")
+def test_search_finds_what_prefill_wrote_and_what_comes_later(used: Page):
+    first, field = used.locator("#text .output .tok").first, used.locator("#explorer .search input")
     assert first.get_attribute("data-step") is None
     field.fill((first.text_content() or "").strip())
     expect(first).to_have_class(re.compile("found"))
     field.fill("the")
-    start(shown, "The cat sat on the", 24)  # the words of another run, which were not there when they were looked for
-    expect(shown.locator("#explorer .search .count")).to_contain_text("in the prompt", timeout=PATIENCE)
+    start(used, "The cat sat on the", 24)  # the words of another run, which were not there when they were looked for
+    expect(used.locator("#explorer .search .count")).to_contain_text("in the prompt", timeout=PATIENCE)
 
 
 def test_begin_with_learn_is_a_link(page: Page):
@@ -217,16 +232,16 @@ def test_models_that_cannot_run_here_are_shown_with_the_reason(shown: Page, monk
         expect(disabled.filter(has_text=offer.label)).to_contain_text(offer.obstacle)
 
 
-def test_a_folder_that_does_not_load_is_a_sentence(page: Page):
-    page.locator("#model select").select_option("folder")
-    expect(page.locator("#second-drafter")).to_contain_text("the first one used again where there is none")
-    page.get_by_label("Folder with target/").fill("/nowhere")
-    page.locator("#run").click()
-    expect(problem(page)).to_have_value(re.compile("/nowhere"), timeout=PATIENCE)
-    page.locator("#model select").select_option("tiny")
-    expect(page.get_by_label("Folder with target/")).to_be_hidden()
-    start(page, "A cat", 16)
-    expect(problem(page)).to_be_hidden()
+def test_a_folder_that_does_not_load_is_a_sentence(used: Page):
+    used.locator("#model select").select_option("folder")
+    expect(used.locator("#second-drafter")).to_contain_text("the first one used again where there is none")
+    used.get_by_label("Folder with target/").fill("/nowhere")
+    used.locator("#run").click()
+    expect(problem(used)).to_have_value(re.compile("/nowhere"), timeout=PATIENCE)
+    used.locator("#model select").select_option("tiny")
+    expect(used.get_by_label("Folder with target/")).to_be_hidden()
+    start(used, "A cat", 16)
+    expect(problem(used)).to_be_hidden()
 
 
 def test_all_methods_explain_themselves_and_switch_off_what_they_do_not_use(shown: Page):
@@ -235,7 +250,8 @@ def test_all_methods_explain_themselves_and_switch_off_what_they_do_not_use(show
         expect(shown.locator("#method-info")).to_contain_text(method.sentence)
         used = settings.used_by(method.id)
         for setting in (s for s in settings.SETTINGS if s.kind != "flag"):
-            field = shown.locator(f"#{setting.elem_id} input")  # of a number or of a list
+            kind = "input" if setting.kind == "choice" else "input[type=number]"
+            field = shown.locator(f"#{setting.elem_id}").locator(kind).first
             expect(field).to_be_enabled() if setting.name in used else expect(field).to_be_disabled()
     choose_method(shown, presets.opening().header["method"])
 
@@ -247,32 +263,32 @@ def test_it_all_fits_a_laptop_without_scrolling(shown: Page):
     )
 
 
-def test_two_windows_never_see_each_others_runs(page: Page, laptop, address):
+def test_two_windows_never_see_each_others_runs(used: Page, laptop, address):
     with window(laptop, address) as other:
         recorded = view(other).get_attribute("data-run")
-        run = start(page, "The red boat", 32)
+        run = start(used, "The red boat", 32)
         assert view(other).get_attribute("data-run") == recorded
         second = start(other, "A green frog", 32)
-        finished(page)
+        finished(used)
         finished(other)
-        assert (view(page).get_attribute("data-run"), view(other).get_attribute("data-run")) == (run, second)
-        assert output_text(page) != output_text(other)
+        assert (view(used).get_attribute("data-run"), view(other).get_attribute("data-run")) == (run, second)
+        assert output_text(used) != output_text(other)
 
 
-def test_news_do_not_look_like_problems(page: Page, monkeypatch):
-    box = page.locator("#notice")
+def test_news_do_not_look_like_problems(used: Page, monkeypatch):
+    box = used.locator("#notice")
     colour = "e => getComputedStyle(e).color"
-    page.locator("#prompt textarea").fill("")
-    page.locator("#run").click()
-    expect(problem(page)).to_have_value(re.compile("the prompt is empty"), timeout=PATIENCE)
+    used.locator("#prompt textarea").fill("")
+    used.locator("#run").click()
+    expect(problem(used)).to_have_value(re.compile("the prompt is empty"), timeout=PATIENCE)
     expect(box).to_have_class(re.compile(r"\bproblem\b"))
-    wrong = problem(page).evaluate(colour)
+    wrong = problem(used).evaluate(colour)
     slow = models.engine
     monkeypatch.setattr(models, "loaded", lambda chosen: False)
     monkeypatch.setattr(models, "engine", lambda chosen: time.sleep(2) or slow(chosen))
-    page.locator("#prompt textarea").fill("A cat")
-    page.locator("#run").click()
-    expect(problem(page)).to_have_value(re.compile("^Loading tiny"), timeout=PATIENCE)
+    used.locator("#prompt textarea").fill("A cat")
+    used.locator("#run").click()
+    expect(problem(used)).to_have_value(re.compile("^Loading tiny"), timeout=PATIENCE)
     expect(box).to_contain_text("Please wait")
-    assert problem(page).evaluate(colour) != wrong
+    assert problem(used).evaluate(colour) != wrong
     expect(box).to_be_hidden(timeout=PATIENCE)

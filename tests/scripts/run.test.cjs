@@ -24,6 +24,9 @@ function stepLine(drafted, boundary, selected = [], elapsed = 0) {
   });
 }
 
+/** The line before a step: what the server says came of it. */
+const verdictLine = (verdict, gained = 0, closed = null) => JSON.stringify({ event: "Verdict", verdict, gained, closed });
+
 const HEADER = JSON.stringify({ event: "Header", run: "r", method: "d2sd", prompt: "Once" });
 const FINISHED = JSON.stringify({ event: "Finished", stop_reason: "max_new_tokens" });
 const segment = (key, from, ...lines) => [JSON.stringify({ event: "Segment", key, from }), ...lines].join("\n") + "\n";
@@ -40,10 +43,10 @@ async function settled(store) {
 
 test("a run is read as it arrives, and its totals add up", async () => {
   const { store } = storeOf();
-  store.feed(segment("k", 0, HEADER, stepLine(4, 2, [2], 0.5)));
+  store.feed(segment("k", 0, HEADER, verdictLine("found"), stepLine(4, 2, [2], 0.5)));
   await settled(store);
   assert.equal(store.live, true);
-  store.feed(segment("k", 2, stepLine(4, 4, [1], 1), stepLine(4, 0, [3], 1.5), FINISHED));
+  store.feed(segment("k", 3, verdictLine("all"), stepLine(4, 4, [1], 1), verdictLine("missed"), stepLine(4, 0, [3], 1.5), FINISHED));
   await settled(store);
   assert.equal(store.live, false);
   assert.deepEqual(store.summaries.map((s) => s.verdict), ["found", "all", "missed"]);
@@ -51,6 +54,17 @@ test("a run is read as it arrives, and its totals add up", async () => {
   assert.equal(store.prompt, "Once");
   assert.equal(store.step(2).ending, "max_new_tokens");
   assert.equal(store.step(3), null);
+  assert.deepEqual(store.lines, [HEADER, stepLine(4, 2, [2], 0.5), stepLine(4, 4, [1], 1), stepLine(4, 0, [3], 1.5), FINISHED]); // a verdict is no part of the trace
+});
+
+test("a step's verdict is the one before it, bounded; without one there is none", async () => {
+  const { store } = storeOf();
+  store.feed(segment("k", 0, HEADER, verdictLine("repaired", 2, 3), stepLine(4, 2), stepLine(4, 2), verdictLine("toString", -1, {}), stepLine(4, 2)));
+  await settled(store);
+  const told = ({ verdict, gained, closed }) => [verdict, gained, closed];
+  const expected = [["repaired", 2, 3], ["none", 0, null], ["none", 0, null]];
+  assert.deepEqual(store.summaries.map(told), expected);
+  assert.deepEqual([0, 1, 2].map((at) => told(store.step(at))), expected);
 });
 
 test("lines after a gap wait until those before them are there, and are asked for", async () => {
@@ -73,7 +87,7 @@ test("lines that come twice count once, and another run begins anew", async () =
   assert.equal(store.length, 2);
   store.feed(segment("l", 0, HEADER, stepLine(4, 4)));
   await settled(store);
-  assert.deepEqual(store.summaries.map((s) => s.verdict), ["all"]);
+  assert.deepEqual(store.summaries.map((s) => s.boundary), [4]);
 });
 
 test("a late part of another run does not clear the page: the server is asked which of the two is shown", async () => {
@@ -83,7 +97,7 @@ test("a late part of another run does not clear the page: the server is asked wh
   await settled(store);
   assert.deepEqual(asked, [["l", 0]]);
   assert.equal(store.key, "k");
-  assert.deepEqual(store.summaries.map((s) => s.verdict), ["none"]);
+  assert.deepEqual(store.summaries.map((s) => s.boundary), [1]);
 });
 
 test("a packed line is the line; a broken one is dropped and nothing after it", async () => {
@@ -96,15 +110,20 @@ test("a packed line is the line; a broken one is dropped and nothing after it", 
   assert.deepEqual(store.summaries.map((s) => s.boundary), [1, 2]);
 });
 
-test("a whole trace without a head is a recording, whose instructive step is shown first", async () => {
+test("a recording rests on its instructive step once that is read; without a head on its first", async () => {
   const { store } = storeOf();
-  store.feed([HEADER, stepLine(4, 1), FINISHED].join("\n"));
+  const lines = [HEADER, stepLine(4, 1), stepLine(4, 2), FINISHED];
+  store.feed(lines.join("\n"));
   await settled(store);
   assert.equal(store.recorded, true);
   const selection = new Selection(store, () => {});
   selection.advance();
-  assert.equal(selection.shown, store.instructive());
-  assert.equal(selection.following, false);
+  assert.deepEqual([selection.shown, selection.following], [0, false]);
+  store.feed([JSON.stringify({ event: "Segment", key: "k", from: 0, recorded: true, instructive: 1 }), ...lines].join("\n"));
+  selection.reset();
+  await settled(store);
+  selection.advance();
+  assert.equal(selection.shown, 1);
 });
 
 test("a live run is followed until a step is pinned, and again after it is released", async () => {
@@ -182,21 +201,13 @@ test("numbers and references of a hostile step are bounded", () => {
   assert.ok(step.selected[0] <= 512);
 });
 
-test("a draft without probabilities is as long as its tokens, and its boundary is judged", () => {
+test("a draft without probabilities is as long as its tokens", () => {
   const told = JSON.parse(stepLine(4, 4, []));
   const untold = { ...told, first_draft: { ...told.first_draft, confidence: [] } };
   const [step, bare] = [told, untold].map((raw) => readStep(raw, 0, RUN));
-  assert.deepEqual([bare.drafted, bare.verdict, bare.columns], [4, "all", step.columns]);
+  assert.deepEqual([bare.drafted, bare.columns], [4, step.columns]);
   assert.deepEqual(bare.draft.confidence, []);
   assert.equal(plain(stepSentence(bare)), plain(stepSentence(step)));
-});
-
-test("places that were passed over are behind a drafted end of the text", () => {
-  const of = (selected, more = {}) => readStep({ ...JSON.parse(stepLine(4, 2, selected)), boundary_posterior: [0.1, 0.05, 0.2, 0.6] }, 0, { ...RUN, ...more }).closed;
-  assert.equal(of([0, 1]), 2);
-  assert.equal(of([3, 2]), null);
-  assert.equal(of([0, 1], { random: true }), null);
-  assert.equal(of([]), null);
 });
 
 test("a re-draft that began like the first draft leaves it later than where it was drafted from, and that is said", () => {
@@ -204,10 +215,11 @@ test("a re-draft that began like the first draft leaves it later than where it w
   raw.branches = [{ drafter: "second", prefix: 1, base: 0, texts: ["t2", "u3", "u4"], confidence: [0.5, 0.5, 0.5] }];
   for (const node of raw.nodes.slice(0, 3)) node.candidates = [0, 1];
   raw.nodes.push({ id: 5, parent: 2, depth: 3, token: 98, text: "u3", candidates: [1], proposer: "second", state: "rejected" });
-  const words = boundaryWords(readStep(raw, 0, RUN));
+  const missed = { verdict: "missed", gained: 0, closed: null };
+  const words = boundaryWords(readStep(raw, 0, RUN, missed));
   assert.match(words.short, /none re-drafted from 2$/);
   assert.match(words.long, /no re-draft started from there\. The re-draft from 1 leaves the first draft here as well/);
-  assert.doesNotMatch(boundaryWords(readStep(JSON.parse(stepLine(4, 2, [1, 3])), 0, RUN)).long, /leaves/);
+  assert.doesNotMatch(boundaryWords(readStep(JSON.parse(stepLine(4, 2, [1, 3])), 0, RUN, missed)).long, /leaves/);
 });
 
 test("a node behind the end of the text was not rejected", () => {
@@ -222,20 +234,17 @@ test("a node behind the end of the text was not rejected", () => {
 
 test("a run that was followed to its end comes to rest on a step that shows something", async () => {
   const { store } = storeOf();
-  const won = JSON.parse(stepLine(4, 1, [1]));
-  won.nodes.push({ id: 5, parent: 1, depth: 2, token: 98, text: "u", candidates: [1], proposer: "second", state: "accepted" });
-  won.accepted.push(5);
-  store.feed(segment("k", 0, HEADER, JSON.stringify(won), stepLine(4, 1)));
+  store.feed(segment("k", 0, HEADER, stepLine(4, 1, [1]), stepLine(4, 1), stepLine(4, 1)));
   await settled(store);
   const selection = new Selection(store, () => {});
   selection.advance();
-  assert.equal(selection.shown, 1);
-  store.feed(segment("k", 3, FINISHED));
+  assert.equal(selection.shown, 2);
+  store.feed([JSON.stringify({ event: "Segment", key: "k", from: 4, instructive: 1 }), FINISHED].join("\n"));
   await settled(store);
   selection.advance();
-  assert.equal(selection.shown, 0);
-  selection.pin(1);
+  assert.equal(selection.shown, 1);
+  selection.pin(2);
   selection.release();
   selection.advance();
-  assert.equal(selection.shown, 1); // what one looked at last stays
+  assert.equal(selection.shown, 2); // what one looked at last stays
 });

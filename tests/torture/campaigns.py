@@ -92,7 +92,6 @@ def _read_everywhere(path: Path) -> str | None:
         return one_sentence(error)
     if list(trace.steps) != list(whole.steps):
         return "what the page shows is not what the file holds"
-    learn.instructive(trace.steps)
     for number in range(len(trace.steps)):
         learn.lesson(trace, number)
         "".join(networkx.generate_graphml(step_graph(trace.steps[number])))

@@ -100,7 +100,7 @@ def test_what_is_missing_is_said_once():
     result = {"left_out": {"a": "no net", "b": "no net"}, "stopped": True, "prompts_done": 3, "prompts_asked": 9}
     assert remarks(result | {"prompts_counted": 1}) == [
         "Left out: a, b: no net.",
-        "Not counted: 2 of 3 prompts, whose texts ended with the prompt's own pass.",
+        "Not counted: 2 of 3 prompts, whose texts ended with prefill.",
         "Stopped: only 3 of 9 prompts are counted.",
     ]
 

@@ -5,27 +5,40 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 from d2sd import DecodeConfig, Engine, calibration
 from d2sd.calibration import outcomes, scores, steps, temperature
-from d2sd.calibration.decisions import promised
+from d2sd.calibration.decisions import expectations
 from d2sd.calibration.resampling import Resampler
 from d2sd.calibration.scores import Scores
+from d2sd.decoding.tempered import tempered
 from d2sd.errors import InputError
-from d2sd.trace.events import Committed, Draft, Node, StageSeconds, StepDone
+from d2sd.trace.events import TEMPERATURES, Committed, Draft, Node, StageSeconds, StepDone
 from d2sd.tree.boundary import boundary_posterior, boundary_posteriors, select_prefixes
 from tests.stage_costs import CHEAP_DRAFTS
+
+
+def softened(confidence, by):
+    """Confidence among two tokens at another softmax temperature, which then divides its log-odds."""
+    odds = np.log(confidence / (1 - confidence))
+    return 1 / (1 + np.exp(-odds / by))
+
+
+def of_two(confidence):
+    """What the first drafter says of these tokens at ``TEMPERATURES``, each of them one of two."""
+    return np.stack([softened(np.asarray(confidence), t) for t in TEMPERATURES], -1)
 
 
 def draw(count, true_temperature=1.0, seed=0):
     """Confidences whose outcomes follow them, softened by a known temperature."""
     rng = np.random.default_rng(seed)
     confidence = rng.uniform(0, 1, count)
-    accepted = (rng.uniform(0, 1, count) < temperature.tempered(confidence, true_temperature)).astype(float)
+    accepted = (rng.uniform(0, 1, count) < softened(confidence, true_temperature)).astype(float)
     return Scores(confidence, accepted, np.ones(count, int), np.arange(count), np.arange(count) // 50)
 
 
-def made_step(confidence, boundary, selected=(), number=0):
+def made_step(confidence, boundary, selected=(), number=0, tempered=()):
     """A step with this first draft, its tree a chain, and no re-drafts."""
     n = len(confidence)
     draft = Draft("first", 0, (1,) * n, ("a",) * n, tuple(confidence), ((),) * n)
@@ -36,7 +49,7 @@ def made_step(confidence, boundary, selected=(), number=0):
     committed = (*(Committed(1, "a", "first", k) for k in accepted), Committed(2, "b", "target", None))
     return StepDone(
         number, 1, "a", number, draft, posterior, full, tuple(selected), (), nodes, (), accepted, committed, boundary,
-        StageSeconds(), 0.0,
+        StageSeconds(), 0.0, tempered=tuple(map(tuple, tempered)),
     )  # fmt: skip
 
 
@@ -48,10 +61,11 @@ def simulated(runs, length, true_temperature=1.0, seed=0, block=15):
         run = []
         for number in range(length):
             confidence = rng.beta(2, 1, block)
-            lucky = rng.uniform(size=block) < temperature.tempered(confidence, true_temperature)
+            lucky = rng.uniform(size=block) < softened(confidence, true_temperature)
             boundary = int(np.argmin(lucky)) if not lucky.all() else block
             posterior, _ = boundary_posterior(confidence.tolist())
-            run.append(made_step(confidence.tolist(), boundary, select_prefixes(posterior, 4), number))
+            selected = select_prefixes(posterior, 4)
+            run.append(made_step(confidence.tolist(), boundary, selected, number, of_two(confidence).tolist()))
         out.append(run)
     return out
 
@@ -93,7 +107,17 @@ def test_bins_hold_every_position_once():
 
 def test_the_temperature_is_found_again():
     made = draw(60_000, true_temperature=1.8)
-    assert temperature.fit_temperature(made.confidence, made.accepted) == pytest.approx(1.8, rel=0.06)
+    curve = temperature.curves(made.confidence, of_two(made.confidence))
+    assert temperature.fit_temperature(curve, made.accepted) == pytest.approx(1.8, rel=0.06)
+
+
+def test_confidence_between_recorded_temperatures_is_near_the_softmax():
+    logits = torch.randn(400, 300, generator=torch.Generator().manual_seed(0)) * 3
+    best = logits.max(-1).values
+    curve = temperature.curves(logits.softmax(-1).max(-1).values.numpy(), tempered(logits, best).numpy())
+    for by in (0.5, 0.6, 1.0, 1.2, 1.7, 3.3, 4.0):
+        exact = (logits / by).softmax(-1).max(-1).values.numpy()
+        assert np.abs(temperature.at_temperature(curve, by) - exact).max() < (1e-3 if by in temperature.KNOWN else 0.03)
 
 
 def test_intervals_hold_the_truth_about_95_times_in_100():
@@ -258,24 +282,36 @@ def test_over_confidence_is_said_and_a_temperature_advised():
     assert report.advice.temperature == pytest.approx(2.5, rel=0.2)
     assert report.advice.error_after < report.advice.error_before / 2
     assert any(
-        s.text.startswith("Dividing the log-odds of the confidences by 2.") and "prefix choices" in s.text
-        for s in sentences
+        s.text.startswith("Dividing the first drafter’s logits by 2.") and "prefix choices" in s.text for s in sentences
     )
 
 
-def test_a_weak_drafter_is_not_advised_to_be_surer():
-    rng = np.random.default_rng(0)
-    weak = [
-        [made_step(c := rng.uniform(0.05, 0.5, 7).tolist(), int(rng.uniform() < c[0] / 2), (), n) for n in range(40)]
-        for _ in range(20)
-    ]
-    report = calibration.calibrate(calibration.tabulate(weak))
-    sentences = calibration.read_report(report)
+def test_a_drafter_that_is_over_confident_below_one_half_is_advised_a_temperature_above_1():
+    """There dividing log-odds by less than 1 would lower confidence, and a softmax temperature below 1 raises it."""
+    rng, of_torch, runs = np.random.default_rng(0), torch.Generator().manual_seed(0), []
+    for _ in range(20):
+        runs.append([])
+        for number in range(40):
+            logits = torch.randn(7, 60, generator=of_torch) * 1.6
+            best = logits.max(-1).values
+            lucky = rng.uniform(size=7) < (logits / 1.6).softmax(-1).max(-1).values.numpy()
+            boundary = int(np.argmin(lucky)) if not lucky.all() else 7
+            confidence = logits.softmax(-1).max(-1).values.tolist()
+            runs[-1].append(made_step(confidence, boundary, (), number, tempered(logits, best).tolist()))
+    report = calibration.calibrate(calibration.tabulate(runs))
+    assert report.confidence < 0.5
     assert report.confidence > 1.5 * report.accepted
-    assert report.advice.temperature < 1
-    (advice,) = (s.text for s in sentences if "softmax temperature above 1" in s.text)
-    assert advice.startswith("No scaling is advised")
-    assert not any("takes the other half" in s.text for s in sentences)
+    assert report.advice.temperature == pytest.approx(1.6, rel=0.1)
+    assert report.advice.error_after < report.advice.error_before / 2
+    (advice,) = (s.text for s in calibration.read_report(report) if s.chart == "moved")
+    assert advice.startswith("Dividing the first drafter’s logits by 1.")
+
+
+def test_runs_that_do_not_say_what_another_temperature_gives_get_no_advice():
+    runs = [[replace(step, tempered=()) for step in run] for run in simulated(40, 40, true_temperature=2.5)]
+    report = calibration.calibrate(calibration.tabulate(runs))
+    assert report.advice is None
+    assert not any("temperature" in s.text for s in calibration.read_report(report))
 
 
 def test_sentences_do_not_contradict_or_repeat_what_cannot_be_otherwise():
@@ -292,12 +328,12 @@ def test_honest_confidence_is_called_trustworthy():
     assert first.tone == "good"
     assert "can be trusted" in first.text
     assert not any("Over-confident" in s.text for s in rest)
-    assert any("o scaling" in s.text for s in rest)
+    assert any("o softmax temperature clearly helps" in s.text for s in rest)
 
 
 def test_few_positions_are_too_few_to_say():
     report = calibration.calibrate(calibration.tabulate([[made_step([0.9, 0.2], 1)]]))
-    assert [s.tone for s in calibration.read_report(report)] == ["few"] * 5
+    assert [s.tone for s in calibration.read_report(report)] == ["few"] * 4
     assert report.error.low is None
     assert report.advice is None
 
@@ -341,9 +377,9 @@ def test_decisions_are_held_against_what_came(engine, monkeypatch):
     monkeypatch.setattr(Engine, "costs", lambda *_: CHEAP_DRAFTS)
     engine = Engine(engine.models)  # one that has learnt nothing from other tests
     steps = engine.generate("the cat sat", DecodeConfig("d2sd", 40, cost_aware=True)).steps
-    kept = promised(steps)
+    kept = expectations(steps)
     assert kept.plain == sum(s.first_draft is None for s in steps)
     drafted = [s for s in steps if s.first_draft is not None and s.committed[-1].node is None]
     assert kept.steps == len(drafted)
     assert kept.obtained == pytest.approx(sum(len(s.committed) for s in drafted) / len(drafted))
-    assert promised(engine.generate("the cat sat", DecodeConfig("d2sd", 8)).steps) is None
+    assert expectations(engine.generate("the cat sat", DecodeConfig("d2sd", 8)).steps) is None

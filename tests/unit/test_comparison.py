@@ -9,8 +9,10 @@ import pytest
 
 from d2sd.calibration import comparison, tabulate
 from d2sd.calibration.alignment import align, first_difference
-from d2sd.calibration.comparison import Side, compare, length_difference, newcombe, read_comparison
-from d2sd.calibration.resampling import Figure, wilson
+from d2sd.calibration.compared_reading import read_comparison
+from d2sd.calibration.comparison import compare, length_difference
+from d2sd.calibration.resampling import Figure, holm, p_value, wilson
+from d2sd.calibration.sides import Draws, Side, newcombe, ratio
 from d2sd.trace.events import Committed, PrefillDone
 from d2sd.trace.trace import Trace
 from tests.unit.test_calibration import made_step, simulated
@@ -62,7 +64,7 @@ def test_the_calibration_of_one_network_is_not_compared_with_itself():
     assert not any(figure(result, name).clear for name in ("gap", "error", "brier"))
     said = list(read_comparison(result))
     assert not any(s.startswith("Calibration error") for s in said)
-    assert any("same first drafter" in s for s in said)
+    assert any(s.startswith("Same first drafter: no difference") for s in said)
 
 
 def test_the_intervals_of_a_table_hold_together_and_alpha_is_always_said():
@@ -70,10 +72,10 @@ def test_the_intervals_of_a_table_hold_together_and_alpha_is_always_said():
     a, b = side(runs), side(others)
     tokens = figure(compare(a, b), "tokens")
     sides = [
-        comparison.Draws(s.table, s.table.run, comparison.Resampler(12), *[comparison.score(s.table, s.table.run)] * 2)
+        Draws(s.table, s.table.run, comparison.Resampler(12), *[comparison.score(s.table, s.table.run)] * 2)
         for s in (a, b)
     ]
-    alone = comparison._ratio("tokens", comparison.FIGURES["tokens"], *sides, tests=1).difference
+    alone = ratio("tokens", comparison.FIGURES["tokens"], *sides, tests=1).difference
     assert tokens.difference.low < alone.low
     assert alone.high < tokens.difference.high
     assert any(s.startswith("Tokens per step (α)") for s in read_comparison(compare(a, b)))
@@ -195,3 +197,56 @@ def test_bins_and_ranks_are_compared_one_by_one():
     assert len(result.within) == 15
     assert result.within[-1].a.value == result.within[-1].b.value == 1
     assert comparison.FIGURES.keys() <= {d.name for d in result.figures}
+
+
+def test_holm_corrects_for_the_questions_that_are_asked():
+    assert holm([0.01, None, 0.04, 0.03]) == pytest.approx([0.03, None, 0.06, 0.06], abs=1e-12)
+    assert holm([0.9, 0.8]) == [1, 1]
+    assert holm([]) == []
+    assert p_value(Figure(1.0, 0.0, 2.0), 10**6) == pytest.approx(0.05, rel=0.01)
+    assert p_value(Figure(1.0, 0.0, 2.0), 8) == pytest.approx(0.109, rel=0.03)  # t of 1.83 with 7 degrees of freedom
+    assert p_value(Figure(0.0, -1, 1), 9) == 1
+    assert p_value(Figure(1.0), 9) is None
+    assert p_value(Figure(1.0, 1.0, 1.0), 9) is None
+
+
+def grouped(runs, names=("chat", "code")):
+    return replace(side(runs), groups=tuple(names[n % len(names)] for n in range(len(runs))))
+
+
+def test_where_two_sides_differ_is_found_by_group_and_by_position():
+    """B is better at the second drafted token, and in one of two groups."""
+
+    def runs(second, seed):
+        rng = np.random.default_rng(seed)
+        return [
+            [
+                made_step([0.6, 0.6], 0 if rng.uniform() > 0.6 else 1 + (rng.uniform() < second[run % 2]), (), n)
+                for n in range(60)
+            ]
+            for run in range(24)
+        ]
+
+    result = compare(grouped(runs((0.3, 0.3), 1)), grouped(runs((0.3, 0.8), 2)))
+    assert [d.name for d in result.groups] == ["group chat", "group code"]
+    assert [d.clear for d in result.groups] == [False, True]
+    assert [d.clear for d in result.positions] == [False, True]
+    (said,) = (s for s in read_comparison(result) if s.startswith("Where?"))
+    assert "code (α" in said
+    assert "drafted token 2 (" in said
+    assert "chat" not in said
+    assert "2 prompt groups and 2 positions were asked about" in said
+    assert "Holm" in said
+
+
+def test_places_of_equal_sides_are_rarely_claimed_and_too_few_rows_are_no_question():
+    runs = simulated(12, 20)
+    assert compare(side(runs), side(runs)).groups == ()  # there is one group
+    clear = 0
+    for seed in range(8):
+        result = compare(grouped(simulated(20, 20, seed=seed)), grouped(simulated(20, 20, seed=100 + seed)))
+        clear += any(d.clear for d in (*result.groups, *result.positions))
+        assert all(d.p is None and d.difference.low is None for d in result.positions if d.count_a < 30)
+    assert clear <= 1
+    few = [grouped(simulated(24, 9, seed=seed), ("a", *"b" * 5)) for seed in (1, 2)]
+    assert [d.p is None for d in compare(*few).groups] == [True, False]  # four prompts say nothing of others

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from d2sd import DecodeConfig, Engine
 from d2sd.models.models import Models
-from d2sd.trace.differences import what_differs
+from d2sd.trace.differences import weights_of, what_differs
 from d2sd.trace.schema import read_header
 from d2sd.trace.writer import to_line
 from tests.nets import make_drafter, make_target
@@ -39,3 +39,14 @@ def test_headers_of_other_engines_are_compared_by_what_they_say():
     assert "\x1b" not in said
     assert said.endswith("K (4 → 8).")
     assert what_differs([], []).startswith("What differs: no model")
+
+
+def test_a_network_is_known_by_its_weights_whatever_it_is_called():
+    named = [
+        {"parts": {"first_drafter": {"name": name, "weights": weights}}}
+        for name, weights in (("a", "1"), ("b", "1"), ("a", "2"))
+    ]
+    assert weights_of(named[:2], "first_drafter") == "1"
+    assert weights_of(named, "first_drafter") == ""
+    assert weights_of([*named[:2], {}], "first_drafter") == ""
+    assert weights_of([], "first_drafter") == ""

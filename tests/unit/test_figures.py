@@ -11,12 +11,15 @@ import pytest
 from d2sd.__about__ import HOME
 from d2sd.__main__ import main
 from d2sd.calibration import Figure, calibrate, label, tabulate, tabulate_paths
-from d2sd.drawing.compared_panels import sweep_panels
+from d2sd.calibration.comparison import compare
+from d2sd.calibration.sides import Side
+from d2sd.drawing.compared_panels import comparison_panels, sweep_panels
 from d2sd.drawing.panels import calibration_panels
 from d2sd.drawing.report import report_page, settings
 from d2sd.drawing.style import COLOURS, safe
 from d2sd.drawing.viewer import VIEWER
 from d2sd.drawing.whatif import Line, Point, Recorded, Sweep, sweep_reading
+from d2sd.trace.events import TEMPERATURES
 from d2sd.trace.trace import load_trace
 
 OPENING = HOME / "assets" / "traces" / "opening.jsonl.gz"
@@ -42,7 +45,9 @@ def test_colours_are_those_of_the_light_page():
 
 
 def test_every_figure_of_a_report_is_drawn_with_its_numbers(trace):
-    panels = {p.id: p for p in calibration_panels(report_of([trace] * 8, ["a", "b"] * 4))}
+    others = [replace(s, tempered=[[c] * len(TEMPERATURES) for c in s.first_draft.confidence]) for s in trace.steps]
+    told = replace(trace, steps=others)
+    panels = {p.id: p for p in calibration_panels(report_of([told] * 8, ["a", "b"] * 4))}
     assert panels.keys() == {
         "uniform",
         "equal_mass",
@@ -66,6 +71,8 @@ def test_every_figure_of_a_report_is_drawn_with_its_numbers(trace):
 def test_no_text_becomes_markup_in_a_figure(trace):
     assert safe(HOSTILE).startswith("&lt;/script&gt;&lt;b&gt;&#36;{x}")
     figures = [p.figure for p in calibration_panels(report_of([trace] * 2, ["a", HOSTILE]))]
+    side = Side(tabulate([trace.steps] * 10), tuple(map(str, range(10))), groups=("a", HOSTILE) * 5)
+    figures += [p.figure for p in comparison_panels(compare(side, side), *[report_of([trace])] * 2)]
     point = Point(0, Figure(1.0), 1.0, Figure(None))
     sweep = Sweep("K", "branches K", ("1",), 0, (Line(HOSTILE, False, (point,)),))
     figures += [p.figure for p in sweep_panels([sweep], Recorded(HOSTILE, 1.0, 1.0))]

@@ -13,8 +13,9 @@ import pytest
 
 import d2sd
 from d2sd import METHODS, DecodeConfig
-from d2sd.drawing.plot import plot_step, tree_lanes
+from d2sd.drawing.plot import plot_step
 from d2sd.trace.graph import forest, step_graph
+from d2sd.trace.layout import tree_lanes
 
 RECORDED = Path(__file__).parent.parent / "data" / "schema-1.jsonl.gz"
 

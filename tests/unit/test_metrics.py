@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from d2sd.trace.events import Committed, Draft, Node, StageSeconds, StepDone
-from d2sd.trace.metrics import boundary_hit, prediction, tokens_gained, totals
+from d2sd.trace.metrics import boundary_hit, closed_from, instructiveness, tokens_gained, totals, verdict
 
 
 def step(boundary: int | None, selected: tuple[int, ...], added: int) -> StepDone:
@@ -46,12 +46,13 @@ def step(boundary: int | None, selected: tuple[int, ...], added: int) -> StepDon
         (step(1, (0, 2), 0), "missed"),
         (step(1, (0, 2), 1), "missed"),  # another re-draft happened to be right
         (step(3, (0, 1), 0), "all"),
+        (step(3, (), 0), "all"),
         (step(None, (0, 1), 0), None),
         (step(1, (), 0), None),
     ],
 )
 def test_a_found_boundary_is_not_yet_a_gain(made, expected):
-    assert prediction(made) == expected
+    assert verdict(made) == expected
     assert boundary_hit(made) == {"repaired": True, "found": True, "missed": False}.get(expected)
 
 
@@ -64,3 +65,18 @@ def test_totals_count_repairs_and_what_a_redraft_brings():
     assert [tokens_gained(s) for s in run] == [2, 0, 0, 0]
     nothing = totals([])
     assert nothing.repaired_rate is nothing.tokens_per_redraft is None
+
+
+def test_places_that_were_passed_over_are_behind_a_drafted_end_of_text():
+    passed = replace(step(1, (2,), 0), boundary_posterior=(0.1, 0.4, 0.2))
+    assert closed_from(passed, "d2sd") == 1
+    assert closed_from(passed, "random_prefix") is None
+    assert closed_from(replace(passed, selected_prefixes=(1, 2)), "d2sd") is None
+    assert closed_from(replace(passed, selected_prefixes=()), "d2sd") is None
+
+
+def test_the_step_that_shows_the_idea_keeps_some_tokens_and_gains_some():
+    best, one_kind, ended = step(2, (2,), 2), step(0, (0,), 2), step(2, (2,), 2)
+    ended = replace(ended, committed=ended.committed[:-1])
+    found = step(2, (2,), 0)
+    assert instructiveness(best) > instructiveness(one_kind) > instructiveness(ended) == instructiveness(found) == ()

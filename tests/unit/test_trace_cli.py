@@ -17,7 +17,7 @@ from d2sd.cli.trace import statistics
 from d2sd.drawing.viewer import standalone_page
 from d2sd.trace.events import Finished
 from d2sd.trace.logs.chain import NOT_KNOWN, Chain, chain_step
-from d2sd.trace.metrics import prediction
+from d2sd.trace.metrics import verdict
 from d2sd.trace.schema import SCHEMA
 from d2sd.trace.trace import Trace
 
@@ -157,7 +157,7 @@ def test_stats_are_the_totals(capfd, trace):
     assert main(["trace", "stats", str(RECORDED)]) == 0
     out = capfd.readouterr().out
     assert "boundary among prefixes  91.7%" in out
-    outcomes = [o for s in trace.steps if (o := prediction(s)) not in (None, "all")]
+    outcomes = [o for s in trace.steps if (o := verdict(s)) not in (None, "all")]
     assert f"repaired                 {outcomes.count('repaired') / len(outcomes):.1%}" in out
 
 

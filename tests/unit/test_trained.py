@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from d2sd.calibration import compare_trained, read_trained, tabulate
+from d2sd.calibration import compare_trained, read_trained, tabulate, trained
 from d2sd.calibration.resampling import Resampler
 from d2sd.calibration.scores import Scores
 from d2sd.calibration.trained import auroc, head_confidence
@@ -66,6 +66,21 @@ def test_the_area_is_that_of_all_pairs():
     pairs = [(a > b) + (a == b) / 2 for a in right for b in wrong]
     assert value == pytest.approx(np.mean(pairs))
     assert np.nanmean(drawn) == pytest.approx(value, abs=0.03)
+
+
+def test_the_area_is_the_same_however_many_prompts_are_looked_at_at_once(monkeypatch):
+    rng = np.random.default_rng(2)
+    confidence = rng.random(120).round(1)
+    scores = Scores(
+        confidence, (rng.random(120) < confidence).astype(float), np.ones(120, int), np.arange(120), np.arange(120) // 4
+    )
+    value, drawn = auroc(scores, Resampler(30))
+    monkeypatch.setattr(trained, "UNITS_AT_ONCE", 7)
+    again, redrawn = auroc(scores, Resampler(30))
+    assert again == pytest.approx(value)
+    np.testing.assert_allclose(redrawn, drawn)
+    right = Scores(*(getattr(scores, n)[scores.accepted > 0] for n in scores.__dataclass_fields__))
+    assert np.isnan(auroc(right, Resampler(30))[0])
 
 
 def test_a_step_without_a_head_is_written_as_before_and_lengths_are_checked():

@@ -12,10 +12,11 @@ class SidesView {
     this.reading = h("ul", {});
     this.how = h("p", { class: "fine" });
     this.top = h("div", { class: "panel top" }, this.legend, this.reading, this.how);
-    this.figures = ["differences", "both-reliability", "both-ranks"].map((id) => new FigureView(id));
-    const [differences] = this.figures; // figure and numbers, one below the other
-    differences.numbers.hidden = false;
-    differences.button.remove();
+    this.figures = ["differences", "where", "both-reliability", "both-ranks"].map((id) => new FigureView(id));
+    for (const figure of this.figures.slice(0, 2)) { // figure and numbers, one below the other
+      figure.numbers.hidden = false;
+      figure.button.remove();
+    }
     this.pair = h("div", { class: "pair" }, ...this.figures.map((figure) => figure.box));
   }
 

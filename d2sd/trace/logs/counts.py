@@ -22,7 +22,7 @@ class Counts:
     """Figures of one request; None: not in the log. place: where they stand, for sentences.
 
     accepted, drafted: per step, in order; histogram[j]: steps that accepted j tokens. completion: tokens of the output;
-    prompt_tokens: of the prompt. seconds: of the output, without the prompt's pass; elapsed: the same after every step.
+    prompt_tokens: of the prompt. seconds: of the output, without prefill; elapsed: the same after every step.
     pieces, prompt_pieces: the texts of the ids, where the engine gave them itself.
     """
 
@@ -118,7 +118,7 @@ class Counts:
         return header
 
     def _most(self, accepted: Sequence[int]) -> int:
-        """Tokens of the output where nothing was cut off: the prompt's pass gives one, each step its accepted ones and a bonus."""
+        """Tokens of the output where nothing was cut off: prefill gives one, each step its accepted ones and a bonus."""
         return 1 + sum(accepted) + len(accepted)
 
     def _cut(self, accepted: Sequence[int]) -> bool:

@@ -1,0 +1,136 @@
+"""Two sets of runs and a figure of both: what is drawn again, and the difference with its interval."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from math import hypot
+from statistics import NormalDist
+
+import numpy as np
+
+from d2sd.calibration.resampling import LEVEL, Z95, Figure, Resampler, wilson
+from d2sd.calibration.scores import Scores
+from d2sd.calibration.steps import MAX_BLOCKS, MIN_PROMPTS, StepTable, units
+
+MIN_BLOCK = 16  # tokens: longer than most steps, so that a block holds the steps of both sides over the same text
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One set of runs: its steps, the prompt of every run, by its number in the table, the first drafter of all of them, empty
+    where it is not known or they have several, and the prompt group of every run; none: all are of one."""
+
+    table: StepTable
+    prompts: tuple[str, ...]
+    drafter: str = ""
+    groups: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A figure on both sides; ``difference`` is B − A. ``count_a``, ``count_b``: over how many rows (steps, positions). ``p``: of
+    one of several places that are asked about, corrected for all of them (``holm``); its interval is of 95% for itself."""
+
+    name: str
+    a: Figure
+    b: Figure
+    difference: Figure
+    count_a: int
+    count_b: int
+    p: float | None = None
+
+    @property
+    def clear(self) -> bool:
+        """Whether the interval of the difference leaves out 0, or p, where there is one, is below 5%."""
+        if self.p is not None:
+            return self.p < 1 - LEVEL
+        low, high = self.difference.low, self.difference.high
+        return low is not None and high is not None and (low > 0 or high < 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Draws:
+    """One side with what it is resampled with. ``observed``: all positions whose fate is known, ``scores`` those with a confidence."""
+
+    table: StepTable
+    unit: np.ndarray
+    resampler: Resampler
+    observed: Scores
+    scores: Scores
+
+
+# Of one side: numerators, denominators and units of the rows that a figure is over.
+Rows = Callable[[Draws], tuple[np.ndarray, np.ndarray, np.ndarray]]
+
+
+def common_units(a: Side, b: Side, same_text: bool) -> tuple[np.ndarray, np.ndarray, str, bool]:
+    """What each step of both sides is drawn again with, what that is called, and whether both sides share it."""
+    ready = min(len(set(side.prompts)) for side in (a, b)) >= MIN_PROMPTS
+    numbers = {prompt: n for n, prompt in enumerate(dict.fromkeys(a.prompts))}
+    if ready and set(a.prompts) == set(b.prompts):
+        of_a, of_b = (np.array([numbers[p] for p in side.prompts], int)[side.table.run] for side in (a, b))
+        return of_a, of_b, "prompt", True
+    if not ready and same_text:
+        starts = [text_starts(side.table) for side in (a, b)]
+        length = max(MIN_BLOCK, -(-int(a.table.committed.sum()) // MAX_BLOCKS))
+        return starts[0] // length, starts[1] // length, f"block of {length} tokens", True
+    (of_a, name), (of_b, other) = units(a.table), units(b.table)
+    return of_a, of_b, name if name == other else f"{name} and {other}", False
+
+
+def text_starts(table: StepTable) -> np.ndarray:
+    """Tokens committed before each step, those of the runs before its own included, (N,)."""
+    return np.cumsum(table.committed) - table.committed
+
+
+def ratio(name: str, rows: Rows, a: Draws, b: Draws, tests: int) -> Difference:
+    """A figure of both sides; the interval of the difference is one of ``tests`` that hold together."""
+    sides = [(side, *rows(side)) for side in (a, b)]
+    shares = all(((n == 0) | (n == d)).all() and (d <= 1).all() for _, n, d, _ in sides)
+    figures = [side.resampler.ratio(n, d, unit) for side, n, d, unit in sides]
+    if shares:
+        figures = [_bounded(f, int(d.sum())) for f, (_, _, d, _) in zip(figures, sides, strict=True)]
+    drawn = [side.resampler.ratios(n, d, unit) for side, n, d, unit in sides]
+    counts = [len(d) if name == "speed" else int(d.sum()) for _, _, d, _ in sides]
+    found = difference_of(name, figures, drawn, counts, a, b, tests)
+    still = found.difference.low is not None and found.difference.low == found.difference.high
+    return replace(found, difference=_wider(newcombe(*figures), tests)) if shares and still else found
+
+
+def _wider(figure: Figure, tests: int) -> Figure:
+    """A 95% interval as one of ``tests`` that hold together, as wide as it would be of a normal distribution."""
+    if figure.value is None or figure.low is None or figure.high is None:
+        return figure
+    by = NormalDist().inv_cdf(1 - (1 - LEVEL) / 2 / max(1, tests)) / Z95
+    return Figure(
+        figure.value, figure.value - by * (figure.value - figure.low), figure.value + by * (figure.high - figure.value)
+    )
+
+
+def _bounded(figure: Figure, count: int) -> Figure:
+    """A share of none or all of its rows: resamples are so too, so the interval is Wilson's."""
+    if figure.low is None or figure.value is None or 0 < figure.value < 1:
+        return figure
+    return Figure(figure.value, *wilson(figure.value, count))
+
+
+def difference_of(
+    name: str, figures: list[Figure], drawn: list[np.ndarray], counts: list[int], a: Draws, b: Draws, tests: int
+) -> Difference:
+    of_a, of_b = figures
+    if of_a.value is None or of_b.value is None:
+        return Difference(name, of_a, of_b, Figure(None), *counts)
+    value = of_b.value - of_a.value
+    fewer = a.resampler if a.resampler.count <= b.resampler.count else b.resampler
+    return Difference(name, of_a, of_b, fewer.figure(value, drawn[1] - drawn[0], tests), *counts)
+
+
+def newcombe(a: Figure, b: Figure) -> Figure:
+    """B − A of two shares from their own intervals (Newcombe 1998, method 10): for shares of none or all of their rows."""
+    ends = (a.value, a.low, a.high, b.value, b.low, b.high)
+    if any(end is None for end in ends):
+        return Figure(None if a.value is None or b.value is None else b.value - a.value)
+    share_a, low_a, high_a, share_b, low_b, high_b = (float(end or 0) for end in ends)
+    down, up = hypot(share_b - low_b, high_a - share_a), hypot(high_b - share_b, share_a - low_a)
+    return Figure(share_b - share_a, share_b - share_a - down, share_b - share_a + up)

@@ -1,0 +1,35 @@
+"""How likely a drafter's tokens would be at other softmax temperatures: what fitting a temperature takes."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from d2sd.decoding.inspection import DIGITS
+from d2sd.trace.events import TEMPERATURES
+
+FAR = (
+    -43.0
+)  # nats from the best: such tokens weigh nothing, and their powers would be subnormal numbers, which are slow
+
+
+def tempered(scores: Tensor, own: Tensor) -> Tensor:
+    """The probability at each of ``TEMPERATURES``, (M, len(TEMPERATURES)) float64, of tokens with the scores ``own`` (M,) among
+    all ``scores`` (M, V), in nats.
+
+    Squaring an exponential halves its temperature, so two of them are enough for all powers of √2.
+    """
+    best = scores.max(-1, keepdim=True).values
+    below = [(x - best).clamp_min(FAR) for x in (scores, own[:, None])]
+    found: dict[float, Tensor] = {}
+    for temperature in TEMPERATURES[-2:]:
+        everything, ours = ((x / temperature).exp_() for x in below)
+        while temperature >= TEMPERATURES[0]:
+            found[temperature] = ours[:, 0] / everything.sum(-1)
+            everything, ours, temperature = everything.mul_(everything), ours.mul_(ours), temperature / 2
+    return torch.stack([found[t] for t in TEMPERATURES], -1).double().clamp_max_(1).round(decimals=DIGITS)
+
+
+def rows_of(found: Tensor) -> tuple[tuple[float, ...], ...]:
+    """What ``tempered`` returned, as a block keeps it."""
+    return tuple(map(tuple, found.tolist()))

@@ -1,0 +1,70 @@
+"""What the viewer reads: the lines of a trace, and before each step a line that says what came of it.
+
+Such a line is no part of a trace: ``{"event":"Verdict","verdict":"repaired","gained":2,"closed":null}``, the answers of
+``verdict``, ``tokens_gained`` and ``closed_from`` in ``d2sd.trace.metrics``.
+"""
+
+from __future__ import annotations
+
+import base64
+import zlib
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from d2sd.errors import InputError
+from d2sd.trace.metrics import closed_from, instructiveness, tokens_gained, verdict
+from d2sd.trace.schema import kind_of, read_event
+from d2sd.trace.writer import to_line
+
+PACKED = "~"
+VERDICT = '{"event":"Verdict"'
+
+
+def pack_line(line: str) -> str:
+    """A line as the viewer also reads it: ``~`` and base64 of its raw deflate stream, about a tenth as long."""
+    deflate = zlib.compressobj(6, zlib.DEFLATED, -zlib.MAX_WBITS)
+    packed = deflate.compress(line.encode("utf-8", "replace")) + deflate.flush()
+    return f"{PACKED}{base64.b64encode(packed).decode()}"
+
+
+def unpack_line(line: str) -> str:
+    """What ``pack_line`` was given; any other line as it is."""
+    return zlib.decompress(base64.b64decode(line[1:]), -zlib.MAX_WBITS).decode() if line.startswith(PACKED) else line
+
+
+class Judge:
+    """Judges the steps of one run while its lines come by.
+
+    instructive: the number of the step that shows the idea best, of those that came by; 0 where none does.
+    """
+
+    def __init__(self) -> None:
+        self.instructive = 0
+        self._best: tuple[int, ...] = ()
+        self._steps = 0
+        self._method = ""
+
+    def lines(self, lines: Iterable[str]) -> Iterator[str]:
+        """The lines of a trace, with or without their newlines, and before each step its verdict."""
+        for line in lines:
+            raw = line.encode("utf-8", "replace")
+            try:
+                kind = kind_of(raw)
+                if kind == "Header":
+                    self._method = str(msgspec.json.decode(raw).get("method"))
+                elif kind == "StepDone":
+                    yield self._judged(raw)
+            except (InputError, msgspec.DecodeError):
+                pass  # nothing that could be judged; the viewer leaves out what it cannot read
+            yield line
+
+    def _judged(self, raw: bytes) -> str:
+        """The verdict of the next step."""
+        number, self._steps = self._steps, self._steps + 1
+        step = read_event("StepDone", raw)
+        if (worth := instructiveness(step)) > self._best:
+            self._best, self.instructive = worth, number
+        closed = closed_from(step, self._method)
+        line = {"event": "Verdict", "verdict": verdict(step), "gained": tokens_gained(step), "closed": closed}
+        return to_line(line).rstrip("\n")

@@ -1,0 +1,61 @@
+"""How sure a drafter would be at other softmax temperatures: recorded where a run is inspected, for every kind of drafter."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from d2sd import DecodeConfig, Engine, InputError, load
+from d2sd.decoding.tempered import tempered
+from d2sd.models.loading import BUNDLED
+from d2sd.trace.consistency import check_step
+from d2sd.trace.events import TEMPERATURES
+from tests.nets import make_engine
+
+
+def test_it_is_the_softmax_at_these_temperatures():
+    scores = torch.randn(5, 200, generator=torch.Generator().manual_seed(0)) * 4
+    places = torch.tensor([3, 5, 7, 9, 11])
+    found = tempered(scores, scores.gather(1, places[:, None])[:, 0])
+    for row, temperature in zip(found.T, TEMPERATURES, strict=True):
+        exact = (scores / temperature).softmax(-1).gather(1, places[:, None])[:, 0]
+        assert row.numpy() == pytest.approx(exact.numpy(), abs=2e-3)  # 0.707 stands for the root of ½
+
+
+@pytest.mark.parametrize("method", ["dflash", "d2sd", "dflash_twice", "ddtree", "draft_model"])
+def test_every_drafted_token_falls_with_temperature_through_its_confidence(bundled, method):
+    steps = bundled.generate("One day, a dog", DecodeConfig(method, 24)).steps
+    drafted = [s for s in steps if s.first_draft]
+    assert drafted
+    for step in drafted:
+        assert len(step.tempered) == len(step.first_draft.ids)
+        rows = np.array(step.tempered)
+        whole = np.insert(rows, 2, step.first_draft.confidence, axis=1)
+        assert (np.diff(whole, axis=1) <= 2e-6).all()  # the likeliest token of a row
+
+
+def test_a_drafter_that_walks_and_cycles_on_the_device_say_it_too(tokenizer):
+    walked = load("tiny", drafter=str(BUNDLED / "tiny" / "dspark"))
+    (first, *_) = walked.generate("One day, a dog", DecodeConfig("dflash", 8)).steps
+    assert len(first.tempered) == len(first.first_draft.ids)
+    eager = make_engine(tokenizer, "qwen3")
+    padded = Engine(eager.models, passes="padded")
+    config = DecodeConfig("d2sd", 12, num_branches=2)
+    both = [e.generate("the cat", config).steps for e in (eager, padded)]
+    for a, b in zip(*both, strict=True):
+        assert np.array(a.tempered) == pytest.approx(np.array(b.tempered), abs=1e-4)
+
+
+def test_it_is_not_worked_out_where_nobody_looks(bundled):
+    assert not any(s.tempered for s in bundled.generate("One day", DecodeConfig("dflash", 12, inspect=False)).steps)
+
+
+def test_rows_that_do_not_fit_the_draft_are_refused(bundled):
+    step = bundled.generate("One day", DecodeConfig("dflash", 4)).steps[0]
+    with pytest.raises(InputError, match="tempered: empty, or one list for each"):
+        check_step(replace(step, tempered=step.tempered[1:]))
+    with pytest.raises(InputError, match=r"tempered\[0\]: one value for each of 6"):
+        check_step(replace(step, tempered=((0.5,), *step.tempered[1:])))
