@@ -63,6 +63,7 @@ async function start(element, trigger, props, watch, server) {
     show();
     card.title.focus({ preventScroll: true });
     if (layout.getBoundingClientRect().top < 0) layout.scrollIntoView({ block: "start" });
+    requestAnimationFrame(() => card.title.scrollIntoView({ block: "nearest" })); // below the picture on a phone, once that is drawn
   }
 
   function toggleAll() {

@@ -41,6 +41,7 @@ class LaneView {
       h("div", { class: "head" }, h("h3", { title: lane.sentence }, lane.method), this.note, decided && lane.total ? this.opener(open) : null),
       this.words,
     );
+    new ResizeObserver(() => this.follow()).observe(this.words); // also when it is first seen
     if (lane.problem) this.words.append(h("p", { class: "problem" }, lane.problem));
     this.tokens = lane.steps.flatMap((step, number) => step.tokens.map((token, at) => this.addToken(token, at, number)));
     this.time(lane.steps.map((step) => step.elapsed), longest);
@@ -88,16 +89,13 @@ class LaneView {
     this.rail.style.clipPath = `inset(0 ${Math.max(0, 100 - (100 * time) / this.longest).toFixed(3)}% 0 0)`;
     while (this.shown < tokens.length && ends[tokens[this.shown].step] <= time) tokens[this.shown++].node.hidden = false;
     while (this.shown > 0 && ends[tokens[this.shown - 1].step] > time) tokens[--this.shown].node.hidden = true;
-    if (before === this.shown && this.drawn) {
-      if (this.shown && !this.words.scrollTop) this.follow(tokens[this.shown - 1].node); // first drawn while out of sight
-      return;
-    }
+    if (before === this.shown && this.drawn) return;
     this.drawn = true;
     const over = this.shown === tokens.length && tokens.length > 0;
     this.panel.classList.toggle("over", over);
     this.note.textContent = this.shown ? count(this.shown, "token") : { waiting: "waiting", running: "running now", "not run": "not run" }[lane.state] || "";
     this.result.textContent = over ? this.verdict() : "";
-    if (this.shown) this.follow(tokens[this.shown - 1].node);
+    this.follow();
   }
 
   verdict() {
@@ -110,8 +108,10 @@ class LaneView {
   }
 
   /** Keeps the newest token in view while the text grows. */
-  follow(token) {
+  follow() {
     const { words } = this;
+    if (!this.shown) return;
+    const token = this.tokens[this.shown - 1].node;
     words.scrollTop = Math.max(0, token.offsetTop + token.offsetHeight - words.clientHeight + 10);
   }
 }
