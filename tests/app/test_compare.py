@@ -69,7 +69,7 @@ def test_files_are_added_as_a_set_and_bad_ones_named(session, tmp_path):
     assert "bad.jsonl was not read" in said.value
     label, name = boxes[0].choices[0]
     assert re.fullmatch(
-        r"Set: good\.jsonl \(d2sd, tiny, .*, \d\d:\d\d:\d\d\)", label
+        r"Set: good\.jsonl \(d2sd, .*, \d\d:\d\d:\d\d\)", label
     )  # what it was made with, and when
     assert name == "set good.jsonl"
     drawn = json.loads(show(session, "set good.jsonl", "set good.jsonl")[0])

@@ -190,9 +190,9 @@ def test_a_link_to_a_race_fills_in_what_fits_and_the_windows_race_comes_back():
 
 
 def test_a_link_to_a_race_runs_it_once_and_only_where_all_of_it_can_be_used(monkeypatch):
-    tab = RaceTab({"model": SimpleNamespace(value="tiny")}, None, WhatIf(None, None, None))
     query = dict(parse_qsl(race_query(recorded_race())))
-    monkeypatch.setattr(models, "loaded", lambda chosen: chosen.model == "tiny")
+    tab = RaceTab({"model": SimpleNamespace(value=query["model"])}, None, WhatIf(None, None, None))
+    monkeypatch.setattr(models, "loaded", lambda chosen: chosen.model == query["model"])
     assert tab.begins(History(), query)
     assert not tab.begins(History(race=recorded_race()), query)  # the window has run it: a reload does not do so again
     for other in ({"methods": "evil"}, {"seed": "x"}, {"prompt": ""}):

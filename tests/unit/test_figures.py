@@ -98,6 +98,7 @@ def test_a_report_holds_all_it_needs_and_nothing_in_it_is_code(trace):
 
 def test_commands_write_reports(tmp_path, capsys):
     one, two = tmp_path / "one.html", tmp_path / "two.html"
+    header = load_trace(OPENING).header
     assert main(["calibrate", "--traces", f"{OPENING}", "--html", f"{one}"]) == 0
     assert main(["compare", "--a", f"{OPENING}", "--b", f"{OPENING}", "--html", f"{two}"]) == 0
     assert "No clear difference" in capsys.readouterr().out
@@ -107,7 +108,7 @@ def test_commands_write_reports(tmp_path, capsys):
     ):
         page = path.read_text(encoding="utf-8")
         assert f"<h1>{title}</h1>" in page
-        assert "tiny/target" in page
+        assert header["models"]["target"] in page
         assert "transformers" in page
     assert main(["compare", "--a", "gone.jsonl", "--b", "gone.jsonl"]) == 2
     assert "gone.jsonl" in capsys.readouterr().err
