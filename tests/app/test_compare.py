@@ -68,9 +68,7 @@ def test_files_are_added_as_a_set_and_bad_ones_named(session, tmp_path):
     *boxes, said = add_files(session, [str(good), str(bad)], None, None)
     assert "bad.jsonl was not read" in said.value
     label, name = boxes[0].choices[0]
-    assert re.fullmatch(
-        r"Set: good\.jsonl \(d2sd, .*, \d\d:\d\d:\d\d\)", label
-    )  # what it was made with, and when
+    assert re.fullmatch(r"Set: good\.jsonl \(d2sd, .*, \d\d:\d\d:\d\d\)", label)  # what it was made with, and when
     assert name == "set good.jsonl"
     drawn = json.loads(show(session, "set good.jsonl", "set good.jsonl")[0])
     assert drawn["sides"][0]["runs"] == 1
