@@ -59,7 +59,7 @@ def _wire_runs(shown: Shown) -> None:
                 before, listed = current.shown, shown.started(current)
             # who stopped it was told what that means, and work that only goes on has nothing to say
             silent = current.newest != number or update == Update()
-            said = gr.skip() if silent else sentence(update.problem, update.news)
+            said = gr.skip() if silent else sentence(update.problem, update.news, update.note)
             yield segment, said, *listed
         # Nothing is sent after the last values: Gradio's client applies the differences of two updates that arrive at
         # once to one object, so a skip behind them would delete them.

@@ -25,7 +25,7 @@ class Event:
 def kept():
     history = History()
     lines = presets.opening().lines()
-    for number in range(2):
+    for number in range(3):
         head = {**json.loads(lines[0]), "run": f"{number}" * 32, "prompt": f"prompt {number} </script>"}
         history.keep(RunLines.of([json.dumps(head, separators=(",", ":")), *lines[1:]]), "Explore")
     return history
@@ -42,15 +42,15 @@ def test_a_window_is_saved_and_opened_another_day(kept, tmp_path):
     open_trace(session, str(path))
     assert [k.run.lines() for k in session.history.runs] == [k.run.lines() for k in kept.runs]
     assert session.shown.lines() == kept.runs[0].run.lines()
-    assert len(uploads.read_all(path)[0]) == 2
+    assert len(uploads.read_all(path)[0]) == 3
 
 
 def test_a_class_file_holds_every_run_in_the_order_of_making_with_its_step_and_its_tour(kept):
     runs = data_of(class_page(kept.runs, kept.runs[0].run.key, 4))
-    assert [run["label"] for run in runs] == ["D²SD: prompt 0 </script>", "D²SD: prompt 1 </script>"]
+    assert [run["label"] for run in runs] == [f"D²SD: prompt {n} </script>" for n in range(3)]
     heads = [json.loads(run["value"].partition("\n")[0]) for run in runs]
-    assert [head.get("wanted") for head in heads] == [None, {"step": 4, "node": None}]
-    assert len({head["key"] for head in heads}) == 2
+    assert [head.get("wanted") for head in heads] == [None, None, {"step": 4, "node": None}]
+    assert len({head["key"] for head in heads}) == 3
     assert all(run["tour"] for run in runs)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
+import time
 
 import pytest
 
@@ -14,6 +14,7 @@ from app.recordings import Recording
 from app.run_lines import RunLines
 from app.tabs.compare import add_files, offer, open_step, rename, show
 from app.views.compare import drawing
+from app.views.runs import about
 from d2sd import InputError
 
 
@@ -68,7 +69,9 @@ def test_files_are_added_as_a_set_and_bad_ones_named(session, tmp_path):
     *boxes, said = add_files(session, [str(good), str(bad)], None, None)
     assert "bad.jsonl was not read" in said.value
     label, name = boxes[0].choices[0]
-    assert re.fullmatch(r"Set: good\.jsonl \(d2sd, .*, \d\d:\d\d:\d\d\)", label)  # what it was made with, and when
+    when = time.strftime("%H:%M:%S", time.localtime(session.history.sets[0].at))
+    assert label == f"Set: good.jsonl ({about(presets.opening().header)}, {when})"  # what it was made with, and when
+    assert about(presets.opening().header).startswith("d2sd, ")
     assert name == "set good.jsonl"
     drawn = json.loads(show(session, "set good.jsonl", "set good.jsonl")[0])
     assert drawn["sides"][0]["runs"] == 1
@@ -102,6 +105,9 @@ def test_a_set_is_renamed_and_no_two_have_one_name(session):
     assert (a.value, b.value, said.visible) == ("set one", "set step 400", False)
     _, _, b, _ = rename(session, "one", "set one", "set step 400")
     assert b.value == "set one (2)"
-    _, a, b, _ = rename(session, "", "set one (2)", "set one (2)")
-    assert a.value == b.value == "set one (2)"
+    for same in ("", "one (2)"):  # its own name is not taken
+        _, a, b, _ = rename(session, same, "set one (2)", "set one (2)")
+        assert a.value == b.value == "set one (2)"
+    _, a, b, _ = rename(session, "three", "set one (2)", "set one (2)")
+    assert a.value == b.value == "set three"
     assert "is a run" in rename(session, "x", None, names(session)[-1])[-1].value

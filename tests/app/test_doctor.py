@@ -29,6 +29,12 @@ def test_it_tells_how_far_it_is_and_ends_with_a_report():
     assert "| tensors | ok |" in seen[-1].value
 
 
+def test_a_public_report_names_no_folder_of_this_machine(monkeypatch):
+    monkeypatch.setenv("FOLDERS", "refuse")
+    monkeypatch.setattr(doctor, "markdown", lambda found: "rename /srv/own/late to …")
+    assert list(updates(Ticket()))[-1].value == "rename …/late to …"
+
+
 def test_stopped_it_shows_what_was_found_by_then():
     ticket = Ticket()
     running = updates(ticket)

@@ -258,7 +258,7 @@ def test_a_run_with_the_settings_of_the_link_selects_its_step():
 
 def test_what_is_to_be_known_of_a_drafter_reaches_the_page(monkeypatch):
     monkeypatch.setattr(Models, "notes", lambda _: ["drafter /srv/own/late reads the output of target layer 5"])
-    notes = {update.note for update in outcome(compare=False)}
-    (said,) = notes - {""}
-    assert said.startswith("Drafter ")
-    assert said.endswith("reads the output of target layer 5.")
+    for said, path in (("refuse", "…/late"), ("allow", "/srv/own/late")):
+        monkeypatch.setenv("FOLDERS", said)
+        notes = {update.note for update in outcome(compare=False)}
+        assert notes - {""} == {f"Drafter {path} reads the output of target layer 5."}

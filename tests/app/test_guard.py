@@ -21,6 +21,7 @@ from app.run_lines import RunLines
 from app.tabs import compare, explore, notice
 from app.work import NEXT
 from d2sd import InputError
+from d2sd.models.models import Models
 from tests.page_client import PageClient, Window
 
 WRONG = [
@@ -99,6 +100,12 @@ def test_the_last_message_of_a_run_holds_its_sentence(client, button, prompt):
     assert done["msg"] == "process_completed"
     assert done["success"]
     assert "is empty" in json.dumps(done["output"]["data"])
+
+
+def test_what_is_to_be_known_of_a_drafter_stands_in_the_last_message_of_its_run(client, monkeypatch):
+    monkeypatch.setattr(Models, "notes", lambda _: ["drafter late reads layer 5"])
+    done = [m for m in Window(client).run("run", prompt="A cat", max_tokens=8) if m["msg"] == "process_completed"][-1]
+    assert "Drafter late reads layer 5." in json.dumps(done["output"]["data"])
 
 
 def test_what_is_left_out_is_asked_for():

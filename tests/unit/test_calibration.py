@@ -312,6 +312,9 @@ def test_runs_that_do_not_say_what_another_temperature_gives_get_no_advice():
     report = calibration.calibrate(calibration.tabulate(runs))
     assert report.advice is None
     assert not any("temperature" in s.text for s in calibration.read_report(report))
+    those = simulated(20, 40, true_temperature=2.5, seed=1)
+    alone, some = (calibration.calibrate(calibration.tabulate([*more, *those])).advice for more in ((), runs[:20]))
+    assert (some.temperature, some.fitted_positions) == (alone.temperature, alone.fitted_positions)  # of those that do
 
 
 def test_sentences_do_not_contradict_or_repeat_what_cannot_be_otherwise():

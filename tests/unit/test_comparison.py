@@ -231,6 +231,8 @@ def test_where_two_sides_differ_is_found_by_group_and_by_position():
     assert [d.name for d in result.groups] == ["group chat", "group code"]
     assert [d.clear for d in result.groups] == [False, True]
     assert [d.clear for d in result.positions] == [False, True]
+    raw = [p_value(d.difference, 24 if d in result.positions else 12) for d in (*result.positions, *result.groups)]
+    assert [d.p for d in (*result.positions, *result.groups)] == holm(raw)  # of both kinds together
     (said,) = (s for s in read_comparison(result) if s.startswith("Where?"))
     assert "code (α" in said
     assert "drafted token 2 (" in said

@@ -13,11 +13,11 @@ import torch
 from d2sd.__main__ import main
 from d2sd.calibration.resampling import Figure
 from d2sd.config import DecodeConfig
-from d2sd.doctor import examination
+from d2sd.doctor import examination, probes
 from d2sd.doctor.diagnosis import diagnose
 from d2sd.doctor.examination import Examination, examine
 from d2sd.doctor.folder import Check, check_folder
-from d2sd.doctor.probes import Tried, Walked, change_of_alpha, gain, probe, rank_masks, walk
+from d2sd.doctor.probes import Tried, Walked, change_of_alpha, clear, gain, probe, rank_masks, walk
 from d2sd.doctor.redraft import Redrafter
 from d2sd.doctor.report import code, markdown, text
 from d2sd.doctor.shapes import Position, positions, shape
@@ -70,10 +70,15 @@ def test_a_text_is_walked_as_decoding_walks_it(bundled, texts, name):
         )  # the last step is cut with or without a bonus
 
 
-def test_a_drafter_that_is_shown_tokens_drafts_what_follows_them(bundled, texts):
+def test_a_drafter_that_is_shown_tokens_drafts_what_follows_them(bundled, texts, monkeypatch):
     target, known = bundled.models.target, texts[0]
     shown = Redrafter(target, bundled.models.second, visible=2)
-    assert 0 < max(shown.accepted(known, known.anchors)) <= bundled.models.second.block_size - 3
+    found = shown.accepted(known, known.anchors)
+    assert 0 < max(found) <= bundled.models.second.block_size - 3
+    monkeypatch.setattr(
+        shown, "_wanted", lambda *asked: Redrafter._wanted(shown, *asked).index_fill(1, torch.tensor([1, 2]), 0)
+    )
+    assert sum(shown.accepted(known, known.anchors)) < 0.9 * sum(found)  # other tokens were shown
 
 
 @pytest.mark.parametrize(
@@ -85,7 +90,8 @@ def test_a_drafter_that_is_shown_tokens_drafts_what_follows_them(bundled, texts)
         (lambda form: replace(form, windows=(12,) * 3, causal=(True,) * 3), "window"),
     ],
 )  # fmt: skip
-def test_the_probe_that_undoes_a_fault_helps_most(bundled, texts, broken, kind):
+def test_the_probe_that_undoes_a_fault_helps_most(bundled, texts, broken, kind, monkeypatch):
+    monkeypatch.setattr(probes, "ROUNDS", ((4, 1, -0.2),))  # the best of four texts alone goes on to all
     target, model = bundled.models.target, bundled.models.first
     sick = model.reformed(broken(model.form))
     base = [walk(Redrafter(target, sick), t) for t in texts]
@@ -96,14 +102,23 @@ def test_the_probe_that_undoes_a_fault_helps_most(bundled, texts, broken, kind):
     found = list(probe(target, sick, texts, base, tried, len(tried)))
     helped = [t for t in found if t.helps]
     assert max(helped, key=lambda t: t.change.value).variant.kind == kind
-    assert found[-1].texts == len(texts)
+    assert [t.variant.kind for t in found if t.texts == len(texts)] == [kind]
 
 
 def test_a_sound_drafter_is_helped_by_nothing(bundled, texts):
     target, model = bundled.models.target, bundled.models.first
     base = [walk(Redrafter(target, model), t) for t in texts]
-    tried = [v for v in variants(model, target, 100, True) if v.kind in ("causal", "reads", "layer")]
-    assert not [t for t in probe(target, model, texts, base, tried, 30) if t.helps]
+    found = list(probe(target, model, texts, base, variants(model, target, 100, True), 30))
+    assert not [t for t in found if t.helps]
+    # some draft a little further by chance, and walk as far: not so clearly, or not worth saying
+    assert [t for t in found if t.texts == len(texts) and t.change.value > 0 and t.alpha >= t.before]
+
+
+def test_a_change_is_clear_where_its_whole_interval_is_above_0_and_it_is_worth_saying():
+    assert clear(Figure(0.1, 0.01, 0.2), 0.02)
+    assert not clear(Figure(0.1, -0.01, 0.2), 0.02)
+    assert not clear(Figure(0.015, 0.01, 0.02), 0.02)
+    assert not clear(Figure(0.1), 0.02)
 
 
 def test_variants_change_one_thing_each_and_none_is_the_drafter_itself(bundled):
@@ -125,7 +140,7 @@ def test_intervals_hold_for_everything_that_was_tried():
     better = [Walked((2,) * 5, 16, (3, 1, 0))] * 4 + [Walked((3,) * 4, 18, (3, 2, 1))] * 4
     for compare in (gain, change_of_alpha):
         one, many = compare(better, base, 1), compare(better, base, 40)
-        assert many.low <= one.low < one.value < one.high <= many.high
+        assert many.low < one.low < one.value < one.high < many.high
     assert gain(base, base, 1).value == 0
 
 
@@ -290,7 +305,7 @@ def test_names_and_tokens_of_others_are_never_markup():
     assert code("a`<b>|\n") == "`aˋ<b>¦\\n`"
     assert text("<img> [x](y) |") == r"\<img\> \[x\](y) \|"
     found = Examination("`</code><script>", "t", [Check("mask token", "good", "'<script>' | *")])
-    assert "| <" not in markdown([found])
+    assert r"| '\<script\>' \| \* |" in markdown([found])
 
 
 def test_templates_are_other_ways_to_ask_the_same(bundled):
@@ -304,6 +319,8 @@ def test_templates_are_other_ways_to_ask_the_same(bundled):
         assert [t.mend for t in templates(bundled, PROMPTS, config)] == ["--chat"]
         asked = templates(bundled, PROMPTS, replace(config, chat=True))
         assert [(t.mend, t.worth) for t in asked] == [("leave out --chat", WORTH), ("--thinking", WORTH)]
+        tokenizer.chat_template = "{% for m in messages %}Q: {{ m['content'] }}{% endfor %}"  # thinking changes nothing
+        assert [t.mend for t in templates(bundled, PROMPTS, replace(config, chat=True))] == ["leave out --chat"]
     finally:
         tokenizer.chat_template = None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,8 +19,11 @@ from tests.unit.test_calibration import made_step, simulated
 
 @pytest.fixture(scope="module")
 def recorded_runs():
-    """The runs that the page opens with."""
-    return list(read_traces(HOME / "assets" / "traces" / "opening.jsonl.gz"))
+    """The run that the page opens with, cut into five, and a part of it as trees without a first draft."""
+    (trace,) = read_traces(HOME / "assets" / "traces" / "opening.jsonl.gz")
+    parts = [trace.steps[at : at + 9] for at in range(0, len(trace.steps), 9)]
+    parts.insert(2, tuple(replace(s, first_draft=None, tempered=()) for s in parts[0]))
+    return [Trace({**trace.header, "prompt": f"p{n}"}, None, part, None) for n, part in enumerate(parts)]
 
 
 def runs():
@@ -49,10 +53,17 @@ def test_the_figures_are_those_of_all_runs_at_once(monkeypatch, at_once):
 def test_recorded_runs_with_trees_and_re_drafts_too(monkeypatch, recorded_runs):
     monkeypatch.setattr(gathering, "AT_ONCE", 8)
     steps = [t.steps for t in recorded_runs]
-    table = tabulate(steps, [t.prompt for t in recorded_runs])
-    whole = calibrate(table, tabulate_paths(steps), label(steps, table))
-    assert Gathering(recorded_runs).report() == whole
+    table, paths = tabulate(steps, [t.prompt for t in recorded_runs]), tabulate_paths(steps)
+    labels = label(steps, table)
+    whole, found = calibrate(table, paths, labels), Gathering(recorded_runs)
+    assert found.report() == whole
     assert whole.second is not None
+    assert len(paths)
+    own = found.counted()
+    for a, b in ((own.table, table), (own.paths, paths), (own.labels.redrafts, labels.redrafts)):
+        for name in b.__dataclass_fields__:
+            np.testing.assert_array_equal(getattr(a, name), getattr(b, name))
+    np.testing.assert_array_equal(own.labels.kinds, labels.kinds)
 
 
 def test_nothing_and_more_runs_afterwards():

@@ -76,7 +76,7 @@ def test_places_that_were_passed_over_are_behind_a_drafted_end_of_text():
 
 
 def test_the_step_that_shows_the_idea_keeps_some_tokens_and_gains_some():
-    best, one_kind, ended = step(2, (2,), 2), step(0, (0,), 2), step(2, (2,), 2)
+    best, one_kind, ended = step(2, (2,), 2), step(0, (0,), 7), step(2, (2,), 2)
     ended = replace(ended, committed=ended.committed[:-1])
     found = step(2, (2,), 0)
     assert instructiveness(best) > instructiveness(one_kind) > instructiveness(ended) == instructiveness(found) == ()
