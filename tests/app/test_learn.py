@@ -172,7 +172,9 @@ def test_a_text_on_which_settings_matter_more_is_preferred():
 
     assert live_settings.spread(points((30, 26, 24), (29, 36))) == pytest.approx(6 / 30)
     assert live_settings.spread(points((10, 9, 9), (17, 32))) == pytest.approx(1 / 10)
-    assert live_settings.spread(points((120, 110, 108), (130, 135))) < live_settings.spread(points((20, 17, 17), (20, 25)))
+    assert live_settings.spread(points((120, 110, 108), (130, 135))) < live_settings.spread(
+        points((20, 17, 17), (20, 25))
+    )
 
 
 @pytest.mark.parametrize("temperature", [0, 1])
