@@ -48,12 +48,15 @@ def replayed(engine: Engine, trace: Trace) -> list[SettingsPoint]:
     ]
 
 
-def spread(points: Sequence[SettingsPoint]) -> int:
-    """How much the settings matter on this text: the steps that K and γ, each alone, can save; of the one that saves fewer."""
+def spread(points: Sequence[SettingsPoint]) -> float:
+    """How much the settings matter on this text: the share of steps that K and γ, each alone, can save; the smaller one.
+
+    Not their number: a text of which little is drafted has many steps.
+    """
     longest = max(p.block_size for p in points)
     by_k = [len(p.committed) for p in points if p.block_size == longest]
     by_gamma = [len(p.committed) for p in points if p.num_branches == 2]
-    return min(max(steps) - min(steps) for steps in (by_k, by_gamma))
+    return min(1 - min(steps) / max(steps) for steps in (by_k, by_gamma))
 
 
 def costs(trace: Trace, plain: float | None, unwatched: float | None) -> dict[str, float] | None:

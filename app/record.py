@@ -104,7 +104,7 @@ def record_lesson(path: Path, model: Chosen, _: str, values: dict[str, Any]) -> 
     known = RunLines.of(gzip.decompress(opening.read_bytes()).decode().split("\n")) if opening.exists() else RunLines()
     engine = models.engine(model)
     best: dict[str, Any] = {}
-    most = -1
+    most = -1.0
     for prompt in presets.examples(model.model).values():
         session = Session()
         for update in explore.run(

@@ -174,7 +174,4 @@ def _settings() -> tuple[dict[str, Any], gr.Button, gr.Button, gr.Textbox]:
     with gr.Group(elem_id="race-numbers", elem_classes="small-numbers"):
         inputs |= setting_rows(NAMES, 3, "race-")
     follow_model(inputs["model"], inputs["chat"], inputs["block_size"])
-    # as long as nothing was sent to it, a number field shows None as 0
-    auto = [inputs["block_size"], inputs["node_budget"]]
-    gr.on(None, lambda: [None, None], None, auto, show_progress="hidden", queue=False)
     return inputs, start, stop, notice

@@ -47,4 +47,7 @@ def setting_rows(names: Sequence[str], width: int, prefix: str) -> dict[str, Any
     for at in range(0, len(names), width):
         with gr.Row():
             boxes |= {name: setting_box(by_name[name], prefix) for name in names[at : at + width]}
+    # as long as nothing was sent to it, a number field shows None as 0
+    for box in (box for name, box in boxes.items() if by_name[name].optional):
+        gr.on(None, lambda: None, None, box, show_progress="hidden", queue=False)
     return boxes

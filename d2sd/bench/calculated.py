@@ -45,7 +45,7 @@ class Calculator:
                 boundary_hits=(sum(outcome.hits), len(outcome.hits)),
             )
 
-        return Entry(setting.label, config.method, run, config)
+        return Entry(setting.label, config.method, config, run=run)
 
     def _written(self, ids: tuple[int, ...]) -> Replay | None:
         """What plain decoding writes after a prompt, ready to be replayed."""

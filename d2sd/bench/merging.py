@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import orjson
 
-from d2sd.bench.runner import Entry, Run
+from d2sd.bench.runner import Named, Run
 from d2sd.bench.summary import pooled
 from d2sd.config import DecodeConfig
 from d2sd.errors import InputError
@@ -98,12 +98,7 @@ def _runs(folder: Path) -> list[Run]:
         raise InputError(f"{path}: {str(error)[:160]}") from None
 
 
-def _entries(result: Result) -> list[Entry]:
+def _entries(result: Result) -> list[Named]:
     return [
-        Entry(row["label"], row["method"], _nowhere, row["config"] and DecodeConfig(**row["config"]))
-        for row in result["rows"]
+        Named(row["label"], row["method"], row["config"] and DecodeConfig(**row["config"])) for row in result["rows"]
     ]
-
-
-def _nowhere(_: Sequence[int]) -> Run:
-    raise NotImplementedError("what is merged was measured elsewhere")

@@ -49,13 +49,19 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """Something that continues a prompt. ``run`` maps prompt ids to a measured ``Run``; ``config`` is None for baselines."""
+class Named:
+    """What a row is of; ``config`` is None for baselines."""
 
     label: str
     method: str
-    run: Callable[[Sequence[int]], Run]
     config: DecodeConfig | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry(Named):
+    """Something that continues a prompt: ``run`` maps prompt ids to a measured ``Run``."""
+
+    run: Callable[[Sequence[int]], Run]
 
 
 def entry(engine: Engine, setting: BenchSetting) -> Entry:
@@ -84,7 +90,7 @@ def entry(engine: Engine, setting: BenchSetting) -> Entry:
             gaps=bin_gaps(scored),
         )
 
-    return Entry(setting.label, config.method, run, config)
+    return Entry(setting.label, config.method, config, run=run)
 
 
 def run_bench(

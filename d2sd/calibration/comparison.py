@@ -38,15 +38,19 @@ MIN_ROWS = 30  # of each side, to ask about a place
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """``unit``: what is drawn again; ``paired``: on both sides together; ``same_drafter``: both have the same first drafter.
+    """What both sides have, and B − A with its interval.
 
-    The intervals of differences hold for all figures together with 95% (Bonferroni: each for itself with more). figures, by
-    name: tokens (per step, α), speed (tokens per second), first (tokens of the first draft that were accepted), hit and repaired (shares
-    of the steps with a rejected first draft and re-drafts), redraft (tokens that a re-draft brings), nodes (per step), gap
-    (accepted − confidence), error (ECE above what chance alone would give), brier. bins: share accepted by bin of confidence; within[n]: share of rejected
-    drafts whose true boundary is among the n + 1 likeliest; positions[k]: share of the drafts that got as far as drafted token
-    k + 1 which had it accepted, as far as both sides drafted; groups: tokens per step by prompt group, of those that both sides
-    have. Positions and groups are asked about together.
+    The intervals of ``figures`` hold together with 95% (Bonferroni: each for itself with more). Positions and groups are asked
+    about together.
+
+    unit: what is drawn again.
+    paired: whether it is drawn on both sides together.
+    same_drafter: whether both have the same first drafter.
+    figures: those of ``FIGURES`` and "error", the ECE above what chance alone would give.
+    bins: share accepted by bin of confidence.
+    within: [n]: share of rejected drafts whose true boundary is among the n + 1 likeliest.
+    positions: [k]: of the drafts that got as far as drafted token k + 1, the share that had it accepted; as far as both drafted.
+    groups: tokens per step by prompt group, of groups that both sides have.
     """
 
     unit: str

@@ -24,10 +24,13 @@ OF_RUNS = ("run", "prompt", "domain", "prompt_tokens")  # what a header says of 
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """What was taken out of some runs. prompts, domains: of every run. head: see ``head_confidence``."""
+    """What was taken out of some runs.
+
+    prompts: of every run.
+    head: see ``head_confidence``.
+    """
 
     prompts: tuple[str, ...]
-    domains: tuple[str, ...]
     table: StepTable
     paths: Paths
     labels: Labels
@@ -36,10 +39,11 @@ class Counted:
 
 
 class Gathering:
-    """Runs, taken one at a time. ``ended``: how many had no step, because the text ended with prefill.
+    """Runs, taken one at a time.
 
-    headers: the different headers, without what they say of one run alone. texts: a digest of every prompt with what was
-    written after it.
+    headers: the different headers, without what they say of one run alone.
+    texts: a digest of every prompt with what was written after it.
+    ended: how many runs had no step, because the text ended with prefill.
     """
 
     def __init__(self, traces: Iterable[Trace] = ()):
@@ -48,6 +52,8 @@ class Gathering:
         self._headers: dict[bytes, dict[str, Any]] = {}
         self.texts: list[bytes] = []
         self.ended = 0
+        self._report: Report | None = None
+        self._trained: tuple[TrainedReport | None] | None = None
         for trace in traces:
             self.add(trace)
 
@@ -56,6 +62,7 @@ class Gathering:
 
     def add(self, trace: Trace) -> None:
         """Take in a run. Raises ``InputError`` where it is too much to count."""
+        self._report = self._trained = None
         header = {name: value for name, value in trace.header.items() if name not in OF_RUNS}
         self._headers.setdefault(orjson.dumps(header, option=orjson.OPT_SORT_KEYS), header)
         ids = np.array(trace.token_ids, dtype=np.int64)
@@ -79,14 +86,18 @@ class Gathering:
         return self._parts[0]
 
     def report(self) -> Report:
-        """Every calibration figure."""
-        counted = self.counted()
-        return calibrate(counted.table, counted.paths, counted.labels)
+        """Every calibration figure, counted once: intervals take their time."""
+        if self._report is None:
+            counted = self.counted()
+            self._report = calibrate(counted.table, counted.paths, counted.labels)
+        return self._report
 
     def trained(self) -> TrainedReport | None:
         """The drafter's confidence head against its softmax; None where it has none."""
-        counted = self.counted()
-        return compare_trained(counted.table, counted.head)
+        if self._trained is None:
+            counted = self.counted()
+            self._trained = (compare_trained(counted.table, counted.head),)
+        return self._trained[0]
 
     def _count(self) -> None:
         runs = [t.steps[:] for t in self._waiting]
@@ -98,7 +109,6 @@ class Gathering:
         self._parts.append(
             Counted(
                 prompts,
-                domains,
                 table,
                 tabulate_paths(runs),
                 label(runs, table, domains),
@@ -110,11 +120,10 @@ class Gathering:
 
 def _together(parts: list[Counted]) -> Counted:
     before = np.cumsum([0, *(len(p.table) for p in parts)]).tolist()
-    domains = tuple(d for p in parts for d in p.domains)
+    domains = tuple(d for p in parts for d in p.labels.domains)
     width = max(p.head.shape[1] for p in parts)
     return Counted(
         tuple(prompt for p in parts for prompt in p.prompts),
-        domains,
         joined([p.table for p in parts], [p.prompts for p in parts]),
         Paths(*_columns([p.paths for p in parts], before, ("row",))),
         Labels(

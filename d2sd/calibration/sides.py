@@ -18,8 +18,13 @@ MIN_BLOCK = 16  # tokens: longer than most steps, so that a block holds the step
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One set of runs: its steps, the prompt of every run, by its number in the table, the first drafter of all of them, empty
-    where it is not known or they have several, and the prompt group of every run; none: all are of one."""
+    """One set of runs.
+
+    table: its steps.
+    prompts: of every run, by its number in the table.
+    drafter: the first drafter of all of them; empty where it is not known or they have several.
+    groups: the prompt group of every run; none: all are of one.
+    """
 
     table: StepTable
     prompts: tuple[str, ...]
@@ -29,8 +34,12 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A figure on both sides; ``difference`` is B − A. ``count_a``, ``count_b``: over how many rows (steps, positions). ``p``: of
-    one of several places that are asked about, corrected for all of them (``holm``); its interval is of 95% for itself."""
+    """A figure on both sides.
+
+    difference: B − A.
+    count_a, count_b: over how many rows (steps, positions).
+    p: of one of several places that are asked about, corrected for all of them (``holm``). Its interval is of 95% for itself.
+    """
 
     name: str
     a: Figure

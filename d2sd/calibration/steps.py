@@ -23,18 +23,22 @@ MAX_CELLS = 8 * 10**6  # of a column that is as wide as the longest draft, in nu
 class StepTable:
     """N steps of one or more runs; G is the longest first draft, J the largest number of re-drafts.
 
-    run, step: number of the run and of the step in it, (N,). prompt: number of the run's prompt, (N,).
-    drafted: tokens of the first draft, (N,). confidence: c_k, (N, G), NaN after the last drafted token, and everywhere in a
-    step whose draft was recorded without. tempered: the same at ``TEMPERATURES``, (N, G, len(TEMPERATURES)) float32, or
-    (N, G, 0) where no step recorded them.
-    matched: leading first-draft tokens that are also what was committed, (N,); boundary: the same where it is known that no
-    more would have been accepted, (N,). Both UNSEEN where nothing was drafted, the boundary also where the text ended, or a
-    node budget had cut the draft off, before the target and the draft parted.
-    selected: number of prefixes that were predicted, (N,). hit: whether the boundary was one of them, repaired: whether
-    re-drafts then added tokens there, (N,).
-    committed: tokens, bonus included, (N,). seconds: that the step took, (N,). branches: re-drafts, (N,).
-    nodes, gained: verified and accepted tree nodes by who brought them, (N, J+2): column 0 the first draft, column j
-    what re-draft j added to the drafts before it, the last one nodes reached by lower-ranked choices only.
+    run, step: number of the run and of the step in it, (N,).
+    prompt: number of the run's prompt, (N,).
+    drafted: tokens of the first draft, (N,).
+    confidence: c_k, (N, G); NaN after the last drafted token, and in a whole step whose draft was recorded without.
+    tempered: the same at ``TEMPERATURES``, (N, G, len(TEMPERATURES)) float32; (N, G, 0) where no step recorded them.
+    matched: leading first-draft tokens that are also what was committed, (N,); UNSEEN where nothing was drafted.
+    boundary: the same where it is known that no more would have been accepted, (N,). UNSEEN too where the text ended, or a
+        node budget had cut the draft off, before target and draft parted.
+    selected: number of prefixes that were predicted, (N,).
+    hit: whether the boundary was one of them, (N,).
+    repaired: whether re-drafts then added tokens there, (N,).
+    committed: tokens, bonus included, (N,).
+    seconds: that the step took, (N,).
+    branches: re-drafts, (N,).
+    nodes, gained: verified and accepted tree nodes by who brought them, (N, J+2). Column 0 is the first draft, column j what
+        re-draft j added to the drafts before it, the last one nodes reached by lower-ranked choices only.
     """
 
     run: np.ndarray

@@ -153,9 +153,9 @@ def auroc(scores: Scores, resampler: Resampler) -> tuple[float, np.ndarray]:
         return (total / below if below else float("nan")), drawn / math.prod(sides)
 
 
-def read_trained(report: TrainedReport) -> list[str]:
-    """What the figures say, one plain sentence each; a difference whose interval holds 0 is not claimed."""
-    lines = []
+def read_trained(report: TrainedReport) -> dict[str, str]:
+    """What the figures say by name, a plain sentence each; a difference whose interval holds 0 is not claimed."""
+    said = {}
     for c in report.contests:
         if c.softmax.value is None or c.head.value is None:
             continue
@@ -164,5 +164,5 @@ def read_trained(report: TrainedReport) -> list[str]:
         winner = "head" if (c.difference.value or 0) * c.better > 0 else "softmax"
         interval = "" if low is None else f", difference {c.difference.value:+.3f} ({low:+.3f} to {high:+.3f})"
         verdict = f"the {winner} is better" if clear else "no clear difference"
-        lines.append(f"{NAMES[c.name]}: softmax {c.softmax.value:.3f}, head {c.head.value:.3f}{interval}: {verdict}")
-    return lines
+        said[c.name] = f"{NAMES[c.name]}: softmax {c.softmax.value:.3f}, head {c.head.value:.3f}{interval}: {verdict}"
+    return said

@@ -125,7 +125,7 @@ def _text(name: str, runs: Gathering) -> str:
             lines.append(f"  true boundary within the top {', '.join(hits)}")
     if trained := runs.trained():
         lines.append("  The drafter's confidence head against its softmax:")
-        lines += [f"    {line}" for line in read_trained(trained)]
+        lines += [f"    {line}" for line in read_trained(trained).values()]
     return "\n".join(lines)
 
 

@@ -35,7 +35,7 @@ def run(arguments: argparse.Namespace) -> None:
     sides = [Gathering(read_sets(paths)) for paths in (arguments.a, arguments.b)]
     counted = [side.counted() for side in sides]
     a, b = (
-        Side(c.table, c.prompts, weights_of(side.headers, "first_drafter"), c.domains)
+        Side(c.table, c.prompts, weights_of(side.headers, "first_drafter"), c.labels.domains)
         for c, side in zip(counted, sides, strict=True)
     )
     found = compare(a, b, same_text=sorted(sides[0].texts) == sorted(sides[1].texts))

@@ -44,21 +44,22 @@ class ChainDrafter:
         return self._chain(self._forward(rows), count)[0]
 
     def _chain(self, logits: Tensor, count: int) -> tuple[Block, list[int]]:
-        tokens, confidence, others = [], [], []
+        tokens, confidence, seen = [], [], []
         for number in range(count):
             best, token = logits.max(-1)
             confidence.append((best - logits.logsumexp(-1)).exp())
             tokens.append(token)
             if self.inspect:
-                others.append(tempered(logits[None], best[None]))
+                seen.append((logits, best))
             if number + 1 < count:
                 logits = self._forward(token[None])
         chosen, given = torch.stack(tokens).tolist(), torch.stack(confidence).clamp_max(1.0).tolist()
         if any(c != c for c in given):
             raise not_finite(f"the draft model {self.model.name}")
         block = Block("first", 0, tuple(chosen), tuple(given), [[t] for t in chosen], [[c] for c in given])
-        if others:
-            block = replace(block, tempered=rows_of(torch.cat(others)))
+        if seen:
+            scores, own = map(torch.stack, zip(*seen, strict=True))
+            block = replace(block, tempered=rows_of(tempered(scores, own)))
         return block, chosen
 
     def _forward(self, rows: Tensor) -> Tensor:

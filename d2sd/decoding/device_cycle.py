@@ -33,7 +33,7 @@ from d2sd.decoding.inspection import TOP_ALTERNATIVES, Inspection, measure
 from d2sd.decoding.packing import Packing
 from d2sd.decoding.proposer import Proposer
 from d2sd.decoding.sampling import Sampler
-from d2sd.decoding.tempered import tempered
+from d2sd.decoding.tempered import rows_of, tempered
 from d2sd.decoding.verifier import Verifier
 from d2sd.methods import Proposal
 from d2sd.methods.base import merged, random_order
@@ -156,7 +156,7 @@ class DeviceCycle:
             return Proposal(merge_drafts(anchor, []))
         first = self.first.block(0, found["first"].tolist())
         if self.config.inspect:
-            first = replace(first, tempered=tuple(map(tuple, found["tempered"].tolist())))
+            first = replace(first, tempered=rows_of(found["tempered"]))
         boundary = boundary_posterior(first.confidence)
         if self.second is None or not shape.branches:
             return merged(anchor, first, boundary)
@@ -185,7 +185,11 @@ class DeviceCycle:
     def _draft(
         self, drafter: BlockDrafter, read: int, state: Tensor, chain: Tensor, prefixes: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Likeliest tokens at all positions below the anchor, (B, M, 3·top), and logits (B·M, V); chain: (M,); prefixes: (B,)."""
+        """Likeliest tokens at all positions below the anchor, (B, M, 3·top), and logits (B·M, V).
+
+        chain: (M,).
+        prefixes: (B,).
+        """
         anchor, start = state[:1], state[1]
         rows = block_rows(anchor, chain, prefixes, drafter.mask_token)
         rows = rows[:, : rows.shape[1] - drafter.shift]

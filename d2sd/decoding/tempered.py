@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from d2sd.decoding.inspection import DIGITS
 from d2sd.trace.events import TEMPERATURES
 
-FAR = (
-    -43.0
-)  # nats from the best: such tokens weigh nothing, and their powers would be subnormal numbers, which are slow
+# nats from the best: such tokens weigh nothing, and their powers would be subnormal numbers, which are slow
+FAR = -43.0
 
 
 def tempered(scores: Tensor, own: Tensor) -> Tensor:
-    """The probability at each of ``TEMPERATURES``, (M, len(TEMPERATURES)) float64, of tokens with the scores ``own`` (M,) among
-    all ``scores`` (M, V), in nats.
+    """The probability of a token at each of ``TEMPERATURES``, (M, len(TEMPERATURES)) float64.
+
+    scores: of all tokens, (M, V), in nats.
+    own: those of the tokens that are asked about, (M,).
 
     Squaring an exponential halves its temperature, so two of them are enough for all powers of √2.
     """
@@ -30,6 +32,6 @@ def tempered(scores: Tensor, own: Tensor) -> Tensor:
     return torch.stack([found[t] for t in TEMPERATURES], -1).double().clamp_max_(1).round(decimals=DIGITS)
 
 
-def rows_of(found: Tensor) -> tuple[tuple[float, ...], ...]:
+def rows_of(found: Tensor | np.ndarray) -> tuple[tuple[float, ...], ...]:
     """What ``tempered`` returned, as a block keeps it."""
     return tuple(map(tuple, found.tolist()))

@@ -11,7 +11,7 @@ from d2sd.drawing.comparison import COMPARED, compared_figures, differences, ran
 from d2sd.drawing.panels import Panel, Table
 from d2sd.drawing.style import digits, percent, signed, with_interval
 from d2sd.drawing.whatif import Recorded, Sweep, looks, sweep_reading, what_if
-from d2sd.drawing.where import how_written, place_name, where
+from d2sd.drawing.where import how_written, p_value, place_name, where
 
 
 def comparison_panels(found: Comparison, a: Report, b: Report) -> Iterator[Panel]:
@@ -78,7 +78,7 @@ def _where(places: Sequence[Difference]) -> Table:
     for d in places:
         write, change = how_written(d)
         sides = (with_interval(d.a, write), with_interval(d.b, write))
-        p = "" if d.p is None else "< 0.001" if d.p < 0.001 else f"{d.p:.3f}"
+        p = "" if d.p is None else p_value(d.p)
         says = "too few" if d.p is None else "clear" if d.clear else "not clear"
         counts = (f"{d.count_a}", f"{d.count_b}")
         rows.append((place_name(d), *counts, *sides, with_interval(d.difference, change), p, says))

@@ -23,6 +23,7 @@ from d2sd.drawing.style import (
     Trace,
     Write,
     axis,
+    change,
     digits,
     draw,
     percent,
@@ -39,10 +40,7 @@ DEEPEST = 12
 
 def _number(places: int) -> tuple[Write, Write]:
     """How a value and how a difference is written, with so many decimals."""
-    return (
-        lambda v: digits(v, places),
-        lambda v: "—" if v is None else f"{'−' if v < 0 else '+'}{abs(v):.{places}f}",
-    )
+    return lambda v: digits(v, places), lambda v: change(v, places)
 
 
 # Of every compared figure: its name, what it means, how it and how a difference is written.

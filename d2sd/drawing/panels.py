@@ -36,7 +36,7 @@ from d2sd.drawing.confidence import (
     second_drafter,
 )
 from d2sd.drawing.gains import OTHER, advice_words, by_group, source_name, temperature, tokens_gained
-from d2sd.drawing.style import cut, digits, percent, signed, with_interval
+from d2sd.drawing.style import change, cut, digits, percent, signed, with_interval
 
 Cell = str | tuple[str, int]  # with a place: what lists its steps
 
@@ -129,16 +129,16 @@ def _trained(trained: TrainedReport) -> Panel:
             f"{NAMES[c.name][:1].upper()}{NAMES[c.name][1:]}",
             digits(c.softmax.value),
             digits(c.head.value),
-            with_interval(c.difference, _change),
+            with_interval(c.difference, change),
         )
         for c in trained.contests
     )
     columns = bin_columns(trained.head)
-    against = next((f" {line}." for line in read_trained(trained) if line.startswith(NAMES["auroc"])), "")
+    against = read_trained(trained).get("auroc", "")
     return Panel(
         "head",
         "Confidence head",
-        f"Of the tokens about which the trained head says this, how many does the target accept?{against}",
+        f"Of the tokens about which the trained head says this, how many does the target accept? {against}".strip(),
         reliability(trained.head),
         Table(("Figure", "Softmax", "Head", "Difference (95% interval)"), rows),
         {c.place: f"Head says {c.name}" for c in columns},
@@ -289,10 +289,6 @@ def _groups(id: str, title: str, groups: Sequence[Group], places: Sequence[int])
         Table(("Group", "Positions", "Says", "Accepted", "Gap (95% interval)", "ECE", "α", "Repaired"), tuple(rows)),
         {place: f"{before} {cut(g.name)}" for place, g in zip(places, groups, strict=True)},
     )
-
-
-def _change(value: float | None) -> str:
-    return "—" if value is None else ("+" if value > 0 else "") + digits(value)
 
 
 def _two(value: float | None) -> str:

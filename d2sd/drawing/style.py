@@ -141,6 +141,11 @@ def digits(value: float | None, places: int = 3) -> str:
     return "—" if value is None else f"{value:.{places}f}".replace("-", "−")
 
 
+def change(value: float | None, places: int = 3) -> str:
+    """A difference with so many decimals and its sign."""
+    return "—" if value is None else f"{'−' if value < 0 else '+'}{abs(value):.{places}f}"
+
+
 def with_interval(figure: Figure, write: Write = percent) -> str:
     """A figure and its interval in words."""
     between = "" if figure.low is None else f" ({write(figure.low)} to {write(figure.high)})"

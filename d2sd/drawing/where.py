@@ -98,7 +98,12 @@ def _reach(part: Sequence[Difference]) -> float:
     return 1.08 * max([1e-9, *map(abs, ends)])
 
 
+def p_value(p: float) -> str:
+    """A p-value as it is written."""
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
 def _words(d: Difference) -> str:
     write, change = how_written(d)
-    p = "" if d.p is None else f"<br>p {d.p:.3f}, corrected"
+    p = "" if d.p is None else f"<br>p {safe(p_value(d.p))}, corrected"
     return f"{safe(place_name(d))}: {write(d.a.value)} → {write(d.b.value)}<br>B − A {with_interval(d.difference, change)}{p}"

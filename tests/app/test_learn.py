@@ -170,8 +170,11 @@ def test_a_text_on_which_settings_matter_more_is_preferred():
         steps = [*by_k, *by_gamma]
         return [live_settings.SettingsPoint(*s, (1,) * n, 9.0) for s, n in zip(settings, steps, strict=True)]
 
-    assert live_settings.spread(points((30, 26, 22), (29, 34))) == 8
-    assert live_settings.spread(points((9, 8, 8), (17, 32))) == 1
+    assert live_settings.spread(points((30, 26, 24), (29, 36))) == pytest.approx(6 / 30)
+    assert live_settings.spread(points((10, 9, 9), (17, 32))) == pytest.approx(1 / 10)
+    assert live_settings.spread(points((120, 110, 108), (130, 135))) < live_settings.spread(
+        points((20, 17, 17), (20, 25))
+    )
 
 
 @pytest.mark.parametrize("temperature", [0, 1])

@@ -28,7 +28,7 @@ def timed(label, method, tokens, steps, seconds, calls):
         now = next(times)
         return Run(tuple(range(tokens + 1)), tokens, steps, now, now + 1, 2 * steps, stage_seconds=(("verify", now),))
 
-    return Entry(label, method, run)
+    return Entry(label, method, run=run)
 
 
 def measure(repeats, seconds=(9.0, 1.0, 3.0, 2.0, 4.0, 6.0, 5.0)):

@@ -24,7 +24,7 @@ def entries():
 
         return of
 
-    return [Entry("autoregressive", "autoregressive", run(12)), Entry("d2sd:K=2", "d2sd", run(6), CONFIG)]
+    return [Entry("autoregressive", "autoregressive", run=run(12)), Entry("d2sd:K=2", "d2sd", CONFIG, run=run(6))]
 
 
 def measured(part, parts, **differs):

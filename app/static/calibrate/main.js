@@ -8,7 +8,7 @@ const FURTHER = ["equal_mass", "head", "second", "promise", "domain", "kind"];
 function start(element, trigger, props, watch) {
   let data = null;
   let choice = { chart: "", places: [] };
-  const root = h("section", { class: "panels", "aria-label": "Calibration" });
+  const root = h("section", { class: "panels calibrate", "aria-label": "Calibration" });
   const choose = (chart, places) => {
     choice = { chart, places };
     showChoice(true);

@@ -88,7 +88,7 @@ class LiveView {
     const { points, k, gamma } = this.live;
     const most = Math.max(...points.map((p) => p.alpha));
     const x = (value) => 36 + (k.indexOf(value) * 250) / Math.max(1, k.length - 1);
-    const y = (alpha) => 92 - ((alpha - 1) / Math.max(1, most - 1)) * 78;
+    const y = (alpha) => 92 - ((alpha - 1) / Math.max(0.25, most - 1)) * 78;
     const lines = gamma.map((g) => {
       const own = points.filter((p) => p.gamma === g).sort((a, b) => a.k - b.k);
       return s("g", { class: g === point.gamma ? "set" : "other" }, s("polyline", { points: own.map((p) => `${x(p.k)},${y(p.alpha).toFixed(1)}`).join(" ") }), s("text", { x: x(own[own.length - 1].k) + 7, y: y(own[own.length - 1].alpha) + 3.5 }, g === point.gamma ? `γ ${g}` : g));

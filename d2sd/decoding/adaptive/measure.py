@@ -56,13 +56,15 @@ def measure_costs(proposer: Proposer, verifier: Verifier) -> CostTable:
             proposer.levels.extend(committed(len(proposer.levels.model.target_layer_ids)))
             proposer.levels.draft([0] * (CONTEXT + COMMITTED + 1))
 
-    sizes = (1, *CORNERS) if _seconds(partial(verify, 1)) > SLOW else SIZES
+    usual = min(_seconds(partial(verify, 1)) for _ in range(3))  # the first pass is slow in any case
+    sizes = (1, *CORNERS) if usual > SLOW else SIZES
     # a CPU's kernels for a number of rows are made when it first occurs, so all of them are met once
     met = sizes if proposer.passes.fixed or sizes != SIZES else range(1, SIZES[-1] + 1)
     works: dict[Pass, Callable[[], object]] = {("verify", count): partial(verify, count) for count in met}
     for size in method.draft_lengths(gamma):
-        first = partial(blocks, proposer.first, 1) if proposer.first else others
-        works["first_draft", size] = partial(first, size)
+        works["first_draft", size] = (
+            partial(blocks, proposer.first, 1, size) if proposer.first else partial(others, size)
+        )
     if proposer.second:
         works |= {("second_draft", n * gamma): partial(blocks, proposer.second, n, gamma) for n in BRANCHES}
     times = _typical(_timed(works, [key for key in works if key[0] != "verify" or key[1] in sizes]))
