@@ -14,12 +14,14 @@ from d2sd import InputError
 from d2sd.drawing.viewer import PageRun, runs_page
 
 TITLE = "D²SD Explorer"
-MAX_CLASS_MEGABYTES = 32  # of traces: the page is a tenth of that, and a browser opens it at once
+MAX_PAGE_MEGABYTES = 32  # of traces: the page is a fifth of that, and a browser opens it at once
+MAX_TOUR_STEPS = 2000  # of one run: every step has eight stops
 
 
 def window_file(runs: Sequence[KeptRun]) -> bytes:
     """The traces of all runs, the newest first, gzipped, as “Open a trace” reads them. Raises ``InputError``."""
-    return gzip.compress("".join(_traces(runs, MAX_MEGABYTES)).encode("utf-8", "replace"), 6)
+    traces = _traces([kept.run for kept in runs], MAX_MEGABYTES)
+    return gzip.compress("".join(traces).encode("utf-8", "replace"), 6)
 
 
 def class_page(runs: Sequence[KeptRun], shown: str = "", step: int | None = None) -> str:
@@ -27,7 +29,7 @@ def class_page(runs: Sequence[KeptRun], shown: str = "", step: int | None = None
 
     ``shown``: key of a run that opens with this ``step``. Raises ``InputError``.
     """
-    traces = _traces(runs, MAX_CLASS_MEGABYTES)
+    traces = _traces([kept.run for kept in runs], MAX_PAGE_MEGABYTES)
     pages = [
         PageRun(trace, _label(kept), step if kept.run.key == shown else None, tour=_tour(kept.run))
         for kept, trace in zip(runs, traces, strict=True)
@@ -42,27 +44,34 @@ def _label(kept: KeptRun) -> str:
 
 
 def hand_out(run: RunLines, step: int | None = None, node: int | str | None = None) -> str:
-    """The same of one run, which opens with this step and node."""
-    page = PageRun("\n".join(run.lines()), step=step, node=node, tour=_tour(run))
+    """The same of one run, which opens with this step and node. Raises ``InputError``."""
+    (trace,) = _traces([run], MAX_PAGE_MEGABYTES)
+    page = PageRun(trace, step=step, node=node, tour=_tour(run))
     return runs_page([page], TITLE, tour_script())
 
 
 def _tour(run: RunLines) -> str:
     """Where a log holds no tokens there is nothing to take a tour of."""
     trace = run.trace()
-    whole = all(len(step.nodes) > 1 or not step.first_draft for step in trace.steps)
-    return tour_of(trace) if trace.steps and whole else ""
+    if not 0 < len(trace.steps) <= MAX_TOUR_STEPS:
+        return ""
+    return tour_of(trace) if all(len(step.nodes) > 1 or not step.first_draft for step in trace.steps) else ""
 
 
-def _traces(runs: Sequence[KeptRun], megabytes: int) -> list[str]:
+def _traces(runs: Sequence[RunLines], megabytes: int) -> list[str]:
     traces, size = [], 0
-    for kept in runs:
-        if kept.run.live:
+    for run in runs:
+        if run.live:
             raise InputError("a run still goes on; wait for its end or stop it")
-        traces.append("".join(f"{line}\n" for line in kept.run.lines()))
+        traces.append("".join(f"{line}\n" for line in run.lines()))
         size += len(traces[-1])
         if size > megabytes * 10**6:
-            raise InputError(f"the runs together hold more than {megabytes} MB; remove some from the list first")
+            way = (
+                "remove some runs from the list first"
+                if len(runs) > 1
+                else "share it as JSONL, which “Open a trace” reads"
+            )
+            raise InputError(f"it would hold more than {megabytes} MB of traces; {way}")
     if not any(traces):
         raise InputError("there is no run in the list yet")
     return traces

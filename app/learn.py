@@ -46,9 +46,13 @@ def tokens_of(step: StepDone) -> tuple[int, int]:
     return by_first, len(step.accepted) - by_first
 
 
-def lesson(trace: Trace, number: int) -> Lesson:
-    """The tour of step ``number``."""
-    step = trace.steps[number]
+def lessons(trace: Trace) -> list[Lesson]:
+    """The tour of every step."""
+    alpha = trace.totals.mean_acceptance_length  # goes through the whole run, so once
+    return [_lesson(trace, step, alpha) for step in trace.steps]
+
+
+def _lesson(trace: Trace, step: StepDone, alpha: float) -> Lesson:
     stops = (
         _anchor(step),
         _draft(step),
@@ -56,9 +60,10 @@ def lesson(trace: Trace, number: int) -> Lesson:
         _boundary(trace, step),
         _branches(step),
         _verify(trace, step),
+        _commit(trace, step, alpha),
+        _temperature(trace, step),
     )
-    told = (*stops, _commit(trace, step), _temperature(trace, step))
-    return Lesson(tuple(replace(stop, asked=ASKED.get(stop.id, ())) for stop in told), _by_branches(step))
+    return Lesson(tuple(replace(stop, asked=ASKED.get(stop.id, ())) for stop in stops), _by_branches(step))
 
 
 def _anchor(step: StepDone) -> Stop:
@@ -222,7 +227,7 @@ def _verify(trace: Trace, step: StepDone) -> Stop:
     )  # fmt: skip
 
 
-def _commit(trace: Trace, step: StepDone) -> Stop:
+def _commit(trace: Trace, step: StepDone, alpha: float) -> Stop:
     by_first, added = tokens_of(step)
     ended = not step.committed or step.committed[-1].node is not None
     same = (
@@ -231,7 +236,6 @@ def _commit(trace: Trace, step: StepDone) -> Stop:
         else "is drawn exactly as the target alone would draw it"
     )
     bonus = "none: the text ends here" if ended else quoted(step.committed[-1].text)
-    alpha = trace.totals.mean_acceptance_length
     return Stop(
         "commit",
         "Keep what was right, plus one token",

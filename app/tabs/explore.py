@@ -15,7 +15,7 @@ from app.page_session import Session
 from app.settings import SETTINGS
 from app.tabs.controls import build_controls
 from app.tabs.notice import MODEL, ask, line_of, sentence, stopped
-from app.tabs.runs import Shown
+from app.tabs.runs import AT_ONCE, FILES, Shown
 from app.views.explore import ExplorerView
 from app.views.runs import RunsView
 from app.work import TURNS, Update
@@ -37,13 +37,12 @@ def build_explore(session: gr.State) -> Shown:
     shown = Shown(session, controls, view, runs, controls.back)
     _wire_runs(shown)
     _wire_getting(shown)
-    at_once: dict[str, Any] = {"show_progress": "hidden", "queue": False}
     opened = controls.upload.upload(
         open_trace, [session, controls.upload], [view, controls.notice], show_progress="minimal"
     )
     shown.after(opened)
-    view.missed(send_again, session, view, **at_once)
-    view.export(share.export, session, [view, controls.notice], **at_once)
+    view.missed(send_again, session, view, **AT_ONCE)
+    view.export(share.export, session, [view, controls.notice], **FILES)
     return shown
 
 

@@ -53,6 +53,8 @@ RECALL = """(...given) => {
   return [given[0], JSON.stringify(kept)];
 }"""
 AT_ONCE: dict[str, Any] = {"show_progress": "hidden", "queue": False}
+# To make a file may take seconds and hold hundreds of megabytes: one at a time.
+FILES: dict[str, Any] = {"show_progress": "hidden", "concurrency_id": "files", "concurrency_limit": 1}
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +113,7 @@ def wire_runs(page: gr.Blocks, tabs: gr.Tabs, shown: Shown, race: Any) -> None:
     runs.rename(rename, session, runs, **AT_ONCE)
     runs.remove(remove, session, runs, **AT_ONCE)
     runs.file(file, session, [runs, notice], **AT_ONCE)
-    runs.together(together, session, [runs, notice], **AT_ONCE)
+    runs.together(together, session, [runs, notice], **FILES)
     shown.back.click(shown.own, session, [*shown.controls.values, shown.back], **AT_ONCE)
 
     recalled, begin = gr.Textbox(visible=False), gr.Textbox(visible=False)

@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 from app import presets
-from app.learn import lesson
+from app.learn import lessons
 from app.live_settings import costs
 from app.run_lines import RunLines
 from app.views.drawn import STATIC, DrawnView, drawn_script, read
@@ -90,7 +90,7 @@ def _packed(trace: Trace, lines: list[str], **more: Any) -> str:
         "run": str(trace.header.get("run", "")),
         "lines": "\n".join([*judge.lines(lines), ""]),
         "start": judge.instructive,
-        "lessons": [asdict(lesson(trace, n)) for n in range(len(trace.steps))],
+        "lessons": [asdict(lesson) for lesson in lessons(trace)],
         **more,
     }
     deflate = zlib.compressobj(6, zlib.DEFLATED, -zlib.MAX_WBITS)

@@ -35,6 +35,12 @@ def test_only_the_endpoints_for_programs_are_listed_and_say_what_they_take(page)
     assert (first["parameter_name"], first["type"]) == ("prompt", {"type": "string"})
 
 
+def test_files_are_made_one_at_a_time_in_the_queue(page):
+    made = {fn.name: fn for fn in page.fns.values()}
+    for name in ("export", "together"):
+        assert (made[name].queue, made[name].concurrency_limit, made[name].concurrency_id) == (True, 1, "files")
+
+
 def test_a_prompt_is_continued_and_its_run_looked_into():
     made = api.generate("One day, a cat", max_new_tokens=16)
     assert made["text"].endswith("".join(made["steps"]))

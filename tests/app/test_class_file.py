@@ -56,13 +56,22 @@ def test_a_class_file_holds_every_run_in_the_order_of_making_with_its_step_and_i
 
 def test_what_cannot_be_one_file_is_said_in_a_sentence(kept, monkeypatch):
     session = Session(history=kept, shown=kept.runs[0].run)
-    monkeypatch.setattr(class_file, "MAX_CLASS_MEGABYTES", 0)
+    monkeypatch.setattr(class_file, "MAX_PAGE_MEGABYTES", 0)
     assert "more than 0 MB" in together(session, Event(kind="class"))[1].value
     kept.runs[1].run.live = True
     with pytest.raises(InputError, match="still goes on"):
         window_file(kept.runs)
     with pytest.raises(InputError, match="no run"):
         window_file([])
+
+
+def test_one_run_is_refused_in_a_sentence_and_a_long_one_has_no_tour(kept, monkeypatch):
+    run = kept.runs[0].run
+    monkeypatch.setattr(class_file, "MAX_TOUR_STEPS", 3)
+    assert data_of(class_file.hand_out(run))[0]["tour"] == ""
+    monkeypatch.setattr(class_file, "MAX_PAGE_MEGABYTES", 0)
+    with pytest.raises(InputError, match="more than 0 MB of traces; share it as JSONL"):
+        class_file.hand_out(run)
 
 
 def test_both_files_are_made_whatever_else_is_asked(kept):

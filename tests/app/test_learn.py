@@ -10,13 +10,13 @@ from dataclasses import replace
 import pytest
 
 from app import live_settings, presets
-from app.learn import lesson, tokens_of
+from app.learn import lessons, tokens_of
 from app.verification import odds, visits
 from app.views.learn import lesson_run, tour
 from app.wording import decimal, milliseconds, quoted
-from d2sd import METHODS, DecodeConfig
+from d2sd import METHODS, DecodeConfig, Trace
 from d2sd.drawing.viewer_lines import VERDICT, Judge
-from d2sd.trace.metrics import boundary_hit, closed_from
+from d2sd.trace.metrics import boundary_hit, closed_from, totals
 
 STOPS = ["anchor", "draft", "confidence", "boundary", "branches", "verify", "commit", "temperature"]
 
@@ -30,7 +30,7 @@ def recorded():
 def told(recorded):
     """The step that the tour begins with, and its stops by id."""
     number = instructive(recorded)
-    return recorded.steps[number], {s.id: s for s in lesson(recorded, number).stops}
+    return recorded.steps[number], {s.id: s for s in lessons(recorded)[number].stops}
 
 
 def instructive(trace):
@@ -45,8 +45,16 @@ def equation(stop):
 
 
 def test_the_tour_has_eight_stops_in_the_order_of_a_step(recorded):
-    for number in range(len(recorded.steps)):
-        assert [s.id for s in lesson(recorded, number).stops] == STOPS
+    told = lessons(recorded)
+    assert len(told) == len(recorded.steps)
+    assert all([s.id for s in lesson.stops] == STOPS for lesson in told)
+
+
+def test_the_run_is_added_up_once_for_all_steps(recorded, monkeypatch):
+    asked = []
+    monkeypatch.setattr(Trace, "totals", property(lambda trace: asked.append(1) or totals(trace.steps)))
+    assert len(lessons(recorded)) == len(recorded.steps)
+    assert len(asked) == 1
 
 
 def test_the_tour_begins_with_a_predicted_break_and_a_redraft_that_won(recorded):
@@ -115,8 +123,8 @@ def test_branches_check_and_commit_count_what_happened(told, recorded):
 
 
 def test_fewer_redrafts_bring_no_more_and_all_of_them_what_the_step_brought(recorded):
-    for number, step in enumerate(recorded.steps):
-        rows = lesson(recorded, number).by_branches
+    for lesson, step in zip(lessons(recorded), recorded.steps, strict=True):
+        rows = lesson.by_branches
         assert len(rows) == len(step.branches) + 1
         assert list(rows) == sorted(rows)
         assert rows[-1] == (len(step.committed), len(step.nodes))
@@ -181,8 +189,7 @@ def test_a_text_on_which_settings_matter_more_is_preferred():
 @pytest.mark.parametrize("method", list(METHODS))
 def test_every_step_of_every_method_can_be_told(engine, method, temperature):
     trace = engine.generate("the cat sat", DecodeConfig(method, 16, temperature=temperature))
-    for number, step in enumerate(trace.steps):
-        told = lesson(trace, number)
+    for told, step in zip(lessons(trace), trace.steps, strict=True):
         assert [s.id for s in told.stops] == STOPS
         assert all(s.title and s.say and all(s.say) for s in told.stops)
         assert told.by_branches[-1] == (len(step.committed), len(step.nodes))
@@ -214,5 +221,5 @@ def test_places_behind_a_drafted_end_of_text_are_said_to_get_no_flag(recorded):
     ended = replace(step, selected_prefixes=tuple(i for i in range(5) if i != likeliest))
     assert closed_from(ended, "d2sd") == likeliest
     assert closed_from(ended, "random_prefix") is None
-    stop = next(s for s in lesson(replace(recorded, steps=(ended,)), 0).stops if s.id == "boundary")
+    stop = next(s for s in lessons(replace(recorded, steps=(ended,)))[0].stops if s.id == "boundary")
     assert any("get no flag" in sentence for sentence in stop.say)

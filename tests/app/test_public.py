@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from app import calibrate, explore, links, models, presets, race, recordings, uploads
-from app.learn import lesson
+from app.learn import lessons
 from app.models import Chosen
 from app.page_session import Session
 from app.recordings import Recordings
@@ -169,7 +169,7 @@ def test_the_tour_goes_on_without_confidences(tmp_path):
         return lines
 
     run = uploads.read(trace_file(tmp_path, without)).trace()
-    stops = {s.id: s for s in lesson(run, 0).stops}
+    stops = {s.id: s for s in lessons(run)[0].stops}
     assert stops["confidence"].say == ("No confidence was recorded in this step.",)
     assert not stops["boundary"].numbers
 

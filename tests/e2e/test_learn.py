@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from app import presets
-from app.learn import lesson
+from app.learn import lessons
 from app.views.learn import lesson_run
 from d2sd.trace.metrics import instructiveness
 from tests.e2e.driving import PATIENCE, PHONE, view, window
@@ -19,7 +19,7 @@ def told():
     """The number of the step that the tour begins with, and its stops."""
     trace = lesson_run().trace()
     number = max(range(len(trace.steps)), key=lambda n: instructiveness(trace.steps[n]))
-    return number, lesson(trace, number).stops
+    return number, lessons(trace)[number].stops
 
 
 @pytest.fixture(scope="module")

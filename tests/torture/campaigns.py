@@ -92,9 +92,9 @@ def _read_everywhere(path: Path) -> str | None:
         return one_sentence(error)
     if list(trace.steps) != list(whole.steps):
         return "what the page shows is not what the file holds"
-    for number in range(len(trace.steps)):
-        learn.lesson(trace, number)
-        "".join(networkx.generate_graphml(step_graph(trace.steps[number])))
+    learn.lessons(trace)
+    for step in trace.steps:
+        "".join(networkx.generate_graphml(step_graph(step)))
     links.Link({"prompt": "x"}, step=0).fits(header)
     try:
         recorded_config(trace)
