@@ -129,8 +129,9 @@ def _boundary(trace: Trace, step: StepDone) -> Stop:
         return _skipped("boundary", title, "This method does not estimate where its draft will be rejected.")
     c = step.first_draft.confidence
     best = max(range(len(r)), key=r.__getitem__)
-    example = step.actual_boundary if step.actual_boundary in step.selected_prefixes else best
-    assert example is not None
+    broke = step.actual_boundary
+    # a flag may also stand behind the whole draft, where nothing is left to break
+    example = broke if broke in step.selected_prefixes and broke is not None and broke < len(r) else best
     factors = [decimal(x) for x in c[:example]] + [f"(1 − {decimal(c[example])})"]
     closed = closed_from(step, str(trace.header.get("method")))
     left_out = (
@@ -140,7 +141,12 @@ def _boundary(trace: Trace, step: StepDone) -> Stop:
             "The draft ends the text, so the places behind that end get no flag, however likely they are: nothing can follow it.",
         )
     )
-    picks = tuple((f"flag {n}: break after {i}", decimal(r[i])) for n, i in enumerate(step.selected_prefixes, 1))
+    picks = tuple(
+        (f"flag {n}: break after {i}", decimal(r[i]))
+        if i < len(r)
+        else (f"flag {n}: all {i} accepted", decimal(step.full_acceptance))
+        for n, i in enumerate(step.selected_prefixes, 1)
+    )
     return Stop(
         "boundary",
         title,

@@ -104,6 +104,15 @@ def test_the_boundary_is_worked_out_as_the_engine_did(told):
     ]
 
 
+def test_a_flag_behind_the_whole_draft_is_told_with_its_own_probability(told, recorded):
+    step, _ = told
+    drafted = len(step.first_draft.ids)
+    ended = replace(step, selected_prefixes=(0, drafted), actual_boundary=drafted)
+    stops = {s.id: s for s in lessons(replace(recorded, steps=(ended,)))[0].stops}
+    numbers = dict(stops["boundary"].numbers)
+    assert numbers[f"flag 2: all {drafted} accepted"] == decimal(step.full_acceptance)
+
+
 def test_branches_check_and_commit_count_what_happened(told, recorded):
     step, stops = told
     numbers = dict(stops["branches"].numbers)
