@@ -18,6 +18,7 @@ from app.run_lines import RunLines
 from app.views.drawn import STATIC, DrawnView, drawn_script, read
 from d2sd.drawing.viewer import STYLES, VIEWER, viewer_script
 from d2sd.drawing.viewer_lines import Judge
+from d2sd.trace.metrics import instructiveness
 from d2sd.trace.schema import read_baseline
 from d2sd.trace.trace import Trace, parse_trace
 
@@ -69,9 +70,12 @@ def packed_tour() -> str:
     recorded = presets.lesson()
     trace = parse_trace("\n".join([*recorded["lines"], ""]).encode())
     preset = trace.header["models"].get("preset")
+    judge = Judge()
+    lines = "\n".join([*judge.lines(recorded["lines"]), ""])
     return _packed(
         trace,
-        recorded["lines"],
+        judge.instructive,
+        lines=lines,
         live=recorded["live"],
         costs=costs(trace, *_speeds(recorded["lines"])),
         about=presets.FIRST_SAID if preset == presets.FIRST else presets.TINY_SAID,
@@ -80,16 +84,15 @@ def packed_tour() -> str:
 
 
 def tour_of(trace: Trace) -> str:
-    """The same of any run, without other values of K and γ, which would have to be replayed."""
-    return _packed(trace, [line.rstrip("\n") for line in trace.lines()])
+    """The same of any run, without its lines, which a page to hand out has anyway, and without other values of K and γ, which
+    would have to be replayed."""
+    return _packed(trace, max(range(len(trace.steps)), key=lambda n: instructiveness(trace.steps[n])))
 
 
-def _packed(trace: Trace, lines: list[str], **more: Any) -> str:
-    judge = Judge()
+def _packed(trace: Trace, start: int, **more: Any) -> str:
     data = {
         "run": str(trace.header.get("run", "")),
-        "lines": "\n".join([*judge.lines(lines), ""]),
-        "start": judge.instructive,
+        "start": start,
         "lessons": [asdict(lesson) for lesson in lessons(trace)],
         **more,
     }

@@ -76,8 +76,9 @@ function takeTour() {
   tourBox.replaceChildren(box);
   const leave = (name, { step }) => name === "select" && (location.hash = addressWith({ stop: "", step: step + 1, node: "" }));
   box.addEventListener("learn:moved", () => box.dataset.ready && history.replaceState(null, "", addressWith({ stop: Number(box.dataset.at) + 1 })));
-  const { tour } = runs[shown];
-  startTour(box, leave, { address: location.hash.slice(1) }, () => {}, { tour: async () => tour });
+  const { tour, value } = runs[shown];
+  const lines = value.slice(value.indexOf("\n") + 1); // without the head, which may ask for another step
+  startTour(box, leave, { address: location.hash.slice(1), lines }, () => {}, { tour: async () => tour });
 }
 
 drawChoices();

@@ -88,7 +88,7 @@ class PageRun:
     label: what it is called, where there are several.
     step: what it opens with, from 0; None: the viewer chooses.
     node: of that step.
-    tour: what its tour of stops is drawn from, for the page's ``tour_script``; empty where it has none.
+    tour: what its tour of stops is drawn from besides its lines, for the page's ``tour_script``; empty where it has none.
     """
 
     lines: str

@@ -30,7 +30,7 @@ async function start(element, trigger, props, watch, server) {
       state.step = tour.start;
       card.about = text(tour.about);
       card.examples = Object.entries(tour.examples || {}).map(([name, prompt]) => [name, text(prompt)]);
-      stage.load(tour.lines);
+      stage.load(props.lines ?? tour.lines);
       live.load(tour.live, tour.costs);
       await until(() => stage.steps > tour.start);
       stage.pin(tour.start);
