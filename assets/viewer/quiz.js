@@ -40,6 +40,7 @@ class QuizView {
     if (!on) this.changed();
     else this.go(true);
     this.show();
+    this.root.dispatchEvent(new CustomEvent("explorer:quizzing", { bubbles: true, detail: { on } }));
   }
 
   reset() {

@@ -84,6 +84,11 @@ function takeTour() {
 drawChoices();
 takeTour();
 let quizzing = fields().get("quiz") === "1";
+element.addEventListener("explorer:quizzing", ({ detail }) => {
+  quizzing = detail.on; // it also begins and ends in the viewer itself
+  history.replaceState(null, "", addressWith({ quiz: quizzing ? 1 : "" }));
+  drawChoices();
+});
 addEventListener("hashchange", () => {
   const quiz = fields().get("quiz") === "1";
   paint();
@@ -95,5 +100,4 @@ addEventListener("hashchange", () => {
   drawChoices();
   takeTour();
   if (quiz !== quizzing) element.dispatchEvent(new CustomEvent("explorer:quiz", { detail: { on: quiz } }));
-  quizzing = quiz;
 });

@@ -187,8 +187,17 @@ def test_a_class_file_has_runs_quiz_and_tour_without_a_network(show, tmp_path):
     page.wait_for_function("location.hash.includes('stop=6')")
     page.reload()
     expect(page.locator("#tour .where")).to_contain_text("stop 6 of")
-    page.locator("#runs button", has_text="Quiz").click()
-    expect(page.locator("#explorer .quiz .said")).to_contain_text("Where will the first draft be rejected?")
+    page.evaluate("location.hash = 'run=2&step=10&node=7&stop=9'")  # nothing was replayed with other settings
+    expect(page.locator("#tour .where")).to_contain_text("stop 8 of 8")
+    expect(page.locator("#learn-next")).to_be_hidden()
+    expect(page.locator("#tour .dots button")).to_have_count(8)
+    quiz = page.locator("#runs button", has_text="Quiz")
+    for _ in range(2):
+        quiz.click()
+        expect(page.locator("#explorer .quiz .said")).to_contain_text("Where will the first draft be rejected?")
+        page.get_by_role("button", name="End the quiz").click()
+        expect(quiz).to_have_attribute("aria-pressed", "false")
+    quiz.click()
     expect(view(page)).to_have_attribute("data-pinned", "9")
     assert page.evaluate("window.pwned") is None
     assert page.locator("img").count() == 0

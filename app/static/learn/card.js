@@ -3,7 +3,8 @@
 const TURN_TITLE = "Now change K and γ";
 
 class CardView {
-  /** `go(at)` shows a stop (`TURN` after the last one), `all()` shows everything, `open()` leads to Explore. */
+  /** `go(at)` shows a stop (`TURN` after the last one, where K and γ can be changed), `all()` shows everything, `open()` leads
+   *  to Explore. */
   constructor({ go, all, open, walk, draws, live }) {
     Object.assign(this, { go, walk, draws, live, at: 0, about: "", examples: [] });
     this.title = h("h3", { tabindex: -1 });
@@ -27,6 +28,11 @@ class CardView {
     });
   }
 
+  /** Where the tour ends: K and γ cannot be changed where no other settings were replayed. */
+  get last() {
+    return this.live.live ? TURN : TURN - 1;
+  }
+
   /** Shows stop `at` of a lesson; `step` and `branches` are for the turn that follows the last stop. */
   show(lesson, at, step, everything) {
     this.at = at;
@@ -40,12 +46,12 @@ class CardView {
     if (shown !== this.shown) this.enter(stop);
     this.shown = shown;
     this.back.disabled = at === 0;
-    this.next.hidden = turn;
+    this.next.hidden = at >= this.last;
     this.foot.hidden = turn; // everything is shown there anyway
     this.next.textContent = at === stops.length - 1 ? "Your turn →" : "Next →";
     this.all.setAttribute("aria-pressed", everything);
     this.all.textContent = everything ? "Back to this stop" : "Show everything";
-    const names = [...stops.map((s) => text(s.title)), TURN_TITLE];
+    const names = [...stops.map((s) => text(s.title)), TURN_TITLE].slice(0, this.last + 1);
     if (this.dots.children.length !== names.length) this.dots.replaceChildren(...names.map((name, i) => h("li", {}, h("button", { type: "button", "data-stop": i, "aria-label": `${i < stops.length ? `Stop ${i + 1}` : "Your turn"}: ${name}`, title: name }, i < stops.length ? i + 1 : "K"))));
     [...this.dots.children].forEach((li, i) => {
       li.firstChild.classList.toggle("done", i < at);
@@ -72,16 +78,12 @@ class CardView {
       list(stop.odds).length ? this.draws.box : "",
       ...list(stop.asked).map(([question, answer]) => h("details", { class: "asked" }, h("summary", {}, text(question)), h("p", {}, text(answer)))),
       at === 0 && this.about ? h("p", { class: "about" }, this.about, " Its examples: ", ...this.examples.flatMap(([name, prompt], i) => [i ? ", " : "", h("span", { title: prompt }, name)]), ".") : "",
+      at === this.last ? h("p", {}, this.open) : "",
     ];
   }
 
   turn() {
-    const known = Boolean(this.live.live);
-    return [
-      h("p", {}, "K is how many flags get a re-draft, γ how long a block is. ", known ? "Move them: the text is cut into the steps that it would have taken." : ""),
-      known ? this.live.box : "",
-      h("p", {}, this.open),
-    ];
+    return [h("p", {}, "K is how many flags get a re-draft, γ how long a block is. Move them: the text is cut into the steps that it would have taken."), this.live.box, h("p", {}, this.open)];
   }
 }
 

@@ -34,7 +34,7 @@ async function start(element, trigger, props, watch, server) {
       live.load(tour.live, tour.costs);
       await until(() => stage.steps > tour.start);
       stage.pin(tour.start);
-      state.at = Math.min(TURN, Math.max(0, whole(new URLSearchParams(text(props.address) || location.search).get("stop"), 1, TURN + 1, 1) - 1));
+      state.at = Math.min(card.last, Math.max(0, whole(new URLSearchParams(text(props.address) || location.search).get("stop"), 1, TURN + 1, 1) - 1));
       show();
       element.addEventListener("learn:go", ({ detail }) => detail.stop - 1 !== state.at && go(detail.stop - 1));
       element.dataset.ready = "yes";
@@ -49,7 +49,7 @@ async function start(element, trigger, props, watch, server) {
     const lesson = state.lessons[state.step];
     if (!lesson) return;
     card.show(lesson, state.at, state.step, state.everything);
-    live.cut.hidden = state.at < TURN || !live.live;
+    live.cut.hidden = state.at < TURN;
     if (state.at < TURN) stage.branches(null);
     else live.show();
     requestAnimationFrame(() => stage.light(state.at, state.step, state.everything));
@@ -58,7 +58,7 @@ async function start(element, trigger, props, watch, server) {
   }
 
   function go(at) {
-    state.at = Math.min(TURN, Math.max(0, at));
+    state.at = Math.min(card.last, Math.max(0, at));
     state.everything = false;
     show();
     card.title.focus({ preventScroll: true });
