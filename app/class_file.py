@@ -6,7 +6,7 @@ import gzip
 from collections.abc import Sequence
 
 from app.history import KeptRun
-from app.method_names import NAMES
+from app.method_names import said
 from app.run_lines import RunLines
 from app.uploads import MAX_MEGABYTES
 from app.views.learn import tour_of, tour_script
@@ -39,8 +39,7 @@ def class_page(runs: Sequence[KeptRun], shown: str = "", step: int | None = None
 
 def _label(kept: KeptRun) -> str:
     """Runs of one prompt are told apart by their methods."""
-    method = str(kept.run.header.get("method", ""))
-    return f"{NAMES.get(method, method[:40])}: {kept.label}"
+    return f"{said(kept.run.header)}: {kept.label}"
 
 
 def hand_out(run: RunLines, step: int | None = None, node: int | str | None = None) -> str:

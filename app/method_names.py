@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from typing import Any
 
 from app.lanes import COST_AWARE, method_of
 
@@ -25,6 +26,13 @@ def named(lane: str) -> str:
     """A method or a race's lane by name, its id beside it."""
     method = method_of(lane)
     return f"{NAMES[method]}{',' if lane != method else ''}{COST_AWARE if lane != method else ''} ({lane})"
+
+
+def said(header: Mapping[str, Any]) -> str:
+    """The method of a run by name; its id where it has none."""
+    method, config = str(header.get("method", "run")), header.get("config")
+    aware = isinstance(config, Mapping) and config.get("cost_aware") is True
+    return NAMES.get(method, method[:40]) + (f",{COST_AWARE}" if aware else "")
 
 
 def grouped(lanes: Collection[str]) -> dict[str, dict[str, str]]:

@@ -11,9 +11,11 @@ import orjson
 
 from app import links, trace_hosts
 from app.history import History, KeptRun
+from app.method_names import said
 from app.settings import SETTINGS
 from app.views.drawn import DrawnView
 from d2sd.methods import METHODS
+from d2sd.models.store import REMOTE
 
 SCRIPTS = ("address.js", "form.js", "list.js", "linked.js", "main.js")
 MAX_LINK = 8000  # characters; longer ones are cut off on their way by some
@@ -59,8 +61,9 @@ def about(header: Mapping[str, Any]) -> str:
     config, of_models = header.get("config"), header.get("models")
     known = config if isinstance(config, Mapping) else {}
     name = of_models.get("preset") if isinstance(of_models, Mapping) else None
-    words = [str(header.get("method", "run"))[:40], *([str(name)[:40]] if name else [])]
-    words += [str(d)[:40] for d in _drafters(header) if not str(d).startswith(f"{name}/")]
+    model = REMOTE[name].title if isinstance(name, str) and name in REMOTE else str(name)[:40]
+    words = [f"{said(header)}{f' on {model}' if name else ''}"]
+    words += [f"drafter {str(d)[:40]}" for d in _drafters(header) if not str(d).startswith(f"{name}/")]
     symbols = {"num_branches": "K", "block_size": "γ", "temperature": "T", "node_budget": "B"}
     words += [f"{symbol} {known[n]}"[:24] for n, symbol in symbols.items() if known.get(n) not in (None, DEFAULTS[n])]
     return ", ".join(words)

@@ -71,7 +71,7 @@ def test_files_are_added_as_a_set_and_bad_ones_named(session, tmp_path):
     label, name = boxes[0].choices[0]
     when = time.strftime("%H:%M:%S", time.localtime(session.history.sets[0].at))
     assert label == f"Set: good.jsonl ({about(presets.opening().header)}, {when})"  # what it was made with, and when
-    assert about(presets.opening().header).startswith("d2sd, ")
+    assert about(presets.opening().header).startswith("D²SD on ")
     assert name == "set good.jsonl"
     drawn = json.loads(show(session, "set good.jsonl", "set good.jsonl")[0])
     assert drawn["sides"][0]["runs"] == 1

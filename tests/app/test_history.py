@@ -171,7 +171,12 @@ def test_a_set_of_the_same_title_does_not_take_the_place_of_another_checkpoint()
 
 def test_a_run_names_its_drafter_where_it_is_not_the_models_own():
     models = {"preset": "tiny", "target": "tiny/target", "first_drafter": "run/step-200", "second_drafter": "tiny/vp"}
-    assert about({"method": "d2sd", "models": models}) == "d2sd, tiny, run/step-200"
+    assert about({"method": "d2sd", "models": models}) == "D²SD on tiny, drafter run/step-200"
+    config = {"cost_aware": True, "num_branches": 6}
+    assert about({"method": "d2sd", "models": {"preset": "smollm2"}, "config": config}) == (
+        "D²SD, cost-aware on SmolLM2-135M-Instruct, K 6"
+    )
+    assert about({"method": "vllm", "models": {"preset": ["x"]}}) == "vllm on ['x']"
 
 
 def test_a_link_to_a_race_fills_in_what_fits_and_the_windows_race_comes_back():

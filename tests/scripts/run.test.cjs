@@ -4,9 +4,9 @@ const { test } = require("node:test");
 const { deflateRawSync } = require("node:zlib");
 const { load } = require("./load.cjs");
 
-const { Store, Selection, judged, readStep, stepSentence, plain, openLine, boundaryWords, nodeSentence } = load(
-  ["viewer/dom", "viewer/words", "viewer/step", "viewer/store", "viewer/selection", "viewer/explain"],
-  ["Store", "Selection", "judged", "readStep", "stepSentence", "plain", "openLine", "boundaryWords", "nodeSentence"],
+const { Store, Selection, judged, readStep, stepSentence, plain, openLine, boundaryWords, nodeSentence, runWords } = load(
+  ["viewer/dom", "viewer/words", "viewer/step", "viewer/store", "viewer/selection", "viewer/explain", "viewer/legend"],
+  ["Store", "Selection", "judged", "readStep", "stepSentence", "plain", "openLine", "boundaryWords", "nodeSentence", "runWords"],
 );
 const RUN = { names: { first: "first drafter", second: "second drafter", target: "target" }, sampled: false, random: false };
 
@@ -247,4 +247,13 @@ test("a run that was followed to its end comes to rest on a step that shows some
   selection.release();
   selection.advance();
   assert.equal(selection.shown, 2); // what one looked at last stays
+});
+
+test("a caption names method and model, and a drafter that is not the model's own", () => {
+  const of = (header, draft = true) => runWords({ header, recorded: true, seen: { draft }, length: 1 });
+  const models = { preset: "tiny", first_drafter: "tiny/dflash" };
+  assert.equal(of({ method: "d2sd", models, config: { num_branches: 4 } }), "recorded: d2sd on tiny · K 4");
+  assert.equal(of({ method: "dflash", models: { ...models, first_drafter: "run/step-200" } }), "recorded: dflash on tiny · drafter run/step-200");
+  assert.equal(of({ method: "autoregressive", models: { ...models, first_drafter: "run/step-200" } }, false), "recorded: autoregressive on tiny");
+  assert.equal(of({ models: [1], method: 5 }), "recorded: run");
 });

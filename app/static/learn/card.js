@@ -17,7 +17,7 @@ class CardView {
     this.open = h("button", { type: "button", class: "move next", id: "learn-open" }, "Open this step in Explore");
     this.keys = h("p", { class: "keys" }, h("kbd", {}, "←"), h("kbd", {}, "→"), " between stops, ", h("kbd", {}, "Esc"), " everything");
     this.foot = h("div", { class: "foot" }, this.all, this.keys);
-    this.box = h("section", { class: "card", "aria-label": "Tour" }, this.where, this.title, this.body, h("div", { class: "ways" }, this.back, this.next), this.dots, this.foot);
+    this.box = h("section", { class: "card", "aria-label": "Tour" }, this.where, this.title, this.body, h("div", { class: "ways" }, this.back, this.next, this.open), this.dots, this.foot);
     this.back.addEventListener("click", () => this.go(this.at - 1));
     this.next.addEventListener("click", () => this.go(this.at + 1));
     this.all.addEventListener("click", all);
@@ -47,6 +47,7 @@ class CardView {
     this.shown = shown;
     this.back.disabled = at === 0;
     this.next.hidden = at >= this.last;
+    this.open.hidden = !this.next.hidden;
     this.foot.hidden = turn; // everything is shown there anyway
     this.next.textContent = at === stops.length - 1 ? "Your turn →" : "Next →";
     this.all.setAttribute("aria-pressed", everything);
@@ -78,12 +79,11 @@ class CardView {
       list(stop.odds).length ? this.draws.box : "",
       ...list(stop.asked).map(([question, answer]) => h("details", { class: "asked" }, h("summary", {}, text(question)), h("p", {}, text(answer)))),
       at === 0 && this.about ? h("p", { class: "about" }, this.about, " Its examples: ", ...this.examples.flatMap(([name, prompt], i) => [i ? ", " : "", h("span", { title: prompt }, name)]), ".") : "",
-      at === this.last ? h("p", {}, this.open) : "",
     ];
   }
 
   turn() {
-    return [h("p", {}, "K is how many flags get a re-draft, γ how long a block is. Move them: the text is cut into the steps that it would have taken."), this.live.box, h("p", {}, this.open)];
+    return [h("p", {}, "K is how many flags get a re-draft, γ how long a block is. Move them: the text is cut into the steps that it would have taken."), this.live.box];
   }
 }
 
