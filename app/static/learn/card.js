@@ -14,7 +14,7 @@ class CardView {
     this.back = h("button", { type: "button", class: "move", id: "learn-back" }, "← Back");
     this.next = h("button", { type: "button", class: "move next", id: "learn-next" }, "Next →");
     this.all = h("button", { type: "button", class: "quiet", id: "learn-all", "aria-pressed": "false" }, "Show everything");
-    this.open = h("button", { type: "button", class: "move next", id: "learn-open" }, "Open this step in Explore");
+    this.open = h("button", { type: "button", class: "move next", id: "learn-open" }, "Open in Explore →");
     this.keys = h("p", { class: "keys" }, h("kbd", {}, "←"), h("kbd", {}, "→"), " between stops, ", h("kbd", {}, "Esc"), " everything");
     this.foot = h("div", { class: "foot" }, this.all, this.keys);
     this.box = h("section", { class: "card", "aria-label": "Tour" }, this.where, this.title, this.body, h("div", { class: "ways" }, this.back, this.next, this.open), this.dots, this.foot);
