@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import parse_qsl
 
 import gradio as gr
 
@@ -25,6 +26,7 @@ from app.tabs.setting_box import setting_rows
 from app.tabs.whatif import WhatIf, build_whatif
 from app.views import runs as runs_view
 from app.views.race import RaceView, drawing
+from app.views.race import query as race_query
 from app.views.race import sentence as lane_sentence
 from app.work import TURNS, Ticket
 
@@ -58,13 +60,15 @@ class RaceTab:
         return [*controls, drawing(history.race) if history.race else gr.skip(), *self.whatif.about(history.race)]
 
     def begins(self, history: History, query: Mapping[str, str]) -> bool:
-        """Whether a link asks for a race that is to be run at once: all of it can be used, its models are loaded, and it is not
-        the one that the window has."""
-        link, methods, kept = links.read(query), _linked(query), history.race
-        prompt = link.values.get("prompt")
-        known = kept is not None and kept.prompt == prompt and set(kept.methods) <= set(methods)
-        model = link.values.get("model") or self.inputs["model"].value or ""
-        return bool(prompt and methods and not link.ignored and not known) and models.loaded(Chosen(model))
+        """Whether a link asks for a race that is to be run at once.
+
+        All of it can be used, its models are loaded, and it is not the one that the window has.
+        """
+        link, methods = links.read(query), _linked(query)
+        asked = {name: self.inputs[name].value for name in ("model", *NAMES)} | link.values
+        if link.ignored or not methods or not asked.get("prompt"):
+            return False
+        return not _ran(history.race, asked, methods) and models.loaded(Chosen(asked["model"] or ""))
 
 
 def build_race(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> RaceTab:
@@ -116,6 +120,14 @@ def _linked(query: Mapping[str, str]) -> list[str]:
     """The lanes that a link names."""
     asked = query.get("methods", "").split(",")
     return [lane for lane in LANES if lane in asked]
+
+
+def _ran(race: Race | None, asked: Mapping[str, Any], methods: list[str]) -> bool:
+    """Whether a race is the one that is asked for; methods that it had no drafter for are not among its own."""
+    if race is None or not set(race.methods) <= set(methods):
+        return False
+    own = links.read(dict(parse_qsl(race_query(race)))).values
+    return all(own.get(name) == asked[name] for name in ("prompt", "model", *NAMES))
 
 
 def keep(history: History, raced: Race) -> None:

@@ -196,10 +196,15 @@ def test_a_link_to_a_race_fills_in_what_fits_and_the_windows_race_comes_back():
 
 def test_a_link_to_a_race_runs_it_once_and_only_where_all_of_it_can_be_used(monkeypatch):
     query = dict(parse_qsl(race_query(recorded_race())))
-    tab = RaceTab({"model": SimpleNamespace(value=query["model"])}, None, WhatIf(None, None, None))
+    form = {"model": query["model"], **{s.name: s.value for s in SETTINGS}, "chat": query["chat"] == "true"}
+    tab = RaceTab({name: SimpleNamespace(value=value) for name, value in form.items()}, None, WhatIf(None, None, None))
     monkeypatch.setattr(models, "loaded", lambda chosen: chosen.model == query["model"])
     assert tab.begins(History(), query)
     assert not tab.begins(History(race=recorded_race()), query)  # the window has run it: a reload does not do so again
+    for other in ({"seed": "7"}, {"num_branches": "2"}, {"block_size": "16"}, {"chat": "false"}, {"prompt": "another"}):
+        assert tab.begins(History(race=recorded_race()), query | other), other
+    left_open = {name: text for name, text in query.items() if name not in ("chat", "model", "seed")}
+    assert not tab.begins(History(race=recorded_race()), left_open)  # the form fills it in the same way
     for other in ({"methods": "evil"}, {"seed": "x"}, {"prompt": ""}):
         assert not tab.begins(History(), query | other)
     monkeypatch.setattr(models, "loaded", lambda chosen: False)
