@@ -17,6 +17,7 @@ class Session(Ticket):
 
     shown: the run that is shown.
     link: what the window was opened with.
+    fetched: the step that its link names of a trace, which the browser is to fetch and upload.
     history: of the window.
     own: a person's settings by control, put aside while the form follows a shown run.
     followed: key of the run that the form agrees with.
@@ -27,6 +28,7 @@ class Session(Ticket):
 
     shown: RunLines = field(default_factory=RunLines)
     link: Link = field(default_factory=Link)
+    fetched: dict[str, Any] | None = None
     history: History = field(default_factory=History)
     own: dict[str, Any] | None = None
     followed: str = ""

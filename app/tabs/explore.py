@@ -117,6 +117,7 @@ def _wire_getting(shown: Shown) -> None:
 
 def open_trace(session: Session, path: str | None) -> tuple[Any, Any]:
     """Show a trace file instead of the run; where it cannot be read, say why and leave the run alone."""
+    wanted, session.fetched = session.fetched, None
     if not path:
         return gr.skip(), sentence(problem="Choose a trace file first.")
     try:
@@ -127,7 +128,8 @@ def open_trace(session: Session, path: str | None) -> tuple[Any, Any]:
     name = Path(path).name
     for number, run in reversed(list(enumerate(runs[1:], 2))):
         session.history.keep(run, "Opened", f"{number} of {name}")
-    return session.show(runs[0], "Opened", name), sentence(note=note or ("" if runs[0].ended else CUT_OFF))
+    said = sentence(note=note or ("" if runs[0].ended else CUT_OFF))
+    return session.show(runs[0], "Opened", name, wanted=wanted), said
 
 
 def send_again(session: Session, data: gr.EventData) -> Any:

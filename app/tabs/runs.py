@@ -30,6 +30,7 @@ GONE = "This run is no longer in the list."
 ELSEWHERE = (
     "The run of this link is not kept here, or not any more: it is made again with the settings that are filled in."
 )
+NOT_KEPT = "The run of this link is not kept here, or not any more. What it was made with is not in the link."
 NOT_YET = "The run of this link is not made yet."
 PRESS = "Press Run: its models are loaded first."
 # What a link runs by itself: the id of the button, which may be on a tab that is just being opened.
@@ -126,6 +127,7 @@ def wire_runs(page: gr.Blocks, tabs: gr.Tabs, shown: Shown, race: Any) -> None:
             current.shown = current.history.keep(current.shown, "Recorded")
         query = request.query_params
         link = current.link = links.read(query)
+        current.fetched = link.wanted if "trace" in query else None
         found = current.history.find(query.get("run"))
         segment, said = gr.skip(), sentence(problem=link.sentence) if link.sentence else gr.skip()
         races = "methods" in query
@@ -147,6 +149,7 @@ def wire_runs(page: gr.Blocks, tabs: gr.Tabs, shown: Shown, race: Any) -> None:
             note = ELSEWHERE if "run" in query else NOT_YET
             said = said if link.sentence else sentence(note=note if at_once else f"{note} {PRESS}")
         elif not link.values:
+            said = sentence(note=NOT_KEPT) if "run" in query and not link.sentence else said
             link = form or link
         current.followed = current.shown.key
         return [

@@ -13,6 +13,7 @@ from app import links, trace_hosts
 from app.history import History, KeptRun
 from app.method_names import said
 from app.settings import SETTINGS
+from app.uploads import MAX_MEGABYTES
 from app.views.drawn import DrawnView
 from d2sd.methods import METHODS
 from d2sd.models.store import REMOTE
@@ -32,7 +33,8 @@ class RunsView(DrawnView):
     """
 
     def __init__(self, value: str | None = None, *, elem_id: str = "runs", **options: Any):
-        before = f"const FORM = {json.dumps(FORM)}, TRACE_HOSTS = {json.dumps(trace_hosts.listed())};"
+        known = {"FORM": FORM, "TRACE_HOSTS": trace_hosts.listed(), "TRACE_MEGABYTES": MAX_MEGABYTES}
+        before = "".join(f"const {name} = {json.dumps(value)};" for name, value in known.items())
         super().__init__(value, "runs", SCRIPTS, elem_id=elem_id, before=before, **options)
 
 

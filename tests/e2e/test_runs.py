@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from app import presets
-from tests.e2e.driving import PATIENCE, finished, opened, start, upload, view
+from tests.e2e.driving import PATIENCE, finished, opened, problem, start, upload, view
 
 pytestmark = pytest.mark.e2e
 HOSTILE = "<img src=x onerror='window.pwned=1'>${window.pwned=1}"
@@ -175,3 +175,5 @@ def test_a_link_opens_a_trace_of_its_own_host_and_no_other(empty: Page, address)
     empty.goto(f"{address}?trace=https://example.org/runs/mine.jsonl")
     expect(empty.locator("#runs .said")).to_contain_text("example.org is not on this page’s list", timeout=PATIENCE)
     assert not [url for url in asked if "example.org" in url and not url.startswith(address)]
+    empty.goto(f"{address}?run={'f' * 32}")
+    expect(problem(empty)).to_have_value(re.compile("not kept here"), timeout=PATIENCE)

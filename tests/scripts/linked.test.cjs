@@ -6,6 +6,7 @@ const { load } = require("./load.cjs");
 const fetched = [];
 let answer = null;
 const { traceAddress, fetchTrace } = load(["viewer/dom", "runs/linked"], ["traceAddress", "fetchTrace"], {
+  TRACE_MEGABYTES: 96,
   fetch: async (address, options) => {
     fetched.push([address.href, options]);
     if (!answer) throw new Error("network");

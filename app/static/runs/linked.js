@@ -1,8 +1,6 @@
 // ?trace=URL: a trace from this page's host, or from one on its owner's list, opened as if it were chosen by hand. The browser
 // fetches it, never the server.
 
-const TRACE_BYTES = 96e6; // what “Open a trace” takes
-
 /** The address to fetch from, or the problem with it. `here`: the page's own; `hosts`: the owner's list. */
 function traceAddress(wanted, here, hosts) {
   let address;
@@ -27,9 +25,9 @@ async function fetchTrace(address) {
   const reader = answer.body.getReader();
   for (let part; !(part = await reader.read()).done; ) {
     size += part.value.length;
-    if (size > TRACE_BYTES) {
+    if (size > TRACE_MEGABYTES * 1e6) {
       reader.cancel();
-      throw new Error(`it is larger than ${TRACE_BYTES / 1e6} MB`);
+      throw new Error(`it is larger than ${TRACE_MEGABYTES} MB`);
     }
     parts.push(part.value);
   }
@@ -38,25 +36,18 @@ async function fetchTrace(address) {
   return new File(parts, `${name}.jsonl${packed ? ".gz" : ""}`);
 }
 
-/** Opens what the address of the page names, at the step that it names; `say` hears what is wrong. */
+/** Uploads what the address of the page names; the server opens it at the step that it names. `say` hears what is wrong. */
 async function openLinked(hosts, say) {
-  const fields = new URLSearchParams(location.search);
-  if (!fields.get("trace")) return;
+  const wanted = new URLSearchParams(location.search).get("trace");
+  if (!wanted) return;
   try {
-    const { address, problem } = traceAddress(fields.get("trace"), location.href, hosts);
+    const { address, problem } = traceAddress(wanted, location.href, hosts);
     if (problem) throw new Error(problem);
     const chosen = new DataTransfer();
     chosen.items.add(await fetchTrace(address));
     const input = document.querySelector("#last input[type=file]");
-    const before = explorer() && explorer().dataset.run;
     input.files = chosen.files;
     input.dispatchEvent(new Event("change", { bubbles: true }));
-    const step = whole(fields.get("step"), 1, 1e9, null);
-    for (let tries = 0; step !== null && tries < 400; tries += 1) {
-      const { run, steps } = explorer() ? explorer().dataset : {};
-      if (run !== before && Number(steps) >= step) return explorer().dispatchEvent(new CustomEvent("explorer:select", { detail: { step: step - 1, node: fields.get("node") } }));
-      await new Promise((go) => setTimeout(go, 50));
-    }
   } catch (error) {
     say(`The trace of this link was not opened: ${error.message}.`);
   }
