@@ -18,6 +18,7 @@ import gradio as gr
 
 from app import explore, presets, settings
 from app.explore import Asked
+from app.gradio_internals import leave_out
 from app.models import Chosen
 from app.run_lines import RunLines
 from app.streaming import collect, never, paced, prepare, stream, warm_up
@@ -69,7 +70,7 @@ class KeptRuns:
 KEPT = KeptRuns()
 
 
-def told(function: Callable[..., Any]) -> Callable[..., Any]:
+def in_a_sentence(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function, with bad input as one sentence to the caller."""
 
     @wraps(function)
@@ -82,7 +83,7 @@ def told(function: Callable[..., Any]) -> Callable[..., Any]:
     return answer
 
 
-@told
+@in_a_sentence
 def generate(
     prompt: str,
     model: str = presets.BUNDLED,
@@ -144,7 +145,7 @@ def generate(
     }
 
 
-@told
+@in_a_sentence
 def step(run: str, number: int = 1) -> dict[str, Any]:
     """One step of a run: its drafts, confidences, token tree, and what the target accepted.
 
@@ -163,7 +164,7 @@ def step(run: str, number: int = 1) -> dict[str, Any]:
     return {"words": list(describe_step(found, len(steps))), "step": json.loads(to_line(found))}
 
 
-@told
+@in_a_sentence
 def calibrate(runs: list[str]) -> dict[str, Any]:
     """Whether the first drafter's confidence can be trusted, measured over some runs.
 
@@ -188,12 +189,11 @@ def texts(**arguments: Any) -> None:
 
 def publish(page: gr.Blocks) -> None:
     """Add the endpoints to a page, and list no other one; called within it, after all else is wired."""
-    own = set(page.fns)
+    own = list(page.fns)
     gr.api(generate, api_name="generate", concurrency_id=MODEL, concurrency_limit=1)
     gr.api(step, api_name="step")
     gr.api(calibrate, api_name="calibrate")
-    for key in own:
-        page.fns[key].api_visibility = "private"
+    leave_out(page, own)
 
 
 def mcp() -> dict[str, bool]:

@@ -1,21 +1,19 @@
-"""What the page touches of Gradio that Gradio documents nowhere, all of it here. Read again after every new version.
+"""What the page touches of Gradio that Gradio documents nowhere; beside it stands ``guarded_blocks``.
 
-Gradio's own words for it: a "session hash" names a window, ``Blocks._queue`` is its line of calls, ``state_holder`` keeps the
-states and last values of windows.
+Read both again after every new version. In Gradio's own words a "session hash" names a window. ``Blocks._queue`` is its line of
+calls, and ``state_holder`` keeps the states and last values of windows.
 """
 
 from __future__ import annotations
 
-import logging
+from collections.abc import Collection
 from typing import Any
 
 import gradio as gr
+from gradio.components.api_component import Api
 from gradio.context import LocalContext
 
-from app.inputs import control_values, event_data
-from d2sd import InputError
-
-log = logging.getLogger(__name__)
+ARGUMENT = Api  # what stands for a control where a program gives a value
 READ_IN = "6.31.0"
 PREFIX = "/gradio_api/"
 HEARTBEAT = "heartbeat/"  # behind the prefix: where a window says, as long as it is open, that it is there
@@ -23,46 +21,17 @@ UPLOAD = "upload"
 # Gradio serves what was uploaded and writes down whole windows on request; the page needs none of it.
 CLOSED = ("file=", "file/", "proxy=", "stream/", "deep_link", "monitoring", "run-history", "process_recording", "vibe-")
 SECONDS_BETWEEN_LOOKS = 0.02  # at who waits; Gradio's 0.001 takes 5% of a core, all the time
-UNEXPECTED = "Something went wrong here; it was written into the server's log."
-MISFIT = "A value does not fit its control, or its file is not here any more; load the page again."
-
-
-class GuardedBlocks(gr.Blocks):
-    """Blocks whose calls are checked before any component or function sees them: a caller gets one sentence."""
-
-    async def preprocess_data(self, block_fn: Any, inputs: Any, state: Any, explicit_call: bool = False) -> Any:
-        """The values of a call, checked."""
-        try:
-            values = control_values(block_fn.inputs, inputs)
-        except InputError as error:
-            raise _error(f"{error}.") from None
-        try:
-            return await super().preprocess_data(block_fn, values, state, explicit_call)
-        except Exception as error:  # of Gradio's own checks: a choice that is none, a path that no upload has
-            log.info("a call was refused: %s", type(error).__name__)
-            raise _error(MISFIT) from None
-
-    async def process_api(self, *args: Any, **options: Any) -> dict[str, Any]:
-        """Answer a call."""
-        if (event := options.get("event_data")) is not None:
-            event._data = event_data(event._data)
-        try:
-            return await super().process_api(*args, **options)
-        except gr.Error as error:
-            error.print_exception = False
-            raise
-        except Exception:
-            log.exception("a call failed")
-            raise _error(UNEXPECTED) from None
-
-
-def _error(sentence: str) -> gr.Error:
-    return gr.Error(sentence, print_exception=False)
 
 
 def told(event: gr.EventData) -> dict[str, Any]:
     """What a drawn part of the page says with its event."""
     return event._data if isinstance(event._data, dict) else {}
+
+
+def leave_out(page: gr.Blocks, hidden: Collection[int]) -> None:
+    """Leave functions, by their keys in ``page.fns``, out of what the page tells programs of itself."""
+    for key in hidden:
+        page.fns[key].api_visibility = "private"
 
 
 def look_less_often(page: gr.Blocks) -> None:

@@ -8,8 +8,8 @@ from math import isfinite
 from typing import Any
 
 import gradio as gr
-from gradio.components.api_component import Api
 
+from app.gradio_internals import ARGUMENT
 from d2sd import InputError
 
 MAX_CHARACTERS = 200_000
@@ -122,7 +122,7 @@ def _file(value: Any) -> dict[str, Any]:
 
 
 _READ: dict[Any, Callable[[Any], Any]] = {
-    Api: _argument,
+    ARGUMENT: _argument,
     gr.Number: _number,
     gr.Slider: _number,
     gr.Dataset: _number,

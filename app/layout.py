@@ -9,7 +9,8 @@ import gradio as gr
 from starlette.middleware import Middleware
 
 from app import api, guard, plotly_js, presets, uploads
-from app.gradio_internals import GuardedBlocks, look_less_often
+from app.gradio_internals import look_less_often
+from app.guarded_blocks import GuardedBlocks
 from app.page_session import Session
 from app.tabs.calibrate import build_calibrate
 from app.tabs.compare import build_compare

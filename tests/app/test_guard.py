@@ -305,6 +305,6 @@ def test_who_stands_in_the_line_is_told_even_between_two_turns(client, monkeypat
 
 
 def test_gradio_is_pinned_to_the_version_whose_internals_were_read():
-    """After ``make pin`` took a new one: read ``app/gradio_internals.py`` against its source, then name it there."""
+    """After ``make pin`` took a new one: read ``gradio_internals`` and ``guarded_blocks`` against its source, then name it there."""
     pins = (Path(__file__).parents[2] / "constraints.txt").read_text(encoding="utf-8").splitlines()
     assert f"gradio=={gradio_internals.READ_IN}" in pins

@@ -1,0 +1,48 @@
+"""The page as Gradio's ``Blocks``, with two of its undocumented methods guarded."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import gradio as gr
+
+from app.inputs import control_values, event_data
+from d2sd import InputError
+
+log = logging.getLogger(__name__)
+UNEXPECTED = "Something went wrong here; it was written into the server's log."
+MISFIT = "A value does not fit its control, or its file is not here any more; load the page again."
+
+
+class GuardedBlocks(gr.Blocks):
+    """Blocks whose calls are checked before any component or function sees them: a caller gets one sentence."""
+
+    async def preprocess_data(self, block_fn: Any, inputs: Any, state: Any, explicit_call: bool = False) -> Any:
+        """The values of a call, checked."""
+        try:
+            values = control_values(block_fn.inputs, inputs)
+        except InputError as error:
+            raise _error(f"{error}.") from None
+        try:
+            return await super().preprocess_data(block_fn, values, state, explicit_call)
+        except Exception as error:  # of Gradio's own checks: a choice that is none, a path that no upload has
+            log.info("a call was refused: %s", type(error).__name__)
+            raise _error(MISFIT) from None
+
+    async def process_api(self, *args: Any, **options: Any) -> dict[str, Any]:
+        """Answer a call."""
+        if (event := options.get("event_data")) is not None:
+            event._data = event_data(event._data)
+        try:
+            return await super().process_api(*args, **options)
+        except gr.Error as error:
+            error.print_exception = False
+            raise
+        except Exception:
+            log.exception("a call failed")
+            raise _error(UNEXPECTED) from None
+
+
+def _error(sentence: str) -> gr.Error:
+    return gr.Error(sentence, print_exception=False)
