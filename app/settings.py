@@ -16,8 +16,13 @@ Value = float | int | bool | str | None
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """``name`` is the field of ``DecodeConfig`` and of a link; ``meaning`` what it is, in a few words;
-    None as a value leaves the choice to the engine; ``choices``: the values that one of kind "choice" can have."""
+    """One setting.
+
+    name: the field of ``DecodeConfig`` and of a link.
+    meaning: what it is, in a few words.
+    value: None leaves the choice to the engine.
+    choices: the values that one of kind "choice" can have.
+    """
 
     name: str
     label: str
@@ -30,26 +35,31 @@ class Setting:
     choices: tuple[str, ...] = ()
 
     def read(self, value: Any) -> Any:
-        """The value as ``DecodeConfig`` wants it, from a control; raises ``InputError``."""
+        """The value as ``DecodeConfig`` wants it, from a control; raises ``InputError``, which ``readable`` puts into the page's words."""
         if self.kind == "flag":
-            return bool(value)
+            if not isinstance(value, bool):
+                raise InputError(f"{self.name} must be true or false")
+            return value
         if self.kind == "choice":
             if value not in self.choices:
-                raise InputError(f"{self.label} must be one of {', '.join(self.choices)}")
+                raise InputError(f"{self.name} must be one of {', '.join(self.choices)}")
             return value
         if self.optional and not value:  # a number field that was never touched says 0
             return None
         if self.kind == "whole":
-            return whole(value, self.label)
-        return float(value) if isinstance(value, int | float) else math.nan
+            return whole(value, self.name)
+        return float(value) if _is_number(value) else math.nan
 
 
-def whole(value: Any, label: str) -> int:
+def whole(value: Any, name: str) -> int:
     """The whole number of a control; raises ``InputError``."""
-    number = value if isinstance(value, int | float) else math.nan
-    if not math.isfinite(number) or number != int(number):
-        raise InputError(f"{label} must be a whole number")
-    return int(number)
+    if not _is_number(value) or not math.isfinite(value) or value != int(value):
+        raise InputError(f"{name} must be a whole number")
+    return int(value)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 SETTINGS = (
