@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -57,14 +56,9 @@ class RunSet:
 
 def choices(history: History) -> list[tuple[str, str]]:
     """What can be compared: the window's runs and measured sets, as labels and names."""
-    sets = [(f"Set: {s.title} ({about(s.runs[0].header)}, {_clock(s.at)})", f"set {s.title}") for s in history.sets]
+    sets = [(f"Set: {s.title} ({about(s.runs[0].header)})", f"set {s.title}") for s in history.sets]
     runs = [(f"{about(k.run.header)}: {k.label} ({k.source})", f"run {k.run.key}") for k in history.runs]
     return sets + runs
-
-
-def _clock(at: float) -> str:
-    """When a set was measured, by the clock of this machine."""
-    return time.strftime("%H:%M:%S", time.localtime(at))
 
 
 def pick(history: History, name: str | None) -> RunSet:

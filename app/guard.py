@@ -6,8 +6,6 @@
 from __future__ import annotations
 
 import asyncio
-import ctypes
-import gc
 import json
 import logging
 from collections import Counter
@@ -16,6 +14,7 @@ from typing import Any
 
 from app import gradio_internals
 from app.gradio_internals import CLOSED, HEARTBEAT, PREFIX, UPLOAD
+from app.machine import give_back
 
 log = logging.getLogger(__name__)
 MAX_CALL_BYTES = 1 << 20
@@ -104,18 +103,6 @@ def forget(window: str, app: Any) -> None:
     """Drop what Gradio keeps of a window, and give free memory back to the system."""
     gradio_internals.forget(window, app)
     give_back()
-
-
-def give_back() -> None:
-    """Give memory that is free back to the system, after what took much of it for a moment.
-
-    Python looks for garbage seldom, and the C library keeps a reserve; where that is not glibc it stays.
-    """
-    gc.collect()
-    try:
-        ctypes.CDLL(None).malloc_trim(0)
-    except (AttributeError, OSError):
-        return
 
 
 async def _drain(receive: Receive) -> None:

@@ -38,11 +38,10 @@ class KeptRun:
 
 @dataclass(frozen=True, slots=True)
 class KeptSet:
-    """A set of runs that was measured in Calibrate, under its title; ``at``: when, in seconds since 1970."""
+    """A set of runs that was measured in Calibrate, under its title."""
 
     title: str
     runs: tuple[Recording, ...]
-    at: float = field(default_factory=time.time, compare=False)
 
     @property
     def size(self) -> int:

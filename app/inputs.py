@@ -64,6 +64,11 @@ def event_data(value: Any) -> Any:
         return None
 
 
+def step_number(value: Any) -> int | None:
+    """The step that an event names, from 0; None where it names none."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
 def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise InputError("it must be a text")

@@ -1,7 +1,9 @@
-"""What this machine can hold, and how slow a large model would be on its processor."""
+"""What this machine can hold, giving memory back to it, and how slow a large model would be on its processor."""
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import os
 import time
 from functools import cache
@@ -33,6 +35,18 @@ def _available() -> float:
         return next(float(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
     except (OSError, StopIteration):
         return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+
+
+def give_back() -> None:
+    """Give memory that is free back to the system, after what took much of it for a moment.
+
+    Python looks for garbage seldom, and the C library keeps a reserve; where that is not glibc it stays.
+    """
+    gc.collect()
+    try:
+        ctypes.CDLL(None).malloc_trim(0)
+    except (AttributeError, OSError):
+        return
 
 
 @cache

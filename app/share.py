@@ -12,6 +12,7 @@ import networkx
 
 from app.class_file import hand_out
 from app.gradio_internals import told
+from app.inputs import step_number
 from app.page_session import Session
 from app.run_lines import RunLines
 from app.tabs.notice import sentence
@@ -31,7 +32,7 @@ def export(session: Session, data: gr.EventData) -> tuple[Any, Any]:
 
 def make_file(run: RunLines, kind: Any, step: Any, node: Any = None) -> dict[str, str]:
     """``name``, ``type`` and ``text`` of a file; a page opens with ``step`` and ``node``. Raises ``InputError``."""
-    step = step if isinstance(step, int) and not isinstance(step, bool) and step >= 0 else None
+    step = step_number(step)
     node = node if node == "bonus" or (isinstance(node, int) and 0 <= node < 10**9) else None
     if not len(run):
         raise InputError("the server has no run of this window any more; run it again")

@@ -11,8 +11,8 @@ import d2sd
 from app import calibrate, compare, presets
 from app.compare import RunSet
 from app.gradio_internals import told
-from app.guard import give_back
 from app.inputs import MAX_CHARACTERS
+from app.machine import give_back
 from app.method_names import grouped
 from app.models import Chosen
 from app.page_session import Session

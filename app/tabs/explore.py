@@ -10,7 +10,7 @@ import gradio as gr
 
 from app import explore, getting, models, presets, share, uploads
 from app.gradio_internals import told
-from app.guard import give_back
+from app.machine import give_back
 from app.page_session import Session
 from app.settings import SETTINGS
 from app.tabs.controls import build_controls

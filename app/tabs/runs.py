@@ -13,6 +13,7 @@ from app import links, models
 from app.class_file import class_page, window_file
 from app.gradio_internals import told
 from app.history import HISTORIES, History
+from app.inputs import step_number
 from app.links import Link
 from app.models import Chosen
 from app.page_session import Session
@@ -184,8 +185,8 @@ def show(session: Session, data: gr.EventData) -> tuple[Any, Any]:
     found = session.history.find(asked.get("key"))
     if found is None:
         return gr.skip(), sentence(problem=GONE)
-    step = asked.get("step")
-    wanted = {"step": step, "node": asked.get("node")} if isinstance(step, int) and step >= 0 else None
+    step = step_number(asked.get("step"))
+    wanted = None if step is None else {"step": step, "node": asked.get("node")}
     return session.show(found.run, found.source, wanted=wanted), sentence()
 
 
@@ -214,14 +215,10 @@ def file(session: Session, data: gr.EventData) -> tuple[Any, Any]:
 def together(session: Session, data: gr.EventData) -> tuple[Any, Any]:
     """All runs of the list as one file: traces, or a page to teach with that opens with the step that is looked at."""
     kept, asked = session.history.runs, told(data)
-    step = asked.get("step")
     try:
         if asked.get("kind") == "class":
-            wanted = step if isinstance(step, int) and not isinstance(step, bool) and step >= 0 else None
-            content, made = (
-                class_page(kept, session.shown.key, wanted).encode(),
-                {"name": "d2sd-class.html", "type": "text/html"},
-            )
+            content = class_page(kept, session.shown.key, step_number(asked.get("step"))).encode()
+            made = {"name": "d2sd-class.html", "type": "text/html"}
         else:
             content, made = window_file(kept), {"name": "d2sd-runs.jsonl.gz", "type": "application/gzip"}
     except InputError as error:

@@ -7,7 +7,7 @@ function start(element, trigger, props, watch) {
   const title = h("summary", {});
   const list = h("ol", {});
   const said = h("p", { class: "said", role: "status" });
-  const whole = (kind, words, hint) => {
+  const together = (kind, words, hint) => {
     const button = h("button", { type: "button", class: "small", title: hint, "data-kind": kind }, words);
     button.addEventListener("click", () => {
       const { pinned } = explorer() ? explorer().dataset : {};
@@ -15,7 +15,7 @@ function start(element, trigger, props, watch) {
     });
     return button;
   };
-  const all = h("p", { class: "all" }, whole("traces", "Save all", "All runs in one file that “Open a trace” opens"), whole("class", "Class file", "All runs in one page that works offline, with quiz and Learn"));
+  const all = h("p", { class: "all" }, together("traces", "Save all", "All runs in one file that “Open a trace” opens"), together("class", "Class file", "All runs in one page that works offline, with quiz and Learn"));
   const wide = matchMedia("(min-width: 901px)").matches;
   element.replaceChildren(h("section", { class: "panels", "aria-label": "Runs of this window" }, h("details", { class: "panel kept", open: wide }, title, list, all, said)));
 
