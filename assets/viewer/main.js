@@ -6,6 +6,12 @@ const nodeNumber = (node) => (node === "bonus" ? BONUS : whole(node, 0, 1e9, nul
 function start(element, trigger, props, watch) {
   const root = h("section", { class: "explorer", "aria-label": "Explore a run" });
   const part = (id, label, attributes) => h("div", { id, "aria-label": label, ...attributes });
+  const store = new Store(
+    (change) => onData(change),
+    (key, start) => askAgain(key, start),
+  );
+  const selection = new Selection(store, () => onSelect());
+  const chip = new ChipView(store, selection);
   const notice = h("p", { class: "notice", role: "alert", hidden: true });
   const numbers = h("dl", { id: "numbers", "aria-label": "Totals" });
   const textBox = part("text", "Generated text", { role: "region", tabindex: 0 });
@@ -13,7 +19,6 @@ function start(element, trigger, props, watch) {
   const details = part("details", "Details", { role: "region", "aria-live": "polite" });
   const sentence = h("p", { id: "sentence", dir: "auto" });
   const spoken = h("p", { class: "spoken", "aria-live": "polite" });
-  const followChip = h("button", { id: "follow", type: "button" });
   const fitButton = h("button", { class: "small", type: "button", title: "Fit the tree into view (F)" }, "Fit");
   const wideButton = h("button", { id: "widen", class: "small", type: "button", hidden: true });
   const fullButton = h("button", { class: "icon", type: "button", title: "Full screen (.)", "aria-label": "Full screen", hidden: !document.fullscreenEnabled }, icon("M-5-2V-5H-2M2-5H5V-2M5 2V5H2M-2 5H-5V2"));
@@ -41,7 +46,7 @@ function start(element, trigger, props, watch) {
     panes.bar("facts"),
     h("div", { class: "panel facts" }, details),
     panes.bar("reading"),
-    h("div", { class: "panel drawing" }, h("div", { class: "head" }, sentence, h("div", { class: "tools" }, unfoldButton, followChip, playButton, paceButton, wideButton, fitButton, fullButton, helpButton)), lacks, treeBox, pathBox, swipe, panes.bar("tree"), stripBox, quizBox, presenter.box, legend()),
+    h("div", { class: "panel drawing" }, h("div", { class: "head" }, sentence, h("div", { class: "tools" }, unfoldButton, chip.button, playButton, paceButton, wideButton, fitButton, fullButton, helpButton)), lacks, treeBox, pathBox, swipe, panes.bar("tree"), stripBox, quizBox, presenter.box, legend()),
     steps,
   );
   root.append(notice, empty, views, spoken);
@@ -49,11 +54,6 @@ function start(element, trigger, props, watch) {
 
   const tooltip = new Tooltip(root);
   const help = new HelpView(root);
-  const store = new Store(
-    (change) => onData(change),
-    (key, start) => askAgain(key, start),
-  );
-  const selection = new Selection(store, () => onSelect());
   const viewport = new Viewport(treeBox, () => {
     tree.place();
     strip.place();
@@ -111,7 +111,8 @@ function start(element, trigger, props, watch) {
     run.show(store);
     timeline.follow();
     finder.place();
-    showChip();
+    chip.show();
+    showPlaying();
     mirror();
   }
 
@@ -149,38 +150,10 @@ function start(element, trigger, props, watch) {
     swipe.textContent = tree.widened ? "← Swipe the tree to move along it →" : `The whole block is in view. ${read}`;
   }
 
-  /** A run that says nothing for a while, be it slow or cut off, is not shown as one that goes on. */
-  const silence = 5000;
-  let waiting = false;
-  let heard = 0;
-  function listen() {
-    clearTimeout(heard);
-    waiting = false;
-    heard = setTimeout(() => {
-      waiting = true;
-      showChip();
-    }, silence);
-  }
-
-  function showChip() {
-    const { pinned, playing } = selection;
-    const at = pinned === null ? "" : `step ${pinned + 1}`;
-    const [state, , label] = [
-      ["playing", playing, `Playing: ${at} ✕`],
-      ["pinned", pinned !== null, `Pinned: ${at} ✕`],
-      ["live", store.live, waiting ? "Waiting for the next step" : "Following live"],
-      ["resting", store.failed, "Stopped"],
-      ["resting", store.finished && store.finished.stop_reason === "stopped", `Stopped after ${count(store.length, "step")}`],
-      ["resting", selection.shown === null, count(store.length, "step")],
-      ["resting", true, `Step ${selection.shown + 1} of ${store.length}`],
-    ].find(([, holds]) => holds);
-    const release = store.live ? "Release and follow live (Esc)" : "Release (Esc)";
-    followChip.dataset.state = state;
-    followChip.textContent = label;
-    followChip.title = pinned === null ? "Click a token, a bar or a node to pin its step" : release;
+  function showPlaying() {
     paceButton.textContent = PACES[selection.pace][0];
-    playButton.textContent = playing ? "❚❚" : "▶";
-    playButton.setAttribute("aria-label", playing ? "Pause" : "Play through the steps");
+    playButton.textContent = selection.playing ? "❚❚" : "▶";
+    playButton.setAttribute("aria-label", selection.playing ? "Pause" : "Play through the steps");
   }
 
   function showFolding(hidden) {
@@ -237,7 +210,7 @@ function start(element, trigger, props, watch) {
     views.hidden = nothing;
     notice.hidden = store.failed === null;
     notice.textContent = store.failed ?? "";
-    listen();
+    chip.heard();
     draw();
   }
 
@@ -264,7 +237,6 @@ function start(element, trigger, props, watch) {
     drawn.step = null;
     draw();
   };
-  followChip.addEventListener("click", () => selection.follow());
   playButton.addEventListener("click", () => selection.toggle());
   fitButton.addEventListener("click", () => viewport.fit());
   wideButton.addEventListener("click", () => {

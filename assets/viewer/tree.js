@@ -30,7 +30,9 @@ class TreeView {
     const across = (width - MARGIN.left - MARGIN.right) / larger;
     const family = getComputedStyle(this.host).fontFamily;
     this.columns = new Columns(step.columns, across, width < NARROW && !this.widened, columnsThatMatter(step, this.selection), columnNeeds(step, family, this.selection.shownNode));
-    this.measure(family);
+    this.small = (words) => measure(words, `400 10.5px ${family}`);
+    Object.assign(this, nodeWords(step, this.columns, family));
+    this.ghosts = wantedTokens(step);
     const room = (height - MARGIN.top - MARGIN.bottom) / LEAST_SCALE / larger;
     this.layout = layoutTree(step, this.selection.shownNode, this.unfolded ? null : (layout) => this.rowsOf(layout).bottom - this.rowsOf(layout).top <= room);
     this.rows = this.rowsOf(this.layout);
@@ -53,26 +55,6 @@ class TreeView {
     }
     for (const chain of layout.chains) labels.append(...this.drawChainLabel(chain));
     this.world.replaceChildren(this.drawBoundary(), edges, strong, labels, nodes);
-  }
-
-  /** What is written in and under the nodes, and how wide that makes them. */
-  measure(family) {
-    const { step } = this;
-    const font = (bold) => nodeFont(bold, family);
-    this.small = (words) => measure(words, `400 10.5px ${family}`);
-    this.words = new Map();
-    this.widths = new Map();
-    const put = (id, depth, value, bold, least, padding) => {
-      const column = this.columns.width(depth);
-      const room = column - (this.columns.slim ? PADDING.slim : 5) - padding;
-      const { words, width } = fitLabel(value, room, font(bold));
-      const blank = this.columns.slim && (column < WORDLESS || width + padding > column - 1);
-      this.words.set(id, blank ? "" : words);
-      this.widths.set(id, blank ? Math.max(5, Math.min(column - 3, WORDLESS)) : Math.max(least, width + padding));
-    };
-    for (const node of step.nodes.values()) put(node.id, node.depth, node.text, node.state === "accepted", this.columns.slim ? 18 : 28, PADDING.node);
-    if (step.bonus) put(BONUS, step.bonus.depth, step.bonus.text, true, this.columns.slim ? 24 : 34, PADDING.target);
-    this.ghosts = wantedTokens(step);
   }
 
   /** Whether a node is drawn without its word. */
@@ -108,7 +90,7 @@ class TreeView {
       if (this.ghosts.has(id)) put(lane, x + this.ghostX(id, layout), this.small(`${this.ghostWord}${this.ghosts.get(id)}`) + 4, LABEL.below);
     }
     for (const chain of layout.chains) {
-      const label = this.chainLabel(chain);
+      const label = chainLabel(this, chain);
       if (label) put(chain.lane, label.x, this.small(label.words) * (label.won ? 1.14 : 1), LABEL.above);
     }
     layout.rows = laneRows(layout, items);
@@ -202,29 +184,8 @@ class TreeView {
     });
   }
 
-  /** Names a lane where it begins: the first draft, or the prefix that a re-draft started from, and what it brought. */
-  chainLabel(chain) {
-    const trunk = chain.lane === 0 && chain.first.depth === 0;
-    const main = trunk && Boolean(chain.nodes[1]) && chain.nodes[1].candidates.includes(0); // a node budget may have left the first draft out
-    const at = trunk ? chain.nodes[1] : chain.first;
-    if (!this.step.draft || !at || at.id === BONUS) return null;
-    const accepted = chain.nodes.filter((n) => n.state === "accepted" && (!main || n.candidates.includes(0)));
-    const drafts = main ? [] : draftsThrough(this.step, accepted.length ? accepted : [at]);
-    if (!main && !drafts.length) return null;
-    const slim = this.columns.slim; // a long name would lie across stems and the true boundary
-    let words = main ? "first draft" : draftsName(drafts).replace(slim ? /^re-drafts? / : "", "");
-    const [only] = drafts;
-    const leaves = at.depth - 1;
-    if (drafts.length === 1 && only.base === 0 && only.prefix < leaves && this.step.nodes.get(at.parent).candidates.includes(0)) words += `, same to ${leaves}`;
-    const won = accepted.length;
-    if (won) words += main ? ` · ${won} ${this.step.sampled ? "drawn" : "right"}` : ` · ${slim ? "+" : "added "}${won}`;
-    // no further to the right than the block goes
-    const end = this.x(this.step.columns - 0.5) - this.small(words) * (won ? 1.1 : 1) - 2;
-    return { words, won, kind: at.proposer, x: Math.max(this.x(-0.5), Math.min(end, this.x(at.depth) - this.widths.get(at.id) / 2)) };
-  }
-
   drawChainLabel(chain) {
-    const label = this.chainLabel(chain);
+    const label = chainLabel(this, chain);
     if (!label) return [];
     const y = this.rows.y.get(chain.lane) - PILL / 2 - 5;
     return [s("text", { class: `lane ${label.kind}${label.won ? " won" : ""}`, x: label.x, y }, label.words)];

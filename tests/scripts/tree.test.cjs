@@ -3,9 +3,9 @@ const assert = require("node:assert/strict");
 const { test } = require("node:test");
 const { load } = require("./load.cjs");
 
-const { layoutTree, BONUS, laneRows, edgePath, PILL, TreeView, liftFlags } = load(
-  ["viewer/dom", "viewer/words", "viewer/step", "viewer/explain", "viewer/viewport", "viewer/tree_layout", "viewer/tree_shapes", "viewer/tree_rows", "viewer/columns", "viewer/tree", "viewer/strip"],
-  ["layoutTree", "BONUS", "laneRows", "edgePath", "PILL", "TreeView", "liftFlags"],
+const { layoutTree, BONUS, laneRows, edgePath, PILL, chainLabel, liftFlags } = load(
+  ["viewer/dom", "viewer/words", "viewer/step", "viewer/explain", "viewer/viewport", "viewer/tree_layout", "viewer/tree_shapes", "viewer/tree_rows", "viewer/columns", "viewer/tree_words", "viewer/strip"],
+  ["layoutTree", "BONUS", "laneRows", "edgePath", "PILL", "chainLabel", "liftFlags"],
   { document: { createElement: () => ({ getContext: () => null }) } },
 );
 
@@ -103,9 +103,9 @@ test("an edge is straight within a lane and turns at the border between two", ()
 
 /** The label of the lane that begins with the anchor. */
 function mainLabel(step, slim = false) {
-  const tree = { step, columns: { slim }, x: (depth) => 60 * depth, small: (words) => 6 * words.length, widths: new Map([...step.nodes.keys()].map((id) => [id, 40])) };
+  const tree = { step, columns: { slim, x: (depth) => 60 * depth }, small: (words) => 6 * words.length, widths: new Map([...step.nodes.keys()].map((id) => [id, 40])) };
   const trunk = layoutTree(step, null, null).chains.find((chain) => chain.lane === 0);
-  return TreeView.prototype.chainLabel.call(tree, trunk);
+  return chainLabel(tree, trunk);
 }
 
 test("the main lane is called the first draft only where it holds the first draft", () => {
