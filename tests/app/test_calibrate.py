@@ -21,6 +21,7 @@ from app.tabs.notice import stopped
 from d2sd import InputError, load_trace
 from d2sd.bench.prompts import read_prompts
 from d2sd.decoding.block_drafter import BlockDrafter
+from tests.app.event import Event
 
 VALUES = {"block_size": 16, "num_branches": 4, "temperature": 0, "max_new_tokens": 16}
 
@@ -267,13 +268,6 @@ def test_pasted_lines_are_prompts(tmp_path):
 def test_no_file_or_too_many_is_one_sentence(paths):
     with pytest.raises(InputError, match=r"choose one or more|at most"):
         calibrate.files(Recordings(), paths)
-
-
-class Event:
-    """What the page sends when a step is to be opened."""
-
-    def __init__(self, data):
-        self._data = data
 
 
 def test_a_measured_run_opens_again_as_it_was(opening):

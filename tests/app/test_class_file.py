@@ -16,11 +16,7 @@ from app.run_lines import RunLines
 from app.tabs.explore import open_trace
 from app.tabs.runs import together
 from d2sd import InputError
-
-
-class Event:
-    def __init__(self, **data):
-        self._data = data
+from tests.app.event import Event
 
 
 @pytest.fixture

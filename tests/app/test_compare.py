@@ -15,11 +15,7 @@ from app.tabs.compare import add_files, offer, open_step, rename, show
 from app.views.compare import drawing
 from app.views.runs import about
 from d2sd import InputError
-
-
-class Event:
-    def __init__(self, **data):
-        self._data = data
+from tests.app.event import Event
 
 
 @pytest.fixture

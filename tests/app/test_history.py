@@ -22,13 +22,9 @@ from app.tabs.runs import GONE, Shown, _kept, file, remove, rename, show
 from app.tabs.whatif import WhatIf
 from app.views.race import query as race_query
 from app.views.runs import FORM, about, drawing
+from tests.app.event import Event
 
 NAME = "0123456789abcdef" * 2
-
-
-class Event:
-    def __init__(self, **data):
-        self._data = data
 
 
 def made(number, size=10):

@@ -15,7 +15,9 @@ def test_the_owner_lists_hosts(monkeypatch):
     assert trace_hosts.listed() == ["traces.example.org", "localhost:8000"]
 
 
-@pytest.mark.parametrize("value", ["https://a.org", "a.org/x", "*", "a..org;</script>", "a.org:1234567"])
+@pytest.mark.parametrize(
+    "value", ["https://a.org", "a.org/x", "*", "a..org;</script>", "a.org:1234567", "a.org:443", "a.org:80"]
+)
 def test_what_is_no_host_ends_in_a_sentence(monkeypatch, value):
     monkeypatch.setenv(trace_hosts.VARIABLE, value)
     with pytest.raises(InputError, match="must list hosts"):

@@ -34,6 +34,13 @@ def page(laptop, address):
         yield page
 
 
+@pytest.fixture(scope="module")
+def module_page(laptop, address):
+    """A window for the tests of a module, opened once for all of them."""
+    with window(laptop, address) as page:
+        yield page
+
+
 @pytest.fixture
 def empty(laptop):
     """A window in which nothing is opened yet."""

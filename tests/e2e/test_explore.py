@@ -29,19 +29,13 @@ pytestmark = pytest.mark.e2e
 HOSTILE = '<script>window.pwned=1</script> <img src=x onerror="window.pwned=1"> ${window.pwned=1} {{window.pwned=1}} ${value} \u202eabc\u202c שלום 🙂'
 
 
-@pytest.fixture(scope="module")
-def used_page(laptop, address):
-    with window(laptop, address) as page:
-        yield page
-
-
 @pytest.fixture
-def used(used_page: Page) -> Page:
+def used(module_page: Page) -> Page:
     """A window for tests that start a run themselves, whatever was shown before: opened once for all of them."""
     for _ in range(2):  # a node, the step
-        used_page.keyboard.press("Escape")
-    choose_method(used_page, d2sd.DecodeConfig().method)
-    return used_page
+        module_page.keyboard.press("Escape")
+    choose_method(module_page, d2sd.DecodeConfig().method)
+    return module_page
 
 
 def test_opens_with_a_recorded_tree_and_no_model_loaded(shown: Page):

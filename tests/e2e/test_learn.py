@@ -22,19 +22,13 @@ def told():
     return number, lessons(trace)[number].stops
 
 
-@pytest.fixture(scope="module")
-def tour(laptop, address):
-    with window(laptop, address) as page:
-        yield page
-
-
 @pytest.fixture
-def learn(tour: Page) -> Page:
+def learn(module_page: Page) -> Page:
     """The page with the tab Learn open at its first stop."""
-    tour.emulate_media(reduced_motion="no-preference")
-    opened(tour)
-    tour.locator("#learn .dots button").first.click()
-    return tour
+    module_page.emulate_media(reduced_motion="no-preference")
+    opened(module_page)
+    module_page.locator("#learn .dots button").first.click()
+    return module_page
 
 
 def opened(page: Page) -> Page:
