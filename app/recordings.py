@@ -17,8 +17,13 @@ from d2sd.trace.trace import parse_trace
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """One run: what it is called, and its trace, packed or as a file that was uploaded; ``domain``: its prompt's group;
-    ``header``: what it was made with."""
+    """One run.
+
+    label: what it is called.
+    trace: packed, or as a file that was uploaded.
+    domain: its prompt's group.
+    header: what it was made with.
+    """
 
     label: str
     trace: bytes | Path

@@ -28,8 +28,12 @@ DEFAULTS = {s.name: s.value for s in SETTINGS}
 class RunsView(DrawnView):
     """Draws what ``drawing`` returns.
 
-    Events: ``show`` with ``key`` and, on the way back through the browser's history, ``step`` and ``node``; ``rename`` with
-    ``key`` and ``label``; ``remove`` and ``file`` with ``key``; ``together`` with the ``kind`` of file that all runs go into.
+    Events and what they carry:
+
+    * ``show``: another run is wanted (``key``; on the way back through the browser's history also ``step`` and ``node``);
+    * ``rename``: a run has another name (``key``, ``label``);
+    * ``remove``, ``file``: a run is to be removed, or saved (``key``);
+    * ``together``: a file of all runs is wanted (``kind``, ``step``).
     """
 
     def __init__(self, value: str | None = None, *, elem_id: str = "runs", **options: Any):
