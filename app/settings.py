@@ -73,8 +73,8 @@ SETTINGS = (
     Setting("top_p", "top-p", "draw only from the likeliest tokens that have this probability together", "top-p", "real", 1, step=0.05),
     Setting("seed", "seed", "of all random draws: the same seed, the same text", "seed", "whole", 0),
     Setting("max_new_tokens", "max tokens", "where the text is cut off", "max-tokens", "whole", 128, step=16),
-    Setting("confidence", "confidence", "what tells where the first draft will be rejected; softmax: its tokens’ probabilities; head: what a confidence head was trained to say, for drafters that have one", "confidence", "choice", "softmax", choices=CONFIDENCES),
-    Setting("cost_aware", "cost-aware", "spend on a step only what pays here: draft or not, how long, how many re-drafts and nodes (at most γ, K, B); for speed on text that is hard to guess", "cost-aware", "flag", False),
+    Setting("confidence", "confidence", "what tells where the first draft will be rejected. Softmax: its tokens’ probabilities. Head: what a confidence head was trained to say, for drafters that have one", "confidence", "choice", "softmax", choices=CONFIDENCES),
+    Setting("cost_aware", "cost-aware", "spend on a step only what pays here: draft or not, how long, how many re-drafts and nodes (at most γ, K, B). For speed on text that is hard to guess", "cost-aware", "flag", False),
     Setting("chat", "chat template", "put the prompt into the form that chat models expect", "chat", "flag", False),
 )  # fmt: skip
 _NAMES = re.compile(rf"\b({'|'.join(s.name for s in SETTINGS if '_' in s.name)})\b")
