@@ -34,9 +34,9 @@ function runWords({ header, recorded, seen, length }) {
   const means = { block_size: seen.draft || !length, second_block_size: config.second_block_size !== config.block_size, num_branches: seen.branches, draft_depth: seen.levels, draft_top_k: seen.levels };
   const shown = SAID.filter(([, name]) => typeof config[name] === "number" && config[name] !== UNSAID[name] && means[name] !== false);
   const models = header.models && typeof header.models === "object" ? header.models : {};
-  const [method, model, drafter] = [header.method, models.preset, models.first_drafter].map((name) => text(name) && visible(name, 60));
+  const [model, drafter] = [models.preset, models.first_drafter].map((name) => text(name) && visible(name, 60));
   const own = !drafter || !seen.draft || drafter.startsWith(`${model}/`);
-  const who = [`${method || "run"}${model && ` on ${model}`}`, own ? "" : `drafter ${drafter}`];
+  const who = [`${methodName(text(header.method) || "run")}${model && ` on ${model}`}`, own ? "" : `drafter ${drafter}`];
   const block = (name) => (name === "block_size" && config[name] > 1 ? ` (anchor + ${config[name] - 1})` : "");
   const words = [...who, ...shown.map(([symbol, name]) => `${symbol} ${config[name]}${block(name)}`), config.cost_aware === true ? "cost-aware" : "", config.chat === true ? "chat" : ""];
   return (recorded ? "recorded: " : "") + words.filter(Boolean).join(" · ");

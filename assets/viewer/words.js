@@ -58,6 +58,27 @@ const STAGES = [
   ["commit", "Commit"],
 ];
 
+// What methods are called; app/method_names.py has the same names in groups.
+const METHOD_NAMES = {
+  autoregressive: "Plain decoding",
+  draft_model: "Draft model",
+  dflash: "DFlash",
+  specdiff2_select: "SpecDiff-2",
+  eagle3: "EAGLE-3",
+  ddtree: "DDTree",
+  d2sd: "D²SD",
+  d2sd_tree: "D²SD as a tree",
+  dflash_resample: "DFlash, resampled",
+  dflash_twice: "D²SD with one drafter",
+  random_prefix: "D²SD from random prefixes",
+  d2sd_three_level: "D²SD, re-drafted twice",
+};
+/** A method or a lane of a race by name; anything else as it is. */
+function methodName(lane) {
+  const method = lane.replace(/ cost-aware$/, "");
+  return Object.hasOwn(METHOD_NAMES, method) ? METHOD_NAMES[method] + (method === lane ? "" : ", cost-aware") : visible(lane, 60);
+}
+
 /** Sentences are lists of pieces, so that a proposer's words can carry its colour; this is their plain text. */
 const plain = (pieces) => pieces.map((piece) => piece.text).join("");
 

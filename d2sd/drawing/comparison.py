@@ -134,15 +134,26 @@ def _curve(
     }
 
 
+NO_INTERVALS = {
+    "text": "Too few steps for intervals: the table has the values.",
+    "xref": "paper",
+    "yref": "paper",
+    "x": 0.5,
+    "y": 0.5,
+    "showarrow": False,
+    "bgcolor": PANEL,
+}
+
+
 def differences(found: Comparison) -> go.Figure:
-    """B − A of every figure with its interval about 0, each on a scale of its own; clear ones are filled."""
-    rows = compared_figures(found)
+    """B − A of every figure that has an interval, about 0, each on a scale of its own; clear ones are filled."""
+    rows = [d for d in compared_figures(found) if d.difference.low is not None]
     traces = []
     for clear, name in ((True, "clear"), (False, "not clear")):
         chosen = [
             (n, d, max(abs(d.difference.low or 0), abs(d.difference.high or 0), 1e-9))
             for n, d in enumerate(rows)
-            if d.clear == clear and d.difference.low is not None
+            if d.clear == clear
         ]
         values = [(d.difference.value or 0.0) / reach for _, d, reach in chosen]
         scaled = [
@@ -177,12 +188,13 @@ def differences(found: Comparison) -> go.Figure:
     }
     return draw(
         traces,
-        height=120 + 26 * len(rows),
+        height=120 + 26 * max(1, len(rows)),
         hovermode="closest",
         margin={"l": 30, "r": 12, "t": 28, "b": 60},
         shapes=[zero],
+        annotations=[] if rows else [NO_INTERVALS],
         xaxis=axis("A higher ← 0 → B higher", range=[-1.15, 1.15], showticklabels=False, showgrid=False),
-        yaxis=places_axis([COMPARED[d.name][0] for d in rows], range=[len(rows) - 0.5, -0.5]),
+        yaxis=places_axis([COMPARED[d.name][0] for d in rows], range=[max(1, len(rows)) - 0.5, -0.5]),
     )
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
+import orjson
 import pytest
 
 from app import compare, presets
@@ -48,6 +50,15 @@ def test_methods_of_a_greedy_race_are_compared_over_the_same_text(session):
         ends = [step[0] for step in side]
         assert ends == sorted(ends)
         assert ends[-1] == len(lead + "".join(t for step in side for t, _ in step[1]))
+
+
+def test_without_any_interval_the_figure_says_so_instead_of_standing_empty(session):
+    whole = session.history.runs[0].run.trace()
+    sides = [compare.RunSet(name, (replace(whole, steps=whole.steps[:2]),), name) for name in "AB"]
+    panels = json.loads(orjson.dumps(compare.compared(*sides)["panels"]))
+    figure = next(panel for panel in panels if panel["id"] == "differences")["figure"]
+    assert "Too few steps" in figure["layout"]["annotations"][0]["text"]
+    assert not any(trace["x"] for trace in figure["data"])
 
 
 def test_choices_that_are_gone_are_a_sentence(session):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 from app.lanes import LANES
 from app.method_names import GROUPS, NAMES, grouped, named
 from d2sd import METHODS
+from d2sd.drawing.viewer import VIEWER
 
 
 def test_every_method_has_one_name_in_one_group():
@@ -20,3 +23,8 @@ def test_the_id_stands_beside_the_name_and_empty_groups_are_left_out():
         "D²SD": {"d2sd": "D²SD (d2sd)"},
     }
     assert sorted(lane for group in grouped(LANES).values() for lane in group) == sorted(LANES)
+
+
+def test_the_scripts_call_methods_by_the_same_names():
+    block = (VIEWER / "words.js").read_text(encoding="utf-8").partition("METHOD_NAMES = {")[2].partition("}")[0]
+    assert dict(re.findall(r'(\w+): "([^"]+)"', block)) == NAMES

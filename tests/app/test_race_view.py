@@ -10,6 +10,7 @@ import gradio as gr
 import pytest
 
 from app.lanes import Lane, Race
+from app.method_names import named
 from app.plotly_js import ROUTE
 from app.record import recorded_answers, recorded_race
 from app.views.race import RaceView, drawing
@@ -102,7 +103,7 @@ def test_the_finish_order_is_that_of_the_measured_times(page: Any) -> None:
     seek(page, 1)
     race = recorded_race()
     ends = sorted(zip(race.methods, race.lanes, strict=True), key=lambda end: end[1].trace.totals.seconds)
-    order = ", ".join(name for name, _ in ends)
+    order = "; ".join(named(lane).rpartition(" (")[0] for lane, _ in ends)
     assert page.locator("#race [aria-live=polite]").text_content() == f"Finish order: {order}."
     winner = page.locator(f"#race .track[data-method='{ends[0][0]}'] .result").text_content()
     assert winner.startswith("1st · ")

@@ -173,7 +173,7 @@ def test_an_uploaded_trace_is_inspected_like_a_run_of_ones_own(page: Page, addre
         expect(view(page)).to_have_attribute("data-run", run or "", timeout=PATIENCE)
         finished(page)
         assert output_text(page) == text
-        expect(page.locator("#run-label")).to_contain_text("recorded: d2sd on ")
+        expect(page.locator("#run-label")).to_contain_text("recorded: D²SD on ")
         pin(page, 1)
         expect(page.locator("#sentence")).to_contain_text("Step 2")
         assert share(page, "JSONL") == trace

@@ -252,8 +252,8 @@ test("a run that was followed to its end comes to rest on a step that shows some
 test("a caption names method and model, and a drafter that is not the model's own", () => {
   const of = (header, draft = true) => runWords({ header, recorded: true, seen: { draft }, length: 1 });
   const models = { preset: "tiny", first_drafter: "tiny/dflash" };
-  assert.equal(of({ method: "d2sd", models, config: { num_branches: 4 } }), "recorded: d2sd on tiny · K 4");
-  assert.equal(of({ method: "dflash", models: { ...models, first_drafter: "run/step-200" } }), "recorded: dflash on tiny · drafter run/step-200");
-  assert.equal(of({ method: "autoregressive", models: { ...models, first_drafter: "run/step-200" } }, false), "recorded: autoregressive on tiny");
+  assert.equal(of({ method: "d2sd", models, config: { num_branches: 4 } }), "recorded: D²SD on tiny · K 4");
+  assert.equal(of({ method: "dflash", models: { ...models, first_drafter: "run/step-200" } }), "recorded: DFlash on tiny · drafter run/step-200");
+  assert.equal(of({ method: "autoregressive", models: { ...models, first_drafter: "run/step-200" } }, false), "recorded: Plain decoding on tiny");
   assert.equal(of({ models: [1] }), "recorded: run");
 });

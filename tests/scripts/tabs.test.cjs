@@ -132,7 +132,7 @@ test("what a step costs and brings says why drafting is faster or slower", () =>
   assert.equal(race.cycleWords(cycle), "A step cost 5.6 plain steps and brought 4.6 tokens, so it is slower, 0.82×.");
   assert.deepEqual(cycle.parts.filter((part) => part.cost).map((part) => part.cost.toFixed(2)), ["1.40", "4.21"]);
   assert.equal(race.cycleOf({ tokens: 1, steps: 1, speed: 5, plain: null, seconds: {} }), null);
-  assert.match(race.whyWords([PLAIN, DRAFTED]), /^d2sd: A step cost 4\.0 plain steps and brought 2\.0 tokens, so it is slower, 0\.50×\. On a GPU .* about 1\.42/);
+  assert.match(race.whyWords([PLAIN, DRAFTED]), /^D²SD: A step cost 4\.0 plain steps and brought 2\.0 tokens, so it is slower, 0\.50×\. On a GPU .* about 1\.42/);
 });
 
 test("the axis of a race has a few round times", () => {

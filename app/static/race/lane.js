@@ -16,7 +16,7 @@ function readLane(raw) {
   });
   const row = raw.row && typeof raw.row === "object" ? raw.row : null;
   const total = steps.reduce((sum, step) => sum + step.tokens.length, 0);
-  return { method: text(raw.method), sentence: text(raw.sentence), state: text(raw.state), problem: text(raw.problem), steps, row, total, end: steps.length ? steps[steps.length - 1].elapsed : 0 };
+  return { method: text(raw.method), name: methodName(text(raw.method)), sentence: text(raw.sentence), state: text(raw.state), problem: text(raw.problem), steps, row, total, end: steps.length ? steps[steps.length - 1].elapsed : 0 };
 }
 
 class LaneView {
@@ -29,16 +29,16 @@ class LaneView {
     this.track = h(
       "li",
       { class: "track", "data-method": lane.method },
-      h("span", { class: "name" }, lane.method),
+      h("span", { class: "name", title: lane.name }, lane.name),
       this.rail,
       this.result,
     );
     this.note = h("span", { class: "note" });
-    this.words = h("div", { class: "words", tabindex: 0, role: "region", "aria-label": `Text of ${lane.method}` });
+    this.words = h("div", { class: "words", tabindex: 0, role: "region", "aria-label": `Text of ${lane.name}` });
     this.panel = h(
       "article",
       { class: `panel lane ${lane.state.replace(/ /g, "-")}`, "data-method": lane.method, "data-state": lane.state },
-      h("div", { class: "head" }, h("h3", { title: lane.sentence }, lane.method), this.note, decided && lane.total ? this.opener(open) : null),
+      h("div", { class: "head" }, h("h3", { title: lane.sentence }, lane.name), this.note, decided && lane.total ? this.opener(open) : null),
       this.words,
     );
     new ResizeObserver(() => this.follow()).observe(this.words); // also when it is first seen
@@ -67,7 +67,7 @@ class LaneView {
   }
 
   opener(open) {
-    const button = h("button", { type: "button", class: "explore", "aria-label": `Open the run of ${this.lane.method} in Explore` }, "Explore →");
+    const button = h("button", { type: "button", class: "explore", "aria-label": `Open the run of ${this.lane.name} in Explore` }, "Explore →");
     button.addEventListener("click", open);
     return button;
   }

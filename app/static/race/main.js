@@ -30,7 +30,7 @@ function start(element, trigger, props, watch) {
 
   function tell() {
     const order = lanes.map((view) => view.lane).filter((lane) => lane.row && lane.row.place).sort((a, b) => a.row.place - b.row.place);
-    const words = order.length ? `Finish order: ${order.map((lane) => lane.method).join(", ")}.` : "";
+    const words = order.length ? `Finish order: ${order.map((lane) => lane.name).join("; ")}.` : "";
     if (spoken.textContent !== words) spoken.textContent = words;
   }
 

@@ -10,13 +10,13 @@ function stageLegend() {
 function raceTable(lanes, { plain, reference }) {
   const done = lanes.filter((lane) => lane.row && lane.total);
   const longest = Math.max(1e-9, ...done.map((lane) => stagesOf(lane).whole));
-  const than = reference ? `as ${reference}` : "";
+  const than = reference ? `as ${methodName(reference)}` : "";
   const heads = [
     ["Method"],
     ["Tokens/step α", "Mean acceptance length: committed tokens per step, the target’s own token included"],
     ["Tokens/s", "Committed tokens over the time since the prompt was read"],
-    ["Speedup", plain ? "Tokens per second over plain decoding in this race" : "Needs autoregressive in the race: tick it"],
-    ["A step costs", plain ? "In steps of plain decoding: α over the speedup" : "Needs autoregressive in the race: tick it"],
+    ["Speedup", plain ? "Tokens per second over plain decoding in this race" : "Needs plain decoding in the race: tick it"],
+    ["A step costs", plain ? "In steps of plain decoding: α over the speedup" : "Needs plain decoding in the race: tick it"],
     ["Nodes/step", "Tree nodes that the target checks in one pass, anchor included"],
     ["Same text", than ? `Token for token the same text ${than}` : ""],
     ["Time by stage, whole run"],
@@ -51,7 +51,7 @@ function tableRow(lane, longest, reference) {
   return h(
     "tr",
     { "data-method": lane.method },
-    h("th", { scope: "row", title: lane.sentence }, lane.method),
+    h("th", { scope: "row", title: lane.sentence }, lane.name),
     cell("Tokens/step α", figure(row.mean_acceptance_length, 2)),
     cell("Tokens/s", figure(speed, speed < 100 ? 1 : 0)),
     cell("Speedup", figure(row.speedup, 2, "×")),
@@ -74,7 +74,7 @@ function whyWords(lanes) {
   if (!done.length) return "";
   const best = (of) => done.reduce((a, b) => (of(b.row) > of(a.row) ? b : a));
   const [fast, long] = [best((row) => row.speedup), best((row) => row.mean_acceptance_length)];
-  const said = [...new Set([fast, long])].map(({ method, row }) => `${method}: ${cycleWords({ brought: row.mean_acceptance_length, gain: row.speedup, cost: row.mean_acceptance_length / row.speedup })}`);
+  const said = [...new Set([fast, long])].map(({ name, row }) => `${name}: ${cycleWords({ brought: row.mean_acceptance_length, gain: row.speedup, cost: row.mean_acceptance_length / row.speedup })}`);
   return `${said.join(" ")} ${elsewhere()}`;
 }
 
