@@ -13,6 +13,7 @@ from app.page_session import Session
 from app.recordings import Recording, read_uploads
 from app.run_lines import RunLines
 from app.tabs.notice import notice_box, sentence
+from app.tabs.replay import build_replay
 from app.tabs.runs import Shown
 from app.views.compare import CompareView, drawing
 from d2sd import InputError
@@ -44,6 +45,7 @@ def build_compare(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
                 label="Call the set in B", placeholder="a name, then Enter", max_length=60, elem_id="compare-name"
             )
             notice = notice_box("compare-notice")
+            build_replay(session, sides[0])
         with gr.Column(scale=1, min_width=320):
             view = CompareView()
 
