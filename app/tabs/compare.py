@@ -45,9 +45,9 @@ def build_compare(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
                 label="Call the set in B", placeholder="a name, then Enter", max_length=60, elem_id="compare-name"
             )
             notice = notice_box("compare-notice")
-            build_replay(session, sides[0])
         with gr.Column(scale=1, min_width=320):
             view = CompareView()
+            build_replay(session, sides[0])
 
     quick: dict[str, Any] = {"show_progress": "hidden", "concurrency_limit": 4}
     outputs: list[Any] = [view, notice]
