@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from app.questions import ASKED
-from app.verification import Odd, Visit, odds, visits
+from app.verification import Odd, Visit, by_branches, odds, visits
 from app.wording import Pieces, decimal, hat, milliseconds, quoted
 from d2sd import StepDone, Trace
 from d2sd.trace.metrics import boundary_hit, closed_from
@@ -63,7 +63,7 @@ def _lesson(trace: Trace, step: StepDone, alpha: float) -> Lesson:
         _commit(trace, step, alpha),
         _temperature(trace, step),
     )
-    return Lesson(tuple(replace(stop, asked=ASKED.get(stop.id, ())) for stop in stops), _by_branches(step))
+    return Lesson(tuple(replace(stop, asked=ASKED.get(stop.id, ())) for stop in stops), by_branches(step))
 
 
 def _anchor(step: StepDone) -> Stop:
@@ -289,21 +289,6 @@ def _temperature(trace: Trace, step: StepDone) -> Stop:
 def _greedy(trace: Trace) -> bool:
     config = trace.header.get("config")
     return not isinstance(config, dict) or config.get("temperature", 0) == 0
-
-
-def _by_branches(step: StepDone) -> tuple[tuple[int, int], ...]:
-    """What the tree of the first k re-drafts alone would have brought, k = 0, 1, …: exact, as they come best first."""
-    out = []
-    for k in range(len(step.branches) + 1):
-        reached = 0
-        for n in step.accepted:
-            if min(step.nodes[n].candidates, default=0) > k:
-                break
-            reached += 1
-        whole = reached == len(step.accepted)
-        tokens = len(step.committed) if whole else reached + 1
-        out.append((tokens, sum(min(n.candidates, default=0) <= k for n in step.nodes)))
-    return tuple(out)
 
 
 def _skipped(stop: str, title: str, sentence: str) -> Stop:

@@ -1,4 +1,5 @@
-"""How a step was verified: the walk of the target from node to node, and what it might have drawn where the draft broke."""
+"""How a step was verified: the walk of the target from node to node, what it might have drawn where the draft broke, and what
+fewer re-drafts would have brought."""
 
 from __future__ import annotations
 
@@ -52,3 +53,18 @@ def odds(step: StepDone) -> tuple[Odd, ...]:
     if all(n.token != choice.token for n in here):
         out.append(Odd(choice.text, choice.probability, drafted=False))
     return tuple(sorted(out, key=lambda o: -o.probability))
+
+
+def by_branches(step: StepDone) -> tuple[tuple[int, int], ...]:
+    """What the tree of the first k re-drafts alone would have brought, k = 0, 1, …: exact, as they come best first."""
+    out = []
+    for k in range(len(step.branches) + 1):
+        reached = 0
+        for n in step.accepted:
+            if min(step.nodes[n].candidates, default=0) > k:
+                break
+            reached += 1
+        whole = reached == len(step.accepted)
+        tokens = len(step.committed) if whole else reached + 1
+        out.append((tokens, sum(min(n.candidates, default=0) <= k for n in step.nodes)))
+    return tuple(out)
