@@ -24,7 +24,7 @@ from d2sd.models.models import Models
 DEFAULTS = {s.name: s.value for s in SETTINGS}
 
 
-def asked(prompt="One day, a cat", model="tiny", vp="", method="d2sd", compare=True, **settings) -> Asked:
+def asked(prompt="One day, a cat", model="tiny", vp="", method="d2sd", compare=False, **settings) -> Asked:
     return Asked(prompt, Chosen(model, vp), method, compare, {**DEFAULTS, "max_new_tokens": 24, **settings})
 
 
@@ -51,7 +51,7 @@ def events(updates):
 
 def test_a_run_is_a_trace_in_segments_with_a_measured_baseline():
     session = Session()
-    updates = outcome(session)
+    updates = outcome(session, compare=True)
     kinds = [e["event"] for e in events(updates)]
     assert kinds[:2] == ["Header", "PrefillDone"]
     assert kinds[-2:] == ["Finished", "Baseline"]
@@ -96,22 +96,23 @@ def test_settings_are_warmed_up_once_before_they_are_timed(monkeypatch):
     monkeypatch.setattr(engine, "run", watched)
     monkeypatch.setattr(streaming, "_warm", {})
     monkeypatch.setattr(explore, "SECONDS_OF_ROUNDS", 0)
-    long = {"max_new_tokens": 60}  # than the warm-up
-    outcome(**long)
+    long = {"max_new_tokens": 24}  # than the warm-up
+    outcome(compare=True, **long)
     each = ("d2sd watched", "d2sd", "autoregressive")
     assert runs == [[method, until] for method in each for until in ("begun", "ended")]
     runs.clear()
     monkeypatch.setattr(explore, "SECONDS_OF_ROUNDS", 60)
-    outcome(**long)
-    assert runs == [["d2sd watched", "ended"], *([["d2sd", "ended"], ["autoregressive", "ended"]] * explore.MAX_ROUNDS)]
+    monkeypatch.setattr(explore, "MAX_ROUNDS", 2)
+    outcome(compare=True, **long)
+    assert runs == [["d2sd watched", "ended"], *([["d2sd", "ended"], ["autoregressive", "ended"]] * 2)]
     runs.clear()
-    outcome(seed=3, compare=False, **long)
-    outcome(num_branches=2, compare=False, **long)
+    outcome(seed=3, **long)
+    outcome(num_branches=2, **long)
     assert runs == [["d2sd watched", "ended"], ["d2sd watched", "begun"], ["d2sd watched", "ended"]]
     runs.clear()
     monkeypatch.setattr(streaming, "ON_ZERO_GPU", True)
     monkeypatch.setattr(streaming, "_elsewhere", lambda chosen, request: watched(request, streaming.never))
-    outcome(num_branches=3, compare=False, **long)
+    outcome(num_branches=3, **long)
     assert runs == [["d2sd watched", "ended"]]
 
 
@@ -182,12 +183,12 @@ def test_windows_do_not_stop_each_other():
     run = explore.run(one, one.request(), asked())
     updates = [next(run)]
     other.stop()
-    assert events([*updates, *run])[-2]["stop_reason"] != "stopped"
+    assert events([*updates, *run])[-1]["stop_reason"] != "stopped"
 
 
 def test_a_run_says_nothing_more_once_its_window_shows_something_else():
     session = Session()
-    run = explore.run(session, session.request(), asked(max_new_tokens=400))
+    run = explore.run(session, session.request(), asked(compare=True))
     next(run)
     session.show(RunLines.of(["another trace"]), "Opened", "trace")
     assert all(update == Update() for update in run)
@@ -209,7 +210,7 @@ def test_a_window_that_closes_is_noticed_whatever_goes_on(out_of_sight, monkeypa
 
     monkeypatch.setattr(engine, "run", watched)
     session = Session()
-    run = explore.run(session, session.request(), asked(max_new_tokens=60))
+    run = explore.run(session, session.request(), asked(compare=True))
     if out_of_sight:
         while not next(run).value:
             pass
@@ -260,5 +261,5 @@ def test_what_is_to_be_known_of_a_drafter_reaches_the_page(monkeypatch):
     monkeypatch.setattr(Models, "notes", lambda _: ["drafter /srv/own/late reads the output of target layer 5"])
     for said, path in (("refuse", "…/late"), ("allow", "/srv/own/late")):
         monkeypatch.setenv("FOLDERS", said)
-        notes = {update.note for update in outcome(compare=False)}
+        notes = {update.note for update in outcome()}
         assert notes - {""} == {f"Drafter {path} reads the output of target layer 5."}
