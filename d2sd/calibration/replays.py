@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from d2sd.calibration.resampling import RESAMPLES, Figure, Resampler, wilson
+from d2sd.calibration.resampling import Figure, Resampler, wilson
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,15 +67,8 @@ def _replayed(committed: Sequence[Sequence[Sequence[int]]], number: int, texts: 
     if number:
         drawn = resampler.ratios(*own, unit) - resampler.ratios(*base, unit)
         value = float(own[0].sum() / own[1].sum() - base[0].sum() / base[1].sum())
-        difference = _together(value, drawn, tests) if alpha.low is not None else Figure(value)
+        difference = resampler.figure(value, drawn, tests)
     return Replayed(alpha, difference, int(own[1].sum()))
-
-
-def _together(value: float, drawn: np.ndarray, tests: int) -> Figure:
-    """A figure whose interval is one of ``tests`` that hold together with 95%; as far out as so many resamples tell."""
-    tail = max(2.5 / tests, 100 / RESAMPLES)
-    low, high = np.percentile(drawn, [tail, 100 - tail])
-    return Figure(value, float(low), float(high))
 
 
 def _reached(texts: Sequence[Sequence[int]]) -> tuple[Figure, ...]:
