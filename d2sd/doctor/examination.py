@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from time import perf_counter
 
 from d2sd.config import DecodeConfig
-from d2sd.doctor.diagnosis import Diagnosis, diagnose
+from d2sd.doctor.diagnosis import Diagnosis, diagnose, fault
 from d2sd.doctor.folder import Check
 from d2sd.doctor.probes import Tried, Walked, alpha, change_of_alpha, clear, probe, rank_masks, walk
 from d2sd.doctor.redraft import Redrafter
@@ -82,9 +82,14 @@ def examine(
 ) -> Iterator[Progress]:
     """Run what is to be run of a drafter, the engine's first one (its EAGLE-3 drafter where it has no other).
 
+    Where a check of ``into`` is a fault, nothing is run: it is the cause.
+
     prompts: as people write them. config: of its settings ``chat`` and ``thinking`` count. texts: what the target wrote to
     them, where that is known. Closing the iterator stops it; ``into`` then holds what was found.
     """
+    if fault(into.checks) is not None:
+        into.conclude()
+        return
     began = perf_counter()
     into.prompts, into.chat = len(prompts), config.chat
     try:

@@ -32,6 +32,9 @@ def markdown(examinations: Sequence[Examination]) -> str:
 def _section(e: Examination) -> Iterator[str]:
     yield f"## {code(e.drafter)} for {code(e.target)}"
     yield ""
+    if not e.checks:
+        yield from ("**It was not looked at: the command was stopped before.**", "")
+        return
     if e.diagnosis is not None:
         yield f"**{text(e.diagnosis.said)}**"
         if e.diagnosis.mend:

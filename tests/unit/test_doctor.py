@@ -12,6 +12,7 @@ import torch
 
 from d2sd.__main__ import main
 from d2sd.calibration.resampling import Figure
+from d2sd.cli.doctor import load_checked
 from d2sd.config import DecodeConfig
 from d2sd.doctor import examination, probes
 from d2sd.doctor.diagnosis import diagnose
@@ -293,7 +294,7 @@ def test_a_whole_examination_fills_the_report_and_can_be_closed(tokenizer, monke
     assert found.diagnosis is not None
     assert "| position | 1" in report
     assert "γ counts the anchor" in report
-    stopped = Examination("a", "b", [])
+    stopped = Examination("a", "b", [Check("layout", "good", "nested")])
     run = examine(engine, PROMPTS, config, stopped)
     while next(run).said != "probes":
         pass
@@ -331,6 +332,65 @@ def test_the_command_ends_with_1_where_a_cause_is_named(tmp_path, capsys):
     out = capsys.readouterr().out
     assert "To mend: `dflash_config.target_layer_ids: [1, 4, 7, 10, 13]`" in out
     assert (tmp_path / "r.md").read_text(encoding="utf-8").strip() == out.strip()
+
+
+def fewer_tokens(config):
+    """The bundled drafter as speculators publish one that drafts 64 tokens of the vocabulary."""
+    own = config["dflash_config"]
+    return {
+        "speculators_model_type": "dflash", "block_size": config["block_size"], "sample_from_anchor": False,
+        "transformer_layer_config": {k: v for k, v in config.items() if k != "dflash_config"},
+        "aux_hidden_state_layer_ids": [n + 1 for n in own["target_layer_ids"]],
+        "mask_token_id": own["mask_token_id"], "draft_vocab_size": 64,
+    }  # fmt: skip
+
+
+UNLOADABLE = {
+    "NaN": (dict, lambda w: {**w, "norm.weight": w["norm.weight"] * torch.nan}, "norm.weight holds NaN", "dflash"),
+    "no lm_head": (fewer_tokens, dict, "has no lm_head.weight", "dflash"),
+    "no d2t": (fewer_tokens, lambda w: {**w, "lm_head.weight": torch.ones(64, 192)}, "has no d2t", "dflash"),
+    "EAGLE-3": (dict, lambda w: {k: v for k, v in w.items() if k != "fc.weight"}, "lack fc.weight", "eagle3"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", UNLOADABLE)
+def test_what_keeps_a_drafter_from_being_loaded_is_a_fault(bundled, tmp_path, name):
+    config, weights, said, part = UNLOADABLE[name]
+    found = Examination(str(copied(tmp_path / "d", config, weights, part)), "t", [])
+    assert load_checked(Models(bundled.models.target), None, found) is None
+    assert found.diagnosis.accuses
+    assert said in found.diagnosis.said
+
+
+def test_a_fault_of_one_drafter_leaves_the_next_one_to_be_looked_at(bundled, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("d2sd.cli.doctor.load_models", lambda *_, **__: bundled.models)
+    config, weights, *_ = UNLOADABLE["NaN"]
+    broken = copied(tmp_path / "d", config, weights)
+    other = copied(tmp_path / "vp", FOLDERS["contradiction"][0])
+    assert main(["doctor", "tiny", str(broken), "--vp", str(other)]) == 1
+    out = capsys.readouterr().out
+    assert out.index("holds NaN") < out.index("its dflash\\_config.block\\_size 8")
+
+
+def test_where_a_check_is_a_fault_nothing_is_run(bundled):
+    found = Examination("d", "t", [Check("fc", "fault", "it is wrong")])
+    assert list(examine(bundled, PROMPTS, DecodeConfig("autoregressive"), found)) == []
+    assert found.diagnosis.said == "The folder is at fault: it is wrong."
+
+
+def test_stopped_early_the_command_says_what_it_did_not_look_at(bundled, monkeypatch, capsys):
+    monkeypatch.setattr("d2sd.cli.doctor.load_models", lambda *_, **__: bundled.models)
+
+    def stopped(*_):
+        raise KeyboardInterrupt
+        yield
+
+    monkeypatch.setattr("d2sd.cli.doctor.examine", stopped)
+    assert main(["doctor", "tiny", str(TINY / "dflash"), "--vp", str(TINY / "vp")]) == 130
+    first, second = capsys.readouterr().out.split("\n## ")[1:3]
+    assert "Stopped before the end" in first
+    assert "It was not looked at" in second
+    assert "| check |" not in second
 
 
 def test_every_way_of_breaking_is_a_folder_or_a_target(tmp_path):
