@@ -5,12 +5,9 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from huggingface_hub import snapshot_download
-from safetensors import safe_open
 
 from d2sd.doctor.variants import taps_line
 from d2sd.errors import InputError
@@ -22,6 +19,7 @@ from d2sd.models.layouts import read_form
 from d2sd.models.models import late_taps
 from d2sd.models.refusals import refuse_others, refuse_tensors
 from d2sd.models.target import Target
+from d2sd.models.weight_files import tensor_shapes, weight_files
 
 State = Literal["good", "note", "fault"]
 Shapes = Mapping[str, tuple[int, ...]]
@@ -67,29 +65,16 @@ def _check_parts(source: str, raw: Mapping[str, Any], target: Target) -> Iterato
         return
     form = read_form(raw)
     yield Check("layout", "good", f"{form.layout}: a block drafter of kind {form.kind}")
-    shapes = tensor_shapes(source)
-    yield from check_tensors(form, shapes, target)
+    try:
+        yield from check_tensors(form, tensor_shapes(weight_files(source)), target)
+    except InputError as error:
+        yield Check("tensors", "fault", str(error), "tensors", "a folder with all of its safetensors files")
     yield from check_form(form, raw, target)
     yield from _check_ends(raw, target)
 
 
-def tensor_shapes(source: str) -> dict[str, tuple[int, ...]]:
-    """Names and shapes of all tensors of a folder or hub id, from the headers of its files; names as they are written."""
-    folder = Path(source)
-    if not folder.is_dir():
-        folder = Path(snapshot_download(source, allow_patterns=["*.json", "*.safetensors"]))
-    found: dict[str, tuple[int, ...]] = {}
-    for path in sorted(folder.glob("*.safetensors")):
-        with safe_open(path, "pt") as file:
-            found |= {key: tuple(file.get_slice(key).get_shape()) for key in file.keys()}  # noqa: SIM118 (not a dict)
-    return found
-
-
 def check_tensors(form: DrafterForm, shapes: Shapes, target: Target) -> Iterator[Check]:
     """Which tensors are missing, unread or of another shape than the config asks for."""
-    if not shapes:
-        yield Check("tensors", "fault", "it has no safetensors weights", mend="convert its weights to safetensors")
-        return
     held = {own: shape for key, shape in shapes.items() if (own := own_name(key)) is not None and own not in MAPS}
     brought = tuple(part for part in BORROWED if f"{part}.weight" in held)
     with torch.device("meta"):

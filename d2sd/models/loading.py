@@ -31,6 +31,7 @@ from d2sd.models.numbers import DTYPES, MIXED_FROM
 from d2sd.models.refusals import refuse_others
 from d2sd.models.store import found, located
 from d2sd.models.target import SUPPORTED, Target, check_supported
+from d2sd.models.weight_files import tensor_shapes, weight_files
 
 BUNDLED = HOME / "assets" / "models"
 SAFE = {"trust_remote_code": False}  # no code of a folder is run, nor is anybody asked whether it may
@@ -154,7 +155,7 @@ def load_target(source: str, dtype: torch.dtype, device: str, load_in_8bit: bool
         if gguf:
             options |= {"config": config, **gguf, **widened()}
         elif raw.get("quantization_config") is None and Path(source).is_dir():
-            check_shapes(Path(source), partial(loader.from_config, config))
+            check_shapes(tensor_shapes(weight_files(source)), partial(loader.from_config, config))
         with quiet():
             options |= {"dtype": dtype, "output_loading_info": True, "use_safetensors": True, **SAFE}
             model, info = loader.from_pretrained(place, **options)

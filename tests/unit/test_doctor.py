@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from d2sd.__main__ import main
 from d2sd.calibration.resampling import Figure
@@ -343,6 +344,30 @@ def fewer_tokens(config):
         "aux_hidden_state_layer_ids": [n + 1 for n in own["target_layer_ids"]],
         "mask_token_id": own["mask_token_id"], "draft_vocab_size": 64,
     }  # fmt: skip
+
+
+def sharded(folder, part):
+    """Its weights as a large model's are published: in files that an index names."""
+    weights = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").rename(folder / "backup.safetensors")  # another file, which the index does not name
+    files = {name: f"model-{n % 2 + 1}-of-2.safetensors" for n, name in enumerate(sorted(weights))}
+    for file in sorted(set(files.values()))[:part]:
+        save_file({n: w for n, w in weights.items() if files[n] == file}, folder / file)
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": files}))
+    return str(folder)
+
+
+def test_of_a_folder_with_an_index_the_files_count_that_it_names(bundled, tmp_path):
+    target = bundled.models.target
+    source = sharded(copied(tmp_path / "d", weights=lambda w: {**w, "norm.weight": w["norm.weight"] * 2}), 2)
+    save_file({"norm.weight": torch.ones(3), "sinks": torch.ones(3)}, tmp_path / "d" / "backup.safetensors")
+    assert {c.state for c in check_folder(source, target)} == {"good"}
+    loaded = load_drafter(source, torch.float32, "cpu", target)
+    assert torch.equal(loaded.norm.weight, 2 * bundled.models.first.norm.weight)
+    checks = check_folder(sharded(copied(tmp_path / "e"), 1), target)
+    assert [c.said for c in checks if c.state == "fault"] == [
+        "some of the safetensors files that its index names are missing"
+    ]
 
 
 UNLOADABLE = {
