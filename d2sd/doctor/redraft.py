@@ -7,9 +7,9 @@ from functools import partial
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from d2sd.attention import KeyValue
+from d2sd.decoding.block_drafter import attend_masked
 from d2sd.decoding.sampling import Sampler
 from d2sd.decoding.walked_drafter import WalkedDrafter, block_drafter
 from d2sd.doctor.texts import Text
@@ -79,21 +79,12 @@ class Redrafter:
         ids[:, :shown] = wanted[:, :shown].clamp_min(0)
         starts = torch.tensor(anchors, device=device)
         length = context[0][0].shape[2]
-        kinds = set(zip(form.windows, form.causal, strict=True))
+        kinds = list(zip(form.windows, form.causal, strict=True))
         masks: dict[tuple[int | None, bool], Tensor] = {}
-        for layer, kind in enumerate(zip(form.windows, form.causal, strict=True)):
-            if kind in kinds - masks.keys():
+        for layer, kind in enumerate(kinds):
+            if kind not in masks:
                 each = [attention_mask(form, layer, at, length, rows, device) for at in anchors]
                 masks[kind] = torch.stack(each)[:, None]
-        ways = [partial(_attend, masks[kind]) for kind in zip(form.windows, form.causal, strict=True)]
+        ways = [partial(attend_masked, self.drafter.scale, masks[kind]) for kind in kinds]
         positions = starts[:, None] + torch.arange(rows, device=device)
         return self.model(self.drafter.embed(ids), positions, context, ways)
-
-
-def _attend(
-    mask: Tensor, query: Tensor, context_key: Tensor, context_value: Tensor, key: Tensor, value: Tensor
-) -> Tensor:
-    """With a mask (A, 1, R, C + R); the context (1, …) is the same for all."""
-    pairs, batch = ((context_key, key), (context_value, value)), len(query)
-    keys, values = (torch.cat([context.expand(batch, -1, -1, -1), own], 2) for context, own in pairs)
-    return F.scaled_dot_product_attention(query, keys, values, attn_mask=mask, enable_gqa=True)
