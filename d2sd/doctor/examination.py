@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
+from typing import TypeVar
 
 from d2sd.config import DecodeConfig
 from d2sd.doctor.diagnosis import Diagnosis, diagnose, fault
 from d2sd.doctor.folder import Check
-from d2sd.doctor.probes import Tried, Walked, alpha, change_of_alpha, clear, probe, rank_masks, walk
+from d2sd.doctor.probes import Tried, Walked, alpha, change_of_alpha, clear, probe, score_masks, walk
 from d2sd.doctor.redraft import Redrafter
 from d2sd.doctor.shapes import Position, Shape, positions, shape
 from d2sd.doctor.templates import Asked, templates
@@ -23,6 +24,9 @@ from d2sd.models.drafter import DFlashDraftModel
 TOKENS = 80  # of every text
 VISIBLE = 2  # tokens after the anchor that a VP-Drafter is shown
 MASKS = 2  # mask tokens that are tried as variants, of all that are looked at
+
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,19 +151,33 @@ def _probe(
     left = variants(model, target, into.longest, 20 * whole >= steps)
     tokens = mask_tokens(model.form, target)
     into.masks = len(tokens)
-    yield Progress("mask tokens", 0, len(tokens))
-    with engine.lock:
-        ranked = rank_masks(target, model, texts, tokens, visible)
+    scores: dict[int, int] = {}
+    for token, score in zip(tokens, _in_turn(engine, score_masks(target, model, texts, tokens, visible)), strict=True):
+        scores[token] = score
+        yield Progress("mask tokens", len(scores), len(tokens))
+    ranked = sorted(tokens, key=lambda token: -scores[token])
     names = target.tokenizer.convert_ids_to_tokens
     left += [with_mask(model.form, n, repr(names(n))[:24]) for n in ranked[:MASKS]]
     tests = len(left) + len(tokens)
     latest: dict[str, Tried] = {}
     total = len(left)
-    for done, tried in enumerate(probe(target, model, texts, into.walks, left, tests, visible)):
+    trials = probe(target, model, texts, into.walks, left, tests, visible)
+    for done, tried in enumerate(_in_turn(engine, trials)):
         latest[tried.variant.said] = tried
         into.tried = list(latest.values())
         yield Progress("probes", min(done + 1, total), total)
     yield from _ask(engine, model, prompts, config, dict(zip(numbers, into.walks, strict=True)), into)
+
+
+def _in_turn(engine: Engine, results: Iterator[Result]) -> Iterator[Result]:
+    """The results, each of them computed while nobody else uses the engine."""
+    while True:
+        with engine.lock:
+            try:
+                result = next(results)
+            except StopIteration:
+                return
+        yield result
 
 
 def _ask(

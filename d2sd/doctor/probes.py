@@ -24,10 +24,8 @@ from d2sd.models.target import Target
 
 # After so many texts, so many variants go on, of those whose change is above this.
 ROUNDS = ((4, 8, -0.2), (12, 3, -0.03))
-MASK_TEXTS, MASK_ANCHORS = (
-    8,
-    2,
-)  # texts, and anchors of each, where mask tokens are compared before the likeliest become variants
+# Texts, and anchors of each, where mask tokens are compared before the likeliest become variants.
+MASK_TEXTS, MASK_ANCHORS = 8, 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,16 +133,14 @@ def _tried(variant: Variant, walks: Sequence[Walked], base: Sequence[Walked], te
     return Tried(variant, now, before, change, len(walks), clear(change, variant.worth) and now >= before)
 
 
-def rank_masks(
+def score_masks(
     target: Target, model: DFlashDraftModel, texts: Sequence[Text], tokens: Sequence[int], visible: int = 0
-) -> list[int]:
-    """Mask tokens by what is accepted with them at a few places, most first."""
-    scores = []
+) -> Iterator[int]:
+    """How many drafted tokens are accepted with each of these mask tokens at a few places."""
+    given = Redrafter(target, model, visible)
+    some = [(t, t.anchors[:: max(1, len(t.anchors) // MASK_ANCHORS)][:MASK_ANCHORS]) for t in texts[:MASK_TEXTS]]
+    contexts = [given.context(text) for text, _ in some]
     for token in tokens:
         drafter = Redrafter(target, model.reformed(replace(model.form, mask_token=token)), visible)
-        some = (
-            (text, text.anchors[:: max(1, len(text.anchors) // MASK_ANCHORS)][:MASK_ANCHORS])
-            for text in texts[:MASK_TEXTS]
-        )
-        scores.append(sum(sum(drafter.accepted(text, anchors)) for text, anchors in some if anchors))
-    return [token for _, token in sorted(zip(scores, tokens, strict=True), key=lambda s: -s[0])]
+        places = zip(some, contexts, strict=True)
+        yield sum(sum(drafter.accepted(text, anchors, context)) for (text, anchors), context in places)

@@ -33,11 +33,16 @@ class Redrafter:
         self.drafter = block_drafter("first", model, target, passes, GREEDY)
 
     @torch.inference_mode()
-    def accepted(self, text: Text, anchors: Sequence[int]) -> list[int]:
-        """How many drafted tokens after each anchor the text goes on with."""
+    def context(self, text: Text) -> list[KeyValue]:
+        """Keys and values of the text, by layer; the mask token and the block make no difference to them."""
         features = text.read(self.form.taps).to(self.drafter.dtype)
         positions = torch.arange(features.shape[1], device=features.device)[None]
-        context = self.model.project_context(features, positions)
+        return self.model.project_context(features, positions)
+
+    @torch.inference_mode()
+    def accepted(self, text: Text, anchors: Sequence[int], context: list[KeyValue] | None = None) -> list[int]:
+        """How many drafted tokens after each anchor the text goes on with. context: the text's, where it is at hand."""
+        context = context or self.context(text)
         size = max(1, ROWS // self.form.rows)
         found: list[int] = []
         for begin in range(0, len(anchors), size):

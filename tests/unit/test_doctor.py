@@ -19,7 +19,7 @@ from d2sd.doctor import examination, probes
 from d2sd.doctor.diagnosis import diagnose
 from d2sd.doctor.examination import Examination, examine
 from d2sd.doctor.folder import Check, check_folder
-from d2sd.doctor.probes import Tried, Walked, change_of_alpha, clear, gain, probe, rank_masks, walk
+from d2sd.doctor.probes import Tried, Walked, change_of_alpha, clear, gain, probe, score_masks, walk
 from d2sd.doctor.redraft import Redrafter
 from d2sd.doctor.report import code, markdown, text
 from d2sd.doctor.shapes import Position, positions, shape
@@ -99,12 +99,22 @@ def test_the_probe_that_undoes_a_fault_helps_most(bundled, texts, broken, kind, 
     base = [walk(Redrafter(target, sick), t) for t in texts]
     tried = [v for v in variants(sick, target, 100, True) if v.kind in (kind, "layer") and v.said[-6:] != "causal"]
     if kind == "mask":
-        best = rank_masks(target, sick, texts, mask_tokens(sick.form, target))[0]
+        tokens = mask_tokens(sick.form, target)
+        best = max(zip(score_masks(target, sick, texts, tokens), tokens, strict=True))[1]
         tried = [with_mask(sick.form, best, "<|mask|>")]
     found = list(probe(target, sick, texts, base, tried, len(tried)))
     helped = [t for t in found if t.helps]
     assert max(helped, key=lambda t: t.change.value).variant.kind == kind
     assert [t.variant.kind for t in found if t.texts == len(texts)] == [kind]
+
+
+def test_mask_tokens_are_compared_over_contexts_that_are_read_once(bundled, texts, monkeypatch):
+    target, model, read = bundled.models.target, bundled.models.first, []
+    project = type(model).project_context
+    monkeypatch.setattr(type(model), "project_context", lambda *asked: read.append(1) or project(*asked))
+    ours, other = score_masks(target, model, texts, [model.form.mask_token, 77])
+    assert ours > other
+    assert len(read) == len(texts)
 
 
 def test_a_sound_drafter_is_helped_by_nothing(bundled, texts):
@@ -289,7 +299,17 @@ def test_a_whole_examination_fills_the_report_and_can_be_closed(tokenizer, monke
     engine = Engine(Models(target, make_drafter(target)))
     config = DecodeConfig("autoregressive")
     found = Examination("a/drafter", "a/target", [Check("layout", "good", "nested")])
-    seen = [p.said for p in examine(engine, PROMPTS, config, found)]
+    drafted, seen = Redrafter._hidden, []
+
+    def hidden(*asked):
+        assert engine.lock.locked()
+        return drafted(*asked)
+
+    monkeypatch.setattr(Redrafter, "_hidden", hidden)
+    for progress in examine(engine, PROMPTS, config, found):
+        assert not engine.lock.locked()  # others may use the models in between
+        seen.append(progress.said)
+    assert seen.count("mask tokens") == found.masks > 1
     assert list(dict.fromkeys(seen)) == ["write the texts", "read and draft them", "mask tokens", "probes"]
     report = markdown([found])
     assert found.diagnosis is not None
