@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from d2sd.calibration.resampling import Figure, Resampler, wilson
+from d2sd.calibration.resampling import Figure, Ratio, Resampler, wilson
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,24 +57,24 @@ def compare_replays(
 def _replayed(committed: Sequence[Sequence[Sequence[int]]], number: int, texts: Sequence[int], tests: int) -> Replayed:
     unit, resampler = np.arange(len(texts)), Resampler(len(texts))
 
-    def of(drafter: int) -> tuple[np.ndarray, np.ndarray]:
+    def of(drafter: int) -> Ratio:
         tokens = np.array([sum(committed[drafter][t]) for t in texts], float)
         return tokens, np.array([len(committed[drafter][t]) for t in texts], float)
 
     own, base = of(number), of(0)
-    alpha = resampler.ratio(*own, unit)
-    difference = None
-    if number:
-        drawn = resampler.ratios(*own, unit) - resampler.ratios(*base, unit)
-        value = float(own[0].sum() / own[1].sum() - base[0].sum() / base[1].sum())
-        difference = resampler.figure(value, drawn, tests)
-    return Replayed(alpha, difference, int(own[1].sum()))
+    difference = resampler.difference(own, base, unit, tests) if number else None
+    return Replayed(resampler.ratio(*own, unit), difference, int(own[1].sum()))
 
 
 def _reached(texts: Sequence[Sequence[int]]) -> tuple[Figure, ...]:
-    accepted = np.array([count - 1 for text in texts for count in text[:-1]], int)
-    found = []
-    for k in range(int(accepted.max(initial=-1)) + 1):
-        there, further = int((accepted >= k).sum()), int((accepted > k).sum())
-        found.append(Figure(further / there, *wilson(further / there, there)))
-    return tuple(found)
+    counts = reached([count - 1 for text in texts for count in text[:-1]])
+    return tuple(Figure(further / there, *wilson(further / there, there)) for there, further in counts)
+
+
+def reached(accepted: Sequence[int]) -> list[tuple[int, int]]:
+    """Of each number of drafted tokens, from 0 on: how many steps accept as many, and how many of them accept more.
+
+    accepted: drafted tokens that each step accepts.
+    """
+    counts = range(max(accepted, default=-1) + 1)
+    return [(sum(a >= k for a in accepted), sum(a > k for a in accepted)) for k in counts]

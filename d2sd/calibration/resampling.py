@@ -15,6 +15,9 @@ LEVEL = 0.95
 Z95 = 1.96
 
 
+Ratio = tuple[np.ndarray, np.ndarray]  # numerators and denominators, of whose sums it is
+
+
 @dataclass(frozen=True, slots=True)
 class Figure:
     """A measured figure and its 95% percentile interval; None where nothing was observed or units are too few."""
@@ -61,6 +64,17 @@ class Resampler:
         with np.errstate(invalid="ignore", divide="ignore"):
             drawn: np.ndarray = self.sums(numerator, unit) / self.sums(denominator, unit)
         return drawn
+
+    def difference(self, own: Ratio, base: Ratio, unit: np.ndarray, tests: int = 1) -> Figure:
+        """Σ numerator / Σ denominator of ``own`` less that of ``base``, over units that are drawn again together.
+
+        own, base: numerators and denominators, both (M,).
+        unit: of each of their rows, (M,).
+        tests: as for ``figure``.
+        """
+        (one, steps), (other, before) = own, base
+        value = float(one.sum() / steps.sum() - other.sum() / before.sum())
+        return self.figure(value, self.ratios(*own, unit) - self.ratios(*base, unit), tests)
 
     def share(self, yes: np.ndarray, unit: np.ndarray) -> Figure:
         """The share of rows (M,) that say yes. Where all or none do, resamples do so too: the interval is Wilson's then."""

@@ -11,8 +11,9 @@ from dataclasses import asdict, replace
 import orjson
 from tqdm import tqdm
 
+from d2sd.calibration.reading import with_interval
 from d2sd.calibration.replays import Replayed, Row, compare_replays
-from d2sd.calibration.resampling import MIN_UNITS, Figure
+from d2sd.calibration.resampling import MIN_UNITS
 from d2sd.cli.common import load_engine
 from d2sd.engine import Engine
 from d2sd.errors import InputError
@@ -75,14 +76,8 @@ def _lines(row: Row) -> list[str]:
 
 
 def _words(found: Replayed) -> str:
-    words = f"α {_figure(found.alpha, '')}, {found.steps} steps"
-    return words if found.difference is None else f"{words}; {_figure(found.difference, '+')} against the first"
-
-
-def _figure(figure: Figure, sign: str) -> str:
-    if figure.low is None or figure.high is None:
-        return f"{figure.value:{sign}.2f}"
-    return f"{figure.value:{sign}.2f} [{figure.low:{sign}.2f} to {figure.high:{sign}.2f}]"
+    words = f"α {with_interval(found.alpha)}, {found.steps} steps"
+    return words if found.difference is None else f"{words}; {with_interval(found.difference, '+')} against the first"
 
 
 def _how(rows: Sequence[Row], texts: int) -> str:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from d2sd.calibration.resampling import Figure, Resampler
+from d2sd.calibration.resampling import Figure, Ratio, Resampler
 from d2sd.doctor.redraft import Redrafter
 from d2sd.doctor.texts import Text
 from d2sd.doctor.variants import Variant
@@ -74,7 +74,7 @@ def alpha(walks: Sequence[Walked]) -> float:
 
 def alpha_figure(walks: Sequence[Walked]) -> Figure:
     """α with its interval over prompts."""
-    return Resampler(len(walks)).figure(alpha(walks), _drawn(walks))
+    return Resampler(len(walks)).ratio(*_rows(walks), np.arange(len(walks)))
 
 
 def gain(walks: Sequence[Walked], base: Sequence[Walked], tests: int) -> Figure:
@@ -86,13 +86,14 @@ def gain(walks: Sequence[Walked], base: Sequence[Walked], tests: int) -> Figure:
             for w, b in zip(walks, base, strict=True)
         ]
     )
-    drawn = np.expm1(Resampler(len(walks)).ratios(rises, places, np.arange(len(walks))))
-    return Resampler(len(walks)).figure(float(np.expm1(rises.sum() / places.sum())), drawn, tests)
+    resampler = Resampler(len(walks))
+    drawn = np.expm1(resampler.ratios(rises, places, np.arange(len(walks))))
+    return resampler.figure(float(np.expm1(rises.sum() / places.sum())), drawn, tests)
 
 
 def change_of_alpha(walks: Sequence[Walked], base: Sequence[Walked], tests: int) -> Figure:
     """The change of α from ``base``, whose texts may be others to the same prompts."""
-    return Resampler(len(walks)).figure(alpha(walks) - alpha(base), _drawn(walks) - _drawn(base), tests)
+    return Resampler(len(walks)).difference(_rows(walks), _rows(base), np.arange(len(walks)), tests)
 
 
 def clear(change: Figure, worth: float) -> bool:
@@ -100,9 +101,9 @@ def clear(change: Figure, worth: float) -> bool:
     return change.low is not None and change.low > 0 and (change.value or 0.0) >= worth
 
 
-def _drawn(walks: Sequence[Walked]) -> np.ndarray:
-    tokens, steps = np.array([(w.tokens, len(w.accepted)) for w in walks], float).reshape(-1, 2).T
-    return Resampler(len(walks)).ratios(tokens, steps, np.arange(len(walks)))
+def _rows(walks: Sequence[Walked]) -> Ratio:
+    """Tokens and steps of each, of whose sums α is the ratio."""
+    return np.array([w.tokens for w in walks], float), np.array([len(w.accepted) for w in walks], float)
 
 
 def probe(
@@ -117,13 +118,15 @@ def probe(
     for most, keep, floor in (*ROUNDS, (len(texts), 0, 0.0)):
         count = min(most, len(texts))
         before = base[:count]
+        gains: list[float] = []
         for variant, walks in left:
             drafter = Redrafter(target, variant.of(model), visible)
             walks += [walk(drafter, text) for text in texts[len(walks) : count]]
-            yield _tried(variant, walks, before, tests)
+            tried = _tried(variant, walks, before, tests)
+            gains.append(tried.change.value or 0.0)
+            yield tried
         if count == len(texts):
             return
-        gains = [gain(walks, before, 1).value or 0.0 for _, walks in left]
         order = sorted(range(len(left)), key=lambda n: -gains[n])
         left = [left[n] for n in order if gains[n] > floor and left[n][1] != list(before)][:keep]
 
