@@ -10,7 +10,7 @@ from typing import Any, Literal
 import torch
 
 from d2sd.doctor.variants import taps_line
-from d2sd.errors import InputError
+from d2sd.errors import InputError, first_line
 from d2sd.models.drafter import DFlashDraftModel, default_target_layers
 from d2sd.models.drafter_folder import BORROWED, MAPS, drafter_config_of, own_name
 from d2sd.models.eagle3_folder import is_eagle3, published_config
@@ -50,9 +50,13 @@ def check_folder(source: str, target: Target) -> list[Check]:
     except InputError as error:
         checks.append(Check("config.json", "fault", str(error), mend="the key that the sentence names"))
     except Exception as error:
-        first = (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
         checks.append(
-            Check("folder", "fault", f"it cannot be read: {first}", mend="a folder with config.json and safetensors")
+            Check(
+                "folder",
+                "fault",
+                f"it cannot be read: {first_line(error)}",
+                mend="a folder with config.json and safetensors",
+            )
         )
     return checks
 
