@@ -28,7 +28,8 @@ def report(
 ) -> Iterator[Update[str]]:
     """The report as Markdown, after sentences that tell how far it is; stopped, it holds what was found by then.
 
-    ``values``: settings by name, of which ``chat`` counts. ``number`` is what ``ticket.request()`` gave.
+    number: what ``ticket.request()`` gave.
+    values: settings by name, of which ``chat`` counts.
     """
     if not ticket.claim(number):
         return

@@ -15,8 +15,13 @@ from d2sd.calibration.resampling import Figure, Ratio, Resampler, wilson
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What one drafter committed. alpha: tokens a step; difference: α less that of the first drafter (None for itself), with an
-    interval that holds for all drafters and groups of a table together with 95% (Bonferroni)."""
+    """What one drafter committed.
+
+    alpha: tokens a step.
+    difference: α less that of the first drafter (None for itself), with an interval that holds for all drafters and groups of a
+    table together with 95% (Bonferroni).
+    steps: how many.
+    """
 
     alpha: Figure
     difference: Figure | None
@@ -25,8 +30,13 @@ class Replayed:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A drafter's figures. reached[k]: share of its steps that accept more than k drafted tokens, among those that accept k;
-    the last step of every text is left out, since the text ends there."""
+    """A drafter's figures.
+
+    whole: over all texts.
+    groups: over those of each prompt group, where there are several.
+    reached: by k, the share of its steps that accept more than k drafted tokens, among those that accept k; the last step of
+    every text is left out, since the text ends there.
+    """
 
     name: str
     whole: Replayed
@@ -37,7 +47,11 @@ class Row:
 def compare_replays(
     names: Sequence[str], committed: Sequence[Sequence[Sequence[int]]], groups: Sequence[str]
 ) -> list[Row]:
-    """One row per drafter. committed: of every drafter, of every text, the tokens of its steps; groups: of every text."""
+    """One row per drafter.
+
+    committed: of every drafter, of every text, the tokens of its steps.
+    groups: of every text.
+    """
     kinds = sorted(set(groups))
     kinds = kinds if len(kinds) > 1 else []
     tests = max(1, (len(names) - 1) * (1 + len(kinds)))

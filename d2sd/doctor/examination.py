@@ -40,9 +40,23 @@ class Progress:
 
 @dataclass(slots=True)
 class Examination:
-    """Everything found so far about one drafter; ``run`` fills it in.
+    """Everything found so far about one drafter; ``examine`` fills in all but the first four.
 
-    drafter: what it is called; checks: of its folder; visible: tokens after the anchor that it is shown, 0 for a first drafter.
+    drafter, target: what they are called.
+    checks: of its folder; none where it was not looked at.
+    visible: tokens after the anchor that it is shown, 0 for a first drafter.
+    chat: whether prompts stand in the chat template.
+    walks: of each text, with the drafter as given.
+    block: γ.
+    longest: tokens of the longest text.
+    masks: mask tokens that were looked at.
+    tried: of each variant the latest.
+    asked: α over texts that were asked for in other ways.
+    random: layers that look like random numbers.
+    fresh: taps that were hardly trained.
+    bits: of the target's weights, None where they are not on a grid.
+    seconds: that it took.
+    diagnosis: None as long as it is not concluded.
     """
 
     drafter: str
@@ -50,7 +64,6 @@ class Examination:
     checks: list[Check]
     visible: int = 0
     chat: bool = False
-    prompts: int = 0
     walks: list[Walked] = field(default_factory=list)
     block: int = 0
     longest: int = 0
@@ -86,16 +99,18 @@ def examine(
 ) -> Iterator[Progress]:
     """Run what is to be run of a drafter, the engine's first one (its EAGLE-3 drafter where it has no other).
 
-    Where a check of ``into`` is a fault, nothing is run: it is the cause.
+    Where a check is a fault, nothing is run: it is the cause. Closing the iterator stops it.
 
-    prompts: as people write them. config: of its settings ``chat`` and ``thinking`` count. texts: what the target wrote to
-    them, where that is known. Closing the iterator stops it; ``into`` then holds what was found.
+    prompts: as people write them.
+    config: of its settings ``chat`` and ``thinking`` count.
+    into: where checks are, and what is found comes.
+    texts: what the target wrote to the prompts, where that is known.
     """
     if fault(into.checks) is not None:
         into.conclude()
         return
     began = perf_counter()
-    into.prompts, into.chat = len(prompts), config.chat
+    into.chat = config.chat
     try:
         own = DecodeConfig("autoregressive", TOKENS, chat=config.chat, thinking=config.thinking, inspect=False)
         ids = [engine.encode(p, own) for p in prompts]
@@ -184,7 +199,10 @@ def _ask(
     engine: Engine, model: DFlashDraftModel, prompts: Sequence[str], config: DecodeConfig, known: Mapping[int, Walked],
     into: Examination,
 ) -> Iterator[Progress]:  # fmt: skip
-    """The same prompts, asked in other ways. known: the walks over the texts as they were asked for, by prompt."""
+    """The same prompts, asked in other ways.
+
+    known: the walks over the texts as they were asked for, by prompt.
+    """
     target, found = engine.models.target, templates(engine, prompts, config)
     drafter = Redrafter(target, model, into.visible)
     for number, template in enumerate(found):

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import torch
 
+from d2sd.doctor.templates import unused_marker
 from d2sd.doctor.variants import taps_line
 from d2sd.errors import InputError, first_line
 from d2sd.models.drafter import DFlashDraftModel, default_target_layers
@@ -29,9 +30,13 @@ ALIKE = 0.5  # of two names of tensors of one shape, to be taken for one
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was looked at. state: a fault stops the drafter or makes it draft wrongly, a note may be meant so.
+    """One thing that was looked at.
 
-    kind: what a fault is about, as in ``d2sd.doctor.diagnosis``; mend: what to change, None where nothing is to be.
+    what: its name in a word or two.
+    state: a fault stops the drafter or makes it draft wrongly, a note may be meant so.
+    said: what was found.
+    kind: what a fault is about, as ``cause`` in ``d2sd.doctor.diagnosis``.
+    mend: what to change, None where nothing is to be.
     """
 
     what: str
@@ -206,15 +211,3 @@ def _check_ends(raw: Mapping[str, Any], target: Target) -> Iterator[Check]:
         yield Check("template", "note", f"the target's vocabulary has {unused}, and its chat template does not use it")
     else:
         yield Check("template", "good", "the target's chat template uses the markers of its vocabulary")
-
-
-MARKERS = {
-    "<|im_start|>": "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n",
-    "<|start_header_id|>": "<|start_header_id|>user<|end_header_id|>\n\n{}<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n",
-}
-
-
-def unused_marker(target: Target) -> str | None:
-    """A marker of turns that the vocabulary has and the chat template does not use."""
-    template, vocabulary = str(target.tokenizer.chat_template or ""), target.tokenizer.get_vocab()
-    return next((m for m in MARKERS if m in vocabulary and template and m not in template), None)

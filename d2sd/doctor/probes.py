@@ -30,8 +30,10 @@ MASK_TEXTS, MASK_ANCHORS = 8, 2
 
 @dataclass(frozen=True, slots=True)
 class Walked:
-    """One text, walked: accepted tokens of every step, the last of which may have been cut by the text's end; tokens written.
+    """One text, walked.
 
+    accepted: drafted tokens that every step accepts; the last step may have been cut by the text's end.
+    tokens: that were written.
     places: accepted tokens of a draft after every anchor of the text, whether a step begins there or not.
     """
 
@@ -42,9 +44,11 @@ class Walked:
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """α with a variant over so many texts, and before. change: of the tokens that a draft brings, as a share, with an interval
-    over prompts for everything tried together.
+    """What came of a variant.
 
+    alpha, before: tokens a step with it, and without.
+    change: of the tokens that a draft brings, as a share, with an interval over prompts for everything tried together.
+    texts: how many it was tried on.
     helps: whether the whole interval is above 0, the gain is worth saying and α is not lower.
     """
 
@@ -112,7 +116,9 @@ def probe(
 ) -> Iterator[Tried]:  # fmt: skip
     """What is known of each variant, said again whenever it was tried on more texts.
 
-    base: the drafter as given, over all texts. tests: what intervals hold for together, these variants among it.
+    base: the drafter as given, over all texts.
+    tests: how many intervals are to hold together, those of these variants among them.
+    visible: tokens after the anchor that it is shown.
     """
     left: list[tuple[Variant, list[Walked]]] = [(variant, []) for variant in variants]
     for most, keep, floor in (*ROUNDS, (len(texts), 0, 0.0)):

@@ -41,7 +41,10 @@ class Redrafter:
 
     @torch.inference_mode()
     def accepted(self, text: Text, anchors: Sequence[int], context: list[KeyValue] | None = None) -> list[int]:
-        """How many drafted tokens after each anchor the text goes on with. context: the text's, where it is at hand."""
+        """How many drafted tokens after each anchor the text goes on with.
+
+        context: the text's, where it is at hand.
+        """
         context = context or self.context(text)
         size = max(1, ROWS // self.form.rows)
         found: list[int] = []

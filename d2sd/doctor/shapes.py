@@ -26,7 +26,12 @@ SAID = {
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Of the steps that accepted all tokens before this position (from 1): how many, and how many accept it too."""
+    """A position of a draft.
+
+    number: from 1.
+    steps: that accepted all tokens before it.
+    accepted: of these steps, those that accept it too.
+    """
 
     number: int
     steps: int

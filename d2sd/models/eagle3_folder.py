@@ -146,7 +146,10 @@ def _layers(published: Mapping[str, Any], target_layers: int) -> tuple[int, ...]
 
 
 def read_eagle3(source: str, name: str, target: Any, embedding: Tensor, dtype: torch.dtype) -> Eagle3DraftModel:
-    """The drafter in a folder or hub id, on the CPU; target: its transformers config, embedding: its table (V, hidden).
+    """The drafter in a folder or hub id, on the CPU.
+
+    target: its transformers config.
+    embedding: the target's table, (V, hidden).
 
     Raises ``InputError`` where something is missing, unknown or does not fit this target.
     """
@@ -171,8 +174,11 @@ def read_eagle3(source: str, name: str, target: Any, embedding: Tensor, dtype: t
 
 
 def token_ids(d2t: Tensor | None, t2d: Tensor | None, count: int, vocabulary: int) -> Tensor:
-    """The target's ids of the draft vocabulary, (D,) int64, of D = ``count`` tokens of V = ``vocabulary``; d2t: (D,) what to add
-    to a draft id; t2d: (V,) which are there."""
+    """The target's ids of the draft vocabulary, (D,) int64, of D = ``count`` tokens of V = ``vocabulary``.
+
+    d2t: what to add to each draft id, (D,).
+    t2d: which of the target's tokens are there, (V,).
+    """
     if d2t is None:
         if count != vocabulary:
             raise InputError(f"it drafts {count} of {vocabulary} tokens and has no d2t tensor that says which")
