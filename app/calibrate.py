@@ -9,7 +9,7 @@ from typing import Any
 
 from app import models, settings
 from app.compare import RunSet
-from app.explore import failure_sentence
+from app.explore import failure_sentence, on_drafters
 from app.links import MAX_PROMPT
 from app.recordings import Recording, Recordings, read_uploads
 from app.run_lines import RunLines
@@ -156,6 +156,7 @@ def prompts(
                 return
             traces.append(trace)
             runs.append(Recording.of(trace))
-            yield Update(so_far(title, running=len(runs) < len(asked)))
+            done = len(runs) == len(asked)
+            yield Update(so_far(title, running=not done), note=on_drafters(one) if done else "")
     except Exception as error:  # as in Explore
         yield Update(so_far(f"{title}, broken off"), problem=failure_sentence(error))

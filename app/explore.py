@@ -76,7 +76,7 @@ def run(session: Session, number: int, asked: Asked) -> Iterator[Update[str]]:
     session.history.keep(shown, "Explore")
     lines = _lines(prepared, asked.compare, stale)
     sent, last = 0, 0.0
-    note = without_paths(" ".join(f"{n[:1].upper()}{n[1:]}." for n in prepared.engine.models.notes()))
+    note = on_drafters(prepared)
     try:
         for kind, line in lines:
             shown.append([line])
@@ -133,6 +133,11 @@ def _timed(
             mine.append(totals(e for e in events if isinstance(e, StepDone)))
         if stop() or time.monotonic() - began > SECONDS_OF_ROUNDS:
             break
+
+
+def on_drafters(run: Prepared) -> str:
+    """What is to be known of a run's drafters, as sentences."""
+    return without_paths(" ".join(f"{n[:1].upper()}{n[1:]}." for n in run.engine.models.notes()))
 
 
 def failure_sentence(error: Exception) -> str:

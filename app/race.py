@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from app import models, settings
-from app.explore import PLAIN, failure_sentence
+from app.explore import PLAIN, failure_sentence, on_drafters
 from app.lanes import LANES, Lane, Race, lane_name, method_of, name_of
 from app.links import MAX_PROMPT
 from app.models import Chosen
@@ -88,8 +88,9 @@ def run(
         except Exception as error:  # as in Explore
             problem = failure_sentence(error)
         race = replace(race, lanes=(*race.lanes, Lane(Trace.of(header, events), problem)))
-    notes = [f"Left out: {reason}." for reason in left_out]
-    yield Update(race, note=" ".join([*notes, NEAR_TIES] if rounded_apart(race) else notes))
+    notes = [on_drafters(runs[0]), *(f"Left out: {reason}." for reason in left_out)]
+    notes += [NEAR_TIES] if rounded_apart(race) else []
+    yield Update(race, note=" ".join(n for n in notes if n))
 
 
 def rounded_apart(race: Race) -> bool:

@@ -8,7 +8,7 @@ what the target chooses along the accepted path is the recorded text itself.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import torch
 
@@ -18,6 +18,7 @@ from d2sd.decoding.adaptive.costs import CostTable
 from d2sd.decoding.proposer import Proposer
 from d2sd.engine import Engine
 from d2sd.errors import InputError
+from d2sd.methods import METHODS
 from d2sd.trace.trace import Trace
 from d2sd.tree.walk import first_draft_boundary, walk
 
@@ -62,6 +63,24 @@ def recorded_config(trace: Trace) -> DecodeConfig:
         return DecodeConfig(**{k: v for k, v in dict(recorded or {}).items() if k in known})
     except (TypeError, ValueError) as error:
         raise InputError(f"the trace's settings cannot be read: {error}") from None
+
+
+def committed(engine: Engine, trace: Trace, method: str | None = None) -> tuple[int, ...]:
+    """Tokens of every step that the engine's drafters would have taken over a recorded text, γ as each was trained.
+
+    method: None stands for the recorded one, or what these drafters can serve. Raises ``InputError``, as ``Replay`` does.
+    """
+    wanted = method or _served(engine, str(trace.header["method"]))
+    recorded = replace(recorded_config(trace), inspect=False, backend="auto")
+    own = replace(recorded, method=wanted, block_size=None, second_block_size=None)
+    return next(Replay(engine, trace).run([engine.resolve(own)])).committed
+
+
+def _served(engine: Engine, recorded: str) -> str:
+    if engine.models.first is None and engine.models.eagle3 is not None:
+        return "eagle3"
+    drafts = recorded in METHODS and METHODS[recorded].first_drafter
+    return recorded if drafts else "dflash"
 
 
 class Replay:

@@ -177,9 +177,9 @@ def _measure_prompts(
         yield gr.skip(), gr.skip()
         return
 
-    def said(problem: str, news: str = "") -> Any:
+    def said(problem: str, news: str = "", note: str = "") -> Any:
         # who stopped it was told what that means
-        return sentence(problem, news) if ticket.newest == number else gr.skip()
+        return sentence(problem, news, note) if ticket.newest == number else gr.skip()
 
     try:
         asked = _asked(kind, *values)
@@ -191,7 +191,7 @@ def _measure_prompts(
     for update in TURNS.taken(ticket, calibrate.prompts(ticket, number, recordings, *asked, against=other)):
         if update.value is not None:
             title, runs = recordings.title, recordings.runs
-        yield gr.skip() if update.value is None else update.value, said(update.problem, update.news)
+        yield gr.skip() if update.value is None else update.value, said(update.problem, update.news, update.note)
     if runs:
         explore.history.keep_set(title, runs)
 

@@ -13,6 +13,7 @@ from app.page_session import Session
 from app.recordings import Recording, read_uploads
 from app.run_lines import RunLines
 from app.tabs.notice import notice_box, sentence
+from app.tabs.replay import build_replay
 from app.tabs.runs import Shown
 from app.views.compare import CompareView, drawing
 from d2sd import InputError
@@ -46,6 +47,7 @@ def build_compare(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
             notice = notice_box("compare-notice")
         with gr.Column(scale=1, min_width=320):
             view = CompareView()
+            build_replay(session, sides[0])
 
     quick: dict[str, Any] = {"show_progress": "hidden", "concurrency_limit": 4}
     outputs: list[Any] = [view, notice]

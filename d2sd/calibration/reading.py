@@ -215,7 +215,9 @@ def _gains(report: Report) -> Iterator[Sentence]:
     total, alpha = sum(s.tokens.value or 0.0 for s in redrafts), report.gains.tokens_per_step.value or 0.0
     last = redrafts[-1]
     text = f"Re-drafts bring {total:.2f} of the {alpha:.2f} tokens a step"
-    if len(redrafts) > 1:
+    if total < 0.005:  # 0.00 as it is said
+        text += ": the first draft alone does as well with fewer nodes"
+    elif len(redrafts) > 1:
         text += f"; the last of them, number {last.branch}, adds {last.tokens.value or 0:.2f} for {last.nodes:.1f} verified nodes"
         nodes = sum(s.nodes for s in report.gains.sources) or 1.0
         if 2 * (last.tokens.value or 0.0) / max(alpha, 1e-9) < last.nodes / nodes:

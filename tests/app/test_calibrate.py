@@ -21,6 +21,7 @@ from app.tabs.notice import stopped
 from d2sd import InputError, load_trace
 from d2sd.bench.prompts import read_prompts
 from d2sd.decoding.block_drafter import BlockDrafter
+from d2sd.models.models import Models
 
 VALUES = {"block_size": 16, "num_branches": 4, "temperature": 0, "max_new_tokens": 16}
 
@@ -55,6 +56,13 @@ def test_the_run_in_explore_is_measured_as_it_is():
     assert drawn["report"]["steps"] == len(trace.steps)
     assert drawn["runs"] == [{"label": recordings.runs[0].label, "run": trace.header["run"], "domain": "all"}]
     assert drawn["progress"]["done"] == drawn["progress"]["total"] == 1
+
+
+def test_a_measurement_ends_with_what_is_to_be_known_of_the_drafters(monkeypatch):
+    monkeypatch.setattr(Models, "notes", lambda _: ["drafter late reads layer 5"])
+    *before, last = updates(limit=2, max_new_tokens=4)
+    assert last.note == "Drafter late reads layer 5."
+    assert not any(u.note for u in before)
 
 
 def test_before_any_run_there_is_nothing_to_score():

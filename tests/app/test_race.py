@@ -23,6 +23,7 @@ from app.views.whatif import answered
 from app.views.whatif import drawing as whatif_drawing
 from d2sd import METHODS, DecodeConfig
 from d2sd.decoding.block_drafter import BlockDrafter
+from d2sd.models.models import Models
 from d2sd.models.store import REMOTE
 
 VALUES = {
@@ -50,6 +51,11 @@ def test_methods_run_one_after_the_other_and_say_how_far_they_are():
     assert [len(s.lanes) for s in states if "warming" in s.status] == [0, 1]
     assert states[-1].status == ""
     assert states[-1].methods == ("autoregressive", "d2sd")
+
+
+def test_a_race_ends_with_what_is_to_be_known_of_the_drafters(monkeypatch):
+    monkeypatch.setattr(Models, "notes", lambda _: ["drafter late reads layer 5"])
+    assert [u.note for u in run(["autoregressive"]) if u.note] == ["Drafter late reads layer 5."]
 
 
 def test_the_table_holds_measured_figures_and_compares_with_plain_decoding(done):

@@ -11,7 +11,7 @@ import torch
 from d2sd import DecodeConfig, Engine, calibration
 from d2sd.calibration import outcomes, scores, steps, temperature
 from d2sd.calibration.decisions import expectations
-from d2sd.calibration.resampling import RESAMPLES, Resampler
+from d2sd.calibration.resampling import RESAMPLES, Figure, Resampler
 from d2sd.calibration.scores import Scores
 from d2sd.decoding.tempered import tempered
 from d2sd.errors import InputError
@@ -394,3 +394,16 @@ def test_decisions_are_held_against_what_came(engine, monkeypatch):
     assert kept.steps == len(drafted)
     assert kept.obtained == pytest.approx(sum(len(s.committed) for s in drafted) / len(drafted))
     assert expectations(engine.generate("the cat sat", DecodeConfig("d2sd", 8)).steps) is None
+
+
+def test_where_re_drafts_bring_nothing_none_are_advised():
+    report = calibration.calibrate(calibration.tabulate(simulated(4, 20)))
+    first = report.gains.sources[0]
+
+    def advice(tokens):
+        redrafts = tuple(replace(first, branch=j, tokens=Figure(tokens), nodes=7.0) for j in (1, 2))
+        seen = replace(report, gains=replace(report.gains, sources=(first, *redrafts)))
+        return next(s.text for s in calibration.read_report(seen) if s.text.startswith("Re-drafts bring"))
+
+    assert "the first draft alone does as well" in advice(0.0)
+    assert "try K = 1" in advice(0.01)

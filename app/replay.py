@@ -1,0 +1,57 @@
+"""The recorded texts of a set once more, with another drafter: nothing is decoded again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from app import models
+from app.compare import RunSet
+from app.explore import failure_sentence
+from app.gpu import on_gpu
+from app.models import Chosen
+from app.work import Ticket, Update
+from d2sd import InputError, Trace
+from d2sd.calibration.replays import compare_replays
+from d2sd.calibration.replays_reading import how_replayed, lines
+from d2sd.whatif import committed
+
+
+def run(ticket: Ticket, number: int, texts: RunSet, chosen: Chosen) -> Iterator[Update[str]]:
+    """Replay the texts one by one, then yield the table as plain text: as recorded, and with the drafters of ``chosen``.
+
+    A text that ended with prefill has no step, so it is left out. On bad input the table that is shown stays.
+    """
+    if not ticket.claim(number):
+        return
+    try:
+        traces = [trace for trace in texts.traces if trace.steps]
+        if not traces:
+            raise InputError("A holds no text with a step; choose another set as A")
+        if not models.loaded(chosen):
+            yield Update(news=f"Loading {chosen.model} …")
+        models.engine(chosen)
+        found: list[tuple[int, ...]] = []
+        for steps in _replayed(chosen, traces):
+            if ticket.newest != number:
+                return
+            found.append(steps)
+            yield Update(news=f"{len(found)} of {len(traces)} texts …")
+        yield Update(table(texts.title, traces, chosen.model, found))
+    except InputError as error:
+        yield Update(problem=f"{error}")
+    except Exception as error:  # as in Explore
+        yield Update(problem=failure_sentence(error))
+
+
+@on_gpu
+def _replayed(chosen: Chosen, traces: Sequence[Trace]) -> Iterator[tuple[int, ...]]:
+    for trace in traces:
+        yield committed(models.engine(chosen), trace)
+
+
+def table(title: str, traces: Sequence[Trace], name: str, found: Sequence[Sequence[int]]) -> str:
+    """Both drafters' figures in words. found: of every text, the tokens of the steps that the drafter ``name`` took."""
+    recorded = [tuple(len(step.committed) for step in trace.steps) for trace in traces]
+    groups = [str(trace.header.get("domain") or "all") for trace in traces]
+    rows = compare_replays([f"As recorded, {title}", f"With the drafters of {name}"], [recorded, found], groups)
+    return "\n".join([*(line for row in rows for line in lines(row)), how_replayed(rows, len(traces))])

@@ -1,0 +1,60 @@
+"""The fold of Compare that replays A's texts with another drafter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import gradio as gr
+
+from app import compare, replay
+from app.models import Chosen
+from app.page_session import Session
+from app.tabs.model_choice import build_models
+from app.tabs.notice import MODEL, ask, line_of, notice_box, sentence, stopped
+from app.work import TURNS, Ticket
+from d2sd import InputError
+
+EXPLANATION = (
+    "At temperature 0 a text is the same with every drafter. So A's texts tell, without decoding again, how far another "
+    "drafter of the same target would get: in all, by prompt group and by position."
+)
+
+
+def build_replay(session: gr.State, side: gr.Dropdown) -> None:
+    """Lay out the fold and wire it. ``side``: A, whose texts are replayed."""
+    ticket, number = gr.State(Ticket()), gr.State(0)
+    with gr.Accordion("A's texts with another drafter", open=False, elem_id="replay"):
+        gr.Markdown(EXPLANATION)
+        chosen = list(build_models("replay-").values())
+        with gr.Row(elem_classes="buttons"):
+            go = gr.Button("Replay", elem_id="replay-go", size="sm", min_width=80)
+            stop = gr.Button("Stop", elem_id="replay-stop", size="sm", min_width=60)
+        notice = notice_box("replay-notice")
+        found = gr.Textbox(
+            visible=False, interactive=False, lines=4, max_lines=20, label="Both drafters", elem_id="replay-found"
+        )
+
+    def run(current: Ticket, mine: int, kept: Session, a: str | None, *models: Any) -> Iterator[tuple[Any, Any]]:
+        try:
+            texts = compare.pick(kept.history, a)
+        except InputError as error:
+            yield gr.skip(), sentence(problem=f"{error}")
+            return
+        for update in TURNS.taken(current, replay.run(current, mine, texts, Chosen.read(*models))):
+            shown = gr.Textbox(update.value, visible=True) if update.value else gr.skip()
+            # who stopped it was told what that means
+            said = sentence(update.problem, update.news) if current.newest == mine else gr.skip()
+            yield shown, said
+
+    requested = go.click(ask, ticket, [number, notice, line_of(notice, ticket)], show_progress="hidden", queue=False)
+    requested.then(
+        run,
+        [ticket, number, session, side, *chosen],
+        [found, notice],
+        show_progress="hidden",
+        concurrency_id=MODEL,
+        concurrency_limit=1,
+        trigger_mode="multiple",
+    )
+    stop.click(stopped, ticket, notice, show_progress="hidden", queue=False)

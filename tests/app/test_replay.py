@@ -1,0 +1,53 @@
+"""A's texts with another drafter, in Compare."""
+
+from __future__ import annotations
+
+import pytest
+
+from app import models, presets, replay
+from app.compare import RunSet
+from app.models import Chosen
+from app.work import Ticket
+from d2sd import DecodeConfig
+
+
+def recorded(method="dflash", **settings):
+    engine = models.engine(Chosen("tiny"))
+    config = DecodeConfig(method, max_new_tokens=20, **settings)
+    return RunSet("mine", tuple(engine.generate(p, config) for p in ("Once upon a time", "What is 3 + 4?")))
+
+
+@pytest.fixture(scope="module")
+def texts():
+    return recorded()
+
+
+def ask(texts, model="tiny"):
+    ticket = Ticket()
+    return list(replay.run(ticket, ticket.request(), texts, Chosen(model)))
+
+
+def test_the_same_drafter_takes_the_same_steps(texts):
+    *_, last = ask(texts)
+    as_recorded, again = (line for line in last.value.split("\n") if "α" in line)
+    assert as_recorded.removeprefix("As recorded, mine: ") in again
+    assert "+0.00 against the first" in again
+
+
+def test_another_drafter_is_held_against_the_recorded_one(texts):
+    news = [update.news for update in ask(texts, presets.DSPARK)]
+    assert news[-2] == "2 of 2 texts …"
+    assert f"With the drafters of {presets.DSPARK}: α" in ask(texts, presets.DSPARK)[-1].value
+
+
+def test_it_stops_between_texts(texts):
+    ticket = Ticket()
+    running = replay.run(ticket, ticket.request(), texts, Chosen("tiny"))
+    assert next(u for u in running if u.news.startswith("1 of"))
+    ticket.stop()
+    assert not list(running)
+
+
+def test_what_cannot_be_replayed_is_said(texts):
+    assert "temperature 0" in ask(recorded(temperature=1.0))[-1].problem
+    assert "no text with a step" in ask(RunSet("none", ()))[-1].problem
