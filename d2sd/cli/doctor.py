@@ -80,7 +80,8 @@ def load_checked(models: Models, dtype: str | None, into: Examination) -> Engine
         try:
             return _with_drafter(models, into.drafter, dtype)
         except InputError as error:
-            into.checks.append(Check("loading", "fault", str(error), mend="what the sentence names"))
+            said = str(error).removeprefix(f"cannot load the drafter {into.drafter}: ")
+            into.checks.append(Check("loading", "fault", said))
     into.conclude()
     return None
 
