@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 from app import models, settings
@@ -27,7 +28,8 @@ def report(
 ) -> Iterator[Update[str]]:
     """The report as Markdown, after sentences that tell how far it is; stopped, it holds what was found by then.
 
-    ``values``: settings by name, of which ``chat`` counts. ``number`` is what ``ticket.request()`` gave.
+    number: what ``ticket.request()`` gave.
+    values: settings by name, of which ``chat`` counts.
     """
     if not ticket.claim(number):
         return
@@ -45,7 +47,8 @@ def report(
         if drafter is None:
             raise InputError("these models have no drafter to examine")
         yield Update(news="Reading the drafter's folder …")
-        checks = check_folder(models.drafter_folder(chosen), engine.models.target)
+        read = check_folder(models.drafter_folder(chosen), engine.models.target)
+        checks = [replace(c, said=without_paths(c.said), mend=c.mend and without_paths(c.mend)) for c in read]
         name = drafter.config.name_or_path
         found = Examination(name, engine.models.target.name, checks)
         config = DecodeConfig("autoregressive", TOKENS, chat=bool(values.get("chat")))
@@ -60,4 +63,4 @@ def report(
     except Exception as error:  # as in Explore
         yield Update(problem=failure_sentence(error))
         return
-    yield Update(without_paths(markdown([found])))
+    yield Update(markdown([found]))

@@ -19,6 +19,7 @@ from app.streaming import Prepared, collect, paced, prepare, stream, warm_up
 from app.visitors import without_paths
 from app.work import Update
 from d2sd import DecodeConfig, Event, Finished, InputError, StepDone
+from d2sd.errors import first_line
 from d2sd.trace.metrics import Totals, totals
 from d2sd.trace.writer import to_line
 
@@ -145,4 +146,4 @@ def failure_sentence(error: Exception) -> str:
         return "The run stopped: there was not enough memory. Ask for fewer tokens or a shorter prompt."
     if not isinstance(error, InputError):
         log.warning("a run broke off", exc_info=error)
-    return without_paths(f"The run stopped: {(str(error).splitlines() or [type(error).__name__])[0][:200]}")
+    return without_paths(f"The run stopped: {first_line(error, 200)}")

@@ -1,4 +1,4 @@
-"""The one exception type whose message is written for the person at the keyboard."""
+"""The one exception type whose message is written for the person at the keyboard, and what others say in one line."""
 
 
 class InputError(ValueError):
@@ -6,3 +6,10 @@ class InputError(ValueError):
 
     The command line prints it and exits with code 2, the page shows it as a notice.
     """
+
+
+def first_line(error: Exception, most: int = 300) -> str:
+    """What an error says first, on one line of at most ``most`` characters; its type where it says nothing."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    said = lines[: 2 if lines[0].endswith(":") else 1]  # what such a line announces follows it
+    return " ".join(" ".join(said).split())[:most]

@@ -19,10 +19,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from d2sd.bench.prompts import read_prompts
-from d2sd.cli.doctor import with_drafter
+from d2sd.cli.doctor import load_checked
 from d2sd.config import DecodeConfig
 from d2sd.doctor.examination import TOKENS, Examination, examine
-from d2sd.doctor.folder import check_folder
 from d2sd.doctor.texts import Text, write
 from d2sd.models.loading import BUNDLED, load_models
 from d2sd.models.models import Models
@@ -32,11 +31,14 @@ Config = dict[str, Any]
 Weights = dict[str, torch.Tensor]
 
 
-def copied(out: Path, config: Callable[[Config], Config] = dict, weights: Callable[[Weights], Weights] = dict) -> Path:
-    """The bundled drafter with another config, or with other weights."""
+def copied(
+    out: Path, config: Callable[[Config], Config] = dict, weights: Callable[[Weights], Weights] = dict,
+    part: str = "dflash",
+) -> Path:  # fmt: skip
+    """A bundled drafter with another config, or with other weights."""
     out.mkdir(parents=True)
-    (out / "config.json").write_text(json.dumps(config(json.loads((TINY / "dflash" / "config.json").read_text()))))
-    save_file(weights(load_file(TINY / "dflash" / "model.safetensors")), out / "model.safetensors")
+    (out / "config.json").write_text(json.dumps(config(json.loads((TINY / part / "config.json").read_text()))))
+    save_file(weights(load_file(TINY / part / "model.safetensors")), out / "model.safetensors")
     return out
 
 
@@ -161,12 +163,11 @@ class Ward:
         if way.target is not None:
             models = Models(load_models(target=str(way.target(folder / "target"))).target)
             texts = []
-        found = Examination(str(drafter), models.target.name, check_folder(str(drafter), models.target))
-        if any(c.state == "fault" for c in found.checks):
-            found.conclude()
+        found = Examination(str(drafter), models.target.name, [])
+        engine = load_checked(models, None, found)
+        if engine is None:
             return found
         config = DecodeConfig("autoregressive", TOKENS, chat=way.chat)
-        engine = with_drafter(models, str(drafter), None)
         if way.target is None and not texts:
             ids = [engine.encode(p, config) for p in self.prompts]
             texts = self._texts = write(models.target, ids, TOKENS)

@@ -37,7 +37,11 @@ def wire(
     given: Sequence[Any],
     read: Any,
 ) -> None:
-    """Let the button examine; what is measured later takes the report's place. given: the source and its controls; read: what makes the controller's arguments of their values."""
+    """Let the button examine; what is measured later takes the report's place.
+
+    given: the source and its controls.
+    read: what makes the controller's arguments of their values.
+    """
     number = gr.State(0)
 
     def request(current: Ticket, request: gr.Request) -> tuple[int, Any, Any]:

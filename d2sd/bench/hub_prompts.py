@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
-from d2sd.errors import InputError
+from d2sd.errors import InputError, first_line
 
 FORM = re.compile(r"([\w.-]+/[\w.-]+)(?:/([\w.-]+))?:([\w.\[\]%-]+):(\w[\w .-]*)")
 MAX_ROWS = 20_000
@@ -15,8 +16,8 @@ MIN_VERSION = 4  # older ones can run code that a data set brings along
 
 
 def fits(source: str) -> bool:
-    """Whether a source is a data set: ``org/name:split:column``, or ``org/name/configuration:split:column``."""
-    return FORM.fullmatch(source) is not None
+    """Whether a source is a data set and no file: ``org/name:split:column``, or ``org/name/configuration:split:column``."""
+    return FORM.fullmatch(source) is not None and not Path(source).is_file()
 
 
 def read_texts(source: str, limit: int | None = None) -> list[str]:
@@ -57,8 +58,7 @@ def _stream(name: str, configuration: str | None, split: str) -> Iterable[Mappin
 
 
 def _unreadable(source: str, error: Exception) -> InputError:
-    said = next(iter(str(error).splitlines()), "") or type(error).__name__
-    return InputError(f"cannot read the data set {source}: {said[:200]}")
+    return InputError(f"cannot read the data set {source}: {first_line(error, 200)}")
 
 
 def _texts(rows: Iterable[Mapping[str, Any]], column: str, source: str) -> Iterator[str]:

@@ -47,7 +47,7 @@ def read_prompts(source: str, limit: int | None = None) -> list[Prompt]:
 
     ``limit``: at most so many, taken in turn from every domain; of a data set the first.
     """
-    if hub_prompts.fits(source) and not Path(source).is_file():
+    if hub_prompts.fits(source):
         return [_short(Prompt(text, "all"), source) for text in hub_prompts.read_texts(source, limit)]
     path = prompt_file(source)
     prompts = []
@@ -62,7 +62,7 @@ def read_prompts(source: str, limit: int | None = None) -> list[Prompt]:
 
 def digest(source: str, prompts: Iterable[Prompt]) -> str:
     """SHA-256 that tells whether others have the same prompts: of the file, or of the texts of a data set."""
-    if hub_prompts.fits(source) and not Path(source).is_file():
+    if hub_prompts.fits(source):
         raw = "\0".join(prompt.text for prompt in prompts).encode("utf-8", "replace")
     else:
         raw = prompt_file(source).read_bytes()

@@ -263,6 +263,15 @@ def _range(figure: Figure, digits: int = 0) -> str:
     return f"{100 * (figure.low or 0):.{digits}f}–{100 * (figure.high or 0):.{digits}f}" if known else ""
 
 
+def with_interval(figure: Figure, sign: str = "") -> str:
+    """A figure with its interval, where it has one. sign: "+" to write it before positive numbers too."""
+    if figure.value is None:
+        return "–"
+    if figure.low is None or figure.high is None:
+        return f"{figure.value:{sign}.2f}"
+    return f"{figure.value:{sign}.2f} [{figure.low:{sign}.2f} to {figure.high:{sign}.2f}]"
+
+
 def percent(share: float) -> str:
     """A share as a whole percentage; one digit where it would read as none or as all of something."""
     whole = f"{share:.0%}"

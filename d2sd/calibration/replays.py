@@ -10,13 +10,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from d2sd.calibration.resampling import RESAMPLES, Figure, Resampler, wilson
+from d2sd.calibration.resampling import Figure, Ratio, Resampler, wilson
 
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What one drafter committed. alpha: tokens a step; difference: α less that of the first drafter (None for itself), with an
-    interval that holds for all drafters and groups of a table together with 95% (Bonferroni)."""
+    """What one drafter committed.
+
+    alpha: tokens a step.
+    difference: α less that of the first drafter (None for itself), with an interval that holds for all drafters and groups of a
+    table together with 95% (Bonferroni).
+    steps: how many.
+    """
 
     alpha: Figure
     difference: Figure | None
@@ -25,8 +30,13 @@ class Replayed:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A drafter's figures. reached[k]: share of its steps that accept more than k drafted tokens, among those that accept k;
-    the last step of every text is left out, since the text ends there."""
+    """A drafter's figures.
+
+    whole: over all texts.
+    groups: over those of each prompt group, where there are several.
+    reached: by k, the share of its steps that accept more than k drafted tokens, among those that accept k; the last step of
+    every text is left out, since the text ends there.
+    """
 
     name: str
     whole: Replayed
@@ -37,7 +47,11 @@ class Row:
 def compare_replays(
     names: Sequence[str], committed: Sequence[Sequence[Sequence[int]]], groups: Sequence[str]
 ) -> list[Row]:
-    """One row per drafter. committed: of every drafter, of every text, the tokens of its steps; groups: of every text."""
+    """One row per drafter.
+
+    committed: of every drafter, of every text, the tokens of its steps.
+    groups: of every text.
+    """
     kinds = sorted(set(groups))
     kinds = kinds if len(kinds) > 1 else []
     tests = max(1, (len(names) - 1) * (1 + len(kinds)))
@@ -57,31 +71,24 @@ def compare_replays(
 def _replayed(committed: Sequence[Sequence[Sequence[int]]], number: int, texts: Sequence[int], tests: int) -> Replayed:
     unit, resampler = np.arange(len(texts)), Resampler(len(texts))
 
-    def of(drafter: int) -> tuple[np.ndarray, np.ndarray]:
+    def of(drafter: int) -> Ratio:
         tokens = np.array([sum(committed[drafter][t]) for t in texts], float)
         return tokens, np.array([len(committed[drafter][t]) for t in texts], float)
 
     own, base = of(number), of(0)
-    alpha = resampler.ratio(*own, unit)
-    difference = None
-    if number:
-        drawn = resampler.ratios(*own, unit) - resampler.ratios(*base, unit)
-        value = float(own[0].sum() / own[1].sum() - base[0].sum() / base[1].sum())
-        difference = _together(value, drawn, tests) if alpha.low is not None else Figure(value)
-    return Replayed(alpha, difference, int(own[1].sum()))
-
-
-def _together(value: float, drawn: np.ndarray, tests: int) -> Figure:
-    """A figure whose interval is one of ``tests`` that hold together with 95%; as far out as so many resamples tell."""
-    tail = max(2.5 / tests, 100 / RESAMPLES)
-    low, high = np.percentile(drawn, [tail, 100 - tail])
-    return Figure(value, float(low), float(high))
+    difference = resampler.difference(own, base, unit, tests) if number else None
+    return Replayed(resampler.ratio(*own, unit), difference, int(own[1].sum()))
 
 
 def _reached(texts: Sequence[Sequence[int]]) -> tuple[Figure, ...]:
-    accepted = np.array([count - 1 for text in texts for count in text[:-1]], int)
-    found = []
-    for k in range(int(accepted.max(initial=-1)) + 1):
-        there, further = int((accepted >= k).sum()), int((accepted > k).sum())
-        found.append(Figure(further / there, *wilson(further / there, there)))
-    return tuple(found)
+    counts = reached([count - 1 for text in texts for count in text[:-1]])
+    return tuple(Figure(further / there, *wilson(further / there, there)) for there, further in counts)
+
+
+def reached(accepted: Sequence[int]) -> list[tuple[int, int]]:
+    """Of each number of drafted tokens, from 0 on: how many steps accept as many, and how many of them accept more.
+
+    accepted: drafted tokens that each step accepts.
+    """
+    counts = range(max(accepted, default=-1) + 1)
+    return [(sum(a >= k for a in accepted), sum(a > k for a in accepted)) for k in counts]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from d2sd.calibration.reading import with_interval
 from d2sd.calibration.replays import Replayed, Row
-from d2sd.calibration.resampling import MIN_UNITS, Figure
+from d2sd.calibration.resampling import MIN_UNITS
 
 SHOWN_POSITIONS = 8
 
@@ -22,14 +23,8 @@ def lines(row: Row) -> list[str]:
 
 
 def _words(found: Replayed) -> str:
-    words = f"α {_figure(found.alpha, '')}, {found.steps} steps"
-    return words if found.difference is None else f"{words}; {_figure(found.difference, '+')} against the first"
-
-
-def _figure(figure: Figure, sign: str) -> str:
-    if figure.low is None or figure.high is None:
-        return f"{figure.value:{sign}.2f}"
-    return f"{figure.value:{sign}.2f} [{figure.low:{sign}.2f} to {figure.high:{sign}.2f}]"
+    words = f"α {with_interval(found.alpha)}, {found.steps} steps"
+    return words if found.difference is None else f"{words}; {with_interval(found.difference, '+')} against the first"
 
 
 def how_replayed(rows: Sequence[Row], texts: int) -> str:

@@ -15,6 +15,9 @@ LEVEL = 0.95
 Z95 = 1.96
 
 
+Ratio = tuple[np.ndarray, np.ndarray]  # numerators and denominators, of whose sums it is
+
+
 @dataclass(frozen=True, slots=True)
 class Figure:
     """A measured figure and its 95% percentile interval; None where nothing was observed or units are too few."""
@@ -62,6 +65,17 @@ class Resampler:
             drawn: np.ndarray = self.sums(numerator, unit) / self.sums(denominator, unit)
         return drawn
 
+    def difference(self, own: Ratio, base: Ratio, unit: np.ndarray, tests: int = 1) -> Figure:
+        """Σ numerator / Σ denominator of ``own`` less that of ``base``, over units that are drawn again together.
+
+        own, base: numerators and denominators, both (M,).
+        unit: of each of their rows, (M,).
+        tests: as for ``figure``.
+        """
+        (one, steps), (other, before) = own, base
+        value = float(one.sum() / steps.sum() - other.sum() / before.sum())
+        return self.figure(value, self.ratios(*own, unit) - self.ratios(*base, unit), tests)
+
     def share(self, yes: np.ndarray, unit: np.ndarray) -> Figure:
         """The share of rows (M,) that say yes. Where all or none do, resamples do so too: the interval is Wilson's then."""
         figure = self.ratio(yes.astype(float), np.ones(len(yes)), unit)
@@ -72,13 +86,26 @@ class Resampler:
     def figure(self, value: float, drawn: np.ndarray, tests: int = 1) -> Figure:
         """A figure with the interval of its resampled values, (RESAMPLES,); NaN where a resample saw nothing.
 
-        ``tests``: of how many intervals that are to hold together this is one (Bonferroni).
+        ``tests``: of how many intervals that are to hold together this is one, see ``wider``.
         """
         known = drawn[np.isfinite(drawn)]
         if self.count < MIN_UNITS or len(known) < RESAMPLES / 2:
             return Figure(value)
-        low, high = np.percentile(known, [tail := 50 * (1 - LEVEL) / max(1, tests), 100 - tail])
-        return Figure(value, float(low), float(high))
+        low, high = np.percentile(known, [tail := 50 * (1 - LEVEL), 100 - tail])
+        return wider(Figure(value, float(low), float(high)), tests)
+
+
+def wider(figure: Figure, tests: int) -> Figure:
+    """A 95% interval as one of ``tests`` that hold together (Bonferroni), as wide as it would be of a normal distribution.
+
+    So many resamples know no quantile as far out as many tests ask for.
+    """
+    value, low, high = figure.value, figure.low, figure.high
+    if tests <= 1 or value is None or low is None or high is None:
+        return figure
+    together, alone = (NormalDist().inv_cdf(1 - (1 - LEVEL) / 2 / count) for count in (tests, 1))
+    by = together / alone
+    return Figure(value, value - by * (value - low), value + by * (high - value))
 
 
 def p_value(difference: Figure, units: int) -> float | None:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import hypot
-from statistics import NormalDist
 
 import numpy as np
 
-from d2sd.calibration.resampling import LEVEL, Z95, Figure, Resampler, wilson
+from d2sd.calibration.resampling import LEVEL, Figure, Resampler, wider, wilson
 from d2sd.calibration.scores import Scores
 from d2sd.calibration.steps import MAX_BLOCKS, MIN_PROMPTS, StepTable, units
 
@@ -104,17 +103,7 @@ def ratio(name: str, rows: Rows, a: Draws, b: Draws, tests: int) -> Difference:
     counts = [len(d) if name == "speed" else int(d.sum()) for _, _, d, _ in sides]
     found = difference_of(name, figures, drawn, counts, a, b, tests)
     still = found.difference.low is not None and found.difference.low == found.difference.high
-    return replace(found, difference=_wider(newcombe(*figures), tests)) if shares and still else found
-
-
-def _wider(figure: Figure, tests: int) -> Figure:
-    """A 95% interval as one of ``tests`` that hold together, as wide as it would be of a normal distribution."""
-    if figure.value is None or figure.low is None or figure.high is None:
-        return figure
-    by = NormalDist().inv_cdf(1 - (1 - LEVEL) / 2 / max(1, tests)) / Z95
-    return Figure(
-        figure.value, figure.value - by * (figure.value - figure.low), figure.value + by * (figure.high - figure.value)
-    )
+    return replace(found, difference=wider(newcombe(*figures), tests)) if shares and still else found
 
 
 def _bounded(figure: Figure, count: int) -> Figure:

@@ -16,8 +16,9 @@ from tqdm.auto import tqdm
 from d2sd.bench.prompts import read_prompts
 from d2sd.cli.common import tell_of_template
 from d2sd.config import DecodeConfig
+from d2sd.doctor.diagnosis import fault
 from d2sd.doctor.examination import TOKENS, VISIBLE, Examination, examine
-from d2sd.doctor.folder import check_folder
+from d2sd.doctor.folder import Check, check_folder
 from d2sd.doctor.report import markdown
 from d2sd.engine import Engine
 from d2sd.errors import InputError
@@ -61,12 +62,8 @@ def run(arguments: argparse.Namespace) -> int:
     found: list[Examination] = []
     stopped = False
     for source, visible in ((a.drafter, 0), *([(a.vp, VISIBLE)] if a.vp else [])):
-        examination = Examination(source, models.target.name, check_folder(source, models.target), visible)
-        found.append(examination)
-        if stopped or any(c.state == "fault" for c in examination.checks):
-            examination.conclude()
-            continue
-        stopped = not _examine(with_drafter(models, source, a.dtype), prompts, config, examination)
+        found.append(Examination(source, models.target.name, [], visible))
+        stopped = stopped or not _examine(models, a.dtype, prompts, config, found[-1])
     report = markdown(found)
     print(printable(report))
     if a.out:
@@ -76,7 +73,20 @@ def run(arguments: argparse.Namespace) -> int:
     return int(any(e.diagnosis is not None and e.diagnosis.accuses for e in found))
 
 
-def with_drafter(models: Models, source: str, dtype: str | None) -> Engine:
+def load_checked(models: Models, dtype: str | None, into: Examination) -> Engine | None:
+    """An engine with the drafter that is examined, whose folder is checked first; None, concluded, where that finds a fault."""
+    into.checks = check_folder(into.drafter, models.target)
+    if fault(into.checks) is None:
+        try:
+            return _with_drafter(models, into.drafter, dtype)
+        except InputError as error:
+            said = str(error).removeprefix(f"cannot load the drafter {into.drafter}: ")
+            into.checks.append(Check("loading", "fault", said))
+    into.conclude()
+    return None
+
+
+def _with_drafter(models: Models, source: str, dtype: str | None) -> Engine:
     """An engine whose first drafter, or EAGLE-3 drafter, is the one in this folder."""
     target, kind = models.target, DTYPES[dtype or "float32"]
     if is_eagle3_folder(source):
@@ -86,11 +96,14 @@ def with_drafter(models: Models, source: str, dtype: str | None) -> Engine:
     return Engine(replace(models, first=drafter))
 
 
-def _examine(engine: Engine, prompts: Sequence[str], config: DecodeConfig, into: Examination) -> bool:
-    """Run it with a progress bar; False where Ctrl-C ended it."""
+def _examine(
+    models: Models, dtype: str | None, prompts: Sequence[str], config: DecodeConfig, into: Examination
+) -> bool:
+    """Check it, then run it with a progress bar; False where Ctrl-C ended it."""
     bar = tqdm(desc="doctor", bar_format="{desc}: {n_fmt} of {total_fmt}", file=sys.stderr, leave=False)
     try:
-        for progress in examine(engine, prompts, config, into):
+        engine = load_checked(models, dtype, into)
+        for progress in () if engine is None else examine(engine, prompts, config, into):
             bar.set_description(progress.said)
             bar.total, bar.n = progress.total, progress.done
             bar.refresh()

@@ -17,7 +17,7 @@ from d2sd.calibration import Gathering, Report, read_report
 from d2sd.calibration.reading import count
 from d2sd.cli.calibrate import report_of
 from d2sd.drawing.viewer import standalone_page
-from d2sd.errors import InputError
+from d2sd.errors import InputError, first_line
 from d2sd.trace.files import make_folder, write_whole
 from d2sd.trace.sets import read_traces, write_traces
 from d2sd.trace.text import printable
@@ -109,8 +109,8 @@ def push(out: Path, name: str, kind: str) -> str:
             repo_id=name, repo_type=kind, folder_path=out, commit_message="Traces of speculative decoding"
         )
     except Exception as error:  # of the network, of the hub: what its client raises is not listed anywhere
-        said = next(iter(str(error).splitlines()), "") or type(error).__name__
-        raise InputError(f"cannot upload to {name}: {said[:200]}; `hf auth login` says who you are") from None
+        said = first_line(error, 200)
+        raise InputError(f"cannot upload to {name}: {said}; `hf auth login` says who you are") from None
     return f"{PLACES[kind]}{name}"
 
 

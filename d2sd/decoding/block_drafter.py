@@ -188,7 +188,7 @@ class BlockDrafter:
         ways: Attend | list[Attend] = partial(_attend, backend, self.scale, seen)
         if self.form.masked:
             shape = (positions[0], context[0][0].shape[2], len(positions), self.device)
-            ways = [partial(_attend_masked, self.scale, attention_mask(self.form, layer, *shape)) for layer in layers]
+            ways = [partial(attend_masked, self.scale, attention_mask(self.form, layer, *shape)) for layer in layers]
         hidden: Tensor = self.model(block, positions[None], context, ways)
         return hidden
 
@@ -245,10 +245,10 @@ def _attend(
     return backend(query, (context_key, context_value), (key, value), None, scale, None, seen)
 
 
-def _attend_masked(
+def attend_masked(
     scale: float, mask: Tensor, query: Tensor, context_key: Tensor, context_value: Tensor, key: Tensor, value: Tensor
 ) -> Tensor:
-    """With a mask (R, C + R) that differs by row, which backends do not take."""
+    """With a mask (R, C + R), or one for every block (B, 1, R, C + R), that differs by row: backends take none."""
     pairs, batch = ((context_key, key), (context_value, value)), len(query)
     keys, values = (torch.cat([context.expand(batch, -1, -1, -1), own], 2) for context, own in pairs)
     return F.scaled_dot_product_attention(query, keys, values, attn_mask=mask, scale=scale, enable_gqa=True)

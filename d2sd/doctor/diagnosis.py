@@ -29,10 +29,12 @@ WORDS: dict[Kind, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """A cause, said in one sentence; mend: the line to change, None where none is known.
+    """What is likely wrong.
 
     cause: a variant's kind, or folder, tensors, target, template, weights, training; rounding where that alone is to be ruled
     out; unknown; none.
+    said: the cause in one sentence.
+    mend: the line to change, None where none is known.
     """
 
     cause: str

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
+from typing import TypeVar
 
 from d2sd.config import DecodeConfig
-from d2sd.doctor.diagnosis import Diagnosis, diagnose
+from d2sd.doctor.diagnosis import Diagnosis, diagnose, fault
 from d2sd.doctor.folder import Check
-from d2sd.doctor.probes import Tried, Walked, alpha, change_of_alpha, clear, probe, rank_masks, walk
+from d2sd.doctor.probes import Tried, Walked, alpha, change_of_alpha, clear, probe, score_masks, walk
 from d2sd.doctor.redraft import Redrafter
 from d2sd.doctor.shapes import Position, Shape, positions, shape
 from d2sd.doctor.templates import Asked, templates
@@ -25,6 +26,9 @@ VISIBLE = 2  # tokens after the anchor that a VP-Drafter is shown
 MASKS = 2  # mask tokens that are tried as variants, of all that are looked at
 
 
+Result = TypeVar("Result")
+
+
 @dataclass(frozen=True, slots=True)
 class Progress:
     """What is being done, and how far it is."""
@@ -36,9 +40,23 @@ class Progress:
 
 @dataclass(slots=True)
 class Examination:
-    """Everything found so far about one drafter; ``run`` fills it in.
+    """Everything found so far about one drafter; ``examine`` fills in all but the first four.
 
-    drafter: what it is called; checks: of its folder; visible: tokens after the anchor that it is shown, 0 for a first drafter.
+    drafter, target: what they are called.
+    checks: of its folder; none where it was not looked at.
+    visible: tokens after the anchor that it is shown, 0 for a first drafter.
+    chat: whether prompts stand in the chat template.
+    walks: of each text, with the drafter as given.
+    block: γ.
+    longest: tokens of the longest text.
+    masks: mask tokens that were looked at.
+    tried: of each variant the latest.
+    asked: α over texts that were asked for in other ways.
+    random: layers that look like random numbers.
+    fresh: taps that were hardly trained.
+    bits: of the target's weights, None where they are not on a grid.
+    seconds: that it took.
+    diagnosis: None as long as it is not concluded.
     """
 
     drafter: str
@@ -46,7 +64,6 @@ class Examination:
     checks: list[Check]
     visible: int = 0
     chat: bool = False
-    prompts: int = 0
     walks: list[Walked] = field(default_factory=list)
     block: int = 0
     longest: int = 0
@@ -82,11 +99,18 @@ def examine(
 ) -> Iterator[Progress]:
     """Run what is to be run of a drafter, the engine's first one (its EAGLE-3 drafter where it has no other).
 
-    prompts: as people write them. config: of its settings ``chat`` and ``thinking`` count. texts: what the target wrote to
-    them, where that is known. Closing the iterator stops it; ``into`` then holds what was found.
+    Where a check is a fault, nothing is run: it is the cause. Closing the iterator stops it.
+
+    prompts: as people write them.
+    config: of its settings ``chat`` and ``thinking`` count.
+    into: where checks are, and what is found comes.
+    texts: what the target wrote to the prompts, where that is known.
     """
+    if fault(into.checks) is not None:
+        into.conclude()
+        return
     began = perf_counter()
-    into.prompts, into.chat = len(prompts), config.chat
+    into.chat = config.chat
     try:
         own = DecodeConfig("autoregressive", TOKENS, chat=config.chat, thinking=config.thinking, inspect=False)
         ids = [engine.encode(p, own) for p in prompts]
@@ -142,26 +166,43 @@ def _probe(
     left = variants(model, target, into.longest, 20 * whole >= steps)
     tokens = mask_tokens(model.form, target)
     into.masks = len(tokens)
-    yield Progress("mask tokens", 0, len(tokens))
-    with engine.lock:
-        ranked = rank_masks(target, model, texts, tokens, visible)
+    scores: dict[int, int] = {}
+    for token, score in zip(tokens, _in_turn(engine, score_masks(target, model, texts, tokens, visible)), strict=True):
+        scores[token] = score
+        yield Progress("mask tokens", len(scores), len(tokens))
+    ranked = sorted(tokens, key=lambda token: -scores[token])
     names = target.tokenizer.convert_ids_to_tokens
     left += [with_mask(model.form, n, repr(names(n))[:24]) for n in ranked[:MASKS]]
     tests = len(left) + len(tokens)
     latest: dict[str, Tried] = {}
     total = len(left)
-    for done, tried in enumerate(probe(target, model, texts, into.walks, left, tests, visible)):
+    trials = probe(target, model, texts, into.walks, left, tests, visible)
+    for done, tried in enumerate(_in_turn(engine, trials)):
         latest[tried.variant.said] = tried
         into.tried = list(latest.values())
         yield Progress("probes", min(done + 1, total), total)
     yield from _ask(engine, model, prompts, config, dict(zip(numbers, into.walks, strict=True)), into)
 
 
+def _in_turn(engine: Engine, results: Iterator[Result]) -> Iterator[Result]:
+    """The results, each of them computed while nobody else uses the engine."""
+    while True:
+        with engine.lock:
+            try:
+                result = next(results)
+            except StopIteration:
+                return
+        yield result
+
+
 def _ask(
     engine: Engine, model: DFlashDraftModel, prompts: Sequence[str], config: DecodeConfig, known: Mapping[int, Walked],
     into: Examination,
 ) -> Iterator[Progress]:  # fmt: skip
-    """The same prompts, asked in other ways. known: the walks over the texts as they were asked for, by prompt."""
+    """The same prompts, asked in other ways.
+
+    known: the walks over the texts as they were asked for, by prompt.
+    """
     target, found = engine.models.target, templates(engine, prompts, config)
     drafter = Redrafter(target, model, into.visible)
     for number, template in enumerate(found):

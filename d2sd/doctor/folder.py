@@ -5,15 +5,13 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from huggingface_hub import snapshot_download
-from safetensors import safe_open
 
+from d2sd.doctor.templates import unused_marker
 from d2sd.doctor.variants import taps_line
-from d2sd.errors import InputError
+from d2sd.errors import InputError, first_line
 from d2sd.models.drafter import DFlashDraftModel, default_target_layers
 from d2sd.models.drafter_folder import BORROWED, MAPS, drafter_config_of, own_name
 from d2sd.models.eagle3_folder import is_eagle3, published_config
@@ -22,6 +20,7 @@ from d2sd.models.layouts import read_form
 from d2sd.models.models import late_taps
 from d2sd.models.refusals import refuse_others, refuse_tensors
 from d2sd.models.target import Target
+from d2sd.models.weight_files import tensor_shapes, weight_files
 
 State = Literal["good", "note", "fault"]
 Shapes = Mapping[str, tuple[int, ...]]
@@ -31,9 +30,13 @@ ALIKE = 0.5  # of two names of tensors of one shape, to be taken for one
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was looked at. state: a fault stops the drafter or makes it draft wrongly, a note may be meant so.
+    """One thing that was looked at.
 
-    kind: what a fault is about, as in ``d2sd.doctor.diagnosis``; mend: what to change, None where nothing is to be.
+    what: its name in a word or two.
+    state: a fault stops the drafter or makes it draft wrongly, a note may be meant so.
+    said: what was found.
+    kind: what a fault is about, as ``cause`` in ``d2sd.doctor.diagnosis``.
+    mend: what to change, None where nothing is to be.
     """
 
     what: str
@@ -52,9 +55,13 @@ def check_folder(source: str, target: Target) -> list[Check]:
     except InputError as error:
         checks.append(Check("config.json", "fault", str(error), mend="the key that the sentence names"))
     except Exception as error:
-        first = (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
         checks.append(
-            Check("folder", "fault", f"it cannot be read: {first}", mend="a folder with config.json and safetensors")
+            Check(
+                "folder",
+                "fault",
+                f"it cannot be read: {first_line(error)}",
+                mend="a folder with config.json and safetensors",
+            )
         )
     return checks
 
@@ -67,29 +74,16 @@ def _check_parts(source: str, raw: Mapping[str, Any], target: Target) -> Iterato
         return
     form = read_form(raw)
     yield Check("layout", "good", f"{form.layout}: a block drafter of kind {form.kind}")
-    shapes = tensor_shapes(source)
-    yield from check_tensors(form, shapes, target)
+    try:
+        yield from check_tensors(form, tensor_shapes(weight_files(source)), target)
+    except InputError as error:
+        yield Check("tensors", "fault", str(error), "tensors", "a folder with all of its safetensors files")
     yield from check_form(form, raw, target)
     yield from _check_ends(raw, target)
 
 
-def tensor_shapes(source: str) -> dict[str, tuple[int, ...]]:
-    """Names and shapes of all tensors of a folder or hub id, from the headers of its files; names as they are written."""
-    folder = Path(source)
-    if not folder.is_dir():
-        folder = Path(snapshot_download(source, allow_patterns=["*.json", "*.safetensors"]))
-    found: dict[str, tuple[int, ...]] = {}
-    for path in sorted(folder.glob("*.safetensors")):
-        with safe_open(path, "pt") as file:
-            found |= {key: tuple(file.get_slice(key).get_shape()) for key in file.keys()}  # noqa: SIM118 (not a dict)
-    return found
-
-
 def check_tensors(form: DrafterForm, shapes: Shapes, target: Target) -> Iterator[Check]:
     """Which tensors are missing, unread or of another shape than the config asks for."""
-    if not shapes:
-        yield Check("tensors", "fault", "it has no safetensors weights", mend="convert its weights to safetensors")
-        return
     held = {own: shape for key, shape in shapes.items() if (own := own_name(key)) is not None and own not in MAPS}
     brought = tuple(part for part in BORROWED if f"{part}.weight" in held)
     with torch.device("meta"):
@@ -217,15 +211,3 @@ def _check_ends(raw: Mapping[str, Any], target: Target) -> Iterator[Check]:
         yield Check("template", "note", f"the target's vocabulary has {unused}, and its chat template does not use it")
     else:
         yield Check("template", "good", "the target's chat template uses the markers of its vocabulary")
-
-
-MARKERS = {
-    "<|im_start|>": "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n",
-    "<|start_header_id|>": "<|start_header_id|>user<|end_header_id|>\n\n{}<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n",
-}
-
-
-def unused_marker(target: Target) -> str | None:
-    """A marker of turns that the vocabulary has and the chat template does not use."""
-    template, vocabulary = str(target.tokenizer.chat_template or ""), target.tokenizer.get_vocab()
-    return next((m for m in MARKERS if m in vocabulary and template and m not in template), None)

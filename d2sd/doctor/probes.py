@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from d2sd.calibration.resampling import Figure, Resampler
+from d2sd.calibration.resampling import Figure, Ratio, Resampler
 from d2sd.doctor.redraft import Redrafter
 from d2sd.doctor.texts import Text
 from d2sd.doctor.variants import Variant
@@ -24,16 +24,16 @@ from d2sd.models.target import Target
 
 # After so many texts, so many variants go on, of those whose change is above this.
 ROUNDS = ((4, 8, -0.2), (12, 3, -0.03))
-MASK_TEXTS, MASK_ANCHORS = (
-    8,
-    2,
-)  # texts, and anchors of each, where mask tokens are compared before the likeliest become variants
+# Texts, and anchors of each, where mask tokens are compared before the likeliest become variants.
+MASK_TEXTS, MASK_ANCHORS = 8, 2
 
 
 @dataclass(frozen=True, slots=True)
 class Walked:
-    """One text, walked: accepted tokens of every step, the last of which may have been cut by the text's end; tokens written.
+    """One text, walked.
 
+    accepted: drafted tokens that every step accepts; the last step may have been cut by the text's end.
+    tokens: that were written.
     places: accepted tokens of a draft after every anchor of the text, whether a step begins there or not.
     """
 
@@ -44,9 +44,11 @@ class Walked:
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """α with a variant over so many texts, and before. change: of the tokens that a draft brings, as a share, with an interval
-    over prompts for everything tried together.
+    """What came of a variant.
 
+    alpha, before: tokens a step with it, and without.
+    change: of the tokens that a draft brings, as a share, with an interval over prompts for everything tried together.
+    texts: how many it was tried on.
     helps: whether the whole interval is above 0, the gain is worth saying and α is not lower.
     """
 
@@ -76,7 +78,7 @@ def alpha(walks: Sequence[Walked]) -> float:
 
 def alpha_figure(walks: Sequence[Walked]) -> Figure:
     """α with its interval over prompts."""
-    return Resampler(len(walks)).figure(alpha(walks), _drawn(walks))
+    return Resampler(len(walks)).ratio(*_rows(walks), np.arange(len(walks)))
 
 
 def gain(walks: Sequence[Walked], base: Sequence[Walked], tests: int) -> Figure:
@@ -88,13 +90,14 @@ def gain(walks: Sequence[Walked], base: Sequence[Walked], tests: int) -> Figure:
             for w, b in zip(walks, base, strict=True)
         ]
     )
-    drawn = np.expm1(Resampler(len(walks)).ratios(rises, places, np.arange(len(walks))))
-    return Resampler(len(walks)).figure(float(np.expm1(rises.sum() / places.sum())), drawn, tests)
+    resampler = Resampler(len(walks))
+    drawn = np.expm1(resampler.ratios(rises, places, np.arange(len(walks))))
+    return resampler.figure(float(np.expm1(rises.sum() / places.sum())), drawn, tests)
 
 
 def change_of_alpha(walks: Sequence[Walked], base: Sequence[Walked], tests: int) -> Figure:
     """The change of α from ``base``, whose texts may be others to the same prompts."""
-    return Resampler(len(walks)).figure(alpha(walks) - alpha(base), _drawn(walks) - _drawn(base), tests)
+    return Resampler(len(walks)).difference(_rows(walks), _rows(base), np.arange(len(walks)), tests)
 
 
 def clear(change: Figure, worth: float) -> bool:
@@ -102,9 +105,9 @@ def clear(change: Figure, worth: float) -> bool:
     return change.low is not None and change.low > 0 and (change.value or 0.0) >= worth
 
 
-def _drawn(walks: Sequence[Walked]) -> np.ndarray:
-    tokens, steps = np.array([(w.tokens, len(w.accepted)) for w in walks], float).reshape(-1, 2).T
-    return Resampler(len(walks)).ratios(tokens, steps, np.arange(len(walks)))
+def _rows(walks: Sequence[Walked]) -> Ratio:
+    """Tokens and steps of each, of whose sums α is the ratio."""
+    return np.array([w.tokens for w in walks], float), np.array([len(w.accepted) for w in walks], float)
 
 
 def probe(
@@ -113,19 +116,23 @@ def probe(
 ) -> Iterator[Tried]:  # fmt: skip
     """What is known of each variant, said again whenever it was tried on more texts.
 
-    base: the drafter as given, over all texts. tests: what intervals hold for together, these variants among it.
+    base: the drafter as given, over all texts.
+    tests: how many intervals are to hold together, those of these variants among them.
+    visible: tokens after the anchor that it is shown.
     """
     left: list[tuple[Variant, list[Walked]]] = [(variant, []) for variant in variants]
     for most, keep, floor in (*ROUNDS, (len(texts), 0, 0.0)):
         count = min(most, len(texts))
         before = base[:count]
+        gains: list[float] = []
         for variant, walks in left:
             drafter = Redrafter(target, variant.of(model), visible)
             walks += [walk(drafter, text) for text in texts[len(walks) : count]]
-            yield _tried(variant, walks, before, tests)
+            tried = _tried(variant, walks, before, tests)
+            gains.append(tried.change.value or 0.0)
+            yield tried
         if count == len(texts):
             return
-        gains = [gain(walks, before, 1).value or 0.0 for _, walks in left]
         order = sorted(range(len(left)), key=lambda n: -gains[n])
         left = [left[n] for n in order if gains[n] > floor and left[n][1] != list(before)][:keep]
 
@@ -135,16 +142,14 @@ def _tried(variant: Variant, walks: Sequence[Walked], base: Sequence[Walked], te
     return Tried(variant, now, before, change, len(walks), clear(change, variant.worth) and now >= before)
 
 
-def rank_masks(
+def score_masks(
     target: Target, model: DFlashDraftModel, texts: Sequence[Text], tokens: Sequence[int], visible: int = 0
-) -> list[int]:
-    """Mask tokens by what is accepted with them at a few places, most first."""
-    scores = []
+) -> Iterator[int]:
+    """How many drafted tokens are accepted with each of these mask tokens at a few places."""
+    given = Redrafter(target, model, visible)
+    some = [(t, t.anchors[:: max(1, len(t.anchors) // MASK_ANCHORS)][:MASK_ANCHORS]) for t in texts[:MASK_TEXTS]]
+    contexts = [given.context(text) for text, _ in some]
     for token in tokens:
         drafter = Redrafter(target, model.reformed(replace(model.form, mask_token=token)), visible)
-        some = (
-            (text, text.anchors[:: max(1, len(text.anchors) // MASK_ANCHORS)][:MASK_ANCHORS])
-            for text in texts[:MASK_TEXTS]
-        )
-        scores.append(sum(sum(drafter.accepted(text, anchors)) for text, anchors in some if anchors))
-    return [token for _, token in sorted(zip(scores, tokens, strict=True), key=lambda s: -s[0])]
+        places = zip(some, contexts, strict=True)
+        yield sum(sum(drafter.accepted(text, anchors, context)) for (text, anchors), context in places)

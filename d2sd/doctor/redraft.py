@@ -7,9 +7,9 @@ from functools import partial
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from d2sd.attention import KeyValue
+from d2sd.decoding.block_drafter import attend_masked
 from d2sd.decoding.sampling import Sampler
 from d2sd.decoding.walked_drafter import WalkedDrafter, block_drafter
 from d2sd.doctor.texts import Text
@@ -33,11 +33,19 @@ class Redrafter:
         self.drafter = block_drafter("first", model, target, passes, GREEDY)
 
     @torch.inference_mode()
-    def accepted(self, text: Text, anchors: Sequence[int]) -> list[int]:
-        """How many drafted tokens after each anchor the text goes on with."""
+    def context(self, text: Text) -> list[KeyValue]:
+        """Keys and values of the text, by layer; the mask token and the block make no difference to them."""
         features = text.read(self.form.taps).to(self.drafter.dtype)
         positions = torch.arange(features.shape[1], device=features.device)[None]
-        context = self.model.project_context(features, positions)
+        return self.model.project_context(features, positions)
+
+    @torch.inference_mode()
+    def accepted(self, text: Text, anchors: Sequence[int], context: list[KeyValue] | None = None) -> list[int]:
+        """How many drafted tokens after each anchor the text goes on with.
+
+        context: the text's, where it is at hand.
+        """
+        context = context or self.context(text)
         size = max(1, ROWS // self.form.rows)
         found: list[int] = []
         for begin in range(0, len(anchors), size):
@@ -79,21 +87,12 @@ class Redrafter:
         ids[:, :shown] = wanted[:, :shown].clamp_min(0)
         starts = torch.tensor(anchors, device=device)
         length = context[0][0].shape[2]
-        kinds = set(zip(form.windows, form.causal, strict=True))
+        kinds = list(zip(form.windows, form.causal, strict=True))
         masks: dict[tuple[int | None, bool], Tensor] = {}
-        for layer, kind in enumerate(zip(form.windows, form.causal, strict=True)):
-            if kind in kinds - masks.keys():
+        for layer, kind in enumerate(kinds):
+            if kind not in masks:
                 each = [attention_mask(form, layer, at, length, rows, device) for at in anchors]
                 masks[kind] = torch.stack(each)[:, None]
-        ways = [partial(_attend, masks[kind]) for kind in zip(form.windows, form.causal, strict=True)]
+        ways = [partial(attend_masked, self.drafter.scale, masks[kind]) for kind in kinds]
         positions = starts[:, None] + torch.arange(rows, device=device)
         return self.model(self.drafter.embed(ids), positions, context, ways)
-
-
-def _attend(
-    mask: Tensor, query: Tensor, context_key: Tensor, context_value: Tensor, key: Tensor, value: Tensor
-) -> Tensor:
-    """With a mask (A, 1, R, C + R); the context (1, …) is the same for all."""
-    pairs, batch = ((context_key, key), (context_value, value)), len(query)
-    keys, values = (torch.cat([context.expand(batch, -1, -1, -1), own], 2) for context, own in pairs)
-    return F.scaled_dot_product_attention(query, keys, values, attn_mask=mask, enable_gqa=True)

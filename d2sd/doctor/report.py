@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from d2sd.__about__ import __version__
+from d2sd.calibration.reading import with_interval
 from d2sd.calibration.resampling import Figure
 from d2sd.doctor.examination import TOKENS, Examination
 from d2sd.doctor.probes import alpha_figure
@@ -32,6 +33,9 @@ def markdown(examinations: Sequence[Examination]) -> str:
 def _section(e: Examination) -> Iterator[str]:
     yield f"## {code(e.drafter)} for {code(e.target)}"
     yield ""
+    if not e.checks:
+        yield from ("**It was not looked at: the command was stopped before.**", "")
+        return
     if e.diagnosis is not None:
         yield f"**{text(e.diagnosis.said)}**"
         if e.diagnosis.mend:
@@ -51,7 +55,7 @@ def _run(e: Examination) -> Iterator[str]:
     asked = "in the chat template" if e.chat else "as they are, without a chat template"
     yield from ("", "### A short run", "")
     shown = f", each draft after {e.visible} tokens that it was shown" if e.visible else ""
-    yield f"{len(e.walks)} prompts {asked}, up to {TOKENS} tokens each{shown}: α {figure(alpha_figure(e.walks))}. {e.seconds:.0f} s."
+    yield f"{len(e.walks)} prompts {asked}, up to {TOKENS} tokens each{shown}: α {with_interval(alpha_figure(e.walks))}. {e.seconds:.0f} s."
     yield ""
     yield f"{SAID[kind]}{f' Here it is position {at}.' if at else ''}"
     yield from (
@@ -64,7 +68,7 @@ def _run(e: Examination) -> Iterator[str]:
     if e.tried:
         yield from _probes(e)
     for asked_again in e.asked:
-        change = figure(asked_again.change, "+")
+        change = with_interval(asked_again.change, "+")
         yield f"* Other texts, with {text(asked_again.template.said)}: α {asked_again.alpha:.2f}, change {change}, {asked_again.texts} prompts."
 
 
@@ -79,15 +83,6 @@ def _probes(e: Examination) -> Iterator[str]:
     for t in sorted(e.tried, key=lambda t: -(t.change.value or 0.0)):
         yield f"| {text(t.variant.said)} | {t.alpha:.2f} | {share(t.change)} | {t.texts} | {'**helps**' if t.helps else ''} |"
     yield ""
-
-
-def figure(f: Figure, sign: str = "") -> str:
-    """A figure with its interval."""
-    if f.value is None:
-        return "–"
-    if f.low is None or f.high is None:
-        return f"{f.value:{sign}.2f}"
-    return f"{f.value:{sign}.2f} [{f.low:{sign}.2f} to {f.high:{sign}.2f}]"
 
 
 def share(f: Figure) -> str:

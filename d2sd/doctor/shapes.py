@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
+from d2sd.calibration.replays import reached
 from d2sd.calibration.resampling import wilson
 from d2sd.doctor.probes import Walked
 
@@ -25,7 +26,12 @@ SAID = {
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Of the steps that accepted all tokens before this position (from 1): how many, and how many accept it too."""
+    """A position of a draft.
+
+    number: from 1.
+    steps: that accepted all tokens before it.
+    accepted: of these steps, those that accept it too.
+    """
 
     number: int
     steps: int
@@ -39,9 +45,8 @@ class Position:
 
 def positions(walks: Sequence[Walked], most: int) -> list[Position]:
     """Up to ``most`` drafted tokens; the last step of a text is left out, since the text ends there."""
-    steps = [count for w in walks for count in w.accepted[:-1]]
-    reached = ((k, sum(c >= k for c in steps), sum(c > k for c in steps)) for k in range(most))
-    return [Position(k + 1, there, further) for k, there, further in reached if there]
+    counts = reached([count for w in walks for count in w.accepted[:-1]])
+    return [Position(number, *count) for number, count in enumerate(counts[:most], 1)]
 
 
 def shape(found: Sequence[Position]) -> tuple[Shape, int | None]:

@@ -7,18 +7,29 @@ from dataclasses import dataclass
 
 from d2sd.calibration.resampling import Figure
 from d2sd.config import DecodeConfig
-from d2sd.doctor.folder import MARKERS, unused_marker
 from d2sd.engine import Engine
 from d2sd.errors import InputError
+from d2sd.models.target import Target
 
 # These texts are others, and some are easier to draft whatever the drafter was trained on: only a large share of α counts, and a
 # larger one against a template that is surely the target's, since its markers are tokens of their own.
 WORTH, WORTH_OWN = 0.15, 0.5
+# Markers of turns, and a template with each.
+MARKERS = {
+    "<|im_start|>": "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n",
+    "<|start_header_id|>": "<|start_header_id|>user<|end_header_id|>\n\n{}<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A way to ask: what it is, what to change, the prompts' ids, and the share of α that it must gain to be named."""
+    """A way to ask.
+
+    said: what it is.
+    mend: what to change.
+    ids: of each prompt.
+    worth: share of α that it must gain to be named.
+    """
 
     said: str
     mend: str
@@ -28,7 +39,13 @@ class Template:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """α over so many texts that were asked for in another way, and its change over the same prompts."""
+    """What came of asking in another way.
+
+    alpha: over the texts that the target then wrote.
+    change: of α over the same prompts.
+    texts: how many.
+    helps: whether the change is clear and worth saying.
+    """
 
     template: Template
     alpha: float
@@ -73,3 +90,9 @@ def templates(engine: Engine, prompts: Sequence[str], config: DecodeConfig) -> l
             )
         )
     return found
+
+
+def unused_marker(target: Target) -> str | None:
+    """A marker of turns that the vocabulary has and the chat template does not use."""
+    template, vocabulary = str(target.tokenizer.chat_template or ""), target.tokenizer.get_vocab()
+    return next((m for m in MARKERS if m in vocabulary and template and m not in template), None)

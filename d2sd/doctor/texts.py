@@ -17,8 +17,10 @@ BATCH = 10  # prompts that are best answered together
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Text:
-    """Token ids of a prompt and of what the target wrote after it, which begins at ``start``.
+    """A text that the target wrote.
 
+    ids: tokens of the prompt and of what was written after it.
+    start: where that begins.
     features: by decoder layer, its outputs of all tokens but the last, (T − 1, hidden).
     """
 

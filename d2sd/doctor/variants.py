@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -26,9 +27,14 @@ RESERVED = 300  # special tokens that are looked at as mask tokens
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """A drafter with one thing changed. said: what, in a few words; mend: the config line, None where there is none.
+    """A drafter with one thing changed.
 
-    worth: what it must gain to be named, as a share. form: how its weights are read; without: a layer that is left out; widened: whether its weights are read in float32.
+    said: what, in a few words.
+    mend: the config line that says so, None where there is none.
+    form: how its weights are read.
+    without: a layer that is left out.
+    widened: whether its weights are read in float32.
+    worth: what it must gain to be named, as a share.
     """
 
     kind: Kind
@@ -45,19 +51,14 @@ class Variant:
         if self.without is not None:
             kept = [layer for n, layer in enumerate(model.layers) if n != self.without]
             other.__dict__["_modules"]["layers"] = nn.ModuleList(kept)
-        return _widened(other) if self.widened else other
-
-
-def _widened(model: DFlashDraftModel) -> DFlashDraftModel:
-    from copy import deepcopy
-
-    return deepcopy(model).float()
+        return copy.deepcopy(other).float() if self.widened else other
 
 
 def variants(model: DFlashDraftModel, target: Target, longest: int, whole: bool) -> list[Variant]:
     """Everything that is tried on a drafter but mask tokens, each form once.
 
-    longest: tokens of the longest text; whole: whether some drafts are accepted to their end, so that longer ones may pay.
+    longest: tokens of the longest text.
+    whole: whether some drafts are accepted to their end, so that longer ones may pay.
     """
     form, layers = model.form, target.config.num_hidden_layers
     found = [

@@ -6,11 +6,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from math import inf, isfinite, prod
-from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import safe_open
 from torch import nn
 from transformers.activations import ACT2FN
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
@@ -80,22 +78,15 @@ def check_token_ids(ids: Any, vocabulary: int, name: str) -> None:
         _need(inside, f"its {name} {short(token)} is not in its vocabulary of {vocabulary} (0 to {vocabulary - 1})")
 
 
-def check_shapes(folder: Path, make: Callable[[], nn.Module], rename: Callable[[str], str | None] = str) -> None:
-    """Hold the tensors of a folder's safetensors files, their headers alone, against the model that ``make`` builds.
+def check_shapes(held: Mapping[str, tuple[int, ...]], make: Callable[[], nn.Module]) -> None:
+    """Hold the shapes of tensors, by the model's names of them, against the model that ``make`` builds.
 
-    rename: the model's name of a tensor, None for one that it has not. A few numbers in a config could otherwise ask for more memory than the machine has.
+    A few numbers in a config could otherwise ask for more memory than the machine has.
     """
-    held: dict[str, list[int]] = {}
-    for path in sorted(folder.glob("*.safetensors")):
-        with safe_open(path, "pt") as file:
-            names = {own: key for key in file.keys() if (own := rename(key)) is not None}  # noqa: SIM118 (not a dict)
-            held |= {own: file.get_slice(key).get_shape() for own, key in names.items()}
-    if not held:
-        return  # its absence is told by whoever reads it
     with torch.device("meta"):
-        wanted = {name: list(weight.shape) for name, weight in make().state_dict().items()}
+        wanted = {name: tuple(weight.shape) for name, weight in make().state_dict().items()}
     for name in sorted(held.keys() & wanted.keys()):
-        there, asked = held[name], wanted[name]
+        there, asked = list(held[name]), list(wanted[name])
         _need(
             there == asked, f"its weights do not match its config ({name} is {there}, and its config makes it {asked})"
         )

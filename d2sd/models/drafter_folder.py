@@ -5,21 +5,20 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Mapping
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from safetensors import safe_open
 from torch import Tensor, nn
 from transformers import Qwen3Config
 
 from d2sd.errors import InputError
 from d2sd.models.checking import check_finite, check_shapes
 from d2sd.models.drafter import DFlashDraftModel
-from d2sd.models.eagle3_folder import published_config, read_weights, token_ids
+from d2sd.models.eagle3_folder import published_config, token_ids
 from d2sd.models.form import DrafterForm
 from d2sd.models.layouts import read_form
 from d2sd.models.refusals import refuse_tensors
+from d2sd.models.weight_files import read_weights, tensor_shapes, weight_files
 
 if TYPE_CHECKING:
     from d2sd.models.target import Target
@@ -37,14 +36,13 @@ def read_drafter(source: str, name: str, dtype: torch.dtype, target: Target | No
     """
     form = read_form(published_config(source))
     config = drafter_config_of(form)
-    folder = Path(source)
-    if folder.is_dir():
-        held = {known for key in _keys(folder) if (known := own_name(key)) is not None}
-        own = _own(form, held)
-        check_shapes(folder, partial(DFlashDraftModel, config, form, own), own_name)
-    weights = {known: v for key, v in read_weights(source).items() if (known := own_name(key)) is not None}
+    files = weight_files(source)
+    held = {known: shape for key, shape in tensor_shapes(files).items() if (known := own_name(key)) is not None}
+    own = _own(form, held)
+    check_shapes(held, partial(DFlashDraftModel, config, form, own))
+    weights = {known: v for key, v in read_weights(files).items() if (known := own_name(key)) is not None}
     maps = {part: weights.pop(part, None) for part in MAPS}
-    own = _differing(weights, target, _own(form, set(weights)))
+    own = _differing(weights, target, own)
     with torch.device("meta"):
         model = DFlashDraftModel(config, form, own)
     _check_complete(model, weights)
@@ -75,18 +73,10 @@ def own_name(key: str) -> str | None:
     return None if key.startswith("verifier_") or key.endswith("rotary_emb.inv_freq") else key
 
 
-def _keys(folder: Path) -> set[str]:
-    found: set[str] = set()
-    for path in sorted(folder.glob("*.safetensors")):
-        with safe_open(path, "pt") as file:
-            found |= set(file.keys())
-    return found
-
-
 def _own(form: DrafterForm, held: Collection[str]) -> tuple[str, ...]:
     """Which of embedding and LM head the folder brings; of a smaller vocabulary the LM head must be its own."""
     there = tuple(part for part in BORROWED if f"{part}.weight" in held)
-    if form.draft_vocabulary is not None and held and "lm_head" not in there:
+    if form.draft_vocabulary is not None and "lm_head" not in there:
         raise InputError(
             f"it drafts {form.draft_vocabulary} tokens of the vocabulary and has no lm_head.weight for them"
         )

@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from huggingface_hub import save_torch_state_dict, snapshot_download
-from safetensors.torch import load_file
+from huggingface_hub import save_torch_state_dict
 from torch import Tensor
 from transformers import LlamaConfig, PreTrainedConfig, Qwen3Config
 
 from d2sd.errors import InputError
 from d2sd.models.checking import check_config
 from d2sd.models.eagle3 import Eagle3Config, Eagle3DraftModel, default_eagle3_layers
+from d2sd.models.weight_files import read_weights, weight_files
 
 ARCHITECTURES = frozenset(
     {
@@ -32,10 +32,6 @@ ARCHITECTURES = frozenset(
 )
 SHARD = "9MB"  # what a Space takes without large-file storage
 LAYERS = "eagle_aux_hidden_state_layer_ids"
-CONVERT = (
-    "python -c \"import torch, safetensors.torch as s; w = torch.load('pytorch_model.bin', weights_only=True); "
-    "s.save_file({k: v.contiguous() for k, v in w.items()}, 'model.safetensors')\""
-)
 # Flags that are understood, or that say nothing about the network.
 KNOWN_FLAGS = frozenset(
     {"norm_before_residual", "norm_output", "fc_norm", "attention_bias", "mlp_bias", "use_cache", "tie_word_embeddings",
@@ -150,12 +146,15 @@ def _layers(published: Mapping[str, Any], target_layers: int) -> tuple[int, ...]
 
 
 def read_eagle3(source: str, name: str, target: Any, embedding: Tensor, dtype: torch.dtype) -> Eagle3DraftModel:
-    """The drafter in a folder or hub id, on the CPU; target: its transformers config, embedding: its table (V, hidden).
+    """The drafter in a folder or hub id, on the CPU.
+
+    target: its transformers config.
+    embedding: the target's table, (V, hidden).
 
     Raises ``InputError`` where something is missing, unknown or does not fit this target.
     """
     config = read_config(published_config(source), target, name)
-    weights = {own: v for k, v in read_weights(source).items() if (own := _own_name(k)) is not None}
+    weights = {own: v for k, v in read_weights(weight_files(source)).items() if (own := _own_name(k)) is not None}
     d2t, t2d = weights.pop("d2t", None), weights.pop("t2d", None)
     table = weights.get("embedding.weight")
     if table is not None and table.shape == embedding.shape and torch.equal(table.to(embedding), embedding):
@@ -175,8 +174,11 @@ def read_eagle3(source: str, name: str, target: Any, embedding: Tensor, dtype: t
 
 
 def token_ids(d2t: Tensor | None, t2d: Tensor | None, count: int, vocabulary: int) -> Tensor:
-    """The target's ids of the draft vocabulary, (D,) int64, of D = ``count`` tokens of V = ``vocabulary``; d2t: (D,) what to add
-    to a draft id; t2d: (V,) which are there."""
+    """The target's ids of the draft vocabulary, (D,) int64, of D = ``count`` tokens of V = ``vocabulary``.
+
+    d2t: what to add to each draft id, (D,).
+    t2d: which of the target's tokens are there, (V,).
+    """
     if d2t is None:
         if count != vocabulary:
             raise InputError(f"it drafts {count} of {vocabulary} tokens and has no d2t tensor that says which")
@@ -191,26 +193,6 @@ def token_ids(d2t: Tensor | None, t2d: Tensor | None, count: int, vocabulary: in
     ):
         raise InputError("its d2t and its t2d contradict each other")
     return ids
-
-
-def read_weights(source: str) -> dict[str, Tensor]:
-    """All tensors of a folder or hub id, from safetensors files alone."""
-    folder = Path(source)
-    if not folder.is_dir():
-        folder = Path(snapshot_download(source, allow_patterns=["*.json", "*.safetensors"]))
-    files = sorted(folder.glob("*.safetensors"))
-    index = folder / "model.safetensors.index.json"
-    if index.is_file():
-        names = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
-        files = [f for f in files if f.name in names]
-        if len(files) < len(names):
-            raise InputError("some of the safetensors files that its index names are missing")
-    if not files:
-        raise InputError(
-            "it has no safetensors weights; pickled ones (pytorch_model.bin) may run code when they are read and are not opened "
-            f"here: convert them in their folder with {CONVERT}"
-        )
-    return {key: tensor for file in files for key, tensor in load_file(file).items()}
 
 
 def _own_name(key: str) -> str | None:

@@ -26,7 +26,7 @@ from filelock import FileLock, Timeout
 from huggingface_hub import hf_hub_url
 from huggingface_hub.utils import get_session
 
-from d2sd.errors import InputError
+from d2sd.errors import InputError, first_line
 from d2sd.models.loading import load_target, quiet
 from d2sd.models.store import MEGABYTE, Remote, RemoteFile, found, home, place
 
@@ -72,7 +72,7 @@ def _get(remote: Remote, report: Report, stop: Callable[[], bool]) -> Path:
         except Exception as error:  # of clients and servers of all kinds: the other source is tried
             if isinstance(error, OSError) and error.errno is not None and error.filename is not None:
                 raise  # this machine's disk, not a source
-            reasons.append(f"{source}: {_short(error)}")
+            reasons.append(f"{source}: {first_line(error, 200)}")
             continue
         shutil.rmtree(part)
         return path
@@ -219,7 +219,3 @@ def _pip(arguments: list[str], environment: dict[str, str], stop: Callable[[], b
             said.seek(0)
             lines = said.read().decode("utf-8", "replace").strip().splitlines()
             raise InputError(f"pip failed ({lines[-1][:200] if lines else 'without a word'})")
-
-
-def _short(error: Exception) -> str:
-    return " ".join((str(error).strip().splitlines() or [type(error).__name__])[0].split())[:200]

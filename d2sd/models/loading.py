@@ -19,7 +19,7 @@ from transformers import modeling_gguf_pytorch_utils as gguf_reading
 from transformers.utils import logging as transformers_logging
 
 from d2sd.__about__ import HOME
-from d2sd.errors import InputError
+from d2sd.errors import InputError, first_line
 from d2sd.models.checking import check_config, check_finite, check_shapes, check_token_ids
 from d2sd.models.drafter import DFlashDraftModel
 from d2sd.models.drafter_folder import read_drafter
@@ -31,6 +31,7 @@ from d2sd.models.numbers import DTYPES, MIXED_FROM
 from d2sd.models.refusals import refuse_others
 from d2sd.models.store import found, located
 from d2sd.models.target import SUPPORTED, Target, check_supported
+from d2sd.models.weight_files import tensor_shapes, weight_files
 
 BUNDLED = HOME / "assets" / "models"
 SAFE = {"trust_remote_code": False}  # no code of a folder is run, nor is anybody asked whether it may
@@ -154,7 +155,7 @@ def load_target(source: str, dtype: torch.dtype, device: str, load_in_8bit: bool
         if gguf:
             options |= {"config": config, **gguf, **widened()}
         elif raw.get("quantization_config") is None and Path(source).is_dir():
-            check_shapes(Path(source), partial(loader.from_config, config))
+            check_shapes(tensor_shapes(weight_files(source)), partial(loader.from_config, config))
         with quiet():
             options |= {"dtype": dtype, "output_loading_info": True, "use_safetensors": True, **SAFE}
             model, info = loader.from_pretrained(place, **options)
@@ -170,7 +171,9 @@ def load_target(source: str, dtype: torch.dtype, device: str, load_in_8bit: bool
             "--load-in-8bit, or --device auto for several GPUs"
         ) from error
     except Exception as error:
-        raise InputError(f"cannot load the target {source}: {_first_line(error)}") from error
+        mismatched = "ignore_mismatched_sizes" in str(error)
+        said = "its weights do not match its config" if mismatched else first_line(error, 400)
+        raise InputError(f"cannot load the target {source}: {said}") from error
 
 
 def _check_device(device: str) -> str:
@@ -180,7 +183,7 @@ def _check_device(device: str) -> str:
     try:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
-        raise InputError(f"device {device!r} cannot be used here ({_first_line(error)}); choose cpu or cuda") from error
+        raise InputError(f"device {device!r} cannot be used here ({first_line(error)}); choose cpu or cuda") from error
     return device
 
 
@@ -199,7 +202,7 @@ def load_drafter(source: str, dtype: torch.dtype, device: str, target: Target | 
     try:
         model: Any = read_drafter(source, _short(source), dtype, target)
     except Exception as error:
-        raise InputError(f"cannot load the drafter {source}: {_first_line(error, 400)}") from error
+        raise InputError(f"cannot load the drafter {source}: {first_line(error, 400)}") from error
     moved: DFlashDraftModel = model.to(device)
     return moved
 
@@ -211,7 +214,7 @@ def is_eagle3_folder(source: str) -> bool:
         refuse_others(config)
         return is_eagle3(config)
     except Exception as error:
-        raise InputError(f"cannot load the drafter {source}: {_first_line(error)}") from error
+        raise InputError(f"cannot load the drafter {source}: {first_line(error)}") from error
 
 
 def load_eagle3(source: str, dtype: torch.dtype, target: Target) -> Eagle3DraftModel:
@@ -220,7 +223,7 @@ def load_eagle3(source: str, dtype: torch.dtype, target: Target) -> Eagle3DraftM
         model = read_eagle3(source, _short(source), target.config, target.embedding.weight, dtype)
         check_finite(model)
     except Exception as error:
-        raise InputError(f"cannot load the drafter {source}: {_first_line(error, 600)}") from error
+        raise InputError(f"cannot load the drafter {source}: {first_line(error, 600)}") from error
     return model.to(target.device)
 
 
@@ -237,13 +240,6 @@ def _short(source: str) -> str:
     if path.is_file():
         return path.name
     return "/".join(path.resolve().parts[-2:]) if path.is_dir() else source
-
-
-def _first_line(error: Exception, most: int = 300) -> str:
-    if "ignore_mismatched_sizes" in str(error):
-        return "its weights do not match its config"
-    lines = str(error).strip().splitlines() or [type(error).__name__]
-    return " ".join(" ".join(lines[: 2 if lines[0].endswith(":") else 1]).split())[:most]
 
 
 class quiet:

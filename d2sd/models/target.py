@@ -17,7 +17,7 @@ from transformers import AttentionInterface, PreTrainedModel
 
 from d2sd.attention import Backend
 from d2sd.attention.dense import attend as dense
-from d2sd.errors import InputError
+from d2sd.errors import InputError, first_line
 from d2sd.models.lean import LeanLayers, product
 from d2sd.models.numbers import can_mix
 from d2sd.models.taps import LayerTaps
@@ -175,9 +175,7 @@ class Target:
                 return_dict=False,
             )
         except Exception as error:  # templates are programs of the model's makers and may raise anything
-            raise InputError(
-                f"the chat template of {self.name} failed: {(str(error).splitlines() or [type(error).__name__])[0]}"
-            ) from error
+            raise InputError(f"the chat template of {self.name} failed: {first_line(error)}") from error
         return list(ids)
 
     def tap(self, layers: list[int]) -> None:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from d2sd.errors import InputError
+from d2sd.errors import InputError, first_line
 from d2sd.models.loading import DTYPES, load_drafter, load_target
 from d2sd.models.store import located
 from d2sd.models.target import Target
@@ -82,7 +82,7 @@ def load_frozen(source: str | Path) -> tuple[Any, Any]:
         tokenizer = AutoTokenizer.from_pretrained(source)
         model: Any = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32)
     except (OSError, ValueError) as error:
-        raise InputError(f"cannot load the target {source}: {str(error).splitlines()[0]}") from error
+        raise InputError(f"cannot load the target {source}: {first_line(error)}") from error
     return model.to(processes().device).eval().requires_grad_(False), tokenizer
 
 

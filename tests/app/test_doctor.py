@@ -9,6 +9,7 @@ from app.calibrate import PromptSource
 from app.models import Chosen, drafter_folder
 from app.work import Ticket
 from d2sd.doctor import examination
+from d2sd.doctor.folder import Check
 
 
 def updates(ticket, limit=2, model="tiny"):
@@ -29,10 +30,23 @@ def test_it_tells_how_far_it_is_and_ends_with_a_report():
     assert "| tensors | ok |" in seen[-1].value
 
 
-def test_a_public_report_names_no_folder_of_this_machine(monkeypatch):
+def test_a_public_report_names_no_folder_of_this_machine_and_stays_escaped(monkeypatch):
+    said = "/srv/own_<b>/late\\<img src=/x/y onerror=z()> is unknown"
+    monkeypatch.setattr(
+        doctor, "check_folder", lambda *_: [Check("tensors", "fault", said, mend="rename /srv/own/late")]
+    )
     monkeypatch.setenv("FOLDERS", "refuse")
-    monkeypatch.setattr(doctor, "markdown", lambda found: "rename /srv/own/late to …")
-    assert list(updates(Ticket()))[-1].value == "rename …/late to …"
+    report = list(updates(Ticket()))[-1].value
+    assert "srv" not in report
+    assert r"…/\<img src=…/y onerror=z()\> is unknown" in report
+    assert "To mend: `rename …/late`" in report
+
+
+def test_where_a_check_is_a_fault_nothing_is_run(monkeypatch):
+    monkeypatch.setattr(doctor, "check_folder", lambda *_: [Check("fc", "fault", "it is wrong")])
+    seen = list(updates(Ticket()))
+    assert [u.news for u in seen if u.news][-1] == "Reading the drafter's folder …"
+    assert "The folder is at fault: it is wrong." in seen[-1].value
 
 
 def test_stopped_it_shows_what_was_found_by_then():

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ import torch
 from d2sd import DecodeConfig, Engine, calibration
 from d2sd.calibration import outcomes, scores, steps, temperature
 from d2sd.calibration.decisions import expectations
-from d2sd.calibration.resampling import Figure, Resampler
+from d2sd.calibration.resampling import RESAMPLES, Figure, Resampler
 from d2sd.calibration.scores import Scores
 from d2sd.decoding.tempered import tempered
 from d2sd.errors import InputError
@@ -127,6 +128,13 @@ def test_intervals_hold_the_truth_about_95_times_in_100():
         figure = scores.brier_score(made, Resampler(8, seed))
         inside += figure.low <= 1 / 6 <= figure.high
     assert 160 <= inside <= 198
+
+
+def test_intervals_of_many_tests_reach_further_than_any_resample():
+    drawn = np.array([NormalDist().inv_cdf((n + 0.5) / RESAMPLES) for n in range(RESAMPLES)])
+    for tests, by in ((1, 1.96), (300, 3.76)):  # the last resample is at 3.29
+        figure = Resampler(10).figure(0.0, drawn, tests)
+        assert (-figure.low, figure.high) == (pytest.approx(by, rel=0.01), pytest.approx(by, rel=0.01))
 
 
 def test_a_share_of_all_is_not_called_certain():

@@ -12,6 +12,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer
 
 from d2sd import METHODS, DecodeConfig, Engine, InputError, load
+from d2sd.errors import first_line
 from d2sd.models.loading import load_drafter, load_target
 from d2sd.models.models import Models
 from tests.nets import make_drafter, make_target
@@ -200,3 +201,16 @@ def test_every_method_notices_a_broken_drafter(tokenizer):
     for method in (m.id for m in METHODS.values() if m.first_drafter):
         with pytest.raises(InputError, match="computed NaN or infinity"):
             engine.generate("the cat", DecodeConfig(method, 8))
+
+
+@pytest.mark.parametrize(
+    ("said", "line"),
+    [
+        ("  it  broke\nhere", "it broke"),
+        ("", "ValueError"),
+        ("these are wrong:\n  one\n  two", "these are wrong: one"),
+        ("a" * 99, "a" * 20),
+    ],
+)
+def test_an_error_is_told_by_its_first_line(said, line):
+    assert first_line(ValueError(said), 20) == line

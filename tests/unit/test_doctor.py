@@ -9,15 +9,17 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from d2sd.__main__ import main
 from d2sd.calibration.resampling import Figure
+from d2sd.cli.doctor import load_checked
 from d2sd.config import DecodeConfig
 from d2sd.doctor import examination, probes
 from d2sd.doctor.diagnosis import diagnose
 from d2sd.doctor.examination import Examination, examine
 from d2sd.doctor.folder import Check, check_folder
-from d2sd.doctor.probes import Tried, Walked, change_of_alpha, clear, gain, probe, rank_masks, walk
+from d2sd.doctor.probes import Tried, Walked, change_of_alpha, clear, gain, probe, score_masks, walk
 from d2sd.doctor.redraft import Redrafter
 from d2sd.doctor.report import code, markdown, text
 from d2sd.doctor.shapes import Position, positions, shape
@@ -97,12 +99,22 @@ def test_the_probe_that_undoes_a_fault_helps_most(bundled, texts, broken, kind, 
     base = [walk(Redrafter(target, sick), t) for t in texts]
     tried = [v for v in variants(sick, target, 100, True) if v.kind in (kind, "layer") and v.said[-6:] != "causal"]
     if kind == "mask":
-        best = rank_masks(target, sick, texts, mask_tokens(sick.form, target))[0]
+        tokens = mask_tokens(sick.form, target)
+        best = max(zip(score_masks(target, sick, texts, tokens), tokens, strict=True))[1]
         tried = [with_mask(sick.form, best, "<|mask|>")]
     found = list(probe(target, sick, texts, base, tried, len(tried)))
     helped = [t for t in found if t.helps]
     assert max(helped, key=lambda t: t.change.value).variant.kind == kind
     assert [t.variant.kind for t in found if t.texts == len(texts)] == [kind]
+
+
+def test_mask_tokens_are_compared_over_contexts_that_are_read_once(bundled, texts, monkeypatch):
+    target, model, read = bundled.models.target, bundled.models.first, []
+    project = type(model).project_context
+    monkeypatch.setattr(type(model), "project_context", lambda *asked: read.append(1) or project(*asked))
+    ours, other = score_masks(target, model, texts, [model.form.mask_token, 77])
+    assert ours > other
+    assert len(read) == len(texts)
 
 
 def test_a_sound_drafter_is_helped_by_nothing(bundled, texts):
@@ -287,13 +299,23 @@ def test_a_whole_examination_fills_the_report_and_can_be_closed(tokenizer, monke
     engine = Engine(Models(target, make_drafter(target)))
     config = DecodeConfig("autoregressive")
     found = Examination("a/drafter", "a/target", [Check("layout", "good", "nested")])
-    seen = [p.said for p in examine(engine, PROMPTS, config, found)]
+    drafted, seen = Redrafter._hidden, []
+
+    def hidden(*asked):
+        assert engine.lock.locked()
+        return drafted(*asked)
+
+    monkeypatch.setattr(Redrafter, "_hidden", hidden)
+    for progress in examine(engine, PROMPTS, config, found):
+        assert not engine.lock.locked()  # others may use the models in between
+        seen.append(progress.said)
+    assert seen.count("mask tokens") == found.masks > 1
     assert list(dict.fromkeys(seen)) == ["write the texts", "read and draft them", "mask tokens", "probes"]
     report = markdown([found])
     assert found.diagnosis is not None
     assert "| position | 1" in report
     assert "γ counts the anchor" in report
-    stopped = Examination("a", "b", [])
+    stopped = Examination("a", "b", [Check("layout", "good", "nested")])
     run = examine(engine, PROMPTS, config, stopped)
     while next(run).said != "probes":
         pass
@@ -331,6 +353,89 @@ def test_the_command_ends_with_1_where_a_cause_is_named(tmp_path, capsys):
     out = capsys.readouterr().out
     assert "To mend: `dflash_config.target_layer_ids: [1, 4, 7, 10, 13]`" in out
     assert (tmp_path / "r.md").read_text(encoding="utf-8").strip() == out.strip()
+
+
+def fewer_tokens(config):
+    """The bundled drafter as speculators publish one that drafts 64 tokens of the vocabulary."""
+    own = config["dflash_config"]
+    return {
+        "speculators_model_type": "dflash", "block_size": config["block_size"], "sample_from_anchor": False,
+        "transformer_layer_config": {k: v for k, v in config.items() if k != "dflash_config"},
+        "aux_hidden_state_layer_ids": [n + 1 for n in own["target_layer_ids"]],
+        "mask_token_id": own["mask_token_id"], "draft_vocab_size": 64,
+    }  # fmt: skip
+
+
+def sharded(folder, part):
+    """Its weights as a large model's are published: in files that an index names."""
+    weights = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").rename(folder / "backup.safetensors")  # another file, which the index does not name
+    files = {name: f"model-{n % 2 + 1}-of-2.safetensors" for n, name in enumerate(sorted(weights))}
+    for file in sorted(set(files.values()))[:part]:
+        save_file({n: w for n, w in weights.items() if files[n] == file}, folder / file)
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": files}))
+    return str(folder)
+
+
+def test_of_a_folder_with_an_index_the_files_count_that_it_names(bundled, tmp_path):
+    target = bundled.models.target
+    source = sharded(copied(tmp_path / "d", weights=lambda w: {**w, "norm.weight": w["norm.weight"] * 2}), 2)
+    save_file({"norm.weight": torch.ones(3), "sinks": torch.ones(3)}, tmp_path / "d" / "backup.safetensors")
+    assert {c.state for c in check_folder(source, target)} == {"good"}
+    loaded = load_drafter(source, torch.float32, "cpu", target)
+    assert torch.equal(loaded.norm.weight, 2 * bundled.models.first.norm.weight)
+    checks = check_folder(sharded(copied(tmp_path / "e"), 1), target)
+    assert [c.said for c in checks if c.state == "fault"] == [
+        "some of the safetensors files that its index names are missing"
+    ]
+
+
+UNLOADABLE = {
+    "NaN": (dict, lambda w: {**w, "norm.weight": w["norm.weight"] * torch.nan}, "fault: its weight norm.weight holds NaN", "dflash"),
+    "no lm_head": (fewer_tokens, dict, "has no lm_head.weight", "dflash"),
+    "no d2t": (fewer_tokens, lambda w: {**w, "lm_head.weight": torch.ones(64, 192)}, "has no d2t", "dflash"),
+    "EAGLE-3": (dict, lambda w: {k: v for k, v in w.items() if k != "fc.weight"}, "lack fc.weight", "eagle3"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", UNLOADABLE)
+def test_what_keeps_a_drafter_from_being_loaded_is_a_fault(bundled, tmp_path, name):
+    config, weights, said, part = UNLOADABLE[name]
+    found = Examination(str(copied(tmp_path / "d", config, weights, part)), "t", [])
+    assert load_checked(Models(bundled.models.target), None, found) is None
+    assert found.diagnosis.accuses
+    assert said in found.diagnosis.said
+
+
+def test_a_fault_of_one_drafter_leaves_the_next_one_to_be_looked_at(bundled, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("d2sd.cli.doctor.load_models", lambda *_, **__: bundled.models)
+    config, weights, *_ = UNLOADABLE["NaN"]
+    broken = copied(tmp_path / "d", config, weights)
+    other = copied(tmp_path / "vp", FOLDERS["contradiction"][0])
+    assert main(["doctor", "tiny", str(broken), "--vp", str(other)]) == 1
+    out = capsys.readouterr().out
+    assert out.index("holds NaN") < out.index("its dflash\\_config.block\\_size 8")
+
+
+def test_where_a_check_is_a_fault_nothing_is_run(bundled):
+    found = Examination("d", "t", [Check("fc", "fault", "it is wrong")])
+    assert list(examine(bundled, PROMPTS, DecodeConfig("autoregressive"), found)) == []
+    assert found.diagnosis.said == "The folder is at fault: it is wrong."
+
+
+def test_stopped_early_the_command_says_what_it_did_not_look_at(bundled, monkeypatch, capsys):
+    monkeypatch.setattr("d2sd.cli.doctor.load_models", lambda *_, **__: bundled.models)
+
+    def stopped(*_):
+        raise KeyboardInterrupt
+        yield
+
+    monkeypatch.setattr("d2sd.cli.doctor.examine", stopped)
+    assert main(["doctor", "tiny", str(TINY / "dflash"), "--vp", str(TINY / "vp")]) == 130
+    first, second = capsys.readouterr().out.split("\n## ")[1:3]
+    assert "Stopped before the end" in first
+    assert "It was not looked at" in second
+    assert "| check |" not in second
 
 
 def test_every_way_of_breaking_is_a_folder_or_a_target(tmp_path):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from d2sd.errors import InputError
+from d2sd.errors import InputError, first_line
 from d2sd.trace.events import Alternative, Choice, Committed, Draft, Node, StageSeconds, State, StepDone
 from d2sd.trace.text import Detokenizer, TokenTexts
 from d2sd.tree.boundary import boundary_posterior
@@ -99,4 +99,4 @@ def open_texts(folder: str | None) -> Texts:
     try:
         return Texts(AutoTokenizer.from_pretrained(folder, trust_remote_code=False))
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"cannot read the tokenizer {folder}: {str(error).splitlines()[0][:160]}") from None
+        raise InputError(f"cannot read the tokenizer {folder}: {first_line(error, 160)}") from None
