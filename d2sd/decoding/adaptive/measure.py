@@ -47,7 +47,9 @@ def measure_costs(proposer: Proposer, verifier: Verifier) -> CostTable:
         drafter.later(committed(len(drafter.taps)).to(drafter.model.dtype))
         drafter.draft(0, [()] * count, size, WIDEST if method.default_budget else 1)
 
-    def others(size: int) -> None:
+    def first(size: int) -> None:
+        if proposer.first:
+            blocks(proposer.first, 1, size)
         for drafter in (d for d in (proposer.chain, proposer.levels) if d is not None):
             drafter.cache.length = CONTEXT
         if proposer.chain:
@@ -56,15 +58,11 @@ def measure_costs(proposer: Proposer, verifier: Verifier) -> CostTable:
             proposer.levels.extend(committed(len(proposer.levels.model.target_layer_ids)))
             proposer.levels.draft([0] * (CONTEXT + COMMITTED + 1))
 
-    usual = min(_seconds(partial(verify, 1)) for _ in range(3))  # the first pass is slow in any case
-    sizes = (1, *CORNERS) if usual > SLOW else SIZES
+    sizes = (1, *CORNERS) if min(_seconds(partial(verify, 1)) for _ in range(3)) > SLOW else SIZES  # the first is slow
     # a CPU's kernels for a number of rows are made when it first occurs, so all of them are met once
     met = sizes if proposer.passes.fixed or sizes != SIZES else range(1, SIZES[-1] + 1)
     works: dict[Pass, Callable[[], object]] = {("verify", count): partial(verify, count) for count in met}
-    for size in method.draft_lengths(gamma):
-        works["first_draft", size] = (
-            partial(blocks, proposer.first, 1, size) if proposer.first else partial(others, size)
-        )
+    works |= {("first_draft", size): partial(first, size) for size in method.draft_lengths(gamma)}
     if proposer.second:
         works |= {("second_draft", n * gamma): partial(blocks, proposer.second, n, gamma) for n in BRANCHES}
     times = _typical(_timed(works, [key for key in works if key[0] != "verify" or key[1] in sizes]))
