@@ -22,7 +22,10 @@ from d2sd.methods import METHODS
 from d2sd.trace.trace import Trace
 from d2sd.tree.walk import first_draft_boundary, walk
 
-MARGIN = 1e-3  # logits: how far the recorded token may lie below the favourite before it is another model's
+# How far the recorded token may lie below the favourite before it is another model's, in logits: one pass over the whole text
+# rounds otherwise than passes over steps did.
+MARGIN = {"float32": 1e-3}
+MARGIN_OF_16_BITS = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +122,9 @@ class Replay:
         own = scores.gather(1, torch.tensor(self.output, device=target.device)[:, None])[:, 0]
         best = scores.max(-1).values
         gap = best - own
-        if float(gap.max()) > MARGIN:
-            at = int(gap.gt(MARGIN).int().argmax())
+        margin = MARGIN.get(target.numbers, MARGIN_OF_16_BITS)
+        if float(gap.max()) > margin:
+            at = int(gap.gt(margin).int().argmax())
             raise InputError(
                 f"this trace was not written greedily by the model {self.engine.models.name}: token {at + 1} of its output "
                 "is not the one that it would choose; give the model with --model"

@@ -70,6 +70,22 @@ def test_a_run_of_another_model_is_refused(engine):
         Replay(engine, mixed)
 
 
+def test_a_near_tie_that_16_bits_round_the_other_way_is_no_other_model(engine, monkeypatch):
+    run = engine.generate("the cat", DecodeConfig("d2sd", 8))
+    real = engine.models.target.logits
+
+    def rounded(hidden):
+        logits = real(hidden)
+        logits[3, (run.token_ids[3] + 1) % logits.shape[-1]] = logits[3].max() + 0.01
+        return logits
+
+    monkeypatch.setattr(engine.models.target, "logits", rounded)
+    with pytest.raises(InputError, match="token 4 of its output"):
+        Replay(engine, run)
+    monkeypatch.setattr(type(engine.models.target), "numbers", "mixed")
+    Replay(engine, run)
+
+
 def test_times_and_decisions_come_from_a_stated_table(engine):
     recorded = engine.generate("the cat sat", DecodeConfig("d2sd", 40))
     table = CostTable(Curve(((1, 1e-3),)), Curve(((1, 1e-3),)), Curve(((1, 5e-3), (64, 6e-3))), 1e-3)
