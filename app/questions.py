@@ -19,8 +19,8 @@ ASKED: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "boundary": (
         (
-            "Flag 1 was right. Why did the re-draft of flag 3 win?",
-            "A re-draft may write the next tokens just as the first draft did, and leave it later. The longest path that the "
+            "Can a re-draft win that began elsewhere than at the true boundary?",
+            "Yes. A re-draft may write the next tokens just as the first draft did, and leave it later. The longest path that the "
             "target accepts wins, wherever it was drafted from.",
         ),
     ),
