@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from app.history import History
+from app.method_names import said
 from app.recordings import domain_of
 from app.views.runs import about
 from d2sd import InputError, Trace
@@ -57,7 +58,11 @@ class RunSet:
 def choices(history: History) -> list[tuple[str, str]]:
     """What can be compared: the window's runs and measured sets, as labels and names."""
     sets = [(f"Set: {s.title} ({about(s.runs[0].header)})", f"set {s.title}") for s in history.sets]
-    runs = [(f"{about(k.run.header)}: {k.label} ({k.source})", f"run {k.run.key}") for k in history.runs]
+    # method and prompt first: a box shows the beginning
+    runs = [
+        (f"{said(k.run.header)}: {k.label} ({about(k.run.header)}, {k.source})", f"run {k.run.key}")
+        for k in history.runs
+    ]
     return sets + runs
 
 
