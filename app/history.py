@@ -24,6 +24,7 @@ MAX_SET_BYTES = 64 * 2**20
 MAX_WINDOWS = 200
 MAX_BYTES = 2**30  # of all windows
 NAME = re.compile(r"[0-9a-f]{32}")
+NUMBER = re.compile(r"[0-9]{1,3}")
 
 
 @dataclass(slots=True)
@@ -87,6 +88,11 @@ class History:
     def find(self, key: object) -> KeptRun | None:
         """The run with this key; None where it is not in the list (any more)."""
         return next((k for k in self.runs if k.run.key == key), None)
+
+    def numbered(self, text: str) -> KeptRun | None:
+        """The run of this number, counted from the oldest, which is 1, as in a class file; None where there is none."""
+        number = int(text) if NUMBER.fullmatch(text) else 0
+        return self.runs[-number] if 0 < number <= len(self.runs) else None
 
     def rename(self, key: object, label: object) -> None:
         """Call a run something else; an empty name changes nothing."""

@@ -34,6 +34,7 @@ def launch_options() -> dict[str, Any]:
     """Arguments for ``launch``. Runs are not kept in the browser: Gradio would write every update of one to its storage."""
     return {
         "theme": theme(),
+        "head": f"<script>{(STATIC / 'hash.js').read_text(encoding='utf-8')}</script>",
         "css": "\n".join(path.read_text(encoding="utf-8") for path in sorted(STATIC.glob("*.css"))),
         "footer_links": [],
         "run_history": False,

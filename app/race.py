@@ -10,6 +10,7 @@ from app import models, settings
 from app.explore import PLAIN, failure_sentence, on_drafters
 from app.lanes import LANES, Lane, Race, lane_name, method_of, name_of
 from app.links import MAX_PROMPT
+from app.method_names import named
 from app.models import Chosen
 from app.streaming import Prepared, collect, first_tokens, paced, prepare, stream
 from app.work import Ticket, Update
@@ -76,7 +77,7 @@ def run(
     for place, prepared in enumerate(runs, 1):
         if stale():
             break
-        title = f"{place} of {len(runs)}: {race.methods[place - 1]}"
+        title = f"{place} of {len(runs)}: {named(race.methods[place - 1])}"
         header = prepared.engine.header(prepared.request)
         yield Update(replace(race, status=f"{title}, warming up …"))
         events: list[Event] = []

@@ -129,10 +129,10 @@ def wire_runs(page: gr.Blocks, tabs: gr.Tabs, shown: Shown, race: Any) -> None:
         query = request.query_params
         link = current.link = links.read(query)
         current.fetched = link.wanted if "trace" in query else None
-        found = current.history.find(query.get("run"))
+        found = current.history.find(query.get("run")) or current.history.numbered(query.get("run", ""))
         segment, said = gr.skip(), sentence(problem=link.sentence) if link.sentence else gr.skip()
         races = "methods" in query
-        tab, at_once = query.get("tab", "race" if races else None), ""
+        tab, at_once = query.get("tab", "race" if races else "learn" if "stop" in query else None), ""
         if found:
             current.shown = found.run
             segment = found.run.segment(recorded=not found.run.live, wanted=link.wanted)

@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl
 import pytest
 
 from app import history, links, models, presets
-from app.history import Histories, History
+from app.history import Histories, History, KeptRun
 from app.page_session import Session
 from app.record import recorded_race
 from app.recordings import Recording
@@ -90,6 +90,12 @@ def test_a_run_of_the_list_is_shown_with_the_step_that_was_looked_at():
     assert session.shown is run
     assert show(session, Event(key="gone"))[1].value == GONE
     assert session.shown is run
+
+
+def test_runs_have_numbers_from_the_oldest():
+    history = History(runs=[KeptRun(label, "", RunLines()) for label in ("newest", "between", "oldest")])
+    assert [getattr(history.numbered(text), "label", None) for text in ("1", "3")] == ["oldest", "newest"]
+    assert not any(history.numbered(text) for text in ("0", "4", "-1", "", "²", "1" * 99, history.runs[0].run.key))
 
 
 def test_runs_are_named_and_removed_and_saved():

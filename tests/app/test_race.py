@@ -45,8 +45,8 @@ def done():
 def test_methods_run_one_after_the_other_and_say_how_far_they_are():
     states = [u.value for u in run() if u.value]
     assert [s.status.split(",")[0] for s in states if "warming" in s.status] == [
-        "1 of 2: autoregressive",
-        "2 of 2: d2sd",
+        "1 of 2: Plain decoding (autoregressive)",
+        "2 of 2: D²SD (d2sd)",
     ]
     assert [len(s.lanes) for s in states if "warming" in s.status] == [0, 1]
     assert states[-1].status == ""

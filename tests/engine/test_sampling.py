@@ -22,12 +22,13 @@ SETTINGS = [{"temperature": 1.0}, {"temperature": 1.6, "top_k": 3, "top_p": 0.85
 
 @pytest.fixture(scope="module")
 def tiny(tokenizer):
-    target = make_target(tokenizer, vocabulary=VOCABULARY, seed=3)
+    # one layer each: what is drawn does not depend on their number, and thousands of texts are
+    target = make_target(tokenizer, vocabulary=VOCABULARY, seed=3, layers=1)
     target.model.lm_head.weight.mul_(0.25)  # spread the distribution over all tokens
     target.model.generation_config.eos_token_id = None
     target.model.config.eos_token_id = VOCABULARY + 9  # never drawn: all sequences have the same length
-    small = make_target(tokenizer, vocabulary=VOCABULARY, seed=6)
-    drafters = make_drafter(target, 4, seed=1), make_drafter(target, 4, seed=2)
+    small = make_target(tokenizer, vocabulary=VOCABULARY, seed=6, layers=1)
+    drafters = (make_drafter(target, 4, layers=1, seed=seed) for seed in (1, 2))
     return Engine(Models(target, *drafters, small, eagle3=make_eagle3(target)))
 
 
