@@ -82,6 +82,8 @@ def read(query: Mapping[str, str]) -> Link:
     for name, parse in parsers.items():
         if (value := take(name, parse)) is not None:
             values[name] = value
+    if "model" in values and "chat" not in query:
+        values["chat"] = models.templated(values["model"])
     step = take("step", lambda text: _at_least(1, text) - 1)
     node = take("node", lambda text: text if text == "bonus" else _at_least(0, text))
     return Link(values, step, node if step is not None else None, tuple(ignored))

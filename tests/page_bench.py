@@ -137,7 +137,7 @@ def watched(browser: Browser, server: Server, method: str) -> tuple[list[float],
     """Tokens per second alone and watched, taking turns, and the long tasks of the page while it watched (ms)."""
     alone, seen, tasks = [], [], []
     with window(browser, WATCH_LONG_TASKS) as page:
-        opened(page, server.address)
+        opened(page, f"{server.address}?model=tiny")  # the engine that the server times, whatever else is here
         choose_method(page, method)
         page.locator("#prompt textarea").fill(PROMPT)
         page.locator("#compare input").uncheck()

@@ -26,6 +26,8 @@ class Reader:
         asked: dict[str, Any] = {
             "max-tokens": tokens,
             "method": method,
+            "model": "tiny",  # the engine that the server times, whatever else is here
+            "chat": False,
             "compare": False,
             "gamma-2": None,
             "budget": None,

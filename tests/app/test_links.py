@@ -54,6 +54,15 @@ def test_a_value_that_does_not_fit_is_left_out_and_named(name, value, monkeypatc
     assert link.sentence.startswith(f"Not everything in this link could be used: {name} (")
 
 
+def test_a_link_to_a_model_asks_for_its_chat_template_unless_it_says_otherwise():
+    found = [
+        links.read({"model": name} | more).values["chat"]
+        for name in ("tiny", "smollm2")
+        for more in ({}, {"chat": "false"})
+    ]
+    assert found == [False, False, True, False]
+
+
 def test_a_node_needs_its_step():
     assert links.read({"node": "3"}).wanted is None
     assert "node" in links.read({"step": "2", "node": "-1"}).sentence
