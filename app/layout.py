@@ -9,6 +9,7 @@ import gradio as gr
 from starlette.middleware import Middleware
 
 from app import api, guard, plotly_js, presets, uploads
+from app.early_script import EarlyScript
 from app.gradio_internals import look_less_often
 from app.guarded_blocks import GuardedBlocks
 from app.page_session import Session
@@ -30,17 +31,23 @@ TITLE = (
 )
 
 
+def _texts(pattern: str) -> str:
+    return "\n".join(path.read_text(encoding="utf-8") for path in sorted(STATIC.glob(pattern)))
+
+
 def launch_options() -> dict[str, Any]:
     """Arguments for ``launch``. Runs are not kept in the browser: Gradio would write every update of one to its storage."""
     return {
         "theme": theme(),
-        "head": f"<script>{(STATIC / 'hash.js').read_text(encoding='utf-8')}</script>",
-        "css": "\n".join(path.read_text(encoding="utf-8") for path in sorted(STATIC.glob("*.css"))),
+        "css": _texts("*.css"),
         "footer_links": [],
         "run_history": False,
         "max_file_size": f"{uploads.MAX_MEGABYTES}mb",
         "state_session_capacity": guard.MAX_WINDOWS,
-        "app_kwargs": {"middleware": [Middleware(guard.Guard)], "routes": [plotly_js.ROUTE]},
+        "app_kwargs": {
+            "middleware": [Middleware(guard.Guard), Middleware(EarlyScript, _texts("early/*.js"))],
+            "routes": [plotly_js.ROUTE],
+        },
     }
 
 

@@ -75,6 +75,30 @@ def test_a_closed_window_frees_its_work(laptop, address, monkeypatch, work):
     lock.release()
 
 
+COUNT_FRAMES = """{
+  const next = window.requestAnimationFrame.bind(window);
+  window.framesAsked = 0;
+  window.requestAnimationFrame = (work) => { window.framesAsked += 1; return next(work); };
+}"""
+
+
+def test_a_page_that_rests_asks_for_no_frames(laptop, address):
+    page = laptop.new_page()
+    page.add_init_script(COUNT_FRAMES)
+    opened(page, address)
+    asked = []
+    for _ in range(10):  # seconds, until all is drawn
+        asked.append(page.evaluate("window.framesAsked"))
+        page.evaluate("window.framesAsked = 0")
+        page.wait_for_timeout(1000)
+        if page.evaluate("window.framesAsked") < 5:
+            break
+    else:
+        pytest.fail(f"frames asked for, by the second: {asked}")
+    assert asked[0] > 0
+    page.close()
+
+
 def test_nothing_is_fetched_from_anywhere_else(browser, address):
     context = browser.new_context()
     page = context.new_page()

@@ -1,0 +1,43 @@
+"""A script at the start of every page, and the page as it was."""
+
+from __future__ import annotations
+
+import pytest
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.responses import HTMLResponse, JSONResponse, StreamingResponse
+from starlette.routing import Route
+from starlette.testclient import TestClient
+
+from app.early_script import EarlyScript
+
+PAGE = "<!doctype html><html><head><title>é</title></head><body><head></body></html>"
+TAG = "<script>{go()}</script>"
+
+
+@pytest.fixture(scope="module")
+def client():
+    parts = [PAGE[:40], PAGE[40:]]
+    routes = [
+        Route("/", lambda _: HTMLResponse(PAGE)),
+        Route("/parts", lambda _: StreamingResponse(iter(parts), media_type="text/html")),
+        Route("/data", lambda _: JSONResponse("<head>")),
+        Route("/none", lambda _: HTMLResponse("")),
+    ]
+    return TestClient(Starlette(routes=routes, middleware=[Middleware(EarlyScript, "go()")]))
+
+
+@pytest.mark.parametrize("path", ["/", "/parts"])
+def test_it_stands_first_in_the_head(client, path):
+    answer = client.get(path)
+    assert answer.text == PAGE.replace("<head>", f"<head>{TAG}", 1)
+    assert "é" in answer.text
+
+
+def test_the_length_grows_with_it(client):
+    assert int(client.get("/").headers["content-length"]) == len(PAGE.encode()) + len(TAG)
+
+
+def test_whatever_is_no_page_stays_as_it_is(client):
+    assert client.get("/data").json() == "<head>"
+    assert client.get("/none").text == ""
