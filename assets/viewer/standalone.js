@@ -1,5 +1,5 @@
 // Traces as a file of its own: the viewer is fed from the page's data block and takes its colours from the system. The address
-// says what is looked at: #run=2&step=10&node=7&stop=5&quiz=1&embed=1&theme=dark, all counted from 1.
+// says what is looked at: #run=2&step=10&node=7&stop=5&quiz=1&embed=1&theme=dark, counted from 1 (nodes: 0 is the anchor).
 
 const runs = JSON.parse(document.getElementById("trace").textContent);
 const fields = () => new URLSearchParams(location.hash.slice(1));
