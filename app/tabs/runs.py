@@ -26,6 +26,7 @@ from app.views.runs import RunsView
 from d2sd import InputError
 
 TABS = ("explore", "race", "compare", "calibrate", "learn")
+PLACE = {"tab", "step", "node", "quiz", "embed", "__theme"}  # where to look, in whatever run is shown
 RECENT = 8  # runs that the form has followed: more are not on their way to the page at once
 GONE = "This run is no longer in the list."
 ELSEWHERE = (
@@ -137,8 +138,9 @@ def wire_runs(page: gr.Blocks, tabs: gr.Tabs, shown: Shown, race: Any) -> None:
             current.shown = found.run
             segment = found.run.segment(recorded=not found.run.live, wanted=link.wanted)
             link = form or link
-        elif link.wanted and len(current.shown) and link.fits(current.shown.header):
+        elif link.wanted and len(current.shown) and (link.fits(current.shown.header) or query.keys() <= PLACE):
             segment = current.shown.segment(len(current.shown), wanted=link.wanted)
+            link = link if link.values else form or link
         elif (
             link.values.get("prompt") and tab in (None, "explore") and not races and not link.fits(current.shown.header)
         ):

@@ -60,7 +60,7 @@ def pin(page: Page, step: int, node: int | str | None = None) -> None:
     expect(view(page)).to_have_attribute("data-pinned", str(step))
 
 
-def test_a_link_to_the_recorded_run_selects_its_step_and_node(page: Page):
+def test_a_link_to_the_recorded_run_selects_its_step_and_node(page: Page, address: str):
     pin(page, 5, 2)
     link = copy_link(page)
     query = parse_qs(urlparse(link).query)
@@ -70,6 +70,9 @@ def test_a_link_to_the_recorded_run_selects_its_step_and_node(page: Page):
     expect(view(page)).to_have_attribute("data-node", "2")
     expect(page.locator("#prompt textarea")).to_have_value(query["prompt"][0])
     expect(problem(page)).to_be_hidden()
+    opened(page, f"{address}#step=4&node=1&quiz=1")  # of the run that is shown, whichever it is
+    expect(view(page)).to_have_attribute("data-pinned", "3", timeout=PATIENCE)
+    expect(page.locator("#explorer .quiz .said")).to_contain_text("Where will the first draft be rejected?")
 
 
 def test_a_link_fills_the_controls_and_its_step_is_selected_after_run(empty: Page, address: str):
