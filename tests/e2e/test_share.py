@@ -70,9 +70,10 @@ def test_a_link_to_the_recorded_run_selects_its_step_and_node(page: Page, addres
     expect(view(page)).to_have_attribute("data-node", "2")
     expect(page.locator("#prompt textarea")).to_have_value(query["prompt"][0])
     expect(problem(page)).to_be_hidden()
-    opened(page, f"{address}#step=4&node=1&quiz=1")  # of the run that is shown, whichever it is
+    opened(page, f"{address}#step=4&node=1&quiz=1&theme=dark")  # of the run that is shown, whichever it is
     expect(view(page)).to_have_attribute("data-pinned", "3", timeout=PATIENCE)
     expect(page.locator("#explorer .quiz .said")).to_contain_text("Where will the first draft be rejected?")
+    expect(page.locator("body.dark")).to_be_visible()
 
 
 def test_a_link_fills_the_controls_and_its_step_is_selected_after_run(empty: Page, address: str):

@@ -1,11 +1,11 @@
 // Fields behind # are those of the query: #run=2&step=10 asks for the same here as in a hand-out.
 const toQuery = () => {
   const fields = new URLSearchParams(location.hash.slice(1));
-  const known = ["tab", "run", "step", "node", "stop", "quiz", "embed"].filter((name) => fields.has(name));
+  const known = ["tab", "run", "step", "node", "stop", "quiz", "embed", "theme"].filter((name) => fields.has(name));
   if (!known.length) return;
   const query = new URLSearchParams(location.search);
-  for (const name of known) query.set(name, fields.get(name));
-  location.replace(`${location.pathname}?${query}`);
+  for (const name of known) query.set(name === "theme" ? "__theme" : name, fields.get(name));
+  location.replace(`${location.origin}${location.pathname}?${query}`);
 };
 toQuery();
 addEventListener("hashchange", toQuery);
