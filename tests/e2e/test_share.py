@@ -74,6 +74,8 @@ def test_a_link_to_the_recorded_run_selects_its_step_and_node(page: Page, addres
     expect(view(page)).to_have_attribute("data-pinned", "3", timeout=PATIENCE)
     expect(page.locator("#explorer .quiz .said")).to_contain_text("Where will the first draft be rejected?")
     expect(page.locator("body.dark")).to_be_visible()
+    page.evaluate("location.hash = 'stop=5'")
+    expect(page.locator("#learn .stage .frame")).to_have_attribute("data-stop", "branches", timeout=PATIENCE)
 
 
 def test_a_link_fills_the_controls_and_its_step_is_selected_after_run(empty: Page, address: str):
