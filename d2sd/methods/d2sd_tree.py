@@ -10,7 +10,8 @@ from d2sd.tree.block import Block
 from d2sd.tree.boundary import open_prefixes, select_prefixes
 
 TOP = 12  # likeliest tokens per position and drafter that are looked at
-SECOND, FIRST = 0.7, 0.3  # exponents of the drafters' probabilities in their product (research/tiny/tree-log.md)
+# Exponents of the drafters' probabilities in their product, chosen on `tiny`: `git show 1e876e8:research/tiny/tree-log.md`.
+SECOND, FIRST = 0.7, 0.3
 UNLISTED = log(1e-3)  # log probability of a token that one drafter has not among its likeliest
 
 
