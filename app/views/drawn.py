@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from app.views.view import View
-from d2sd.drawing.viewer import VIEWER
+from d2sd.drawing.colours import VIEWER
 
 STATIC = Path(__file__).resolve().parent.parent / "static"
 SHARED = (VIEWER / "dom.js", VIEWER / "words.js", VIEWER / "tooltip.js", VIEWER / "cost.js")

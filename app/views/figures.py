@@ -6,8 +6,7 @@ import json
 from functools import cache
 
 from app.plotly_js import ADDRESS
-from d2sd.drawing.style import COLOURS
-from d2sd.drawing.viewer import VIEWER
+from d2sd.drawing.colours import COLOURS, VIEWER
 
 
 @cache

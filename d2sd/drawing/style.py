@@ -12,25 +12,9 @@ from typing import Any
 import plotly.graph_objects as go
 
 from d2sd.calibration import Figure, reading
+from d2sd.drawing.colours import COLOURS
 from d2sd.trace.text import escaped
 
-# The light half of assets/viewer/colours.css.
-COLOURS = {
-    "panel": "#ffffff",
-    "sunken": "#f4f6f9",
-    "line": "#dfe4ec",
-    "edge": "#b9c2cf",
-    "ink": "#1b2430",
-    "muted": "#566274",
-    "first": "#2f69b3",
-    "first-tint": "#e4eefa",
-    "second": "#b06205",
-    "second-tint": "#fcefdc",
-    "target": "#0c7a63",
-    "target-tint": "#dcf3ec",
-    "reject": "#9a4a55",
-    "reject-tint": "#f8eef0",
-}
 PANEL, LINE, EDGE, INK, MUTED = (COLOURS[name] for name in ("panel", "line", "edge", "ink", "muted"))
 FEW = 30  # positions: fewer are too few to judge a bar by
 HEIGHT = 330

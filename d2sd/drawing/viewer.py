@@ -14,10 +14,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from d2sd.__about__ import HOME
+from d2sd.drawing.colours import VIEWER
 from d2sd.drawing.viewer_lines import Judge, pack_line
 
-VIEWER = HOME / "assets" / "viewer"
 STYLES = ("colours.css", "explorer.css", "drawing.css", "presenter.css")
 STEP = '{"event":"StepDone"'
 END = re.compile(r'\{"event":\s*"(Finished|Failed)"')

@@ -54,6 +54,8 @@ def agreed(first: Block, second: Block, number: int) -> list[Offer]:
 
 D2SD_TREE = Method(
     "d2sd_tree",
+    "D²SD as a tree",
+    "D²SD",
     "A tree of the B likeliest paths over both drafters, grown best first from the re-anchored prefixes.",
     "this project, after D²SD and DDTree",
     propose,
