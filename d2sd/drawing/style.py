@@ -11,7 +11,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from d2sd.calibration import Figure, reading
+from d2sd.calibration import Estimate, reading
 from d2sd.drawing.colours import COLOURS
 from d2sd.trace.text import escaped
 
@@ -80,7 +80,7 @@ def places_axis(names: list[str], title: str = "", **options: Any) -> dict[str, 
     return axis(title, **{"showgrid": False, **ends, **options})
 
 
-def whiskers(values: list[float], figures: list[Figure], way: str = "y") -> Trace:
+def whiskers(values: list[float], figures: list[Estimate], way: str = "y") -> Trace:
     """The intervals of these figures as error bars about the values."""
     spans = [
         (v, v if f.low is None else f.low, v if f.high is None else f.high)
@@ -130,7 +130,7 @@ def change(value: float | None, places: int = 3) -> str:
     return "—" if value is None else f"{'−' if value < 0 else '+'}{abs(value):.{places}f}"
 
 
-def with_interval(figure: Figure, write: Write = percent) -> str:
+def with_interval(figure: Estimate, write: Write = percent) -> str:
     """A figure and its interval in words."""
     between = "" if figure.low is None else f" ({write(figure.low)} to {write(figure.high)})"
     return f"{write(figure.value)}{between}"
