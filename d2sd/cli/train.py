@@ -127,7 +127,9 @@ def _add_loop(parser: argparse.ArgumentParser, steps: int, batch_size: int) -> N
     parser.add_argument("--warmup", type=int, default=60)
     parser.add_argument("--optimizer", default=DEFAULT_OPTIMIZER, help="muon (torch 2.9 or newer) or adamw")
     parser.add_argument(
-        "--precision", default="auto", help="float32, bfloat16 (autocast), or auto: what this machine multiplies quickly"
+        "--precision",
+        default="auto",
+        help="float32, bfloat16 (autocast), or auto: what this machine multiplies quickly",
     )
     parser.add_argument("--save-every", type=int, default=200, help="steps between checkpoints to resume from")
     parser.add_argument(

@@ -70,7 +70,9 @@ class LoopConfig:
         if self.keep_every < 0:
             raise InputError(f"keep-every must be at least 0 (0: keep no results on the way), not {self.keep_every}")
         if self.precision not in PRECISIONS:
-            raise InputError(f"precision must be {', '.join(PRECISIONS[:-1])} or {PRECISIONS[-1]}, not {self.precision!r}")
+            raise InputError(
+                f"precision must be {', '.join(PRECISIONS[:-1])} or {PRECISIONS[-1]}, not {self.precision!r}"
+            )
         if self.optimizer not in ("muon", "adamw"):
             raise InputError(f"optimizer must be muon or adamw, not {self.optimizer!r}")
         if self.optimizer == "muon" and not hasattr(torch.optim, "Muon"):
@@ -219,9 +221,9 @@ def make_optimizers(parameters: dict[str, nn.Parameter], config: LoopConfig) -> 
         optimizers.append(torch.optim.AdamW(groups, lr=config.learning_rate, betas=(0.9, 0.98)))
     if muon and matrices:
         chosen = [parameters[n] for n in sorted(matrices)]
-        rates = {"lr": config.learning_rate, "weight_decay": config.weight_decay}
+        rate, decay = config.learning_rate, config.weight_decay
         if quick_bfloat16():
-            optimizers.append(torch.optim.Muon(chosen, **rates, adjust_lr_fn="match_rms_adamw"))
+            optimizers.append(torch.optim.Muon(chosen, rate, decay, adjust_lr_fn="match_rms_adamw"))
         else:
-            optimizers.append(Float32Muon(chosen, **rates))
+            optimizers.append(Float32Muon(chosen, rate, decay))
     return optimizers
