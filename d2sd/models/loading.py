@@ -34,6 +34,7 @@ from d2sd.models.target import SUPPORTED, Target, check_supported
 from d2sd.models.weight_files import tensor_shapes, weight_files
 
 BUNDLED = HOME / "assets" / "models"
+DEVICES = ("cpu", "cuda")  # that tests run on
 SAFE = {"trust_remote_code": False}  # no code of a folder is run, nor is anybody asked whether it may
 
 
@@ -177,10 +178,14 @@ def load_target(source: str, dtype: torch.dtype, device: str, load_in_8bit: bool
 
 
 def _check_device(device: str) -> str:
-    """The device if this machine has it; raises ``InputError``."""
+    """The device if it is a CPU or a CUDA GPU that this machine has; raises ``InputError``."""
     if device == "auto":
         return device
     try:
+        if torch.device(device).type not in DEVICES:
+            raise InputError(
+                f"device {device!r} is not supported: losslessness was never tested on it; choose cpu or cuda"
+            )
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
         raise InputError(f"device {device!r} cannot be used here ({first_line(error)}); choose cpu or cuda") from error
