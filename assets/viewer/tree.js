@@ -9,10 +9,9 @@ import { columnsThatMatter, nextNode, sharedWithRedraft, wantedTokens } from "./
 import { LABEL, laneRows } from "./tree_rows.js";
 import { columnNeeds, crossBadge, edgePath, foldBadge, measure, nodeShape, PILL } from "./tree_shapes.js";
 import { chainLabel, nodeWords } from "./tree_words.js";
-import { LEAST_FONT, MARGIN, NODE_FONT } from "./viewport.js";
+import { CAPTION, MARGIN } from "./viewport.js";
 import { visible } from "./words.js";
 
-const LEAST_SCALE = LEAST_FONT / NODE_FONT;
 export const NARROW = 640; // pixels: below, the tree opens fitted
 
 export class TreeView {
@@ -42,10 +41,10 @@ export class TreeView {
     const across = (width - MARGIN.left - MARGIN.right) / larger;
     const family = getComputedStyle(this.host).fontFamily;
     this.columns = new Columns(step.columns, across, width < NARROW && !this.widened, columnsThatMatter(step, this.selection), columnNeeds(step, family, this.selection.shownNode));
-    this.small = (words) => measure(words, `400 10.5px ${family}`);
+    this.small = (words) => measure(words, `400 ${CAPTION}px ${family}`);
     Object.assign(this, nodeWords(step, this.columns, family));
     this.ghosts = wantedTokens(step);
-    const room = (height - MARGIN.top - MARGIN.bottom) / LEAST_SCALE / larger;
+    const room = (height - MARGIN.top - MARGIN.bottom) / larger;
     this.layout = layoutTree(step, this.selection.shownNode, this.unfolded ? null : (layout) => this.rowsOf(layout).bottom - this.rowsOf(layout).top <= room);
     this.rows = this.rowsOf(this.layout);
     this.draw();
@@ -79,10 +78,16 @@ export class TreeView {
     return this.step.accepted.some((id) => this.words.get(id) !== visible(this.step.nodes.get(id).text, 16));
   }
 
-  /** Where the words under a node begin: at its left, or beside the number of nodes that are folded away. */
+  /** Where the words under a node begin: at its left, or beside the number of nodes that are folded away, but not behind the
+   *  block. */
   ghostX(id, layout = this.layout) {
     const w = this.widths.get(id);
-    return layout.folded.has(id) ? w / 2 + 12 : -w / 2;
+    const last = this.x(this.step.columns - 0.5) - this.x(this.step.nodes.get(id).depth) - this.ghostWidth(id);
+    return Math.min(layout.folded.has(id) ? w / 2 + 12 : -w / 2, last);
+  }
+
+  ghostWidth(id) {
+    return this.small(`${this.ghostWord}${this.ghosts.get(id)}`) + 4;
   }
 
   /** Where the lanes of a layout stand. */
@@ -95,11 +100,11 @@ export class TreeView {
       const node = id === BONUS ? step.bonus : step.nodes.get(id);
       const [x, w] = [this.x(node.depth), this.widths.get(id)];
       put(lane, x - w / 2, w, [-PILL / 2, PILL / 2]);
-      if (id === BONUS) put(lane, x - 18, 36, LABEL.below);
+      if (id === BONUS) put(lane, x - 20, 40, LABEL.below);
       if (node.state === "rejected") put(lane, x + w / 2 - 8, 14, [-18, 0]);
       if (layout.folded.has(id)) put(lane, x + w / 2 - 16, 32, node.depth ? [0, PILL / 2 + 6] : [-PILL / 2 - 6, 0]);
-      if (node.state === "root") put(lane, x - 20, 40, LABEL.below);
-      if (this.ghosts.has(id)) put(lane, x + this.ghostX(id, layout), this.small(`${this.ghostWord}${this.ghosts.get(id)}`) + 4, LABEL.below);
+      if (node.state === "root") put(lane, x - 22, 44, LABEL.below);
+      if (this.ghosts.has(id)) put(lane, x + this.ghostX(id, layout), this.ghostWidth(id), LABEL.below);
     }
     for (const chain of layout.chains) {
       const label = chainLabel(this, chain);
@@ -158,9 +163,9 @@ export class TreeView {
       s("text", { class: "label", y: 4 }, this.words.get(node.id)),
     );
     if (sharedWithRedraft(this.step, node)) group.append(s("line", { class: "twin", x1: -w / 2, x2: w / 2, y1: PILL / 2 + 2.5, y2: PILL / 2 + 2.5 }));
-    if (node.state === "root") group.append(s("text", { class: "under", y: PILL / 2 + 11 }, "anchor"));
+    if (node.state === "root") group.append(s("text", { class: "under", y: PILL / 2 + 12 }, "anchor"));
     if (node.state === "rejected") group.append(crossBadge(w / 2 - 1, -PILL / 2 + 1));
-    if (this.ghosts.has(node.id)) group.append(s("text", { class: "ghost", x: this.ghostX(node.id), y: PILL / 2 + 11 }, this.ghostWord, s("tspan", {}, this.ghosts.get(node.id))));
+    if (this.ghosts.has(node.id)) group.append(s("text", { class: "ghost", x: this.ghostX(node.id), y: PILL / 2 + 12 }, this.ghostWord, s("tspan", {}, this.ghosts.get(node.id))));
     const hidden = this.layout.folded.get(node.id);
     if (hidden) group.append(foldBadge(w / 2 - 3, node.depth ? PILL / 2 : -PILL / 2, hidden));
     return group;
@@ -181,7 +186,7 @@ export class TreeView {
       },
       nodeShape("target", w),
       s("text", { class: "label", y: 4 }, this.words.get(BONUS)),
-      s("text", { class: "under", y: PILL / 2 + 11 }, isPlain(this.step) ? "target" : "bonus"),
+      s("text", { class: "under", y: PILL / 2 + 12 }, isPlain(this.step) ? "target" : "bonus"),
     );
   }
 
