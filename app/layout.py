@@ -30,6 +30,14 @@ TITLE = (
     "the target checks everything as one tree. New here?"
 )
 
+# early/theme.js finds the choice when the page is loaded again
+SWITCH_THEME = """() => {
+  const dark = document.body.classList.toggle("dark");
+  try {
+    localStorage.setItem("d2sd-theme", dark ? "dark" : "light");
+  } catch { /* storage is switched off: the choice lasts as long as the page */ }
+}"""
+
 
 def _texts(pattern: str) -> str:
     return "\n".join(path.read_text(encoding="utf-8") for path in sorted(STATIC.glob(pattern)))
@@ -60,6 +68,7 @@ def build() -> gr.Blocks:
         with gr.Row(elem_id="top"):
             gr.Markdown(TITLE, elem_id="title")
             begin = gr.Button("Begin with Learn", elem_id="begin", size="sm", min_width=60)
+            theme_switch = gr.Button("◐ Theme", elem_id="theme", size="sm", min_width=60)
         with gr.Tabs() as tabs:
             with gr.Tab("Explore", id="explore"):
                 shown = build_explore(session)
@@ -72,6 +81,7 @@ def build() -> gr.Blocks:
             with gr.Tab("Learn", id="learn"):
                 build_learn(tabs, shown)
         begin.click(lambda: gr.Tabs(selected="learn"), None, tabs, show_progress="hidden", queue=False)
+        theme_switch.click(None, js=SWITCH_THEME, show_progress="hidden", queue=False)
         wire_runs(page, tabs, shown, race)
         api.publish(page)
     page.queue(max_size=MAX_WAITING)

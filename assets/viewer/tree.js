@@ -277,8 +277,7 @@ export class TreeView {
     const over = (event) => {
       const group = event.target.closest && event.target.closest("g.node");
       if (!group || !this.step || event.pointerType === "touch" || this.viewport.dragged) return this.tooltip.hide();
-      // what is known of the selected node stands in the details already
-      if (this.nodeOf(group) === this.selection.shownNode || this.host.closest("[data-quiz='asking']")) return this.tooltip.hide();
+      if (this.host.closest("[data-quiz='asking']")) return this.tooltip.hide();
       return this.tooltip.show(nodeCard(this.step, this.nodeOf(group)), event.clientX, event.clientY);
     };
     this.svg.addEventListener("pointermove", over);
@@ -290,9 +289,8 @@ export class TreeView {
       if (this.asked(Number(depth))) return;
       if (event.target.closest("g.fold")) return this.unfold(true);
       this.selection.pin(this.step.index, this.nodeOf(group));
-      // fingers do not hover, and on a small screen the details are far away
-      if (event.pointerType === "touch") this.tooltip.show(nodeCard(this.step, this.nodeOf(group)), event.clientX, event.clientY);
-      else this.tooltip.hide();
+      // fingers do not hover, and the details are far away
+      this.tooltip.show(nodeCard(this.step, this.nodeOf(group)), event.clientX, event.clientY);
     });
   }
 }

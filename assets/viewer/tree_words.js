@@ -36,7 +36,7 @@ export function chainLabel({ step, columns, widths, small }, chain) {
   let words = main ? "first draft" : draftsName(drafts).replace(slim ? /^re-drafts? / : "", "");
   const [only] = drafts;
   const leaves = at.depth - 1;
-  if (drafts.length === 1 && only.base === 0 && only.prefix < leaves && step.nodes.get(at.parent).candidates.includes(0)) words += slim ? `, parts at ${leaves}` : `, parts from the draft at ${leaves}`;
+  if (drafts.length === 1 && only.base === 0 && only.prefix < leaves && step.nodes.get(at.parent).candidates.includes(0)) words += `, differs after ${leaves}`;
   const won = accepted.length;
   if (won) words += main ? ` · ${won} ${step.sampled ? "drawn" : "right"}` : ` · ${slim ? "+" : "added "}${won}`;
   const width = small(words) * (won ? 1.1 : 1);

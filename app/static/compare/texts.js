@@ -1,7 +1,7 @@
 // Two runs over the same characters: bars of their steps, and their texts; the steps at one place are chosen together.
 
 import { h, list, s, text, whole } from "../../../assets/viewer/dom.js";
-import { count, LONE, OUTCOMES, PROPOSERS, spoken, visible } from "../../../assets/viewer/words.js";
+import { count, LONE, OUTCOMES, PROPOSERS, spoken } from "../../../assets/viewer/words.js";
 
 /** What came of a prediction, as everywhere on the page; a step without one has neither mark nor words. */
 const outcomeOf = (step) => OUTCOMES[step.fate] || { mark: "", words: "no prediction" };

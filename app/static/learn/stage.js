@@ -24,7 +24,8 @@ export class Stage {
   /** Draws the run; called once. */
   load(lines) {
     startLiveView(this.host, () => {}, { value: lines }, () => {});
-    const tree = this.frame.querySelector("#tree");
+    const [tree, written] = ["#tree", "#text"].map((part) => this.frame.querySelector(part));
+    new MutationObserver(() => this.hideLater()).observe(written, { childList: true, subtree: true });
     new MutationObserver(() => {
       this.hideOutcome();
       this.showWalk();
@@ -43,20 +44,29 @@ export class Stage {
   /** Lights stop `at`; everything from TURN on. */
   light(at, step, everything) {
     const shown = everything ? TURN : at;
-    this.shown = shown;
+    Object.assign(this, { shown, step });
     this.frame.dataset.at = shown;
     this.frame.dataset.stop = everything ? "all" : STOPS[at] || "turn";
     // Classes “on1” … say what has happened so far, so that each rule is written once.
     STOPS.forEach((_, i) => this.frame.classList.toggle(`on${i}`, shown >= i));
     const before = shown < STOPS.indexOf("commit");
-    for (const token of this.frame.querySelectorAll("#text .tok")) token.classList.toggle("later", before ? Number(token.dataset.step) >= step : shown < TURN && Number(token.dataset.step) > step);
-    const certain = [...this.frame.querySelectorAll(`#text .tok[data-step="${step - 1}"]`)].pop();
-    for (const token of this.frame.querySelectorAll("#text .tok.newest")) token.classList.toggle("newest", token === certain);
-    if (certain) certain.classList.add("newest");
+    const certain = this.hideLater();
     this.hideOutcome();
     this.host.dispatchEvent(new CustomEvent("explorer:look", { detail: { start: shown < STOPS.indexOf("branches") } }));
     const written = this.frame.querySelector(`#text .tok[data-step="${step}"]`);
     requestAnimationFrame(() => this.reveal(before ? certain : written));
+  }
+
+  /** Hides what is not written yet at this stop, also of text that is drawn later on; returns the last token that is certain. */
+  hideLater() {
+    const { shown, step } = this;
+    if (shown === undefined) return null;
+    const before = shown < STOPS.indexOf("commit");
+    for (const token of this.frame.querySelectorAll("#text .tok")) token.classList.toggle("later", before ? Number(token.dataset.step) >= step : shown < TURN && Number(token.dataset.step) > step);
+    const certain = [...this.frame.querySelectorAll(`#text .tok[data-step="${step - 1}"]`)].pop();
+    for (const token of this.frame.querySelectorAll("#text .tok.newest")) token.classList.toggle("newest", token === certain);
+    if (certain) certain.classList.add("newest");
+    return certain;
   }
 
   /** Scrolls the text, and nothing else, to a token. */
