@@ -126,7 +126,11 @@ def _add_loop(parser: argparse.ArgumentParser, steps: int, batch_size: int) -> N
     parser.add_argument("--learning-rate", type=float, default=2e-3)
     parser.add_argument("--warmup", type=int, default=60)
     parser.add_argument("--optimizer", default=DEFAULT_OPTIMIZER, help="muon (torch 2.9 or newer) or adamw")
-    parser.add_argument("--precision", default="bfloat16", help="autocast: bfloat16 or float32")
+    parser.add_argument(
+        "--precision",
+        default="auto",
+        help="float32, bfloat16 (autocast), or auto: what this machine multiplies quickly",
+    )
     parser.add_argument("--save-every", type=int, default=200, help="steps between checkpoints to resume from")
     parser.add_argument(
         "--report-to", default="none", choices=TRACKERS, help="show metrics there, beside metrics.jsonl"

@@ -10,7 +10,7 @@ from d2sd.calibration.sides import Difference
 from d2sd.drawing.comparison import COMPARED, compared_figures, differences, rank_curves, reliability_curves
 from d2sd.drawing.panels import Panel, Table
 from d2sd.drawing.style import digits, percent, signed, with_interval
-from d2sd.drawing.whatif import Recorded, Sweep, looks, sweep_reading, what_if
+from d2sd.drawing.sweeps import Recorded, Sweep, looks, sweep_reading, what_if
 from d2sd.drawing.where import how_written, p_value, place_name, where
 
 
@@ -61,9 +61,7 @@ def sweep_panels(sweeps: Sequence[Sweep], recorded: Recorded) -> Iterator[Panel]
         for line in sweep.lines:
             for point in line.points[:1] if line.flat else line.points:
                 value = f"{sweep.symbol} not used" if line.flat else f"{sweep.symbol} = {sweep.values[point.at]}"
-                rows.append(
-                    (value, line.method, with_interval(point.alpha, lambda v: digits(v, 2)), digits(point.nodes, 1))
-                )
+                rows.append((value, line.method, f"{digits(point.alpha, 2)}{point.interval}", digits(point.nodes, 1)))
         yield Panel(
             sweep.symbol,
             f"{sweep.label[:1].upper()}{sweep.label[1:]}",

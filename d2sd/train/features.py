@@ -17,6 +17,7 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from d2sd.models.identity import weights_digest
+from d2sd.models.numbers import can_mix, quick_bfloat16
 from d2sd.models.taps import LayerTaps
 from d2sd.train.data import Responses
 
@@ -57,10 +58,11 @@ def cache_features(path: Path, target: Any, taps: list[int], data: Responses, di
         sizes = {"features": len(taps) * target.config.hidden_size, "hidden": target.config.hidden_size}
         kept = _new_file(path, int(data.lengths.sum()), sizes)
         starts = data.lengths.cumsum(0) - data.lengths
+        autocast = quick_bfloat16() and not can_mix()
         order = data.lengths.argsort()
         for batch in tqdm(order.split(_BATCH), desc="features", mininterval=1):
             width = int(data.lengths[batch].max())
-            with torch.autocast(target.device.type, torch.bfloat16):  # what is kept is no finer
+            with torch.autocast(target.device.type, torch.bfloat16, enabled=autocast):  # what is kept is no finer
                 read = target.model(input_ids=data.ids[batch, :width].long().to(target.device), use_cache=False)
             last = read.last_hidden_state
             for name, found in (("features", keeper.features(taps, last.device)), ("hidden", last)):
