@@ -11,6 +11,9 @@ from app.run_lines import RunLines
 from app.work import Ticket
 
 
+OWN = ("Explore", "Race")  # sources of runs that were made in the window
+
+
 @dataclass(slots=True)
 class Session(Ticket):
     """One window's state, and the ticket of the newest run asked for in it.
@@ -53,7 +56,7 @@ class Session(Ticket):
         A run that goes on does so out of sight.
         """
         self.shown = self.history.keep(run, source, label)
-        return self.shown.segment(recorded=not self.shown.live, **notes)
+        return self.shown.segment(recorded=not self.shown.live, own=source in OWN, **notes)
 
 
 def _same(one: Any, other: Any) -> bool:

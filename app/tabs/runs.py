@@ -16,7 +16,7 @@ from app.history import HISTORIES, History
 from app.inputs import step_number
 from app.links import Link
 from app.models import Chosen
-from app.page_session import Session
+from app.page_session import OWN, Session
 from app.run_lines import RunLines
 from app.tabs.controls import Controls, sent
 from app.tabs.notice import sentence
@@ -137,7 +137,7 @@ def wire_runs(page: gr.Blocks, tabs: gr.Tabs, shown: Shown, race: Any) -> None:
         tab, at_once = query.get("tab", "race" if races else "learn" if "stop" in query else None), ""
         if found:
             current.shown = found.run
-            segment = found.run.segment(recorded=not found.run.live, wanted=link.wanted)
+            segment = found.run.segment(recorded=not found.run.live, own=found.source in OWN, wanted=link.wanted)
             link = form or link
         elif link.wanted and len(current.shown) and (link.fits(current.shown.header) or query.keys() <= PLACE):
             segment = current.shown.segment(len(current.shown), wanted=link.wanted)

@@ -215,7 +215,7 @@ export class StripView {
   drawFlag(x, y, lift, rank, hit, r, valued) {
     return s(
       "g",
-      { class: `flag${hit ? " hit" : ""}`, transform: `translate(${x.toFixed(1)},${(y - lift).toFixed(1)})` },
+      { class: `flag${hit ? " hit" : ""}`, "data-draft": rank === "?" ? null : rank, transform: `translate(${x.toFixed(1)},${(y - lift).toFixed(1)})` },
       s("path", { d: `M0 ${lift.toFixed(1)}V-${FLAG}H17L13.5-16L17-9H0` }),
       s("text", { x: 6.6, y: -11.5 }, rank),
       valued ? s("text", { class: "r", x: 19, y: -11.5 }, probability(r)) : "",

@@ -8,11 +8,14 @@ import { BONUS, layoutTree } from "./tree_layout.js";
 import { columnsThatMatter, nextNode, sharedWithRedraft, wantedTokens } from "./tree_paths.js";
 import { LABEL, laneRows } from "./tree_rows.js";
 import { columnNeeds, crossBadge, edgePath, foldBadge, measure, nodeShape, PILL } from "./tree_shapes.js";
-import { chainLabel, nodeWords } from "./tree_words.js";
+import { BOLD, chainLabel, nodeWords } from "./tree_words.js";
 import { CAPTION, MARGIN } from "./viewport.js";
 import { visible } from "./words.js";
 
 export const NARROW = 640; // pixels: below, the tree opens fitted
+
+/** The first of the drafts that hold a node: 0 the first draft, then the re-drafts in their order; null where none does. */
+const draftOf = (node) => (node.candidates.length ? Math.min(...node.candidates) : null);
 
 export class TreeView {
   /** `host` carries the svg; `viewport` moves it; `drawn(hidden)` hears how many nodes a drawn step has folded away. */
@@ -108,7 +111,7 @@ export class TreeView {
     }
     for (const chain of layout.chains) {
       const label = chainLabel(this, chain);
-      if (label) put(chain.lane, label.x, this.small(label.words) * (label.won ? 1.14 : 1), LABEL.above);
+      if (label) put(chain.lane, label.x, this.small(label.words) * (label.won ? BOLD : 1), LABEL.above);
     }
     layout.rows = laneRows(layout, items);
     layout.rows.right = Math.max(...items.map((item) => item.right));
@@ -156,7 +159,7 @@ export class TreeView {
         "data-state": node.state,
         "data-depth": node.depth,
         "data-proposer": node.proposer,
-        "data-draft": node.candidates.length ? Math.min(...node.candidates) : null,
+        "data-draft": draftOf(node),
       },
       nodeShape(kind, w),
       kind === "anchor" ? s("rect", { class: "inner", x: -w / 2 + 2.5, y: -PILL / 2 + 2.5, width: w - 5, height: PILL - 5, rx: 3 }) : null,
@@ -183,6 +186,7 @@ export class TreeView {
         "data-state": "bonus",
         "data-depth": bonus.depth,
         "data-proposer": "target",
+        "data-draft": draftOf(this.step.nodes.get(bonus.parent)),
       },
       nodeShape("target", w),
       s("text", { class: "label", y: 4 }, this.words.get(BONUS)),
@@ -196,6 +200,7 @@ export class TreeView {
     const x2 = this.x(node.depth) - this.widths.get(node.id) / 2;
     return s("path", {
       class: `edge ${node.proposer}`,
+      "data-draft": draftOf(node.id === BONUS ? from : node),
       "data-depth": node.depth,
       d: edgePath(x1, this.y(from.id), x2, this.y(node.id), this.x(node.depth - 0.5)),
     });
@@ -205,7 +210,8 @@ export class TreeView {
     const label = chainLabel(this, chain);
     if (!label) return [];
     const y = this.rows.y.get(chain.lane) - PILL / 2 - 5;
-    return [s("text", { class: `lane ${label.kind}${label.won ? " won" : ""}`, x: label.x, y }, label.words)];
+    const named = chain.lane === 0 && chain.first.depth === 0 ? (chain.nodes[1] ?? chain.first) : chain.first;
+    return [s("text", { class: `lane ${label.kind}${label.won ? " won" : ""}`, "data-draft": draftOf(named), x: label.x, y }, label.words)];
   }
 
   /** The border after the last first-draft token that the target accepted; the strip draws it on. */

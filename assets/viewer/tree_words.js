@@ -5,6 +5,7 @@ import { draftsName, draftsThrough } from "./explain.js";
 import { BONUS } from "./tree_layout.js";
 import { fitLabel, nodeFont, PADDING } from "./tree_shapes.js";
 
+export const BOLD = 1.15; // how much wider bold words are
 const AIR = 5; // pixels between a name and the line of the true boundary
 
 /** The word in every node of a step, and the width of its shape, by node: two maps. */
@@ -39,7 +40,7 @@ export function chainLabel({ step, columns, widths, small }, chain) {
   if (drafts.length === 1 && only.base === 0 && only.prefix < leaves && step.nodes.get(at.parent).candidates.includes(0)) words += `, differs after ${leaves}`;
   const won = accepted.length;
   if (won) words += main ? ` · ${won} ${step.sampled ? "drawn" : "right"}` : ` · ${slim ? "+" : "added "}${won}`;
-  const width = small(words) * (won ? 1.1 : 1);
+  const width = small(words) * (won ? BOLD : 1);
   const [start, end] = [columns.x(-0.5), columns.x(step.columns - 0.5) - width - 2]; // no further to the right than the block goes
   const x = Math.max(start, Math.min(end, columns.x(at.depth) - widths.get(at.id) / 2));
   return { words, won, kind: at.proposer, x: step.boundary === null ? x : clearOf(columns.x(step.boundary + 0.5), x, width, [start, end], main) };

@@ -2,6 +2,7 @@
 
 import { h } from "../../../assets/viewer/dom.js";
 import { start as startLiveView } from "../../../assets/viewer/main.js";
+import { count } from "../../../assets/viewer/words.js";
 
 const STOPS = ["anchor", "draft", "confidence", "boundary", "branches", "verify", "commit", "temperature"];
 export const TURN = STOPS.length;
@@ -13,7 +14,8 @@ export class Stage {
     const root = this.box.attachShadow({ mode: "open" });
     this.frame = h("div", { class: "frame" });
     this.host = h("div", {});
-    this.frame.append(this.host);
+    this.said = h("p", { class: "otherwise-said", role: "status", hidden: true });
+    this.frame.append(this.said, this.host);
     root.append(h("style", {}, styles), this.frame);
     const dark = () => this.frame.classList.toggle("dark", document.body.classList.contains("dark"));
     new MutationObserver(dark).observe(document.body, { attributes: true, attributeFilter: ["class"] });
@@ -89,15 +91,19 @@ export class Stage {
     for (const part of this.frame.querySelectorAll("#tree [data-depth]")) part.classList.toggle("unwalked", this.walked !== null && this.walked !== undefined && Number(part.dataset.depth) > this.walked);
   }
 
-  /** Fades the nodes that fewer re-drafts would not have; null: none. */
-  branches(count) {
-    this.kept = count;
+  /** Fades what fewer re-drafts would not have; null: nothing. `brought`: the tokens that the step would have committed. */
+  branches(kept, brought) {
+    Object.assign(this, { kept, brought });
     this.showBranches();
   }
 
   showBranches() {
     const kept = this.kept ?? Infinity;
-    for (const node of this.frame.querySelectorAll("#tree .node[data-draft]")) node.classList.toggle("unasked", Number(node.dataset.draft) > kept);
+    for (const part of this.frame.querySelectorAll(":is(#tree, #strip) [data-draft]")) part.classList.toggle("unasked", Number(part.dataset.draft) > kept);
+    const otherwise = this.frame.querySelector("#tree .strong .edge.unasked") !== null;
+    this.frame.classList.toggle("otherwise", otherwise);
+    this.said.hidden = !otherwise || !this.brought;
+    if (!this.said.hidden) this.said.textContent = `With K = ${kept} this step would have brought ${count(this.brought, "token")}.`;
   }
 
   /** The names of the lanes tell what was accepted; before the check that is not known. */
