@@ -10,7 +10,6 @@ from app.links import Link
 from app.run_lines import RunLines
 from app.work import Ticket
 
-
 OWN = ("Explore", "Race")  # sources of runs that were made in the window
 
 
