@@ -26,8 +26,8 @@ SECONDS_BETWEEN_CLEANINGS = 600
 MAX_WAITING = 200  # calls that wait for their turn
 TITLE = (
     "# D²SD Explorer\n"
-    "A drafter fills a block at once, a second one re-drafts from where the first will likely be rejected, "
-    "the target checks everything as one tree. New here?"
+    "A drafter fills a block, a second one re-drafts from where it will likely be rejected, "
+    "the target checks all as one tree. New here?"
 )
 
 # early/theme.js finds the choice when the page is loaded again
