@@ -279,15 +279,15 @@ def test_numbers(plain: Any) -> None:
     assert plain.locator("#numbers [data-stat=speedup] .note").text_content() == "else 62.5 vs 25.0"
 
 
-def test_a_speedup_below_1_is_called_slower(plain: Any) -> None:
+def test_a_speedup_below_1_says_what_it_is_a_factor_of(plain: Any) -> None:
     speedup = plain.locator("#numbers [data-stat=speedup] .value")
     said = "e => getComputedStyle(e, '::after').content"
-    assert "slower" not in speedup.evaluate(said)
+    assert "as fast" not in speedup.evaluate(said)
     plain.click("#slow")
     plain.wait_for_selector("#explorer [data-run=slow][data-steps='2']", state="attached")
     plain.wait_for_function("document.querySelector('#numbers [data-stat=speedup] .value').textContent !== '—'")
     assert float(speedup.text_content().rstrip("×")) < 1
-    assert "slower" in speedup.evaluate(said)
+    assert "as fast" in speedup.evaluate(said)
 
 
 def test_a_token_pins_its_step_everywhere(plain: Any) -> None:
