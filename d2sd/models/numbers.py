@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import time
 from functools import cache
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -75,14 +74,21 @@ class HalfLinear(nn.Module):
         return torch.ops.quantized.linear_dynamic_fp16(x, self._packed)
 
 
-def halve(model: Any) -> Any:
-    """Replace the linear layers inside a frozen float32 decoder by ``HalfLinear``, in place; returns the decoder.
+def mixes_by_default(model: nn.Module) -> bool:
+    """Whether a target runs in mixed numbers where none are named: on a CPU that has them, from ``MIXED_FROM`` parameters on."""
+    weight = next(model.parameters())
+    cpu = weight.device.type == "cpu" and weight.dtype == torch.float32
+    return cpu and can_mix() and sum(p.numel() for p in model.parameters()) >= MIXED_FROM
 
-    A no-op where ``can_mix`` is false, off the CPU, or for layers with a bias.
-    """
-    if can_mix() and next(model.parameters()).device.type == "cpu":
-        for module in list(model.modules()):
-            for name, child in module.named_children():
-                if isinstance(child, nn.Linear) and child.bias is None:
-                    setattr(module, name, HalfLinear(child.weight))
-    return model
+
+def halve(layers: nn.Module) -> None:
+    """Replace the linear layers inside frozen float32 decoder layers by ``HalfLinear``, in place, but for those with a bias."""
+    for module in list(layers.modules()):
+        for name, child in list(module.named_children()):
+            if isinstance(child, nn.Linear) and child.bias is None:
+                setattr(module, name, HalfLinear(child.weight))
+
+
+def halved(layers: nn.Module) -> bool:
+    """Whether ``halve`` was applied."""
+    return any(isinstance(module, HalfLinear) for module in layers.modules())
