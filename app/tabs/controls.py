@@ -81,7 +81,9 @@ def build_controls() -> Controls:
     inputs = dict[str, Any]()
     first = presets.first_model()
     prompt = next(iter(presets.examples(first).values()))
-    inputs["prompt"] = gr.Textbox(prompt, label="Prompt", lines=3, max_lines=8, elem_id="prompt")
+    inputs["prompt"] = gr.Textbox(
+        prompt, label="Prompt", info="Shift + Enter or Ctrl + Enter runs it.", lines=3, max_lines=8, elem_id="prompt"
+    )
     able = gr.Markdown(ABLE, elem_id="able", visible=first == presets.BUNDLED)
     wanted = models.to_get()
     get = gr.Button(getting.button_label(wanted) if wanted else "", visible=bool(wanted), size="sm", elem_id="get")

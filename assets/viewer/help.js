@@ -16,14 +16,14 @@ const KEYS = [
   [".", "full screen"],
   ["S", "speed of playing"],
   ["T", "present: sentence, tree and strip, twice as large"],
-  ["Q", "quiz: guess where the first draft is rejected"],
+  ["Q", "quiz: guess where the first draft is rejected; 1 to 9 or Enter on a token answer, 0: nowhere"],
   ["Esc", "release the node, then the step"],
   ["?", "this list"],
 ];
 
 const WORDS = [
   ["anchor", "the last certain token; a step drafts what follows it"],
-  ["· ↵", "a space and a line break in a token"],
+  ["␣ ↵", "a space and a line break in a token"],
   ["c", "confidence: the drafter’s own probability of its token"],
   ["r(i)", "predicted chance that exactly i drafted tokens are accepted; “all”: every one"],
   ["α", "tokens committed per step, mean over the run"],
