@@ -30,7 +30,8 @@ from d2sd.models.models import Models
 from d2sd.models.numbers import DTYPES, MIXED_FROM
 from d2sd.models.refusals import refuse_others
 from d2sd.models.store import found, located
-from d2sd.models.target import SUPPORTED, Target, check_supported
+from d2sd.models.target import Target
+from d2sd.models.types import SUPPORTED, TYPES, check_supported, text_part
 from d2sd.models.weight_files import tensor_shapes, weight_files
 
 BUNDLED = HOME / "assets" / "models"
@@ -145,8 +146,8 @@ def load_target(source: str, dtype: torch.dtype, device: str, load_in_8bit: bool
         if gguf and load_in_8bit:
             raise InputError("a GGUF file is widened at loading; leave out --load-in-8bit")
         raw, _ = PreTrainedConfig.get_config_dict(place, **gguf)
-        if raw.get("model_type") in SUPPORTED:
-            check_config(raw, SUPPORTED)
+        if raw.get("model_type") in (*SUPPORTED, *TYPES):
+            check_config(text_part(raw), (*SUPPORTED, *TYPES))
         # a GGUF file's header takes seconds to read, so what was read of it is used
         config = AutoConfig.for_model(**raw) if gguf else AutoConfig.from_pretrained(place, **SAFE)
         check_supported(config, _short(source))  # before gigabytes are fetched

@@ -1,7 +1,7 @@
-"""The target model: any Qwen3- or Llama-type causal LM of transformers, run over token trees.
+"""The target model: a causal LM of transformers of one of the types in ``d2sd.models.types``, run over token trees.
 
-Its layers stay as they are; ours is only the attention function that they call, registered with transformers'
-attention interface, which lets rows see the committed prefix plus their own ancestors.
+Its layers stay as they are; ours is the attention function that they call, registered with transformers' attention interface,
+which lets rows see the committed prefix plus their own ancestors, and the pass of linear layers (``d2sd.models.delta_net``).
 """
 
 from __future__ import annotations
@@ -17,32 +17,18 @@ from transformers import AttentionInterface, PreTrainedModel
 
 from d2sd.attention import Backend
 from d2sd.attention.dense import attend as dense
+from d2sd.attention.windowed import attend_windowed
 from d2sd.errors import InputError, first_line
+from d2sd.models.delta_net import follow_trees
 from d2sd.models.lean import LeanLayers, product
 from d2sd.models.numbers import can_mix
+from d2sd.models.rows import PassRows
 from d2sd.models.taps import LayerTaps
+from d2sd.models.types import check_supported, experts, layer_kinds, target_type
 from d2sd.passes.cache import CacheWindow, KeyValueCache
+from d2sd.passes.states import LayerCache, LinearState
 
 ATTENTION = "token_tree"
-SUPPORTED = ("qwen3", "llama")
-
-
-def check_supported(config: Any, name: str) -> None:
-    """Raise ``InputError`` where a target of this transformers config cannot be verified exactly as a token tree."""
-    windows = any(kind != "full_attention" for kind in getattr(config, "layer_types", None) or ())
-    # older configs, and those of other families, name only the width of the window
-    windows = windows or bool(getattr(config, "sliding_window", None) and getattr(config, "use_sliding_window", True))
-    if config.model_type not in SUPPORTED:
-        reason = " (its attention sinks and sliding windows are not)" if config.model_type == "gpt_oss" else ""
-        reason = reason or (" (its sliding windows are not)" if windows else "")
-        raise InputError(
-            f"targets of type {config.model_type!r} are not supported{reason}; choose {' or '.join(SUPPORTED)}"
-        )
-    if windows:
-        raise InputError(
-            f"{name} uses sliding-window layers, which tree verification does not support; choose a target whose "
-            "layers all see the whole text"
-        )
 
 
 def _tree_attention(
@@ -55,19 +41,27 @@ def _tree_attention(
     backend: Backend | None = None,
     tree_mask: Tensor | None = None,
     window: CacheWindow | None = None,
+    rows: PassRows | None = None,
+    sliding_window: int | None = None,
+    s_aux: Tensor | None = None,
     **_: Any,
 ) -> tuple[Tensor, None]:
-    """Attention of R new rows over C cached and R own keys; without ``tree_mask`` the rows are a causal chain."""
-    rows = query.shape[2]
-    context = key.shape[2] - rows
+    """Attention of R new rows over C cached and R own keys; without ``tree_mask`` the rows are a causal chain.
+
+    sliding_window and s_aux are what layers of some types pass: how many tokens a row sees, and sinks (H,).
+    """
+    count = query.shape[2]
+    context = key.shape[2] - count
     scale = scaling if scaling is not None else query.shape[-1] ** -0.5
-    if window is not None and backend is not None:
+    if sliding_window is not None or s_aux is not None:
+        out = _limited(query, key, value, scale, backend, tree_mask, window, rows, sliding_window, s_aux)
+    elif window is not None and backend is not None:
         out = backend(query, (key, value), window.fresh, tree_mask, scale, None, window.seen)
-    elif rows == 1:  # heads that share keys become rows of one product: keys and values are not repeated for each
+    elif count == 1:  # heads that share keys become rows of one product: keys and values are not repeated for each
         grouped = query.reshape(query.shape[0], key.shape[1], -1, query.shape[3])
         out = F.scaled_dot_product_attention(grouped, key, value, scale=scale).reshape(query.shape)
     elif backend is None or tree_mask is None:  # a prompt read from an empty cache
-        out = F.scaled_dot_product_attention(query, key, value, is_causal=rows > 1, scale=scale, enable_gqa=True)
+        out = F.scaled_dot_product_attention(query, key, value, is_causal=count > 1, scale=scale, enable_gqa=True)
     else:
         prefix = key[:, :, :context], value[:, :, :context]
         block = key[:, :, context:], value[:, :, context:]
@@ -75,21 +69,55 @@ def _tree_attention(
     return out.transpose(1, 2), None
 
 
+def _limited(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    scale: float,
+    backend: Backend | None,
+    tree_mask: Tensor | None,
+    window: CacheWindow | None,
+    rows: PassRows | None,
+    size: int | None,
+    sinks: Tensor | None,
+) -> Tensor:
+    """``_tree_attention`` in a layer whose rows see ``size`` tokens, or that has ``sinks``."""
+    count = query.shape[2]
+    context = key.shape[2] - count
+    if backend is None or rows is None or tree_mask is None:
+        return attend_windowed(query, key, value, scale, size, sinks)
+    own: Tensor | None = tree_mask.to(query.device)
+    if window is not None:
+        seen: Tensor | None = window.seen
+        if size is not None:
+            within, own = rows.within(size, 0, key.shape[2], query.device)
+            seen = window.seen if within is None else within & window.seen
+        return backend(query, (key, value), window.fresh, own, scale, None, seen, sinks)
+    low = 0 if size is None else max(0, context - size + 1)
+    seen = None
+    if size is not None:
+        seen, own = rows.within(size, low, context, query.device)
+    key, value, context = key[:, :, low:], value[:, :, low:], context - low
+    prefix = key[:, :, :context], value[:, :, :context]
+    block = key[:, :, context:], value[:, :, context:]
+    return backend(query, prefix, block, own, scale, (key, value), seen, sinks)
+
+
 AttentionInterface.register(ATTENTION, _tree_attention)
 
 
-def _fuse_norms(model: nn.Module) -> None:
-    """Let torch's one-kernel RMSNorm take the place of the model's own, which is written out in seven operations.
+def _fuse_norms(model: nn.Module, name: str | None) -> None:
+    """Let torch's one-kernel RMSNorm take the place of the model's own of this name, which is written out in seven operations.
 
     Where accelerate spreads a model over GPUs, norms stay: it has hooked them to move their inputs.
     """
     for parent in list(model.modules()):
-        for name, module in parent.named_children():
-            if type(module).__name__ in ("Qwen3RMSNorm", "LlamaRMSNorm") and not hasattr(module, "_hf_hook"):
+        for child, module in parent.named_children():
+            if type(module).__name__ == name and not hasattr(module, "_hf_hook"):
                 norm: Any = module
                 fused = nn.RMSNorm(norm.weight.shape[0], eps=norm.variance_epsilon, device="meta")
                 fused.weight = norm.weight
-                setattr(parent, name, fused)
+                setattr(parent, child, fused)
 
 
 class Target:
@@ -99,13 +127,18 @@ class Target:
         config = model.config
         check_supported(config, name)
         model.set_attn_implementation(ATTENTION)
-        _fuse_norms(model)
+        _fuse_norms(model, target_type(config).norm)
         self.model: Any = model.eval().requires_grad_(False)
         self.tokenizer, self.name = tokenizer, name
         self.base: Any = model.model
         self.embedding: Any = model.get_input_embeddings()
         self._taps = LayerTaps(self.base.layers)
+        self.kinds = layer_kinds(config)
+        for layer, kind in zip(self.base.layers, self.kinds, strict=True):
+            if kind == "linear":
+                follow_trees(layer.linear_attn)
         self.head: Any = model.lm_head
+        self._divisor: float = getattr(config, "logits_scaling", 1.0)  # Granite
         self.mixed = False  # whether lean layers keep their weights in float16
 
     @property
@@ -136,10 +169,30 @@ class Target:
 
     @property
     def capturable(self) -> bool:
-        """Whether its passes can be CUDA graphs: all layers on one device, and none quantised, since such layers look at
-        values on the way."""
+        """Whether its passes can be CUDA graphs: all layers on one device, and none quantised or a mixture of experts, since such
+        layers look at values on the way."""
         whole = len({p.device for p in self.model.parameters()}) == 1
-        return whole and getattr(self.model, "hf_quantizer", None) is None
+        return whole and self.fixable and not experts(self.config) and getattr(self.model, "hf_quantizer", None) is None
+
+    @property
+    def fixable(self) -> bool:
+        """Whether its passes can have fixed shapes: states of linear layers would follow the rows that fill them up."""
+        return "linear" not in self.kinds
+
+    @property
+    def plain_attention(self) -> bool:
+        """Whether all rows of its attention layers see the whole prefix, without sinks."""
+        return "sliding" not in self.kinds and not any(hasattr(a, "sinks") for a in self._attentions.values())
+
+    @cached_property
+    def _attentions(self) -> dict[int, Any]:
+        """Attention modules by layer."""
+        return {n: layer.self_attn for n, layer in enumerate(self.base.layers) if self.kinds[n] != "linear"}
+
+    @property
+    def scale(self) -> float:
+        """What attention multiplies its scores by."""
+        return float(next(iter(self._attentions.values())).scaling)
 
     @property
     def max_positions(self) -> int:
@@ -184,9 +237,19 @@ class Target:
 
     def new_cache(self, capacity: int, batch: int = 1) -> KeyValueCache:
         """An empty cache with room for ``capacity`` tokens of each of ``batch`` sequences."""
-        _, kv_heads, head_dim = self.head_shape
-        homes = [next(layer.self_attn.k_proj.parameters()).device for layer in self.base.layers]
-        return KeyValueCache(len(homes), kv_heads, head_dim, capacity, self.dtype, homes, batch)
+        homes = {n: a.k_proj.weight.device for n, a in self._attentions.items()}
+        shapes = {n: (a.k_proj.out_features // a.head_dim, a.head_dim) for n, a in self._attentions.items()}
+        if self.fixable:
+            return KeyValueCache(shapes, capacity, self.dtype, homes, batch)
+        states = {n: self._state(n, batch) for n, kind in enumerate(self.kinds) if kind == "linear"}
+        return LayerCache(shapes, states, capacity, self.dtype, homes, batch)
+
+    def _state(self, layer: int, batch: int) -> LinearState:
+        net = self.base.layers[layer].linear_attn
+        weight = net.conv1d.weight
+        inputs = weight.new_zeros(batch, len(weight), net.conv_kernel_size - 1)
+        shape = (batch, net.num_v_heads, net.head_k_dim, net.head_v_dim)
+        return LinearState(inputs, torch.zeros(shape, device=weight.device))
 
     @property
     def head_shape(self) -> tuple[int, int, int]:
@@ -202,11 +265,21 @@ class Target:
         return LeanLayers(self.base.layers, self.base.rotary_emb, self.config, self.mixed) if possible else None
 
     @cached_property
+    def _rows_differ(self) -> bool:
+        """Whether layers ask what rows see of each other beyond the tree's mask."""
+        return not self.plain_attention or not self.fixable
+
+    @cached_property
     def _head(self) -> Callable[[Tensor], Tensor]:
         return self.head if self._lean is None else product(self.head.weight, self.mixed)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Logits, (…, V) float32, of hidden states (…, hidden) after the final norm."""
+        logits = self.borrowed_logits(hidden)
+        return logits if self._divisor == 1 else logits / self._divisor
+
+    def borrowed_logits(self, hidden: Tensor) -> Tensor:
+        """What the LM head alone makes of a drafter's hidden states, which is how drafters that have none learn to use it."""
         return self._head(hidden).float()
 
     def forward(
@@ -233,6 +306,7 @@ class Target:
             backend=backend,
             tree_mask=tree_mask,
             window=cache if isinstance(cache, CacheWindow) else None,
+            rows=PassRows(positions, tree_mask) if self._rows_differ else None,
         ).last_hidden_state[0]
 
     def _run_lean(
