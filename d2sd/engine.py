@@ -90,7 +90,10 @@ class Engine:
         """The settings with γ and the backend filled in; raises ``InputError`` where these models cannot run them."""
         models, method = self.models, METHODS[config.method]
         target = models.target
-        config = replace(config, backend=choose(config.backend, target.device, target.dtype, target.head_shape[2], target.plain_attention))
+        config = replace(
+            config,
+            backend=choose(config.backend, target.device, target.dtype, target.head_shape[2], target.plain_attention),
+        )
         if reason := self.obstacle(method.id):
             raise InputError(reason)
         if (

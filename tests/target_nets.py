@@ -7,7 +7,11 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
 
+from d2sd import Engine
+from d2sd.models.models import Models
 from d2sd.models.target import Target
+from tests.nets import make_drafter, make_eagle3
+from tests.teaching import disturb, teach
 
 WINDOW = 6
 SHAPE: dict[str, Any] = {
@@ -21,6 +25,11 @@ LINEAR = {
     "layer_types": ["linear_attention", "linear_attention", "full_attention", "linear_attention"],
     "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 8, "linear_value_head_dim": 12,
     "linear_conv_kernel_dim": 4,
+}  # fmt: skip
+YARN = {
+    "rope_parameters": {
+        "rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 128, "truncate": False,
+    }
 }  # fmt: skip
 SHARED = {"shared_expert_intermediate_size": 24}
 MROPE = {
@@ -37,7 +46,7 @@ TYPES: dict[str, dict[str, Any]] = {
     "granite": {
         "embedding_multiplier": 3.0, "residual_multiplier": 0.7, "attention_multiplier": 0.4, "logits_scaling": 2.0,
     },
-    "gpt_oss": {**MIXED, "num_local_experts": 4, "num_experts_per_tok": 2},
+    "gpt_oss": {**MIXED, "num_local_experts": 4, "num_experts_per_tok": 2, **YARN},
     "qwen3_next": {**LINEAR, **EXPERTS, **SHARED, "decoder_sparse_step": 2},
     "qwen3_5_text": {**LINEAR, **MROPE},
     "qwen3_5_moe_text": {**LINEAR, **EXPERTS, **SHARED, **MROPE},
@@ -59,3 +68,15 @@ def make_typed(tokenizer: PreTrainedTokenizerFast, kind: str, seed: int = 0) -> 
             elif name.endswith("A_log"):
                 weight.uniform_(-3.0, 0.0)  # states that last for some tokens
     return Target(model, tokenizer, f"random-{kind}")
+
+
+PROMPTS = ("the cat sat on the mat a dog ran to the park", "a dog ran to the park the cat sat on the mat x")
+
+
+def make_typed_engine(tokenizer: PreTrainedTokenizerFast, kind: str) -> Engine:
+    """Models of every kind that a method asks for; what they draft after ``PROMPTS`` is taken now and then."""
+    target, small = make_typed(tokenizer, kind), disturb(make_typed(tokenizer, kind))
+    first = teach(make_drafter(target, 6, 1), target, True, PROMPTS)
+    second = make_drafter(target, 6, 1)
+    second.load_state_dict(first.state_dict())
+    return Engine(Models(target, first, second, small, kind, make_eagle3(target)))

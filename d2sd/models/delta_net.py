@@ -88,7 +88,9 @@ def _forward(
     g = (-net.A_log.float().exp() * F.softplus(a.float() + net.dt_bias)).transpose(1, 2)
     out, update, total = tree_delta(query * net.head_k_dim**-0.5, key, value, g, beta, state.matrix, ancestors)
     state.read_rows(DeltaRows(inputs, places, key, update, total, ancestors))
-    out = net.norm(out.transpose(1, 2).to(hidden_states.dtype).reshape(-1, net.head_v_dim), gate.reshape(-1, net.head_v_dim))
+    out = net.norm(
+        out.transpose(1, 2).to(hidden_states.dtype).reshape(-1, net.head_v_dim), gate.reshape(-1, net.head_v_dim)
+    )
     projected: Tensor = net.out_proj(out.reshape(*hidden_states.shape[:2], -1))
     return projected
 

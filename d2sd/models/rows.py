@@ -64,7 +64,9 @@ class PassRows:
             count, before = len(self.positions), kernel - 1
             numbers = torch.arange(count, device=device)
             strict = self.ancestors(device).tril(-1)
-            parents = torch.where(strict, numbers, -1).amax(-1)  # the last ancestor; the text's last input above the root
+            parents = torch.where(strict, numbers, -1).amax(
+                -1
+            )  # the last ancestor; the text's last input above the root
             above = torch.cat([torch.arange(-1, before - 1, device=device), parents + before])
             places = [numbers + before]
             for _ in range(before):

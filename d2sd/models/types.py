@@ -23,11 +23,13 @@ class TargetType:
     norm: the class of its RMSNorm, where that computes what torch's own does, which then takes its place.
     lean: layers without windows can be run by ``d2sd.models.lean``.
     gated: half of what ``q_proj`` returns are output gates.
+    centred: weights of norms are stored less one.
     """
 
     norm: str | None = None
     lean: bool = False
     gated: bool = False
+    centred: bool = False
 
 
 # by model_type, of a nested config by that of its text part
@@ -41,9 +43,9 @@ TYPES: dict[str, TargetType] = {
     "smollm3": TargetType("SmolLM3RMSNorm"),
     "granite": TargetType("GraniteRMSNorm"),
     "gpt_oss": TargetType(),
-    "qwen3_next": TargetType(gated=True),
-    "qwen3_5_text": TargetType(gated=True),
-    "qwen3_5_moe_text": TargetType(gated=True),
+    "qwen3_next": TargetType(gated=True, centred=True),
+    "qwen3_5_text": TargetType(gated=True, centred=True),
+    "qwen3_5_moe_text": TargetType(gated=True, centred=True),
 }
 SUPPORTED = tuple(name.removesuffix("_text") for name in TYPES)  # as published configs name them
 

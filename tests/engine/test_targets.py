@@ -1,0 +1,154 @@
+"""Targets of every type: at temperature 0 in float32 every method writes what transformers' own ``generate`` writes."""
+
+from __future__ import annotations
+
+import random
+from functools import cache
+
+import pytest
+import torch
+
+from d2sd import METHODS, DecodeConfig, Engine, InputError
+from d2sd.attention import BACKENDS
+from d2sd.decoding.verifier import Verifier
+from d2sd.models.tree_attention import ATTENTION
+from d2sd.passes.passes import Passes
+from d2sd.train.regenerate import RegenerateConfig, respond_to
+from d2sd.tree.tree import TreeBuilder
+from d2sd.whatif import Replay
+from tests.stage_costs import CHEAP_DRAFTS
+from tests.target_nets import HYBRID, PROMPTS, TYPES, WINDOW, make_typed_engine
+
+TOKENS = 24
+SMALL = {"num_branches": 3, "block_size": 6}
+SETTINGS = {
+    "autoregressive": {}, "draft_model": {"block_size": 4}, "eagle3": {"draft_depth": 3, "draft_top_k": 3, "node_budget": 9},
+}  # fmt: skip
+
+
+@torch.inference_mode()
+def stock_greedy(model, ids, count):
+    """What transformers writes with attention and caches of its own."""
+    model.set_attn_implementation("eager")  # the one that all types have
+    try:
+        out = model.generate(
+            torch.tensor([ids]),
+            attention_mask=torch.ones(1, len(ids)),
+            do_sample=False,
+            max_new_tokens=count,
+            pad_token_id=0,
+        )
+    finally:
+        model.set_attn_implementation(ATTENTION)
+    return out[0, len(ids) :].tolist()
+
+
+@pytest.fixture(scope="module", params=TYPES)
+def typed(request, tokenizer):
+    """An engine of a type, its place among them, and what transformers writes after a prompt."""
+    engine = make_typed_engine(tokenizer, request.param)
+
+    @cache
+    def expected(prompt):
+        ids = engine.encode(prompt, DecodeConfig("autoregressive", TOKENS))
+        assert len(ids) > 2 * WINDOW
+        return stock_greedy(engine.models.target.model, ids, TOKENS)
+
+    return engine, list(TYPES).index(request.param), expected
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_writes_what_transformers_writes(typed, method, monkeypatch):
+    """Half of the methods with one backend after one prompt, half with the other; from type to type they change."""
+    engine, number, expected = typed
+    monkeypatch.setattr(Engine, "costs", lambda *_: CHEAP_DRAFTS)
+    turn = (number + list(METHODS).index(method)) % 2
+    settings = SETTINGS.get(method, {**SMALL, "cost_aware": bool(number % 3 == 0)})
+    trace = engine.generate(PROMPTS[turn], DecodeConfig(method, TOKENS, backend=list(BACKENDS)[turn], **settings))
+    assert trace.token_ids == expected(PROMPTS[turn])
+
+
+def test_drafts_are_taken_now_and_then(typed):
+    """Else the test above would hold for caches that never move a row."""
+    engine, _, _ = typed
+    runs = [engine.generate(prompt, DecodeConfig("d2sd", TOKENS, **SMALL)) for prompt in PROMPTS]
+    accepted = [step.accepted for run in runs for step in run.steps]
+    assert sum(map(len, accepted)) > 8
+    assert sum(map(bool, accepted)) > 2
+
+
+def random_tree(rng, size):
+    """A tree of so many nodes with random tokens, in which any node may have children."""
+    builder = TreeBuilder(rng.randrange(300))
+    while len(builder.tokens) < size:
+        builder.add(rng.randrange(len(builder.tokens)), rng.randrange(300), 0, 0.5)
+    return builder.build([])
+
+
+@torch.inference_mode()
+def stock_logits(model, texts):
+    """Transformers' logits behind each of these texts, which are rows of one batch."""
+    longest = max(map(len, texts))
+    rows = torch.tensor([[*text, *[0] * (longest - len(text))] for text in texts])
+    model.set_attn_implementation("eager")
+    try:
+        logits = model(rows, use_cache=False).logits
+    finally:
+        model.set_attn_implementation(ATTENTION)
+    return torch.stack([row[len(text) - 1] for row, text in zip(logits, texts, strict=True)])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@torch.inference_mode()
+def test_every_node_of_a_tree_says_what_its_path_alone_says(typed, backend):
+    """Paths as rows of a batch are the reference, after commits of paths of several lengths."""
+    target, rng = typed[0].models.target, random.Random(typed[1])
+    verifier = Verifier(target, Passes("eager", backend, 128, target.device))
+    text = [rng.randrange(300) for _ in range(2 * WINDOW + 1)]
+    verifier.read(text)
+    for size in (9, 1, 2, 12, 7):
+        tree = random_tree(rng, size)
+        paths = [[0, *tree.path(node)] for node in range(size)]
+        wanted = stock_logits(target.model, [[*text, *(tree.tokens[n] for n in path)] for path in paths])
+        torch.testing.assert_close(verifier.logits(tree), wanted, atol=2e-4, rtol=1e-4)
+        kept = max(paths, key=len) if size == 12 else rng.choice(paths)
+        verifier.cache.commit(kept)
+        text += [tree.tokens[n] for n in kept]
+
+
+def test_a_batch_is_written_like_its_prompts_alone(typed):
+    engine, _, _ = typed
+    config = RegenerateConfig(max_new_tokens=10, greedy_share=1.0)
+    asked = [engine.encode(prompt, DecodeConfig()) for prompt in (*PROMPTS, PROMPTS[0] + " the cat")]
+    alone = [engine.generate(ids, DecodeConfig("autoregressive", 10)).token_ids for ids in asked]
+    assert respond_to(engine.models.target, asked, config) == alone
+
+
+def test_a_seed_gives_the_same_sampled_text(typed):
+    engine, number, _ = typed
+    plain, drafted = (
+        DecodeConfig(method, TOKENS, temperature=0.8, seed=number, **SETTINGS.get(method, SMALL))
+        for method in ("autoregressive", "d2sd")
+    )
+    assert engine.generate(PROMPTS[0], drafted).token_ids == engine.generate(PROMPTS[0], plain).token_ids
+
+
+def test_what_if_says_what_a_run_does(typed):
+    engine, _, _ = typed
+    recorded = engine.generate(PROMPTS[0], DecodeConfig("autoregressive", TOKENS))
+    config = engine.resolve(DecodeConfig("d2sd", TOKENS, **SMALL))
+    (outcome,) = Replay(engine, recorded).run([config])
+    run = engine.generate(PROMPTS[0], config)
+    assert outcome.committed == tuple(len(step.committed) for step in run.steps)
+
+
+def test_passes_of_fixed_shape_where_layers_allow_it(typed):
+    engine, _, expected = typed
+    if engine.models.name in HYBRID:
+        with pytest.raises(InputError, match="padded passes need a target without linear attention"):
+            Engine(engine.models, "padded")
+        return
+    padded = Engine(engine.models, "padded").generate(
+        PROMPTS[1], DecodeConfig("d2sd", TOKENS, backend="cascade", **SMALL)
+    )
+    assert padded.token_ids == expected(PROMPTS[1])
