@@ -19,6 +19,8 @@ def plain_rope(target: Any) -> dict[str, Any]:
     """Rotary positions for a drafter of this target: those of full attention, over whole heads and for text alone."""
     rope = dict(target.rope_parameters)
     rope = dict(rope.get("full_attention") or rope)
+    if rope.get("rope_type") == "proportional":  # of a part of each head
+        rope["rope_type"] = "default"
     return {key: value for key, value in rope.items() if key != "partial_rotary_factor" and "mrope" not in key}
 
 

@@ -55,7 +55,7 @@ def tree_delta(
 
 def follow_trees(net: nn.Module) -> None:
     """Let a transformers layer run over the rows of a tree after a prefix; a text from its beginning it reads as ever."""
-    net.forward = partial(_forward, net, net.forward)  # type: ignore[method-assign]
+    net.forward = partial(_forward, net, net.forward)
 
 
 def _forward(

@@ -23,6 +23,7 @@ from d2sd.models.form import DrafterForm
 from d2sd.models.heads import CandidateSelector, ConfidenceHead, GroupedConvolution, MarkovHead
 from d2sd.models.layouts import read_form
 from d2sd.models.lean import LeanLayers
+from d2sd.models.types import head_shape
 
 Attend = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 
@@ -237,15 +238,15 @@ def drafter_config(
     target_layer_ids: list[int] | None = None,
 ) -> Qwen3Config:
     """A drafter's config for a target's text config, in the published form."""
-    head_dim = getattr(target, "head_dim", None) or target.hidden_size // target.num_attention_heads
+    heads, kv_heads, head_dim = head_shape(target)
     taps = target_layer_ids or default_target_layers(target.num_hidden_layers, layers)
     settings: dict[str, Any] = {
         "vocab_size": target.vocab_size,
         "hidden_size": target.hidden_size,
         "intermediate_size": dense_width(target),
         "num_hidden_layers": layers,
-        "num_attention_heads": target.num_attention_heads,
-        "num_key_value_heads": target.num_key_value_heads,
+        "num_attention_heads": heads,
+        "num_key_value_heads": kv_heads,
         "head_dim": head_dim,
         "max_position_embeddings": target.max_position_embeddings,
         "rms_norm_eps": target.rms_norm_eps,

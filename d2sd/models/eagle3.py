@@ -19,7 +19,7 @@ from transformers.models.llama.modeling_llama import LlamaMLP, LlamaRotaryEmbedd
 from d2sd.attention import KeyValue
 from d2sd.models.beginnings import dense_width, plain_rope
 from d2sd.models.drafter import rotated
-from d2sd.models.types import target_type
+from d2sd.models.types import head_shape, target_type
 
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
 
@@ -199,10 +199,10 @@ def new_eagle3(target: Any, token_ids: Sequence[int], layers: Sequence[int]) -> 
     from transformers import LlamaConfig
 
     c = target.config
-    head_dim = getattr(c, "head_dim", None) or c.hidden_size // c.num_attention_heads
+    heads, kv_heads, head_dim = head_shape(c)
     shape = LlamaConfig(
         vocab_size=c.vocab_size, hidden_size=c.hidden_size, intermediate_size=dense_width(c), num_hidden_layers=1,
-        num_attention_heads=c.num_attention_heads, num_key_value_heads=c.num_key_value_heads, head_dim=head_dim,
+        num_attention_heads=heads, num_key_value_heads=kv_heads, head_dim=head_dim,
         max_position_embeddings=c.max_position_embeddings, rms_norm_eps=c.rms_norm_eps,
         rope_parameters=plain_rope(c), tie_word_embeddings=False,
     )  # fmt: skip

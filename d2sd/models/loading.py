@@ -31,7 +31,7 @@ from d2sd.models.numbers import DTYPES, MIXED_FROM
 from d2sd.models.refusals import refuse_others
 from d2sd.models.store import found, located
 from d2sd.models.target import Target
-from d2sd.models.types import SUPPORTED, TYPES, check_supported, text_part
+from d2sd.models.types import SUPPORTED, TYPES, check_supported, text_config, text_options, text_part
 from d2sd.models.weight_files import tensor_shapes, weight_files
 
 BUNDLED = HOME / "assets" / "models"
@@ -156,8 +156,10 @@ def load_target(source: str, dtype: torch.dtype, device: str, load_in_8bit: bool
         if gguf:
             options |= {"config": config, **gguf, **widened()}
         elif raw.get("quantization_config") is None and Path(source).is_dir():
-            check_shapes(tensor_shapes(weight_files(source)), partial(loader.from_config, config))
+            held = {name.replace(".language_model.", "."): s for name, s in tensor_shapes(weight_files(source)).items()}
+            check_shapes(held, partial(loader.from_config, text_config(config)))
         with quiet():
+            options |= text_options(config)
             options |= {"dtype": dtype, "output_loading_info": True, "use_safetensors": True, **SAFE}
             model, info = loader.from_pretrained(place, **options)
             _check_complete(info)

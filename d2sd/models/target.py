@@ -23,7 +23,7 @@ from d2sd.models.numbers import can_mix
 from d2sd.models.rows import PassRows
 from d2sd.models.taps import LayerTaps
 from d2sd.models.tree_attention import ATTENTION
-from d2sd.models.types import check_supported, experts, layer_kinds, target_type
+from d2sd.models.types import check_supported, eager_reason, head_shape, layer_kinds, target_type, text_config
 from d2sd.passes.cache import CacheWindow, KeyValueCache
 from d2sd.passes.states import LayerCache, LinearState
 
@@ -46,8 +46,8 @@ class Target:
     """A frozen causal LM with its tokenizer; ``taps`` are the decoder layers whose outputs are kept."""
 
     def __init__(self, model: PreTrainedModel, tokenizer: Any, name: str):
-        config = model.config
-        check_supported(config, name)
+        check_supported(model.config, name)
+        config = text_config(model.config)
         model.set_attn_implementation(ATTENTION)
         _fuse_norms(model, target_type(config).norm)
         self.model: Any = model.eval().requires_grad_(False)
@@ -61,12 +61,13 @@ class Target:
                 follow_trees(layer.linear_attn)
         self.head: Any = model.lm_head
         self._divisor: float = getattr(config, "logits_scaling", 1.0)  # Granite
+        self._cap: float | None = getattr(config, "final_logit_softcapping", None)  # Gemma
         self.mixed = False  # whether lean layers keep their weights in float16
 
     @property
     def config(self) -> Any:
-        """The transformers config."""
-        return self.model.config
+        """The transformers config, of text where it is about more."""
+        return text_config(self.model.config)
 
     @property
     def device(self) -> torch.device:
@@ -91,15 +92,17 @@ class Target:
 
     @property
     def capturable(self) -> bool:
-        """Whether its passes can be CUDA graphs: all layers on one device, and none quantised or a mixture of experts, since such
-        layers look at values on the way."""
+        """Whether its passes can be CUDA graphs: all layers on one device, none quantised, since such layers look at values on
+        the way, and no ``d2sd.models.types.eager_reason``."""
         whole = len({p.device for p in self.model.parameters()}) == 1
-        return whole and self.fixable and not experts(self.config) and getattr(self.model, "hf_quantizer", None) is None
+        plain = eager_reason(self.config) is None
+        return whole and plain and getattr(self.model, "hf_quantizer", None) is None
 
     @property
     def fixable(self) -> bool:
-        """Whether its passes can have fixed shapes: states of linear layers would follow the rows that fill them up."""
-        return "linear" not in self.kinds
+        """Whether its passes can have fixed shapes: states of linear layers would follow the rows that fill them up, and layers
+        that share keys and values of another one would not find the rows' own."""
+        return "linear" not in self.kinds and len(self._kept) == len(self._attentions)
 
     @property
     def plain_attention(self) -> bool:
@@ -110,6 +113,11 @@ class Target:
     def _attentions(self) -> dict[int, Any]:
         """Attention modules by layer."""
         return {n: layer.self_attn for n, layer in enumerate(self.base.layers) if self.kinds[n] != "linear"}
+
+    @cached_property
+    def _kept(self) -> dict[int, Any]:
+        """Those that have keys and values of their own."""
+        return {n: a for n, a in self._attentions.items() if not getattr(a, "is_kv_shared_layer", False)}
 
     @property
     def scale(self) -> float:
@@ -159,9 +167,9 @@ class Target:
 
     def new_cache(self, capacity: int, batch: int = 1) -> KeyValueCache:
         """An empty cache with room for ``capacity`` tokens of each of ``batch`` sequences."""
-        homes = {n: a.k_proj.weight.device for n, a in self._attentions.items()}
-        shapes = {n: (a.k_proj.out_features // a.head_dim, a.head_dim) for n, a in self._attentions.items()}
-        if self.fixable:
+        homes = {n: a.k_proj.weight.device for n, a in self._kept.items()}
+        shapes = {n: (a.k_proj.out_features // a.head_dim, a.head_dim) for n, a in self._kept.items()}
+        if "linear" not in self.kinds:
             return KeyValueCache(shapes, capacity, self.dtype, homes, batch)
         states = {n: self._state(n, batch) for n, kind in enumerate(self.kinds) if kind == "linear"}
         return LayerCache(shapes, states, capacity, self.dtype, homes, batch)
@@ -173,12 +181,10 @@ class Target:
         shape = (batch, net.num_v_heads, net.head_k_dim, net.head_v_dim)
         return LinearState(inputs, torch.zeros(shape, device=weight.device))
 
-    @property
+    @cached_property
     def head_shape(self) -> tuple[int, int, int]:
         """Attention heads, key-value heads, and the size of a head."""
-        c = self.config
-        size = getattr(c, "head_dim", None) or c.hidden_size // c.num_attention_heads
-        return c.num_attention_heads, c.num_key_value_heads, size
+        return head_shape(self.config)
 
     @cached_property
     def _lean(self) -> LeanLayers | None:
@@ -189,7 +195,7 @@ class Target:
     @cached_property
     def _rows_differ(self) -> bool:
         """Whether layers ask what rows see of each other beyond the tree's mask."""
-        return not self.plain_attention or not self.fixable
+        return not self.plain_attention or "linear" in self.kinds
 
     @cached_property
     def _head(self) -> Callable[[Tensor], Tensor]:
@@ -198,7 +204,9 @@ class Target:
     def logits(self, hidden: Tensor) -> Tensor:
         """Logits, (…, V) float32, of hidden states (…, hidden) after the final norm."""
         logits = self.borrowed_logits(hidden)
-        return logits if self._divisor == 1 else logits / self._divisor
+        if self._divisor != 1:
+            logits = logits / self._divisor
+        return logits if self._cap is None else self._cap * (logits / self._cap).tanh()
 
     def borrowed_logits(self, hidden: Tensor) -> Tensor:
         """What the LM head alone makes of a drafter's hidden states, which is how drafters that have none learn to use it."""

@@ -46,6 +46,8 @@ TYPES: dict[str, TargetType] = {
     "qwen3_next": TargetType(gated=True, centred=True),
     "qwen3_5_text": TargetType(gated=True, centred=True),
     "qwen3_5_moe_text": TargetType(gated=True, centred=True),
+    "gemma4_text": TargetType(),
+    "gemma4_unified_text": TargetType(),
 }
 SUPPORTED = tuple(name.removesuffix("_text") for name in TYPES)  # as published configs name them
 
@@ -92,10 +94,39 @@ def window(config: Any) -> int | None:
     return size if size and getattr(config, "use_sliding_window", True) else None
 
 
+def head_shape(config: Any, layer: int = 0) -> tuple[int, int, int]:
+    """Attention heads, key-value heads and the size of a head, of a layer where they differ."""
+    config = text_config(config)
+    layers = getattr(config, "per_layer_config", None)
+    own = config if layers is None else layers[layer]
+    size = getattr(own, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    return config.num_attention_heads, own.num_key_value_heads, size
+
+
 def experts(config: Any) -> int:
     """Experts of a layer of a mixture; 0 where layers are dense."""
     config = text_config(config)
     return next((n for key in ("num_experts", "num_local_experts") if (n := getattr(config, key, None))), 0)
+
+
+def eager_reason(config: Any) -> str | None:
+    """Why passes of such a target are not captured as CUDA graphs, as the end of a sentence; None where they are."""
+    config = text_config(config)
+    if "linear" in layer_kinds(config):
+        return "its linear layers' states follow the tree"
+    if experts(config):
+        return "its experts are chosen by values"
+    if getattr(config, "num_kv_shared_layers", 0):
+        return "its layers share keys and values"
+    return None
+
+
+def text_options(config: Any) -> dict[str, Any]:
+    """Options by which transformers loads the text part alone of a checkpoint that holds more, where it would not by itself."""
+    text = text_config(config)
+    if config.model_type not in ("gemma4", "gemma4_unified"):
+        return {}
+    return {"config": text, "key_mapping": {r"^model\.language_model\.": "model."}}
 
 
 def check_supported(config: Any, name: str) -> None:

@@ -39,10 +39,12 @@ def choose_mode(mode: str, device: torch.device, capturable: bool, fixable: bool
     if mode == "captured" and not possible:
         raise InputError(
             "captured passes need all models on one CUDA GPU of this machine's own, weights that are not quantised, and a "
-            "target without experts and linear attention; choose auto or eager"
+            "target without experts, linear attention and shared keys; choose auto or eager"
         )
     if mode == "padded" and not fixable:
-        raise InputError("padded passes need a target without linear attention; choose auto or eager")
+        raise InputError(
+            "padded passes need a target without linear attention and without layers that share keys; choose auto or eager"
+        )
     chosen: Mode = ("captured" if possible else "eager") if mode == "auto" else mode  # type: ignore[assignment]
     return chosen
 

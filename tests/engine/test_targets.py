@@ -7,17 +7,20 @@ from functools import cache
 
 import pytest
 import torch
+from transformers import AutoConfig, AutoModelForImageTextToText
 
 from d2sd import METHODS, DecodeConfig, Engine, InputError
 from d2sd.attention import BACKENDS
 from d2sd.decoding.verifier import Verifier
+from d2sd.models.loading import load_target
+from d2sd.models.models import Models
 from d2sd.models.tree_attention import ATTENTION
 from d2sd.passes.passes import Passes
 from d2sd.train.regenerate import RegenerateConfig, respond_to
 from d2sd.tree.tree import TreeBuilder
 from d2sd.whatif import Replay
 from tests.stage_costs import CHEAP_DRAFTS
-from tests.target_nets import HYBRID, PROMPTS, TYPES, WINDOW, make_typed_engine
+from tests.target_nets import FIXED, PROMPTS, SHAPE, TARGETS, WINDOW, make_typed_engine
 
 TOKENS = 24
 SMALL = {"num_branches": 3, "block_size": 6}
@@ -43,7 +46,7 @@ def stock_greedy(model, ids, count):
     return out[0, len(ids) :].tolist()
 
 
-@pytest.fixture(scope="module", params=TYPES)
+@pytest.fixture(scope="module", params=TARGETS)
 def typed(request, tokenizer):
     """An engine of a type, its place among them, and what transformers writes after a prompt."""
     engine = make_typed_engine(tokenizer, request.param)
@@ -54,7 +57,7 @@ def typed(request, tokenizer):
         assert len(ids) > 2 * WINDOW
         return stock_greedy(engine.models.target.model, ids, TOKENS)
 
-    return engine, list(TYPES).index(request.param), expected
+    return engine, list(TARGETS).index(request.param), expected
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -144,7 +147,7 @@ def test_what_if_says_what_a_run_does(typed):
 
 def test_passes_of_fixed_shape_where_layers_allow_it(typed):
     engine, _, expected = typed
-    if engine.models.name in HYBRID:
+    if engine.models.name not in FIXED:
         with pytest.raises(InputError, match="padded passes need a target without linear attention"):
             Engine(engine.models, "padded")
         return
@@ -152,3 +155,32 @@ def test_passes_of_fixed_shape_where_layers_allow_it(typed):
         PROMPTS[1], DecodeConfig("d2sd", TOKENS, backend="cascade", **SMALL)
     )
     assert padded.token_ids == expected(PROMPTS[1])
+
+
+VISION = {"depth": 1, "hidden_size": 16, "num_heads": 2, "intermediate_size": 16, "out_hidden_size": 32}
+NESTED = {
+    "qwen3_5": ("qwen3_5_text", {"vision_config": VISION}),
+    "qwen3_5_moe": ("qwen3_5_moe_text", {"vision_config": VISION}),
+    "gemma4": ("gemma4_text", {"vision_config": None, "audio_config": None}),
+}
+
+
+@pytest.mark.parametrize("kind", NESTED)
+def test_of_a_checkpoint_with_images_the_text_part_is_loaded(tokenizer, tmp_path, kind):
+    text, others = NESTED[kind]
+    torch.manual_seed(0)
+    config = AutoConfig.for_model(
+        kind, text_config={**SHAPE, **TARGETS[text], "model_type": text, "pad_token_id": 0}, **others
+    )
+    whole = AutoModelForImageTextToText.from_config(config).eval()
+    whole.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    ids = tokenizer(PROMPTS[0])["input_ids"]
+    wanted = whole.generate(torch.tensor([ids]), do_sample=False, max_new_tokens=8, pad_token_id=0)[
+        0, len(ids) :
+    ].tolist()
+    target = load_target(str(tmp_path), torch.float32, "cpu")
+    assert target.config.model_type == text
+    assert not any("vis" in name for name, _ in target.model.named_parameters())
+    trace = Engine(Models(target)).generate(ids, DecodeConfig("autoregressive", 8))
+    assert trace.token_ids == wanted
