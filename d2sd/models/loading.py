@@ -13,6 +13,7 @@ from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
     BitsAndBytesConfig,
+    Mxfp4Config,
     PreTrainedConfig,
 )
 from transformers import modeling_gguf_pytorch_utils as gguf_reading
@@ -159,7 +160,7 @@ def load_target(source: str, dtype: torch.dtype, device: str, load_in_8bit: bool
             held = {name.replace(".language_model.", "."): s for name, s in tensor_shapes(weight_files(source)).items()}
             check_shapes(held, partial(loader.from_config, text_config(config)))
         with quiet():
-            options |= text_options(config)
+            options |= text_options(config) | widened_experts(raw)
             options |= {"dtype": dtype, "output_loading_info": True, "use_safetensors": True, **SAFE}
             model, info = loader.from_pretrained(place, **options)
             _check_complete(info)
@@ -177,6 +178,12 @@ def load_target(source: str, dtype: torch.dtype, device: str, load_in_8bit: bool
         mismatched = "ignore_mismatched_sizes" in str(error)
         said = "its weights do not match its config" if mismatched else first_line(error, 400)
         raise InputError(f"cannot load the target {source}: {said}") from error
+
+
+def widened_experts(raw: dict[str, Any]) -> dict[str, Any]:
+    """The option by which transformers widens MXFP4 weights (gpt-oss) while it reads them: nothing else runs everywhere."""
+    mxfp4 = (raw.get("quantization_config") or {}).get("quant_method") == "mxfp4"
+    return {"quantization_config": Mxfp4Config(dequantize=True)} if mxfp4 else {}
 
 
 def _check_device(device: str) -> str:

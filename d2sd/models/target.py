@@ -140,22 +140,27 @@ class Target:
     def chat_ids(self, message: str, thinking: bool) -> list[int]:
         """Ids of one user message in the chat template, up to where the answer begins.
 
-        ``thinking`` reaches templates that know it (Qwen3) and changes nothing in others. Raises ``InputError`` where
+        ``thinking`` reaches templates that know it, as enable_thinking (Qwen3) or as a high or low reasoning_effort (gpt-oss), and
+        changes nothing in others. Raises ``InputError`` where
         the tokenizer has no template, its template refuses the message, or the message already stands in it.
         """
-        if not self.tokenizer.chat_template:
+        template = self.tokenizer.chat_template
+        if not template:
             raise InputError(f"{self.name} has no chat template; give the prompt as it is")
         special = (t.content for t in self.tokenizer.added_tokens_decoder.values() if t.special)
         if begun := next((t for t in special if message.lstrip().startswith(t)), None):
             raise InputError(
                 f"the prompt begins with {begun}, as a chat template does; leave out --chat, or give the message alone"
             )
+        options: dict[str, Any] = {"enable_thinking": thinking}
+        if "reasoning_effort" in str(template) and "enable_thinking" not in str(template):
+            options["reasoning_effort"] = "high" if thinking else "low"
         try:
             ids = self.tokenizer.apply_chat_template(
                 [{"role": "user", "content": message}],
                 add_generation_prompt=True,
-                enable_thinking=thinking,
                 return_dict=False,
+                **options,
             )
         except Exception as error:  # templates are programs of the model's makers and may raise anything
             raise InputError(f"the chat template of {self.name} failed: {first_line(error)}") from error
