@@ -212,6 +212,17 @@ def verdict(found: Plan) -> str:
     return "runs, on a GPU as captured CUDA graphs"
 
 
+def summary(found: Plan) -> str:
+    """The verdict in a line, with layers and memory."""
+    if found.refused is not None or found.memory is None:
+        said = verdict(found)
+        return f"{said[0].upper()}{said[1:]}."
+    return (
+        f"Type {found.type}, layers: {_counted(found)}. It {verdict(found)}. With a text of {CONTEXT} tokens it takes "
+        f"{_gigabytes(found.memory.total)} GB in {found.dtype}."
+    )
+
+
 def _counted(found: Plan) -> str:
     named = {"sliding": f"sliding ({found.window} tokens)"}
     return ", ".join(f"{count} {named.get(kind, kind)}" for kind, count in found.layers.items())

@@ -19,8 +19,9 @@ from d2sd.passes.passes import Passes
 from d2sd.train.regenerate import RegenerateConfig, respond_to
 from d2sd.tree.tree import TreeBuilder
 from d2sd.whatif import Replay
+from tests.nets import make_drafter
 from tests.stage_costs import CHEAP_DRAFTS
-from tests.target_nets import FIXED, PROMPTS, SHAPE, TARGETS, WINDOW, make_typed_engine
+from tests.target_nets import FIXED, PROMPTS, SHAPE, TARGETS, WINDOW, make_typed, make_typed_engine
 
 TOKENS = 24
 SMALL = {"num_branches": 3, "block_size": 6}
@@ -184,3 +185,22 @@ def test_of_a_checkpoint_with_images_the_text_part_is_loaded(tokenizer, tmp_path
     assert not any("vis" in name for name, _ in target.model.named_parameters())
     trace = Engine(Models(target)).generate(ids, DecodeConfig("autoregressive", 8))
     assert trace.token_ids == wanted
+
+
+@pytest.mark.parametrize("kind", ["qwen3_5_text", "gpt_oss"])
+def test_a_draft_model_that_is_the_target_is_always_right(tokenizer, kind):
+    """So its own cache goes back to the committed text after every step."""
+    target, twin = make_typed(tokenizer, kind), make_typed(tokenizer, kind)
+    trace = Engine(Models(target, draft_model=twin)).generate(PROMPTS[0], DecodeConfig("draft_model", 21, block_size=5))
+    assert [len(step.committed) for step in trace.steps] == [5] * 4
+
+
+def test_a_drafter_begins_with_whole_norms_and_queries_without_gates(tokenizer):
+    target = make_typed(tokenizer, "qwen3_5_text")
+    drafter = make_drafter(target, 6, layers=1)
+    source, own = target.base.layers[2], drafter.layers[0]
+    assert torch.equal(own.input_layernorm.weight, source.input_layernorm.weight + 1)
+    assert torch.equal(own.mlp.up_proj.weight, source.mlp.up_proj.weight)
+    query = source.self_attn.q_proj.weight
+    assert torch.equal(own.self_attn.q_proj.weight, torch.cat([query[32 * n : 32 * n + 16] for n in range(4)]))
+    assert set(drafter.config.rope_parameters) == {"rope_type", "rope_theta"}
