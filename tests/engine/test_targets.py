@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import random
 from functools import cache
 
 import pytest
 import torch
-from transformers import AutoConfig, AutoModelForImageTextToText
+from safetensors.torch import save_file
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
 
 from d2sd import METHODS, DecodeConfig, Engine, InputError
 from d2sd.attention import BACKENDS
@@ -169,10 +171,9 @@ NESTED = {
 @pytest.mark.parametrize("kind", NESTED)
 def test_of_a_checkpoint_with_images_the_text_part_is_loaded(tokenizer, tmp_path, kind):
     text, others = NESTED[kind]
+    own = {"model_type": text, "pad_token_id": 0, "tie_word_embeddings": kind == "gemma4"}  # as published ones have it
     torch.manual_seed(0)
-    config = AutoConfig.for_model(
-        kind, text_config={**SHAPE, **TARGETS[text], "model_type": text, "pad_token_id": 0}, **others
-    )
+    config = AutoConfig.for_model(kind, text_config={**SHAPE, **TARGETS[text], **own}, **others)
     whole = AutoModelForImageTextToText.from_config(config).eval()
     whole.save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
@@ -204,3 +205,39 @@ def test_a_drafter_begins_with_whole_norms_and_queries_without_gates(tokenizer):
     query = source.self_attn.q_proj.weight
     assert torch.equal(own.self_attn.q_proj.weight, torch.cat([query[32 * n : 32 * n + 16] for n in range(4)]))
     assert set(drafter.config.rope_parameters) == {"rope_type", "rope_theta"}
+
+
+FP4 = torch.tensor([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0])
+
+
+def four_bits(shape, generator):
+    """Random MXFP4 numbers: blocks (…, 16) of two each, one scale a block, and what they are worth (…, 32 a block)."""
+    low, high = (torch.randint(0, 16, (*shape, 16), generator=generator) for _ in range(2))
+    scales = torch.randint(123, 127, shape, generator=generator)
+    worth = torch.stack([FP4[low], FP4[high]], -1).flatten(-2) * 2.0 ** (scales[..., None] - 127)
+    return (low | high << 4).to(torch.uint8), scales.to(torch.uint8), worth.flatten(-2)
+
+
+def test_mxfp4_weights_are_widened(tokenizer, tmp_path):
+    generator, config = torch.Generator().manual_seed(0), {**SHAPE, **TARGETS["gpt_oss"], "intermediate_size": 32}
+    model = AutoModelForCausalLM.from_config(AutoConfig.for_model("gpt_oss", **config))
+    tensors, worth = {k: v.clone() for k, v in model.state_dict().items()}, {}
+    for name in [n for n in tensors if n.endswith(("gate_up_proj", "down_proj"))]:
+        experts, inner, outer = tensors.pop(name).shape
+        blocks, scales, worth[name] = four_bits((experts, outer, inner // 32), generator)
+        tensors |= {f"{name}_blocks": blocks, f"{name}_scales": scales}
+    save_file(tensors, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    raw = {
+        **model.config.to_dict(),
+        "architectures": ["GptOssForCausalLM"],
+        "quantization_config": {"quant_method": "mxfp4"},
+    }
+    (tmp_path / "config.json").write_text(json.dumps(raw))
+    tokenizer.save_pretrained(tmp_path)
+    target = load_target(str(tmp_path), torch.float32, "cpu")
+    for name, wanted in worth.items():
+        held = dict(target.model.named_parameters())[name]
+        torch.testing.assert_close(held, wanted.transpose(1, 2), atol=0, rtol=0)
+    engine = Engine(Models(target))
+    trace = engine.generate(PROMPTS[0], DecodeConfig("autoregressive", 8))
+    assert trace.token_ids == stock_greedy(target.model, list(trace.prefill.prompt_token_ids), 8)
