@@ -14,6 +14,7 @@ from typing import Any
 import orjson
 
 from d2sd.bench.prompts import read_prompts
+from d2sd.calibration.reading import count
 from d2sd.cli import publish
 from d2sd.cli.description import MISSING, describe_run, describe_step, not_logged
 from d2sd.errors import InputError
@@ -25,7 +26,7 @@ from d2sd.trace.logs.totals import together
 from d2sd.trace.metrics import acceptance_by_depth
 from d2sd.trace.reader import read_file
 from d2sd.trace.sets import write_traces
-from d2sd.trace.text import escaped
+from d2sd.trace.text import escaped, printable
 from d2sd.trace.trace import Trace, load_trace
 
 
@@ -47,10 +48,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     graph.add_argument("--step", type=int, metavar="N", help="one step, counted from 1 (default: all, side by side)")
     graph.add_argument("-o", "--output", required=True, metavar="OUT.graphml")
     log = action(
-        "import", "the log of a served engine as traces: vLLM, SGLang, llama.cpp, AIPerf", "a log, plain or gzip"
+        "import",
+        "the log of a served engine or of a benchmark as traces, or as rows of figures",
+        "a log, plain or gzip",
     )
     log.add_argument("--from", dest="source", default="auto", choices=SOURCES, help="its engine (default: by content)")
     log.add_argument("-o", "--output", metavar="OUT.jsonl[.gz]", help="default: FILE's name with .trace.jsonl")
+    log.add_argument("--skip-bad", action="store_true", help="leave out records that are at fault, and say how many")
     sentence = "send prompts to a running server and write its replies as traces"
     server = actions.add_parser("record", help=sentence, description=sentence)
     server.add_argument("--from-server", required=True, metavar="URL", help="such as http://127.0.0.1:8000")
@@ -176,9 +180,13 @@ def _to_html(arguments: argparse.Namespace) -> None:
 
 def _import(arguments: argparse.Namespace) -> None:
     """Write the requests of a log that have steps as traces; of the others print their totals."""
-    found = import_log(arguments.file, arguments.source, open_texts(arguments.tokenizer))
+    skipped: list[str] = []
+    bad = skipped.append if arguments.skip_bad else None
+    found = import_log(arguments.file, arguments.source, open_texts(arguments.tokenizer), bad=bad)
     name = Path(arguments.file).name.removesuffix(".gz")
     _write_found(found, Path(arguments.output or f"{Path(name).stem}.trace.jsonl"), arguments.json)
+    if skipped:
+        print(printable(f"{count(len(skipped), 'record')} skipped; the first: {skipped[0]}"), file=sys.stderr)
 
 
 def _record(arguments: argparse.Namespace) -> None:
@@ -205,12 +213,12 @@ def _write_found(found: Iterable[Trace | Totals], out: Path, as_json: bool) -> N
             missing.update(one.missing)
             yield one
 
-    count = write_traces(out, traces())
-    if not count:
+    written = write_traces(out, traces())
+    if not written:
         out.unlink(missing_ok=True)
     result = {
-        "traces": count,
-        "file": str(out) if count else None,
+        "traces": written,
+        "file": str(out) if written else None,
         **{what: counted[what] for what in ("steps", "tokens")},
         "missing": [what for what in MISSING if missing[what]],
         "totals": [asdict(row) for row in rows],
@@ -219,9 +227,9 @@ def _write_found(found: Iterable[Trace | Totals], out: Path, as_json: bool) -> N
     if as_json:
         sys.stdout.write(orjson.dumps(result).decode() + "\n")
         return
-    if count:
+    if written:
         lacks = not_logged(missing)
-        print(f"{out}: {count} runs, {counted['steps']} steps, {counted['tokens']} tokens{lacks and f'; {lacks}'}")
+        print(f"{out}: {written} runs, {counted['steps']} steps, {counted['tokens']} tokens{lacks and f'; {lacks}'}")
     for row in rows[:MAX_ROWS]:
         print(escaped(row.row()))
     if len(rows) > MAX_ROWS:
