@@ -58,7 +58,7 @@ def cache_features(path: Path, target: Any, taps: list[int], data: Responses, di
         kept = _new_file(path, int(data.lengths.sum()), sizes)
         starts = data.lengths.cumsum(0) - data.lengths
         order = data.lengths.argsort()
-        for batch in tqdm(order.split(_BATCH), desc="features", mininterval=1):
+        for batch in tqdm(order.split(_BATCH), desc="features", mininterval=1, disable=None):
             width = int(data.lengths[batch].max())
             with torch.autocast(target.device.type, torch.bfloat16):  # what is kept is no finer
                 read = target.model(input_ids=data.ids[batch, :width].long().to(target.device), use_cache=False)

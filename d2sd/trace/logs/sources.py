@@ -17,6 +17,7 @@ from d2sd.trace.logs.sse import is_stream, replies
 from d2sd.trace.logs.text import read_metrics, read_text
 from d2sd.trace.logs.totals import Totals
 from d2sd.trace.reader import MAX_BYTES
+from d2sd.trace.text import escaped
 from d2sd.trace.trace import Trace
 
 Fits = Callable[[dict[str, Any]], bool]
@@ -141,7 +142,7 @@ def _unknown(where: str, record: dict[str, Any]) -> str:
         return f"{where}: this is a line of a trace already; open it as it is"
     if "error" in record:
         return f"{where}: the server answered with an error; --skip-bad leaves such records out"
-    known = ", ".join(list(record)[:6])[:120]
+    known = escaped(", ".join(list(record)[:6])[:120])
     return (
         f"{where}: this is no log that is known here (it has {known or 'no fields'}); name its engine with --from: "
         f"{', '.join(SOURCES[1:])}"
