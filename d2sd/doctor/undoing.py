@@ -120,13 +120,25 @@ def paired(weight: Tensor, heads: int) -> Tensor:
     return weight.unflatten(0, (heads, 2, -1)).transpose(1, 2).flatten(0, 2)
 
 
+def _changed_heads(
+    heads: Mapping[str, int], change: Callable[[Tensor, int], Tensor], weights: Mapping[str, Tensor]
+) -> dict[str, Tensor]:
+    """Matrices with their rows in another order within each of their heads."""
+    return {name: change(weights[name], count) for name, count in heads.items()}
+
+
+def _with_table(name: str, table: Tensor, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """One table replaced, in the type of the one that was there."""
+    return {name: table.to(weights[name])}
+
+
 def _rotary(net: _Net) -> Iterator[Variant]:
     counts = {"q": net.heads, "k": net.kept}
     for said, change in (("pairs into halves", halved), ("halves into pairs", paired)):
         for parts in ("qk", "q", "k"):
             heads = {n: counts[p] for p in parts for n in net.named(f"self_attn.{p}_proj", net.layers)}
             names = " and ".join(f"{p}_proj" for p in parts)
-            edit: Edit = lambda w, heads=heads, change=change: {n: change(w[n], h) for n, h in heads.items()}  # noqa: E731
+            edit = partial(_changed_heads, heads, change)
             text = f"rows of {names} within each head from {said}"
             yield _variant(net, "rotary", text, f"order the {text}, as a GGUF conversion undone", edit)
 
@@ -168,7 +180,7 @@ def _tables(net: _Net, target: Target) -> Iterator[Variant]:
                 table = table[ids.to(table.device)]
             if table.shape == own.shape and not table.is_meta:
                 theirs[name] = table
-                edit: Edit = lambda w, name=name, table=table: {name: table.to(w[name])}  # noqa: E731
+                edit = partial(_with_table, name, table)
                 yield _variant(net, "tables", f"the target's own {part}", f"the target's {part}, or none", edit)
         for by in (1, -1):
             said = f"rows of {part} moved by {by:+d}"

@@ -13,9 +13,9 @@ from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
     BitsAndBytesConfig,
-    Mxfp4Config,
     PreTrainedConfig,
 )
+from transformers.utils.quantization_config import Mxfp4Config
 from transformers import modeling_gguf_pytorch_utils as gguf_reading
 from transformers.utils import logging as transformers_logging
 
