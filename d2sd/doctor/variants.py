@@ -11,6 +11,7 @@ from typing import Any, Literal
 from torch import nn
 
 from d2sd.methods.base import MAX_BLOCK
+from d2sd.models.beginnings import plain_rope
 from d2sd.models.drafter import DFlashDraftModel, default_target_layers
 from d2sd.models.form import DrafterForm
 from d2sd.models.target import Target
@@ -130,7 +131,7 @@ def _rope(form: DrafterForm, target: Any) -> Iterator[Variant]:
         line = f"{_place(form)}rope_parameters: {json.dumps(rope)} (and no other rope_theta or rope_scaling)"
         yield Variant("rope", said, line, replace(form, shape={**form.shape, "rope_parameters": rope}))
 
-    theirs = dict(target.rope_parameters)
+    theirs = plain_rope(target)
     yield from tried(f"the target's RoPE (base {theirs.get('rope_theta'):g})", theirs)
     for base in BASES:
         yield from tried(f"RoPE base {base:g}, unscaled", {"rope_theta": base, "rope_type": "default"})
