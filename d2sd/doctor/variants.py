@@ -10,6 +10,7 @@ from typing import Any
 from d2sd.doctor.undoing import undoings
 from d2sd.doctor.variant import WORTH, Kind, Variant, keys, line
 from d2sd.methods.base import MAX_BLOCK
+from d2sd.models.beginnings import plain_rope
 from d2sd.models.drafter import DFlashDraftModel, default_target_layers
 from d2sd.models.form import DrafterForm
 from d2sd.models.target import Target
@@ -115,7 +116,7 @@ def _taps_keys(form: DrafterForm, taps: Sequence[int]) -> dict[str, Any]:
 
 def other_ropes(own: dict[str, Any], target: Any) -> Iterator[tuple[str, dict[str, Any]]]:
     """Other rotary embeddings: the target's, usual bases, and its own without scaling."""
-    theirs = dict(target.rope_parameters)
+    theirs = plain_rope(target)
     yield f"the target's RoPE (base {theirs.get('rope_theta'):g})", theirs
     for base in BASES:
         yield f"RoPE base {base:g}, unscaled", {"rope_theta": base, "rope_type": "default"}
