@@ -9,7 +9,6 @@ from app.compare import RunSet
 from app.explore import failure_sentence
 from app.gpu import on_gpu
 from app.models import Chosen
-from app.recordings import domain_of
 from app.work import Ticket, Update
 from d2sd import InputError, Trace
 from d2sd.calibration.replays import compare_replays
@@ -53,6 +52,6 @@ def _replayed(chosen: Chosen, traces: Sequence[Trace]) -> Iterator[tuple[int, ..
 def table(title: str, traces: Sequence[Trace], name: str, found: Sequence[Sequence[int]]) -> str:
     """Both drafters' figures in words. found: of every text, the tokens of the steps that the drafter ``name`` took."""
     recorded = [tuple(len(step.committed) for step in trace.steps) for trace in traces]
-    groups = [domain_of(trace) for trace in traces]
+    groups = [trace.domain for trace in traces]
     rows = compare_replays([f"As recorded, {title}", f"With the drafters of {name}"], [recorded, found], groups)
     return "\n".join([*(line for row in rows for line in lines(row)), how_replayed(rows, len(traces))])
