@@ -9,7 +9,6 @@ from app.compare import RunSet
 from app.explore import failure_sentence
 from app.gpu import on_gpu
 from app.models import Chosen
-from app.recordings import domain_of
 from app.work import Ticket, Update
 from d2sd import InputError, Trace
 from d2sd.calibration.replays import compare_replays
@@ -53,7 +52,7 @@ def _replayed(chosen: Chosen, traces: Sequence[Trace]) -> Iterator[Outcome]:
 def table(title: str, traces: Sequence[Trace], name: str, found: Sequence[Outcome]) -> str:
     """Both drafters' figures in words. found: of every text, the steps that the drafter ``name`` took."""
     recorded = [tuple(len(step.committed) for step in trace.steps) for trace in traces]
-    groups = [domain_of(trace) for trace in traces]
+    groups = [trace.domain for trace in traces]
     cut = [bool(trace.steps) and trace.steps[-1].committed[-1].proposer != "target" for trace in traces]
     names = [f"As recorded, {title}", f"With the drafters of {name}"]
     rows = compare_replays(names, [recorded, [o.committed for o in found]], groups, [cut, [o.cut for o in found]])
