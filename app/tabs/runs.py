@@ -11,6 +11,7 @@ import gradio as gr
 
 from app import links, models
 from app.class_file import class_page, window_file
+from app.gradio_internals import asked as asked_as
 from app.gradio_internals import told
 from app.history import HISTORIES, History
 from app.inputs import step_number
@@ -186,9 +187,11 @@ def _kept(text: str) -> tuple[Any, Link | None]:
     return kept.get("window"), links.remembered(fields) if fields else None
 
 
-def show(session: Session, data: gr.EventData) -> tuple[Any, Any]:
-    """Show a run of the list, with a step and node if they are given."""
+def show(session: Session, data: gr.EventData, request: gr.Request | None = None) -> tuple[Any, Any]:
+    """Show a run of the list, with a step and node if they are given; not where another was asked for since."""
     asked = told(data)
+    if not session.latest(asked_as(request)):
+        return gr.skip(), gr.skip()
     found = session.history.find(asked.get("key"))
     if found is None:
         return gr.skip(), sentence(problem=GONE)
