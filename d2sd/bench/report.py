@@ -13,6 +13,8 @@ from d2sd.bench.charts import ChartPoint, interval_chart, stacked_chart
 from d2sd.bench.provenance import as_markdown
 from d2sd.bench.published import PublishedTable
 from d2sd.bench.runner import Run
+from d2sd.costs.known import MACHINES
+from d2sd.costs.roofline import HOW
 from d2sd.trace.files import make_folder, write_whole
 
 NOTES = (
@@ -45,6 +47,7 @@ class Column(NamedTuple):
 COLUMNS = (
     Column("method", "label"),
     Column("α", "mean_acceptance_length", "{:.2f}", spread=True),
+    Column("breaks even at α", "break_even", "{:.2f}"),
     Column("median α", "mean_acceptance_length_median", "{:.2f}"),
     Column("tokens/s", "tokens_per_second", "{:.0f}", spread=True),
     Column("speedup", "speedup", "{:.2f}", spread=True),
@@ -107,12 +110,30 @@ def body(result: dict[str, Any], by_domain: bool, published: PublishedTable | No
             parts.append(
                 f"Published, speedup / α. Source: {published.source}\n\n{markdown_table(published.head, published.rows)}"
             )
+    if elsewhere := machines_table(result["rows"]):
+        parts.append(elsewhere)
     if costs := result["calculated"]:
         parts.append(
             f"All times are calculated, none was measured: from the costs of “{plain_text(costs['machine'])}”, in milliseconds "
             f"over rows: {orjson.dumps(costs['milliseconds']).decode()}"
         )
     return "\n\n".join([*parts, *remarks(result), NOTES])
+
+
+def machines_table(rows: Sequence[dict[str, Any]]) -> str:
+    """Speedup over plain decoding on every known machine, with where its times are from; empty where no work is known."""
+    known = [(name, machine) for name, machine in MACHINES.items() if any(name in r["elsewhere"] for r in rows)]
+    if not known:
+        return ""
+    cells = ([r["label"], *(_times(r["elsewhere"].get(name)) for name, _ in known)] for r in rows if r["elsewhere"])
+    sources = "\n".join(f"* {plain_text(machine.name)}: {plain_text(machine.source)}" for _, machine in known)
+    how = "" if all(machine.kind != "calculated" for _, machine in known) else f"{HOW}\n\n"
+    table = markdown_table(["method", *(machine.name for _, machine in known)], cells)
+    return f"The same steps on other machines: speedup, calculated from what their passes cost there\n\n{table}\n\n{how}{sources}"
+
+
+def _times(speedup: float | None) -> str:
+    return "–" if speedup is None else f"{speedup:.2f}"
 
 
 def remarks(result: dict[str, Any]) -> list[str]:
