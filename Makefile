@@ -25,7 +25,7 @@ check: $(VENV)/.dev
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
-	$(PYTHON) -m tests.scripts.check
+	$(VENV)/bin/oxlint --deny-warnings app assets tests
 
 e2e: $(VENV)/.dev browser
 	$(PYTHON) -m pytest -m e2e

@@ -16,8 +16,7 @@ import orjson
 
 from app.compare import RunSet, compared
 from app.recordings import Recording
-from app.views.drawn import DrawnView
-from app.views.figures import figures_script
+from app.views.drawn import FIGURES, DrawnView
 from d2sd import Trace
 from d2sd.calibration import (
     Labels,
@@ -44,7 +43,6 @@ from d2sd.drawing.summary import headline
 from d2sd.trace.events import StepDone
 from d2sd.trace.metrics import verdict
 
-SCRIPTS = ("../compare/sides.js", "places.js", "summary.js", "members.js", "download.js", "main.js")
 MAX_CHARACTERS = 24
 
 
@@ -53,8 +51,7 @@ class CalibrationView(DrawnView):
     run that Explore shows."""
 
     def __init__(self, value: str | None = None, *, elem_id: str = "calibration", **options: Any):
-        before = figures_script()
-        super().__init__(value, "calibrate", SCRIPTS, before=before, elem_id=elem_id, sheets=("compare",), **options)
+        super().__init__(value, "calibrate", given=FIGURES, sheets=("compare",), elem_id=elem_id, **options)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,9 @@
 // Finding steps: by what came of their prediction, by length, by time; and the totals of a range of steps.
 
+import { h, s } from "./dom.js";
+import { judged } from "./store.js";
+import { capital, count, milliseconds, OUTCOMES, percent, probability } from "./words.js";
+
 const SURE = 0.8;
 const MOST = 10;
 
@@ -13,12 +17,12 @@ const FILTERS = {
 FILTERS.undrafted = ["nothing drafted (cost-aware)", (all) => where(all, (s) => s.undrafted)];
 for (const [id, { words }] of Object.entries(OUTCOMES)) FILTERS[id] = [words, (all) => where(all, (s) => s.verdict === id)];
 
-const where = (all, test) => all.flatMap((summary, at) => (test(summary) ? [at] : []));
+export const where = (all, test) => all.flatMap((summary, at) => (test(summary) ? [at] : []));
 const largest = (all, size) => all.map((summary, at) => [size(summary), at]).sort((a, b) => b[0] - a[0] || a[1] - b[1]).slice(0, MOST).map(([, at]) => at).sort((a, b) => a - b);
 
-const icon = (path) => s("svg", { width: 14, height: 14, viewBox: "-7 -7 14 14", "aria-hidden": "true", class: "drawn" }, s("path", { d: path }));
+export const icon = (path) => s("svg", { width: 14, height: 14, viewBox: "-7 -7 14 14", "aria-hidden": "true", class: "drawn" }, s("path", { d: path }));
 
-class FinderView {
+export class FinderView {
   constructor(timeline, store, selection) {
     Object.assign(this, { timeline, store, selection, found: null, counted: -1 });
     const button = (words, title, act) => {

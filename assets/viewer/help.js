@@ -1,5 +1,7 @@
 // The list of keys.
 
+import { h } from "./dom.js";
+
 const KEYS = [
   ["← →", "previous, next step"],
   ["↑ ↓", "node in the branch above, below"],
@@ -35,7 +37,7 @@ const WORDS = [
   ["▲", "the whole first draft was accepted"],
 ];
 
-class HelpView {
+export class HelpView {
   constructor(root) {
     const close = h("button", { class: "icon close", type: "button", "aria-label": "Close" }, "✕");
     this.box = h(

@@ -5,13 +5,13 @@ const TAKES_TYPING = "input, textarea, select, [contenteditable='true'], [role='
 const OWN_KEYS = "[role='tablist'], [role='menu'], [role='slider'], [role='separator'], [role='radiogroup'], video, audio";
 
 /** Whether keys that are pressed with the focus on `target` are the view's. */
-function ours(element, target) {
+export function ours(element, target) {
   if (target === document.body || element.contains(target)) return true;
   return Boolean(target.closest("button, a, summary")) && !target.closest(OWN_KEYS);
 }
 
 /** `act` maps a key name to what it does; true from it means the key was used. */
-function listenForKeys(element, act) {
+export function listenForKeys(element, act) {
   const onKey = (event) => {
     if (!element.isConnected) {
       document.removeEventListener("keydown", onKey);
@@ -29,7 +29,7 @@ function listenForKeys(element, act) {
   document.addEventListener("keydown", onKey);
 }
 
-function keyActions({ store, selection, tree, viewport, search, help, finder, timeline, fullScreen, quiz, presenter }) {
+export function keyActions({ store, selection, tree, viewport, search, help, finder, timeline, fullScreen, quiz, presenter }) {
   const toNode = (direction) => {
     const step = selection.shown;
     const node = tree.neighbour(selection.shownNode, direction);

@@ -1,12 +1,15 @@
 // A quiz over a run: where will the first draft be rejected? What came of a step is hidden until one has said so.
 
+import { h } from "./dom.js";
+import { where } from "./finder.js";
+
 const MOST_MARKS = 64; // more do not fit under a tree
 
 /** The steps that can be asked about: something was drafted, and it is known how much of it was accepted. */
-const quizSteps = (summaries) => where(summaries, (s) => s.boundary !== null && !s.undrafted);
+export const quizSteps = (summaries) => where(summaries, (s) => s.boundary !== null && !s.undrafted);
 
 /** What is said of a guess; positions count from 1, `drafted` + 1 stands for “all accepted”. */
-function quizVerdict(step, guess) {
+export function quizVerdict(step, guess) {
   const truth = step.boundary + 1;
   const named = (position) => (position > step.drafted ? "nowhere" : `at position ${position}`);
   const first = step.selected.length && !step.random ? step.selected[0] + 1 : null;
@@ -15,9 +18,9 @@ function quizVerdict(step, guess) {
 }
 
 /** Every step that can be asked about, with what came of one's guess: true, false, or null where there is none yet. */
-const quizMarks = (summaries, told) => quizSteps(summaries).map((at) => ({ at, right: told.has(at) ? told.get(at).right : null }));
+export const quizMarks = (summaries, told) => quizSteps(summaries).map((at) => ({ at, right: told.has(at) ? told.get(at).right : null }));
 
-class QuizView {
+export class QuizView {
   /** `changed()`: what may be seen has changed. */
   constructor(root, store, selection, changed) {
     Object.assign(this, { root, store, selection, changed, on: false, told: new Map() });

@@ -1,5 +1,9 @@
 // The run: JSON lines, each read once as it arrives.
 
+import { list, number, text, whole } from "./dom.js";
+import { lacking, readCommitted, readSeconds, readStep, readVerdict, summarise } from "./step.js";
+import { PROPOSER_NAMES, STAGES } from "./words.js";
+
 const SLICE_MS = 12;
 const SLICE_CHARACTERS = 300000;
 const KEPT_STEPS = 96;
@@ -7,7 +11,7 @@ const PACKED = "~";
 
 /** A line as it was written. Long ones, and blocks of lines, travel packed ("~", then raw deflate in base64; see
  *  app/run_lines.py). */
-async function openLine(line) {
+export async function openLine(line) {
   if (line[0] !== PACKED) return line;
   try {
     const bytes = Uint8Array.from(atob(line.slice(1)), (c) => c.charCodeAt(0));
@@ -49,9 +53,9 @@ function addSums(sums, summary) {
 }
 
 /** Of the steps whose first draft was partly rejected: how many there are. */
-const judged = ({ outcomes }) => outcomes.repaired + outcomes.found + outcomes.missed;
+export const judged = ({ outcomes }) => outcomes.repaired + outcomes.found + outcomes.missed;
 
-class Store {
+export class Store {
   /** `changed({reset, wanted, file})` is called after every slice that was read, when another run begins, and for what a
    *  segment brings besides lines; `missed(key, start)` when lines from `start` on are lacking. */
   constructor(changed, missed) {

@@ -1,7 +1,13 @@
 // Under the tree, on its x axis: the drafter's confidence, the predicted boundaries and the true one.
 
 // On a narrow screen the titles have lines of their own: the drawing has no margin to put them into.
-const BANDS = {
+
+import { h, s } from "./dom.js";
+import { boundaryWords, fateOf, inTree, levelWords } from "./explain.js";
+import { NARROW } from "./tree.js";
+import { count, joined, probability, quoted, visible } from "./words.js";
+
+export const BANDS = {
   wide: { bars: [20, 58], points: [84, 106], ends: 117, truth: 121, titles: [31, 83, 117], height: 140 },
   narrow: { bars: [32, 72], points: [114, 138], ends: 150, truth: 156, titles: [27, 88, 150], height: 176 },
 };
@@ -13,7 +19,7 @@ const CLOTH = { width: 16, height: 12 }; // what carries the number, with some a
 
 /** How far every flag is lifted above its place, so that none hides the number of a likelier one; `flags`: places, likeliest
  *  first. */
-function liftFlags(flags) {
+export function liftFlags(flags) {
   const lifts = [];
   for (const [x, y] of flags) {
     const near = flags.slice(0, lifts.length).map(([a, b], n) => [a, b - lifts[n]]).filter(([a]) => Math.abs(a - x) < CLOTH.width);
@@ -24,7 +30,7 @@ function liftFlags(flags) {
   return lifts;
 }
 
-class StripView {
+export class StripView {
   constructor(host, tree, viewport, tooltip) {
     Object.assign(this, { host, tree, viewport, tooltip, step: null });
     this.svg = s("svg", { role: "img", "aria-label": "Confidence and predicted boundaries", width: "100%", height: "100%" });

@@ -1,9 +1,21 @@
 // The draft tree of the shown step. x is the position in the block; lanes come from tree_layout.js.
 
-const LEAST_SCALE = LEAST_FONT / NODE_FONT;
-const NARROW = 640; // pixels: below, the tree opens fitted
+import { Columns } from "./columns.js";
+import { nodeCard } from "./details.js";
+import { s } from "./dom.js";
+import { isPlain } from "./explain.js";
+import { BONUS, layoutTree } from "./tree_layout.js";
+import { columnsThatMatter, nextNode, sharedWithRedraft, wantedTokens } from "./tree_paths.js";
+import { LABEL, laneRows } from "./tree_rows.js";
+import { columnNeeds, crossBadge, edgePath, foldBadge, measure, nodeShape, PILL } from "./tree_shapes.js";
+import { chainLabel, nodeWords } from "./tree_words.js";
+import { LEAST_FONT, MARGIN, NODE_FONT } from "./viewport.js";
+import { visible } from "./words.js";
 
-class TreeView {
+const LEAST_SCALE = LEAST_FONT / NODE_FONT;
+export const NARROW = 640; // pixels: below, the tree opens fitted
+
+export class TreeView {
   /** `host` carries the svg; `viewport` moves it; `drawn(hidden)` hears how many nodes a drawn step has folded away. */
   constructor(host, selection, tooltip, viewport, drawn) {
     Object.assign(this, { host, selection, tooltip, viewport, drawn, step: null, columns: new Columns(1, 0, false, []), words: new Map(), unfolded: false, widened: false });

@@ -1,7 +1,12 @@
 // What is written in the nodes of the tree and over its lanes, and how wide that makes them.
 
+import { WORDLESS } from "./columns.js";
+import { draftsName, draftsThrough } from "./explain.js";
+import { BONUS } from "./tree_layout.js";
+import { fitLabel, nodeFont, PADDING } from "./tree_shapes.js";
+
 /** The word in every node of a step, and the width of its shape, by node: two maps. */
-function nodeWords(step, columns, family) {
+export function nodeWords(step, columns, family) {
   const [words, widths] = [new Map(), new Map()];
   const put = (id, depth, value, bold, least, padding) => {
     const column = columns.width(depth);
@@ -17,7 +22,7 @@ function nodeWords(step, columns, family) {
 }
 
 /** Names a lane where it begins: the first draft, or the prefix that a re-draft started from, and what it brought. */
-function chainLabel({ step, columns, widths, small }, chain) {
+export function chainLabel({ step, columns, widths, small }, chain) {
   const trunk = chain.lane === 0 && chain.first.depth === 0;
   const main = trunk && Boolean(chain.nodes[1]) && chain.nodes[1].candidates.includes(0); // a node budget may have left the first draft out
   const at = trunk ? chain.nodes[1] : chain.first;

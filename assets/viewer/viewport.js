@@ -1,11 +1,11 @@
 // Zoom and pan of the tree. The strip below shares its horizontal part.
 
-const LEAST_FONT = 9.5;
-const NODE_FONT = 11.5;
+export const LEAST_FONT = 9.5;
+export const NODE_FONT = 11.5;
 const ZOOM = [0.35, 3];
-const MARGIN = { left: 14, right: 14, top: 6, bottom: 6 };
+export const MARGIN = { left: 14, right: 14, top: 6, bottom: 6 };
 
-class Viewport {
+export class Viewport {
   /** `moved()` is called whenever scale or position changed. */
   constructor(host, moved) {
     this.host = host;

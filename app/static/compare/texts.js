@@ -1,5 +1,8 @@
 // Two runs over the same characters: bars of their steps, and their texts; the steps at one place are chosen together.
 
+import { h, list, s, text, whole } from "../../../assets/viewer/dom.js";
+import { count, LONE, OUTCOMES, PROPOSERS, visible } from "../../../assets/viewer/words.js";
+
 /** What came of a prediction, as everywhere on the page; a step without one has neither mark nor words. */
 const outcomeOf = (step) => OUTCOMES[step.fate] || { mark: "", words: "no prediction" };
 
@@ -25,7 +28,7 @@ function partingWords({ parts, sides }) {
   return `Their steps part at step ${parts + 1}: A has ${a} there, B ${b}.`;
 }
 
-class TextsView {
+export class TextsView {
   /** `open(side, run, step)` shows a step in Explore. */
   constructor(open) {
     Object.assign(this, { open, pairs: [], pair: null, place: 0 });

@@ -1,12 +1,19 @@
 // Learn: a card beside a live step.
 
-async function start(element, trigger, props, watch, server) {
+import { h, text, whole } from "../../../assets/viewer/dom.js";
+import { CardView } from "./card.js";
+import { DrawsView } from "./draws.js";
+import { LiveView } from "./live.js";
+import { Stage, TURN } from "./stage.js";
+import { WalkView } from "./walk.js";
+
+export async function start(element, trigger, props, watch, server, given) {
   const root = h("section", { class: "panels tour", "aria-label": "Learn how a step works" });
   const state = { at: 0, step: 0, everything: false, lessons: [] };
   const walk = new WalkView((at) => stage.walk(at, walk.visits, state.step));
   const live = new LiveView((k) => stage.branches(k));
   const card = new CardView({ go, all: () => toggleAll(), open, walk, draws: new DrawsView(), live });
-  const stage = new Stage((step) => {
+  const stage = new Stage(given.styles, (step) => {
     if (step === state.step) return;
     state.step = step;
     show();

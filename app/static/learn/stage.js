@@ -1,17 +1,20 @@
 // The live view of the recorded run, in a shadow root, lit stop by stop: what has not happened yet is not shown yet.
 
-const STOPS = ["anchor", "draft", "confidence", "boundary", "branches", "verify", "commit", "temperature"];
-const TURN = STOPS.length;
+import { h } from "../../../assets/viewer/dom.js";
+import { start as startLiveView } from "../../../assets/viewer/main.js";
 
-class Stage {
-  /** `moved(step)` is called when another step is pinned in the live view. */
-  constructor(moved) {
+const STOPS = ["anchor", "draft", "confidence", "boundary", "branches", "verify", "commit", "temperature"];
+export const TURN = STOPS.length;
+
+export class Stage {
+  /** `styles`: of the live view; `moved(step)` is called when another step is pinned in it. */
+  constructor(styles, moved) {
     this.box = h("div", { class: "stage", role: "group", "aria-label": "The step, live" });
     const root = this.box.attachShadow({ mode: "open" });
     this.frame = h("div", { class: "frame" });
     this.host = h("div", {});
     this.frame.append(this.host);
-    root.append(h("style", {}, STAGE_STYLES), this.frame);
+    root.append(h("style", {}, styles), this.frame);
     const dark = () => this.frame.classList.toggle("dark", document.body.classList.contains("dark"));
     new MutationObserver(dark).observe(document.body, { attributes: true, attributeFilter: ["class"] });
     dark();

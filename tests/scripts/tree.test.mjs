@@ -1,13 +1,11 @@
 // Lanes and rows of the tree.
-const assert = require("node:assert/strict");
-const { test } = require("node:test");
-const { load } = require("./load.cjs");
-
-const { layoutTree, BONUS, laneRows, edgePath, PILL, chainLabel, liftFlags } = load(
-  ["viewer/dom", "viewer/words", "viewer/step", "viewer/explain", "viewer/viewport", "viewer/tree_layout", "viewer/tree_shapes", "viewer/tree_rows", "viewer/columns", "viewer/tree_words", "viewer/strip"],
-  ["layoutTree", "BONUS", "laneRows", "edgePath", "PILL", "chainLabel", "liftFlags"],
-  { document: { createElement: () => ({ getContext: () => null }) } },
-);
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { liftFlags } from "../../assets/viewer/strip.js";
+import { BONUS, layoutTree } from "../../assets/viewer/tree_layout.js";
+import { laneRows } from "../../assets/viewer/tree_rows.js";
+import { edgePath, PILL } from "../../assets/viewer/tree_shapes.js";
+import { chainLabel } from "../../assets/viewer/tree_words.js";
 
 /** A step of [parent, candidates, probability, state] by id; the last accepted node carries the bonus token. */
 function stepOf(rows) {

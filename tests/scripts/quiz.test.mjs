@@ -1,9 +1,8 @@
 // The quiz and the notes of a presenter.
-const assert = require("node:assert/strict");
-const { test } = require("node:test");
-const { load } = require("./load.cjs");
-
-const { quizSteps, quizMarks, quizVerdict, readNotes } = load(["viewer/dom", "viewer/words", "viewer/finder", "viewer/quiz", "viewer/presenter"], ["quizSteps", "quizMarks", "quizVerdict", "readNotes"]);
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { readNotes } from "../../assets/viewer/presenter.js";
+import { quizMarks, quizSteps, quizVerdict } from "../../assets/viewer/quiz.js";
 
 test("a quiz asks about steps whose outcome is known, and says who was right", () => {
   assert.deepEqual(quizSteps([{ boundary: 2 }, { boundary: null }, { boundary: 0, undrafted: false }, { boundary: 0, undrafted: true }]), [0, 2]);

@@ -1,13 +1,14 @@
 // Steps, and the store that reads a run line by line.
-const assert = require("node:assert/strict");
-const { test } = require("node:test");
-const { deflateRawSync } = require("node:zlib");
-const { load } = require("./load.cjs");
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { deflateRawSync } from "node:zlib";
+import { boundaryWords, nodeSentence, stepSentence } from "../../assets/viewer/explain.js";
+import { runWords } from "../../assets/viewer/legend.js";
+import { Selection } from "../../assets/viewer/selection.js";
+import { readStep } from "../../assets/viewer/step.js";
+import { judged, openLine, Store } from "../../assets/viewer/store.js";
+import { plain } from "../../assets/viewer/words.js";
 
-const { Store, Selection, judged, readStep, stepSentence, plain, openLine, boundaryWords, nodeSentence, runWords } = load(
-  ["viewer/dom", "viewer/words", "viewer/step", "viewer/store", "viewer/selection", "viewer/explain", "viewer/legend"],
-  ["Store", "Selection", "judged", "readStep", "stepSentence", "plain", "openLine", "boundaryWords", "nodeSentence", "runWords"],
-);
 const RUN = { names: { first: "first drafter", second: "second drafter", target: "target" }, sampled: false, random: false };
 
 /** A step whose first draft of `drafted` tokens was accepted up to `boundary`; `selected`: predicted prefixes. */
