@@ -12,6 +12,7 @@ from app.whatif import SWEEPS, Answers, Sweep, values
 from d2sd import METHODS
 from d2sd.calibration import Figure
 from d2sd.calibration.comparison import length_difference
+from d2sd.costs.known import MACHINES
 from d2sd.drawing.compared_panels import sweep_panels
 from d2sd.drawing.whatif import Line, Point, Recorded
 from d2sd.drawing.whatif import Sweep as SweepData
@@ -44,8 +45,8 @@ def _figure_data(sweep: dict[str, Any]) -> SweepData:
             line["method"],
             line["flat"],
             tuple(
-                Point(at, Figure(alpha, low, high), nodes, Figure(None, less, more))
-                for at, alpha, nodes, low, high, less, more in line["points"]
+                Point(at, Figure(alpha, low, high), nodes, Figure(None, less, more), speedups)
+                for at, alpha, nodes, low, high, less, more, speedups in line["points"]
             ),
         )
         for line in sweep["lines"]
@@ -57,7 +58,7 @@ def answered(answers: Answers) -> dict[str, Any]:
     """The answers as plain data, and the measured figures of the run itself.
 
     Per sweep: its values and, per method, the answered points. A point is [place of the value, α, nodes per step, interval of
-    α, interval of α less the recorded run's].
+    α, interval of α less the recorded run's, speedup by known machine].
     """
     totals = answers.trace.totals
     asked = {q.sweep for q in answers.questions}
@@ -79,14 +80,15 @@ def _sweep(answers: Answers, sweep: Sweep) -> dict[str, Any]:
     known = values(sweep, answers.base)
     own = getattr(answers.base, sweep.name)
     recorded = [len(step.committed) for step in answers.trace.steps]
-    lines: dict[str, list[tuple[float | None, ...]]] = {}
+    lines: dict[str, list[tuple[Any, ...]]] = {}
     for question in answers.questions:
         outcome = answers.outcomes.get(question.config)
         if question.sweep == sweep.name and outcome is not None:
             found = length_difference(recorded, outcome.committed)
             point = (known.index(question.value), outcome.mean_acceptance_length, outcome.nodes_per_step)
             interval = (found.b.low, found.b.high, found.difference.low, found.difference.high)
-            lines.setdefault(question.lane, []).append((*point, *interval))
+            priced = {name: gain for name, m in MACHINES.items() if (gain := outcome.speedup(m)) is not None}
+            lines.setdefault(question.lane, []).append((*point, *interval, priced))
     return {
         "symbol": sweep.symbol,
         "label": sweep.label,

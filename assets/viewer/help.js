@@ -23,7 +23,7 @@ const KEYS = [
 
 const WORDS = [
   ["anchor", "the last certain token; a step drafts what follows it"],
-  ["· ↵", "a space and a line break in a token"],
+  ["␣ ↵", "a space and a line break in a token"],
   ["c", "confidence: the drafter’s own probability of its token"],
   ["r(i)", "predicted chance that exactly i drafted tokens are accepted; “all”: every one"],
   ["α", "tokens committed per step, mean over the run"],

@@ -22,7 +22,7 @@ export function legend() {
     item("re-draft wrote it too", "twinned", icon(s("rect", { class: "shape", x: -10, y: -7, width: 20, height: 11, rx: 3 }), s("path", { class: "twin", d: "M-10 7H10" }))),
     item("true boundary", "truth", icon(s("path", { d: "M0-8V8" }))),
     item("what its confidence head says", "headed", icon(s("path", { class: "trained", d: "M0-4.5l4.5 4.5l-4.5 4.5l-4.5-4.5Z" }))),
-    h("li", { class: "space" }, h("b", {}, "·"), "a space"),
+    h("li", { class: "space" }, h("b", {}, "␣"), "a space"),
     h("li", { class: "space unlogged" }, h("b", {}, "▯"), "a token that is not in this log"),
   );
 }

@@ -2,7 +2,7 @@
 
 import { text } from "./dom.js";
 
-export const MARKS = { " ": "·", "\n": "↵", "\r": "␍", "\t": "⇥", "\u00a0": "⍽" };
+export const MARKS = { " ": "␣", "\n": "↵", "\r": "␍", "\t": "⇥", "\u00a0": "⍽" };
 // Control, zero-width and direction characters would be invisible or reorder the page: show a stand-in.
 export const HIDDEN = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u200b\u200c\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufffe\uffff]/g;
 export const LONE = /[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g;
@@ -17,7 +17,7 @@ export function visible(value, most = 24) {
 
 /** The same between quotation marks, for sentences: spaces stay spaces. */
 export function quoted(value, most = 18) {
-  return "“" + visible(value, most).replace(/·/g, " ") + "”";
+  return "“" + visible(value, most).replace(/␣/g, " ") + "”";
 }
 
 export function probability(p, digits = 2) {

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import plotly.graph_objects as go
 
 from d2sd.calibration import Figure
+from d2sd.costs.known import MACHINES
 from d2sd.drawing.style import COLOURS, EDGE, INK, Trace, axis, cut, draw, places_axis, safe, whiskers
 
 LINES = (
@@ -18,18 +19,20 @@ LINES = (
     ("ink", "solid"),
     ("muted", "longdash"),
 )
+NAMED = ("paper", "laptop-cpu")  # machines whose speedup stands beside a point; the table has all
 SHAPES = ("square", "circle", "triangle-up", "diamond", "x")
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """An answer: the number of the setting's value, α with its interval, verified nodes per step, and α less the recorded
-    run's, with its interval."""
+    """An answer: the number of the setting's value, α with its interval, verified nodes per step, α less the recorded run's, with
+    its interval, and its speedup by the id of a known machine, calculated."""
 
     at: int
     alpha: Figure
     nodes: float
     difference: Figure
+    speedups: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +137,8 @@ def point_words(sweep: Sweep, line: Line, point: Point) -> str:
     """An answer in a sentence."""
     between = "" if point.alpha.low is None else f" ({point.alpha.low:.2f} to {point.alpha.high:.2f})"
     value = f"{sweep.symbol} not used" if line.flat else f"{sweep.symbol} = {sweep.values[point.at]}"
-    return f"{safe(line.method)}, {value}<br>α {point.alpha.value:.2f}{between}, {point.nodes:.1f} nodes a step"
+    there = "".join(f"<br>8B on {MACHINES[m].name}: {point.speedups[m]:.2f}×" for m in NAMED if m in point.speedups)
+    return f"{safe(line.method)}, {value}<br>α {point.alpha.value:.2f}{between}, {point.nodes:.1f} nodes a step{there}"
 
 
 def _cheaper(points: Sequence[Point], own: Point) -> Point | None:

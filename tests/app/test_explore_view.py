@@ -261,7 +261,7 @@ def test_tree_and_strip_tell_what_happened(plain: Any) -> None:
         in plain.locator("#sentence").text_content()
     )
     assert plain.locator("#strip [data-verdict=repaired]").text_content() == "● accepted 1 · repaired, +1"
-    assert "target: ·cat" in plain.locator("#tree g.node[data-node='2']").text_content()
+    assert "target: ␣cat" in plain.locator("#tree g.node[data-node='2']").text_content()
 
 
 def test_numbers(plain: Any) -> None:
@@ -325,7 +325,7 @@ def test_a_node_shows_why_it_was_rejected(plain: Any) -> None:
     details = plain.locator("#details").text_content()
     assert "Rejected: the target wanted “ cat” (p\u00a0=\u00a0.81)." in details
     assert "number 4" in details
-    assert "·other" in details
+    assert "␣other" in details
     assert plain.locator("#tree g.node.selected").get_attribute("data-node") == "2"
     assert plain.locator("#tree .ring").count() == 1
     plain.locator("#tree g.node[data-node='4']").click()
@@ -459,7 +459,7 @@ def test_a_drawn_token_is_not_called_wanted_and_the_drafted_one_not_wrong(page: 
     everything = page.locator("#explorer .views").text_content()
     assert "wanted" not in everything
     assert "wrong" not in page.locator("#sentence").text_content()
-    assert "drawn: ·cat" in page.locator("#tree g.node[data-node='2']").text_content()
+    assert "drawn: ␣cat" in page.locator("#tree g.node[data-node='2']").text_content()
 
 
 def test_prefixes_drawn_at_random_are_not_called_predicted(page: Any) -> None:

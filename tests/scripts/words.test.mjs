@@ -5,7 +5,7 @@ import { number, whole } from "../../assets/viewer/dom.js";
 import { count, fixed, joined, milliseconds, probability, quoted, visible } from "../../assets/viewer/words.js";
 
 test("whitespace and hidden characters of a token can be seen", () => {
-  assert.equal(visible(" a\n\t"), "·a↵⇥");
+  assert.equal(visible(" a\n\t"), "␣a↵⇥");
   assert.equal(visible("a\u202eb\u200bc"), "a◌b◌c");
   assert.equal(visible("a\ufeffb\ufffec\uffffd\ufffd"), "a◌b◌c◌d\ufffd");
   assert.equal(visible(""), "∅");
