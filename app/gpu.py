@@ -5,16 +5,17 @@ This is the one place that knows the ``spaces`` package; without it everything h
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any, TypeVar
+
+from d2sd.__about__ import on_zero_gpu
 
 try:
     import spaces
 except ImportError:
     spaces = None
 
-ON_ZERO_GPU = spaces is not None and os.environ.get("SPACES_ZERO_GPU", "").lower() in ("1", "t", "true")
+ON_ZERO_GPU = spaces is not None and on_zero_gpu()
 SECONDS = 60  # asked for per run; what is not used is given back
 
 Function = TypeVar("Function", bound=Callable[..., Any])

@@ -6,20 +6,10 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from app.lanes import COST_AWARE, method_of
+from d2sd import METHODS
+from d2sd.methods.base import GROUPS
 
-GROUPS = {
-    "Plain": {"autoregressive": "Plain decoding"},
-    "Chains": {"draft_model": "Draft model", "dflash": "DFlash", "specdiff2_select": "SpecDiff-2"},
-    "Trees": {"eagle3": "EAGLE-3", "ddtree": "DDTree"},
-    "D²SD": {"d2sd": "D²SD", "d2sd_tree": "D²SD as a tree"},
-    "Ablations": {
-        "dflash_resample": "DFlash, resampled",
-        "dflash_twice": "D²SD with one drafter",
-        "random_prefix": "D²SD from random prefixes",
-        "d2sd_three_level": "D²SD, re-drafted twice",
-    },
-}
-NAMES = {method: name for group in GROUPS.values() for method, name in group.items()}
+NAMES = {method.id: method.name for method in METHODS.values()}
 
 
 def named(lane: str) -> str:
@@ -38,7 +28,9 @@ def said(header: Mapping[str, Any]) -> str:
 def grouped(lanes: Collection[str]) -> dict[str, dict[str, str]]:
     """What these methods or lanes are called, by id, in their groups; groups without one are left out."""
     found = {
-        title: {lane: named(lane) for method in group for lane in lanes if method_of(lane) == method}
-        for title, group in GROUPS.items()
+        group: {
+            lane: named(lane) for m in METHODS.values() if m.group == group for lane in lanes if method_of(lane) == m.id
+        }
+        for group in GROUPS
     }
-    return {title: group for title, group in found.items() if group}
+    return {group: names for group, names in found.items() if names}

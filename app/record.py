@@ -15,6 +15,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 import d2sd
 from app import explore, live_settings, models, presets, race, whatif
 from app.explore import Asked
@@ -25,7 +27,7 @@ from app.run_lines import RunLines
 from app.settings import SETTINGS
 from app.threads import leave_a_core
 from app.views.learn import speeds
-from app.views.whatif import answered, drawn
+from app.views.whatif import Drawn, drawn
 from app.work import Ticket
 from d2sd import METHODS, DecodeConfig
 from d2sd.trace.metrics import verdict
@@ -57,7 +59,7 @@ def recorded_race() -> Race:
 def recorded_answers() -> str | None:
     """What the what-if panel draws before anything is asked, as its value; None if none is there."""
     answers = _read().get("whatif")
-    return drawn(answers) if answers else None
+    return msgspec.convert(answers, Drawn).value() if answers else None
 
 
 def _read() -> dict[str, Any]:
@@ -122,7 +124,7 @@ def record_race(path: Path, model: Chosen, prompt: str, values: dict[str, Any]) 
     assert answers is not None
     kept = {
         "traces": ["".join(lane.trace.lines()) for lane in done.lanes],
-        "whatif": answered(replace(answers, recorded=True)),
+        "whatif": msgspec.to_builtins(drawn(replace(answers, recorded=True))),
     }
     return _write(path, json.dumps(kept))
 

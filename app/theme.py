@@ -1,4 +1,4 @@
-"""Colours and type of the page; the drawing's own colours are in static/colours.css."""
+"""Colours and type of the page; the drawing's own colours are in assets/viewer/colours.css."""
 
 from __future__ import annotations
 

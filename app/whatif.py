@@ -22,7 +22,7 @@ Value = int | None
 
 
 @dataclass(frozen=True, slots=True)
-class Sweep:
+class Varied:
     """A setting that is varied. ``name``: the field of ``DecodeConfig``."""
 
     name: str
@@ -34,10 +34,10 @@ class Sweep:
 SWEEPS = {
     s.name: s
     for s in (
-        Sweep("num_branches", "K", "branches K", (1, 2, 4, 6, 8, 12)),
-        Sweep("block_size", "γ", "block size γ", (4, 6, 8, 10, 12, 16)),
-        Sweep("draft_depth", "d", "draft depth d", (1, 2, 3, 5, 7)),
-        Sweep("node_budget", "B", "node budget B", (8, 16, 32, 64, 128)),
+        Varied("num_branches", "K", "branches K", (1, 2, 4, 6, 8, 12)),
+        Varied("block_size", "γ", "block size γ", (4, 6, 8, 10, 12, 16)),
+        Varied("draft_depth", "d", "draft depth d", (1, 2, 3, 5, 7)),
+        Varied("node_budget", "B", "node budget B", (8, 16, 32, 64, 128)),
     )
 }
 
@@ -180,7 +180,7 @@ def questions(engine: Engine, base: DecodeConfig, sweeps: Sequence[str], lanes: 
     return tuple(out)
 
 
-def values(sweep: Sweep, base: DecodeConfig) -> list[Value]:
+def values(sweep: Varied, base: DecodeConfig) -> list[Value]:
     """The values of a sweep in order, with the run's own; no node budget comes last."""
     own: Value = getattr(base, sweep.name)
     known = sorted({*sweep.values, *([] if own is None else [own])})

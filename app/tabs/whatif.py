@@ -17,7 +17,7 @@ from app.page_session import Session
 from app.record import DEFAULT, recorded_answers, recorded_race
 from app.run_lines import RunLines
 from app.tabs.notice import MODEL, ask, line_of, notice_box, sentence, stopped
-from app.views.whatif import WhatIfView, drawing
+from app.views.whatif import WhatIfView, drawn
 from app.work import TURNS, Ticket
 from d2sd import METHODS, InputError, Trace
 from d2sd.whatif import recorded_config
@@ -104,7 +104,7 @@ def build_whatif(explore: gr.State, chosen: list[Component]) -> WhatIf:
             return
         for update in TURNS.taken(current, whatif.run(current, mine, title, trace, models, *asked)):
             yield (
-                drawing(update.value) if update.value else gr.skip(),
+                drawn(update.value).value() if update.value else gr.skip(),
                 said(update.problem, update.news, update.note),
             )
 

@@ -8,9 +8,8 @@ from typing import Any
 
 from app.plotly_js import ADDRESS
 from app.views.view import View
+from d2sd.drawing.colours import COLOURS, VIEWER
 from d2sd.drawing.modules import view_script
-from d2sd.drawing.style import COLOURS
-from d2sd.drawing.viewer import VIEWER
 
 STATIC = Path(__file__).resolve().parent.parent / "static"
 FIGURES = {"colours": COLOURS, "plotly": ADDRESS}  # what figures.js needs to know

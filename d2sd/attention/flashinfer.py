@@ -23,6 +23,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from d2sd.__about__ import on_zero_gpu
 from d2sd.attention.planning import AttentionLevel, block_level, pack_mask, prefix_level
 
 WORKSPACE = 128 << 20  # bytes, as flashinfer recommends
@@ -43,7 +44,7 @@ def obstacle(device: torch.device, dtype: torch.dtype, head_dim: int) -> str | N
         return "compiles its kernels with nvcc, which is not on this machine (install the CUDA toolkit)"
     if shutil.which("ninja") is None and shutil.which("ninja", path=SCRIPTS) is None:
         return "builds its kernels with ninja, which is not on this machine (pip install ninja)"
-    if os.environ.get("SPACES_ZERO_GPU", "").lower() in ("1", "t", "true"):
+    if on_zero_gpu():
         return "would spend the time for which ZeroGPU lends a GPU on compiling"
     if torch.cuda.get_device_capability(device) < MIN_CAPABILITY:
         return "needs a GPU of compute capability 7.5 or newer"

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from math import floor, log10
 from xml.sax.saxutils import escape
 
+from d2sd.drawing.colours import CATEGORIES, COLOURS
+
 WIDTH, TOP, BOTTOM, LINE, RIGHT = 760, 64, 30, 26, 70
 LETTER = 7.2  # width of a letter of the labels, in pixels
-INK, FAINT, GRID = "#1f2430", "#5b6270", "#dfe3ea"
-# Okabe–Ito: told apart by colour-blind eyes; every part is also named in the legend and in its tooltip
-COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00")
+INK, FAINT, GRID = COLOURS["ink"], COLOURS["muted"], COLOURS["line"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +33,8 @@ def interval_chart(title: str, unit: str, points: Sequence[ChartPoint], over: st
         tip = f"{p.label}: {_short(p.value)} ({_short(p.low)} to {_short(p.high)}) {unit}"
         parts.append(
             f"<g><title>{escape(tip)}</title>{_label(left, y, p.label)}"
-            f'<path d="M{x(p.low):.1f} {y:.1f}H{x(p.high):.1f}" stroke="{COLOURS[0]}" stroke-width="3" '
-            f'stroke-opacity="0.45"/><circle cx="{x(p.value):.1f}" cy="{y:.1f}" r="5" fill="{COLOURS[0]}"/>'
+            f'<path d="M{x(p.low):.1f} {y:.1f}H{x(p.high):.1f}" stroke="{CATEGORIES[0]}" stroke-width="3" '
+            f'stroke-opacity="0.45"/><circle cx="{x(p.value):.1f}" cy="{y:.1f}" r="5" fill="{CATEGORIES[0]}"/>'
             f'<text x="{x(p.high) + 10:.1f}" y="{y + 4:.1f}" fill="{INK}">{_short(p.value)}</text></g>'
         )
     return _svg(title, f"{unit}; bar: 95% interval {over}", len(points), parts)
@@ -48,7 +48,7 @@ def stacked_chart(title: str, unit: str, parts_of: Sequence[tuple[str, dict[str,
     at = 20.0
     for number, name in enumerate(names):
         parts.append(
-            f'<rect x="{at:.0f}" y="44" width="11" height="11" fill="{COLOURS[number % len(COLOURS)]}"/>'
+            f'<rect x="{at:.0f}" y="44" width="11" height="11" fill="{CATEGORIES[number % len(CATEGORIES)]}"/>'
             f'<text x="{at + 16:.0f}" y="54" fill="{FAINT}">{escape(name)}</text>'
         )
         at += 34 + LETTER * len(name)
@@ -59,7 +59,7 @@ def stacked_chart(title: str, unit: str, parts_of: Sequence[tuple[str, dict[str,
             value = values.get(name, 0.0)
             parts.append(
                 f'<rect x="{x(start):.1f}" y="{y + 5:.1f}" width="{x(start + value) - x(start):.1f}" '
-                f'height="{LINE - 10}" fill="{COLOURS[number % len(COLOURS)]}">'
+                f'height="{LINE - 10}" fill="{CATEGORIES[number % len(CATEGORIES)]}">'
                 f"<title>{escape(f'{label}, {name}: {_short(value)} {unit}')}</title></rect>"
             )
             start += value

@@ -101,9 +101,7 @@ def _cpu() -> str:
 
 
 def as_markdown(origin: dict[str, Any]) -> str:
-    """The same as a list for people, or as many as machines had a part in it."""
-    if "machines" in origin:
-        return "\n\n".join(map(as_markdown, origin["machines"]))
+    """The provenance of a measurement as a Markdown list."""
     hardware = origin["hardware"]
     lines = [
         f"`python -m d2sd {' '.join(origin['argv'])}`, {origin['date']}, commit {origin['commit'] or 'unknown'}",

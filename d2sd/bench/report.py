@@ -146,13 +146,6 @@ def remarks(result: dict[str, Any]) -> list[str]:
         parts.append(f"Not counted: {short} of {result['prompts_done']} prompts, whose texts ended with prefill.")
     if result["stopped"]:
         parts.append(f"Stopped: only {result['prompts_done']} of {result['prompts_asked']} prompts are counted.")
-    elif result["prompts_done"] < result["prompts_asked"]:
-        parts.append(f"A part: {result['prompts_done']} of {result['prompts_asked']} prompts.")
-    if machines := result.get("provenance", {}).get("machines"):
-        names = ", ".join(dict.fromkeys(f"{m['hardware']['device']} ({m['hardware']['cpu']})" for m in machines))
-        parts.append(
-            f"Merged from {len(machines)} results, of {plain_text(names)}: speeds are of all of them together."
-        )
     return parts
 
 
@@ -177,7 +170,7 @@ def charts(result: dict[str, Any]) -> dict[str, str]:
 
 
 def write_report(folder: Path, result: dict[str, Any], runs: Sequence[Run], published: PublishedTable | None) -> None:
-    """``results.json``, ``runs.jsonl`` (what ``bench --merge`` reads), ``report.md`` and the pictures; older ones in this folder
+    """``results.json``, ``runs.jsonl`` (every run with its token ids), ``report.md`` and the pictures; older ones in this folder
     are replaced."""
     pictures = charts(result)
     lines = [

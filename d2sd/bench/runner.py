@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from statistics import median
 
 from d2sd.bench.prompts import Prompt
@@ -54,19 +54,13 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
-    """What a row is of; ``config`` is None for baselines."""
+class Entry:
+    """Something that continues a prompt: ``run`` maps prompt ids to a measured ``Run``; ``config`` is None for baselines."""
 
     label: str
     method: str
     config: DecodeConfig | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry(Named):
-    """Something that continues a prompt: ``run`` maps prompt ids to a measured ``Run``."""
-
-    run: Callable[[Sequence[int]], Run]
+    run: Callable[[Sequence[int]], Run] = field(kw_only=True)
 
 
 def entry(engine: Engine, setting: BenchSetting) -> Entry:

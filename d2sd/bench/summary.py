@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from d2sd.bench.runner import Named, Run
+from d2sd.bench.runner import Entry, Run
 from d2sd.calibration.resampling import Resampler
 from d2sd.errors import InputError
 
@@ -27,7 +27,7 @@ def with_cycles(runs: Sequence[Run]) -> list[Run]:
     return kept
 
 
-def pooled(about: dict[str, Any], runs: Sequence[Run], entries: Sequence[Named], seed: int) -> dict[str, Any]:
+def pooled(about: dict[str, Any], runs: Sequence[Run], entries: Sequence[Entry], seed: int) -> dict[str, Any]:
     """The result of a benchmark: ``about``, what it is of, with the rows and counts of its runs. Raises ``InputError``."""
     counted = with_cycles(runs)
     domains = sorted({r.domain for r in counted})
@@ -40,7 +40,7 @@ def pooled(about: dict[str, Any], runs: Sequence[Run], entries: Sequence[Named],
     }
 
 
-def summarise(runs: Sequence[Run], entries: Sequence[Named], seed: int = 0) -> list[dict[str, Any]]:
+def summarise(runs: Sequence[Run], entries: Sequence[Entry], seed: int = 0) -> list[dict[str, Any]]:
     """One row per entry. The prompt is the unit that intervals draw again, with replacement.
 
     Pooled figures are ratios of sums over the cycles (tokens / steps, tokens / seconds). Medians are over the ratios of single
@@ -55,7 +55,7 @@ def summarise(runs: Sequence[Run], entries: Sequence[Named], seed: int = 0) -> l
     return [_row(c, by_label[c.label], plain, seed) for c in entries]
 
 
-def _row(entry: Named, runs: list[Run], plain: list[Run] | None, seed: int) -> dict[str, Any]:
+def _row(entry: Entry, runs: list[Run], plain: list[Run] | None, seed: int) -> dict[str, Any]:
     written = np.array([len(r.token_ids) for r in runs], dtype=float)
     tokens = np.array([r.cycle_tokens for r in runs], dtype=float)
     steps, seconds, wall = (np.array([getattr(r, f) for r in runs]) for f in ("steps", "seconds", "wall_seconds"))

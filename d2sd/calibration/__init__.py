@@ -11,7 +11,7 @@ from d2sd.calibration.gathering import Gathering
 from d2sd.calibration.paths import Paths, tabulate_paths
 from d2sd.calibration.reading import Sentence, read_report
 from d2sd.calibration.report import Labels, Report, calibrate, label
-from d2sd.calibration.resampling import Figure
+from d2sd.calibration.resampling import Estimate
 from d2sd.calibration.scores import (
     Bin,
     bin_gaps,
@@ -24,7 +24,7 @@ from d2sd.calibration.trained import TrainedReport, compare_trained, read_traine
 
 __all__ = [
     "Bin",
-    "Figure",
+    "Estimate",
     "Gathering",
     "Labels",
     "Paths",

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from d2sd.calibration.outcomes import ranks
-from d2sd.calibration.resampling import Figure, Resampler, holm, p_value
+from d2sd.calibration.resampling import Estimate, Resampler, holm, p_value
 from d2sd.calibration.scores import (
     chance_error,
     expected_calibration_error,
@@ -130,7 +130,7 @@ def _corrected(found: Sequence[Difference]) -> tuple[Difference, ...]:
 
 def _untested(found: Difference) -> Difference:
     """A figure whose difference is not tested, as of one and the same network at other places of the text."""
-    return replace(found, difference=Figure(found.difference.value))
+    return replace(found, difference=Estimate(found.difference.value))
 
 
 def length_difference(own: Sequence[int], other: Sequence[int]) -> Difference:
@@ -157,7 +157,7 @@ def _error(a: Draws, b: Draws, tests: int) -> Difference:
         if len(s):
             own = expected_calibration_error(s.confidence, s.accepted, edges) - chance_error(s.confidence, edges)
             found = found - np.nanmean(found) + own
-        figures.append(side.resampler.figure(own, found) if len(s) else Figure(None))
+        figures.append(side.resampler.figure(own, found) if len(s) else Estimate(None))
         drawn.append(found)
     return difference_of("error", figures, drawn, [len(a.scores), len(b.scores)], a, b, tests)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from d2sd.calibration.resampling import Figure, Resampler
+from d2sd.calibration.resampling import Estimate, Resampler
 from d2sd.calibration.steps import StepTable
 
 
@@ -23,7 +23,7 @@ class Gain:
     branch: int | None
     present: int
     won: int
-    tokens: Figure
+    tokens: Estimate
     nodes: float
     wasted: float | None
 
@@ -35,11 +35,11 @@ class Gains:
     per_redraft: tokens that the drafts behind the first added, per such draft; lower-ranked choices are left out.
     """
 
-    tokens_per_step: Figure
+    tokens_per_step: Estimate
     nodes_per_step: float
     wasted: float | None
     bonus: float
-    per_redraft: Figure
+    per_redraft: Estimate
     sources: tuple[Gain, ...]
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from d2sd.calibration.resampling import Figure, Resampler
+from d2sd.calibration.resampling import Estimate, Resampler
 from d2sd.calibration.steps import StepTable
 from d2sd.tree.boundary import boundary_posteriors
 
@@ -21,8 +21,8 @@ class Matrix:
 
     counts: tuple[tuple[int, ...], ...]
     unseen: int
-    all_expected: Figure
-    all_happened: Figure
+    all_expected: Estimate
+    all_happened: Estimate
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +37,12 @@ class Ranks:
 
     steps: int
     counts: tuple[int, ...]
-    within: tuple[Figure, ...]
+    within: tuple[Estimate, ...]
     chance: tuple[float, ...]
     chosen: int
-    used: Figure
+    used: Estimate
     chance_used: float | None
-    repaired: Figure
+    repaired: Estimate
     mean_used: float | None
 
 

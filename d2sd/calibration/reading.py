@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import Literal
 
 from d2sd.calibration.report import Report
-from d2sd.calibration.resampling import Figure, wilson
+from d2sd.calibration.resampling import Estimate, wilson
 from d2sd.calibration.scores import Bin
 from d2sd.calibration.temperature import KNOWN
 
@@ -257,13 +257,13 @@ def _unit(report: Report) -> Sentence:
     )
 
 
-def _range(figure: Figure, digits: int = 0) -> str:
+def _range(figure: Estimate, digits: int = 0) -> str:
     """The interval of a share in per cent, or nothing where there is none."""
     known = figure.low is not None and figure.high is not None
     return f"{100 * (figure.low or 0):.{digits}f}–{100 * (figure.high or 0):.{digits}f}" if known else ""
 
 
-def with_interval(figure: Figure, sign: str = "") -> str:
+def with_interval(figure: Estimate, sign: str = "") -> str:
     """A figure with its interval, where it has one. sign: "+" to write it before positive numbers too."""
     if figure.value is None:
         return "–"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from d2sd.calibration.resampling import Figure, Resampler
+from d2sd.calibration.resampling import Estimate, Resampler
 from d2sd.calibration.scores import (
     Bin,
     Position,
@@ -58,7 +58,7 @@ class GainBin:
     right: float
     count: int
     predicted: float
-    gained: Figure
+    gained: Estimate
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +74,13 @@ class Second:
     positions: int
     confidence: float | None
     accepted: float | None
-    gap: Figure
-    error: Figure
+    gap: Estimate
+    error: Estimate
     chance: float | None
     uniform: tuple[Bin, ...]
     by_position: tuple[Position, ...]
     predicted: float | None
-    gained: Figure
+    gained: Estimate
     gains: tuple[GainBin, ...]
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from d2sd.calibration.resampling import Figure, Ratio, Resampler, wilson
+from d2sd.calibration.resampling import Estimate, Ratio, Resampler, wilson
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +23,8 @@ class Replayed:
     steps: how many.
     """
 
-    alpha: Figure
-    difference: Figure | None
+    alpha: Estimate
+    difference: Estimate | None
     steps: int
 
 
@@ -41,7 +41,7 @@ class Row:
     name: str
     whole: Replayed
     groups: dict[str, Replayed]
-    reached: tuple[Figure, ...]
+    reached: tuple[Estimate, ...]
 
 
 def compare_replays(
@@ -80,9 +80,9 @@ def _replayed(committed: Sequence[Sequence[Sequence[int]]], number: int, texts: 
     return Replayed(resampler.ratio(*own, unit), difference, int(own[1].sum()))
 
 
-def _reached(texts: Sequence[Sequence[int]]) -> tuple[Figure, ...]:
+def _reached(texts: Sequence[Sequence[int]]) -> tuple[Estimate, ...]:
     counts = reached([count - 1 for text in texts for count in text[:-1]])
-    return tuple(Figure(further / there, *wilson(further / there, there)) for there, further in counts)
+    return tuple(Estimate(further / there, *wilson(further / there, there)) for there, further in counts)
 
 
 def reached(accepted: Sequence[int]) -> list[tuple[int, int]]:

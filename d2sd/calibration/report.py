@@ -12,7 +12,7 @@ from d2sd.calibration.gains import Gains, gains
 from d2sd.calibration.outcomes import Matrix, Ranks, outcome_matrix, rank_table
 from d2sd.calibration.paths import Paths
 from d2sd.calibration.redrafts import RedraftTable, Second, second_report, tabulate_redrafts
-from d2sd.calibration.resampling import Figure, Resampler
+from d2sd.calibration.resampling import Estimate, Resampler
 from d2sd.calibration.scores import (
     Bin,
     Position,
@@ -51,11 +51,11 @@ class Report:
     unit: str
     confidence: float | None
     accepted: float | None
-    gap: Figure
-    error: Figure
+    gap: Estimate
+    error: Estimate
     chance: float | None
-    adaptive: Figure
-    brier: Figure
+    adaptive: Estimate
+    brier: Estimate
     uniform: tuple[Bin, ...]
     equal_mass: tuple[Bin, ...]
     by_position: tuple[Position, ...]

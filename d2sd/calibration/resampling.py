@@ -19,7 +19,7 @@ Ratio = tuple[np.ndarray, np.ndarray]  # numerators and denominators, of whose s
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class Estimate:
     """A measured figure and its 95% percentile interval; None where nothing was observed or units are too few."""
 
     value: float | None
@@ -52,11 +52,11 @@ class Resampler:
         summed: np.ndarray = ((self._weights @ pairs) * self._weights[:, columns]).sum(1)
         return summed
 
-    def ratio(self, numerator: np.ndarray, denominator: np.ndarray, unit: np.ndarray) -> Figure:
+    def ratio(self, numerator: np.ndarray, denominator: np.ndarray, unit: np.ndarray) -> Estimate:
         """Σ numerator / Σ denominator over rows, both (M,)."""
         below = denominator.sum()
         if not below:
-            return Figure(None)
+            return Estimate(None)
         return self.figure(float(numerator.sum() / below), self.ratios(numerator, denominator, unit))
 
     def ratios(self, numerator: np.ndarray, denominator: np.ndarray, unit: np.ndarray) -> np.ndarray:
@@ -65,7 +65,7 @@ class Resampler:
             drawn: np.ndarray = self.sums(numerator, unit) / self.sums(denominator, unit)
         return drawn
 
-    def difference(self, own: Ratio, base: Ratio, unit: np.ndarray, tests: int = 1) -> Figure:
+    def difference(self, own: Ratio, base: Ratio, unit: np.ndarray, tests: int = 1) -> Estimate:
         """Σ numerator / Σ denominator of ``own`` less that of ``base``, over units that are drawn again together.
 
         own, base: numerators and denominators, both (M,).
@@ -76,26 +76,26 @@ class Resampler:
         value = float(one.sum() / steps.sum() - other.sum() / before.sum())
         return self.figure(value, self.ratios(*own, unit) - self.ratios(*base, unit), tests)
 
-    def share(self, yes: np.ndarray, unit: np.ndarray) -> Figure:
+    def share(self, yes: np.ndarray, unit: np.ndarray) -> Estimate:
         """The share of rows (M,) that say yes. Where all or none do, resamples do so too: the interval is Wilson's then."""
         figure = self.ratio(yes.astype(float), np.ones(len(yes)), unit)
         if figure.low is None or figure.value is None or 0 < figure.value < 1:
             return figure
-        return Figure(figure.value, *wilson(figure.value, len(yes)))
+        return Estimate(figure.value, *wilson(figure.value, len(yes)))
 
-    def figure(self, value: float, drawn: np.ndarray, tests: int = 1) -> Figure:
+    def figure(self, value: float, drawn: np.ndarray, tests: int = 1) -> Estimate:
         """A figure with the interval of its resampled values, (RESAMPLES,); NaN where a resample saw nothing.
 
         ``tests``: of how many intervals that are to hold together this is one, see ``wider``.
         """
         known = drawn[np.isfinite(drawn)]
         if self.count < MIN_UNITS or len(known) < RESAMPLES / 2:
-            return Figure(value)
+            return Estimate(value)
         low, high = np.percentile(known, [tail := 50 * (1 - LEVEL), 100 - tail])
-        return wider(Figure(value, float(low), float(high)), tests)
+        return wider(Estimate(value, float(low), float(high)), tests)
 
 
-def wider(figure: Figure, tests: int) -> Figure:
+def wider(figure: Estimate, tests: int) -> Estimate:
     """A 95% interval as one of ``tests`` that hold together (Bonferroni), as wide as it would be of a normal distribution.
 
     So many resamples know no quantile as far out as many tests ask for.
@@ -105,10 +105,10 @@ def wider(figure: Figure, tests: int) -> Figure:
         return figure
     together, alone = (NormalDist().inv_cdf(1 - (1 - LEVEL) / 2 / count) for count in (tests, 1))
     by = together / alone
-    return Figure(value, value - by * (value - low), value + by * (high - value))
+    return Estimate(value, value - by * (value - low), value + by * (high - value))
 
 
-def p_value(difference: Figure, units: int) -> float | None:
+def p_value(difference: Estimate, units: int) -> float | None:
     """Two-sided p of no difference from a 95% interval by so many units; None without one.
 
     Few units are drawn again too much alike: their t distribution stands for that, by Wallace's formula (1959).

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from d2sd.calibration.resampling import Figure, Resampler, wilson
+from d2sd.calibration.resampling import Estimate, Resampler, wilson
 from d2sd.calibration.steps import UNSEEN, StepTable, observed
 from d2sd.trace.events import StepDone
 
@@ -149,10 +149,10 @@ def resampled_error(scores: Scores, confidence: np.ndarray, edges: np.ndarray, r
         return np.abs(drawn).sum(1) / resampler.sums(np.ones(len(scores)), scores.unit)
 
 
-def calibration_error(scores: Scores, edges: np.ndarray, resampler: Resampler) -> Figure:
+def calibration_error(scores: Scores, edges: np.ndarray, resampler: Resampler) -> Estimate:
     """ECE with its interval."""
     if not len(scores):
-        return Figure(None)
+        return Estimate(None)
     value = expected_calibration_error(scores.confidence, scores.accepted, edges)
     return resampler.figure(value, resampled_error(scores, scores.confidence, edges, resampler))
 
@@ -168,7 +168,7 @@ def chance_error(confidence: np.ndarray, edges: np.ndarray) -> float:
     return float(np.sqrt(2 / np.pi * spread).sum() / len(confidence))
 
 
-def brier_score(scores: Scores, resampler: Resampler) -> Figure:
+def brier_score(scores: Scores, resampler: Resampler) -> Estimate:
     """Mean squared difference between confidence and outcome, with its interval."""
     squares = (scores.confidence - scores.accepted) ** 2
     return resampler.ratio(squares, np.ones(len(scores)), scores.unit)

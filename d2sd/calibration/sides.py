@@ -8,7 +8,7 @@ from math import hypot
 
 import numpy as np
 
-from d2sd.calibration.resampling import LEVEL, Figure, Resampler, wider, wilson
+from d2sd.calibration.resampling import LEVEL, Estimate, Resampler, wider, wilson
 from d2sd.calibration.scores import Scores
 from d2sd.calibration.steps import MAX_BLOCKS, MIN_PROMPTS, StepTable, units
 
@@ -41,9 +41,9 @@ class Difference:
     """
 
     name: str
-    a: Figure
-    b: Figure
-    difference: Figure
+    a: Estimate
+    b: Estimate
+    difference: Estimate
     count_a: int
     count_b: int
     p: float | None = None
@@ -106,29 +106,29 @@ def ratio(name: str, rows: Rows, a: Draws, b: Draws, tests: int) -> Difference:
     return replace(found, difference=wider(newcombe(*figures), tests)) if shares and still else found
 
 
-def _bounded(figure: Figure, count: int) -> Figure:
+def _bounded(figure: Estimate, count: int) -> Estimate:
     """A share of none or all of its rows: resamples are so too, so the interval is Wilson's."""
     if figure.low is None or figure.value is None or 0 < figure.value < 1:
         return figure
-    return Figure(figure.value, *wilson(figure.value, count))
+    return Estimate(figure.value, *wilson(figure.value, count))
 
 
 def difference_of(
-    name: str, figures: list[Figure], drawn: list[np.ndarray], counts: list[int], a: Draws, b: Draws, tests: int
+    name: str, figures: list[Estimate], drawn: list[np.ndarray], counts: list[int], a: Draws, b: Draws, tests: int
 ) -> Difference:
     of_a, of_b = figures
     if of_a.value is None or of_b.value is None:
-        return Difference(name, of_a, of_b, Figure(None), *counts)
+        return Difference(name, of_a, of_b, Estimate(None), *counts)
     value = of_b.value - of_a.value
     fewer = a.resampler if a.resampler.count <= b.resampler.count else b.resampler
     return Difference(name, of_a, of_b, fewer.figure(value, drawn[1] - drawn[0], tests), *counts)
 
 
-def newcombe(a: Figure, b: Figure) -> Figure:
+def newcombe(a: Estimate, b: Estimate) -> Estimate:
     """B − A of two shares from their own intervals (Newcombe 1998, method 10): for shares of none or all of their rows."""
     ends = (a.value, a.low, a.high, b.value, b.low, b.high)
     if any(end is None for end in ends):
-        return Figure(None if a.value is None or b.value is None else b.value - a.value)
+        return Estimate(None if a.value is None or b.value is None else b.value - a.value)
     share_a, low_a, high_a, share_b, low_b, high_b = (float(end or 0) for end in ends)
     down, up = hypot(share_b - low_b, high_a - share_a), hypot(high_b - share_b, share_a - low_a)
-    return Figure(share_b - share_a, share_b - share_a - down, share_b - share_a + up)
+    return Estimate(share_b - share_a, share_b - share_a - down, share_b - share_a + up)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from d2sd.calibration.resampling import MIN_UNITS, Figure, Resampler
+from d2sd.calibration.resampling import MIN_UNITS, Estimate, Resampler
 from d2sd.calibration.scores import Scores, expected_calibration_error, uniform_edges
 from d2sd.calibration.steps import StepTable
 from d2sd.trace.events import StepDone
@@ -27,10 +27,10 @@ class Group:
     positions: int
     confidence: float | None
     accepted: float | None
-    gap: Figure
+    gap: Estimate
     error: float | None
-    tokens: Figure | None = None
-    repaired: Figure | None = None
+    tokens: Estimate | None = None
+    repaired: Estimate | None = None
 
 
 def token_kind(text: str) -> str:
@@ -90,13 +90,13 @@ def by_domain(
 def _group(name: str, scores: Scores, where: np.ndarray, resampler: Resampler) -> Group:
     confidence, accepted, count = scores.confidence[where], scores.accepted[where], int(where.sum())
     if not count:
-        return Group(name, 0, None, None, Figure(None), None)
+        return Group(name, 0, None, None, Estimate(None), None)
     gap = resampler.ratio(accepted - confidence, np.ones(count), scores.unit[where])
     return Group(
         name,
         count,
         float(confidence.mean()),
         float(accepted.mean()),
-        Figure(gap.value) if len(np.unique(scores.unit[where])) < MIN_UNITS else gap,  # resamples hardly differ
+        Estimate(gap.value) if len(np.unique(scores.unit[where])) < MIN_UNITS else gap,  # resamples hardly differ
         expected_calibration_error(confidence, accepted, uniform_edges()),
     )

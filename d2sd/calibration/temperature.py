@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from d2sd.calibration.outcomes import ranks
-from d2sd.calibration.resampling import Figure, Resampler
+from d2sd.calibration.resampling import Estimate, Resampler
 from d2sd.calibration.scores import Scores, expected_calibration_error, resampled_error, uniform_edges
 from d2sd.calibration.steps import StepTable
 from d2sd.trace.events import TEMPERATURES
@@ -42,7 +42,7 @@ class TemperatureAdvice:
     judged_positions: int
     error_before: float
     error_after: float
-    improvement: Figure
+    improvement: Estimate
     steps: int
     rows: tuple[int, ...]
     moved_steps: float | None

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from d2sd.calibration.outcomes import ranks
-from d2sd.calibration.resampling import RESAMPLES, Figure, Resampler
+from d2sd.calibration.resampling import RESAMPLES, Estimate, Resampler
 from d2sd.calibration.scores import (
     Bin,
     Scores,
@@ -36,9 +36,9 @@ class Contest:
     """One figure of both, and head − softmax. better: which way is better, above 0 or below it."""
 
     name: str
-    softmax: Figure
-    head: Figure
-    difference: Figure
+    softmax: Estimate
+    head: Estimate
+    difference: Estimate
     better: int
 
 
@@ -101,9 +101,9 @@ def compare_trained(table: StepTable, head: np.ndarray) -> TrainedReport | None:
     for key, better in (("error", -1), ("brier", -1), ("auroc", 1), ("rank", -1), ("first", 1), ("within", 1)):
         (a, drawn_a), (b, drawn_b) = (side[key] for side in sides)
         ours, heads = (
-            Figure(None) if np.isnan(v) else resampler.figure(v, drawn) for v, drawn in ((a, drawn_a), (b, drawn_b))
+            Estimate(None) if np.isnan(v) else resampler.figure(v, drawn) for v, drawn in ((a, drawn_a), (b, drawn_b))
         )
-        difference = Figure(None) if np.isnan(b - a) else resampler.figure(b - a, drawn_b - drawn_a)
+        difference = Estimate(None) if np.isnan(b - a) else resampler.figure(b - a, drawn_b - drawn_a)
         contests.append(Contest(key, ours, heads, difference, better))
     scores = [score(table, unit) for table in tables]
     bins = (tuple(reliability(s, uniform_edges())) for s in scores)

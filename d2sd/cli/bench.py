@@ -1,10 +1,9 @@
 """Compare settings on a prompt file: acceptance, speed, nodes, stage times, and whether the text is the same.
 
 All settings take turns on every prompt. Ctrl-C reports the prompts done so far. Under ``accelerate launch -m d2sd
-bench …`` the prompts are shared among the processes; machines that share only a folder take --part I/N each, and
---merge brings their results together. With --check-lossless, every method is held against plain greedy
-decoding instead (float32: id for id; bfloat16: within a margin), and the exit code is 1 where one fails. ``bench gpu``
-measures the stages of a cycle on models of a true shape with random weights.
+bench …`` the prompts are split among the processes, on one machine or several. With --check-lossless, every method is
+compared with plain greedy decoding instead (float32: id for id; bfloat16: within a margin), and the exit code is 1 if
+one fails. ``bench gpu`` measures the stages of a cycle on models of a true shape with random weights.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ import transformers
 
 from d2sd.bench.baselines import BASELINES, make_baselines, stock_twin
 from d2sd.bench.calculated import Calculator
-from d2sd.bench.merging import merge
 from d2sd.bench.presets import PRESETS
 from d2sd.bench.processes import Processes
 from d2sd.bench.provenance import provenance
@@ -65,14 +63,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "every setting; " + COSTS_HELP
     )  # fmt: skip
     parser.add_argument("--by-domain", action="store_true", help="also one row per method and domain")
-    parser.add_argument(
-        "--part", type=_part, default=(1, 1), metavar="I/N", help="every N-th prompt from the I-th on, such as 1/2 on one "
-        "machine and 2/2 on another; --merge brings their folders together"
-    )  # fmt: skip
-    parser.add_argument(
-        "--merge", nargs="+", type=Path, metavar="FOLDER", help="measure nothing: one report of what several machines wrote "
-        "with --part and --out"
-    )  # fmt: skip
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="write results.json, report.md and pictures there")
     lossless.add_arguments(parser)
     bench_gpu.add_arguments(parser)
@@ -87,14 +77,9 @@ def run(arguments: argparse.Namespace) -> int:
         raise InputError(f"repeats must be at least 1, not {arguments.repeats}")
     if arguments.what:
         return bench_gpu.run(arguments)
-    if arguments.merge:
-        result, runs = merge(arguments.merge)
-        return _report(arguments, result, runs)
     processes = Processes.launched()
     if arguments.out and processes.main:
         write_files(arguments.out, {})
-    if arguments.check_lossless and arguments.part != (1, 1):
-        raise InputError("--check-lossless takes all prompts; leave out --part")
     if arguments.check_lossless:
         return lossless.run(arguments, processes)
     base = decode_config(arguments, "autoregressive", inspect=False)
@@ -121,11 +106,7 @@ def run(arguments: argparse.Namespace) -> int:
     origin = provenance(
         engine, arguments.argv, arguments.prompts, [prompt for prompt, _ in prompts], seeds, processes.count
     )
-    part, parts = arguments.part
-    numbered = [(number, prompt, ids) for number, (prompt, ids) in enumerate(prompts)][part - 1 :: parts]
-    if not numbered:
-        raise InputError(f"part {part} of {parts} holds none of {len(prompts)} prompts")
-    mine = processes.share(numbered)
+    mine = processes.share([(number, prompt, ids) for number, (prompt, ids) in enumerate(prompts)])
     runs, stopped = processes.collect(
         lambda progress: run_bench(entries, mine, arguments.repeats, progress),
         run_count(len(entries), len(mine), arguments.repeats),
@@ -139,7 +120,6 @@ def run(arguments: argparse.Namespace) -> int:
         "model": engine.models.name,
         "prompts": arguments.prompts,
         "prompts_asked": len(prompts),
-        "part": None if parts == 1 else f"{part}/{parts}",
         "stopped": stopped,
         "preset": arguments.preset,
         "preset_sentence": preset.sentence if preset else None,
@@ -161,10 +141,3 @@ def _report(arguments: argparse.Namespace, result: dict[str, Any], runs: Sequenc
     if arguments.out:  # last: what was measured is on the screen, whatever has become of the folder
         write_report(arguments.out, result, runs, published)
     return 130 if result["stopped"] else 0
-
-
-def _part(text: str) -> tuple[int, int]:
-    part, _, parts = text.partition("/")
-    if not (part.isdecimal() and parts.isdecimal() and 1 <= int(part[:6]) <= int(parts[:6])):
-        raise argparse.ArgumentTypeError(f"it must be like 1/2, not {text[:40]!r}")
-    return int(part), int(parts)

@@ -14,7 +14,7 @@ from pathlib import Path
 import orjson
 from tqdm.auto import tqdm
 
-from d2sd.calibration import Figure, Gathering, read_report, read_trained
+from d2sd.calibration import Estimate, Gathering, read_report, read_trained
 from d2sd.calibration.reading import count
 from d2sd.cli.common import add_run_arguments, decode_config, ended_at_once, prepare, read_sets
 from d2sd.errors import InputError
@@ -129,7 +129,7 @@ def _text(name: str, runs: Gathering) -> str:
     return "\n".join(lines)
 
 
-def _figure(figure: Figure, digits: int = 3) -> str:
+def _figure(figure: Estimate, digits: int = 3) -> str:
     known = figure.low is not None and figure.high is not None
     interval = f" ({figure.low:.{digits}f}–{figure.high:.{digits}f})" if known else ""
     return f"{figure.value:.{digits}f}{interval}"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Sequence
 
 from d2sd.trace.events import Node, StepDone
-from d2sd.trace.layout import children_of, with_bonus
 from d2sd.trace.logs.chain import UNKNOWN
 from d2sd.trace.metrics import verdict
 from d2sd.trace.text import escaped, visible
@@ -116,8 +116,8 @@ def draw_tree(step: StepDone) -> Iterator[str]:
 
     Chains of nodes that were not reached share a line.
     """
-    nodes = with_bonus(step)
-    children, wanted = children_of(nodes), {c.node: c for c in step.choices}
+    nodes = _with_bonus(step)
+    children, wanted = _children_of(nodes), {c.node: c for c in step.choices}
     # a node, what stands before its mark, what stands before everything below it
     waiting: list[tuple[Node, str, str]] = [(nodes[0], "", "")]
     while waiting:
@@ -160,3 +160,25 @@ def _chance(name: str, probability: float | None) -> str:
 
 def _cut(line: str) -> str:
     return line if len(line) <= WIDTH else f"{line[: WIDTH - 1]}…"
+
+
+def _with_bonus(step: StepDone) -> list[Node]:
+    """The nodes and, as one more, the target's own token at the end of the accepted path, where there is one."""
+    nodes, last = list(step.nodes), step.committed[-1]
+    if last.node is None:
+        parent = step.nodes[step.accepted[-1] if step.accepted else 0]
+        choice = next((c for c in step.choices if c.node == parent.id), None)
+        text, probability = (choice.text, choice.probability) if choice else (last.text, None)
+        at = (len(nodes), parent.id, parent.depth + 1)
+        nodes.append(Node(*at, last.token, text, (), "target", "accepted", None, probability, None))
+    return nodes
+
+
+def _children_of(nodes: Sequence[Node]) -> defaultdict[int, list[Node]]:
+    """The children of each node by its id. First the one that goes straight on: accepted, or else of the first draft."""
+    children: defaultdict[int, list[Node]] = defaultdict(list)
+    for node in nodes:
+        children[node.parent].append(node)
+    for below in children.values():
+        below.sort(key=lambda n: (n.state != "accepted", 0 not in n.candidates, n.id))
+    return children

@@ -1,6 +1,7 @@
 """Boundaries, token trees and the walk as tensor operations of fixed shapes: nothing leaves the device, no loops.
 
-The same as ``boundary.select_prefixes``, ``tree.merge_drafts`` and ``verify.walk`` work out on the host, node for node.
+Node for node the same as ``d2sd.tree.boundary.select_prefixes``, ``d2sd.tree.tree.merge_drafts`` and ``d2sd.tree.walk.walk``
+on the host.
 For passes that are captured as CUDA graphs (``d2sd.decoding.device_cycle``).
 """
 

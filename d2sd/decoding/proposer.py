@@ -20,7 +20,7 @@ from d2sd.decoding.chain_drafter import ChainDrafter
 from d2sd.decoding.inspection import TOP_ALTERNATIVES
 from d2sd.decoding.level_drafter import LevelDrafter
 from d2sd.decoding.sampling import Sampler, generator_seed
-from d2sd.decoding.walked_drafter import block_drafter
+from d2sd.decoding.walked_drafter import make_drafter
 from d2sd.methods import METHODS, Drafters, Method, Proposal
 from d2sd.methods.base import all_prefixes
 from d2sd.models.models import Models
@@ -65,7 +65,7 @@ class Proposer:
         self.second_block_size = config.second_block_size or self.block_size
         first = models.first if self.method.first_drafter else None
         second = {"none": None, "vp": models.second, "first": models.first}[self.method.second_drafter]
-        make = partial(block_drafter, target=models.target, passes=passes, sampler=Sampler.of(config))
+        make = partial(make_drafter, target=models.target, passes=passes, sampler=Sampler.of(config))
         self.first = None if first is None else make("first", first, inspect=config.inspect)
         if second is None or second is first:
             self.second = None if second is None else self.first

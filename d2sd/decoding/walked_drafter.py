@@ -184,7 +184,7 @@ class _Candidates:
         return [tokens[at] for at in order.tolist()], logs.exp().tolist(), logs.tolist()
 
 
-def block_drafter(
+def make_drafter(
     name: DrafterName,
     model: DFlashDraftModel,
     target: Target,

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from d2sd.calibration.resampling import Figure, Ratio, Resampler
+from d2sd.calibration.resampling import Estimate, Ratio, Resampler
 from d2sd.doctor.redraft import Redrafter
 from d2sd.doctor.texts import Text
 from d2sd.doctor.variants import Variant
@@ -55,7 +55,7 @@ class Tried:
     variant: Variant
     alpha: float
     before: float
-    change: Figure
+    change: Estimate
     texts: int
     helps: bool
 
@@ -76,12 +76,12 @@ def alpha(walks: Sequence[Walked]) -> float:
     return sum(w.tokens for w in walks) / max(1, sum(len(w.accepted) for w in walks))
 
 
-def alpha_figure(walks: Sequence[Walked]) -> Figure:
+def alpha_figure(walks: Sequence[Walked]) -> Estimate:
     """α with its interval over prompts."""
     return Resampler(len(walks)).ratio(*_rows(walks), np.arange(len(walks)))
 
 
-def gain(walks: Sequence[Walked], base: Sequence[Walked], tests: int) -> Figure:
+def gain(walks: Sequence[Walked], base: Sequence[Walked], tests: int) -> Estimate:
     """How much more tokens a draft brings than in ``base``, over the same places, as a share (of geometric means)."""
     places = np.array([len(w.places) for w in walks], float)
     rises = np.array(
@@ -95,12 +95,12 @@ def gain(walks: Sequence[Walked], base: Sequence[Walked], tests: int) -> Figure:
     return resampler.figure(float(np.expm1(rises.sum() / places.sum())), drawn, tests)
 
 
-def change_of_alpha(walks: Sequence[Walked], base: Sequence[Walked], tests: int) -> Figure:
+def change_of_alpha(walks: Sequence[Walked], base: Sequence[Walked], tests: int) -> Estimate:
     """The change of α from ``base``, whose texts may be others to the same prompts."""
     return Resampler(len(walks)).difference(_rows(walks), _rows(base), np.arange(len(walks)), tests)
 
 
-def clear(change: Figure, worth: float) -> bool:
+def clear(change: Estimate, worth: float) -> bool:
     """Whether a change is surely above 0 and worth saying."""
     return change.low is not None and change.low > 0 and (change.value or 0.0) >= worth
 

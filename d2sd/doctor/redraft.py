@@ -11,7 +11,7 @@ from torch import Tensor
 from d2sd.attention import KeyValue
 from d2sd.decoding.block_drafter import attend_masked
 from d2sd.decoding.sampling import Sampler
-from d2sd.decoding.walked_drafter import WalkedDrafter, block_drafter
+from d2sd.decoding.walked_drafter import WalkedDrafter, make_drafter
 from d2sd.doctor.texts import Text
 from d2sd.models.drafter import DFlashDraftModel, attention_mask
 from d2sd.models.target import Target
@@ -30,7 +30,7 @@ class Redrafter:
     def __init__(self, target: Target, model: DFlashDraftModel, visible: int = 0):
         self.model, self.form, self.visible = model, model.form, visible
         passes = Passes("eager", "dense", 1, target.device)
-        self.drafter = block_drafter("first", model, target, passes, GREEDY)
+        self.drafter = make_drafter("first", model, target, passes, GREEDY)
 
     @torch.inference_mode()
     def context(self, text: Text) -> list[KeyValue]:

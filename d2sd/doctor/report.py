@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from d2sd.__about__ import __version__
 from d2sd.calibration.reading import with_interval
-from d2sd.calibration.resampling import Figure
+from d2sd.calibration.resampling import Estimate
 from d2sd.doctor.examination import TOKENS, Examination
 from d2sd.doctor.probes import alpha_figure
 from d2sd.doctor.shapes import SAID
@@ -85,7 +85,7 @@ def _probes(e: Examination) -> Iterator[str]:
     yield ""
 
 
-def share(f: Figure) -> str:
+def share(f: Estimate) -> str:
     """A change as a share, with its interval."""
     if f.value is None or f.low is None or f.high is None:
         return "–" if f.value is None else f"{f.value:+.1%}"

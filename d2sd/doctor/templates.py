@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from d2sd.calibration.resampling import Figure
+from d2sd.calibration.resampling import Estimate
 from d2sd.config import DecodeConfig
 from d2sd.engine import Engine
 from d2sd.errors import InputError
@@ -49,7 +49,7 @@ class Asked:
 
     template: Template
     alpha: float
-    change: Figure
+    change: Estimate
     texts: int
     helps: bool
 

@@ -11,7 +11,7 @@ from d2sd.costs.known import MACHINES
 from d2sd.drawing.comparison import COMPARED, compared_figures, differences, rank_curves, reliability_curves
 from d2sd.drawing.panels import Panel, Table
 from d2sd.drawing.style import digits, percent, signed, with_interval
-from d2sd.drawing.whatif import Recorded, Sweep, looks, sweep_reading, what_if
+from d2sd.drawing.sweeps import Recorded, Sweep, looks, sweep_reading, what_if
 from d2sd.drawing.where import how_written, p_value, place_name, where
 
 
@@ -62,14 +62,9 @@ def sweep_panels(sweeps: Sequence[Sweep], recorded: Recorded) -> Iterator[Panel]
         for line in sweep.lines:
             for point in line.points[:1] if line.flat else line.points:
                 value = f"{sweep.symbol} not used" if line.flat else f"{sweep.symbol} = {sweep.values[point.at]}"
+                speedups = (digits(point.speedups.get(name), 2) for name in MACHINES)
                 rows.append(
-                    (
-                        value,
-                        line.method,
-                        with_interval(point.alpha, lambda v: digits(v, 2)),
-                        digits(point.nodes, 1),
-                        *(digits(point.speedups.get(name), 2) for name in MACHINES),
-                    )
+                    (value, line.method, f"{digits(point.alpha, 2)}{point.interval}", digits(point.nodes, 1), *speedups)
                 )
         yield Panel(
             sweep.symbol,

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
-from d2sd.calibration import Bin, Figure
+from d2sd.calibration import Bin, Estimate
 from d2sd.calibration.comparison import Comparison
 from d2sd.calibration.outcomes import Ranks
 from d2sd.calibration.sides import Difference
@@ -90,7 +90,7 @@ def reliability_curves(a: Sequence[Bin], b: Sequence[Bin]) -> go.Figure:
     for side, bins in zip(SIDES, (a, b), strict=True):
         seen = [x for x in bins if x.count]
         words = [f"{side[0]}: says {percent(x.confidence)}, {percent(x.accepted)} of {x.count} accepted" for x in seen]
-        figures = [Figure(x.accepted, x.low, x.high) for x in seen]
+        figures = [Estimate(x.accepted, x.low, x.high) for x in seen]
         curves.append(_curve(side, [x.confidence for x in seen], figures, words, [x.count < FEW for x in seen]))
     across = axis("confidence", range=[-0.02, 1.02], tickvals=[0, 0.2, 0.4, 0.6, 0.8, 1])
     return draw([honest, *curves], xaxis=across, yaxis=share_axis(), hovermode="closest")
@@ -109,7 +109,7 @@ def rank_curves(a: Ranks, b: Ranks) -> go.Figure:
 
 
 def _curve(
-    side: tuple[str, str, str, str], x: list[float], figures: list[Figure], words: list[str], few: list[bool]
+    side: tuple[str, str, str, str], x: list[float], figures: list[Estimate], words: list[str], few: list[bool]
 ) -> Trace:
     name, kind, dash, shape = side
     values = [f.value or 0.0 for f in figures]
@@ -157,7 +157,7 @@ def differences(found: Comparison) -> go.Figure:
         ]
         values = [(d.difference.value or 0.0) / reach for _, d, reach in chosen]
         scaled = [
-            Figure(v, (d.difference.low or 0) / reach, (d.difference.high or 0) / reach)
+            Estimate(v, (d.difference.low or 0) / reach, (d.difference.high or 0) / reach)
             for v, (_, d, reach) in zip(values, chosen, strict=True)
         ]
         colour = INK if clear else MUTED

@@ -8,7 +8,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from d2sd.calibration import Bin, Figure
+from d2sd.calibration import Bin, Estimate
 from d2sd.calibration.reading import count
 from d2sd.calibration.redrafts import GainBin, Second
 from d2sd.calibration.scores import Position
@@ -42,7 +42,7 @@ class Column:
     name: str
     count: int
     says: float | None
-    gets: Figure
+    gets: Estimate
     words: str
 
 
@@ -83,7 +83,7 @@ def bin_columns(bins: Sequence[Bin]) -> list[Column]:
     """The bins that hold anything, as columns."""
     named = [(n, b, f"{edge_name(b.left)}–{edge_name(b.right)}") for n, b in enumerate(bins) if b.count]
     return [
-        Column(n, name, b.count, b.confidence, Figure(b.accepted, b.low, b.high), _words(f"Confidence {name}", b))
+        Column(n, name, b.count, b.confidence, Estimate(b.accepted, b.low, b.high), _words(f"Confidence {name}", b))
         for n, b, name in named
     ]
 
@@ -96,7 +96,7 @@ def position_columns(positions: Sequence[Position]) -> list[Column]:
             f"{p.position}",
             p.count,
             p.confidence,
-            Figure(p.accepted, p.low, p.high),
+            Estimate(p.accepted, p.low, p.high),
             _words(f"Position {p.position}", p),
         )
         for p in positions

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
-from d2sd.calibration import Figure
+from d2sd.calibration import Estimate
 from d2sd.calibration.gains import Gain, Gains
 from d2sd.calibration.reading import count, temperature_words
 from d2sd.calibration.splits import Group
@@ -161,10 +161,10 @@ def group_words(group: Group) -> str:
     return f"{safe(group.name)}: {count(group.positions, 'position')}<br>says {percent(group.confidence)}, {percent(group.accepted)} accepted, gap {gap} points{few}"
 
 
-def _moved(figure: Figure, by: float) -> Figure:
+def _moved(figure: Estimate, by: float) -> Estimate:
     """A figure and its interval, moved."""
     ends = (None if end is None else end + by for end in (figure.value, figure.low, figure.high))
-    return Figure(*ends)
+    return Estimate(*ends)
 
 
 def temperature(advice: TemperatureAdvice) -> go.Figure:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from d2sd.costs.known import drawings
-from d2sd.drawing.viewer import VIEWER
+from d2sd.drawing.colours import VIEWER
 
 PATH = VIEWER / "machines.js"
 DIGITS = 6

@@ -14,11 +14,10 @@ from plotly import __version__ as plotly_version
 from plotly.offline import get_plotlyjs
 
 from d2sd.__about__ import __version__
+from d2sd.drawing.colours import COLOURS, VIEWER
 from d2sd.drawing.modules import join_modules
 from d2sd.drawing.panels import Panel, Table
-from d2sd.drawing.style import COLOURS
 from d2sd.drawing.summary import Stat
-from d2sd.drawing.viewer import VIEWER
 from d2sd.trace.text import escaped
 
 MAX_VALUES = 4  # of a setting that is not the same in all runs

@@ -11,26 +11,10 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from d2sd.calibration import Figure, reading
+from d2sd.calibration import Estimate, reading
+from d2sd.drawing.colours import COLOURS
 from d2sd.trace.text import escaped
 
-# The light half of assets/viewer/colours.css.
-COLOURS = {
-    "panel": "#ffffff",
-    "sunken": "#f4f6f9",
-    "line": "#dfe4ec",
-    "edge": "#b9c2cf",
-    "ink": "#1b2430",
-    "muted": "#566274",
-    "first": "#2f69b3",
-    "first-tint": "#e4eefa",
-    "second": "#b06205",
-    "second-tint": "#fcefdc",
-    "target": "#0c7a63",
-    "target-tint": "#dcf3ec",
-    "reject": "#9a4a55",
-    "reject-tint": "#f8eef0",
-}
 PANEL, LINE, EDGE, INK, MUTED = (COLOURS[name] for name in ("panel", "line", "edge", "ink", "muted"))
 FEW = 30  # positions: fewer are too few to judge a bar by
 HEIGHT = 330
@@ -96,7 +80,7 @@ def places_axis(names: list[str], title: str = "", **options: Any) -> dict[str, 
     return axis(title, **{"showgrid": False, **ends, **options})
 
 
-def whiskers(values: list[float], figures: list[Figure], way: str = "y") -> Trace:
+def whiskers(values: list[float], figures: list[Estimate], way: str = "y") -> Trace:
     """The intervals of these figures as error bars about the values."""
     spans = [
         (v, v if f.low is None else f.low, v if f.high is None else f.high)
@@ -146,7 +130,7 @@ def change(value: float | None, places: int = 3) -> str:
     return "—" if value is None else f"{'−' if value < 0 else '+'}{abs(value):.{places}f}"
 
 
-def with_interval(figure: Figure, write: Write = percent) -> str:
+def with_interval(figure: Estimate, write: Write = percent) -> str:
     """A figure and its interval in words."""
     between = "" if figure.low is None else f" ({write(figure.low)} to {write(figure.high)})"
     return f"{write(figure.value)}{between}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from d2sd.calibration import Figure, Report
+from d2sd.calibration import Estimate, Report
 from d2sd.calibration.decisions import Expectations
 from d2sd.calibration.reading import count
 from d2sd.drawing.style import Write, digits, percent, signed
@@ -70,7 +70,7 @@ def headline(report: Report, decided: Expectations | None = None) -> Iterator[St
 def _boundary(report: Report) -> Iterator[Stat]:
     ranks = report.ranks
     if ranks.repaired.value is None:
-        top = ranks.within[min(3, len(ranks.within) - 1)] if ranks.within else Figure(None)
+        top = ranks.within[min(3, len(ranks.within) - 1)] if ranks.within else Estimate(None)
         yield Stat(
             "Boundary in top 4",
             percent(top.value),
@@ -94,5 +94,5 @@ def _boundary(report: Report) -> Iterator[Stat]:
     )
 
 
-def _range(figure: Figure, write: Write = digits) -> str:
+def _range(figure: Estimate, write: Write = digits) -> str:
     return "no interval" if figure.low is None else f"{write(figure.low)} to {write(figure.high)}"

@@ -16,11 +16,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from d2sd.__about__ import HOME
+from d2sd.drawing.colours import VIEWER
 from d2sd.drawing.modules import join_modules, view_script
 from d2sd.drawing.viewer_lines import Judge, pack_line
 
-VIEWER = HOME / "assets" / "viewer"
 STYLES = ("colours.css", "map.css", "explorer.css", "drawing.css", "presenter.css")
 STEP = '{"event":"StepDone"'
 END = re.compile(r'\{"event":\s*"(Finished|Failed)"')

@@ -13,6 +13,8 @@ def propose(drafters: Drafters) -> Proposal:
 
 AUTOREGRESSIVE = Method(
     "autoregressive",
+    "Plain decoding",
+    "Plain",
     "Plain decoding: the target writes one token per pass.",
     "baseline",
     propose,

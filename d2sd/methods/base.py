@@ -18,6 +18,7 @@ BRANCHED = TWO_DRAFTS - {"second_block_size"}
 # All fields of ``DecodeConfig`` that shape some method's trees.
 TREE_SETTINGS = TWO_DRAFTS | {"draft_depth", "draft_top_k"}
 DEFAULT_BUDGET = 64
+GROUPS = ("Plain", "Chains", "Trees", "D²SD", "Ablations")
 MAX_BLOCK = 1024  # tokens of a block, the anchor included
 WIDEST = 16
 MAX_LOG = 700.0  # the exponential of more is more than a float holds
@@ -108,16 +109,27 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """A way to draft. ``second_drafter`` says which network re-drafts, if any.
+    """A way to draft.
 
-    settings: the fields of ``DecodeConfig`` that shape its trees; default_budget: the node budget of a method
-    that cannot run without one; eagle3: it drafts with the EAGLE-3 drafter;
-    draft_levels: passes of block drafters that wait for each other;
-    on_device: how its tree comes about, where that is simple enough to be worked out on the device
-    (``d2sd.decoding.device_cycle``): the anchor alone, a single chain, or re-drafts from the likeliest or from random prefixes.
+    id: its key in ``METHODS``, on the command line and in traces.
+    name, group: what it is called on the page, and in which of ``GROUPS`` it is listed.
+    sentence: one sentence for help texts and the page.
+    source: the paper.
+    propose: builds the token tree of a step.
+    settings: the fields of ``DecodeConfig`` that shape its trees.
+    first_drafter: it drafts with the first block drafter.
+    second_drafter: the network that re-drafts, if any.
+    draft_model: it drafts with the autoregressive draft model.
+    eagle3: it drafts with the EAGLE-3 drafter.
+    default_budget: the node budget of a method that cannot run without one.
+    draft_levels: sequential passes of block drafters per step.
+    on_device: how ``d2sd.decoding.device_cycle`` builds its tree: the anchor alone, a single chain, or re-drafts from the
+        likeliest or from random prefixes. None: only the host does.
     """
 
     id: str
+    name: str
+    group: Literal["Plain", "Chains", "Trees", "D²SD", "Ablations"]
     sentence: str
     source: str
     propose: Callable[[Drafters], Proposal]

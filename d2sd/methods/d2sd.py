@@ -39,6 +39,8 @@ def redraft(drafters: Drafters, first: Block, boundary: Boundary, selected: Sequ
 
 D2SD = Method(
     "d2sd",
+    "D²SD",
+    "D²SD",
     "A second, variable-prefix drafter re-drafts from the K likeliest rejection boundaries in one batch.",
     "D²SD, arXiv 2606.04446",
     propose,
@@ -49,6 +51,8 @@ D2SD = Method(
 )
 DFLASH_TWICE = Method(
     "dflash_twice",
+    "D²SD with one drafter",
+    "Ablations",
     "D²SD with the first drafter used again for the re-drafts.",
     "D²SD, arXiv 2606.04446, ablation 2",
     propose,
@@ -59,6 +63,8 @@ DFLASH_TWICE = Method(
 )
 RANDOM_PREFIX = Method(
     "random_prefix",
+    "D²SD from random prefixes",
+    "Ablations",
     "D²SD that re-drafts from K prefixes drawn at random: the control that shows what confidence buys.",
     "control",
     propose_random,

@@ -10,7 +10,8 @@ from d2sd.tree.block import Block
 from d2sd.tree.boundary import open_prefixes, select_prefixes
 
 TOP = 12  # likeliest tokens per position and drafter that are looked at
-SECOND, FIRST = 0.7, 0.3  # exponents of the drafters' probabilities in their product (research/tiny/tree-log.md)
+# Exponents of the drafters' probabilities in their product, chosen on `tiny`: `git show 1e876e8:research/tiny/tree-log.md`.
+SECOND, FIRST = 0.7, 0.3
 UNLISTED = log(1e-3)  # log probability of a token that one drafter has not among its likeliest
 
 
@@ -53,6 +54,8 @@ def agreed(first: Block, second: Block, number: int) -> list[Offer]:
 
 D2SD_TREE = Method(
     "d2sd_tree",
+    "D²SD as a tree",
+    "D²SD",
     "A tree of the B likeliest paths over both drafters, grown best first from the re-anchored prefixes.",
     "this project, after D²SD and DDTree",
     propose,

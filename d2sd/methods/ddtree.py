@@ -15,6 +15,8 @@ def propose(drafters: Drafters) -> Proposal:
 
 DDTREE = Method(
     "ddtree",
+    "DDTree",
+    "Trees",
     "A tree of the B likeliest paths over the first drafter's per-position distributions, grown best first.",
     "DDTree, arXiv 2604.12989",
     propose,

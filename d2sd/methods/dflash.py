@@ -13,6 +13,8 @@ def propose(drafters: Drafters) -> Proposal:
 
 DFLASH = Method(
     "dflash",
+    "DFlash",
+    "Chains",
     "One diffusion drafter fills the whole block at once; the target checks it as a single chain.",
     "DFlash, arXiv 2602.06036",
     propose,

@@ -14,6 +14,8 @@ def propose(drafters: Drafters) -> Proposal:
 
 DRAFT_MODEL = Method(
     "draft_model",
+    "Draft model",
+    "Chains",
     "A small autoregressive model drafts a chain token by token; the target checks it in one pass.",
     "speculative sampling, arXiv 2211.17192 and 2302.01318",
     propose,

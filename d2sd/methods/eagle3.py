@@ -14,6 +14,8 @@ def propose(drafters: Drafters) -> Proposal:
 
 EAGLE3 = Method(
     "eagle3",
+    "EAGLE-3",
+    "Trees",
     "A one-layer drafter reads the target's features and writes token after token; its tree grows level by level.",
     "EAGLE-3, arXiv 2503.01840",
     propose,

@@ -22,6 +22,8 @@ def propose_select(drafters: Drafters) -> Proposal:
 
 DFLASH_RESAMPLE = Method(
     "dflash_resample",
+    "DFlash, resampled",
+    "Ablations",
     "The drafted chain plus K chains sampled from the same block: more candidates without a second drafter.",
     "D²SD, arXiv 2606.04446, ablation 1",
     propose_resample,
@@ -29,6 +31,8 @@ DFLASH_RESAMPLE = Method(
 )
 SPECDIFF2_SELECT = Method(
     "specdiff2_select",
+    "SpecDiff-2",
+    "Chains",
     "K whole drafts sampled from the diffusion drafter are checked together; the longest accepted one is kept.",
     "SpecDiff-2, arXiv 2511.00606",
     propose_select,

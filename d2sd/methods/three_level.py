@@ -36,6 +36,8 @@ def propose(drafters: Drafters) -> Proposal:
 
 D2SD_THREE_LEVEL = Method(
     "d2sd_three_level",
+    "D²SD, re-drafted twice",
+    "Ablations",
     "D²SD, and every branch is re-drafted once more from its own likeliest boundary.",
     "D²SD, arXiv 2606.04446, ablation 3",
     propose,

@@ -8,9 +8,11 @@ passes of different shapes do so differently: where two tokens are nearly tied, 
 
 from __future__ import annotations
 
+import time
 from functools import cache
 
 import torch
+from torch import Tensor, nn
 
 DTYPES = {
     "float32": torch.float32,
@@ -37,3 +39,56 @@ def can_mix() -> bool:
     except (AttributeError, RuntimeError):
         return False
     return bool((found == 8).all())
+
+
+@cache
+def quick_bfloat16() -> bool:
+    """Whether this machine multiplies bfloat16 matrices at least about as quickly as float32 ones.
+
+    True where there is a GPU. On a CPU two products of 512 × 512 are timed (a fraction of a second, once a process): without
+    instructions for bfloat16 they take many times as long.
+    """
+    if torch.cuda.is_available():
+        return True
+    seconds = {}
+    for dtype in (torch.float32, torch.bfloat16):
+        x = torch.ones(512, 512, dtype=dtype)
+        x @ x  # the first one also sets up the kernel
+        began = time.perf_counter()
+        x @ x
+        seconds[dtype] = time.perf_counter() - began
+    return seconds[torch.bfloat16] < 1.5 * seconds[torch.float32]
+
+
+class HalfLinear(nn.Module):
+    """A frozen linear layer without bias whose weight is kept in float16; rows and sums stay float32 (``can_mix``)."""
+
+    def __init__(self, weight: Tensor):
+        """weight: (out, in) float32."""
+        super().__init__()
+        self.weight = nn.Parameter(weight.detach(), requires_grad=False)  # fingerprints read it
+        self._packed = torch.ops.quantized.linear_prepack_fp16(weight.detach().contiguous(), None)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(…, in) → (…, out), float32."""
+        return torch.ops.quantized.linear_dynamic_fp16(x, self._packed)
+
+
+def mixes_by_default(model: nn.Module) -> bool:
+    """Whether a target runs in mixed numbers where none are named: on a CPU that has them, from ``MIXED_FROM`` parameters on."""
+    weight = next(model.parameters())
+    cpu = weight.device.type == "cpu" and weight.dtype == torch.float32
+    return cpu and can_mix() and sum(p.numel() for p in model.parameters()) >= MIXED_FROM
+
+
+def halve(layers: nn.Module) -> None:
+    """Replace the linear layers inside frozen float32 decoder layers by ``HalfLinear``, in place, but for those with a bias."""
+    for module in list(layers.modules()):
+        for name, child in list(module.named_children()):
+            if isinstance(child, nn.Linear) and child.bias is None:
+                setattr(module, name, HalfLinear(child.weight))
+
+
+def halved(layers: nn.Module) -> bool:
+    """Whether ``halve`` was applied."""
+    return any(isinstance(module, HalfLinear) for module in layers.modules())

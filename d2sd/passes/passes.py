@@ -10,13 +10,13 @@ A captured pass replays all its kernels with one launch. That needs fixed shapes
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable, Hashable
 from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
+from d2sd.__about__ import on_zero_gpu
 from d2sd.attention import Backend, make_backend
 from d2sd.errors import InputError
 from d2sd.passes.cache import KeyValueCache
@@ -34,8 +34,7 @@ def choose_mode(mode: str, device: torch.device, capturable: bool) -> Mode:
     ZeroGPU. Raises ``InputError``."""
     if mode not in MODES:
         raise InputError(f"unknown kind of passes {mode!r}; choose one of: {', '.join(MODES)}")
-    lent = os.environ.get("SPACES_ZERO_GPU", "").lower() in ("1", "t", "true")
-    possible = device.type == "cuda" and capturable and not lent
+    possible = device.type == "cuda" and capturable and not on_zero_gpu()
     if mode == "captured" and not possible:
         raise InputError(
             "captured passes need all models on one CUDA GPU of this machine's own, and weights that are not "

@@ -7,6 +7,7 @@ from dataclasses import replace
 from urllib.parse import parse_qsl
 
 import gradio as gr
+import msgspec
 import pytest
 
 from app import models, race, whatif
@@ -19,8 +20,7 @@ from app.tabs.notice import stopped
 from app.tabs.whatif import WhatIf, build_whatif
 from app.views.race import FILLED_IN, drawing
 from app.views.race import query as query_of
-from app.views.whatif import answered
-from app.views.whatif import drawing as whatif_drawing
+from app.views.whatif import Drawn, drawn
 from d2sd import METHODS, DecodeConfig
 from d2sd.decoding.block_drafter import BlockDrafter
 from d2sd.models.models import Models
@@ -172,16 +172,17 @@ def ask(trace, session=None, sweeps=("num_branches", "node_budget"), methods=("d
 def test_the_answer_at_the_recorded_setting_is_the_recorded_run(done):
     trace = done.lanes[1].trace
     answers = ask(trace)[-1].value
-    drawn = answered(answers)
-    for sweep in drawn["sweeps"]:
-        line = next(line for line in sweep["lines"] if line["method"] == "d2sd")
-        (own,) = (p for p in line["points"] if p[0] == sweep["own"])
-        assert own[1:3] == (drawn["run"]["alpha"], drawn["run"]["nodes"])
-        assert own[5] in (0, None)  # its α less that of the run: itself
-    panels = json.loads(whatif_drawing(answers))["panels"]
-    assert [p["id"] for p in panels] == [sweep["symbol"] for sweep in drawn["sweeps"]]
+    shown = drawn(answers)
+    for sweep in shown.sweeps:
+        line = next(line for line in sweep.lines if line.method == "d2sd")
+        (own,) = (p for p in line.points if p.at == sweep.own)
+        assert (own.alpha, own.nodes) == (shown.run.alpha, shown.run.nodes)
+        assert own.less in (0, None)  # its α less that of the run: itself
+    assert msgspec.json.decode(msgspec.json.encode(shown), type=Drawn) == shown
+    panels = json.loads(shown.value())["panels"]
+    assert [p["id"] for p in panels] == [sweep.symbol for sweep in shown.sweeps]
     assert "as recorded" in panels[0]["question"]
-    assert f"recorded: {drawn['sweeps'][0]['values'][drawn['sweeps'][0]['own']]}" in json.dumps(panels[0]["figure"])
+    assert f"recorded: {shown.sweeps[0].values[shown.sweeps[0].own]}" in json.dumps(panels[0]["figure"])
 
 
 def test_answers_about_the_race_before_go_with_it(done):
@@ -200,9 +201,9 @@ def warm(trace):
 def test_a_method_is_answered_once_for_a_setting_that_it_does_not_use(done):
     answers = ask(done.lanes[1].trace, sweeps=["num_branches"], methods=["dflash"])[-1].value
     assert len(answers.outcomes) == 1
-    (line,) = answered(answers)["sweeps"][0]["lines"]
-    assert line["flat"]
-    assert len({p[1] for p in line["points"]}) == 1
+    (line,) = drawn(answers).sweeps[0].lines
+    assert line.flat
+    assert len({p.alpha for p in line.points}) == 1
 
 
 def test_settings_that_do_not_fit_each_other_are_left_out():
@@ -225,10 +226,10 @@ def test_every_method_of_the_registry_has_its_own_points():
 
 def test_cost_aware_settings_are_answered_and_their_costs_stated(done):
     last = ask(done.lanes[1].trace, sweeps=["num_branches"], methods=["d2sd", "d2sd cost-aware"])[-1]
-    lines = {line["method"]: line["points"] for line in answered(last.value)["sweeps"][0]["lines"]}
+    lines = {line.method: line.points for line in drawn(last.value).sweeps[0].lines}
     assert set(lines) == {"d2sd", "d2sd cost-aware"}
     # what is spent follows the costs: never more nodes than with everything spent
-    assert all(aware[2] <= fixed[2] for aware, fixed in zip(lines["d2sd cost-aware"], lines["d2sd"], strict=True))
+    assert all(aware.nodes <= fixed.nodes for aware, fixed in zip(lines["d2sd cost-aware"], lines["d2sd"], strict=True))
     assert "times measured on this machine (first draft" in last.note
     assert "Cost-aware" not in ask(done.lanes[1].trace, methods=["d2sd"])[-1].note
 

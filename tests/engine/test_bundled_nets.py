@@ -11,10 +11,9 @@ from d2sd import DecodeConfig, load
 from d2sd.bench.prompts import prompt_file
 from d2sd.calibration import calibrate, label, tabulate, tabulate_paths
 from d2sd.models.loading import BUNDLED
-from research.tiny.heldout import DOMAINS, PROMPTS
-from research.tiny.report import distinct_share
 
 SUMS, STORIES, NEW_TOKENS = 20, 8, 200
+DOMAINS, PROMPTS = ("stories", "questions", "instructions", "sums", "code"), 60
 ODD = (
     "Explain how photosynthesis works.", "Hello, how are you?", "Hello!", "Who are you?", "What is the capital of France?",
     "Tell me a story.",
@@ -26,6 +25,12 @@ STRANGE = (".", "你好，世界", "🙂", "q" * 300)
 def rows():
     lines = prompt_file("heldout").read_text(encoding="utf-8").splitlines()
     return [json.loads(line) for line in lines]
+
+
+def distinct_share(words, size: int) -> float:
+    """Share of distinct n-grams among all."""
+    grams = [tuple(words[i : i + size]) for i in range(len(words) - size + 1)]
+    return len(set(grams)) / len(grams)
 
 
 def written(bundled, prompt: str, count: int):

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from d2sd import METHODS, DecodeConfig, Engine, InputError
+from d2sd.decoding import walked_drafter
 from d2sd.decoding.sampling import Sampler, gumbel_noise
-from d2sd.decoding.walked_drafter import block_drafter
 from d2sd.methods.growth import grow, offers
 from d2sd.models.loading import load_drafter
 from d2sd.models.models import Models
@@ -57,7 +57,7 @@ def read(target, taught, tmp_path_factory):
 def drafter_of(model, target, temperature=0.0, mode="eager"):
     """With a context of random features."""
     passes = Passes(mode, "dense", 256, torch.device("cpu"))
-    drafter = block_drafter("first", model, target, passes, Sampler(temperature, 0, 1.0, 3))
+    drafter = walked_drafter.make_drafter("first", model, target, passes, Sampler(temperature, 0, 1.0, 3))
     features = torch.randn(1, CONTEXT, 2 * H, generator=torch.Generator().manual_seed(1))
     drafter.extend(features[:, :9], torch.arange(9))
     drafter.extend(features[:, 9:], torch.arange(9, CONTEXT))

@@ -11,7 +11,7 @@ import torch
 from d2sd import DecodeConfig, Engine, calibration
 from d2sd.calibration import outcomes, scores, steps, temperature
 from d2sd.calibration.decisions import expectations
-from d2sd.calibration.resampling import RESAMPLES, Figure, Resampler
+from d2sd.calibration.resampling import RESAMPLES, Estimate, Resampler
 from d2sd.calibration.scores import Scores
 from d2sd.decoding.tempered import tempered
 from d2sd.errors import InputError
@@ -401,7 +401,7 @@ def test_where_re_drafts_bring_nothing_none_are_advised():
     first = report.gains.sources[0]
 
     def advice(tokens):
-        redrafts = tuple(replace(first, branch=j, tokens=Figure(tokens), nodes=7.0) for j in (1, 2))
+        redrafts = tuple(replace(first, branch=j, tokens=Estimate(tokens), nodes=7.0) for j in (1, 2))
         seen = replace(report, gains=replace(report.gains, sources=(first, *redrafts)))
         return next(s.text for s in calibration.read_report(seen) if s.text.startswith("Re-drafts bring"))
 

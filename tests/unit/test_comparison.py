@@ -11,7 +11,7 @@ from d2sd.calibration import comparison, tabulate
 from d2sd.calibration.alignment import align, first_difference
 from d2sd.calibration.compared_reading import read_comparison
 from d2sd.calibration.comparison import compare, length_difference
-from d2sd.calibration.resampling import Figure, holm, p_value, wilson
+from d2sd.calibration.resampling import Estimate, holm, p_value, wilson
 from d2sd.calibration.sides import Draws, Side, newcombe, ratio
 from d2sd.trace.events import Committed, PrefillDone
 from d2sd.trace.trace import Trace
@@ -145,7 +145,7 @@ def test_a_difference_of_lengths_needs_more_than_one_lucky_text():
 
 def test_shares_of_none_and_all_keep_an_interval():
     low, high = wilson(1.0, 20)
-    found = newcombe(Figure(1.0, low, high), Figure(1.0, low, high))
+    found = newcombe(Estimate(1.0, low, high), Estimate(1.0, low, high))
     assert found.low < 0 < found.high
     runs = [[made_step([0.5] * 3, 1, (0,), n) for n in range(4)] for _ in range(10)]
     hit = figure(compare(side(runs), side(runs)), "hit")
@@ -203,11 +203,11 @@ def test_holm_corrects_for_the_questions_that_are_asked():
     assert holm([0.01, None, 0.04, 0.03]) == pytest.approx([0.03, None, 0.06, 0.06], abs=1e-12)
     assert holm([0.9, 0.8]) == [1, 1]
     assert holm([]) == []
-    assert p_value(Figure(1.0, 0.0, 2.0), 10**6) == pytest.approx(0.05, rel=0.01)
-    assert p_value(Figure(1.0, 0.0, 2.0), 8) == pytest.approx(0.109, rel=0.03)  # t of 1.83 with 7 degrees of freedom
-    assert p_value(Figure(0.0, -1, 1), 9) == 1
-    assert p_value(Figure(1.0), 9) is None
-    assert p_value(Figure(1.0, 1.0, 1.0), 9) is None
+    assert p_value(Estimate(1.0, 0.0, 2.0), 10**6) == pytest.approx(0.05, rel=0.01)
+    assert p_value(Estimate(1.0, 0.0, 2.0), 8) == pytest.approx(0.109, rel=0.03)  # t of 1.83 with 7 degrees of freedom
+    assert p_value(Estimate(0.0, -1, 1), 9) == 1
+    assert p_value(Estimate(1.0), 9) is None
+    assert p_value(Estimate(1.0, 1.0, 1.0), 9) is None
 
 
 def grouped(runs, names=("chat", "code")):

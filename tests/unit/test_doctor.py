@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from d2sd.__main__ import main
-from d2sd.calibration.resampling import Figure
+from d2sd.calibration.resampling import Estimate
 from d2sd.cli.doctor import load_checked
 from d2sd.config import DecodeConfig
 from d2sd.doctor import examination, probes
@@ -127,10 +127,10 @@ def test_a_sound_drafter_is_helped_by_nothing(bundled, texts):
 
 
 def test_a_change_is_clear_where_its_whole_interval_is_above_0_and_it_is_worth_saying():
-    assert clear(Figure(0.1, 0.01, 0.2), 0.02)
-    assert not clear(Figure(0.1, -0.01, 0.2), 0.02)
-    assert not clear(Figure(0.015, 0.01, 0.02), 0.02)
-    assert not clear(Figure(0.1), 0.02)
+    assert clear(Estimate(0.1, 0.01, 0.2), 0.02)
+    assert not clear(Estimate(0.1, -0.01, 0.2), 0.02)
+    assert not clear(Estimate(0.015, 0.01, 0.02), 0.02)
+    assert not clear(Estimate(0.1), 0.02)
 
 
 def test_variants_change_one_thing_each_and_none_is_the_drafter_itself(bundled):
@@ -266,11 +266,11 @@ def concluded(**found):
 
 def helping(bundled, kind, alpha):
     variant = next(v for v in variants(bundled.models.first, bundled.models.target, 100, True) if v.kind == kind)
-    return Tried(variant, alpha, 1.5, Figure(alpha, 0.5, 3.5), 30, True)
+    return Tried(variant, alpha, 1.5, Estimate(alpha, 0.5, 3.5), 30, True)
 
 
 def test_one_cause_is_named_the_strongest_evidence_first(bundled):
-    asked = [Asked(Template("the chat template", "--chat", ()), 3.0, Figure(1.0, 0.5, 1.5), 30, True)]
+    asked = [Asked(Template("the chat template", "--chat", ()), 3.0, Estimate(1.0, 0.5, 1.5), 30, True)]
     tried = [helping(bundled, "rope", 3.0), helping(bundled, "taps", 2.5)]
     everything = {
         "checks": [Check("fc", "fault", "it is wrong", "taps", "this")],

@@ -14,7 +14,6 @@ import pytest
 import d2sd
 from d2sd import calibration, load_trace
 from d2sd.cli.description import describe_run, describe_step
-from d2sd.drawing.plot import plot_step
 from d2sd.trace import events
 from d2sd.trace.graph import step_graph
 from d2sd.trace.trace import parse_trace
@@ -83,7 +82,6 @@ def test_a_converted_trace_can_be_shown_and_measured(converter):
     assert list(describe_run(trace))
     for step in trace.steps:
         assert list(describe_step(step, 3))
-        assert plot_step(step).data
         assert step_graph(step).number_of_nodes() == len(step.nodes)
     table = calibration.tabulate([trace.steps])
     assert table.confidence[table.scored & table.sure[:, None]].tolist() == [0.9, 0.8, 0.4]

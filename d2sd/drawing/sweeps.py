@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
+import msgspec
 import plotly.graph_objects as go
 
-from d2sd.calibration import Figure
+from d2sd.calibration import Estimate
 from d2sd.costs.known import MACHINES
 from d2sd.drawing.style import COLOURS, EDGE, INK, Trace, axis, cut, draw, places_axis, safe, whiskers
 
@@ -23,20 +23,32 @@ NAMED = ("paper", "laptop-cpu")  # machines whose speedup stands beside a point;
 SHAPES = ("square", "circle", "triangle-up", "diamond", "x")
 
 
-@dataclass(frozen=True, slots=True)
-class Point:
-    """An answer: the number of the setting's value, α with its interval, verified nodes per step, α less the recorded run's, with
-    its interval, and its speedup by the id of a known machine, calculated."""
+class Point(msgspec.Struct, frozen=True, array_like=True):
+    """One answer.
+
+    at: the index of the setting's value.
+    alpha: α; low, high: its 95% interval.
+    nodes: verified nodes per step.
+    less, more: the 95% interval of α minus the recorded run's.
+    speedups: over plain decoding by the id of a known machine, calculated.
+    """
 
     at: int
-    alpha: Figure
+    alpha: float
     nodes: float
-    difference: Figure
-    speedups: Mapping[str, float] = field(default_factory=dict)
+    low: float | None = None
+    high: float | None = None
+    less: float | None = None
+    more: float | None = None
+    speedups: Mapping[str, float] = {}
+
+    @property
+    def interval(self) -> str:
+        """The interval of α in brackets, empty where there is none."""
+        return "" if self.low is None else f" ({self.low:.2f} to {self.high:.2f})"
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(msgspec.Struct, frozen=True):
     """The answers of one method; ``flat``: it does not use the setting."""
 
     method: str
@@ -44,9 +56,8 @@ class Line:
     points: tuple[Point, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Sweep:
-    """A setting that was varied: its values in order, the number of the recorded run's own, and a line for every method."""
+class Sweep(msgspec.Struct, frozen=True):
+    """A setting that was varied: its values in order, the index of the recorded run's own, and a line for every method."""
 
     symbol: str
     label: str
@@ -55,8 +66,7 @@ class Sweep:
     lines: tuple[Line, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Recorded:
+class Recorded(msgspec.Struct, frozen=True):
     """The run that was asked, as measured: method, α, verified nodes per step."""
 
     method: str
@@ -80,8 +90,8 @@ def what_if(sweep: Sweep, recorded: Recorded, looks: dict[str, Trace]) -> go.Fig
     traces: list[Trace] = []
     for line in sweep.lines:
         words = [point_words(sweep, line, p) for p in line.points]
-        alphas = [p.alpha.value or 0.0 for p in line.points]
-        reach: Trace = {} if line.flat else whiskers(alphas, [p.alpha for p in line.points])
+        alphas = [p.alpha for p in line.points]
+        reach: Trace = {} if line.flat else whiskers(alphas, [Estimate(p.alpha, p.low, p.high) for p in line.points])
         if reach:
             reach["error_y"] |= {"color": looks[line.method]["line"]["color"], "width": 0}
         shared: Trace = {
@@ -135,15 +145,14 @@ def what_if(sweep: Sweep, recorded: Recorded, looks: dict[str, Trace]) -> go.Fig
 
 def point_words(sweep: Sweep, line: Line, point: Point) -> str:
     """An answer in a sentence."""
-    between = "" if point.alpha.low is None else f" ({point.alpha.low:.2f} to {point.alpha.high:.2f})"
     value = f"{sweep.symbol} not used" if line.flat else f"{sweep.symbol} = {sweep.values[point.at]}"
     there = "".join(f"<br>8B on {MACHINES[m].name}: {point.speedups[m]:.2f}×" for m in NAMED if m in point.speedups)
-    return f"{safe(line.method)}, {value}<br>α {point.alpha.value:.2f}{between}, {point.nodes:.1f} nodes a step{there}"
+    return f"{safe(line.method)}, {value}<br>α {point.alpha:.2f}{point.interval}, {point.nodes:.1f} nodes a step{there}"
 
 
 def _cheaper(points: Sequence[Point], own: Point) -> Point | None:
     """The point of the fewest nodes whose α is, as written, no lower than ``own``; None where it saves less than a tenth."""
-    equal = [p for p in points if round(p.alpha.value or 0.0, 2) >= round(own.alpha.value or 0.0, 2)]
+    equal = [p for p in points if round(p.alpha, 2) >= round(own.alpha, 2)]
     least = min(equal, key=lambda p: p.nodes, default=own)
     return least if least.nodes < 0.9 * own.nodes else None
 
@@ -158,14 +167,11 @@ def sweep_reading(sweep: Sweep, recorded: Recorded) -> str:
     method = cut(line.method)
     if line.flat:
         return f"{method} does not use it"
-    best = max(line.points, key=lambda p: p.alpha.value or 0.0)
+    best = max(line.points, key=lambda p: p.alpha)
     own = next((p for p in line.points if p.at == sweep.own), None)
 
     def words(point: Point) -> str:
-        return f"α {point.alpha.value:.2f} with {point.nodes:.0f} nodes at {sweep.symbol} = {sweep.values[point.at]}"
-
-    def between(point: Point) -> str:
-        return "" if point.alpha.low is None else f" ({point.alpha.low:.2f} to {point.alpha.high:.2f})"
+        return f"α {point.alpha:.2f} with {point.nodes:.0f} nodes at {sweep.symbol} = {sweep.values[point.at]}"
 
     if own is not None and line is own_line and (cheaper := _cheaper(line.points, own)):
         fewer = 100 * (1 - cheaper.nodes / own.nodes)
@@ -174,10 +180,10 @@ def sweep_reading(sweep: Sweep, recorded: Recorded) -> str:
             f"{cheaper.nodes:.0f} nodes, {fewer:.0f}% fewer"
         )
     if own is None or line is not own_line:
-        return f"{method}: highest {words(best)}{between(best)}; one text says little"
-    if (best.alpha.value or 0.0) <= (own.alpha.value or 0.0) + 1e-9:
-        return f"{method}: {words(own)}{between(own)} as recorded is the highest on this text"
-    less, more = best.difference.low, best.difference.high
+        return f"{method}: highest {words(best)}{best.interval}; one text says little"
+    if best.alpha <= own.alpha + 1e-9:
+        return f"{method}: {words(own)}{own.interval} as recorded is the highest on this text"
+    less, more = best.less, best.more
     if less is None or more is None:
         difference = "too short a text for an interval"
     else:
