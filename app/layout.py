@@ -73,6 +73,7 @@ def build() -> gr.Blocks:
             example = gr.Button(
                 presets.second_said(other), elem_id="example", size="sm", min_width=60, visible=len(other) > 0
             )
+            theme_switch = gr.Button("Dark or light", elem_id="theme", size="sm", min_width=60)
         with gr.Tabs() as tabs:
             with gr.Tab("Explore", id="explore"):
                 shown = build_explore(session)
@@ -86,6 +87,7 @@ def build() -> gr.Blocks:
                 build_learn(tabs, shown)
         begin.click(lambda: gr.Tabs(selected="learn"), None, tabs, show_progress="hidden", queue=False)
         _wire_example(example, tabs, shown)
+        theme_switch.click(None, None, None, js="() => { document.body.classList.toggle('dark'); }", queue=False)
         wire_runs(page, tabs, shown, race)
         api.publish(page)
     page.queue(max_size=MAX_WAITING)

@@ -24,7 +24,7 @@ def cost_of_a_pass(step: StepDone, plain: float | None) -> Stop:
         (
             f"To compute one token, a model with 8 billion weights reads all of them from memory: {gigabytes:.0f} GB. It reads "
             "them once for a whole pass, however many tokens are in it.",
-            f"An {CARD.name} reads them in {milliseconds(reading)} and needs {milliseconds(sum_of_one)} of arithmetic for each "
+            f"An {CARD.name} reads them in {milliseconds(reading)} and needs {1e3 * sum_of_one:.3f} ms of arithmetic for each "
             f"token. While it waits for the weights it can compute {CARD.ridge:.0f} tokens: up to there they cost nothing more.",
             f"A laptop’s processor reads slowly too, but computes so much slower that its limit is {LAPTOP.ridge:.0f} tokens. "
             "Beyond it every token costs, and that is why drafting may lose there what it wins on a large card.",

@@ -21,7 +21,20 @@ from app.views.runs import RunsView
 from app.work import TURNS, Update
 from d2sd import InputError
 
+LINES_BEFORE_STEPS = 3  # header, prompt, and the first step
 CUT_OFF = "This recording breaks off before the end of its run. What it holds is shown."
+
+
+RUN = "Run"
+
+
+def doing(update: Update[str], session: Session) -> str:
+    """What the button says while a run goes on."""
+    if update.news:
+        return "Waiting …" if session.waiting else "Loading …"
+    if session.shown.ended:
+        return "Timing plain decoding …"
+    return "Reading the prompt …" if len(session.shown) < LINES_BEFORE_STEPS else "Writing …"
 
 
 def build_explore(session: gr.State) -> Shown:
@@ -50,7 +63,7 @@ def _wire_runs(shown: Shown) -> None:
     session, controls, view = shown.session, shown.controls, shown.view
 
     def run(current: Session, number: int, *values: Any) -> Iterator[tuple[Any, ...]]:
-        before = current.shown
+        before, doing_before = current.shown, RUN
         for update in TURNS.taken(current, explore.run(current, number, controls.asked(*values))):
             segment = gr.skip() if update.value is None else update.value
             listed: tuple[Any, Any] = (gr.skip(), gr.skip())
@@ -59,9 +72,14 @@ def _wire_runs(shown: Shown) -> None:
             # who stopped it was told what that means, and work that only goes on has nothing to say
             silent = current.newest != number or update == Update()
             said = gr.skip() if silent else sentence(update.problem, update.news, update.note)
-            yield segment, said, *listed
+            now = doing(update, current)
+            label, doing_before = gr.skip() if now == doing_before else gr.Button(now), now
+            yield segment, said, *listed, label
         # Nothing is sent after the last values: Gradio's client applies the differences of two updates that arrive at
         # once to one object, so a skip behind them would delete them.
+
+    def rest(current: Session, mine: int) -> Any:
+        return gr.Button(RUN) if current.newest == mine else gr.skip()
 
     # A request is counted at once, outside the queue, so that Stop and a second Run also reach runs that wait.
     number, line = gr.State(0), line_of(controls.notice, session)
@@ -70,12 +88,12 @@ def _wire_runs(shown: Shown) -> None:
         requested.then(
             run,
             [session, number, *controls.values],
-            [view, controls.notice, shown.back, shown.runs],
+            [view, controls.notice, shown.back, shown.runs, controls.run],
             show_progress="hidden",
             concurrency_id=MODEL,
             concurrency_limit=1,
             trigger_mode="multiple",
-        )
+        ).then(rest, [session, number], controls.run, **AT_ONCE)
 
     def stop(current: Session) -> Any:
         own = current.getting

@@ -81,6 +81,7 @@ def packed_tour() -> str:
         lines=lines,
         live=recorded["live"],
         here=machine and known.drawing(machine),
+        opening="".join(c.text for c in trace.prefill.committed) if trace.prefill else "",
         about=presets.FIRST_SAID if preset == presets.FIRST else presets.TINY_SAID,
         examples=presets.examples(presets.FIRST if preset == presets.FIRST else presets.BUNDLED),
     )

@@ -60,8 +60,8 @@ export function chosenMachine() {
 
 /** A list to choose the machine from; `changed()` when another one was. */
 export class MachineChoice {
-  constructor(changed, label = "Machine to compare with") {
-    this.select = h("select", { class: "machine", "aria-label": label }, ...MACHINES.map(({ id, name }) => h("option", { value: id }, name)));
+  constructor(changed, label = "Machine to compare with", machines = MACHINES) {
+    this.select = h("select", { class: "machine", "aria-label": label }, ...machines.map(({ id, name }) => h("option", { value: id }, name)));
     this.select.addEventListener("change", () => {
       try {
         localStorage.setItem(KEY, this.select.value);
@@ -71,12 +71,12 @@ export class MachineChoice {
       changed();
     });
     document.addEventListener("machine:chosen", ({ detail }) => {
-      if (detail.from === this) return;
+      if (detail.from === this || !machines.some(({ id }) => id === detail.id)) return;
       this.machine = MACHINES.find(({ id }) => id === detail.id);
       this.select.value = detail.id;
       changed();
     });
-    this.machine = chosenMachine();
+    this.machine = machines.includes(chosenMachine()) ? chosenMachine() : machines[0];
     this.select.value = this.machine.id;
   }
 }

@@ -226,7 +226,7 @@ export class StripView {
     const { step } = this;
     const x = this.x(step.boundary + 0.5);
     const words = boundaryWords(step).short;
-    const w = words.length * 6.2 + 18;
+    const w = words.length * 6.8 + 18;
     const left = Math.min(Math.max(x - w / 2, 2), this.viewport.size.width / this.scale - w - 2);
     return s(
       "g",

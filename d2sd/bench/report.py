@@ -9,11 +9,13 @@ from typing import Any, NamedTuple
 import orjson
 
 from d2sd.bench import adaptive
+from d2sd.bench.breakeven import MapPoint, break_even_map
 from d2sd.bench.charts import ChartPoint, interval_chart, stacked_chart
 from d2sd.bench.provenance import as_markdown
 from d2sd.bench.published import PublishedTable
 from d2sd.bench.runner import Run
-from d2sd.costs.known import MACHINES
+from d2sd.bench.summary import PLAIN
+from d2sd.costs.known import DEFAULT, MACHINES
 from d2sd.costs.roofline import HOW
 from d2sd.trace.files import make_folder, write_whole
 
@@ -166,7 +168,19 @@ def charts(result: dict[str, Any]) -> dict[str, str]:
     ]
     if stages:
         pictures["stages.svg"] = stacked_chart("Where a step's time goes", "ms per step", stages)
+    if places := _places(result["rows"]):
+        pictures["break_even.svg"] = break_even_map(places, MACHINES[DEFAULT].name)
     return pictures
+
+
+def _places(rows: Sequence[dict[str, Any]]) -> list[MapPoint]:
+    """The entries that draft, on the break-even map; none where the price of none is known."""
+    drafting = (r for r in rows if r["method"] != PLAIN and (r["break_even"] or DEFAULT in r["elsewhere"]))
+    out = []
+    for row in drafting:
+        alpha, gain = row["mean_acceptance_length"], row["elsewhere"].get(DEFAULT)
+        out.append(MapPoint(row["label"], alpha, row["break_even"], gain and alpha / gain))
+    return out
 
 
 def write_report(folder: Path, result: dict[str, Any], runs: Sequence[Run], published: PublishedTable | None) -> None:

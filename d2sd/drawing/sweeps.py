@@ -11,12 +11,13 @@ from d2sd.calibration import Estimate
 from d2sd.costs.known import MACHINES
 from d2sd.drawing.style import COLOURS, EDGE, INK, Trace, axis, cut, draw, places_axis, safe, whiskers
 
+# by tone and dash alone: colours mean drafters
 LINES = (
-    ("first", "dash"),
-    ("second", "solid"),
-    ("target", "dot"),
-    ("reject", "dashdot"),
     ("ink", "solid"),
+    ("ink", "dash"),
+    ("ink", "dot"),
+    ("muted", "solid"),
+    ("muted", "dashdot"),
     ("muted", "longdash"),
 )
 NAMED = ("paper", "laptop-cpu")  # machines whose speedup stands beside a point; the table has all

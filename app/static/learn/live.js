@@ -34,7 +34,7 @@ export class LiveView {
   }
 
   /** `here`: the machine that recorded the run; null: not measured. */
-  load(live, here) {
+  load(live, here, opening) {
     this.here = here && typeof here === "object" ? here : null;
     this.task.hidden = !this.here;
     if (!live || !list(live.points).length) return;
@@ -42,7 +42,7 @@ export class LiveView {
     const mean = (values) => values.reduce((a, b) => a + b, 0) / Math.max(1, values.length);
     for (const point of points) Object.assign(point, { alpha: mean(point.committed), nodes: mean(point.works.map(({ nodes }) => nodes)) });
     const values = (name) => [...new Set(points.map((point) => point[name]))].sort((a, b) => a - b);
-    this.live = { points, tokens: list(live.tokens).map(text), own: list(live.own), method: text(live.method), k: values("k"), gamma: values("gamma") };
+    this.live = { points, tokens: list(live.tokens).map(text), own: list(live.own), method: text(live.method), opening: text(opening), k: values("k"), gamma: values("gamma") };
     for (const [id, at] of [["k", 0], ["gamma", 1]]) {
       const { input } = this.inputs[id];
       input.max = this.live[id].length - 1;
@@ -130,6 +130,6 @@ export class LiveView {
       from += size;
     });
     this.cut.firstChild.textContent = `The same text in ${count(point.committed.length, "step")}: one coloured piece each`;
-    this.cut.lastChild.replaceChildren(...pieces);
+    this.cut.lastChild.replaceChildren(this.live.opening, ...pieces);
   }
 }

@@ -39,7 +39,7 @@ export async function start(element, trigger, props, watch, server, given) {
       card.about = text(tour.about);
       card.examples = Object.entries(tour.examples || {}).map(([name, prompt]) => [name, text(prompt)]);
       stage.load(props.lines ?? tour.lines);
-      live.load(tour.live, tour.here);
+      live.load(tour.live, tour.here, tour.opening);
       await until(() => stage.steps > tour.start);
       stage.pin(tour.start);
       state.at = Math.min(card.last, Math.max(0, whole(new URLSearchParams(text(props.address) || location.search).get("stop"), 1, TURN + 1, 1) - 1));
