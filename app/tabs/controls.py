@@ -95,9 +95,9 @@ def build_controls() -> Controls:
     examples = [_examples(inputs["prompt"], model, model == first) for model in (presets.BUNDLED, presets.FIRST)]
     notice = notice_box("notice")
     back = gr.Button("Back to my own settings", elem_id="own-settings", size="sm", visible=False)
+    inputs |= build_models(picker=picker)
     with gr.Column(elem_id="more"):
         able = gr.Markdown(ABLE, elem_id="able", visible=first == presets.BUNDLED)
-        inputs |= build_models(picker=picker)
 
         def suit(chosen: str) -> list[Any]:
             own = chosen in presets.OWN
