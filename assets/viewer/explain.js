@@ -287,7 +287,7 @@ export function agreementWords(drafted, wanted) {
     q -= same.p;
   }
   bound = Math.max(0, bound + part(Math.max(0, p), Math.max(0, q)));
-  return `The target’s favourite is ${place}; KL(target ‖ drafter) is at least ${bound.toFixed(2)}.`;
+  return `The target’s favourite is ${place}${bound >= 0.005 ? `; KL(target ‖ drafter) is at least ${bound.toFixed(2)}` : ""}.`;
 }
 
 export const rankWords = (rank) => (rank === null ? "—" : rank === 0 ? "favourite" : `number ${rank + 1}`);

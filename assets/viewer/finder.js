@@ -42,7 +42,7 @@ export class FinderView {
     const zooms = [button("−", "Narrower bars", () => timeline.zoom(0.7)), button("+", "Wider bars (Ctrl + wheel)", () => timeline.zoom(1.4)), this.rangeButton];
     this.box = h("div", { class: "finder" }, h("div", { class: "row" }, this.choice, before, next, this.count), this.marks);
     this.zooms = h("div", { class: "zooms", role: "group", "aria-label": "Zoom of the steps" }, ...zooms);
-    this.choice.addEventListener("change", () => this.show());
+    this.choice.addEventListener("change", () => this.visit());
     timeline.ranged = () => this.showRange();
   }
 
@@ -50,9 +50,15 @@ export class FinderView {
     const made = h("button", { type: "button", class: id, "data-outcome": id, title: `Show only these steps: ${words}` }, h("i", { "aria-hidden": "true" }, mark), words, h("b", {}));
     made.addEventListener("click", () => {
       this.choice.value = this.choice.value === id ? "any" : id;
-      this.show();
+      this.visit();
     });
     return h("li", { class: id }, made);
+  }
+
+  /** Finds the steps that are asked for, and goes to the next of them unless one of them is shown. */
+  visit() {
+    this.show();
+    if (this.found && !this.found.includes(this.selection.shown)) this.go(1);
   }
 
   /** Finds the steps anew; called when steps arrive as well. */

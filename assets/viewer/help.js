@@ -16,7 +16,7 @@ const KEYS = [
   [".", "full screen"],
   ["S", "speed of playing"],
   ["T", "present: sentence, tree and strip, twice as large"],
-  ["Q", "quiz: guess where the first draft is rejected"],
+  ["Q", "quiz: guess where the first draft is rejected; 1 to 9 or Enter on a token answer, 0: nowhere"],
   ["Esc", "release the node, then the step"],
   ["?", "this list"],
 ];

@@ -20,13 +20,19 @@ export function listenForKeys(element, act) {
     const target = event.target instanceof Element ? event.target : document.body;
     if (!ours(element, target) || !element.offsetParent || event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
     if (target.closest(TAKES_TYPING) || target.closest("dialog[open]")) return;
-    if (event.key === " " && target.closest("button, a")) return;
+    if ([" ", "Enter"].includes(event.key) && target.closest("button, a")) return;
     const name = (event.shiftKey && event.key.startsWith("Arrow") ? "Shift" : "") + (event.key.length === 1 ? event.key.toLowerCase() : event.key);
     if (act[name]) {
       if (act[name]() !== false) event.preventDefault();
     }
   };
   document.addEventListener("keydown", onKey);
+}
+
+/** The position of a node of the shown step; null: none is selected. */
+function depthOf(tree, node) {
+  const found = tree.step && tree.step.nodes.get(node);
+  return found ? found.depth : null;
 }
 
 export function keyActions({ store, selection, tree, viewport, search, help, finder, timeline, fullScreen, quiz, presenter }) {
@@ -68,6 +74,8 @@ export function keyActions({ store, selection, tree, viewport, search, help, fin
     ".": fullScreen,
     t: () => presenter.toggle(),
     q: () => quiz.toggle(),
+    Enter: () => quiz.asking && quiz.guess(depthOf(tree, selection.shownNode)),
+    ...Object.fromEntries(Array.from({ length: 10 }, (_, digit) => [String(digit), () => quiz.asking && quiz.guess(digit || Infinity)])),
     s: () => selection.repace(),
     // a clicker's keys; else they scroll the page
     PageDown: () => presenter.on && selection.move(1),

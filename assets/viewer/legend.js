@@ -32,7 +32,7 @@ const SAID = [["γ", "block_size"], ["γ₂", "second_block_size"], ["K", "num_b
 const UNSAID = { temperature: null, top_p: 1, seed: 0 };
 
 /** What was run, in a few words: method, models and the settings that are not as they always are. */
-export function runWords({ header, recorded, seen, length }) {
+export function runWords({ header, recorded, own: ours, seen, length }) {
   const config = header.config && typeof header.config === "object" ? header.config : {};
   const means = { block_size: seen.draft || !length, second_block_size: config.second_block_size !== config.block_size, num_branches: seen.branches, draft_depth: seen.levels, draft_top_k: seen.levels };
   const shown = SAID.filter(([, name]) => typeof config[name] === "number" && config[name] !== UNSAID[name] && means[name] !== false);
@@ -42,7 +42,7 @@ export function runWords({ header, recorded, seen, length }) {
   const who = [`${methodName(text(header.method) || "run")}${model && ` on ${model}`}`, own ? "" : `drafter ${drafter}`];
   const block = (name) => (name === "block_size" && config[name] > 1 ? ` (anchor + ${config[name] - 1})` : "");
   const words = [...who, ...shown.map(([symbol, name]) => `${symbol} ${config[name]}${block(name)}`), config.cost_aware === true ? "cost-aware" : "", config.chat === true ? "chat" : ""];
-  return (recorded ? "recorded: " : "") + words.filter(Boolean).join(" · ");
+  return (recorded && !ours ? "recorded: " : "") + words.filter(Boolean).join(" · ");
 }
 
 /** Says what was run, and takes away what this kind of run never fills: its marks would only be puzzling. */

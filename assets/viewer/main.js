@@ -131,7 +131,7 @@ export function start(element, trigger, props, watch) {
       if (selection.shownNode !== drawn.node) tree.mark();
     }
     words.show(selection.shown);
-    words.hide(quiz.asking ? selection.shown : null);
+    words.hide(quiz.hidden);
     quiz.show();
     presenter.show(selection.shown);
     drawn = { step, node: selection.shownNode, total: store.length };

@@ -78,7 +78,7 @@ export class PictureMaker {
 
   /** What shapes and lines mean, as it stands under the drawing: where each item goes. */
   legend(width) {
-    const font = `11.5px ${getComputedStyle(this.colours).fontFamily}`;
+    const font = `12px ${getComputedStyle(this.colours).fontFamily}`;
     let [x, row] = [PICTURE.pad, 0];
     return [...this.colours.querySelectorAll(".legend li")].filter((item) => getComputedStyle(item).display !== "none" && item.querySelector("svg")).map((item) => {
       const words = item.textContent;
@@ -93,7 +93,7 @@ export class PictureMaker {
   legendItem({ item, words, x, row }, top, style, colour) {
     const y = top + 6 + row * PICTURE.line;
     const shapes = [...item.querySelector("svg").children].map(inlined);
-    return s("g", { transform: `translate(${x},${y})` }, s("g", { transform: "translate(13,8)" }, ...shapes), s("text", { x: 32, y: 12, "font-family": style.fontFamily, "font-size": 11.5, fill: colour("--muted") }, words));
+    return s("g", { transform: `translate(${x},${y})` }, s("g", { transform: "translate(13,8)" }, ...shapes), s("text", { x: 32, y: 12, "font-family": style.fontFamily, "font-size": 12, fill: colour("--muted") }, words));
   }
 
   /** The picture as the text of an SVG file. */

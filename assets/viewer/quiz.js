@@ -30,7 +30,7 @@ export class QuizView {
       return made;
     };
     this.said = h("p", { class: "said", role: "status" });
-    this.all = button("None: all accepted", () => this.guess(Infinity));
+    this.all = button("None: all accepted (0)", () => this.guess(Infinity));
     this.next = button("Next", () => this.go());
     this.marks = h("ol", { class: "marks", "aria-label": "Your guesses, step by step" });
     this.marks.addEventListener("click", ({ target }) => target.dataset.step && this.selection.pin(Number(target.dataset.step)));
@@ -55,6 +55,11 @@ export class QuizView {
     return this.on && at !== null && !this.told.has(at) && quizSteps(this.store.summaries).includes(at);
   }
 
+  /** The first step whose text must not be seen: the answers to this step and to later ones are in it; null: all may be seen. */
+  get hidden() {
+    return this.on && this.selection.shown !== null ? this.selection.shown + (this.asking ? 0 : 1) : null;
+  }
+
   /** The next step that was not asked yet; `here`: the shown one, if it can be. */
   go(here = false) {
     const open = quizSteps(this.store.summaries).filter((at) => !this.told.has(at));
@@ -69,7 +74,7 @@ export class QuizView {
   /** A position that was clicked. */
   guess(position) {
     const step = this.store.step(this.selection.shown);
-    if (!this.asking || !step || !(position >= 1)) return;
+    if (!this.asking || !step || !(position >= 1)) return; // also where no position was meant
     const verdict = quizVerdict(step, Math.min(step.drafted + 1, position));
     this.told.set(step.index, verdict);
     this.changed();
@@ -91,6 +96,6 @@ export class QuizView {
     this.marks.replaceChildren(...quizMarks(this.store.summaries, told).slice(0, MOST_MARKS).map(mark));
     this.all.hidden = !asking;
     this.next.hidden = asking || !left;
-    this.said.replaceChildren(asking ? h("b", {}, "Where will the first draft be rejected? Click its token.") : here ? here.words : "Nothing to guess in this step.", score, left ? "" : " That was the whole run.");
+    this.said.replaceChildren(asking ? h("b", {}, "Where will the first draft be rejected? Click its token or type its position.") : here ? here.words : "Nothing to guess in this step.", score, left ? "" : " That was the whole run.");
   }
 }

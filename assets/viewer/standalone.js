@@ -24,9 +24,17 @@ function button(words, pressed, changes) {
   const made = document.createElement("button");
   made.type = "button";
   made.textContent = words;
-  made.setAttribute("aria-pressed", pressed);
+  if (pressed !== null) made.setAttribute("aria-pressed", pressed);
   made.addEventListener("click", () => (location.hash = addressWith(changes)));
   return made;
+}
+
+/** What the address names and the file does not hold, as a sentence; empty where it holds all. `steps`: of the shown run. */
+export function missing(asked, runs, steps) {
+  const [run, step] = [asked.get("run"), asked.get("step")];
+  const within = (value, most) => value === null || (/^[1-9]\d{0,8}$/.test(value) && Number(value) <= most);
+  if (!within(run, runs)) return `There is no run ${run.slice(0, 20)} in this file; run 1 is shown.`;
+  return within(step, steps) ? "" : `There is no step ${step.slice(0, 20)}: this run has ${steps}.`;
 }
 
 /** `startTour`: draws the tour of a run, with `given`; without it there is none. */
@@ -50,6 +58,8 @@ export function start({ startTour = null, ...given }) {
     const [head, ...lines] = runs[at].value.split("\n");
     return wanted() ? [JSON.stringify({ ...JSON.parse(head), wanted: wanted() }), ...lines].join("\n") : runs[at].value;
   };
+  // before each step its verdict
+  const stepsOf = (at) => runs[at].value.split("\n").filter((line) => line.startsWith('{"event":"Verdict"')).length;
   const asked = () => (named("run", runs.length) ?? 1) - 1;
   let shown = asked();
   let toured = null;
@@ -61,13 +71,18 @@ export function start({ startTour = null, ...given }) {
     const [stop, quiz] = [tour && named("stop") !== null, fields().get("quiz") === "1"];
     const of = runs.map((run, at) => button(`${at + 1}. ${run.label}`, at === shown, { run: at + 1, step: "", node: "" }));
     const ways = [button("Explore", !stop && !quiz, { stop: "", quiz: "" }), button("Quiz", !stop && quiz, { stop: "", quiz: 1 }), ...(tour ? [button("Learn", stop, { stop: 1, quiz: "" })] : [])];
-    runsBox.hidden = !startTour && runs.length < 2;
     const row = (buttons) => {
       const box = document.createElement("div");
       box.append(...buttons);
       return box;
     };
-    runsBox.replaceChildren(...(runs.length > 1 ? [row(of)] : []), row(ways));
+    const night = document.body.classList.contains("dark");
+    const theme = button(night ? "☀ Light" : "☾ Dark", null, { theme: night ? "light" : "dark" });
+    theme.className = "theme";
+    const said = document.createElement("p");
+    said.textContent = missing(fields(), runs.length, stepsOf(shown));
+    said.setAttribute("role", "status");
+    runsBox.replaceChildren(...(runs.length > 1 ? [row(of)] : []), row([...(startTour || runs.length > 1 ? ways : []), theme]), said);
     [element.hidden, tourBox.hidden] = [stop, !stop];
   }
 
@@ -92,6 +107,14 @@ export function start({ startTour = null, ...given }) {
   element.addEventListener("explorer:quizzing", ({ detail }) => {
     quizzing = detail.on; // it also begins and ends in the viewer itself
     history.replaceState(null, "", addressWith({ quiz: quizzing ? 1 : "" }));
+    drawChoices();
+  });
+  // The address follows what is chosen, so that it can be passed on.
+  let chosen = false;
+  element.addEventListener("explorer:selected", ({ detail: { step, node } }) => {
+    if (step === null && !chosen) return;
+    chosen = step !== null;
+    history.replaceState(null, "", addressWith({ step: chosen ? step + 1 : "", node: node ?? "" }));
     drawChoices();
   });
   addEventListener("hashchange", () => {

@@ -112,7 +112,8 @@ export function readStep(raw, index, run, { verdict, gained, closed } = readVerd
     // What the bonus adds to the text can be empty inside a character; the choice has the token's own text.
     step.bonus = { ...step.bonus, parent: last, depth: nodes.get(last).depth + 1, text: choice ? choice.text : step.bonus.text, p: choice ? choice.p : null };
   }
-  let deepest = Math.max(step.drafted, step.bonus ? step.bonus.depth || 0 : 0);
+  // room for a bonus token behind the whole draft: the axis does not tell where the path ends
+  let deepest = Math.max(draft ? step.drafted + 1 : 0, step.bonus ? step.bonus.depth || 0 : 0);
   for (const node of nodes.values()) deepest = Math.max(deepest, node.depth);
   step.columns = deepest + 1;
   return step;

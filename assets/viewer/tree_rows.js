@@ -3,7 +3,7 @@
 import { PILL } from "./tree_shapes.js";
 
 const GAP = 5; // between the pills of neighbouring lanes, at least
-export const LABEL = { above: [-28, -14], below: [13, 26] };
+export const LABEL = { above: [-29, -14], below: [13, 27] };
 
 /**
  * The height of every lane, and what lies above and below the outermost ones.

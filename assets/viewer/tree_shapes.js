@@ -71,8 +71,8 @@ export function edgePath(x1, y1, x2, y2, border) {
 /** How many nodes below this one are folded away. */
 export function foldBadge(x, y, count) {
   const words = "+" + count;
-  const width = 7 + 6 * words.length;
-  return s("g", { class: "fold", transform: `translate(${x},${y})` }, s("rect", { x: -width / 2, y: -6, width, height: 12, rx: 6 }), s("text", { y: 3 }, words));
+  const width = 8 + 7.5 * words.length;
+  return s("g", { class: "fold", transform: `translate(${x},${y})` }, s("rect", { x: -width / 2, y: -7.5, width, height: 15, rx: 7.5 }), s("text", { y: 4 }, words));
 }
 
 /** The ✕ on the corner of a rejected node. */

@@ -7,18 +7,17 @@ export const MARKS = { " ": "␣", "\n": "↵", "\r": "␍", "\t": "⇥", "\u00a
 export const HIDDEN = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u200b\u200c\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufffe\uffff]/g;
 export const LONE = /[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g;
 
-/** Token text with its whitespace made visible, cut after `most` characters. */
-export function visible(value, most = 24) {
+/** Token text with its whitespace made visible, cut after `most` characters; `space`: what a space is drawn as. */
+export function visible(value, most = 24, space = MARKS[" "]) {
   const head = text(value).slice(0, most * 4).replace(LONE, "\ufffd");
-  const shown = [...head.replace(HIDDEN, "◌")].map((c) => MARKS[c] || c);
+  const shown = [...head.replace(HIDDEN, "◌")].map((c) => (c === " " ? space : MARKS[c] || c));
   if (!shown.length) return "∅";
   return shown.length > most || text(value).length > most * 4 ? shown.slice(0, most - 1).join("") + "…" : shown.join("");
 }
 
-/** The same between quotation marks, for sentences: spaces stay spaces. */
-export function quoted(value, most = 18) {
-  return "“" + visible(value, most).replace(/␣/g, " ") + "”";
-}
+/** The same in running words, where spaces stay spaces. */
+export const spoken = (value, most) => visible(value, most, " ");
+export const quoted = (value, most = 18) => `“${spoken(value, most)}”`;
 
 export function probability(p, digits = 2) {
   if (p === null || p === undefined) return "—";

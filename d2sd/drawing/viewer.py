@@ -118,7 +118,7 @@ def runs_page(
 {_joined(("standalone.css",))}{viewer_styles()}{styles}</style>
 </head>
 <body>
-<header><h1>{html.escape(title)}</h1><p>{SAID[len(runs) > 1]} Press ? for the keys.</p><nav id="runs" hidden></nav></header>
+<header><h1>{html.escape(title)}</h1><p>{SAID[len(runs) > 1]} Press ? for the keys.</p><nav id="runs"></nav></header>
 <main><div id="explorer"><noscript>This page draws the run with JavaScript.</noscript></div><div id="tour" hidden></div></main>
 <script type="application/json" id="trace">{data}</script>
 <script>{script}</script>

@@ -1,9 +1,11 @@
 """The number formats that models run in, by name, and the one that a CPU takes by itself.
 
 ``mixed`` computes in float32 with the weight matrices in float16. A pass over few rows lasts as long as reading the weights
-does, so half the bytes take about half the time. Activations are never rounded, so texts of all methods are as equal as
-in float32; they are those of the target with rounded weights. bfloat16 throughout rounds every intermediate result, and
-passes of different shapes do so differently: where two tokens are nearly tied, the other one may then win.
+does, so half the bytes take about half the time. Only weights are rounded, once: texts are those of the target with rounded
+weights, and those of all methods are as equal as in float32. There, too, products and attention of one row and of several
+may differ in the last bits (on processors with AVX2 they do), which matters only where two tokens are tied within float32's
+rounding. bfloat16 throughout rounds every intermediate result, and passes of different shapes do so differently: where two
+tokens are nearly tied, the other one may then win.
 """
 
 from __future__ import annotations
@@ -22,12 +24,25 @@ DTYPES = {
 }
 SIXTEEN_BITS = ("bfloat16", "float16")
 NEAR_TIES = (
-    "In float32, and with mixed numbers, every method writes exactly the text of plain decoding. In bfloat16 and float16 "
-    "intermediate results are rounded, and passes over one token and over many are rounded differently. Where the target "
+    "In float32, and with mixed numbers, every method writes the text of plain decoding: only a tie within float32's rounding "
+    "could go the other way. In bfloat16 and float16 intermediate results are rounded, and passes over one token and over many are rounded differently. Where the target "
     "finds two tokens almost equally good, the other one may then win, and the text goes on another way from there: it is "
     "as good, but not the same."
 )
 MIXED_FROM = 50_000_000  # parameters of a target; weights of smaller ones are read quickly in any case
+
+
+def taken_here() -> str:
+    """What numbers a CPU takes by itself on this machine, and why, in a sentence."""
+    if can_mix():
+        return (
+            "On this machine's CPU, targets of 50 million parameters or more run in mixed numbers: float32 with weights in "
+            "float16, so that half as much is read for every token."
+        )
+    return (
+        "On this machine's CPU every target runs in float32: torch comes without FBGEMM's products here, which multiply "
+        "float32 by float16 weights. bfloat16 is not taken by itself, since many CPUs multiply it slowly."
+    )
 
 
 @cache

@@ -160,7 +160,7 @@ test("a node is shown in the step that it was picked in, not in one that is only
 test("a step says in words what its tree shows", () => {
   const step = readStep(JSON.parse(stepLine(4, 2)), 0, RUN);
   assert.equal(plain(stepSentence(step)), "First drafter got 2 right; then the target wrote “right”.");
-  assert.deepEqual([step.columns, step.bonus.depth, step.drafted], [5, 3, 4]);
+  assert.deepEqual([step.columns, step.bonus.depth, step.drafted], [6, 3, 4]);
   const drawn = readStep(JSON.parse(stepLine(4, 2)), 0, { ...RUN, sampled: true });
   assert.equal(plain(stepSentence(drawn)), "2 of the first draft were drawn; then the target drew “right”.");
 });

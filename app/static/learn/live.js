@@ -129,7 +129,7 @@ export class LiveView {
       pieces.push(h("span", { class: step % 2 ? "odd" : "even", title: `Step ${step + 1}: ${count(size, "token")}` }, words.replace(LONE, "\ufffd").replace(HIDDEN, "◌")));
       from += size;
     });
-    this.cut.firstChild.textContent = `The same text in ${count(point.committed.length, "step")}: one coloured piece each`;
+    this.cut.firstChild.textContent = `The same text in ${count(point.committed.length, "step")}: one piece each`;
     this.cut.lastChild.replaceChildren(this.live.opening, ...pieces);
   }
 }

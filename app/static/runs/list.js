@@ -1,7 +1,7 @@
 // A row of the list: showing a run, calling it something else, taking it along, removing it.
 
 import { h, number, text } from "../../../assets/viewer/dom.js";
-import { visible } from "../../../assets/viewer/words.js";
+import { spoken } from "../../../assets/viewer/words.js";
 
 export function readRun(raw) {
   const run = raw && typeof raw === "object" ? raw : {};
@@ -17,7 +17,7 @@ function clock(seconds) {
 
 /** `act`: what its buttons do, by name, each given the run. */
 export function runRow(run, shown, act) {
-  const name = h("b", {}, visible(run.label, 60).replace(/␣/g, " "));
+  const name = h("b", {}, spoken(run.label, 60));
   const open = h("button", { type: "button", class: "open", "aria-current": shown ? "true" : null, title: shown ? "Shown in Explore" : "Show in Explore" }, name, h("span", {}, `${run.about} · ${clock(run.at)}`));
   const tool = (kind, mark, words) => {
     const button = h("button", { type: "button", class: "icon", "data-act": kind, title: words, "aria-label": `${words}: ${run.label}` }, mark);

@@ -4,6 +4,7 @@ import { h, text } from "../../../assets/viewer/dom.js";
 import { saveFile } from "../../../assets/viewer/save.js";
 import { Address, explorer } from "./address.js";
 import { rememberForm } from "./form.js";
+import { listenForKeys } from "./keys.js";
 import { openLinked } from "./linked.js";
 import { nameField, readRun, runRow } from "./list.js";
 
@@ -97,6 +98,7 @@ export function start(element, trigger, props, watch, server, given) {
 
   const runsOf = (raw) => (Array.isArray(raw) ? raw.map(readRun) : []);
   rememberForm(given.form);
+  listenForKeys();
   watch("value", show);
   show();
 }
