@@ -65,15 +65,12 @@ def _wire_runs(shown: Shown) -> None:
 
     def run(current: Session, number: int, *values: Any) -> Iterator[tuple[Any, ...]]:
         before, said = current.shown, Said(current, number)
-        doing_before = RUN
         for update in TURNS.taken(current, explore.run(current, number, controls.asked(*values))):
             segment = gr.skip() if update.value is None else update.value
             listed: tuple[Any, Any] = (gr.skip(), gr.skip())
             if update.value is not None and current.shown is not before:
                 before, listed = current.shown, shown.started(current)
-            now = doing(update, current)
-            label, doing_before = gr.skip() if now == doing_before else gr.Button(now), now
-            yield segment, said(update), *listed, label
+            yield segment, said(update), *listed, gr.Button(doing(update, current))
         # Nothing is sent after the last values: Gradio's client applies the differences of two updates that arrive at
         # once to one object, so a skip behind them would delete them.
 

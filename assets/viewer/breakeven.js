@@ -6,6 +6,8 @@ import { fixed } from "./words.js";
 const [WIDE, HIGH] = [420, 268];
 const EDGE = { left: 40, right: 14, top: 12, bottom: 36 };
 const SPEEDUPS = [0.5, 1, 2, 4, 8];
+const LETTER = 7.4; // width of a letter of a name, about
+const SPOTS = [[8, -7, "start"], [-8, -7, "end"], [8, 17, "start"], [-8, 17, "end"], [8, -21, "start"], [-8, 31, "end"], [8, 31, "start"]]; // beside a point
 const MOST = 16; // plain steps or tokens; what lies beyond is drawn at the edge
 
 /** Round numbers up to `most`, not more than six. */
@@ -49,6 +51,7 @@ export class BreakEvenMap {
 
   draw() {
     const { most } = this;
+    this.taken = [];
     const [right, floor] = [this.x(most.x), this.y(0)];
     const even = Math.min(most.x, most.y);
     const slower = `${this.x(0)},${floor} ${this.x(even)},${this.y(even)} ${right},${this.y(Math.min(most.y, most.x))} ${right},${floor}`;
@@ -75,14 +78,28 @@ export class BreakEvenMap {
   /** A method: filled here, hollow on the other machine; between them only the cost changes. */
   mark({ name, alpha, here, there }) {
     const y = this.y(alpha);
-    const at = here || there;
+    const at = this.x(here || there);
+    const [dx, dy, anchor] = this.place(at, y, name);
     const parts = [
       here && there ? s("line", { class: "move", x1: this.x(here), y1: y, x2: this.x(there), y2: y }) : null,
       there ? s("circle", { class: "there", cx: this.x(there), cy: y, r: 5 }) : null,
       here ? s("circle", { class: "here", cx: this.x(here), cy: y, r: 5 }) : null,
-      s("text", { class: "name", x: this.x(at) + (this.x(at) > WIDE * 0.7 ? -8 : 8), y: y - 7, "text-anchor": this.x(at) > WIDE * 0.7 ? "end" : "start" }, name),
+      s("text", { class: "name", x: at + dx, y: y + dy, "text-anchor": anchor }, name),
     ];
     return s("g", { class: "point" }, ...parts);
+  }
+
+  /** Where a name stands beside its point: the first place that is free. */
+  place(x, y, name) {
+    const width = name.length * LETTER;
+    const box = ([dx, dy, anchor]) => ({ left: x + dx - (anchor === "end" ? width : 0), top: y + dy - 11 });
+    const free = (spot) => {
+      const { left, top } = box(spot);
+      return left > EDGE.left && left + width < WIDE && this.taken.every((other) => left > other.left + other.width || left + width < other.left || Math.abs(top - other.top) > 13);
+    };
+    const spot = SPOTS.find(free) || SPOTS[0];
+    this.taken.push({ ...box(spot), width });
+    return spot;
   }
 
   /** The point that can be moved: by the pointer, or by the arrow keys. */
