@@ -6,7 +6,7 @@ PORT ?= 7860
 # Compiled modules are kept, whatever the shell says: many processes import them.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: run test target check bench page-bench torture load e2e gpu record format browser pin clean
+.PHONY: run test narrow target check bench page-bench torture load e2e gpu record format browser pin clean
 
 run: $(VENV)/.run
 	@$(PYTHON) -m d2sd get smollm2 || echo "The page opens with the bundled model, tiny."
@@ -14,8 +14,18 @@ run: $(VENV)/.run
 
 # One process more than cores, since tests of the page also wait, so torch takes one thread in each; whoever is done first
 # takes tests from the others.
+WORKERS = -n $$($(PYTHON) -c "import os; print(min(4, 1 + (os.cpu_count() or 1)))") --dist worksteal
 test: $(VENV)/.dev browser target
-	OMP_NUM_THREADS=1 $(PYTHON) -m pytest -n $$($(PYTHON) -c "import os; print(min(4, 1 + (os.cpu_count() or 1)))") --dist worksteal
+	OMP_NUM_THREADS=1 $(PYTHON) -m pytest $(WORKERS)
+	@$(MAKE) --no-print-directory narrow
+
+# The tests of numbers once more as on a processor with AVX2 alone. Where this is one, they have just run so.
+AVX2 := ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_ENABLE_INSTRUCTIONS=AVX2 FBGEMM_ENABLE_INSTRUCTIONS=AVX2
+NUMBERS := $(addprefix tests/engine/test_,processor.py lean.py lossless.py sampling.py smollm2.py)
+narrow: $(VENV)/.dev
+	@if $(PYTHON) -c "import sys, torch; sys.exit(torch.backends.cpu.get_cpu_capability() != 'AVX512')"; then \
+	  $(AVX2) OMP_NUM_THREADS=1 $(PYTHON) -m pytest $(WORKERS) $(NUMBERS); \
+	else echo "This processor has no AVX-512: the tests of numbers ran with what it has."; fi
 
 # A published chat model, for the tests on it; where it cannot be had, they are skipped.
 target: $(VENV)/.dev
@@ -25,7 +35,7 @@ check: $(VENV)/.dev
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
-	$(PYTHON) -m tests.scripts.check
+	$(VENV)/bin/oxlint --deny-warnings app assets tests
 
 e2e: $(VENV)/.dev browser
 	$(PYTHON) -m pytest -m e2e

@@ -9,9 +9,9 @@ from app.history import KeptRun
 from app.method_names import said
 from app.run_lines import RunLines
 from app.uploads import MAX_MEGABYTES
-from app.views.learn import tour_of, tour_script
+from app.views.learn import tour_of, tours_page
 from d2sd import InputError
-from d2sd.drawing.viewer import PageRun, runs_page
+from d2sd.drawing.viewer import PageRun
 
 TITLE = "D²SD Explorer"
 MAX_PAGE_MEGABYTES = 32  # of traces: the page is a fifth of that, and a browser opens it at once
@@ -34,7 +34,7 @@ def class_page(runs: Sequence[KeptRun], shown: str = "", step: int | None = None
         PageRun(trace, _label(kept), step if kept.run.key == shown else None, tour=_tour(kept.run))
         for kept, trace in zip(runs, traces, strict=True)
     ]
-    return runs_page(pages[::-1], TITLE, tour_script())
+    return tours_page(pages[::-1], TITLE)
 
 
 def _label(kept: KeptRun) -> str:
@@ -46,7 +46,7 @@ def hand_out(run: RunLines, step: int | None = None, node: int | str | None = No
     """The same of one run, which opens with this step and node. Raises ``InputError``."""
     (trace,) = _traces([run], MAX_PAGE_MEGABYTES)
     page = PageRun(trace, step=step, node=node, tour=_tour(run))
-    return runs_page([page], TITLE, tour_script())
+    return tours_page([page], TITLE)
 
 
 def _tour(run: RunLines) -> str:

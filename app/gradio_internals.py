@@ -28,6 +28,13 @@ def told(event: gr.EventData) -> dict[str, Any]:
     return event._data if isinstance(event._data, dict) else {}
 
 
+def asked(request: gr.Request | None) -> int | None:
+    """Which call of its page this is, from 1, in the order in which the page made them (``app/static/early/asked.js``); None
+    where the caller does not say."""
+    number = request.headers.get("x-asked", "") if request else ""
+    return int(number) if number.isascii() and number.isdigit() and len(number) < 16 else None
+
+
 def leave_out(page: gr.Blocks, hidden: Collection[int]) -> None:
     """Leave functions, by their keys in ``page.fns``, out of what the page tells programs of itself."""
     for key in hidden:

@@ -26,9 +26,17 @@ SECONDS_BETWEEN_CLEANINGS = 600
 MAX_WAITING = 200  # calls that wait for their turn
 TITLE = (
     "# D²SD Explorer\n"
-    "A drafter fills a block at once, a second one re-drafts from where the first will likely be rejected, "
-    "the target checks everything as one tree. New here?"
+    "A drafter fills a block, a second one re-drafts from where it will likely be rejected, "
+    "the target checks all as one tree. New here?"
 )
+
+# early/theme.js finds the choice when the page is loaded again
+SWITCH_THEME = """() => {
+  const dark = document.body.classList.toggle("dark");
+  try {
+    localStorage.setItem("d2sd-theme", dark ? "dark" : "light");
+  } catch { /* storage is switched off: the choice lasts as long as the page */ }
+}"""
 
 
 def _texts(pattern: str) -> str:
@@ -60,6 +68,7 @@ def build() -> gr.Blocks:
         with gr.Row(elem_id="top"):
             gr.Markdown(TITLE, elem_id="title")
             begin = gr.Button("Begin with Learn", elem_id="begin", size="sm", min_width=60)
+            theme_switch = gr.Button("◐ Theme", elem_id="theme", size="sm", min_width=60)
         with gr.Tabs() as tabs:
             with gr.Tab("Explore", id="explore"):
                 shown = build_explore(session)
@@ -72,6 +81,7 @@ def build() -> gr.Blocks:
             with gr.Tab("Learn", id="learn"):
                 build_learn(tabs, shown)
         begin.click(lambda: gr.Tabs(selected="learn"), None, tabs, show_progress="hidden", queue=False)
+        theme_switch.click(None, js=SWITCH_THEME, show_progress="hidden", queue=False)
         wire_runs(page, tabs, shown, race)
         api.publish(page)
     page.queue(max_size=MAX_WAITING)

@@ -185,7 +185,7 @@ def _branches(step: StepDone) -> Stop:
             ("kept tokens", from_where),
             *_leaving(step),
             ("time", milliseconds(step.seconds.second_draft)),
-            (f"{candidates} drafts, merged into a tree", f"{tokens} tokens → {len(step.nodes) - 1} nodes"),
+            (f"{candidates} drafts, merged into a tree", f"{tokens} tokens → {len(step.nodes)} nodes with the anchor"),
         ),
     )  # fmt: skip
 

@@ -10,6 +10,8 @@ from app.links import Link
 from app.run_lines import RunLines
 from app.work import Ticket
 
+OWN = ("Explore", "Race")  # sources of runs that were made in the window
+
 
 @dataclass(slots=True)
 class Session(Ticket):
@@ -53,7 +55,7 @@ class Session(Ticket):
         A run that goes on does so out of sight.
         """
         self.shown = self.history.keep(run, source, label)
-        return self.shown.segment(recorded=not self.shown.live, **notes)
+        return self.shown.segment(recorded=not self.shown.live, own=source in OWN, **notes)
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -13,7 +13,7 @@ ASKED: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "draft": (
         (
-            "Why are γ = 16 only 15 guesses?",
+            "Why are γ places only γ − 1 guesses?",
             "A block is the anchor and the places after it. The anchor is known, so one place of γ is never guessed.",
         ),
     ),

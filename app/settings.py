@@ -66,7 +66,7 @@ SETTINGS = (
     Setting("block_size", "block γ", "tokens in a drafted block, the anchor among them; auto: as the drafter was trained, which is also the most", "gamma", "whole", None, optional=True),
     Setting("second_block_size", "block γ₂", "the same for the second drafter; auto: as γ", "gamma-2", "whole", None, optional=True),
     Setting("num_branches", "branches K", "of how many likely boundaries a re-draft starts", "branches", "whole", 4),
-    Setting("node_budget", "nodes B", "nodes verified at most; auto: all, or 64 for methods that grow trees", "budget", "whole", None, optional=True),
+    Setting("node_budget", "nodes B", "drafted nodes verified at most (counts of nodes have one more, the anchor); auto: all, or 64 for methods that grow trees", "budget", "whole", None, optional=True),
     Setting("draft_depth", "depth", "eagle3: passes after the first one, each of which adds a level to its tree", "draft-depth", "whole", 5),
     Setting("draft_top_k", "top k", "eagle3: nodes that a level keeps, and children that each of them gets", "draft-top-k", "whole", 10),
     Setting("temperature", "temperature", "0: the target’s favourite; more: drawn from its probabilities", "temperature", "real", 0, step=0.1),

@@ -7,6 +7,15 @@ import os
 import torch
 
 
+def threads_here() -> str:
+    """How many threads the nets use here, and why, in a sentence."""
+    count, named = torch.get_num_threads(), os.environ.get("OMP_NUM_THREADS")
+    used = f"The nets use {count} thread{'s' if count > 1 else ''}"
+    if named:
+        return f"{used}, as OMP_NUM_THREADS says."
+    return f"{used}; one core is left to the browser. OMP_NUM_THREADS sets another number."
+
+
 def leave_a_core() -> None:
     """Let torch leave one core to the browser, unless OMP_NUM_THREADS says how many threads it may use.
 

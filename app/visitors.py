@@ -6,6 +6,8 @@ import os
 import re
 from ipaddress import ip_address
 
+from app.address import host
+
 _PATH = re.compile(r"""(?<![\w/.:])(?:[A-Za-z]:)?[/\\](?:[^\s/\\:'"]+[/\\])+([^\s/\\:'"]*)""")
 
 
@@ -19,14 +21,14 @@ def public() -> bool:
     if said in ("allow", "refuse"):
         return said == "refuse"
     shared = "SPACE_ID" in os.environ or os.environ.get("GRADIO_SHARE", "").strip().lower() == "true"
-    return shared or not _loopback(os.environ.get("GRADIO_SERVER_NAME") or "127.0.0.1")
+    return shared or not _loopback(host())
 
 
-def _loopback(host: str) -> bool:
+def _loopback(name: str) -> bool:
     try:
-        return ip_address(host.strip("[] ")).is_loopback
+        return ip_address(name.strip("[] ")).is_loopback
     except ValueError:
-        return host.strip().lower() == "localhost"
+        return name.strip().lower() == "localhost"
 
 
 def without_paths(sentence: str) -> str:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import statistics
+import time
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -28,15 +31,29 @@ class Update(Generic[T]):
 @dataclass(slots=True)
 class Ticket:
     """Numbers of what is asked for in one place of a window: ``newest``, any other work of it is to stop, and ``claimed``,
-    the latest that was started."""
+    the latest that was started; ``stopped``, the last that was stopped with nothing in its place; ``asked``, the page's own
+    number of the latest call that answers at once; ``place``, how many were said to be ahead of what waits (−1: nothing said)."""
 
     newest: int = 0
     claimed: int = 0
+    stopped: int = 0
+    asked: int = 0
+    place: int = -1
 
     def request(self) -> int:
         """Ask for work: its number. What was asked for earlier, running or waiting, stops."""
         self.newest += 1
+        self.place = -1
         return self.newest
+
+    def latest(self, asked: int | None) -> bool:
+        """Whether nothing was asked for after this call of the page: else its answer changes nothing any more.
+
+        To be asked where a call begins, which later ones then count from, and again where it ends. asked: the page's number
+        of the call; None for a caller that has none, and then True.
+        """
+        self.asked = max(self.asked, asked or 0)
+        return asked is None or asked == self.asked
 
     def claim(self, number: int) -> bool:
         """Whether the work of this number may start: it is the newest and was not started before."""
@@ -44,6 +61,10 @@ class Ticket:
             return False
         self.claimed = number
         return True
+
+    def replaced(self, number: int) -> bool:
+        """Whether other work was asked for after that of this number, which is more than that it was stopped."""
+        return self.newest != number and not self.stopped == number == self.newest - 1
 
     @property
     def waiting(self) -> bool:
@@ -53,11 +74,13 @@ class Ticket:
     def stop(self) -> bool:
         """Stop whatever runs or waits; whether something waited that had not begun."""
         waited = self.waiting
+        self.stopped = self.newest
         self.newest = self.claimed = self.newest + 1
         return waited
 
 
 NEXT = "Something else is running; this starts when it ends."  # to who is the first in line
+TURNS_COUNTED = 9  # the latest, which say how long one lasts
 
 
 class Turns:
@@ -65,11 +88,13 @@ class Turns:
 
     def __init__(self) -> None:
         self._whose: object = None
+        self._began = 0.0
+        self._lasted = deque[float](maxlen=TURNS_COUNTED)
 
     def taken(self, by: object, updates: Iterator[Update[T]]) -> Iterator[Update[T]]:
         """The updates of somebody's work, or one that changes nothing: Gradio takes a stream that ends without any for one
         of empty values."""
-        self._whose = by
+        self._whose, self._began, first = by, time.monotonic(), None
         try:
             first = next(updates, None)
             yield first or Update()
@@ -77,17 +102,32 @@ class Turns:
                 yield from updates
         finally:
             self._whose = None
+            if first:
+                self._lasted.append(time.monotonic() - self._began)
 
     def news(self, asking: object, waiting: int = 0) -> str:
         """A sentence for who asks for work while that of others goes on; empty where none does.
 
         ``waiting``: how many others wait already, in front of who asks.
         """
-        if self._whose is None or self._whose is asking:
-            return ""
+        return "" if self._whose is None or self._whose is asking else self.line(waiting)
+
+    def line(self, waiting: int) -> str:
+        """The same for who stands in the line, also between two turns, with the time that it may take by the latest turns."""
+        said = NEXT
         if waiting:
-            return f"Somebody else's run goes on, and {waiting} more {'is' if waiting == 1 else 'are'} ahead of yours: number {waiting + 1} in line."
-        return NEXT
+            said = f"Somebody else's run goes on, and {waiting} more {'is' if waiting == 1 else 'are'} ahead of yours: number {waiting + 1} in line."
+        if not self._lasted:
+            return said
+        one = statistics.median(self._lasted)
+        gone = 0.0 if self._whose is None else min(one, time.monotonic() - self._began)
+        return f"{said} Going by the latest turns, that takes {_about(one * (waiting + 1) - gone)}."
+
+
+def _about(seconds: float) -> str:
+    if seconds < 10:
+        return "less than 10 s"
+    return f"about {round(seconds, -1):.0f} s" if seconds < 95 else f"about {seconds / 60:.0f} minutes"
 
 
 TURNS = Turns()

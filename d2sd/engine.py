@@ -53,7 +53,7 @@ class Engine:
         self.models = models
         self.texts = TokenTexts(models.target.tokenizer)
         self.lock = threading.Lock()  # held while the models compute
-        self.mode = choose_mode(passes, models.target.device, models.target.capturable)
+        self.mode = choose_mode(passes, models.target.device, models.target.capturable, models.target.fixable)
         self._costs: dict[tuple[object, ...], CostTable] = {}
         self._experience: dict[tuple[str, CostTable], Experience] = {}  # by method
         self._free: list[tuple[str, Passes]] = []  # buffers and graphs that no generation uses at present
@@ -90,7 +90,10 @@ class Engine:
         """The settings with γ and the backend filled in; raises ``InputError`` where these models cannot run them."""
         models, method = self.models, METHODS[config.method]
         target = models.target
-        config = replace(config, backend=choose(config.backend, target.device, target.dtype, target.head_shape[2]))
+        config = replace(
+            config,
+            backend=choose(config.backend, target.device, target.dtype, target.head_shape[2], target.plain_attention),
+        )
         if reason := self.obstacle(method.id):
             raise InputError(reason)
         if (

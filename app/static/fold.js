@@ -1,11 +1,14 @@
 // Opens and closes the settings on a narrow page; on a wide one the style sheet shows them always.
-const button = document.createElement("button");
-button.type = "button";
-button.textContent = props.name;
-button.setAttribute("aria-controls", props.folds);
-button.setAttribute("aria-expanded", "false");
-element.replaceChildren(button);
-button.addEventListener("click", () => {
-  const open = document.getElementById(props.folds).classList.toggle("open");
-  button.setAttribute("aria-expanded", String(open));
-});
+
+export function start(element, trigger, props) {
+  const button = document.createElement("button");
+  button.type = "button";
+  button.textContent = props.name;
+  button.setAttribute("aria-controls", props.folds);
+  button.setAttribute("aria-expanded", "false");
+  element.replaceChildren(button);
+  button.addEventListener("click", () => {
+    const open = document.getElementById(props.folds).classList.toggle("open");
+    button.setAttribute("aria-expanded", String(open));
+  });
+}

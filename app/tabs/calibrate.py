@@ -10,6 +10,7 @@ import gradio as gr
 import d2sd
 from app import calibrate, compare, presets
 from app.compare import RunSet
+from app.gradio_internals import asked as asked_as
 from app.gradio_internals import told
 from app.inputs import MAX_CHARACTERS
 from app.machine import give_back
@@ -20,12 +21,12 @@ from app.recordings import Recording, Recordings
 from app.tabs import doctor
 from app.tabs.memory import remember
 from app.tabs.model_choice import build_models, follow_model
-from app.tabs.notice import MODEL, ask, line_of, notice_box, sentence, stopped
+from app.tabs.notice import MODEL, Said, ask, line_of, notice_box, sentence, stopped
 from app.tabs.runs import Shown
 from app.tabs.setting_box import setting_rows
 from app.views.calibrate import CalibrationView
 from app.views.picker import PickerView
-from app.work import TURNS, Ticket
+from app.work import TURNS, Ticket, Update
 from d2sd.bench import prompts
 
 NAMES = ("block_size", "num_branches", "temperature", "max_new_tokens", "chat")
@@ -37,6 +38,8 @@ SOURCES = {
 }
 RUN = ("prompts", "own")  # the sources that are run step by step
 NOTHING = "nothing"
+NO_ANSWER = (gr.skip(), gr.skip())
+NOT_ASKED = -1  # the number of work that nobody asked for
 
 
 def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
@@ -102,7 +105,7 @@ def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
     offered(uploads.upload(_measure, given, outputs, **quick))
     source.change(_measure_shown, given, outputs, **quick)
     offered(tab.select(_measure_shown, given, outputs, **quick))
-    against.input(_compare_again, [recordings, explore, against], outputs, **quick)
+    against.input(_compare_again, [ticket, recordings, explore, against], outputs, **quick)
     requested = go.click(
         _request, [source, ticket], [number, notice, line_of(notice, ticket)], show_progress="hidden", queue=False
     )
@@ -128,40 +131,71 @@ def _against(explore: Session, name: str | None) -> RunSet | None:
 
 
 def _measure(
-    kind: str, ticket: Ticket, kept: Recordings, explore: Session, paths: list[str] | None, against: str | None
+    kind: str,
+    ticket: Ticket,
+    kept: Recordings,
+    explore: Session,
+    paths: list[str] | None,
+    against: str | None,
+    request: gr.Request | None = None,
 ) -> tuple[Any, Any]:
     """Figures of the run in Explore or of trace files, in place of those of prompts that are still run; nothing for
-    prompts, which are run step by step."""
-    if kind in RUN:
-        return gr.skip(), gr.skip()
-    ticket.stop()
+    prompts, which are run step by step, and where something else was asked for meanwhile."""
+    number, found, bad = asked_as(request), Recordings(), ""
+    if kind in RUN or not ticket.latest(number):
+        return NO_ANSWER
+    ticket.claim(ticket.request())  # in place of what is run
     try:
+        other = _against(explore, against)
         if kind == "shown":
-            return calibrate.shown(kept, explore.shown, _against(explore, against)), sentence()
-        drawn, bad = calibrate.files(kept, paths, _against(explore, against))
+            drawn = calibrate.shown(found, explore.shown, other)
+        else:
+            drawn, bad = calibrate.files(found, paths, other)
+            explore.history.keep_set(found.title, found.runs)
+            give_back()
     except d2sd.InputError as error:
-        return gr.skip(), sentence(problem=f"{error}")
-    explore.history.keep_set(kept.title, kept.runs)
-    give_back()
+        return (gr.skip(), sentence(problem=f"{error}")) if ticket.latest(number) else NO_ANSWER
+    if not ticket.latest(number):
+        return NO_ANSWER
+    kept.runs, kept.title = found.runs, found.title
     return drawn, sentence(problem=bad)
 
 
-def _measure_shown(kind: str, *given: Any) -> tuple[Any, Any]:
-    return _measure(kind, *given) if kind == "shown" else (gr.skip(), sentence())
+def _measure_shown(
+    kind: str,
+    ticket: Ticket,
+    kept: Recordings,
+    explore: Session,
+    paths: list[str] | None,
+    against: str | None,
+    request: gr.Request | None = None,
+) -> tuple[Any, Any]:
+    if kind == "shown":
+        return _measure(kind, ticket, kept, explore, paths, against, request)
+    return (gr.skip(), sentence()) if ticket.latest(asked_as(request)) else NO_ANSWER
 
 
-def _compare_again(kept: Recordings, explore: Session, against: str | None) -> tuple[Any, Any]:
+def _compare_again(
+    ticket: Ticket, kept: Recordings, explore: Session, against: str | None, request: gr.Request
+) -> tuple[Any, Any]:
     """What is measured already, against something else."""
-    if not kept.runs:
-        return gr.skip(), sentence(note="Press Measure: what it measures is then compared.")
+    number, runs, count = asked_as(request), kept.runs, len(kept.runs)
+    if not ticket.latest(number):
+        return NO_ANSWER
     try:
-        return calibrate.again(kept, _against(explore, against)), sentence()
+        drawn = calibrate.again(kept, _against(explore, against)) if runs else gr.skip()
+        said = sentence(note="" if runs else "Press Measure: what it measures is then compared.")
     except d2sd.InputError as error:
-        return gr.skip(), sentence(problem=f"{error}")
+        drawn, said = gr.skip(), sentence(problem=f"{error}")
+    # of prompts that are run there may be more by now, and drawn
+    return (drawn, said) if ticket.latest(number) and kept.runs is runs and len(runs) == count else NO_ANSWER
 
 
 def _request(kind: str, ticket: Ticket, request: gr.Request) -> tuple[int, Any, Any]:
-    return ask(ticket, request) if kind in RUN else (ticket.newest, gr.skip(), gr.skip())
+    number = asked_as(request)
+    if kind not in RUN or (number is not None and number < ticket.asked):
+        return NOT_ASKED, gr.skip(), gr.skip()
+    return ask(ticket, request)
 
 
 def _measure_prompts(
@@ -177,21 +211,18 @@ def _measure_prompts(
         yield gr.skip(), gr.skip()
         return
 
-    def said(problem: str, news: str = "", note: str = "") -> Any:
-        # who stopped it was told what that means
-        return sentence(problem, news, note) if ticket.newest == number else gr.skip()
-
+    said = Said(ticket, number)
     try:
         asked = _asked(kind, *values)
         other = _against(explore, against)
     except d2sd.InputError as error:
-        yield gr.skip(), said(f"{error}")
+        yield gr.skip(), said(Update(problem=f"{error}"))
         return
     title, runs = "", list[Recording]()
     for update in TURNS.taken(ticket, calibrate.prompts(ticket, number, recordings, *asked, against=other)):
         if update.value is not None:
             title, runs = recordings.title, recordings.runs
-        yield gr.skip() if update.value is None else update.value, said(update.problem, update.news, update.note)
+        yield gr.skip() if update.value is None else update.value, said(update)
     if runs:
         explore.history.keep_set(title, runs)
 
@@ -204,10 +235,13 @@ def _asked(kind: str, *values: Any) -> tuple[calibrate.PromptSource, float | Non
     return source, limit, chosen, method or "", dict(zip(NAMES, settings, strict=True))
 
 
-def _open(explore: Session, recordings: Recordings, event: gr.EventData) -> tuple[Any, gr.Tabs, gr.Textbox]:
+def _open(
+    explore: Session, recordings: Recordings, event: gr.EventData, request: gr.Request | None = None
+) -> tuple[Any, gr.Tabs, gr.Textbox]:
     """Show a measured run in Explore (the page then selects the step there)."""
     asked = told(event)
     at = asked.get("run")
+    explore.latest(asked_as(request))
     if not isinstance(at, int) or not 0 <= at < len(recordings.runs):
         return gr.skip(), gr.skip(), sentence("This run is no longer there; measure again.")
     if asked.get("loaded"):
@@ -216,6 +250,8 @@ def _open(explore: Session, recordings: Recordings, event: gr.EventData) -> tupl
         run = recordings.runs[at].run()
     except d2sd.InputError as error:
         return gr.skip(), gr.skip(), sentence(f"{error}")
+    if not explore.latest(asked_as(request)):
+        return gr.skip(), gr.skip(), gr.skip()
     label = recordings.runs[at].label
     return explore.show(run, "Calibrate", label), gr.Tabs(selected="explore"), sentence()
 

@@ -8,6 +8,7 @@ from typing import Any
 import gradio as gr
 
 from app import calibrate, compare
+from app.gradio_internals import asked as asked_as
 from app.gradio_internals import told
 from app.page_session import Session
 from app.recordings import Recording, read_uploads
@@ -16,6 +17,7 @@ from app.tabs.notice import notice_box, sentence
 from app.tabs.replay import build_replay
 from app.tabs.runs import Shown
 from app.views.compare import CompareView, drawing
+from app.work import Ticket
 from d2sd import InputError
 
 EXPLANATION = (
@@ -50,13 +52,14 @@ def build_compare(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
             build_replay(session, sides[0])
 
     quick: dict[str, Any] = {"show_progress": "hidden", "concurrency_limit": 4}
-    outputs: list[Any] = [view, notice]
+    ticket = gr.State(Ticket())
+    given, outputs = [ticket, session, *sides], [view, notice]
     tab.select(offer, [session, *sides], sides, show_progress="hidden", queue=False)
-    go.click(show, [session, *sides], outputs, **quick)
+    go.click(show, given, outputs, **quick)
     for side in sides:
-        side.input(show, [session, *sides], outputs, **quick)
+        side.input(show, given, outputs, **quick)
     swapped = swap.click(lambda a, b: (b, a), sides, sides, show_progress="hidden", queue=False)
-    swapped.then(show, [session, *sides], outputs, **quick)
+    swapped.then(show, given, outputs, **quick)
     add.upload(add_files, [session, add, *sides], [*sides, notice], show_progress="minimal")
     called.submit(rename, [session, called, *sides], [called, *sides, notice], show_progress="hidden", queue=False)
     opened = view.select(open_step, [session, *sides], [shown.view, tabs, notice], show_progress="hidden")
@@ -73,12 +76,18 @@ def offer(session: Session, a: str | None, b: str | None) -> list[gr.Dropdown]:
     return [gr.Dropdown(choices=known, value=value) for value in chosen]
 
 
-def show(session: Session, a: str | None, b: str | None) -> tuple[Any, Any]:
-    """Compare two choices."""
+def show(
+    ticket: Ticket, session: Session, a: str | None, b: str | None, request: gr.Request | None = None
+) -> tuple[Any, Any]:
+    """Compare two choices; nothing where others were asked for meanwhile."""
+    number = asked_as(request)
+    if not ticket.latest(number):
+        return gr.skip(), gr.skip()
     try:
-        return drawing(compare.pick(session.history, a), compare.pick(session.history, b)), sentence()
+        drawn, said = drawing(compare.pick(session.history, a), compare.pick(session.history, b)), sentence()
     except InputError as error:
-        return gr.skip(), sentence(problem=f"{error}")
+        drawn, said = gr.skip(), sentence(problem=f"{error}")
+    return (drawn, said) if ticket.latest(number) else (gr.skip(), gr.skip())
 
 
 def add_files(session: Session, paths: list[str] | None, a: str | None, b: str | None) -> list[Any]:
@@ -104,9 +113,12 @@ def rename(session: Session, called: str | None, a: str | None, b: str | None) -
     return ["", *offer(session, new if a == b else a, new), sentence()]
 
 
-def open_step(session: Session, a: str | None, b: str | None, event: gr.EventData) -> tuple[Any, Any, Any]:
+def open_step(
+    session: Session, a: str | None, b: str | None, event: gr.EventData, request: gr.Request | None = None
+) -> tuple[Any, Any, Any]:
     """Show a step of one side in Explore."""
-    asked = told(event)
+    asked, number = told(event), asked_as(request)
+    session.latest(number)
     side, run, step = (asked.get(name) for name in ("side", "run", "step"))
     if side not in (0, 1) or not isinstance(run, int) or not isinstance(step, int):
         return gr.skip(), gr.skip(), gr.skip()
@@ -117,6 +129,8 @@ def open_step(session: Session, a: str | None, b: str | None, event: gr.EventDat
             raise InputError("this run is no longer there; compare again")
     except InputError as error:
         return gr.skip(), gr.skip(), sentence(problem=f"{error}")
+    if not session.latest(number):
+        return gr.skip(), gr.skip(), gr.skip()
     wanted = {"step": max(0, step), "node": None}
     kept = session.history.find(name.removeprefix("run "))
     lines = kept.run if kept else RunLines.of(traces[run].lines())

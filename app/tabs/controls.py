@@ -17,9 +17,10 @@ from app.settings import SETTINGS, TREE_SETTINGS, used_by
 from app.tabs.model_choice import build_models, follow_model
 from app.tabs.notice import forgive, notice_box
 from app.tabs.setting_box import setting_box
+from app.threads import threads_here
 from app.views.fold import FoldView
 from app.views.picker import PickerView
-from d2sd.models.numbers import NEAR_TIES
+from d2sd.models.numbers import NEAR_TIES, taken_here
 
 METHOD = d2sd.DecodeConfig().method
 # Sent in any case: as long as nothing was sent to it, a number field shows None as 0.
@@ -80,7 +81,9 @@ def build_controls() -> Controls:
     inputs = dict[str, Any]()
     first = presets.first_model()
     prompt = next(iter(presets.examples(first).values()))
-    inputs["prompt"] = gr.Textbox(prompt, label="Prompt", lines=3, max_lines=8, elem_id="prompt")
+    inputs["prompt"] = gr.Textbox(
+        prompt, label="Prompt", info="Shift + Enter or Ctrl + Enter runs it.", lines=3, max_lines=8, elem_id="prompt"
+    )
     able = gr.Markdown(ABLE, elem_id="able", visible=first == presets.BUNDLED)
     wanted = models.to_get()
     get = gr.Button(getting.button_label(wanted) if wanted else "", visible=bool(wanted), size="sm", elem_id="get")
@@ -133,7 +136,8 @@ def _method(inputs: dict[str, Any]) -> None:
 
     with gr.Accordion("What the settings mean", open=False, elem_id="meanings"):
         gr.Markdown("\n\n".join(f"**{s.label[:1].upper() + s.label[1:]}**: {s.meaning}" for s in SETTINGS))
-        gr.Markdown(f"**Numbers**: {NEAR_TIES}", elem_id="near-ties")
+        gr.Markdown(f"**Numbers**: {taken_here()} {NEAR_TIES}", elem_id="near-ties")
+        gr.Markdown(f"**Threads**: {threads_here()}", elem_id="threads-here")
 
     of_methods = [s.name for s in SETTINGS if s.name in TREE_SETTINGS]
 

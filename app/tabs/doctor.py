@@ -9,9 +9,10 @@ import gradio as gr
 
 import d2sd
 from app import doctor
+from app.gradio_internals import hidden_when
 from app.models import Chosen
-from app.tabs.notice import MODEL, ask, line_of, sentence
-from app.work import TURNS, Ticket
+from app.tabs.notice import MODEL, Said, ask, line_of
+from app.work import TURNS, Ticket, Update
 
 Asked = tuple[doctor.PromptSource, float | None, Chosen, str, dict[str, Any]]
 
@@ -48,17 +49,18 @@ def wire(
         return ask(current, request)
 
     def run(current: Ticket, own: int, *values: Any) -> Iterator[tuple[Any, Any]]:
+        said = Said(current, own)
         try:
             source, limit, chosen, _, settings = read(*values)
         except d2sd.InputError as error:
-            yield gr.skip(), sentence(f"{error}")
+            yield gr.skip(), said(Update(problem=f"{error}"))
             return
         for update in TURNS.taken(current, doctor.report(current, own, source, limit, chosen, settings)):
-            shown = gr.skip() if update.value is None else gr.Markdown(update.value, visible=True)
-            stale = current.newest != own  # who stopped it was told what that means
-            yield shown, gr.skip() if stale else sentence(update.problem, update.news)
+            # stopped, it tells what was found by then; it never covers what was measured meanwhile
+            nothing = update.value is None or current.replaced(own)
+            yield gr.skip() if nothing else gr.Markdown(update.value, visible=True), said(update)
 
-    measure.click(lambda: gr.Markdown(visible=False), None, report, show_progress="hidden", queue=False)
+    measure.click(None, None, report, js=hidden_when("true"), show_progress="hidden", queue=False)
     asked = go.click(request, ticket, [number, notice, line_of(notice, ticket)], show_progress="hidden", queue=False)
     asked.then(
         run, [ticket, number, *given], [report, notice], show_progress="hidden", concurrency_id=MODEL,

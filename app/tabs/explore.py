@@ -9,16 +9,17 @@ from typing import Any
 import gradio as gr
 
 from app import explore, getting, models, presets, share, uploads
+from app.gradio_internals import asked as asked_as
 from app.gradio_internals import told
 from app.machine import give_back
 from app.page_session import Session
 from app.settings import SETTINGS
 from app.tabs.controls import build_controls
-from app.tabs.notice import MODEL, ask, line_of, sentence, stopped
+from app.tabs.notice import MODEL, Said, ask, line_of, sentence, stopped
 from app.tabs.runs import AT_ONCE, FILES, Shown
 from app.views.explore import ExplorerView
 from app.views.runs import RunsView
-from app.work import TURNS, Update
+from app.work import TURNS
 from d2sd import InputError
 
 CUT_OFF = "This recording breaks off before the end of its run. What it holds is shown."
@@ -50,16 +51,13 @@ def _wire_runs(shown: Shown) -> None:
     session, controls, view = shown.session, shown.controls, shown.view
 
     def run(current: Session, number: int, *values: Any) -> Iterator[tuple[Any, ...]]:
-        before = current.shown
+        before, said = current.shown, Said(current, number)
         for update in TURNS.taken(current, explore.run(current, number, controls.asked(*values))):
             segment = gr.skip() if update.value is None else update.value
             listed: tuple[Any, Any] = (gr.skip(), gr.skip())
             if update.value is not None and current.shown is not before:
                 before, listed = current.shown, shown.started(current)
-            # who stopped it was told what that means, and work that only goes on has nothing to say
-            silent = current.newest != number or update == Update()
-            said = gr.skip() if silent else sentence(update.problem, update.news, update.note)
-            yield segment, said, *listed
+            yield segment, said(update), *listed
         # Nothing is sent after the last values: Gradio's client applies the differences of two updates that arrive at
         # once to one object, so a skip behind them would delete them.
 
@@ -115,19 +113,27 @@ def _wire_getting(shown: Shown) -> None:
     )
 
 
-def open_trace(session: Session, path: str | None) -> tuple[Any, Any]:
-    """Show a trace file instead of the run; where it cannot be read, say why and leave the run alone."""
-    wanted, session.fetched = session.fetched, None
+def open_trace(session: Session, path: str | None, request: gr.Request | None = None) -> tuple[Any, Any]:
+    """Show a trace file instead of the run; where it cannot be read, say why and leave the run alone.
+
+    Where something else was asked for while it was read, it is only kept in the list.
+    """
+    number, wanted, session.fetched = asked_as(request), session.fetched, None
+    session.latest(number)
     if not path:
         return gr.skip(), sentence(problem="Choose a trace file first.")
     try:
         runs, note = uploads.read_all(path)
     except InputError as error:
-        return gr.skip(), sentence(problem=f"This trace was not opened: {error}.")
+        said = sentence(problem=f"This trace was not opened: {error}.")
+        return gr.skip(), said if session.latest(number) else gr.skip()
     give_back()
     name = Path(path).name
     for number, run in reversed(list(enumerate(runs[1:], 2))):
         session.history.keep(run, "Opened", f"{number} of {name}")
+    if not session.latest(number):
+        session.history.keep(runs[0], "Opened", name)
+        return gr.skip(), gr.skip()
     said = sentence(note=note or ("" if runs[0].ended else CUT_OFF))
     return session.show(runs[0], "Opened", name, wanted=wanted), said
 

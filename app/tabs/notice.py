@@ -8,9 +8,9 @@ from typing import Any
 
 import gradio as gr
 
-from app.gradio_internals import hidden_when, waiting
+from app.gradio_internals import asked, hidden_when, waiting
 from app.visitors import without_paths
-from app.work import NEXT, TURNS, Ticket
+from app.work import TURNS, Ticket, Update
 
 SECONDS_BETWEEN_PLACES = 0.5
 MODEL = "model"  # the concurrency id of everything that runs the models: it takes turns
@@ -37,17 +37,46 @@ def sentence(problem: str = "", news: str = "", note: str = "") -> gr.Textbox:
     )
 
 
+class Said:
+    """What work says under the buttons while it goes on; nothing any more once other work was asked for, or this was stopped,
+    which says so itself.
+
+    A sentence is repeated with every update: Gradio's client may lose one that an update without it follows. Not once
+    something else was asked for meanwhile, since that may have said something newer.
+    """
+
+    def __init__(self, ticket: Ticket, number: int):
+        self._ticket, self._number = ticket, number
+        self._last: tuple[str, str, str] | None = None
+        self._asked = ticket.asked
+
+    def __call__(self, update: Update[Any]) -> Any:
+        """The box for an update. One that is empty says nothing."""
+        now = update.problem, update.news, update.note
+        older = now == self._last and self._ticket.asked != self._asked
+        if self._ticket.newest != self._number or update == Update() or older:
+            return gr.skip()
+        self._last, self._asked = now, self._ticket.asked
+        return sentence(*now)
+
+
 def ask(ticket: Ticket, request: gr.Request) -> tuple[int, gr.Textbox, gr.Timer]:
     """Count a request for work of this window: its number, a sentence with its place where it has to wait, and a timer.
 
     The timer keeps the place up to date. It starts in any case: others may come in between before the request has its place.
     """
-    news = TURNS.news(ticket, ahead(request))
-    return ticket.request(), sentence(news=news), gr.Timer(active=True)
+    ticket.latest(asked(request))
+    place = ahead(request)
+    news, number = TURNS.news(ticket, place), ticket.request()
+    ticket.place = place if news else -1
+    return number, sentence(news=news), gr.Timer(active=True)
 
 
 def line_of(notice: gr.Textbox, ticket: gr.State) -> gr.Timer:
-    """A timer that tells a waiting window its place; it stops once its turn has come."""
+    """A timer that tells a waiting window its place whenever that changes; it stops once its turn has come.
+
+    Not more often: what is said just before the turn comes may arrive after what the work says first.
+    """
     timer = gr.Timer(SECONDS_BETWEEN_PLACES, active=False)
 
     def tell(current: Ticket, request: gr.Request) -> tuple[Any, Any]:
@@ -55,8 +84,10 @@ def line_of(notice: gr.Textbox, ticket: gr.State) -> gr.Timer:
             return gr.skip(), gr.Timer(active=False)
         if not waits(request):  # a busy server may take longer to put it in the line than the first tick takes to come
             return gr.skip(), gr.skip()
-        # between two turns nobody's run goes on, but who is in the line still waits
-        return sentence(news=TURNS.news(current, ahead(request)) or NEXT), gr.skip()
+        if (place := ahead(request)) == current.place:
+            return gr.skip(), gr.skip()
+        current.place = place
+        return sentence(news=TURNS.line(place)), gr.skip()
 
     timer.tick(tell, ticket, [notice, timer], show_progress="hidden", queue=False)
     return timer

@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl
 import gradio as gr
 
 from app import links, models, presets, race
+from app.gradio_internals import asked as asked_as
 from app.gradio_internals import told
 from app.history import History
 from app.lanes import LANES, Race
@@ -20,7 +21,7 @@ from app.record import DEFAULT, recorded_race
 from app.run_lines import RunLines
 from app.tabs.memory import remember
 from app.tabs.model_choice import build_models, follow_model
-from app.tabs.notice import MODEL, ask, forgive, line_of, notice_box, sentence, stopped
+from app.tabs.notice import MODEL, Said, ask, forgive, line_of, notice_box, sentence, stopped
 from app.tabs.runs import Shown
 from app.tabs.setting_box import setting_rows
 from app.tabs.whatif import WhatIf, build_whatif
@@ -84,6 +85,7 @@ def build_race(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> RaceTab:
             asked = build_whatif(explore, [inputs[name] for name in CHOSEN])
 
     def run(current: Session, mine: int, explored: Session, *values: Any) -> Iterator[tuple[Any, ...]]:
+        said = Said(current, mine)
         for update in TURNS.taken(current, race.run(current, mine, *_asked(*values))):
             raced = update.value
             done = raced if raced and not raced.status and raced.lanes else None
@@ -91,7 +93,7 @@ def build_race(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> RaceTab:
                 keep(explored.history, done)
             yield (
                 drawing(raced) if raced else gr.skip(),
-                sentence(update.problem, update.news, update.note) if current.newest == mine else gr.skip(),
+                said(update),
                 *asked.about(done),
                 runs_view.drawing(explored.history, explored.shown.key) if done else gr.skip(),
             )
@@ -138,14 +140,17 @@ def keep(history: History, raced: Race) -> None:
             history.keep(RunLines.of(lane.trace.lines()), "Race")
 
 
-def open_lane(session: Session, event: gr.EventData) -> tuple[Any, Any, Any]:
-    """Show a lane of the race in Explore."""
-    asked = told(event)
+def open_lane(session: Session, event: gr.EventData, request: gr.Request | None = None) -> tuple[Any, Any, Any]:
+    """Show a lane of the race in Explore; not where another run was asked for meanwhile."""
+    asked, number = told(event), asked_as(request)
+    session.latest(number)
     lanes = (session.history.race or recorded_race()).lanes
     at = asked.get("lane")
     if not isinstance(at, int) or not 0 <= at < len(lanes) or not lanes[at].trace.steps:
         return gr.skip(), gr.skip(), sentence(problem="This lane is not there any more; race again.")
     run = RunLines.of(lanes[at].trace.lines())
+    if not session.latest(number):
+        return gr.skip(), gr.skip(), gr.skip()
     return session.show(run, "Race"), gr.Tabs(selected="explore"), sentence()
 
 

@@ -11,8 +11,8 @@ from app import compare, replay
 from app.models import Chosen
 from app.page_session import Session
 from app.tabs.model_choice import build_models
-from app.tabs.notice import MODEL, ask, line_of, notice_box, sentence, stopped
-from app.work import TURNS, Ticket
+from app.tabs.notice import MODEL, Said, ask, line_of, notice_box, stopped
+from app.work import TURNS, Ticket, Update
 from d2sd import InputError
 
 EXPLANATION = (
@@ -36,16 +36,15 @@ def build_replay(session: gr.State, side: gr.Dropdown) -> None:
         )
 
     def run(current: Ticket, mine: int, kept: Session, a: str | None, *models: Any) -> Iterator[tuple[Any, Any]]:
+        said = Said(current, mine)
         try:
             texts = compare.pick(kept.history, a)
         except InputError as error:
-            yield gr.skip(), sentence(problem=f"{error}")
+            yield gr.skip(), said(Update(problem=f"{error}"))
             return
         for update in TURNS.taken(current, replay.run(current, mine, texts, Chosen.read(*models))):
             shown = gr.Textbox(update.value, visible=True) if update.value else gr.skip()
-            # who stopped it was told what that means
-            said = sentence(update.problem, update.news) if current.newest == mine else gr.skip()
-            yield shown, said
+            yield shown, said(update)
 
     requested = go.click(ask, ticket, [number, notice, line_of(notice, ticket)], show_progress="hidden", queue=False)
     requested.then(

@@ -11,12 +11,13 @@ import gradio as gr
 
 from app import links, models
 from app.class_file import class_page, window_file
+from app.gradio_internals import asked as asked_as
 from app.gradio_internals import told
 from app.history import HISTORIES, History
 from app.inputs import step_number
 from app.links import Link
 from app.models import Chosen
-from app.page_session import Session
+from app.page_session import OWN, Session
 from app.run_lines import RunLines
 from app.tabs.controls import Controls, sent
 from app.tabs.notice import sentence
@@ -34,6 +35,7 @@ ELSEWHERE = (
 )
 NOT_KEPT = "The run of this link is not kept here, or not any more. What it was made with is not in the link."
 NOT_YET = "The run of this link is not made yet."
+STAYS = "The run below is another one; Run makes one with what is filled in."
 PRESS = "Press Run: its models are loaded first."
 # What a link runs by itself: the id of the button, which may be on a tab that is just being opened.
 GO = """async (id) => {
@@ -136,10 +138,14 @@ def wire_runs(page: gr.Blocks, tabs: gr.Tabs, shown: Shown, race: Any) -> None:
         tab, at_once = query.get("tab", "race" if races else "learn" if "stop" in query else None), ""
         if found:
             current.shown = found.run
-            segment = found.run.segment(recorded=not found.run.live, wanted=link.wanted)
+            segment = found.run.segment(recorded=not found.run.live, own=found.source in OWN, wanted=link.wanted)
             link = form or link
         elif link.wanted and len(current.shown) and (link.fits(current.shown.header) or query.keys() <= PLACE):
             segment = current.shown.segment(len(current.shown), wanted=link.wanted)
+            link = link if link.values else form or link
+        elif link.sentence:
+            # nothing is run from a link that is not understood: the run that was there stays
+            said = sentence(problem=f"{link.sentence} {STAYS if link.values.get('prompt') else ''}".rstrip())
             link = link if link.values else form or link
         elif (
             link.values.get("prompt") and tab in (None, "explore") and not races and not link.fits(current.shown.header)
@@ -148,11 +154,11 @@ def wire_runs(page: gr.Blocks, tabs: gr.Tabs, shown: Shown, race: Any) -> None:
             current.shown = RunLines()
             segment = current.shown.segment()
             model = link.values.get("model") or shown.controls.inputs["model"].value or ""
-            at_once = "run" if not link.sentence and models.loaded(Chosen(model)) else ""
+            at_once = "run" if models.loaded(Chosen(model)) else ""
             note = ELSEWHERE if "run" in query else NOT_YET
-            said = said if link.sentence else sentence(note=note if at_once else f"{note} {PRESS}")
+            said = sentence(note=note if at_once else f"{note} {PRESS}")
         elif not link.values:
-            said = sentence(note=NOT_KEPT) if "run" in query and not link.sentence else said
+            said = sentence(note=NOT_KEPT) if "run" in query else said
             link = form or link
         current.followed = current.shown.key
         return [
@@ -181,9 +187,11 @@ def _kept(text: str) -> tuple[Any, Link | None]:
     return kept.get("window"), links.remembered(fields) if fields else None
 
 
-def show(session: Session, data: gr.EventData) -> tuple[Any, Any]:
-    """Show a run of the list, with a step and node if they are given."""
+def show(session: Session, data: gr.EventData, request: gr.Request | None = None) -> tuple[Any, Any]:
+    """Show a run of the list, with a step and node if they are given; not where another was asked for since."""
     asked = told(data)
+    if not session.latest(asked_as(request)):
+        return gr.skip(), gr.skip()
     found = session.history.find(asked.get("key"))
     if found is None:
         return gr.skip(), sentence(problem=GONE)

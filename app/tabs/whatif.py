@@ -16,9 +16,9 @@ from app.models import Chosen
 from app.page_session import Session
 from app.record import DEFAULT, recorded_answers, recorded_race
 from app.run_lines import RunLines
-from app.tabs.notice import MODEL, ask, line_of, notice_box, sentence, stopped
+from app.tabs.notice import MODEL, Said, ask, line_of, notice_box, sentence, stopped
 from app.views.whatif import WhatIfView, drawn
-from app.work import TURNS, Ticket
+from app.work import TURNS, Ticket, Update
 from d2sd import METHODS, InputError, Trace
 from d2sd.whatif import recorded_config
 
@@ -92,21 +92,14 @@ def build_whatif(explore: gr.State, chosen: list[Component]) -> WhatIf:
     charts = WhatIfView(recorded_answers())
 
     def run(current: Session, mine: int, wanted: str, explored: Session, *values: Any) -> Iterator[tuple[Any, Any]]:
-        def said(problem: str, news: str = "", note: str = "") -> Any:
-            # who stopped it was told what that means
-            return sentence(problem, news, note) if current.newest == mine else gr.skip()
-
-        models, asked = Chosen.read(*values[:3]), values[3:]
+        said, models, asked = Said(current, mine), Chosen.read(*values[:3]), values[3:]
         try:
             title, trace = _trace(explored.history.race or recorded_race(), wanted, explored.shown)
         except InputError as error:
-            yield gr.skip(), said(f"{error}")
+            yield gr.skip(), said(Update(problem=f"{error}"))
             return
         for update in TURNS.taken(current, whatif.run(current, mine, title, trace, models, *asked)):
-            yield (
-                drawn(update.value).value() if update.value else gr.skip(),
-                said(update.problem, update.news, update.note),
-            )
+            yield drawn(update.value).value() if update.value else gr.skip(), said(update)
 
     requested = go.click(ask, ticket, [number, notice, line_of(notice, ticket)], show_progress="hidden", queue=False)
     requested.then(

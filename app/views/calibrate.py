@@ -17,8 +17,7 @@ import orjson
 from app.compare import RunSet, compared
 from app.measured import Measured, StepWords
 from app.recordings import Recording
-from app.views.drawn import DrawnView
-from app.views.figures import figures_script
+from app.views.drawn import FIGURES, DrawnView
 from d2sd.calibration import (
     Labels,
     Paths,
@@ -36,16 +35,13 @@ from d2sd.drawing.gains import OTHER
 from d2sd.drawing.panels import calibration_panels
 from d2sd.drawing.summary import headline
 
-SCRIPTS = ("../compare/sides.js", "places.js", "summary.js", "members.js", "download.js", "main.js")
-
 
 class CalibrationView(DrawnView):
     """Draws what ``drawing`` returns. A click on a listed step fires ``select`` with ``run``, ``step`` and ``loaded``, the
     run that Explore shows."""
 
     def __init__(self, value: str | None = None, *, elem_id: str = "calibration", **options: Any):
-        before = figures_script()
-        super().__init__(value, "calibrate", SCRIPTS, before=before, elem_id=elem_id, sheets=("compare",), **options)
+        super().__init__(value, "calibrate", given=FIGURES, sheets=("compare",), elem_id=elem_id, **options)
 
 
 @dataclass(frozen=True, slots=True)

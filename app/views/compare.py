@@ -7,17 +7,14 @@ from typing import Any
 import orjson
 
 from app.compare import RunSet, compared, side_by_side
-from app.views.drawn import DrawnView
-from app.views.figures import figures_script
-
-SCRIPTS = ("sides.js", "texts.js", "main.js")
+from app.views.drawn import FIGURES, DrawnView
 
 
 class CompareView(DrawnView):
     """Draws what ``drawing`` returns. ``select`` with ``side`` (0 or 1), ``run`` and ``step`` asks for a step in Explore."""
 
     def __init__(self, value: str | None = None, *, elem_id: str = "compare-view", **options: Any):
-        super().__init__(value, "compare", SCRIPTS, before=figures_script(), elem_id=elem_id, **options)
+        super().__init__(value, "compare", given=FIGURES, elem_id=elem_id, **options)
 
 
 def drawing(a: RunSet, b: RunSet) -> str:

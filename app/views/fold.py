@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
+from app.views.drawn import STATIC
 from app.views.view import View
-
-SCRIPT = Path(__file__).resolve().parent.parent / "static" / "fold.js"
+from d2sd.drawing.modules import view_script
 
 
 class FoldView(View):
@@ -17,4 +16,6 @@ class FoldView(View):
     """
 
     def __init__(self, name: str, folds: str, *, elem_id: str, **options: Any):
-        super().__init__(None, SCRIPT.read_text(encoding="utf-8"), elem_id=elem_id, name=name, folds=folds, **options)
+        super().__init__(
+            None, view_script(STATIC / "fold.js", {}, {}), elem_id=elem_id, name=name, folds=folds, **options
+        )

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import base64
-import json
 import zlib
+from collections.abc import Sequence
 from dataclasses import asdict
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any
 
 import orjson
@@ -15,14 +15,14 @@ from app import presets
 from app.learn import lessons
 from app.live_settings import costs
 from app.run_lines import RunLines
-from app.views.drawn import STATIC, DrawnView, drawn_script, read
-from d2sd.drawing.viewer import STYLES, VIEWER, viewer_script
+from app.views.drawn import STATIC, DrawnView, panel_sheets, read
+from d2sd.drawing.viewer import PageRun, runs_page, viewer_styles
 from d2sd.drawing.viewer_lines import Judge
 from d2sd.trace.metrics import instructiveness
 from d2sd.trace.schema import read_baseline
 from d2sd.trace.trace import Trace, parse_trace
 
-SCRIPTS = ("walk.js", "draws.js", "live.js", "card.js", "stage.js", "main.js")
+HANDOUT = STATIC / "learn" / "handout.js"
 
 
 class LearnView(DrawnView):
@@ -30,19 +30,17 @@ class LearnView(DrawnView):
 
     def __init__(self, value: str | None = None, *, elem_id: str = "learn", **options: Any):
         options.setdefault("server_functions", [tour])
-        super().__init__(value, "learn", SCRIPTS, elem_id=elem_id, before=_live_view(), **options)
+        super().__init__(value, "learn", given={"styles": stage_styles()}, elem_id=elem_id, **options)
 
 
-def tour_script() -> str:
-    """The same for a page of its own: the body of a function of ``element``, ``trigger``, ``props``, ``watch``, ``server``."""
-    return drawn_script("learn", SCRIPTS, _live_view())
+def stage_styles() -> str:
+    """Style sheets of the live view: it has a shadow root of its own, so that its ids do not meet those of Explore."""
+    return "\n".join([viewer_styles(), read(STATIC / "learn" / "stage.css")])
 
 
-@cache
-def _live_view() -> str:
-    """The live view has a scope and a shadow root of its own, so that its ids do not meet those of Explore."""
-    sheet = "\n".join([*(read(VIEWER / name) for name in STYLES), read(STATIC / "learn" / "stage.css")])
-    return f"const STAGE_STYLES = {json.dumps(sheet)};\nconst startLiveView = (element, trigger, props, watch) => {{\n{viewer_script()}\n}};"
+def tours_page(runs: Sequence[PageRun], title: str) -> str:
+    """``runs_page`` with the tour of every run that has one."""
+    return runs_page(runs, title, HANDOUT, "\n".join(panel_sheets("learn").values()), {"styles": stage_styles()})
 
 
 def tour(_: Any = None) -> str:

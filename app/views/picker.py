@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from app.models import ModelOffer
+from app.views.drawn import STATIC
 from app.views.view import View
-
-SCRIPT = Path(__file__).resolve().parent.parent / "static" / "picker.js"
+from d2sd.drawing.modules import view_script
 
 
 class PickerView(View):
@@ -32,7 +30,7 @@ class PickerView(View):
             else [_choice(o.id, _label(o), disabled=bool(o.obstacle)) for o in offers]
         )
         # in the script, not in a property: what an update says of a tab not opened yet would take its place
-        script = f"const choices = {json.dumps(choices)}, title = {json.dumps(label)};\n{SCRIPT.read_text('utf-8')}"
+        script = view_script(STATIC / "picker.js", {}, {"choices": choices, "title": label})
         super().__init__(value, script, elem_id=elem_id, elem_classes="picker", **options)
 
 

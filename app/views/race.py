@@ -17,14 +17,13 @@ from app.views.runs import MAX_LINK
 from d2sd import METHODS
 
 FILLED_IN = ("block_size", "second_block_size", "node_budget")  # by the engine, for each method its own
-SCRIPTS = ("player.js", "lane.js", "controls.js", "costs.js", "table.js", "share.js", "main.js")
 
 
 class RaceView(DrawnView):
     """Draws what ``drawing`` returns. ``select`` with the number of a ``lane`` asks for its run in Explore."""
 
     def __init__(self, value: str | None = None, *, elem_id: str = "race", **options: Any):
-        super().__init__(value, "race", SCRIPTS, elem_id=elem_id, **options)
+        super().__init__(value, "race", elem_id=elem_id, **options)
 
 
 def drawing(race: Race) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlencode
@@ -18,7 +17,6 @@ from app.views.drawn import DrawnView
 from d2sd.methods import METHODS
 from d2sd.models.store import REMOTE
 
-SCRIPTS = ("address.js", "form.js", "list.js", "linked.js", "main.js")
 MAX_LINK = 8000  # characters; longer ones are cut off on their way by some
 NAMED = ("prompt", "model", "folder", "vp", "method", "compare")  # controls whose element has their own name
 FORM: dict[str, str] = dict(zip(NAMED, NAMED, strict=True)) | {s.name: s.elem_id for s in SETTINGS}
@@ -37,9 +35,8 @@ class RunsView(DrawnView):
     """
 
     def __init__(self, value: str | None = None, *, elem_id: str = "runs", **options: Any):
-        known = {"FORM": FORM, "TRACE_HOSTS": trace_hosts.listed(), "TRACE_MEGABYTES": MAX_MEGABYTES}
-        before = "".join(f"const {name} = {json.dumps(value)};" for name, value in known.items())
-        super().__init__(value, "runs", SCRIPTS, elem_id=elem_id, before=before, **options)
+        given = {"form": FORM, "hosts": trace_hosts.listed(), "megabytes": MAX_MEGABYTES}
+        super().__init__(value, "runs", given=given, elem_id=elem_id, **options)
 
 
 def drawing(history: History, shown: str, file: dict[str, str] | None = None) -> str:

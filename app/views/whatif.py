@@ -8,8 +8,7 @@ import msgspec
 import orjson
 
 from app.lanes import method_of, name_of
-from app.views.drawn import DrawnView
-from app.views.figures import figures_script
+from app.views.drawn import FIGURES, DrawnView
 from app.whatif import SWEEPS, Answers, Varied, values
 from d2sd import METHODS
 from d2sd.calibration.comparison import length_difference
@@ -21,7 +20,7 @@ class WhatIfView(DrawnView):
     """Draws what ``Drawn.value`` returns."""
 
     def __init__(self, value: str | None = None, *, elem_id: str = "whatif", **options: Any):
-        super().__init__(value, "whatif", ("main.js",), before=figures_script(), elem_id=elem_id, **options)
+        super().__init__(value, "whatif", given=FIGURES, elem_id=elem_id, **options)
 
 
 class Drawn(msgspec.Struct, frozen=True):

@@ -1,8 +1,11 @@
 // The chip over the tree: which step is shown and why; a click goes back to following the run.
 
+import { h } from "./dom.js";
+import { count } from "./words.js";
+
 const SILENCE_MS = 5000;
 
-class ChipView {
+export class ChipView {
   constructor(store, selection) {
     Object.assign(this, { store, selection, waiting: false, timer: 0 });
     this.button = h("button", { id: "follow", type: "button" });

@@ -3,9 +3,9 @@
 
 const COLUMN = [62, 108];
 const FITTED = { wide: 46, slim: 8 };
-const WORDLESS = 24; // a column below this holds a shape without a word
+export const WORDLESS = 24; // a column below this holds a shape without a word
 
-class Columns {
+export class Columns {
   /** `across`: pixels to fill; `fitted`: whether everything is to be in view, else no column is narrower than COLUMN[0];
    *  `matters`: columns that stay readable as far as there is room, the most important first, before the others; `need(depth)`:
    *  pixels that the words of one take. */

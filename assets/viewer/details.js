@@ -1,5 +1,10 @@
 // What is known of one node, or of the step as a whole when no node is selected.
 
+import { h } from "./dom.js";
+import { agreementWords, alternativesOf, bonusSentence, draftsName, equalDrafts, isResample, nodeSentence, originWords, rankWords, targetTopOf } from "./explain.js";
+import { BONUS } from "./tree_layout.js";
+import { capital, count, milliseconds, probability, STAGES, visible } from "./words.js";
+
 function meter(label, p, kind, note) {
   return h(
     "div",
@@ -16,7 +21,7 @@ function nodeTitle(node, words) {
 }
 
 /** Everything about a node: the tooltip and the details panel show the same card. */
-function nodeCard(step, id) {
+export function nodeCard(step, id) {
   if (id === BONUS) {
     const targets = targetTopOf(step, { parent: step.bonus.parent, token: null });
     return h("div", { class: "card" }, nodeTitle({ text: step.bonus.text, proposer: "target" }, `position ${step.bonus.depth}`), h("p", {}, bonusSentence(step)), meter("target", step.bonus.p, "target"), ...targetRows(step, targets, []));
@@ -45,7 +50,7 @@ function targetRows(step, targets, drafted) {
 
 /** Who chose a token of a list: the drafter, the target, both. What the target draws at random may stand anywhere in its
  *  list; its favourite comes first there, so that is not said. */
-function markOf(a, ofTarget, sampled) {
+export function markOf(a, ofTarget, sampled) {
   const target = sampled ? "drawn" : "target’s";
   const marked = a.wanted && !(ofTarget && !sampled);
   if (a.own && marked) return ofTarget ? "drafted, drawn" : `${target} too`;
@@ -106,7 +111,7 @@ function stepCard(step, total) {
   );
 }
 
-class DetailsView {
+export class DetailsView {
   constructor(host, selection) {
     Object.assign(this, { host, selection });
     this.close = h("button", { class: "icon close", type: "button", "aria-label": "Release the node" }, "✕");

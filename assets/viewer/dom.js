@@ -1,6 +1,6 @@
 // Building elements. Text enters the page as text nodes only, so nothing that a model writes can become markup.
 
-const SVG = "http://www.w3.org/2000/svg";
+export const SVG = "http://www.w3.org/2000/svg";
 
 function fill(node, attributes, children) {
   for (const [name, value] of Object.entries(attributes || {})) {
@@ -13,27 +13,27 @@ function fill(node, attributes, children) {
 }
 
 /** An HTML element; children are nodes or text. */
-const h = (tag, attributes, ...children) => fill(document.createElement(tag), attributes, children);
+export const h = (tag, attributes, ...children) => fill(document.createElement(tag), attributes, children);
 
 /** An SVG element; children are nodes or text. */
-const s = (tag, attributes, ...children) => fill(document.createElementNS(SVG, tag), attributes, children);
+export const s = (tag, attributes, ...children) => fill(document.createElementNS(SVG, tag), attributes, children);
 
 /** A number that is safe to draw with: finite and within bounds, else the fallback. */
-function number(value, low, high, fallback) {
+export function number(value, low, high, fallback) {
   const n = value === null || value === undefined || value === "" ? NaN : Number(value);
   return Number.isFinite(n) ? Math.min(high, Math.max(low, n)) : fallback;
 }
 
-const whole = (value, low, high, fallback) => {
+export const whole = (value, low, high, fallback) => {
   const n = number(value, low, high, fallback);
   return n === fallback ? n : Math.round(n);
 };
 
-const list = (value) => (Array.isArray(value) ? value : []);
-const text = (value) => (typeof value === "string" ? value : value === null || value === undefined ? "" : String(value));
+export const list = (value) => (Array.isArray(value) ? value : []);
+export const text = (value) => (typeof value === "string" ? value : value === null || value === undefined ? "" : String(value));
 
 /** Calls `draw` at most once a frame, however often it is asked for. */
-function oncePerFrame(draw) {
+export function oncePerFrame(draw) {
   let waiting = false;
   return () => {
     if (waiting) return;

@@ -1,5 +1,7 @@
 // Why things are as they are, in plain sentences: for a step, its boundary and a node.
 
+import { capital, count, joined, OUTCOMES, plain, probability, quoted } from "./words.js";
+
 /**
  * Who brought the accepted tokens: `kept` of the first draft, then the `parts` that others added, in order. A part has
  * the number of tokens, its proposer, and the drafts that it comes from, several where they are equal there (none: a
@@ -44,7 +46,7 @@ function longestRun(step, path, start) {
 const draftAt = (step, candidate, depth) => lineage(step, candidate).findLast((d) => d.prefix < depth) || null;
 
 /** The re-drafts that drafted all of these nodes of one path: more than one where they are equal there. */
-function draftsThrough(step, nodes) {
+export function draftsThrough(step, nodes) {
   const common = nodes[0].candidates.filter((c) => c > 0 && nodes.every((node) => node.candidates.includes(c)));
   return [...new Set(common.map((c) => draftAt(step, c, nodes[0].depth)))].filter(Boolean);
 }
@@ -60,7 +62,7 @@ function leaveAtBoundary(step) {
 }
 
 /** What re-drafts are called together: the same words in sentence, tree and panel. */
-function draftsName(drafts) {
+export function draftsName(drafts) {
   const [first] = drafts;
   if (drafts.length === 1) return branchName(first);
   if (isResample(first)) return `${drafts.length} equal resampled drafts`;
@@ -70,7 +72,7 @@ function draftsName(drafts) {
 }
 
 /** Groups of re-drafts that came out equal, so that the target saw them once. */
-function equalDrafts(step) {
+export function equalDrafts(step) {
   const routes = new Map();
   for (const node of step.nodes.values()) for (const c of node.candidates) if (c > 0) routes.set(c, (routes.get(c) || "") + " " + node.id);
   const groups = new Map();
@@ -89,14 +91,14 @@ function lineage(step, candidate) {
   return drafts;
 }
 
-const inTree = (level) => level.kept.filter(({ node }) => node).length;
+export const inTree = (level) => level.kept.filter(({ node }) => node).length;
 
 /** What the strip shows of a tree that grew level by level, and what it cannot show. */
-function levelWords(step) {
+export function levelWords(step) {
   return `${step.levels.length} draft passes in turn, one a level: no block confidence and no boundary estimate here.`;
 }
 
-function stepSentence(step) {
+export function stepSentence(step) {
   const bonus = step.bonus ? [{ text: step.sampled ? "the target drew " : "the target wrote " }, { text: quoted(step.bonus.text), kind: "target" }] : null;
   if (!step.draft && step.nodes.size > 1) {
     const right = step.accepted.length;
@@ -159,19 +161,19 @@ function decisionPieces(step) {
 }
 
 /** What became of the first draft's token at position `k`, from 1: "right", "wrong", or "unseen" by the target. */
-function fateOf(step, k) {
+export function fateOf(step, k) {
   const right = step.boundary ?? contributions(step).kept;
   if (k <= right) return "right";
   return step.boundary !== null && k === right + 1 ? "wrong" : "unseen";
 }
 
 /** The whole step in one line for those who do not see the tree. */
-function stepSummary(step, total, growing = false) {
+export function stepSummary(step, total, growing = false) {
   const tokens = count(step.committed.length, "token");
   return `Step ${step.index + 1} of ${total}${growing ? " so far" : ""}: ${tokens} committed. ${plain(stepSentence(step))} ${boundaryWords(step).long}`;
 }
 
-function boundaryWords(step) {
+export function boundaryWords(step) {
   if (!step.draft) return { short: "", long: "" };
   if (step.boundary === null) return { short: "not seen", long: "The boundary was not seen: the text or the tree ended before target and draft parted." };
   const { boundary, verdict, rank, gained } = step;
@@ -206,7 +208,7 @@ function originOf(step, node) {
   return null;
 }
 
-function originWords(step, node) {
+export function originWords(step, node) {
   if (node.depth === 0) return "anchor";
   const origin = originOf(step, node);
   if (!origin && step.levels.length) return `level ${node.depth} of the ${step.names.first}’s tree`;
@@ -214,14 +216,14 @@ function originWords(step, node) {
   return origin.branch ? branchName(origin.draft) : "first draft";
 }
 
-const isResample = (draft) => draft.resampled;
+export const isResample = (draft) => draft.resampled;
 
 function branchName(draft) {
   if (isResample(draft)) return "resampled draft";
   return draft.base > 0 ? `second re-draft from ${draft.prefix}` : `re-draft from ${draft.prefix}`;
 }
 
-function nodeSentence(step, node) {
+export function nodeSentence(step, node) {
   const wanted = step.choices.get(node.parent);
   const chance = (p) => (p === null ? "" : ` (p\u00a0=\u00a0${probability(p)})`);
   if (node.state === "root") return "Anchor: every draft of this step continues from here.";
@@ -240,16 +242,16 @@ function nodeSentence(step, node) {
 }
 
 /** Whether a step is the target's own token and nothing else: there was nothing that it could come on top of. */
-const isPlain = (step) => !step.draft && step.nodes.size < 2;
+export const isPlain = (step) => !step.draft && step.nodes.size < 2;
 
-function bonusSentence(step) {
+export function bonusSentence(step) {
   if (isPlain(step)) return `The target’s own ${step.sampled ? "draw" : "choice"}${step.bonus.p === null || step.bonus.p === undefined ? "" : ` (p = ${probability(step.bonus.p)})`}: nothing was drafted. It is the next anchor.`;
   const where = step.accepted.length ? "after the accepted path" : "after the anchor";
   return `Bonus token: the target’s own ${step.sampled ? "draw" : "choice"} ${where}${step.bonus.p === null || step.bonus.p === undefined ? "" : ` (p = ${probability(step.bonus.p)})`}. It is the next anchor.`;
 }
 
 /** The drafter's top list where this node was drafted, with the node's token and the target's choice marked. */
-function alternativesOf(step, node) {
+export function alternativesOf(step, node) {
   const origin = originOf(step, node);
   const top = origin ? origin.draft.alternatives[origin.at] || [] : [];
   const wanted = step.choices.get(node.parent);
@@ -261,7 +263,7 @@ function alternativesOf(step, node) {
 }
 
 /** The target's top list at this node's place, with the node's token and the choice there marked; empty in older traces. */
-function targetTopOf(step, node) {
+export function targetTopOf(step, node) {
   const wanted = step.choices.get(node.parent);
   return (step.targetTops.get(node.parent) || []).map((a) => ({ ...a, own: a.id === node.token, wanted: Boolean(wanted) && a.id === wanted.token }));
 }
@@ -271,7 +273,7 @@ function targetTopOf(step, node) {
  * lower bound of KL(target ‖ drafter) in nats. The lists hold a few tokens each, so tokens of both lists are told apart and
  * all others are taken together, which can only make the divergence smaller.
  */
-function agreementWords(drafted, wanted) {
+export function agreementWords(drafted, wanted) {
   if (!drafted.length || !wanted.length) return "";
   const rank = drafted.findIndex(({ id }) => id === wanted[0].id);
   const place = rank < 0 ? `not among the drafter’s ${drafted.length}` : rank === 0 ? "the drafter’s favourite too" : `the drafter’s number ${rank + 1}`;
@@ -285,7 +287,7 @@ function agreementWords(drafted, wanted) {
     q -= same.p;
   }
   bound = Math.max(0, bound + part(Math.max(0, p), Math.max(0, q)));
-  return `The target’s favourite is ${place}; KL(target ‖ drafter) is at least ${bound.toFixed(2)}.`;
+  return `The target’s favourite is ${place}${bound >= 0.005 ? `; KL(target ‖ drafter) is at least ${bound.toFixed(2)}` : ""}.`;
 }
 
-const rankWords = (rank) => (rank === null ? "—" : rank === 0 ? "favourite" : `number ${rank + 1}`);
+export const rankWords = (rank) => (rank === null ? "—" : rank === 0 ? "favourite" : `number ${rank + 1}`);

@@ -1,17 +1,19 @@
 // Figures by plotly: drawn in place, in the colours of the theme and the width of their box; the numbers as a table.
 
+import { h, oncePerFrame, text } from "./dom.js";
+
 /** What plotly offers beside a figure; `name`: of the files that it saves. */
 function configOf(library, name) {
   const vector = { name: "svg", title: "Save as SVG", icon: library.Icons.disk, click: (shown) => library.downloadImage(shown, { format: "svg", filename: name }) };
   return { displaylogo: false, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"], modeBarButtonsToAdd: [vector], toImageButtonOptions: { scale: 2, filename: name } };
 }
 
-/** plotly.js, which the server has; asked for once a page, when it is first needed. */
-function plotly() {
+/** plotly.js, which the server has at this address; asked for once a page, when it is first needed. */
+export function plotly(address) {
   if (window.Plotly) return Promise.resolve(window.Plotly);
   window.plotlyOnItsWay ??= new Promise((resolve, reject) => {
     const root = (window.gradio_config && window.gradio_config.root) || location.origin + location.pathname;
-    const script = h("script", { src: root.replace(/\/$/, "") + PLOTLY });
+    const script = h("script", { src: root.replace(/\/$/, "") + address });
     script.addEventListener("load", () => resolve(window.Plotly));
     script.addEventListener("error", () => {
       window.plotlyOnItsWay = undefined;
@@ -22,16 +24,16 @@ function plotly() {
   return window.plotlyOnItsWay;
 }
 
-/** The figure with the colours of the theme in place of the light ones. */
-function themed(figure, element) {
+/** The figure with the colours of the theme in place of the light ones, which are given by name. */
+function themed(figure, element, colours) {
   const style = getComputedStyle(element);
-  const names = new Map(Object.entries(LIGHT).map(([name, colour]) => [colour, `--${name}`]));
+  const names = new Map(Object.entries(colours).map(([name, colour]) => [colour, `--${name}`]));
   const own = (whole, colour) => (names.has(colour) ? `"${style.getPropertyValue(names.get(colour)).trim()}"` : whole);
   return JSON.parse(JSON.stringify(figure).replace(/"(#[0-9a-f]{6})"/g, own));
 }
 
 /** Frames around the marks of these places: a column, a row or a cell. */
-function frames(data, places, line) {
+export function frames(data, places, line) {
   const shapes = [];
   const add = (place, sides) => places.has(place) && shapes.push({ type: "rect", line, ...sides });
   for (const { type, orientation, x, y, xaxis, yaxis, customdata = [] } of data) {
@@ -42,10 +44,11 @@ function frames(data, places, line) {
   return shapes;
 }
 
-class FigureView {
-  /** `choose(id, places)` is called with the place of a mark that is chosen, with none when it is chosen again. */
-  constructor(id, choose = null) {
-    Object.assign(this, { id, choose, panel: null, chosen: new Set(), here: new Set(), width: 0 });
+export class FigureView {
+  /** `given`: the light `colours` that figures are made in, and the address of `plotly`; `choose(id, places)` is called with
+   *  the place of a mark that is chosen, with none when it is chosen again. */
+  constructor(id, given, choose = null) {
+    Object.assign(this, { id, given, choose, panel: null, chosen: new Set(), here: new Set(), width: 0 });
     this.title = h("h3", {});
     this.question = h("p", { class: "question" });
     this.host = h("div", { class: "plot", role: "img" });
@@ -85,8 +88,8 @@ class FigureView {
   async redraw() {
     if (!this.panel || !this.width || this.host.hidden || !this.host.isConnected) return;
     try {
-      const library = await plotly();
-      const { data, layout } = themed(this.panel.figure, this.host);
+      const library = await plotly(this.given.plotly);
+      const { data, layout } = themed(this.panel.figure, this.host, this.given.colours);
       const style = getComputedStyle(this.host);
       const line = (name, dash) => ({ color: style.getPropertyValue(name).trim(), width: 2, dash });
       const shapes = [...(layout.shapes || []), ...frames(data, this.here, line("--target", "dash")), ...frames(data, this.chosen, line("--ink", "solid"))];

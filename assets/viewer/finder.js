@@ -1,5 +1,9 @@
 // Finding steps: by what came of their prediction, by length, by time; and the totals of a range of steps.
 
+import { h, s } from "./dom.js";
+import { judged } from "./store.js";
+import { capital, count, milliseconds, OUTCOMES, percent, probability } from "./words.js";
+
 const SURE = 0.8;
 const MOST = 10;
 
@@ -13,12 +17,12 @@ const FILTERS = {
 FILTERS.undrafted = ["nothing drafted (cost-aware)", (all) => where(all, (s) => s.undrafted)];
 for (const [id, { words }] of Object.entries(OUTCOMES)) FILTERS[id] = [words, (all) => where(all, (s) => s.verdict === id)];
 
-const where = (all, test) => all.flatMap((summary, at) => (test(summary) ? [at] : []));
+export const where = (all, test) => all.flatMap((summary, at) => (test(summary) ? [at] : []));
 const largest = (all, size) => all.map((summary, at) => [size(summary), at]).sort((a, b) => b[0] - a[0] || a[1] - b[1]).slice(0, MOST).map(([, at]) => at).sort((a, b) => a - b);
 
-const icon = (path) => s("svg", { width: 14, height: 14, viewBox: "-7 -7 14 14", "aria-hidden": "true", class: "drawn" }, s("path", { d: path }));
+export const icon = (path) => s("svg", { width: 14, height: 14, viewBox: "-7 -7 14 14", "aria-hidden": "true", class: "drawn" }, s("path", { d: path }));
 
-class FinderView {
+export class FinderView {
   constructor(timeline, store, selection) {
     Object.assign(this, { timeline, store, selection, found: null, counted: -1 });
     const button = (words, title, act) => {
@@ -38,7 +42,7 @@ class FinderView {
     const zooms = [button("−", "Narrower bars", () => timeline.zoom(0.7)), button("+", "Wider bars (Ctrl + wheel)", () => timeline.zoom(1.4)), this.rangeButton];
     this.box = h("div", { class: "finder" }, h("div", { class: "row" }, this.choice, before, next, this.count), this.marks);
     this.zooms = h("div", { class: "zooms", role: "group", "aria-label": "Zoom of the steps" }, ...zooms);
-    this.choice.addEventListener("change", () => this.show());
+    this.choice.addEventListener("change", () => this.visit());
     timeline.ranged = () => this.showRange();
   }
 
@@ -46,9 +50,15 @@ class FinderView {
     const made = h("button", { type: "button", class: id, "data-outcome": id, title: `Show only these steps: ${words}` }, h("i", { "aria-hidden": "true" }, mark), words, h("b", {}));
     made.addEventListener("click", () => {
       this.choice.value = this.choice.value === id ? "any" : id;
-      this.show();
+      this.visit();
     });
     return h("li", { class: id }, made);
+  }
+
+  /** Finds the steps that are asked for, and goes to the next of them unless one of them is shown. */
+  visit() {
+    this.show();
+    if (this.found && !this.found.includes(this.selection.shown)) this.go(1);
   }
 
   /** Finds the steps anew; called when steps arrive as well. */

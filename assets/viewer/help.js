@@ -1,5 +1,7 @@
 // The list of keys.
 
+import { h } from "./dom.js";
+
 const KEYS = [
   ["← →", "previous, next step"],
   ["↑ ↓", "node in the branch above, below"],
@@ -14,14 +16,14 @@ const KEYS = [
   [".", "full screen"],
   ["S", "speed of playing"],
   ["T", "present: sentence, tree and strip, twice as large"],
-  ["Q", "quiz: guess where the first draft is rejected"],
+  ["Q", "quiz: guess where the first draft is rejected; 1 to 9 or Enter on a token answer, 0: nowhere"],
   ["Esc", "release the node, then the step"],
   ["?", "this list"],
 ];
 
 const WORDS = [
   ["anchor", "the last certain token; a step drafts what follows it"],
-  ["· ↵", "a space and a line break in a token"],
+  ["␣ ↵", "a space and a line break in a token"],
   ["c", "confidence: the drafter’s own probability of its token"],
   ["r(i)", "predicted chance that exactly i drafted tokens are accepted; “all”: every one"],
   ["α", "tokens committed per step, mean over the run"],
@@ -35,7 +37,7 @@ const WORDS = [
   ["▲", "the whole first draft was accepted"],
 ];
 
-class HelpView {
+export class HelpView {
   constructor(root) {
     const close = h("button", { class: "icon close", type: "button", "aria-label": "Close" }, "✕");
     this.box = h(

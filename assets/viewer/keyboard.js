@@ -5,13 +5,13 @@ const TAKES_TYPING = "input, textarea, select, [contenteditable='true'], [role='
 const OWN_KEYS = "[role='tablist'], [role='menu'], [role='slider'], [role='separator'], [role='radiogroup'], video, audio";
 
 /** Whether keys that are pressed with the focus on `target` are the view's. */
-function ours(element, target) {
+export function ours(element, target) {
   if (target === document.body || element.contains(target)) return true;
   return Boolean(target.closest("button, a, summary")) && !target.closest(OWN_KEYS);
 }
 
 /** `act` maps a key name to what it does; true from it means the key was used. */
-function listenForKeys(element, act) {
+export function listenForKeys(element, act) {
   const onKey = (event) => {
     if (!element.isConnected) {
       document.removeEventListener("keydown", onKey);
@@ -20,7 +20,7 @@ function listenForKeys(element, act) {
     const target = event.target instanceof Element ? event.target : document.body;
     if (!ours(element, target) || !element.offsetParent || event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
     if (target.closest(TAKES_TYPING) || target.closest("dialog[open]")) return;
-    if (event.key === " " && target.closest("button, a")) return;
+    if ([" ", "Enter"].includes(event.key) && target.closest("button, a")) return;
     const name = (event.shiftKey && event.key.startsWith("Arrow") ? "Shift" : "") + (event.key.length === 1 ? event.key.toLowerCase() : event.key);
     if (act[name]) {
       if (act[name]() !== false) event.preventDefault();
@@ -29,7 +29,13 @@ function listenForKeys(element, act) {
   document.addEventListener("keydown", onKey);
 }
 
-function keyActions({ store, selection, tree, viewport, search, help, finder, timeline, fullScreen, quiz, presenter }) {
+/** The position of a node of the shown step; null: none is selected. */
+function depthOf(tree, node) {
+  const found = tree.step && tree.step.nodes.get(node);
+  return found ? found.depth : null;
+}
+
+export function keyActions({ store, selection, tree, viewport, search, help, finder, timeline, fullScreen, quiz, presenter }) {
   const toNode = (direction) => {
     const step = selection.shown;
     const node = tree.neighbour(selection.shownNode, direction);
@@ -68,6 +74,8 @@ function keyActions({ store, selection, tree, viewport, search, help, finder, ti
     ".": fullScreen,
     t: () => presenter.toggle(),
     q: () => quiz.toggle(),
+    Enter: () => quiz.asking && quiz.guess(depthOf(tree, selection.shownNode)),
+    ...Object.fromEntries(Array.from({ length: 10 }, (_, digit) => [String(digit), () => quiz.asking && quiz.guess(digit || Infinity)])),
     s: () => selection.repace(),
     // a clicker's keys; else they scroll the page
     PageDown: () => presenter.on && selection.move(1),

@@ -1,8 +1,11 @@
 // What shapes, lines and colours mean, in the drawing and under the bars of the timeline.
 
+import { h, list, s, text } from "./dom.js";
+import { methodName, visible } from "./words.js";
+
 const PREDICTED = "predicted boundary: 1 likeliest";
 
-function legend() {
+export function legend() {
   const icon = (...parts) => s("svg", { width: 26, height: 16, viewBox: "-13 -8 26 16", "aria-hidden": "true" }, ...parts);
   const box = (rx) => s("rect", { class: "shape", x: -10, y: -6, width: 20, height: 12, rx });
   const item = (words, kind, picture, line) => h("li", { class: kind }, picture, h("span", { class: line ? `under ${line}` : null }, words));
@@ -19,7 +22,7 @@ function legend() {
     item("re-draft wrote it too", "twinned", icon(s("rect", { class: "shape", x: -10, y: -7, width: 20, height: 11, rx: 3 }), s("path", { class: "twin", d: "M-10 7H10" }))),
     item("true boundary", "truth", icon(s("path", { d: "M0-8V8" }))),
     item("what its confidence head says", "headed", icon(s("path", { class: "trained", d: "M0-4.5l4.5 4.5l-4.5 4.5l-4.5-4.5Z" }))),
-    h("li", { class: "space" }, h("b", {}, "·"), "a space"),
+    h("li", { class: "space" }, h("b", {}, "␣"), "a space"),
     h("li", { class: "space unlogged" }, h("b", {}, "▯"), "a token that is not in this log"),
   );
 }
@@ -29,7 +32,7 @@ const SAID = [["γ", "block_size"], ["γ₂", "second_block_size"], ["K", "num_b
 const UNSAID = { temperature: null, top_p: 1, seed: 0 };
 
 /** What was run, in a few words: method, models and the settings that are not as they always are. */
-function runWords({ header, recorded, seen, length }) {
+export function runWords({ header, recorded, own: ours, seen, length }) {
   const config = header.config && typeof header.config === "object" ? header.config : {};
   const means = { block_size: seen.draft || !length, second_block_size: config.second_block_size !== config.block_size, num_branches: seen.branches, draft_depth: seen.levels, draft_top_k: seen.levels };
   const shown = SAID.filter(([, name]) => typeof config[name] === "number" && config[name] !== UNSAID[name] && means[name] !== false);
@@ -39,11 +42,11 @@ function runWords({ header, recorded, seen, length }) {
   const who = [`${methodName(text(header.method) || "run")}${model && ` on ${model}`}`, own ? "" : `drafter ${drafter}`];
   const block = (name) => (name === "block_size" && config[name] > 1 ? ` (anchor + ${config[name] - 1})` : "");
   const words = [...who, ...shown.map(([symbol, name]) => `${symbol} ${config[name]}${block(name)}`), config.cost_aware === true ? "cost-aware" : "", config.chat === true ? "chat" : ""];
-  return (recorded ? "recorded: " : "") + words.filter(Boolean).join(" · ");
+  return (recorded && !ours ? "recorded: " : "") + words.filter(Boolean).join(" · ");
 }
 
 /** Says what was run, and takes away what this kind of run never fills: its marks would only be puzzling. */
-class RunView {
+export class RunView {
   constructor(root) {
     this.root = root;
     this.label = h("span", { id: "run-label", dir: "auto" });

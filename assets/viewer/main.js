@@ -1,9 +1,37 @@
 // Builds the view and keeps its parts in step: the store says what there is, the selection what is looked at.
 
+import { ChipView } from "./chip.js";
+import { DetailsView } from "./details.js";
+import { h, oncePerFrame, text, whole } from "./dom.js";
+import { stepSentence, stepSummary } from "./explain.js";
+import { FinderView, icon } from "./finder.js";
+import { HelpView } from "./help.js";
+import { keyActions, listenForKeys } from "./keyboard.js";
+import { legend, RunView } from "./legend.js";
+import { NumbersView } from "./numbers.js";
+import { Panes } from "./panes.js";
+import { PathView } from "./path.js";
+import { PictureMaker } from "./picture.js";
+import { PresenterView } from "./presenter.js";
+import { QuizView } from "./quiz.js";
+import { SearchView } from "./search.js";
+import { PACES, Selection } from "./selection.js";
+import { saveFile } from "./save.js";
+import { ShareView } from "./share.js";
+import { Store } from "./store.js";
+import { StripView } from "./strip.js";
+import { TextView } from "./text.js";
+import { TimelineView } from "./timeline.js";
+import { Tooltip } from "./tooltip.js";
+import { TreeView } from "./tree.js";
+import { BONUS } from "./tree_layout.js";
+import { Viewport } from "./viewport.js";
+import { count } from "./words.js";
+
 /** A node as code outside names it. */
 const nodeNumber = (node) => (node === "bonus" ? BONUS : whole(node, 0, 1e9, null));
 
-function start(element, trigger, props, watch) {
+export function start(element, trigger, props, watch) {
   const root = h("section", { class: "explorer", "aria-label": "Explore a run" });
   const part = (id, label, attributes) => h("div", { id, "aria-label": label, ...attributes });
   const store = new Store(
@@ -102,7 +130,7 @@ function start(element, trigger, props, watch) {
       if (selection.shownNode !== drawn.node) tree.mark();
     }
     words.show(selection.shown);
-    words.hide(quiz.asking ? selection.shown : null);
+    words.hide(quiz.hidden);
     quiz.show();
     presenter.show(selection.shown);
     drawn = { step, node: selection.shownNode, total: store.length };
@@ -188,7 +216,7 @@ function start(element, trigger, props, watch) {
   }
 
   function onData({ reset, wanted: more, file }) {
-    if (file) return download(text(file.name), text(file.type), [text(file.text)]);
+    if (file) return saveFile(text(file.name), text(file.type), text(file.text));
     if (more) wanted = { step: whole(more.step, 0, 1e9, 0), node: nodeNumber(more.node) };
     if (reset) {
       wanted = null;

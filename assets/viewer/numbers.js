@@ -1,5 +1,10 @@
 // The row of totals, each with the shown step's own value.
 
+import { cycleBars, cycleOf, cycleWords, elsewhere } from "./cost.js";
+import { h } from "./dom.js";
+import { judged } from "./store.js";
+import { count, fixed, OUTCOMES, percent, STAGES } from "./words.js";
+
 const CARDS = [
   ["alpha", "Mean tokens/step α", "Mean acceptance length over all steps: committed tokens per step, the target’s own token included."],
   ["speed", "Tokens per second", "Of the run that is drawn here: committed tokens over the time since the prompt was read. To record every step for the drawing costs time: the speedup beside it is timed without."],
@@ -12,7 +17,7 @@ const CARDS = [
 /** Tokens per second, as short as is of use. */
 const perSecond = (speed) => fixed(speed, speed >= 100 ? 0 : 1);
 
-class NumbersView {
+export class NumbersView {
   constructor(host, store) {
     Object.assign(this, { host, store, cells: {} });
     for (const [id, name, title] of CARDS) {

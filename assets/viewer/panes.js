@@ -1,5 +1,7 @@
 // Panes that can be dragged: bars between them that a pointer or the arrow keys move; a double click puts them back.
 
+import { h, whole } from "./dom.js";
+
 const PANES_KEY = "d2sd-panes";
 const PANES = {
   reading: { name: "Height of the text", axis: "y", low: 90, high: 900, sign: 1 },
@@ -17,7 +19,7 @@ function keptSizes() {
   }
 }
 
-class Panes {
+export class Panes {
   /** `root` carries the sizes as style variables; `sized` says what a pane measures. */
   constructor(root, sized) {
     Object.assign(this, { root, sized, sizes: {} });

@@ -1,6 +1,10 @@
 // On a narrow screen: the accepted path in full words, where the tree has slim columns without any.
 
-class PathView {
+import { h } from "./dom.js";
+import { BONUS } from "./tree_layout.js";
+import { visible } from "./words.js";
+
+export class PathView {
   constructor(box, selection) {
     this.box = box;
     box.addEventListener("click", ({ target }) => {

@@ -1,5 +1,11 @@
 // The shown step as a picture of its own: tree and strip at their full extent, with the colours of the page written in.
 
+import { h, s, SVG } from "./dom.js";
+import { stepSentence } from "./explain.js";
+import { BANDS } from "./strip.js";
+import { measure } from "./tree_shapes.js";
+import { plain } from "./words.js";
+
 const KEPT_STYLES = [
   "fill", "stroke", "stroke-width", "stroke-dasharray", "stroke-linecap", "stroke-linejoin", "paint-order", "opacity", "font-family", "font-size", "font-weight",
   "text-anchor",
@@ -9,10 +15,11 @@ const PICTURE = { pad: 12, title: 34, line: 18, font: 14, slack: 0.93 }; // slac
 
 /** Any CSS colour as #rrggbb (or none): other programs do not know the newer ways of writing one. */
 const hex = (() => {
-  const pen = h("canvas", { width: 1, height: 1 }).getContext("2d", { willReadFrequently: true });
+  let pen = null; // no document is needed to import this
   const known = new Map();
   return (colour) => {
     if (!known.has(colour)) {
+      pen ??= h("canvas", { width: 1, height: 1 }).getContext("2d", { willReadFrequently: true });
       pen.clearRect(0, 0, 1, 1);
       pen.fillStyle = "rgba(0,0,0,0)";
       pen.fillStyle = colour;
@@ -41,7 +48,7 @@ function inlined(element) {
 }
 
 /** A sentence as lines that fit; a word that fits in no line is cut between characters. */
-function wrapped(words, room, font) {
+export function wrapped(words, room, font) {
   const fits = (line) => measure(line.trimEnd(), font) <= room;
   const pieces = words.split(/(?<= )/).flatMap((word) => (fits(word) ? [word] : [...word]));
   return pieces.reduce(([...lines], piece) => {
@@ -50,7 +57,7 @@ function wrapped(words, room, font) {
   }, []);
 }
 
-class PictureMaker {
+export class PictureMaker {
   constructor({ tree, strip, viewport, selection, colours }) {
     Object.assign(this, { tree, strip, viewport, selection, colours });
   }
@@ -71,7 +78,7 @@ class PictureMaker {
 
   /** What shapes and lines mean, as it stands under the drawing: where each item goes. */
   legend(width) {
-    const font = `11.5px ${getComputedStyle(this.colours).fontFamily}`;
+    const font = `12px ${getComputedStyle(this.colours).fontFamily}`;
     let [x, row] = [PICTURE.pad, 0];
     return [...this.colours.querySelectorAll(".legend li")].filter((item) => getComputedStyle(item).display !== "none" && item.querySelector("svg")).map((item) => {
       const words = item.textContent;
@@ -86,7 +93,7 @@ class PictureMaker {
   legendItem({ item, words, x, row }, top, style, colour) {
     const y = top + 6 + row * PICTURE.line;
     const shapes = [...item.querySelector("svg").children].map(inlined);
-    return s("g", { transform: `translate(${x},${y})` }, s("g", { transform: "translate(13,8)" }, ...shapes), s("text", { x: 32, y: 12, "font-family": style.fontFamily, "font-size": 11.5, fill: colour("--muted") }, words));
+    return s("g", { transform: `translate(${x},${y})` }, s("g", { transform: "translate(13,8)" }, ...shapes), s("text", { x: 32, y: 12, "font-family": style.fontFamily, "font-size": 12, fill: colour("--muted") }, words));
   }
 
   /** The picture as the text of an SVG file. */

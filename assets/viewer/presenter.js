@@ -1,10 +1,12 @@
 // Presenting a run on a wall: sentence, tree and strip alone, twice as large, moved by keys or a clicker; with notes.
 
+import { h, text } from "./dom.js";
+
 const LARGE = 2; // times the usual size of type
 const NOTES_MOST = 200000; // characters
 
 /** Notes by step, from a text: “3: what to say at step 3”; lines without a number belong to the note before them. */
-function readNotes(words) {
+export function readNotes(words) {
   const notes = new Map();
   let step = null;
   for (const line of text(words).slice(0, NOTES_MOST).split(/\r?\n/)) {
@@ -15,7 +17,7 @@ function readNotes(words) {
   return notes;
 }
 
-class PresenterView {
+export class PresenterView {
   /** `changed()`: everything is to be drawn anew. */
   constructor(root, changed) {
     Object.assign(this, { root, changed, on: false, notes: new Map() });

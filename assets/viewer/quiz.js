@@ -1,12 +1,15 @@
 // A quiz over a run: where will the first draft be rejected? What came of a step is hidden until one has said so.
 
+import { h } from "./dom.js";
+import { where } from "./finder.js";
+
 const MOST_MARKS = 64; // more do not fit under a tree
 
 /** The steps that can be asked about: something was drafted, and it is known how much of it was accepted. */
-const quizSteps = (summaries) => where(summaries, (s) => s.boundary !== null && !s.undrafted);
+export const quizSteps = (summaries) => where(summaries, (s) => s.boundary !== null && !s.undrafted);
 
 /** What is said of a guess; positions count from 1, `drafted` + 1 stands for “all accepted”. */
-function quizVerdict(step, guess) {
+export function quizVerdict(step, guess) {
   const truth = step.boundary + 1;
   const named = (position) => (position > step.drafted ? "nowhere" : `at position ${position}`);
   const first = step.selected.length && !step.random ? step.selected[0] + 1 : null;
@@ -15,9 +18,9 @@ function quizVerdict(step, guess) {
 }
 
 /** Every step that can be asked about, with what came of one's guess: true, false, or null where there is none yet. */
-const quizMarks = (summaries, told) => quizSteps(summaries).map((at) => ({ at, right: told.has(at) ? told.get(at).right : null }));
+export const quizMarks = (summaries, told) => quizSteps(summaries).map((at) => ({ at, right: told.has(at) ? told.get(at).right : null }));
 
-class QuizView {
+export class QuizView {
   /** `changed()`: what may be seen has changed. */
   constructor(root, store, selection, changed) {
     Object.assign(this, { root, store, selection, changed, on: false, told: new Map() });
@@ -27,7 +30,7 @@ class QuizView {
       return made;
     };
     this.said = h("p", { class: "said", role: "status" });
-    this.all = button("None: all accepted", () => this.guess(Infinity));
+    this.all = button("None: all accepted (0)", () => this.guess(Infinity));
     this.next = button("Next", () => this.go());
     this.marks = h("ol", { class: "marks", "aria-label": "Your guesses, step by step" });
     this.marks.addEventListener("click", ({ target }) => target.dataset.step && this.selection.pin(Number(target.dataset.step)));
@@ -52,6 +55,11 @@ class QuizView {
     return this.on && at !== null && !this.told.has(at) && quizSteps(this.store.summaries).includes(at);
   }
 
+  /** The first step whose text must not be seen: the answers to this step and to later ones are in it; null: all may be seen. */
+  get hidden() {
+    return this.on && this.selection.shown !== null ? this.selection.shown + (this.asking ? 0 : 1) : null;
+  }
+
   /** The next step that was not asked yet; `here`: the shown one, if it can be. */
   go(here = false) {
     const open = quizSteps(this.store.summaries).filter((at) => !this.told.has(at));
@@ -66,7 +74,7 @@ class QuizView {
   /** A position that was clicked. */
   guess(position) {
     const step = this.store.step(this.selection.shown);
-    if (!this.asking || !step || !(position >= 1)) return;
+    if (!this.asking || !step || !(position >= 1)) return; // also where no position was meant
     const verdict = quizVerdict(step, Math.min(step.drafted + 1, position));
     this.told.set(step.index, verdict);
     this.changed();
@@ -88,6 +96,6 @@ class QuizView {
     this.marks.replaceChildren(...quizMarks(this.store.summaries, told).slice(0, MOST_MARKS).map(mark));
     this.all.hidden = !asking;
     this.next.hidden = asking || !left;
-    this.said.replaceChildren(asking ? h("b", {}, "Where will the first draft be rejected? Click its token.") : here ? here.words : "Nothing to guess in this step.", score, left ? "" : " That was the whole run.");
+    this.said.replaceChildren(asking ? h("b", {}, "Where will the first draft be rejected? Click its token or type its position.") : here ? here.words : "Nothing to guess in this step.", score, left ? "" : " That was the whole run.");
   }
 }

@@ -1,8 +1,13 @@
 // Draws the figures of a report in place; their numbers stand below them without any script.
 
-for (const host of document.querySelectorAll("[data-panel]")) {
-  const panel = JSON.parse(document.getElementById(host.dataset.panel).textContent);
-  const figure = new FigureView(panel.id);
-  host.replaceWith(figure.box);
-  figure.show(panel);
+import { FigureView } from "./figures.js";
+
+/** `given`: what figures need. */
+export function start(given) {
+  for (const host of document.querySelectorAll("[data-panel]")) {
+    const panel = JSON.parse(document.getElementById(host.dataset.panel).textContent);
+    const figure = new FigureView(panel.id, given);
+    host.replaceWith(figure.box);
+    figure.show(panel);
+  }
 }

@@ -1,8 +1,10 @@
 // Finding words in prompt and output: every match is marked, Enter goes to the next one and pins its step.
 
+import { h } from "./dom.js";
+
 const MOST_MATCHES = 1000;
 
-class SearchView {
+export class SearchView {
   constructor(host, textView, selection) {
     Object.assign(this, { textView, selection, matches: [], at: -1, marked: [] });
     this.input = h("input", { type: "search", placeholder: "Find in prompt and text", "aria-label": "Find in the prompt and the generated text", spellcheck: "false" });

@@ -1,13 +1,13 @@
 // What is looked at: one step and one node, shared by all views.
 
 const PLAY_SLOWDOWN = 12;
-const PACES = [
+export const PACES = [
   ["1×", 1],
   ["¼×", 4],
   ["3×", 1 / 3],
 ]; // of playing: what it is called, and by what its waits are multiplied
 
-class Selection {
+export class Selection {
   constructor(store, changed) {
     this.store = store;
     this.changed = changed;

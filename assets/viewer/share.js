@@ -1,5 +1,9 @@
 // Taking a run along: a link to it, the whole trace, the shown tree as a picture, and files that the server makes.
 
+import { h, text } from "./dom.js";
+import { saveFile } from "./save.js";
+import { BONUS } from "./tree_layout.js";
+
 const LONGEST_LINK = 8000;
 
 /** The page's address with the run, its settings and what is selected. */
@@ -17,16 +21,7 @@ function linkTo(store, selection, names) {
   return `${location.origin}${location.pathname}?${query}`;
 }
 
-function download(name, type, parts) {
-  const address = URL.createObjectURL(new Blob(parts, { type }));
-  const anchor = h("a", { href: address, download: name, hidden: true });
-  document.body.append(anchor);
-  anchor.click();
-  anchor.remove();
-  setTimeout(() => URL.revokeObjectURL(address), 60000);
-}
-
-class ShareView {
+export class ShareView {
   /** `names`: settings that a link carries, null where no server answers; `ask(kind, step, node)` asks it for a file. */
   constructor({ store, selection, pictures, names, ask }) {
     Object.assign(this, { store, selection, pictures, ask });
@@ -45,7 +40,7 @@ class ShareView {
       names && item("Embed", "a frame for another page", () => this.copy(names, "embed=1")),
       item("JSONL", "the whole trace", () => this.lines()),
       names && item("GraphML", "this step, for networkx", () => ask("graphml", selection.shown)),
-      item("SVG", "this tree, drawn", () => download(this.name("svg"), "image/svg+xml", [pictures.svg()])),
+      item("SVG", "this tree, drawn", () => saveFile(this.name("svg"), "image/svg+xml", pictures.svg())),
       item("PNG", "this tree, as pixels", () => this.png()),
       names && item("HTML", "a page that works offline", () => ask("html", selection.shown, selection.shownNode === BONUS ? "bonus" : selection.shownNode)),
     );
@@ -117,7 +112,7 @@ class ShareView {
   }
 
   lines() {
-    download(this.name("jsonl", false), "application/jsonl", this.store.lines.map((line) => line + "\n"));
+    saveFile(this.name("jsonl", false), "application/jsonl", new Blob(this.store.lines.map((line) => line + "\n")));
   }
 
   async png() {
@@ -132,7 +127,7 @@ class ShareView {
       const canvas = h("canvas", { width: Math.round(width * dense), height: Math.round(height * dense) });
       canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
       const blob = await new Promise((done) => canvas.toBlob(done, "image/png"));
-      download(name, "image/png", [blob]);
+      saveFile(name, "image/png", blob);
     } finally {
       URL.revokeObjectURL(address);
     }

@@ -1,35 +1,14 @@
 // Traces as a file of its own: the viewer is fed from the page's data block and takes its colours from the system. The address
 // says what is looked at: #run=2&step=10&node=7&stop=5&quiz=1&embed=1&theme=dark, counted from 1 (nodes: 0 is the anchor).
 
-const runs = JSON.parse(document.getElementById("trace").textContent);
+import { start as startViewer } from "./main.js";
+
 const fields = () => new URLSearchParams(location.hash.slice(1));
 /** A whole number from 1 on that the address names; null where it names none. */
 const named = (name, most = 1e9) => {
   const value = Number(fields().get(name));
   return Number.isInteger(value) && value > 0 && value <= most ? value : null;
 };
-
-const dark = matchMedia("(prefers-color-scheme: dark)");
-const paint = () => document.body.classList.toggle("dark", fields().has("theme") ? fields().get("theme") === "dark" : dark.matches);
-dark.addEventListener("change", paint);
-paint();
-
-const element = document.getElementById("explorer");
-const tourBox = document.getElementById("tour");
-const runsBox = document.getElementById("runs");
-const heard = [];
-const watch = (_, act) => heard.push(act);
-const trigger = () => {};
-const wanted = () => (named("step") === null ? null : { step: named("step") - 1, node: fields().get("node") });
-/** A run as the viewer is fed with it, with the step that the address names. */
-const valueOf = (at) => {
-  const [head, ...lines] = runs[at].value.split("\n");
-  return wanted() ? [JSON.stringify({ ...JSON.parse(head), wanted: wanted() }), ...lines].join("\n") : runs[at].value;
-};
-const asked = () => (named("run", runs.length) ?? 1) - 1;
-let shown = asked();
-let toured = null;
-const props = { value: valueOf(shown), address: location.hash.slice(1) };
 
 /** The address with other fields; an empty one goes. */
 function addressWith(changes) {
@@ -45,59 +24,110 @@ function button(words, pressed, changes) {
   const made = document.createElement("button");
   made.type = "button";
   made.textContent = words;
-  made.setAttribute("aria-pressed", pressed);
+  if (pressed !== null) made.setAttribute("aria-pressed", pressed);
   made.addEventListener("click", () => (location.hash = addressWith(changes)));
   return made;
 }
 
-/** Which run, and how it is looked at; nothing to choose where there is one run without a tour. */
-function drawChoices() {
-  const tour = startTour !== null && runs[shown].tour !== "";
-  const [stop, quiz] = [tour && named("stop") !== null, fields().get("quiz") === "1"];
-  const of = runs.map((run, at) => button(`${at + 1}. ${run.label}`, at === shown, { run: at + 1, step: "", node: "" }));
-  const ways = [button("Explore", !stop && !quiz, { stop: "", quiz: "" }), button("Quiz", !stop && quiz, { stop: "", quiz: 1 }), ...(tour ? [button("Learn", stop, { stop: 1, quiz: "" })] : [])];
-  runsBox.hidden = startTour === null && runs.length < 2;
-  const row = (buttons) => {
-    const box = document.createElement("div");
-    box.append(...buttons);
-    return box;
-  };
-  runsBox.replaceChildren(...(runs.length > 1 ? [row(of)] : []), row(ways));
-  [element.hidden, tourBox.hidden] = [stop, !stop];
+/** What the address names and the file does not hold, as a sentence; empty where it holds all. `steps`: of the shown run. */
+export function missing(asked, runs, steps) {
+  const [run, step] = [asked.get("run"), asked.get("step")];
+  const within = (value, most) => value === null || (/^[1-9]\d{0,8}$/.test(value) && Number(value) <= most);
+  if (!within(run, runs)) return `There is no run ${run.slice(0, 20)} in this file; run 1 is shown.`;
+  return within(step, steps) ? "" : `There is no step ${step.slice(0, 20)}: this run has ${steps}.`;
 }
 
-/** The tour of the shown run, at the stop that the address names. */
-function takeTour() {
-  const stop = named("stop");
-  if (tourBox.hidden) return;
-  if (toured === shown) return tourBox.firstChild.dispatchEvent(new CustomEvent("learn:go", { detail: { stop } }));
-  toured = shown;
-  const box = document.createElement("div");
-  tourBox.replaceChildren(box);
-  const leave = (name, { step }) => name === "select" && (location.hash = addressWith({ stop: "", step: step + 1, node: "" }));
-  box.addEventListener("learn:moved", () => box.dataset.ready && history.replaceState(null, "", addressWith({ stop: Number(box.dataset.at) + 1 })));
-  const { tour, value } = runs[shown];
-  const lines = value.slice(value.indexOf("\n") + 1); // without the head, which may ask for another step
-  startTour(box, leave, { address: location.hash.slice(1), lines }, () => {}, { tour: async () => tour });
-}
+/** `startTour`: draws the tour of a run, with `given`; without it there is none. */
+export function start({ startTour = null, ...given }) {
+  const runs = JSON.parse(document.getElementById("trace").textContent);
 
-drawChoices();
-takeTour();
-let quizzing = fields().get("quiz") === "1";
-element.addEventListener("explorer:quizzing", ({ detail }) => {
-  quizzing = detail.on; // it also begins and ends in the viewer itself
-  history.replaceState(null, "", addressWith({ quiz: quizzing ? 1 : "" }));
-  drawChoices();
-});
-addEventListener("hashchange", () => {
-  const quiz = fields().get("quiz") === "1";
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  const paint = () => document.body.classList.toggle("dark", fields().has("theme") ? fields().get("theme") === "dark" : dark.matches);
+  dark.addEventListener("change", paint);
   paint();
-  if (asked() !== shown) {
-    shown = asked();
-    props.value = valueOf(shown);
-    for (const act of heard) act();
-  } else if (wanted()) element.dispatchEvent(new CustomEvent("explorer:select", { detail: wanted() }));
+
+  const element = document.getElementById("explorer");
+  const tourBox = document.getElementById("tour");
+  const runsBox = document.getElementById("runs");
+  const heard = [];
+  const watch = (_, act) => heard.push(act);
+  const trigger = () => {};
+  const wanted = () => (named("step") === null ? null : { step: named("step") - 1, node: fields().get("node") });
+  /** A run as the viewer is fed with it, with the step that the address names. */
+  const valueOf = (at) => {
+    const [head, ...lines] = runs[at].value.split("\n");
+    return wanted() ? [JSON.stringify({ ...JSON.parse(head), wanted: wanted() }), ...lines].join("\n") : runs[at].value;
+  };
+  // before each step its verdict
+  const stepsOf = (at) => runs[at].value.split("\n").filter((line) => line.startsWith('{"event":"Verdict"')).length;
+  const asked = () => (named("run", runs.length) ?? 1) - 1;
+  let shown = asked();
+  let toured = null;
+  const props = { value: valueOf(shown), address: location.hash.slice(1) };
+
+  /** Which run, and how it is looked at; nothing to choose where there is one run without a tour. */
+  function drawChoices() {
+    const tour = Boolean(startTour) && runs[shown].tour !== "";
+    const [stop, quiz] = [tour && named("stop") !== null, fields().get("quiz") === "1"];
+    const of = runs.map((run, at) => button(`${at + 1}. ${run.label}`, at === shown, { run: at + 1, step: "", node: "" }));
+    const ways = [button("Explore", !stop && !quiz, { stop: "", quiz: "" }), button("Quiz", !stop && quiz, { stop: "", quiz: 1 }), ...(tour ? [button("Learn", stop, { stop: 1, quiz: "" })] : [])];
+    const row = (buttons) => {
+      const box = document.createElement("div");
+      box.append(...buttons);
+      return box;
+    };
+    const night = document.body.classList.contains("dark");
+    const theme = button(night ? "☀ Light" : "☾ Dark", null, { theme: night ? "light" : "dark" });
+    theme.className = "theme";
+    const said = document.createElement("p");
+    said.textContent = missing(fields(), runs.length, stepsOf(shown));
+    said.setAttribute("role", "status");
+    runsBox.replaceChildren(...(runs.length > 1 ? [row(of)] : []), row([...(startTour || runs.length > 1 ? ways : []), theme]), said);
+    [element.hidden, tourBox.hidden] = [stop, !stop];
+  }
+
+  /** The tour of the shown run, at the stop that the address names. */
+  function takeTour() {
+    const stop = named("stop");
+    if (tourBox.hidden) return;
+    if (toured === shown) return tourBox.firstChild.dispatchEvent(new CustomEvent("learn:go", { detail: { stop } }));
+    toured = shown;
+    const box = document.createElement("div");
+    tourBox.replaceChildren(box);
+    const leave = (name, { step }) => name === "select" && (location.hash = addressWith({ stop: "", step: step + 1, node: "" }));
+    box.addEventListener("learn:moved", () => box.dataset.ready && history.replaceState(null, "", addressWith({ stop: Number(box.dataset.at) + 1 })));
+    const { tour, value } = runs[shown];
+    const lines = value.slice(value.indexOf("\n") + 1); // without the head, which may ask for another step
+    startTour(box, leave, { address: location.hash.slice(1), lines }, () => {}, { tour: async () => tour }, given);
+  }
+
   drawChoices();
   takeTour();
-  if (quiz !== quizzing) element.dispatchEvent(new CustomEvent("explorer:quiz", { detail: { on: quiz } }));
-});
+  let quizzing = fields().get("quiz") === "1";
+  element.addEventListener("explorer:quizzing", ({ detail }) => {
+    quizzing = detail.on; // it also begins and ends in the viewer itself
+    history.replaceState(null, "", addressWith({ quiz: quizzing ? 1 : "" }));
+    drawChoices();
+  });
+  // The address follows what is chosen, so that it can be passed on.
+  let chosen = false;
+  element.addEventListener("explorer:selected", ({ detail: { step, node } }) => {
+    if (step === null && !chosen) return;
+    chosen = step !== null;
+    history.replaceState(null, "", addressWith({ step: chosen ? step + 1 : "", node: node ?? "" }));
+    drawChoices();
+  });
+  addEventListener("hashchange", () => {
+    const quiz = fields().get("quiz") === "1";
+    paint();
+    if (asked() !== shown) {
+      shown = asked();
+      props.value = valueOf(shown);
+      for (const act of heard) act();
+    } else if (wanted()) element.dispatchEvent(new CustomEvent("explorer:select", { detail: wanted() }));
+    drawChoices();
+    takeTour();
+    if (quiz !== quizzing) element.dispatchEvent(new CustomEvent("explorer:quiz", { detail: { on: quiz } }));
+  });
+  startViewer(element, trigger, props, watch);
+}

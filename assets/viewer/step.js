@@ -1,5 +1,8 @@
 // One step as the views need it: the recorded event with every number bounded and every reference checked.
 
+import { list, number, text, whole } from "./dom.js";
+import { OUTCOMES, PROPOSERS, STAGES } from "./words.js";
+
 const MOST_NODES = 4096;
 const MOST_DEPTH = 512;
 
@@ -60,14 +63,14 @@ function readLevels(raw, nodes) {
 }
 
 /** What stands where a tree would be: an imported log that holds counts alone; empty where there is a tree to draw. */
-function lacking(missing) {
+export function lacking(missing) {
   if (missing.includes("tokens")) return "Tokens and confidences are not in this log: ▯ stands for each token.";
   return missing.includes("rejected") ? "The drafted tokens that were rejected, and confidences, are not in this log." : "";
 }
 
 /** `run`: names, what the proposers of this run are called; lacks, why there is no tree to draw, if so; sampled, whether the target drew its tokens; random, whether
  *  the re-drafted prefixes were drawn; then its verdict. */
-function readStep(raw, index, run, { verdict, gained, closed } = readVerdict(null)) {
+export function readStep(raw, index, run, { verdict, gained, closed } = readVerdict(null)) {
   const nodes = readNodes(raw.nodes);
   const choices = new Map();
   for (const c of list(raw.choices)) {
@@ -108,7 +111,8 @@ function readStep(raw, index, run, { verdict, gained, closed } = readVerdict(nul
     // What the bonus adds to the text can be empty inside a character; the choice has the token's own text.
     step.bonus = { ...step.bonus, parent: last, depth: nodes.get(last).depth + 1, text: choice ? choice.text : step.bonus.text, p: choice ? choice.p : null };
   }
-  let deepest = Math.max(step.drafted, step.bonus ? step.bonus.depth || 0 : 0);
+  // room for a bonus token behind the whole draft: the axis does not tell where the path ends
+  let deepest = Math.max(draft ? step.drafted + 1 : 0, step.bonus ? step.bonus.depth || 0 : 0);
   for (const node of nodes.values()) deepest = Math.max(deepest, node.depth);
   step.columns = deepest + 1;
   return step;
@@ -134,12 +138,12 @@ function readDecision(raw) {
   return taken ? { options, taken, looking: raw.looking === true } : null;
 }
 
-function readCommitted(c) {
+export function readCommitted(c) {
   const proposer = c && PROPOSERS.includes(c.proposer) ? c.proposer : "target";
   return { text: text(c && c.text), proposer, node: c && Number.isInteger(c.node) ? c.node : null };
 }
 
-function readSeconds(raw) {
+export function readSeconds(raw) {
   const seconds = {};
   for (const [stage] of STAGES) seconds[stage] = number(raw && raw[stage], 0, 1e6, 0);
   return seconds;
@@ -147,7 +151,7 @@ function readSeconds(raw) {
 
 /** The line before a step: one of OUTCOMES, or none (no prediction, or not seen); `gained`: tokens that re-drafts added;
  *  `closed`: the first place behind a drafted end of the text, or null. */
-function readVerdict(raw) {
+export function readVerdict(raw) {
   return {
     verdict: raw && Object.hasOwn(OUTCOMES, raw.verdict) ? raw.verdict : "none",
     gained: whole(raw && raw.gained, 0, MOST_NODES, 0),
@@ -163,7 +167,7 @@ function readBoundary(raw) {
 }
 
 /** What the timeline and the totals need of a step, without reading its tree. */
-function summarise(raw, verdict) {
+export function summarise(raw, verdict) {
   const counts = { first: 0, second: 0, target: 0 };
   for (const c of list(raw.committed)) counts[readCommitted(c).proposer] += 1;
   const { rank, boundary } = readBoundary(raw);

@@ -1,5 +1,9 @@
 // The run: JSON lines, each read once as it arrives.
 
+import { list, number, text, whole } from "./dom.js";
+import { lacking, readCommitted, readSeconds, readStep, readVerdict, summarise } from "./step.js";
+import { PROPOSER_NAMES, STAGES } from "./words.js";
+
 const SLICE_MS = 12;
 const SLICE_CHARACTERS = 300000;
 const KEPT_STEPS = 96;
@@ -7,7 +11,7 @@ const PACKED = "~";
 
 /** A line as it was written. Long ones, and blocks of lines, travel packed ("~", then raw deflate in base64; see
  *  app/run_lines.py). */
-async function openLine(line) {
+export async function openLine(line) {
   if (line[0] !== PACKED) return line;
   try {
     const bytes = Uint8Array.from(atob(line.slice(1)), (c) => c.charCodeAt(0));
@@ -32,8 +36,8 @@ function readSegment(value) {
     return { key: "", from: 0, lines };
   }
   if (!head || head.event !== "Segment") return { key: lines[0], from: 0, lines };
-  const { wanted, file, recorded } = head;
-  return { key: text(head.key), from: whole(head.from, 0, 1e9, 0), lines: lines.slice(1), instructive: whole(head.instructive, 0, 1e9, 0), wanted, file, recorded };
+  const { wanted, file, recorded, own } = head;
+  return { key: text(head.key), from: whole(head.from, 0, 1e9, 0), lines: lines.slice(1), instructive: whole(head.instructive, 0, 1e9, 0), wanted, file, recorded, own };
 }
 
 const noSums = () => ({ steps: 0, tokens: 0, nodes: 0, redrafts: 0, gained: 0, outcomes: { repaired: 0, found: 0, missed: 0, all: 0 }, seconds: readSeconds(null) });
@@ -49,9 +53,9 @@ function addSums(sums, summary) {
 }
 
 /** Of the steps whose first draft was partly rejected: how many there are. */
-const judged = ({ outcomes }) => outcomes.repaired + outcomes.found + outcomes.missed;
+export const judged = ({ outcomes }) => outcomes.repaired + outcomes.found + outcomes.missed;
 
-class Store {
+export class Store {
   /** `changed({reset, wanted, file})` is called after every slice that was read, when another run begins, and for what a
    *  segment brings besides lines; `missed(key, start)` when lines from `start` on are lacking. */
   constructor(changed, missed) {
@@ -83,6 +87,7 @@ class Store {
     this.most = 1; // tokens of the longest step
     // Whether the run was already complete when it was first seen: a recording, not something to follow.
     this.recorded = false;
+    this.own = false; // whether it was made in this window
   }
 
   get length() {
@@ -106,10 +111,11 @@ class Store {
   /** Takes what an update brings. Updates that the page did not get to see leave a gap, which is asked for. */
   feed(value) {
     if (!value) return;
-    const { key, from, lines, instructive, wanted, file, recorded } = readSegment(value);
+    const { key, from, lines, instructive, wanted, file, recorded, own } = readSegment(value);
     if (key !== this.key && from > 0 && this.key !== null) return this.missed(key, 0); // which of the two is shown, the server knows
     if (key !== this.key) {
       this.clear(key);
+      this.own = own === true;
       this.recorded = recorded === true || (from === 0 && /^\{"event":\s*"(Finished|Failed|Baseline)"/.test(lines[lines.length - 1] || ""));
       this.changed({ reset: true });
     }

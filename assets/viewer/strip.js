@@ -1,19 +1,25 @@
 // Under the tree, on its x axis: the drafter's confidence, the predicted boundaries and the true one.
 
 // On a narrow screen the titles have lines of their own: the drawing has no margin to put them into.
-const BANDS = {
-  wide: { bars: [20, 58], points: [84, 106], ends: 117, truth: 121, titles: [31, 83, 117], height: 140 },
-  narrow: { bars: [32, 72], points: [114, 138], ends: 150, truth: 156, titles: [27, 88, 150], height: 176 },
+
+import { h, s } from "./dom.js";
+import { boundaryWords, fateOf, inTree, levelWords } from "./explain.js";
+import { NARROW } from "./tree.js";
+import { count, joined, probability, quoted, visible } from "./words.js";
+
+export const BANDS = {
+  wide: { bars: [18, 56], points: [87, 108], ends: 122, truth: 127, titles: [32, 85, 122], height: 150 },
+  narrow: { bars: [34, 78], points: [124, 148], ends: 162, truth: 167, titles: [28, 96, 162], height: 190 },
 };
 
-const FLAG = 20; // how high a flag is
-const VALUE = 42; // how far to the right its number goes
-const TITLED = 72; // so far go the titles at the left, where they have no lines of their own
-const CLOTH = { width: 16, height: 12 }; // what carries the number, with some air
+const FLAG = 23; // how high a flag is
+const VALUE = 48; // how far to the right its number goes
+const TITLED = 84; // so far go the titles at the left, where they have no lines of their own
+const CLOTH = { width: 19, height: 15 }; // what carries the number, with some air
 
 /** How far every flag is lifted above its place, so that none hides the number of a likelier one; `flags`: places, likeliest
  *  first. */
-function liftFlags(flags) {
+export function liftFlags(flags) {
   const lifts = [];
   for (const [x, y] of flags) {
     const near = flags.slice(0, lifts.length).map(([a, b], n) => [a, b - lifts[n]]).filter(([a]) => Math.abs(a - x) < CLOTH.width);
@@ -24,7 +30,7 @@ function liftFlags(flags) {
   return lifts;
 }
 
-class StripView {
+export class StripView {
   constructor(host, tree, viewport, tooltip) {
     Object.assign(this, { host, tree, viewport, tooltip, step: null });
     this.svg = s("svg", { role: "img", "aria-label": "Confidence and predicted boundaries", width: "100%", height: "100%" });
@@ -80,7 +86,7 @@ class StripView {
   /** Level by level, the nodes that the next pass went on from, by the probability of their path; hollow: not verified. */
   drawLevels() {
     const { step } = this;
-    const [top, bottom] = [this.band.bars[0], this.band.points[1] - 24];
+    const [top, bottom] = [this.band.bars[0], this.band.points[1] - 28];
     const group = s("g", { class: "levels" });
     group.append(s("line", { class: "base", x1: 0, x2: "100%", y1: bottom, y2: bottom }));
     step.levels.forEach((level, at) => {
@@ -88,7 +94,7 @@ class StripView {
       for (const { p, node } of level.kept) {
         group.append(s("circle", { class: `kept ${node ? node.state : "left-out"}`, cx: x, cy: bottom - p * (bottom - top), r: 3 }));
       }
-      group.append(s("text", { x, y: bottom + 13 }, `${inTree(level)}/${level.kept.length}`));
+      group.append(s("text", { x, y: bottom + 14 }, `${inTree(level)}/${level.kept.length}`));
     });
     return group;
   }
@@ -97,11 +103,11 @@ class StripView {
     const { bars, points } = this.band;
     const titles = s("g", { class: "titles" });
     const put = (words, y) => titles.append(s("text", { x: 4, y }, words));
-    if (!this.narrow) put("level", 11);
+    if (!this.narrow) put("level", 12);
     put("path p", bars[0] + 14);
-    if (!this.narrow) put("verified", points[1] - 11);
+    if (!this.narrow) put("verified", points[1] - 13);
     const words = this.narrow ? levelWords(this.step).split(": ") : [levelWords(this.step)];
-    words.forEach((line, at) => put(line, points[1] + 8 + 14 * at));
+    words.forEach((line, at) => put(line, points[1] + 10 + 15 * at));
     return titles;
   }
 
@@ -119,8 +125,8 @@ class StripView {
 
   drawAxis() {
     const axis = s("g", { class: "axis" });
-    const free = this.narrow ? 4 : 62; // the title stands to the left of this
-    for (let d = 0; d < this.step.columns; d += 1) if (this.x(d) > free && this.readable(d)) axis.append(s("text", { x: this.x(d), y: 11 }, d));
+    const free = this.narrow ? 4 : 70; // the title stands to the left of this
+    for (let d = 0; d < this.step.columns; d += 1) if (this.x(d) > free && this.readable(d)) axis.append(s("text", { x: this.x(d), y: 12 }, d));
     return axis;
   }
 
@@ -137,15 +143,15 @@ class StripView {
     step.draft.confidence.forEach((c, j) => {
       const k = j + 1;
       const state = fateOf(step, k);
-      const height = Math.max(1, c * (bottom - top - 11));
+      const height = Math.max(1, c * (bottom - top - 13));
       const x = this.x(k);
       const w = Math.max(3, Math.min(46, this.width(k) * 0.56));
       bars.append(
         s("rect", { class: `bar ${state}`, "data-depth": k, x: x - w / 2, y: bottom - height, width: w, height, rx: 2 }),
         // above the cross, where that is taller than the bar
-        this.width(k) >= 26 && (this.narrow || x > TITLED + 12) ? s("text", { class: "value", x, y: bottom - Math.max(height, state === "wrong" ? 12 : 0) - 3 }, probability(c)) : "",
+        this.width(k) >= 28 && (this.narrow || x > TITLED + 12) ? s("text", { class: "value", x, y: bottom - Math.max(height, state === "wrong" ? 12 : 0) - 3 }, probability(c)) : "",
       );
-      if (j < step.trained.length) bars.append(this.trainedMark(x, bottom - step.trained[j] * (bottom - top - 11)));
+      if (j < step.trained.length) bars.append(this.trainedMark(x, bottom - step.trained[j] * (bottom - top - 13)));
       if (state === "wrong") bars.append(s("path", { class: "cross", d: `M${x - 3} ${bottom - 9}l6 6m0-6l-6 6` }));
     });
     return bars;
@@ -162,7 +168,7 @@ class StripView {
     const all = [...step.posterior, step.full];
     const most = Math.max(...all, 1e-9);
     const likeliest = step.random ? null : step.selected[0];
-    const free = this.narrow ? 46 : TITLED; // the title stands to the left of this
+    const free = this.narrow ? 50 : TITLED; // the title stands to the left of this
     const end = this.x(step.posterior.length + 0.5) - 17; // “all” stands from here on
     const at = all.map((r, i) => [this.x(i + 0.5), bottom - (r / most) * (bottom - top)]);
     const group = s("g", { class: "posterior" });
@@ -185,7 +191,7 @@ class StripView {
       const [x, y] = at[i];
       // a number where no other flag is in its way: over wide columns, of the one that came true and of the likeliest, which stands highest
       const clear = !flags.some(([a, b], other) => a > x && a < x + VALUE && b - lifts[other] - FLAG < y - lifts[n] - 8);
-      return this.drawFlag(x, y, lifts[n], step.random ? "?" : n + 1, i === step.boundary, all[i], clear && (i === likeliest || i === step.boundary || this.width(i) >= 44));
+      return this.drawFlag(x, y, lifts[n], step.random ? "?" : n + 1, i === step.boundary, all[i], clear && (i === likeliest || i === step.boundary || this.width(i) >= 50));
     });
     group.append(...drawn.reverse()); // likelier ones over others
     return group;
@@ -195,13 +201,13 @@ class StripView {
   drawClosed() {
     const { step } = this;
     const [left, right] = [this.x(step.closed), this.x(step.posterior.length + 0.8)];
-    const [top, bottom] = [this.band.points[0] - 17, this.band.points[1]];
-    const words = ["no flag here: the text", "was drafted to end"].slice(0, right - left > 130 ? 2 : 0);
+    const [top, bottom] = [this.band.points[0] - 20, this.band.points[1]];
+    const words = ["no flag here: the text", "was drafted to end"].slice(0, right - left > 150 ? 2 : 0);
     return s(
       "g",
       { class: "closed" },
       s("rect", { x: left, y: top, width: Math.max(0, right - left), height: bottom - top }),
-      ...words.map((line, at) => s("text", { x: right - 4, y: top + 10 + 11 * at }, line)),
+      ...words.map((line, at) => s("text", { x: right - 4, y: top + 12 + 13 * at }, line)),
     );
   }
 
@@ -209,10 +215,10 @@ class StripView {
   drawFlag(x, y, lift, rank, hit, r, valued) {
     return s(
       "g",
-      { class: `flag${hit ? " hit" : ""}`, transform: `translate(${x.toFixed(1)},${(y - lift).toFixed(1)})` },
-      s("path", { d: `M0 ${lift.toFixed(1)}V-${FLAG}H15L11.5-14.5L15-9H0` }),
-      s("text", { x: 5.6, y: -11 }, rank),
-      valued ? s("text", { class: "r", x: 17, y: -11 }, probability(r)) : "",
+      { class: `flag${hit ? " hit" : ""}`, "data-draft": rank === "?" ? null : rank, transform: `translate(${x.toFixed(1)},${(y - lift).toFixed(1)})` },
+      s("path", { d: `M0 ${lift.toFixed(1)}V-${FLAG}H17L13.5-16L17-9H0` }),
+      s("text", { x: 6.6, y: -11.5 }, rank),
+      valued ? s("text", { class: "r", x: 19, y: -11.5 }, probability(r)) : "",
     );
   }
 
@@ -220,20 +226,20 @@ class StripView {
     const { step } = this;
     const x = this.x(step.boundary + 0.5);
     const words = boundaryWords(step).short;
-    const w = words.length * 6.2 + 18;
+    const w = words.length * 6.7 + 18;
     const left = Math.min(Math.max(x - w / 2, 2), this.viewport.size.width / this.scale - w - 2);
     return s(
       "g",
       { class: `truth ${step.verdict}`, "data-verdict": step.verdict },
-      s("line", { class: "boundary", x1: x, x2: x, y1: 0, y2: this.band.ends - 10 }),
-      s("rect", { x: left, y: this.band.truth, width: w, height: 18, rx: 9 }),
-      s("text", { x: left + w / 2, y: this.band.truth + 12.5 }, words),
+      s("line", { class: "boundary", x1: x, x2: x, y1: 0, y2: this.band.ends - 12 }),
+      s("rect", { x: left, y: this.band.truth, width: w, height: 19, rx: 9.5 }),
+      s("text", { x: left + w / 2, y: this.band.truth + 13.5 }, words),
     );
   }
 
   drawTitles() {
     const titles = [
-      ["position", 11],
+      ["position", 12],
       ["confidence c", this.band.titles[0]],
       [this.step.selected.length && !this.step.random ? "boundary r" : "r, not used", this.band.titles[1]],
       [this.narrow ? "after" : "ends after", this.band.titles[2]],

@@ -1,10 +1,14 @@
 // The prompt and every committed token, coloured and underlined by proposer.
 
+import { h, text } from "./dom.js";
+import { BONUS } from "./tree_layout.js";
+import { LONE } from "./words.js";
+
 const LONG_PROMPT = 280;
 const MANY_LINES = 60; // from here on, lines that are out of sight are not laid out
 const SETTLE = 120; // ms until lines that came into sight have been laid out
 
-class TextView {
+export class TextView {
   constructor(host, store, selection) {
     Object.assign(this, { host, store, selection, tokens: [], shown: null, sticky: true });
     this.prompt = h("div", { class: "prompt", dir: "auto" });

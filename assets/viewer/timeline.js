@@ -1,8 +1,11 @@
 // All steps as bars: height = committed tokens, stacked by proposer. Drawn on a canvas, visible bars only.
 
+import { h, oncePerFrame } from "./dom.js";
+import { count, PROPOSERS } from "./words.js";
+
 const BAR = { least: 4, most: 40, top: 6, glyphs: 14, track: 5 };
 
-class TimelineView {
+export class TimelineView {
   constructor(host, store, selection) {
     Object.assign(this, { host, store, selection, first: 0, zoomed: 1, scrubbing: false, size: { width: 0, height: 0 } });
     this.matching = null; // the steps that a filter leaves, null: all

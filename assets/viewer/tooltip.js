@@ -1,6 +1,8 @@
 // One tooltip for all views, kept inside the view's own box.
 
-class Tooltip {
+import { h } from "./dom.js";
+
+export class Tooltip {
   constructor(root) {
     this.root = root;
     this.box = h("div", { class: "tip", role: "tooltip", hidden: true });

@@ -1,9 +1,23 @@
 // The draft tree of the shown step. x is the position in the block; lanes come from tree_layout.js.
 
-const LEAST_SCALE = LEAST_FONT / NODE_FONT;
-const NARROW = 640; // pixels: below, the tree opens fitted
+import { Columns } from "./columns.js";
+import { nodeCard } from "./details.js";
+import { s } from "./dom.js";
+import { isPlain } from "./explain.js";
+import { BONUS, layoutTree } from "./tree_layout.js";
+import { columnsThatMatter, nextNode, sharedWithRedraft, wantedTokens } from "./tree_paths.js";
+import { LABEL, laneRows } from "./tree_rows.js";
+import { columnNeeds, crossBadge, edgePath, foldBadge, measure, nodeShape, PILL } from "./tree_shapes.js";
+import { BOLD, chainLabel, nodeWords } from "./tree_words.js";
+import { CAPTION, MARGIN } from "./viewport.js";
+import { visible } from "./words.js";
 
-class TreeView {
+export const NARROW = 640; // pixels: below, the tree opens fitted
+
+/** The first of the drafts that hold a node: 0 the first draft, then the re-drafts in their order; null where none does. */
+const draftOf = (node) => (node.candidates.length ? Math.min(...node.candidates) : null);
+
+export class TreeView {
   /** `host` carries the svg; `viewport` moves it; `drawn(hidden)` hears how many nodes a drawn step has folded away. */
   constructor(host, selection, tooltip, viewport, drawn) {
     Object.assign(this, { host, selection, tooltip, viewport, drawn, step: null, columns: new Columns(1, 0, false, []), words: new Map(), unfolded: false, widened: false });
@@ -30,10 +44,10 @@ class TreeView {
     const across = (width - MARGIN.left - MARGIN.right) / larger;
     const family = getComputedStyle(this.host).fontFamily;
     this.columns = new Columns(step.columns, across, width < NARROW && !this.widened, columnsThatMatter(step, this.selection), columnNeeds(step, family, this.selection.shownNode));
-    this.small = (words) => measure(words, `400 10.5px ${family}`);
+    this.small = (words) => measure(words, `400 ${CAPTION}px ${family}`);
     Object.assign(this, nodeWords(step, this.columns, family));
     this.ghosts = wantedTokens(step);
-    const room = (height - MARGIN.top - MARGIN.bottom) / LEAST_SCALE / larger;
+    const room = (height - MARGIN.top - MARGIN.bottom) / larger;
     this.layout = layoutTree(step, this.selection.shownNode, this.unfolded ? null : (layout) => this.rowsOf(layout).bottom - this.rowsOf(layout).top <= room);
     this.rows = this.rowsOf(this.layout);
     this.draw();
@@ -67,10 +81,16 @@ class TreeView {
     return this.step.accepted.some((id) => this.words.get(id) !== visible(this.step.nodes.get(id).text, 16));
   }
 
-  /** Where the words under a node begin: at its left, or beside the number of nodes that are folded away. */
+  /** Where the words under a node begin: at its left, or beside the number of nodes that are folded away, but not behind the
+   *  block. */
   ghostX(id, layout = this.layout) {
     const w = this.widths.get(id);
-    return layout.folded.has(id) ? w / 2 + 12 : -w / 2;
+    const last = this.x(this.step.columns - 0.5) - this.x(this.step.nodes.get(id).depth) - this.ghostWidth(id);
+    return Math.min(layout.folded.has(id) ? w / 2 + 12 : -w / 2, last);
+  }
+
+  ghostWidth(id) {
+    return this.small(`${this.ghostWord}${this.ghosts.get(id)}`) + 4;
   }
 
   /** Where the lanes of a layout stand. */
@@ -83,15 +103,15 @@ class TreeView {
       const node = id === BONUS ? step.bonus : step.nodes.get(id);
       const [x, w] = [this.x(node.depth), this.widths.get(id)];
       put(lane, x - w / 2, w, [-PILL / 2, PILL / 2]);
-      if (id === BONUS) put(lane, x - 18, 36, LABEL.below);
+      if (id === BONUS) put(lane, x - 20, 40, LABEL.below);
       if (node.state === "rejected") put(lane, x + w / 2 - 8, 14, [-18, 0]);
       if (layout.folded.has(id)) put(lane, x + w / 2 - 16, 32, node.depth ? [0, PILL / 2 + 6] : [-PILL / 2 - 6, 0]);
-      if (node.state === "root") put(lane, x - 20, 40, LABEL.below);
-      if (this.ghosts.has(id)) put(lane, x + this.ghostX(id, layout), this.small(`${this.ghostWord}${this.ghosts.get(id)}`) + 4, LABEL.below);
+      if (node.state === "root") put(lane, x - 22, 44, LABEL.below);
+      if (this.ghosts.has(id)) put(lane, x + this.ghostX(id, layout), this.ghostWidth(id), LABEL.below);
     }
     for (const chain of layout.chains) {
       const label = chainLabel(this, chain);
-      if (label) put(chain.lane, label.x, this.small(label.words) * (label.won ? 1.14 : 1), LABEL.above);
+      if (label) put(chain.lane, label.x, this.small(label.words) * (label.won ? BOLD : 1), LABEL.above);
     }
     layout.rows = laneRows(layout, items);
     layout.rows.right = Math.max(...items.map((item) => item.right));
@@ -139,16 +159,16 @@ class TreeView {
         "data-state": node.state,
         "data-depth": node.depth,
         "data-proposer": node.proposer,
-        "data-draft": node.candidates.length ? Math.min(...node.candidates) : null,
+        "data-draft": draftOf(node),
       },
       nodeShape(kind, w),
       kind === "anchor" ? s("rect", { class: "inner", x: -w / 2 + 2.5, y: -PILL / 2 + 2.5, width: w - 5, height: PILL - 5, rx: 3 }) : null,
       s("text", { class: "label", y: 4 }, this.words.get(node.id)),
     );
     if (sharedWithRedraft(this.step, node)) group.append(s("line", { class: "twin", x1: -w / 2, x2: w / 2, y1: PILL / 2 + 2.5, y2: PILL / 2 + 2.5 }));
-    if (node.state === "root") group.append(s("text", { class: "under", y: PILL / 2 + 11 }, "anchor"));
+    if (node.state === "root") group.append(s("text", { class: "under", y: PILL / 2 + 12 }, "anchor"));
     if (node.state === "rejected") group.append(crossBadge(w / 2 - 1, -PILL / 2 + 1));
-    if (this.ghosts.has(node.id)) group.append(s("text", { class: "ghost", x: this.ghostX(node.id), y: PILL / 2 + 11 }, this.ghostWord, s("tspan", {}, this.ghosts.get(node.id))));
+    if (this.ghosts.has(node.id)) group.append(s("text", { class: "ghost", x: this.ghostX(node.id), y: PILL / 2 + 12 }, this.ghostWord, s("tspan", {}, this.ghosts.get(node.id))));
     const hidden = this.layout.folded.get(node.id);
     if (hidden) group.append(foldBadge(w / 2 - 3, node.depth ? PILL / 2 : -PILL / 2, hidden));
     return group;
@@ -166,10 +186,11 @@ class TreeView {
         "data-state": "bonus",
         "data-depth": bonus.depth,
         "data-proposer": "target",
+        "data-draft": draftOf(this.step.nodes.get(bonus.parent)),
       },
       nodeShape("target", w),
       s("text", { class: "label", y: 4 }, this.words.get(BONUS)),
-      s("text", { class: "under", y: PILL / 2 + 11 }, isPlain(this.step) ? "target" : "bonus"),
+      s("text", { class: "under", y: PILL / 2 + 12 }, isPlain(this.step) ? "target" : "bonus"),
     );
   }
 
@@ -179,6 +200,7 @@ class TreeView {
     const x2 = this.x(node.depth) - this.widths.get(node.id) / 2;
     return s("path", {
       class: `edge ${node.proposer}`,
+      "data-draft": draftOf(node.id === BONUS ? from : node),
       "data-depth": node.depth,
       d: edgePath(x1, this.y(from.id), x2, this.y(node.id), this.x(node.depth - 0.5)),
     });
@@ -188,7 +210,8 @@ class TreeView {
     const label = chainLabel(this, chain);
     if (!label) return [];
     const y = this.rows.y.get(chain.lane) - PILL / 2 - 5;
-    return [s("text", { class: `lane ${label.kind}${label.won ? " won" : ""}`, x: label.x, y }, label.words)];
+    const named = chain.lane === 0 && chain.first.depth === 0 ? (chain.nodes[1] ?? chain.first) : chain.first;
+    return [s("text", { class: `lane ${label.kind}${label.won ? " won" : ""}`, "data-draft": draftOf(named), x: label.x, y }, label.words)];
   }
 
   /** The border after the last first-draft token that the target accepted; the strip draws it on. */
@@ -260,8 +283,7 @@ class TreeView {
     const over = (event) => {
       const group = event.target.closest && event.target.closest("g.node");
       if (!group || !this.step || event.pointerType === "touch" || this.viewport.dragged) return this.tooltip.hide();
-      // what is known of the selected node stands in the details already
-      if (this.nodeOf(group) === this.selection.shownNode || this.host.closest("[data-quiz='asking']")) return this.tooltip.hide();
+      if (this.host.closest("[data-quiz='asking']")) return this.tooltip.hide();
       return this.tooltip.show(nodeCard(this.step, this.nodeOf(group)), event.clientX, event.clientY);
     };
     this.svg.addEventListener("pointermove", over);
@@ -273,9 +295,8 @@ class TreeView {
       if (this.asked(Number(depth))) return;
       if (event.target.closest("g.fold")) return this.unfold(true);
       this.selection.pin(this.step.index, this.nodeOf(group));
-      // fingers do not hover, and on a small screen the details are far away
-      if (event.pointerType === "touch") this.tooltip.show(nodeCard(this.step, this.nodeOf(group)), event.clientX, event.clientY);
-      else this.tooltip.hide();
+      // fingers do not hover, and the details are far away
+      this.tooltip.show(nodeCard(this.step, this.nodeOf(group)), event.clientX, event.clientY);
     });
   }
 }

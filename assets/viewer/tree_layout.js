@@ -1,6 +1,6 @@
 // Which lane every node of a token tree gets. Depth is the other axis, so a lane is all there is to choose.
 
-const BONUS = -1;
+export const BONUS = -1;
 const MOST_CHAINS = 64; // more never fit on a screen
 
 /**
@@ -11,7 +11,7 @@ const MOST_CHAINS = 64; // more never fit on a screen
  * Where a layout does not `fit`, the chains that the drafters gave the least probability are folded away: `folded`
  * counts the nodes that are hidden below each node. The accepted path and the selected node are always there.
  */
-function layoutTree(step, selected, fits) {
+export function layoutTree(step, selected, fits) {
   const children = new Map();
   let root = null;
   for (const node of step.nodes.values()) {

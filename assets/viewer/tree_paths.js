@@ -1,8 +1,12 @@
 // What of a step the tree must show and where the arrow keys lead in it.
 
+import { isResample } from "./explain.js";
+import { BONUS } from "./tree_layout.js";
+import { visible } from "./words.js";
+
 /** Columns that must be readable, the most important first: what is selected, the anchor, where the first draft went wrong,
  *  the target's token, then the accepted path. */
-function columnsThatMatter(step, selection) {
+export function columnsThatMatter(step, selection) {
   const node = selection.shownNode;
   const selected = node === BONUS ? step.bonus : step.nodes.get(node);
   const deepest = Math.max(0, ...step.accepted.map((id) => step.nodes.get(id).depth));
@@ -15,7 +19,7 @@ function columnsThatMatter(step, selection) {
 
 /** Under one rejected node of every place where the target chose otherwise: what it wanted. The first draft's own token says
  *  it if there is one, else the likeliest. */
-function wantedTokens(step) {
+export function wantedTokens(step) {
   const best = new Map();
   const found = new Set(step.accepted.map((id) => step.nodes.get(id).parent));
   const rank = (node) => (node.candidates.includes(0) ? 2 : 0) + (node.drafterP || 0);
@@ -29,13 +33,13 @@ function wantedTokens(step) {
 }
 
 /** Whether a re-draft wrote this token of the first draft once more: it leaves the first draft later than where it began. */
-function sharedWithRedraft(step, node) {
+export function sharedWithRedraft(step, node) {
   if (!step.draft || !node.candidates.includes(0)) return false;
   return node.candidates.some((c) => c > 0 && step.branches[c - 1] && !isResample(step.branches[c - 1]) && step.branches[c - 1].prefix < node.depth);
 }
 
 /** The next node in a direction: up and down across lanes, sideways along the path. */
-function nextNode(step, layout, node, direction) {
+export function nextNode(step, layout, node, direction) {
   if (!step || !step.nodes.size) return null;
   if (node === null || !layout.lanes.has(node)) return step.accepted.length ? step.accepted[step.accepted.length - 1] : step.nodes.keys().next().value;
   const all = [...[...step.nodes.values()].filter((n) => layout.lanes.has(n.id)), ...(layout.lanes.has(BONUS) ? [{ id: BONUS, parent: step.bonus.parent, depth: step.bonus.depth }] : [])];

@@ -1,14 +1,16 @@
 // How far apart the lanes of a tree stand: as close as their nodes and labels allow.
 
+import { PILL } from "./tree_shapes.js";
+
 const GAP = 5; // between the pills of neighbouring lanes, at least
-const LABEL = { above: [-28, -14], below: [13, 26] };
+export const LABEL = { above: [-29, -14], below: [13, 27] };
 
 /**
  * The height of every lane, and what lies above and below the outermost ones.
  *
  * `items`: what stands in a lane: {lane, left, right, top, bottom}, top and bottom relative to the lane's middle.
  */
-function laneRows({ low, high }, items) {
+export function laneRows({ low, high }, items) {
   const byLane = new Map();
   for (const item of items) byLane.set(item.lane, [...(byLane.get(item.lane) || []), item]);
   const y = new Map([[low, 0]]);

@@ -1,15 +1,20 @@
 // The shapes of the tree. Who proposed a token is told by shape as well as colour:
 // first drafter = box, second drafter = capsule, target = hexagon.
 
-const PILL = 24;
+import { s } from "./dom.js";
+import { NODE_FONT } from "./viewport.js";
+import { visible } from "./words.js";
 
-const measure = (() => {
-  const context = document.createElement("canvas").getContext("2d");
+export const PILL = 24;
+
+export const measure = (() => {
+  let context = null; // no document is needed to import this
   const widths = new Map();
   return (words, font) => {
     const key = font + words;
     if (!widths.has(key)) {
       if (widths.size > 20000) widths.clear();
+      context ??= document.createElement("canvas").getContext("2d");
       context.font = font;
       widths.set(key, context.measureText(words).width);
     }
@@ -17,13 +22,13 @@ const measure = (() => {
   };
 })();
 
-const nodeFont = (bold, family) => `${bold ? 600 : 400} ${NODE_FONT}px ${family}`;
+export const nodeFont = (bold, family) => `${bold ? 600 : 400} ${NODE_FONT}px ${family}`;
 
 /** What is left beside the words of a node, within it and between columns. */
-const PADDING = { node: 11, target: 20, slim: 6 };
+export const PADDING = { node: 11, target: 20, slim: 6 };
 
 /** How wide a column has to be for the word that the path has there, for what the first draft wrote, and for a selected node. */
-function columnNeeds(step, family, selected) {
+export function columnNeeds(step, family, selected) {
   const needs = new Map();
   const put = (depth, words, bold, padding) => needs.set(depth, Math.max(needs.get(depth) || 0, fitLabel(words, Infinity, nodeFont(bold, family)).width + padding + PADDING.slim));
   for (const node of step.nodes.values()) if (node.state === "accepted" || node.candidates.includes(0) || node.parent < 0 || node.id === selected) put(node.depth, node.text, node.state === "accepted", PADDING.node);
@@ -32,7 +37,7 @@ function columnNeeds(step, family, selected) {
 }
 
 /** The longest beginning of a token that fits, and its width. */
-function fitLabel(value, room, font) {
+export function fitLabel(value, room, font) {
   let words = visible(value, 16);
   let width = measure(words, font);
   for (let most = 15; width > room && most > 2; most -= 1) {
@@ -42,7 +47,7 @@ function fitLabel(value, room, font) {
   return { words, width };
 }
 
-function nodeShape(kind, width) {
+export function nodeShape(kind, width) {
   const [w, r] = [width / 2, PILL / 2];
   if (kind === "target") {
     const cut = Math.min(8, w / 2);
@@ -53,7 +58,7 @@ function nodeShape(kind, width) {
 }
 
 /** An edge: straight within a lane, otherwise a rounded elbow whose stem stands on the border between two positions. */
-function edgePath(x1, y1, x2, y2, border) {
+export function edgePath(x1, y1, x2, y2, border) {
   if (y1 === y2) return `M${x1} ${y1}H${x2}`;
   const turn = Math.min(7, Math.abs(y2 - y1) / 2, Math.max(1, border - x1), Math.max(1, x2 - border));
   const down = y2 > y1 ? turn : -turn;
@@ -64,13 +69,13 @@ function edgePath(x1, y1, x2, y2, border) {
 }
 
 /** How many nodes below this one are folded away. */
-function foldBadge(x, y, count) {
+export function foldBadge(x, y, count) {
   const words = "+" + count;
-  const width = 7 + 6 * words.length;
-  return s("g", { class: "fold", transform: `translate(${x},${y})` }, s("rect", { x: -width / 2, y: -6, width, height: 12, rx: 6 }), s("text", { y: 3 }, words));
+  const width = 8 + 7.5 * words.length;
+  return s("g", { class: "fold", transform: `translate(${x},${y})` }, s("rect", { x: -width / 2, y: -7.5, width, height: 15, rx: 7.5 }), s("text", { y: 4 }, words));
 }
 
 /** The ✕ on the corner of a rejected node. */
-function crossBadge(x, y) {
+export function crossBadge(x, y) {
   return s("g", { class: "badge", transform: `translate(${x},${y})` }, s("circle", { r: 6 }), s("path", { d: "M-2.4-2.4L2.4 2.4M2.4-2.4L-2.4 2.4" }));
 }

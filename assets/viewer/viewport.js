@@ -1,11 +1,11 @@
 // Zoom and pan of the tree. The strip below shares its horizontal part.
 
-const LEAST_FONT = 9.5;
-const NODE_FONT = 11.5;
+export const NODE_FONT = 12; // pixels, the smallest type of the page: a fitted tree never gets smaller
+export const CAPTION = 12;
 const ZOOM = [0.35, 3];
-const MARGIN = { left: 14, right: 14, top: 6, bottom: 6 };
+export const MARGIN = { left: 14, right: 14, top: 6, bottom: 6 };
 
-class Viewport {
+export class Viewport {
   /** `moved()` is called whenever scale or position changed. */
   constructor(host, moved) {
     this.host = host;
@@ -46,7 +46,7 @@ class Viewport {
     const across = width - MARGIN.left - MARGIN.right;
     const along = height - MARGIN.top - MARGIN.bottom;
     const all = Math.min((along > 420 ? 1.5 : 1.15) * this.larger, across / (c.right - c.left), along / (c.bottom - c.top));
-    this.k = Math.max(all, (LEAST_FONT / NODE_FONT) * this.larger);
+    this.k = Math.max(all, this.larger);
     this.touched = false;
     this.x = this.settle(c.left, c.right, c.focus.left, c.focus.right, across, this.start ? c.left : c.focus.turn) + MARGIN.left;
     this.y = this.settle(c.top, c.bottom, c.focus.top, c.focus.bottom, along) + MARGIN.top;

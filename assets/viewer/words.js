@@ -1,56 +1,57 @@
 // How tokens, probabilities and times are written for a reader.
 
-const MARKS = { " ": "·", "\n": "↵", "\r": "␍", "\t": "⇥", "\u00a0": "⍽" };
-// Control, zero-width and direction characters would be invisible or reorder the page: show a stand-in.
-const HIDDEN = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u200b\u200c\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufffe\uffff]/g;
-const LONE = /[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g;
+import { text } from "./dom.js";
 
-/** Token text with its whitespace made visible, cut after `most` characters. */
-function visible(value, most = 24) {
+export const MARKS = { " ": "␣", "\n": "↵", "\r": "␍", "\t": "⇥", "\u00a0": "⍽" };
+// Control, zero-width and direction characters would be invisible or reorder the page: show a stand-in.
+export const HIDDEN = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u200b\u200c\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufffe\uffff]/g;
+export const LONE = /[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g;
+
+/** Token text with its whitespace made visible, cut after `most` characters; `space`: what a space is drawn as. */
+export function visible(value, most = 24, space = MARKS[" "]) {
   const head = text(value).slice(0, most * 4).replace(LONE, "\ufffd");
-  const shown = [...head.replace(HIDDEN, "◌")].map((c) => MARKS[c] || c);
+  const shown = [...head.replace(HIDDEN, "◌")].map((c) => (c === " " ? space : MARKS[c] || c));
   if (!shown.length) return "∅";
   return shown.length > most || text(value).length > most * 4 ? shown.slice(0, most - 1).join("") + "…" : shown.join("");
 }
 
-/** The same between quotation marks, for sentences: spaces stay spaces. */
-function quoted(value, most = 18) {
-  return "“" + visible(value, most).replace(/·/g, " ") + "”";
-}
+/** The same in running words, where spaces stay spaces. */
+export const spoken = (value, most) => visible(value, most, " ");
+export const quoted = (value, most = 18) => `“${spoken(value, most)}”`;
 
-function probability(p, digits = 2) {
+export function probability(p, digits = 2) {
   if (p === null || p === undefined) return "—";
   const least = 10 ** -digits;
   if (p > 0 && p < least / 2) return "<" + least.toFixed(digits).slice(1);
   return p.toFixed(digits).replace(/^0/, "");
 }
 
-function milliseconds(seconds) {
+export function milliseconds(seconds) {
   const ms = seconds * 1000;
   return (ms >= 100 ? ms.toFixed(0) : ms >= 10 ? ms.toFixed(1) : ms.toFixed(2)) + " ms";
 }
 
 /** A number with so many digits; exactly between two it goes to the even one, as everything that Python writes here does. */
-function fixed(value, digits) {
+export function fixed(value, digits) {
   const tie = Number.isInteger(value * 2 ** (digits + 1)) && !Number.isInteger(value * 2 ** digits);
   return tie ? ((2 * Math.round((value * 10 ** digits) / 2)) / 10 ** digits).toFixed(digits) : value.toFixed(digits);
 }
 
-const capital = (words) => words.slice(0, 1).toUpperCase() + words.slice(1);
-const percent = (share) => Math.round(share * 100) + "%";
-const count = (n, noun) => n + " " + noun + (n === 1 ? "" : "s");
+export const capital = (words) => words.slice(0, 1).toUpperCase() + words.slice(1);
+export const percent = (share) => Math.round(share * 100) + "%";
+export const count = (n, noun) => n + " " + noun + (n === 1 ? "" : "s");
 
 /** What came of the predicted boundaries: a mark and words for each outcome; told apart by shape as well as colour. */
-const OUTCOMES = {
+export const OUTCOMES = {
   repaired: { mark: "●", words: "repaired" },
   found: { mark: "○", words: "found, nothing gained", short: "nothing gained" },
   missed: { mark: "✕", words: "missed" },
   all: { mark: "▲", words: "all accepted" },
 };
 
-const PROPOSERS = ["first", "second", "target"];
-const PROPOSER_NAMES = { first: "first drafter", second: "second drafter", target: "target" };
-const STAGES = [
+export const PROPOSERS = ["first", "second", "target"];
+export const PROPOSER_NAMES = { first: "first drafter", second: "second drafter", target: "target" };
+export const STAGES = [
   ["first_draft", "First draft"],
   ["second_draft", "Re-draft"],
   ["tree", "Build tree"],
@@ -74,14 +75,14 @@ const METHOD_NAMES = {
   d2sd_three_level: "D²SD, re-drafted twice",
 };
 /** A method or a lane of a race by name; anything else as it is. */
-function methodName(lane) {
+export function methodName(lane) {
   const method = lane.replace(/ cost-aware$/, "");
   return Object.hasOwn(METHOD_NAMES, method) ? METHOD_NAMES[method] + (method === lane ? "" : ", cost-aware") : visible(lane, 60);
 }
 
 /** Sentences are lists of pieces, so that a proposer's words can carry its colour; this is their plain text. */
-const plain = (pieces) => pieces.map((piece) => piece.text).join("");
+export const plain = (pieces) => pieces.map((piece) => piece.text).join("");
 
-function joined(values) {
+export function joined(values) {
   return values.length < 2 ? values.join("") : values.slice(0, -1).join(", ") + " and " + values[values.length - 1];
 }

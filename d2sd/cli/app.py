@@ -1,4 +1,4 @@
-"""The page, in a browser; the same as ``python app.py`` in a checkout. GRADIO_SERVER_NAME and _PORT say where it listens."""
+"""The page, in a browser; the same as ``python app.py`` in a checkout. HOST and PORT say where it listens."""
 
 from __future__ import annotations
 

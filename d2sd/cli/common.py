@@ -66,7 +66,7 @@ def add_decode_arguments(parser: argparse.ArgumentParser) -> None:
         "--node-budget",
         type=int,
         metavar="B",
-        help="most nodes verified a step (default: all; 64 for grown trees, 59 for eagle3)",
+        help="most drafted nodes verified a step, besides the anchor (default: all; 64 for grown trees, 59 for eagle3)",
     )
     parser.add_argument(
         "--draft-depth",

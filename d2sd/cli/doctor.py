@@ -24,6 +24,8 @@ from d2sd.engine import Engine
 from d2sd.errors import InputError
 from d2sd.models.loading import DTYPES, is_eagle3_folder, load_drafter, load_eagle3, load_models, presets
 from d2sd.models.models import Models
+from d2sd.models.plan import SIZES, plan
+from d2sd.models.plan import markdown as markdown_of_plan
 from d2sd.trace.files import write_whole
 from d2sd.trace.text import printable
 
@@ -36,6 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "target", metavar="TARGET", help="folder, hub id, GGUF file, bundled preset or name of `d2sd get`"
     )
     parser.add_argument("drafter", metavar="DRAFTER", help="folder or hub id of its drafter")
+    parser.add_argument("--config-only", action="store_true", help="say from the two configs alone what would run, and in how much memory; nothing else is read or downloaded")  # fmt: skip
     parser.add_argument("--vp", metavar="DRAFTER", help="also examine this VP-Drafter, in the second role")
     parser.add_argument("--prompts", default="heldout", metavar="NAME|FILE.jsonl", help="heldout (default), chat, or a file: lines with prompt or turns")  # fmt: skip
     parser.add_argument("--limit", type=int, default=LIMIT, metavar="N", help=f"use only N prompts (default {LIMIT})")
@@ -49,6 +52,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Examine and print; Ctrl-C leaves what was found. Exit code 1 where a fault is named."""
     a = arguments
+    if a.config_only:
+        return _plan(a)
     if a.limit < 1:
         raise InputError(f"limit must be at least 1, not {a.limit}")
     prompts = [p.text for p in read_prompts(a.prompts, a.limit)]
@@ -71,6 +76,16 @@ def run(arguments: argparse.Namespace) -> int:
     if stopped:
         return 130
     return int(any(e.diagnosis is not None and e.diagnosis.accuses for e in found))
+
+
+def _plan(a: argparse.Namespace) -> int:
+    """Print what the configs say; exit code 1 where the pair is refused."""
+    found = plan(a.target, a.drafter, a.dtype if a.dtype in SIZES else "bfloat16")
+    report = markdown_of_plan(found)
+    print(printable(report))
+    if a.out:
+        write_whole(a.out, report)
+    return int(found.refused is not None)
 
 
 def load_checked(models: Models, dtype: str | None, into: Examination) -> Engine | None:

@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     asked.add_argument("--temperature", type=float, default=0.9)
     asked.add_argument("--top-k", type=int, default=50)
     asked.add_argument("--seed", type=int, default=0, help="default 0")
-    asked.add_argument("--dtype", default="float32", choices=["float32", "bfloat16", "float16"])
+    asked.add_argument("--dtype", choices=["float32", "mixed", "bfloat16", "float16"], help=DTYPE)
     again = stages.add_parser("regenerate", help="the target writes the responses to prompts")
     again.add_argument("--target", required=True, metavar="FOLDER|HUB-ID|NAME")
     again.add_argument("--prompts", type=Path, nargs="+", required=True, metavar="FILE.jsonl", help="lines with prompt")
@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     again.add_argument("--max-new-tokens", type=int, default=160)
     again.add_argument("--greedy-share", type=float, default=0.75)
     again.add_argument("--temperature", type=float, default=0.7)
-    again.add_argument("--dtype", default="float32", choices=["float32", "bfloat16", "float16"])
+    again.add_argument("--dtype", choices=["float32", "mixed", "bfloat16", "float16"], help=DTYPE)
     for name in ("dflash", "vp"):
         drafter = stages.add_parser(name, help=f"{name} drafter from the target's responses")
         drafter.add_argument("--target", required=True, metavar="FOLDER|HUB-ID|NAME")
@@ -118,6 +118,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     recipe.add_argument("--out", type=Path, metavar="FOLDER", help="default: runs/NAME")
 
 
+DTYPE = "default: float32, and mixed (weights in float16) for a target of 50 million parameters or more on a CPU"
+
+
 def _add_loop(parser: argparse.ArgumentParser, steps: int, batch_size: int) -> None:
     parser.add_argument("--out", type=Path, required=True, metavar="FOLDER")
     parser.add_argument("--steps", type=int, default=steps, help="may be raised when the command is run again")
@@ -126,7 +129,11 @@ def _add_loop(parser: argparse.ArgumentParser, steps: int, batch_size: int) -> N
     parser.add_argument("--learning-rate", type=float, default=2e-3)
     parser.add_argument("--warmup", type=int, default=60)
     parser.add_argument("--optimizer", default=DEFAULT_OPTIMIZER, help="muon (torch 2.9 or newer) or adamw")
-    parser.add_argument("--precision", default="bfloat16", help="autocast: bfloat16 or float32")
+    parser.add_argument(
+        "--precision",
+        default="auto",
+        help="float32, bfloat16 (autocast), or auto: what this machine multiplies quickly",
+    )
     parser.add_argument("--save-every", type=int, default=200, help="steps between checkpoints to resume from")
     parser.add_argument(
         "--report-to", default="none", choices=TRACKERS, help="show metrics there, beside metrics.jsonl"

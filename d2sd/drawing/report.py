@@ -15,6 +15,7 @@ from plotly.offline import get_plotlyjs
 
 from d2sd.__about__ import __version__
 from d2sd.drawing.colours import COLOURS, VIEWER
+from d2sd.drawing.modules import join_modules
 from d2sd.drawing.panels import Panel, Table
 from d2sd.drawing.summary import Stat
 from d2sd.trace.text import escaped
@@ -138,9 +139,8 @@ def _stats(stats: Iterable[Stat]) -> str:
 
 
 def _report_script() -> str:
-    names = ("dom.js", "figures.js", "report.js")
-    sources = "\n".join((VIEWER / name).read_text(encoding="utf-8") for name in names)
-    return f'"use strict";\nconst LIGHT = {json.dumps(COLOURS)}, PLOTLY = "";\n{sources}'
+    given = {"colours": COLOURS, "plotly": ""}
+    return f"{join_modules(VIEWER / 'report.js')}.start({json.dumps(given)});"
 
 
 def _styles() -> str:

@@ -10,11 +10,14 @@ import hashlib
 import html
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
+from typing import Any
 
 from d2sd.drawing.colours import VIEWER
+from d2sd.drawing.modules import join_modules, view_script
 from d2sd.drawing.viewer_lines import Judge, pack_line
 
 STYLES = ("colours.css", "explorer.css", "drawing.css", "presenter.css")
@@ -22,63 +25,26 @@ STEP = '{"event":"StepDone"'
 END = re.compile(r'\{"event":\s*"(Finished|Failed)"')
 SAID = ("A recorded run of speculative decoding.", "Recorded runs of speculative decoding.")
 CUT_OFF = '{"event":"Failed","sentence":"The recording ends here: the run was cut off."}'
-# In the order in which they need each other; main.js defines start().
-SCRIPTS = (
-    "dom.js",
-    "words.js",
-    "step.js",
-    "store.js",
-    "selection.js",
-    "explain.js",
-    "tooltip.js",
-    "viewport.js",
-    "columns.js",
-    "tree_layout.js",
-    "tree_shapes.js",
-    "tree_rows.js",
-    "tree_paths.js",
-    "tree_words.js",
-    "tree.js",
-    "path.js",
-    "strip.js",
-    "details.js",
-    "timeline.js",
-    "finder.js",
-    "text.js",
-    "search.js",
-    "cost.js",
-    "numbers.js",
-    "legend.js",
-    "help.js",
-    "panes.js",
-    "quiz.js",
-    "presenter.js",
-    "chip.js",
-    "keyboard.js",
-    "picture.js",
-    "share.js",
-    "main.js",
-)
+STANDALONE = VIEWER / "standalone.js"
 
 
-def _joined(names: tuple[str, ...]) -> str:
-    return "\n".join((VIEWER / name).read_text(encoding="utf-8") for name in names)
+def viewer_styles() -> str:
+    """The style sheets of the viewer."""
+    return _joined(STYLES)
 
 
 @cache
 def viewer_script() -> str:
-    """The viewer as one function scope, started on ``element`` with ``trigger``, ``props`` and ``watch``.
+    """The viewer as the script of a Gradio component.
 
-    The style sheet is added once from here: Gradio evaluates a ``css_template`` again on every change of the value,
-    which would restyle the whole page several times a second during a stream.
+    The script adds the style sheet: Gradio evaluates a ``css_template`` again on every change of the value, which would
+    restyle the whole page several times a second during a stream.
     """
-    return f"""(() => {{
-"use strict";
-{_joined(SCRIPTS)}
-const sheet = document.getElementById("explorer-style") || document.head.appendChild(h("style", {{ id: "explorer-style" }}));
-sheet.textContent = {json.dumps(_joined(STYLES))};
-start(element, trigger, props, watch);
-}})();"""
+    return view_script(VIEWER / "main.js", {"explorer-style": viewer_styles()}, {})
+
+
+def _joined(names: tuple[str, ...]) -> str:
+    return "\n".join((VIEWER / name).read_text(encoding="utf-8") for name in names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +55,7 @@ class PageRun:
     label: what it is called, where there are several.
     step: what it opens with, from 0; None: the viewer chooses.
     node: of that step.
-    tour: what its tour of stops is drawn from besides its lines, for the page's ``tour_script``; empty where it has none.
+    tour: what its tour of stops is drawn from besides its lines, for the page's ``entry``; empty where it has none.
     """
 
     lines: str
@@ -117,18 +83,27 @@ def standalone_page(trace_lines: str, title: str, step: int | None = None, node:
     return runs_page([PageRun(trace_lines, step=step, node=node)], title)
 
 
-def runs_page(runs: Sequence[PageRun], title: str, tour_script: str = "") -> str:
+def runs_page(
+    runs: Sequence[PageRun],
+    title: str,
+    entry: Path = STANDALONE,
+    styles: str = "",
+    given: Mapping[str, Any] | None = None,
+) -> str:
     """One HTML file with style, script and data in it, which opens from a disk without a network.
 
     Its address names what is looked at, all counted from 1: ``#run=2&step=10&node=7``, ``stop=5`` of the tour, ``quiz=1``,
-    ``embed=1``. ``tour_script`` draws the tours: the body of a function of ``element``, ``trigger``, ``props``, ``watch`` and
-    ``server``. Nothing in a run can become markup or code: it stands in a block that is not a script, as JSON without ``<``,
+    ``embed=1``. Nothing in a run can become markup or code: it stands in a block that is not a script, as JSON without ``<``,
     and the page's policy allows this one script and no connection at all.
+
+    entry: the module whose ``start`` draws the page; another one than the viewer's own can add tours.
+    styles: style sheets that it needs besides the viewer's.
+    given: what its ``start`` is called with, as JSON.
     """
     shown = [{"label": run.label, "value": run.value(f"run {n}"), "tour": run.tour} for n, run in enumerate(runs, 1)]
     data = json.dumps(shown).replace("<", "\\u003c")
-    tour = f"(element, trigger, props, watch, server) => {{\n{tour_script}\n}}" if tour_script else "null"
-    script = f"\nconst startTour = {tour};\n{_joined(('standalone.js',))}\n{viewer_script()}\n"
+    words = json.dumps(dict(given or {})).replace("<", "\\u003c")
+    script = f"\n{join_modules(entry)}.start({words});\n"
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src blob:; base-uri 'none'; form-action 'none'"
     return f"""<!doctype html>
@@ -140,10 +115,10 @@ def runs_page(runs: Sequence[PageRun], title: str, tour_script: str = "") -> str
 <meta name="referrer" content="no-referrer">
 <title>{html.escape(title)}</title>
 <style>
-{_joined(("standalone.css",))}</style>
+{_joined(("standalone.css",))}{viewer_styles()}{styles}</style>
 </head>
 <body>
-<header><h1>{html.escape(title)}</h1><p>{SAID[len(runs) > 1]} Press ? for the keys.</p><nav id="runs" hidden></nav></header>
+<header><h1>{html.escape(title)}</h1><p>{SAID[len(runs) > 1]} Press ? for the keys.</p><nav id="runs"></nav></header>
 <main><div id="explorer"><noscript>This page draws the run with JavaScript.</noscript></div><div id="tour" hidden></div></main>
 <script type="application/json" id="trace">{data}</script>
 <script>{script}</script>

@@ -13,6 +13,7 @@ from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
     BitsAndBytesConfig,
+    Mxfp4Config,
     PreTrainedConfig,
 )
 from transformers import modeling_gguf_pytorch_utils as gguf_reading
@@ -30,10 +31,12 @@ from d2sd.models.models import Models
 from d2sd.models.numbers import DTYPES, MIXED_FROM
 from d2sd.models.refusals import refuse_others
 from d2sd.models.store import found, located
-from d2sd.models.target import SUPPORTED, Target, check_supported
+from d2sd.models.target import Target
+from d2sd.models.types import SUPPORTED, TYPES, check_supported, text_config, text_options, text_part
 from d2sd.models.weight_files import tensor_shapes, weight_files
 
 BUNDLED = HOME / "assets" / "models"
+DEVICES = ("cpu", "cuda")  # that tests run on
 SAFE = {"trust_remote_code": False}  # no code of a folder is run, nor is anybody asked whether it may
 
 
@@ -145,8 +148,8 @@ def load_target(source: str, dtype: torch.dtype, device: str, load_in_8bit: bool
         if gguf and load_in_8bit:
             raise InputError("a GGUF file is widened at loading; leave out --load-in-8bit")
         raw, _ = PreTrainedConfig.get_config_dict(place, **gguf)
-        if raw.get("model_type") in SUPPORTED:
-            check_config(raw, SUPPORTED)
+        if raw.get("model_type") in (*SUPPORTED, *TYPES):
+            check_config(text_part(raw), (*SUPPORTED, *TYPES))
         # a GGUF file's header takes seconds to read, so what was read of it is used
         config = AutoConfig.for_model(**raw) if gguf else AutoConfig.from_pretrained(place, **SAFE)
         check_supported(config, _short(source))  # before gigabytes are fetched
@@ -155,8 +158,10 @@ def load_target(source: str, dtype: torch.dtype, device: str, load_in_8bit: bool
         if gguf:
             options |= {"config": config, **gguf, **widened()}
         elif raw.get("quantization_config") is None and Path(source).is_dir():
-            check_shapes(tensor_shapes(weight_files(source)), partial(loader.from_config, config))
+            held = {name.replace(".language_model.", "."): s for name, s in tensor_shapes(weight_files(source)).items()}
+            check_shapes(held, partial(loader.from_config, text_config(config)))
         with quiet():
+            options |= text_options(config) | widened_experts(raw)
             options |= {"dtype": dtype, "output_loading_info": True, "use_safetensors": True, **SAFE}
             model, info = loader.from_pretrained(place, **options)
             _check_complete(info)
@@ -176,11 +181,21 @@ def load_target(source: str, dtype: torch.dtype, device: str, load_in_8bit: bool
         raise InputError(f"cannot load the target {source}: {said}") from error
 
 
+def widened_experts(raw: dict[str, Any]) -> dict[str, Any]:
+    """The option by which transformers widens MXFP4 weights (gpt-oss) while it reads them: nothing else runs everywhere."""
+    mxfp4 = (raw.get("quantization_config") or {}).get("quant_method") == "mxfp4"
+    return {"quantization_config": Mxfp4Config(dequantize=True)} if mxfp4 else {}
+
+
 def _check_device(device: str) -> str:
-    """The device if this machine has it; raises ``InputError``."""
+    """The device if it is a CPU or a CUDA GPU that this machine has; raises ``InputError``."""
     if device == "auto":
         return device
     try:
+        if torch.device(device).type not in DEVICES:
+            raise InputError(
+                f"device {device!r} is not supported: losslessness was never tested on it; choose cpu or cuda"
+            )
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
         raise InputError(f"device {device!r} cannot be used here ({first_line(error)}); choose cpu or cuda") from error

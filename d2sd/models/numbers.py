@@ -1,16 +1,20 @@
 """The number formats that models run in, by name, and the one that a CPU takes by itself.
 
 ``mixed`` computes in float32 with the weight matrices in float16. A pass over few rows lasts as long as reading the weights
-does, so half the bytes take about half the time. Activations are never rounded, so texts of all methods are as equal as
-in float32; they are those of the target with rounded weights. bfloat16 throughout rounds every intermediate result, and
-passes of different shapes do so differently: where two tokens are nearly tied, the other one may then win.
+does, so half the bytes take about half the time. Only weights are rounded, once: texts are those of the target with rounded
+weights, and those of all methods are as equal as in float32. There, too, products and attention of one row and of several
+may differ in the last bits (on processors with AVX2 they do), which matters only where two tokens are tied within float32's
+rounding. bfloat16 throughout rounds every intermediate result, and passes of different shapes do so differently: where two
+tokens are nearly tied, the other one may then win.
 """
 
 from __future__ import annotations
 
+import time
 from functools import cache
 
 import torch
+from torch import Tensor, nn
 
 DTYPES = {
     "float32": torch.float32,
@@ -20,12 +24,25 @@ DTYPES = {
 }
 SIXTEEN_BITS = ("bfloat16", "float16")
 NEAR_TIES = (
-    "In float32, and with mixed numbers, every method writes exactly the text of plain decoding. In bfloat16 and float16 "
-    "intermediate results are rounded, and passes over one token and over many are rounded differently. Where the target "
+    "In float32, and with mixed numbers, every method writes the text of plain decoding: only a tie within float32's rounding "
+    "could go the other way. In bfloat16 and float16 intermediate results are rounded, and passes over one token and over many are rounded differently. Where the target "
     "finds two tokens almost equally good, the other one may then win, and the text goes on another way from there: it is "
     "as good, but not the same."
 )
 MIXED_FROM = 50_000_000  # parameters of a target; weights of smaller ones are read quickly in any case
+
+
+def taken_here() -> str:
+    """What numbers a CPU takes by itself on this machine, and why, in a sentence."""
+    if can_mix():
+        return (
+            "On this machine's CPU, targets of 50 million parameters or more run in mixed numbers: float32 with weights in "
+            "float16, so that half as much is read for every token."
+        )
+    return (
+        "On this machine's CPU every target runs in float32: torch comes without FBGEMM's products here, which multiply "
+        "float32 by float16 weights. bfloat16 is not taken by itself, since many CPUs multiply it slowly."
+    )
 
 
 @cache
@@ -37,3 +54,56 @@ def can_mix() -> bool:
     except (AttributeError, RuntimeError):
         return False
     return bool((found == 8).all())
+
+
+@cache
+def quick_bfloat16() -> bool:
+    """Whether this machine multiplies bfloat16 matrices at least about as quickly as float32 ones.
+
+    True where there is a GPU. On a CPU two products of 512 × 512 are timed (a fraction of a second, once a process): without
+    instructions for bfloat16 they take many times as long.
+    """
+    if torch.cuda.is_available():
+        return True
+    seconds = {}
+    for dtype in (torch.float32, torch.bfloat16):
+        x = torch.ones(512, 512, dtype=dtype)
+        x @ x  # the first one also sets up the kernel
+        began = time.perf_counter()
+        x @ x
+        seconds[dtype] = time.perf_counter() - began
+    return seconds[torch.bfloat16] < 1.5 * seconds[torch.float32]
+
+
+class HalfLinear(nn.Module):
+    """A frozen linear layer without bias whose weight is kept in float16; rows and sums stay float32 (``can_mix``)."""
+
+    def __init__(self, weight: Tensor):
+        """weight: (out, in) float32."""
+        super().__init__()
+        self.weight = nn.Parameter(weight.detach(), requires_grad=False)  # fingerprints read it
+        self._packed = torch.ops.quantized.linear_prepack_fp16(weight.detach().contiguous(), None)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(…, in) → (…, out), float32."""
+        return torch.ops.quantized.linear_dynamic_fp16(x, self._packed)
+
+
+def mixes_by_default(model: nn.Module) -> bool:
+    """Whether a target runs in mixed numbers where none are named: on a CPU that has them, from ``MIXED_FROM`` parameters on."""
+    weight = next(model.parameters())
+    cpu = weight.device.type == "cpu" and weight.dtype == torch.float32
+    return cpu and can_mix() and sum(p.numel() for p in model.parameters()) >= MIXED_FROM
+
+
+def halve(layers: nn.Module) -> None:
+    """Replace the linear layers inside frozen float32 decoder layers by ``HalfLinear``, in place, but for those with a bias."""
+    for module in list(layers.modules()):
+        for name, child in list(module.named_children()):
+            if isinstance(child, nn.Linear) and child.bias is None:
+                setattr(module, name, HalfLinear(child.weight))
+
+
+def halved(layers: nn.Module) -> bool:
+    """Whether ``halve`` was applied."""
+    return any(isinstance(module, HalfLinear) for module in layers.modules())

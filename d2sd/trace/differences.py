@@ -46,7 +46,7 @@ def _models(a: Sequence[Mapping[str, Any]], b: Sequence[Mapping[str, Any]]) -> I
 def _settings(a: Sequence[Mapping[str, Any]], b: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     of_a, of_b = (_all(side, "config") for side in (a, b))
     for name in sorted({*of_a, *of_b} - UNSAID, key=lambda n: (n != "method", n)):
-        before, after = of_a.get(name, "unsaid"), of_b.get(name, "unsaid")
+        before, after = of_a.get(name, "not named"), of_b.get(name, "not named")
         if before != after:
             yield f"{SYMBOLS.get(name, name.replace('_', ' '))} ({before} → {after})"
 

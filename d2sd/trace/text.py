@@ -7,7 +7,7 @@ from typing import Any
 
 BROKEN = "\ufffd"
 WINDOW = 16
-MARKS = {" ": "·", "\n": "↵", "\r": "␍", "\t": "⇥"}
+MARKS = {" ": "␣", "\n": "↵", "\r": "␍", "\t": "⇥"}
 
 
 class TokenTexts(dict[int, str]):

@@ -17,6 +17,7 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from d2sd.models.identity import weights_digest
+from d2sd.models.numbers import halve, halved, mixes_by_default, quick_bfloat16
 from d2sd.models.taps import LayerTaps
 from d2sd.train.data import Responses
 
@@ -46,7 +47,11 @@ class FeatureCache:
 
 @torch.no_grad()
 def cache_features(path: Path, target: Any, taps: list[int], data: Responses, digest: str) -> FeatureCache:
-    """Read the cache at ``path``, or make it first when it is missing or of other responses or taps."""
+    """Read the cache at ``path``, or make it first when it is missing or of other responses or taps.
+
+    The target runs in the numbers that the engine takes for it: where those are mixed, its linear layers are replaced by ones
+    with weights in float16.
+    """
     note = path.with_suffix(".json")
     identity = {"data": digest, "taps": taps, "target": weights_digest(target)}
     if not (path.exists() and note.exists() and json.loads(note.read_text()) == identity):
@@ -57,10 +62,13 @@ def cache_features(path: Path, target: Any, taps: list[int], data: Responses, di
         sizes = {"features": len(taps) * target.config.hidden_size, "hidden": target.config.hidden_size}
         kept = _new_file(path, int(data.lengths.sum()), sizes)
         starts = data.lengths.cumsum(0) - data.lengths
+        if mixes_by_default(target):
+            halve(target.model.layers)
+        autocast = quick_bfloat16() and not halved(target.model.layers)
         order = data.lengths.argsort()
         for batch in tqdm(order.split(_BATCH), desc="features", mininterval=1):
             width = int(data.lengths[batch].max())
-            with torch.autocast(target.device.type, torch.bfloat16):  # what is kept is no finer
+            with torch.autocast(target.device.type, torch.bfloat16, enabled=autocast):  # what is kept is no finer
                 read = target.model(input_ids=data.ids[batch, :width].long().to(target.device), use_cache=False)
             last = read.last_hidden_state
             for name, found in (("features", keeper.features(taps, last.device)), ("hidden", last)):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 import time
 import warnings
 from collections.abc import Callable
@@ -24,12 +25,15 @@ from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 from d2sd.errors import InputError
+from d2sd.models.numbers import quick_bfloat16
 from d2sd.train.checkpoint import keep_metrics_before, load_checkpoint, save_checkpoint
+from d2sd.train.muon import Float32Muon
 
 Sample = Callable[[Tensor, torch.Generator], dict[str, Tensor]]
 
 
 TRACKERS = ("none", "tensorboard", "trackio")
+PRECISIONS = ("auto", "float32", "bfloat16")
 TABLES = ("embed", "lm_head", "markov_w")  # one row a token
 DEFAULT_OPTIMIZER = "muon" if hasattr(torch.optim, "Muon") else "adamw"
 
@@ -38,6 +42,8 @@ DEFAULT_OPTIMIZER = "muon" if hasattr(torch.optim, "Muon") else "adamw"
 class LoopConfig:
     """Settings of one run. ``batch_size`` counts rows per process and micro-step; times are in steps.
 
+    precision: of the drafter's products, ``float32`` or ``bfloat16`` autocast; ``auto``: bfloat16 where this machine is quick
+    with it (``d2sd.models.numbers.quick_bfloat16``).
     save_every: a checkpoint to resume from, the newest alone; keep_every: a result that stays (0: none but the last).
     """
 
@@ -50,7 +56,7 @@ class LoopConfig:
     weight_decay: float = 0.05
     clip: float = 1.0
     seed: int = 0
-    precision: str = "bfloat16"
+    precision: str = "auto"
     optimizer: str = DEFAULT_OPTIMIZER
     compile: bool = False
     save_every: int = 200
@@ -63,8 +69,10 @@ class LoopConfig:
             raise InputError("steps, batch size, accumulation and intervals must be at least 1")
         if self.keep_every < 0:
             raise InputError(f"keep-every must be at least 0 (0: keep no results on the way), not {self.keep_every}")
-        if self.precision not in ("float32", "bfloat16"):
-            raise InputError(f"precision must be float32 or bfloat16, not {self.precision!r}")
+        if self.precision not in PRECISIONS:
+            raise InputError(
+                f"precision must be {', '.join(PRECISIONS[:-1])} or {PRECISIONS[-1]}, not {self.precision!r}"
+            )
         if self.optimizer not in ("muon", "adamw"):
             raise InputError(f"optimizer must be muon or adamw, not {self.optimizer!r}")
         if self.optimizer == "muon" and not hasattr(torch.optim, "Muon"):
@@ -130,15 +138,19 @@ def train(
     """
     # under autocast torch's RMSNorm takes its slower path, and says so once
     warnings.filterwarnings("ignore", message="Mismatch dtype between input and weight", category=UserWarning)
+    precision = config.precision if config.precision != "auto" else ("bfloat16" if quick_bfloat16() else "float32")
     accelerator = Accelerator(
         cpu=not torch.cuda.is_available(),
-        mixed_precision="bf16" if config.precision == "bfloat16" else "no",
+        mixed_precision="bf16" if precision == "bfloat16" else "no",
         gradient_accumulation_steps=config.accumulate,
         log_with=None if config.report_to == "none" else config.report_to,
         project_dir=out,
     )
     parameters = {n: p for n, p in objective.named_parameters() if p.requires_grad}
     optimizers = make_optimizers(parameters, config)
+    if accelerator.is_main_process:
+        names = ", ".join(type(optimizer).__name__ for optimizer in optimizers)
+        print(f"Training in {precision}; optimizers: {names}.", file=sys.stderr)
     out.mkdir(parents=True, exist_ok=True)
     identity = {**settings(config), "processes": accelerator.num_processes, "rows": count, **(identity or {})}
     start = load_checkpoint(out, parameters, optimizers, identity)
@@ -208,12 +220,10 @@ def make_optimizers(parameters: dict[str, nn.Parameter], config: LoopConfig) -> 
         groups = [g for g in groups if g["params"]]
         optimizers.append(torch.optim.AdamW(groups, lr=config.learning_rate, betas=(0.9, 0.98)))
     if muon and matrices:
-        optimizers.append(
-            torch.optim.Muon(
-                [parameters[n] for n in sorted(matrices)],
-                lr=config.learning_rate,
-                weight_decay=config.weight_decay,
-                adjust_lr_fn="match_rms_adamw",
-            )
-        )
+        chosen = [parameters[n] for n in sorted(matrices)]
+        rate, decay = config.learning_rate, config.weight_decay
+        if quick_bfloat16():
+            optimizers.append(torch.optim.Muon(chosen, rate, decay, adjust_lr_fn="match_rms_adamw"))
+        else:
+            optimizers.append(Float32Muon(chosen, rate, decay))
     return optimizers

@@ -28,12 +28,11 @@ def commands(target: str, prompts: Sequence[Path], out: Path) -> list[list[str]]
     learn = ["--target", target, "--responses", str(responses), "--cache", str(out / "features")]
     block = [*learn, "--objective", "survival", "--batch-size", "16"]
     return [
-        # A chat model's own questions, then its greedy answers to them in its template. In bfloat16, since a favourite
-        # that changes here and there is as good a text to learn from.
+        # A chat model's own questions, then its greedy answers to them in its template.
         ["questions", "--target", target, "--out", str(questions), "--count", "1344", "--batch-size", "96",
-         "--dtype", "bfloat16", "--first-words", *FIRST_WORDS],
+         "--first-words", *FIRST_WORDS],
         ["regenerate", "--target", target, "--chat", "--prompts", str(questions), *map(str, prompts), "--out", str(responses),
-         "--batch-size", "96", "--max-new-tokens", "128", "--greedy-share", "1", "--dtype", "bfloat16"],
+         "--batch-size", "96", "--max-new-tokens", "128", "--greedy-share", "1"],
         # The first drafter. Three quarters of a step would be the LM head over 49,152 tokens, so most steps have a loss over
         # the tokens that occur; the last ones are over all, so that confidence keeps its meaning.
         ["dflash", *block, "--out", str(out / "base"), "--layers", "2", "--target-layers", "1", "14", "26",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
@@ -12,12 +13,14 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedConfig
 
 from d2sd.errors import InputError, first_line
-from d2sd.models.loading import DTYPES, load_drafter, load_target
+from d2sd.models.loading import DTYPES, load_drafter, load_target, widened_experts
+from d2sd.models.numbers import halve, mixes_by_default
 from d2sd.models.store import located
 from d2sd.models.target import Target
+from d2sd.models.types import check_supported, text_options
 from d2sd.train.data import Responses, pack, read_jsonl, read_responses, train_tokenizer
 from d2sd.train.drafters import DrafterConfig, DrafterObjective, draw_anchors, draw_prefixes
 from d2sd.train.features import FeatureCache, cache_features
@@ -79,8 +82,12 @@ def load_frozen(source: str | Path) -> tuple[Any, Any]:
     """Target and tokenizer from a folder, a hub id or by the name that ``d2sd get`` knows, float32, on this process's device."""
     source = located(str(source))
     try:
+        raw, _ = PreTrainedConfig.get_config_dict(source)
+        config = AutoConfig.from_pretrained(source)
+        check_supported(config, source)
         tokenizer = AutoTokenizer.from_pretrained(source)
-        model: Any = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32)
+        options = text_options(config) | widened_experts(raw)
+        model: Any = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32, **options)
     except (OSError, ValueError) as error:
         raise InputError(f"cannot load the target {source}: {first_line(error)}") from error
     return model.to(processes().device).eval().requires_grad_(False), tokenizer
@@ -91,7 +98,7 @@ def regenerate_responses(
     prompts: Sequence[str],
     out: Path,
     config: RegenerateConfig,
-    dtype: str = "float32",
+    dtype: str | None = None,
     chat: bool = False,
 ) -> tuple[int, int]:
     """Let the target answer these prompts; see ``d2sd.train.regenerate``. Returns how many answers are empty, and how many
@@ -111,9 +118,20 @@ def regenerate_responses(
     return sum(answer[0] in writer.end_ids for answer in answers), len(answers)
 
 
-def load_writer(target: str | Path, dtype: str) -> Target:
-    """The target as the engine runs it, on this machine's first device."""
-    return load_target(str(target), DTYPES[dtype], "cuda" if torch.cuda.is_available() else "cpu")
+def load_writer(target: str | Path, dtype: str | None) -> Target:
+    """The target as the engine runs it, on this machine's first device.
+
+    dtype: one of ``d2sd.models.numbers.DTYPES``; None: float32, with weights in float16 where the engine would take them so
+    (``mixed``). Batched passes run transformers' own modules, so their linear layers are replaced.
+    """
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    writer = load_target(str(target), DTYPES[dtype or "float32"], device)
+    if dtype is None:
+        dtype = "mixed" if mixes_by_default(writer.model) else "float32"
+    if dtype == "mixed":
+        halve(writer.base.layers)
+    print(f"{writer.name} writes in {dtype}.", file=sys.stderr)
+    return writer
 
 
 def prompt_ids(target: Target, prompt: str, chat: bool) -> list[int]:

@@ -272,7 +272,7 @@ def test_hostile_text_stays_text(page: Any) -> None:
         page.locator("#calibration .members .more").click()
     members = page.locator("#calibration .members")
     assert members.locator(":is(script, img, svg, style)").count() == 0
-    assert "${value}" in members.text_content().replace("·", " ")
+    assert "${value}" in members.text_content().replace("␣", " ")
     assert HOSTILE[1] in members.text_content()
 
 

@@ -16,6 +16,7 @@ from app.run_lines import RunLines
 from app.tabs.compare import add_files, offer, open_step, rename, show
 from app.views.compare import drawing
 from app.views.runs import about
+from app.work import Ticket
 from d2sd import InputError
 from tests.app.event import Event
 
@@ -40,7 +41,7 @@ def test_at_first_the_two_newest_are_chosen(session):
 
 
 def test_methods_of_a_greedy_race_are_compared_over_the_same_text(session):
-    drawn = json.loads(show(session, *names(session)[:2])[0])
+    drawn = json.loads(show(Ticket(), session, *names(session)[:2])[0])
     assert drawn["comparison"]["paired"]
     assert drawn["comparison"]["unit"].startswith("block of")
     (pair,) = drawn["pairs"]
@@ -62,8 +63,8 @@ def test_without_any_interval_the_figure_says_so_instead_of_standing_empty(sessi
 
 
 def test_choices_that_are_gone_are_a_sentence(session):
-    assert "choose what to compare" in show(session, None, None)[1].value
-    assert "still in the list" in show(session, "run gone", "set gone")[1].value
+    assert "choose what to compare" in show(Ticket(), session, None, None)[1].value
+    assert "still in the list" in show(Ticket(), session, "run gone", "set gone")[1].value
     with pytest.raises(InputError):
         compare.pick(session.history, "magic")
 
@@ -78,7 +79,7 @@ def test_files_are_added_as_a_set_and_bad_ones_named(session, tmp_path):
     assert label == f"Set: good.jsonl ({about(presets.opening().header)})"  # what it was made with
     assert about(presets.opening().header).startswith("D²SD on ")
     assert name == "set good.jsonl"
-    drawn = json.loads(show(session, "set good.jsonl", "set good.jsonl")[0])
+    drawn = json.loads(show(Ticket(), session, "set good.jsonl", "set good.jsonl")[0])
     assert drawn["sides"][0]["runs"] == 1
     assert "No file was read" in add_files(session, [str(bad)], None, None)[-1].value
 

@@ -7,7 +7,7 @@ import re
 from app.lanes import LANES
 from app.method_names import NAMES, grouped, named
 from d2sd import METHODS
-from d2sd.drawing.viewer import VIEWER
+from d2sd.drawing.colours import VIEWER
 
 
 def test_every_method_has_a_name_of_its_own():

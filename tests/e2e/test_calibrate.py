@@ -7,9 +7,10 @@ import re
 import time
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, Page, Route, expect
 
 from app import presets
+from app.work import Ticket
 from d2sd.decoding.generation import Generation
 from tests.e2e.driving import PATIENCE, click_mark, drawn_figure, list_steps, set_number, view
 
@@ -97,25 +98,50 @@ def test_the_drawing_library_comes_with_the_first_tab_that_needs_it(page: Page):
     assert len(asked) == 1
 
 
-def test_to_measure_again_keeps_the_figures_and_says_what_is_wrong(calibrate: Page):
-    figures = calibrate.locator("#calibration .figures")
+def test_to_measure_again_keeps_the_figures_and_says_what_is_wrong(calibrate: Page, monkeypatch):
+    heard: list[tuple[int, bool]] = []  # calls of the page by its number, and whether their answers still count
+    real = Ticket.latest
+
+    def latest(ticket: Ticket, number: int) -> bool:
+        heard.append((number, real(ticket, number)))
+        return heard[-1][1]
+
+    def wait(done) -> None:
+        until = time.monotonic() + PATIENCE / 1000
+        while not done():
+            assert time.monotonic() < until
+            calibrate.wait_for_timeout(20)
+
+    monkeypatch.setattr(Ticket, "latest", latest)
+    figures, title = calibrate.locator("#calibration .figures"), calibrate.locator("#calibration .what").first
     before = figures.text_content()
     calibrate.locator("#measure").click()
-    calibrate.wait_for_timeout(1000)
+    wait(lambda: heard)
     expect(figures).to_be_visible()
     assert figures.text_content() == before
+    held: list[Route] = []  # the call of the choice of a source, on its way while the button is pressed
+
+    def hold(route: Route) -> None:
+        chosen = json.loads(route.request.post_data or "")["data"][0] == "files"
+        held.append(route) if chosen and not held else route.continue_()
+
+    calibrate.route("**/queue/join*", hold)
     calibrate.locator("#source").get_by_label("Trace files").check()
+    wait(lambda: held)
     calibrate.locator("#measure").click()
     notice = calibrate.locator("#calibrate-notice textarea")
     expect(notice).to_have_value(re.compile("choose one or more trace files first"))
-    calibrate.wait_for_timeout(1000)
+    held[0].continue_()
+    wait(lambda: not heard[-1][1])
     expect(notice).to_have_value(re.compile("choose one or more trace files first"))
     assert figures.text_content() == before
+    calibrate.unroute("**/queue/join*")
     send(calibrate, "mine.jsonl", recorded())
-    expect(calibrate.locator("#calibration .what").first).to_have_text("mine.jsonl", timeout=PATIENCE)
+    expect(title).to_have_text("mine.jsonl", timeout=PATIENCE)
+    newest = max(number for number, _ in heard)
     calibrate.locator("#measure").click()
-    calibrate.wait_for_timeout(1000)
-    expect(calibrate.locator("#calibration .what").first).to_have_text("mine.jsonl")
+    wait(lambda: heard[-1] > (newest, True))
+    expect(title).to_have_text("mine.jsonl")
 
 
 def test_a_chat_template_is_asked_for(measured: Page):

@@ -101,7 +101,7 @@ def test_a_token_pins_its_step_in_every_view(shown: Page):
     expect(shown.locator("#timeline")).to_have_attribute("aria-valuenow", re.compile(r"^[34]$"))
     anchor = (shown.locator("#tree g.node[data-node='0']").text_content() or "").removesuffix("anchor")
     before = "".join(shown.locator("#text .tok[data-step='2']").all_text_contents())
-    assert before.endswith(anchor.replace("·", " ").replace("↵", "\n"))
+    assert before.endswith(anchor.replace("␣", " ").replace("↵", "\n"))
     expect(shown.locator("#follow")).to_contain_text("step 4")
     for _ in range(2):  # first the node, then the step
         shown.keyboard.press("Escape")

@@ -126,7 +126,7 @@ def test_every_word_of_the_path_can_be_read_on_a_narrow_screen(phone: Page):
             assert drawn["shapes"], f"nodes overlap in step {number + 1}"
             assert drawn["halo"]
             assert not drawn["long"]
-            words = [c.text.replace(" ", "·").replace("\n", "↵") for c in step.committed]
+            words = [c.text.replace(" ", "␣").replace("\n", "↵") for c in step.committed]
             assert drawn["path"] == words or drawn["tree"][: len(words) - 1] == words[:-1]
             in_path += drawn["path"] == words
     assert in_path > 5

@@ -1,44 +1,87 @@
-"""The scripts of the page: their own unit tests, and that the check of names finds what it looks for."""
+"""The scripts of the page: their own unit tests, and that nothing is exported for nobody."""
 
 from __future__ import annotations
 
+import re
 import subprocess
+import sys
 from pathlib import Path
 
+import playwright
 import pytest
 
-from tests.scripts.check import NODE, ScriptError, undefined
+from d2sd.__about__ import HOME
+from d2sd.drawing.modules import IMPORT, join_modules, read_module
 
-SUITES = sorted(Path(__file__).parent.glob("*.test.cjs"))
+NODE = Path(playwright.__file__).parent / "driver" / ("node.exe" if sys.platform == "win32" else "node")
+SUITES = sorted(Path(__file__).parent.glob("*.test.mjs"))
+MODULES = sorted(
+    path
+    for folder in ("assets/viewer", "app/static")
+    for path in (HOME / folder).rglob("*.js")
+    if path.parent.name != "early"  # these run before the page, each by itself
+)
 
 
 @pytest.mark.parametrize("suite", SUITES, ids=lambda path: path.name)
 def test_units(suite):
-    done = subprocess.run([NODE, "--test", "--test-reporter=spec", suite], capture_output=True, text=True, timeout=60)
+    command = [NODE, "--disable-warning=MODULE_TYPELESS_PACKAGE_JSON", "--test", "--test-reporter=spec", suite]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stdout
     assert "fail 0" in done.stdout
     assert "pass 0" not in done.stdout
 
 
+def test_every_module_joins_and_every_export_is_used():
+    """Only entry modules export ``start``, which Python calls."""
+    used = {
+        ((path.parent / address).resolve(), name.split(" as ")[0].strip())
+        for path in [*MODULES, *SUITES]
+        for names, address in IMPORT.findall(path.read_text(encoding="utf-8"))
+        for name in names.split(",")
+    }
+    for path in MODULES:
+        assert join_modules(path)
+        unused = {name for name in read_module(path).exports if (path.resolve(), name) not in used} - {"start"}
+        assert not unused, path
+
+
+def joined(folder: Path, **sources: str) -> str:
+    """The script of the module ``main`` among these, as Node runs it."""
+    for name, source in sources.items():
+        (folder / f"{name}.js").write_text(source, encoding="utf-8")
+    script = f"console.log(JSON.stringify({join_modules(folder / 'main.js')}.start()));"
+    return subprocess.run([NODE, "-e", script], capture_output=True, text=True, timeout=60, check=True).stdout.strip()
+
+
+def test_joined_modules_keep_their_own_names_and_run_once(tmp_path):
+    ran = joined(
+        tmp_path,
+        main=(
+            'import { name as first, runs } from "./a.js";\nimport { name } from "./b.js";\n'
+            "export const start = () => [first, name, runs.length];\n"
+        ),
+        a='import { name as other } from "./b.js";\nexport const runs = [1];\nexport const name = `a of ${other}`;\n',
+        b='const runs = [2, 3];\nexport class A {}\nexport async function f() {}\nexport const name = "b" + runs.length;\n',
+    )
+    assert ran == '["a of b2","b2",1]'
+
+
 @pytest.mark.parametrize(
-    "source",
+    ("source", "problem"),
     [
-        "element.append(missing);",
-        "missing = 1;",
-        "const f = () => missing; trigger(f);",
-        "class A { go() { return [1].map((x) => `${missing} ${x}`); } } trigger(A);",
-        "try { start(); } catch { missing(); } function start() {}",
+        ('import { gone } from "./main.js";', "import each other"),
+        ('import { gone } from "./b.js";', "does not export gone"),
+        ("export let changing = 1;", "not supported: export let"),
+        ('import all from "./b.js";', "not supported: import all"),
     ],
 )
-def test_an_undefined_name_is_found(source):
-    assert undefined(source) == {"missing"}
+def test_what_cannot_be_joined_is_refused(tmp_path, source, problem):
+    with pytest.raises(ValueError, match=problem):
+        joined(tmp_path, main='import { x } from "./a.js";\n', a=f"{source}\n", b="export const y = 1;\n")
 
 
-def test_declared_names_properties_and_the_browsers_own_are_not():
-    source = "const { a, b: [c] } = props; label: for (const x of a) { trigger(x.missing, c, { missing: 1 }); document.title = x; }"
-    assert undefined(source) == set()
-
-
-def test_a_syntax_error_names_its_place():
-    with pytest.raises(ScriptError, match=r"lane\.js:2"):
-        undefined("let a;\nlet a;", "lane.js")
+def test_names_in_comments_are_not_exports(tmp_path):
+    (tmp_path / "a.js").write_text("// export const a = 1;\n * export class B\nexport const c = 1;\n", encoding="utf-8")
+    assert read_module(tmp_path / "a.js").exports == ("c",)
+    assert not re.search(r"^export", read_module(tmp_path / "a.js").body, re.MULTILINE)

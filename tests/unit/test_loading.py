@@ -135,17 +135,19 @@ def test_the_documented_mapping_is_the_drafter_of_qwen3_8b():
 @pytest.mark.parametrize(
     ("config", "sentence"),
     [
-        ({"model_type": "gpt_oss"}, r"'gpt_oss' are not supported \(its attention sinks and sliding windows are not\)"),
-        ({"model_type": "mistral", "sliding_window": 4096}, r"'mistral' are not supported \(its sliding windows"),
-        ({"model_type": "gemma2"}, r"'gemma2' are not supported \(its sliding windows"),
-        ({"model_type": "gpt2"}, r"'gpt2' are not supported; choose qwen3 or llama"),
         (
-            {"model_type": "qwen3", "use_sliding_window": True, "sliding_window": 64, "max_window_layers": 1},
-            "uses sliding-window layers, which tree verification does not support; choose a target",
+            {"model_type": "deepseek_v3", "kv_lora_rank": 16},
+            r"'deepseek_v3' are not supported \(its latent attention is not\)",
+        ),
+        ({"model_type": "gemma2"}, r"'gemma2' are not supported \(its soft caps on attention logits are not\)"),
+        ({"model_type": "gpt2"}, r"'gpt2' are not supported; choose qwen3, llama, .* or gemma4"),
+        (
+            {"model_type": "qwen3", "layer_types": ["full_attention", "chunked_attention", "full_attention"]},
+            "has layers of kind chunked_attention, which tree verification does not support; choose a target with",
         ),
     ],
 )
-def test_sliding_windows_and_sinks_are_refused_before_any_weight_is_read(tmp_path, config, sentence):
+def test_what_is_not_computed_is_refused_before_any_weight_is_read(tmp_path, config, sentence):
     (tmp_path / "config.json").write_text(json.dumps({"num_hidden_layers": 3, **config}))
     with pytest.raises(InputError, match=sentence) as caught:
         load_target(str(tmp_path), torch.float32, "cpu")

@@ -107,7 +107,7 @@ def test_show_tells_what_the_target_wanted(capfd, trace):
     assert main(["trace", "show", str(RECORDED), "--step", "4"]) == 0
     out = capfd.readouterr().out
     assert "0.654 ██████████        0.3112  #2         ← rejected here" in out
-    assert "✗ ·the  first drafter 0.654, target 0.000 (rank 10); the target wanted ," in out
+    assert "✗ ␣the  first drafter 0.654, target 0.000 (rank 10); the target wanted ," in out
     assert "◆ ,  target 1.000" in out
     assert "draft 4: second drafter, after 4 of the first draft" in out
 

@@ -1,20 +1,17 @@
 // The figures as JSON and the scored positions as CSV, made in the page.
 
-function save(name, type, content) {
-  const link = h("a", { download: name, href: URL.createObjectURL(new Blob([content], { type })) });
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
-}
+import { h, text } from "../../../assets/viewer/dom.js";
+import { saveFile } from "../../../assets/viewer/save.js";
 
 /** A cell of a CSV file. Text that a spreadsheet would take for a formula gets an apostrophe. */
-function cell(value) {
+export function cell(value) {
   if (typeof value === "number") return String(value);
   const words = text(value);
   const safe = /^[=+\-@\t\r]/.test(words) ? "'" + words : words;
   return `"${safe.replace(/"/g, '""')}"`;
 }
 
-function positionsCsv(data) {
+export function positionsCsv(data) {
   const { steps, runs } = data;
   const head = ["run", "label", "step", "position", "confidence", "accepted", "token", "wanted", "boundary", "drafted", "predicted", "rank", "outcome"];
   const rows = [head.join(",")];
@@ -31,10 +28,10 @@ function positionsCsv(data) {
   return rows.join("\r\n") + "\r\n";
 }
 
-function downloads(get) {
+export function downloads(get) {
   const button = (words, kind, make) => {
     const b = h("button", { type: "button", class: "small", "data-save": kind }, words);
-    b.addEventListener("click", () => get() && save(`calibration.${kind}`, kind === "csv" ? "text/csv" : "application/json", make(get())));
+    b.addEventListener("click", () => get() && saveFile(`calibration.${kind}`, kind === "csv" ? "text/csv" : "application/json", make(get())));
     return b;
   };
   return [

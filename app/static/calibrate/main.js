@@ -1,11 +1,19 @@
 // Calibrate: builds the view, keeps one choice for all charts, and hands steps to Explore.
 
+import { h, text } from "../../../assets/viewer/dom.js";
+import { FigureView, plotly } from "../../../assets/viewer/figures.js";
+import { SidesView } from "../compare/sides.js";
+import { downloads } from "./download.js";
+import { MembersView } from "./members.js";
+import { nameOf, placesOf, stepsBehind, surprises } from "./places.js";
+import { SummaryView } from "./summary.js";
+
 const PATIENCE_MS = 20000;
 // In reading order; the first stand beside the list of steps.
 const MAIN = ["uniform", "positions", "matrix", "ranks", "gains", "moved"];
 const FURTHER = ["equal_mass", "head", "second", "promise", "domain", "kind"];
 
-function start(element, trigger, props, watch) {
+export function start(element, trigger, props, watch, server, given) {
   let data = null;
   let choice = { chart: "", places: [] };
   const root = h("section", { class: "panels calibrate", "aria-label": "Calibration" });
@@ -14,9 +22,9 @@ function start(element, trigger, props, watch) {
     showChoice(true);
   };
   const summary = new SummaryView(choose);
-  const [main, more] = [MAIN, FURTHER].map((ids) => ids.map((id) => new FigureView(id, choose)));
+  const [main, more] = [MAIN, FURTHER].map((ids) => ids.map((id) => new FigureView(id, given, choose)));
   const figures = [...main, ...more];
-  const against = new SidesView();
+  const against = new SidesView(given);
   const compared = h("section", { class: "compared", "aria-label": "Comparison", hidden: true }, against.top, against.pair);
   const members = new MembersView(open, () => putAway());
   const title = h("span", { class: "what" });
@@ -28,7 +36,7 @@ function start(element, trigger, props, watch) {
   const views = h("div", { class: "grid", hidden: true }, summary.figures, summary.reading, hint, ...main.map((c) => c.box), members.box);
   const further = h("div", { class: "further", hidden: true }, ...more.map((c) => c.box));
   root.prepend(h("div", { class: "line" }, h("span", { class: "asked" }, "Can the first drafter’s confidence be trusted?"), title, bar, h("div", { class: "tools" }, ...files)), notice, empty, compared, views, further, summary.spoken);
-  new ResizeObserver(([entry]) => entry.contentRect.width && plotly().catch(() => {})).observe(element); // once the tab is open
+  new ResizeObserver(([entry]) => entry.contentRect.width && plotly(given.plotly).catch(() => {})).observe(element); // once the tab is open
   element.replaceChildren(root);
 
   function show() {

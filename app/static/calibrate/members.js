@@ -1,8 +1,11 @@
 // The steps behind a bar, a cell or a row, each one click from Explore.
 
+import { h, text } from "../../../assets/viewer/dom.js";
+import { count, OUTCOMES, probability, visible } from "../../../assets/viewer/words.js";
+
 const AT_ONCE = 60;
 
-class MembersView {
+export class MembersView {
   /** `open(row, at)` opens a step in Explore; `closed()` is called when the list is put away. */
   constructor(open, closed) {
     Object.assign(this, { open, items: [], shown: AT_ONCE });

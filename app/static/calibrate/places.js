@@ -1,8 +1,10 @@
 // Which steps are behind the mark of a figure, and behind which marks a step is.
 
+import { text } from "../../../assets/viewer/dom.js";
+
 /** The steps behind these places, as items of the list: scored positions where the figure counts those, the most surprising
     first, else whole steps. */
-function stepsBehind({ places, steps }, figure, wanted) {
+export function stepsBehind({ places, steps }, figure, wanted) {
   const items = [];
   const positions = places.positions[figure];
   if (positions) {
@@ -14,12 +16,12 @@ function stepsBehind({ places, steps }, figure, wanted) {
 }
 
 /** The places of a figure that a step is behind. */
-function placesOf({ places }, figure, row) {
+export function placesOf({ places }, figure, row) {
   return (places.positions[figure] || places.steps[figure] || [])[row] || [];
 }
 
 /** What these places are called together. */
-function nameOf({ panels }, figure, wanted) {
+export function nameOf({ panels }, figure, wanted) {
   const panel = panels.find(({ id }) => id === figure);
   const names = wanted.map((place) => text(panel && panel.names[place])).filter(Boolean);
   return names.length > 1 ? `${names[0]} to ${names[names.length - 1].replace(/^\D+/, "")}` : names.join("") || "Steps";
@@ -32,7 +34,7 @@ function bySurprise(items, steps) {
 }
 
 /** What is listed before anything is chosen: the rejected tokens, the surest first. */
-function surprises({ steps }) {
+export function surprises({ steps }) {
   const items = [];
   steps.confidence.forEach((own, row) => steps.matched[row] >= 0 && own.length > steps.matched[row] && items.push({ row, at: steps.matched[row] }));
   return bySurprise(items, steps);

@@ -1,8 +1,10 @@
 // The verdict and the sentences it rests on, and the headline figures.
 
+import { h, text } from "../../../assets/viewer/dom.js";
+
 const TONES = { good: ["✓", "good"], bad: ["▼", "warning"], mixed: ["◐", "mixed"], few: ["…", "too few"], note: ["·", "note"] };
 
-class SummaryView {
+export class SummaryView {
   constructor(choose) {
     this.choose = choose;
     this.figures = h("dl", { class: "panel figures", "aria-label": "Figures" });

@@ -1,8 +1,13 @@
 // Compare: what differs, the curves of both sides, and their texts place by place.
 
-function start(element, trigger, props, watch) {
+import { h } from "../../../assets/viewer/dom.js";
+import { saveFile } from "../../../assets/viewer/save.js";
+import { SidesView } from "./sides.js";
+import { TextsView } from "./texts.js";
+
+export function start(element, trigger, props, watch, server, given) {
   const save = h("button", { type: "button", class: "small" }, "JSON");
-  const sides = new SidesView(save);
+  const sides = new SidesView(given, save);
   const texts = new TextsView((side, run, step) => trigger("select", { side, run, step }));
   const empty = h("p", { class: "empty" }, "Choose two runs, or two sets of runs: what you run, open or measure is offered here.");
   const parts = [sides.top, texts.box, sides.pair];
@@ -11,9 +16,7 @@ function start(element, trigger, props, watch) {
 
   save.addEventListener("click", () => {
     const { titles, comparison, reading: said, sides: both } = data;
-    const link = h("a", { download: "comparison.json", href: URL.createObjectURL(new Blob([JSON.stringify({ titles, reading: said, comparison, sides: both }, null, 1)], { type: "application/json" })) });
-    link.click();
-    setTimeout(() => URL.revokeObjectURL(link.href), 60000);
+    saveFile("comparison.json", "application/json", JSON.stringify({ titles, reading: said, comparison, sides: both }, null, 1));
   });
 
   function show() {

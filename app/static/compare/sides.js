@@ -1,18 +1,22 @@
 // What differs between two sides, in words and figures.
 
+import { h, list, s, text } from "../../../assets/viewer/dom.js";
+import { FigureView } from "../../../assets/viewer/figures.js";
+
 /** The mark of a side: a circle for A, a square for B. */
 function sideMark(side, x, y) {
   return side === "a" ? s("circle", { class: "point a", cx: x, cy: y, r: 3.6 }) : s("rect", { class: "point b", x: x - 3.4, y: y - 3.4, width: 6.8, height: 6.8 });
 }
 
-class SidesView {
-  constructor(...tools) {
+export class SidesView {
+  /** `given`: what figures need. */
+  constructor(given, ...tools) {
     this.tools = tools;
     this.legend = h("ul", { class: "legend sides", "aria-label": "Sides" });
     this.reading = h("ul", {});
     this.how = h("p", { class: "fine" });
     this.top = h("div", { class: "panel top" }, this.legend, this.reading, this.how);
-    this.figures = ["differences", "where", "both-reliability", "both-ranks"].map((id) => new FigureView(id));
+    this.figures = ["differences", "where", "both-reliability", "both-ranks"].map((id) => new FigureView(id, given));
     for (const figure of this.figures.slice(0, 2)) { // figure and numbers, one below the other
       figure.numbers.hidden = false;
       figure.button.remove();

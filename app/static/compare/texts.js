@@ -1,5 +1,8 @@
 // Two runs over the same characters: bars of their steps, and their texts; the steps at one place are chosen together.
 
+import { h, list, s, text, whole } from "../../../assets/viewer/dom.js";
+import { count, LONE, OUTCOMES, PROPOSERS, spoken } from "../../../assets/viewer/words.js";
+
 /** What came of a prediction, as everywhere on the page; a step without one has neither mark nor words. */
 const outcomeOf = (step) => OUTCOMES[step.fate] || { mark: "", words: "no prediction" };
 
@@ -25,7 +28,7 @@ function partingWords({ parts, sides }) {
   return `Their steps part at step ${parts + 1}: A has ${a} there, B ${b}.`;
 }
 
-class TextsView {
+export class TextsView {
   /** `open(side, run, step)` shows a step in Explore. */
   constructor(open) {
     Object.assign(this, { open, pairs: [], pair: null, place: 0 });
@@ -68,7 +71,7 @@ class TextsView {
     this.pairs = list(raw).map(readPair);
     this.box.hidden = !this.pairs.length;
     this.choice.hidden = this.pairs.length < 2;
-    this.choice.replaceChildren(...this.pairs.map((pair, n) => h("option", { value: n }, `${n + 1}. ${visible(pair.prompt, 60).replace(/·/g, " ")}${pair.at === null ? "" : " (differ)"}`)));
+    this.choice.replaceChildren(...this.pairs.map((pair, n) => h("option", { value: n }, `${n + 1}. ${spoken(pair.prompt, 60)}${pair.at === null ? "" : " (differ)"}`)));
     if (this.pairs.length) this.use(0);
   }
 

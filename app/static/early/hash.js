@@ -4,6 +4,8 @@ const toQuery = () => {
   const known = ["tab", "run", "step", "node", "stop", "quiz", "embed", "theme"].filter((name) => fields.has(name));
   if (!known.length) return;
   const query = new URLSearchParams(location.search);
+  if (!known.includes("tab")) query.delete("tab"); // of what was looked at before: a stop is in Learn, a step in Explore
+  if (!known.includes("stop") && known.includes("step")) query.delete("stop");
   for (const name of known) query.set(name === "theme" ? "__theme" : name, fields.get(name));
   location.replace(`${location.origin}${location.pathname}?${query}`);
 };

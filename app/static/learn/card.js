@@ -1,8 +1,12 @@
 // The card of one stop: words, equation, the numbers of the step, and the way on.
 
+import { h, list, text } from "../../../assets/viewer/dom.js";
+import { HIDDEN, MARKS } from "../../../assets/viewer/words.js";
+import { TURN } from "./stage.js";
+
 const TURN_TITLE = "Now change K and γ";
 
-class CardView {
+export class CardView {
   /** `go(at)` shows a stop (`TURN` after the last one, where K and γ can be changed), `all()` shows everything, `open()` leads
    *  to Explore. */
   constructor({ go, all, open, walk, draws, live }) {

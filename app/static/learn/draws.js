@@ -1,6 +1,9 @@
 // Drawing from the target's own probabilities at one place, again and again: how often a drafted token comes up.
 
-class DrawsView {
+import { h, list, number, text } from "../../../assets/viewer/dom.js";
+import { count, percent, probability, quoted, visible } from "../../../assets/viewer/words.js";
+
+export class DrawsView {
   constructor() {
     this.rows = h("tbody", {});
     this.said = h("p", { class: "said", role: "status" });

@@ -1,15 +1,19 @@
 // K and γ, live: the recorded text cut into the steps that other settings would have taken. Every point was replayed when
 // the run was recorded, so nothing is waited for.
 
+import { PAPER_NODE } from "../../../assets/viewer/cost.js";
+import { h, list, number, s, text, whole } from "../../../assets/viewer/dom.js";
+import { count, HIDDEN, LONE, milliseconds } from "../../../assets/viewer/words.js";
+
 /** How long the text takes with a point's settings, calculated from what the parts of a recorded step took. */
-function secondsOf({ k, committed, nodes }, { plain, draft, redraft, rest, node }) {
+export function secondsOf({ k, committed, nodes }, { plain, draft, redraft, rest, node }) {
   return committed.length * (draft + (k ? redraft : 0) + rest + plain + node * Math.max(0, nodes - 1));
 }
 
 /** The same in plain steps at the paper's ratio, where a node costs at most so much, drafting included. */
-const stepsOnGpu = ({ committed, nodes }) => committed.length * (1 + PAPER_NODE * Math.max(0, nodes - 1));
+export const stepsOnGpu = ({ committed, nodes }) => committed.length * (1 + PAPER_NODE * Math.max(0, nodes - 1));
 
-class LiveView {
+export class LiveView {
   /** `chosen(k)`: another K was set, and γ is that of the run (else null). */
   constructor(chosen) {
     Object.assign(this, { chosen, live: null });
@@ -107,7 +111,7 @@ class LiveView {
       pieces.push(h("span", { class: step % 2 ? "odd" : "even", title: `Step ${step + 1}: ${count(size, "token")}` }, words.replace(LONE, "\ufffd").replace(HIDDEN, "◌")));
       from += size;
     });
-    this.cut.firstChild.textContent = `The same text in ${count(point.committed.length, "step")}: one coloured piece each`;
+    this.cut.firstChild.textContent = `The same text from its second token on, in ${count(point.committed.length, "step")}: one piece each`;
     this.cut.lastChild.replaceChildren(...pieces);
   }
 }

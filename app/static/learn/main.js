@@ -1,12 +1,19 @@
 // Learn: a card beside a live step.
 
-async function start(element, trigger, props, watch, server) {
+import { h, text, whole } from "../../../assets/viewer/dom.js";
+import { CardView } from "./card.js";
+import { DrawsView } from "./draws.js";
+import { LiveView } from "./live.js";
+import { Stage, TURN } from "./stage.js";
+import { WalkView } from "./walk.js";
+
+export async function start(element, trigger, props, watch, server, given) {
   const root = h("section", { class: "panels tour", "aria-label": "Learn how a step works" });
   const state = { at: 0, step: 0, everything: false, lessons: [] };
   const walk = new WalkView((at) => stage.walk(at, walk.visits, state.step));
-  const live = new LiveView((k) => stage.branches(k));
+  const live = new LiveView((k) => stage.branches(k, wouldBring(k)));
   const card = new CardView({ go, all: () => toggleAll(), open, walk, draws: new DrawsView(), live });
-  const stage = new Stage((step) => {
+  const stage = new Stage(given.styles, (step) => {
     if (step === state.step) return;
     state.step = step;
     show();
@@ -50,7 +57,7 @@ async function start(element, trigger, props, watch, server) {
     if (!lesson) return;
     card.show(lesson, state.at, state.step, state.everything);
     live.cut.hidden = state.at < TURN;
-    if (state.at < TURN) stage.branches(null);
+    if (state.at < TURN) stage.branches(null, 0);
     else live.show();
     requestAnimationFrame(() => stage.light(state.at, state.step, state.everything));
     Object.assign(element.dataset, { at: state.at, step: state.step, everything: state.everything });
@@ -84,12 +91,22 @@ async function start(element, trigger, props, watch, server) {
     wait();
   }
 
+  /** Tokens of the step with its first `k` re-drafts alone; 0: not known. */
+  function wouldBring(k) {
+    const lesson = state.lessons[state.step];
+    return k !== null && lesson && lesson.by_branches[k] ? lesson.by_branches[k][0] : 0;
+  }
+
   /** The field for K; on a narrow page the settings are unfolded for it. */
   function showField() {
     const fold = document.querySelector("#fold button[aria-expanded='false']");
     if (fold && fold.offsetParent) fold.click();
     const field = document.querySelector("#branches input");
     if (!field || !field.offsetParent) return;
+    if (state.at >= TURN && live.live) {
+      field.value = live.at().point.k; // what was set here
+      field.dispatchEvent(new Event("input", { bubbles: true }));
+    }
     field.focus();
     field.select();
     const box = field.closest("#branches");

@@ -1,17 +1,22 @@
 // The live view of the recorded run, in a shadow root, lit stop by stop: what has not happened yet is not shown yet.
 
-const STOPS = ["anchor", "draft", "confidence", "boundary", "branches", "verify", "commit", "temperature"];
-const TURN = STOPS.length;
+import { h } from "../../../assets/viewer/dom.js";
+import { start as startLiveView } from "../../../assets/viewer/main.js";
+import { count } from "../../../assets/viewer/words.js";
 
-class Stage {
-  /** `moved(step)` is called when another step is pinned in the live view. */
-  constructor(moved) {
+const STOPS = ["anchor", "draft", "confidence", "boundary", "branches", "verify", "commit", "temperature"];
+export const TURN = STOPS.length;
+
+export class Stage {
+  /** `styles`: of the live view; `moved(step)` is called when another step is pinned in it. */
+  constructor(styles, moved) {
     this.box = h("div", { class: "stage", role: "group", "aria-label": "The step, live" });
     const root = this.box.attachShadow({ mode: "open" });
     this.frame = h("div", { class: "frame" });
     this.host = h("div", {});
-    this.frame.append(this.host);
-    root.append(h("style", {}, STAGE_STYLES), this.frame);
+    this.said = h("p", { class: "otherwise-said", role: "status", hidden: true });
+    this.frame.append(this.said, this.host);
+    root.append(h("style", {}, styles), this.frame);
     const dark = () => this.frame.classList.toggle("dark", document.body.classList.contains("dark"));
     new MutationObserver(dark).observe(document.body, { attributes: true, attributeFilter: ["class"] });
     dark();
@@ -21,7 +26,8 @@ class Stage {
   /** Draws the run; called once. */
   load(lines) {
     startLiveView(this.host, () => {}, { value: lines }, () => {});
-    const tree = this.frame.querySelector("#tree");
+    const [tree, written] = ["#tree", "#text"].map((part) => this.frame.querySelector(part));
+    new MutationObserver(() => this.hideLater()).observe(written, { childList: true, subtree: true });
     new MutationObserver(() => {
       this.hideOutcome();
       this.showWalk();
@@ -40,20 +46,29 @@ class Stage {
   /** Lights stop `at`; everything from TURN on. */
   light(at, step, everything) {
     const shown = everything ? TURN : at;
-    this.shown = shown;
+    Object.assign(this, { shown, step });
     this.frame.dataset.at = shown;
     this.frame.dataset.stop = everything ? "all" : STOPS[at] || "turn";
     // Classes “on1” … say what has happened so far, so that each rule is written once.
     STOPS.forEach((_, i) => this.frame.classList.toggle(`on${i}`, shown >= i));
     const before = shown < STOPS.indexOf("commit");
-    for (const token of this.frame.querySelectorAll("#text .tok")) token.classList.toggle("later", before ? Number(token.dataset.step) >= step : shown < TURN && Number(token.dataset.step) > step);
-    const certain = [...this.frame.querySelectorAll(`#text .tok[data-step="${step - 1}"]`)].pop();
-    for (const token of this.frame.querySelectorAll("#text .tok.newest")) token.classList.toggle("newest", token === certain);
-    if (certain) certain.classList.add("newest");
+    const certain = this.hideLater();
     this.hideOutcome();
     this.host.dispatchEvent(new CustomEvent("explorer:look", { detail: { start: shown < STOPS.indexOf("branches") } }));
     const written = this.frame.querySelector(`#text .tok[data-step="${step}"]`);
     requestAnimationFrame(() => this.reveal(before ? certain : written));
+  }
+
+  /** Hides what is not written yet at this stop, also of text that is drawn later on; returns the last token that is certain. */
+  hideLater() {
+    const { shown, step } = this;
+    if (shown === undefined) return null;
+    const before = shown < STOPS.indexOf("commit");
+    for (const token of this.frame.querySelectorAll("#text .tok")) token.classList.toggle("later", before ? Number(token.dataset.step) >= step : shown < TURN && Number(token.dataset.step) > step);
+    const certain = [...this.frame.querySelectorAll(`#text .tok[data-step="${step - 1}"]`)].pop();
+    for (const token of this.frame.querySelectorAll("#text .tok.newest")) token.classList.toggle("newest", token === certain);
+    if (certain) certain.classList.add("newest");
+    return certain;
   }
 
   /** Scrolls the text, and nothing else, to a token. */
@@ -76,15 +91,19 @@ class Stage {
     for (const part of this.frame.querySelectorAll("#tree [data-depth]")) part.classList.toggle("unwalked", this.walked !== null && this.walked !== undefined && Number(part.dataset.depth) > this.walked);
   }
 
-  /** Fades the nodes that fewer re-drafts would not have; null: none. */
-  branches(count) {
-    this.kept = count;
+  /** Fades what fewer re-drafts would not have; null: nothing. `brought`: the tokens that the step would have committed. */
+  branches(kept, brought) {
+    Object.assign(this, { kept, brought });
     this.showBranches();
   }
 
   showBranches() {
     const kept = this.kept ?? Infinity;
-    for (const node of this.frame.querySelectorAll("#tree .node[data-draft]")) node.classList.toggle("unasked", Number(node.dataset.draft) > kept);
+    for (const part of this.frame.querySelectorAll(":is(#tree, #strip) [data-draft]")) part.classList.toggle("unasked", Number(part.dataset.draft) > kept);
+    const otherwise = this.frame.querySelector("#tree .strong .edge.unasked") !== null;
+    this.frame.classList.toggle("otherwise", otherwise);
+    this.said.hidden = !otherwise || !this.brought;
+    if (!this.said.hidden) this.said.textContent = `With K = ${kept} this step would have brought ${count(this.brought, "token")}.`;
   }
 
   /** The names of the lanes tell what was accepted; before the check that is not known. */

@@ -1,8 +1,11 @@
 // The walk of the target through the tree, node by node. By itself only where motion is welcome.
 
+import { h, list } from "../../../assets/viewer/dom.js";
+import { probability, quoted } from "../../../assets/viewer/words.js";
+
 const WALK_MS = { least: 320, usual: 900, all: 9000 };
 
-class WalkView {
+export class WalkView {
   /** `moved(at)`: so many nodes were visited; null: the walk is not on. */
   constructor(moved) {
     Object.assign(this, { moved, visits: [], at: 0, timer: null });

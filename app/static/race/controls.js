@@ -1,6 +1,9 @@
 // Play, restart, the time slider and the choice of slow motion.
 
-class Controls {
+import { h } from "../../../assets/viewer/dom.js";
+import { SPEEDS } from "./player.js";
+
+export class Controls {
   constructor(player) {
     this.player = player;
     this.play = h("button", { type: "button", class: "play" });

@@ -1,7 +1,10 @@
 // The cost of a verified node: the race timed again between this machine and the paper's ratio, and the axis of its time.
 
+import { verifyAt } from "../../../assets/viewer/cost.js";
+import { h } from "../../../assets/viewer/dom.js";
+
 /** When every step of a lane would end at `t` between this machine (0) and the paper's ratio (1); `plain`: what `plainStep` returns. */
-function retimed(lane, plain, t) {
+export function retimed(lane, plain, t) {
   let [before, end] = [0, 0];
   return lane.steps.map((step) => {
     const took = step.elapsed - before;
@@ -13,14 +16,14 @@ function retimed(lane, plain, t) {
 }
 
 /** Seconds that the target's pass over one token takes: of the lane that drafts nothing; null where there is none. */
-function plainStep(lanes) {
+export function plainStep(lanes) {
   const lane = lanes.find(({ method, row }) => method === "autoregressive" && row);
   const passes = lane ? lane.steps.filter((step) => step.nodes && step.verify) : [];
   return passes.length ? passes.reduce((sum, step) => sum + step.verify, 0) / passes.length : null;
 }
 
 /** What one more node costs at `t`, in plain steps, mean over the steps of all lanes that verify more than one. */
-function nodeCost(lanes, plain, t) {
+export function nodeCost(lanes, plain, t) {
   let [extra, nodes] = [0, 0];
   for (const step of lanes.flatMap((lane) => lane.steps)) {
     if (step.nodes < 2) continue;
@@ -31,12 +34,12 @@ function nodeCost(lanes, plain, t) {
 }
 
 /** Round times along an axis, in seconds. */
-function timeTicks(longest) {
+export function timeTicks(longest) {
   const step = [1, 2, 5].flatMap((n) => [-4, -3, -2, -1, 0, 1, 2, 3].map((e) => n * 10 ** e)).sort((a, b) => a - b).find((s) => longest / s <= 6) || longest;
   return Array.from({ length: Math.floor(longest / step + 1e-9) + 1 }, (_, at) => at * step);
 }
 
-class CostsView {
+export class CostsView {
   /** `changed(t)`: the slider stands elsewhere. */
   constructor(changed) {
     this.axis = h("div", { class: "track axis", "aria-hidden": "true" }, h("span", {}), h("span", { class: "ticks" }), h("span", {}));

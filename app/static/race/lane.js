@@ -1,10 +1,13 @@
 // One method: a bar in the overview, and its text growing in the measured time.
 
+import { h, list, number, text, whole } from "../../../assets/viewer/dom.js";
+import { count, LONE, methodName, milliseconds, PROPOSERS } from "../../../assets/viewer/words.js";
+
 const ORDINALS = ["", "1st", "2nd", "3rd"];
-const ordinal = (place) => ORDINALS[place] || `${place}th`;
+export const ordinal = (place) => ORDINALS[place] || `${place}th`;
 
 /** Steps as they were measured, with everything that the replay needs at a given time. */
-function readLane(raw) {
+export function readLane(raw) {
   const steps = list(raw.steps).map((step) => {
     const [elapsed, tokens, nodes, verify] = list(step);
     return {
@@ -19,7 +22,7 @@ function readLane(raw) {
   return { method: text(raw.method), name: methodName(text(raw.method)), sentence: text(raw.sentence), state: text(raw.state), problem: text(raw.problem), steps, row, total, end: steps.length ? steps[steps.length - 1].elapsed : 0 };
 }
 
-class LaneView {
+export class LaneView {
   /** `longest`: seconds of the slowest lane, the full width of a bar; `decided`: no other lane is still to come; `open()` shows
    *  the lane's run in Explore. */
   constructor(lane, longest, decided, open) {

@@ -1,6 +1,15 @@
 // Builds the view; a new value is another state of a running race, or another race.
 
-function start(element, trigger, props, watch) {
+import { h, list, text } from "../../../assets/viewer/dom.js";
+import { PROPOSER_NAMES, PROPOSERS } from "../../../assets/viewer/words.js";
+import { Controls } from "./controls.js";
+import { CostsView, plainStep, retimed } from "./costs.js";
+import { LaneView, readLane } from "./lane.js";
+import { Player } from "./player.js";
+import { RaceShare } from "./share.js";
+import { raceTable, stageLegend, whyWords } from "./table.js";
+
+export function start(element, trigger, props, watch) {
   const heading = h("h3", { class: "title" });
   const status = h("p", { class: "status", role: "status" });
   const spoken = h("p", { class: "spoken", "aria-live": "polite" });

@@ -1,6 +1,6 @@
 // The clock of the replay: seconds of the race, running at a chosen share of real time.
 
-const SPEEDS = [
+export const SPEEDS = [
   [1, "1×"],
   [0.5, "½×"],
   [0.25, "¼×"],
@@ -8,7 +8,7 @@ const SPEEDS = [
 ];
 const LEAST_SECONDS = 5; // a replay shorter than this is shown in slow motion to begin with
 
-class Player {
+export class Player {
   /** `changed()` is called whenever time, speed or playing change. */
   constructor(host, changed) {
     Object.assign(this, { host, changed, time: 0, duration: 0, speed: 1, playing: false, before: 0, frame: null });

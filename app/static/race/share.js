@@ -1,5 +1,9 @@
 // Taking a race along: a link that fills it in, its figures as CSV, and everything that is drawn as JSON.
 
+import { h, list, text } from "../../../assets/viewer/dom.js";
+import { saveFile } from "../../../assets/viewer/save.js";
+import { STAGES } from "../../../assets/viewer/words.js";
+
 function raceCsv(data) {
   const names = ["tokens", "seconds", "mean_acceptance_length", "tokens_per_second", "nodes_per_step", "speedup", "place", "identical", "differs_at"];
   const cell = (value) => (value === null || value === undefined ? "" : String(value));
@@ -10,7 +14,7 @@ function raceCsv(data) {
   return [head, ...rows].map((row) => row.join(",")).join("\r\n") + "\r\n";
 }
 
-class RaceShare {
+export class RaceShare {
   constructor() {
     this.data = null;
     this.said = h("span", { class: "said", role: "status" });
@@ -24,8 +28,8 @@ class RaceShare {
       { class: "sharing", hidden: true },
       this.said,
       button("Copy link", "Fills in prompt, settings and methods", () => this.copy()),
-      button("CSV", "The figures", () => this.save("csv", "text/csv", raceCsv(this.data))),
-      button("JSON", "Figures, steps and times; whole traces are saved from the list of runs", () => this.save("json", "application/json", JSON.stringify(this.data, null, 1))),
+      button("CSV", "The figures", () => saveFile("race.csv", "text/csv", raceCsv(this.data))),
+      button("JSON", "Figures, steps and times; whole traces are saved from the list of runs", () => saveFile("race.json", "application/json", JSON.stringify(this.data, null, 1))),
     );
   }
 
@@ -33,12 +37,6 @@ class RaceShare {
   show(data) {
     this.data = data;
     this.box.hidden = !data || !list(data.lanes).some(({ row }) => row);
-  }
-
-  save(ending, type, content) {
-    const link = h("a", { download: `race.${ending}`, href: URL.createObjectURL(new Blob([content], { type })) });
-    link.click();
-    setTimeout(() => URL.revokeObjectURL(link.href), 60000);
   }
 
   async copy() {

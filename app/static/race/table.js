@@ -1,13 +1,15 @@
 // The figures of the race, one row per method.
 
-const STAGE_KEYS = STAGES.map(([stage]) => stage);
+import { cycleWords, elsewhere } from "../../../assets/viewer/cost.js";
+import { h, number, whole } from "../../../assets/viewer/dom.js";
+import { fixed, methodName, STAGES } from "../../../assets/viewer/words.js";
 
-function stageLegend() {
+export function stageLegend() {
   const item = ([stage, name]) => h("li", {}, h("i", { class: `swatch ${stage}`, "aria-hidden": "true" }), name);
   return h("ul", { class: "legend", "aria-label": "Stages" }, ...STAGES.map(item));
 }
 
-function raceTable(lanes, { plain, reference }) {
+export function raceTable(lanes, { plain, reference }) {
   const done = lanes.filter((lane) => lane.row && lane.total);
   const longest = Math.max(1e-9, ...done.map((lane) => stagesOf(lane).whole));
   const than = reference ? `as ${methodName(reference)}` : "";
@@ -30,7 +32,7 @@ function raceTable(lanes, { plain, reference }) {
   );
 }
 
-function stagesOf({ row }) {
+export function stagesOf({ row }) {
   const seconds = row.stage_seconds && typeof row.stage_seconds === "object" ? row.stage_seconds : {};
   const parts = STAGES.map(([stage, name]) => [stage, name, number(seconds[stage], 0, 1e6, 0)]);
   const sum = parts.reduce((all, [, , t]) => all + t, 0);
@@ -69,7 +71,7 @@ function costWords(row) {
 }
 
 /** Why the lanes end in this order, in sentences: the fastest, and the one that brings the most tokens a step if that is another. */
-function whyWords(lanes) {
+export function whyWords(lanes) {
   const done = lanes.filter(({ row }) => row && number(row.speedup, 1e-9, 1e6, null) !== null && number(row.mean_acceptance_length, 0, 1e6, 0) > 1);
   if (!done.length) return "";
   const best = (of) => done.reduce((a, b) => (of(b.row) > of(a.row) ? b : a));

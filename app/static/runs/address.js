@@ -1,10 +1,12 @@
 // The address says what is looked at: tab, run, step and node, behind the fields that would make the run again. So Back and
 // Forward move between views, and a reload comes back to the same one.
 
+import { text, whole } from "../../../assets/viewer/dom.js";
+
 const SETTLE_MS = 250;
 const PATIENCE_MS = 4000;
 
-const explorer = () => document.querySelector("#explorer [data-run]");
+export const explorer = () => document.querySelector("#explorer [data-run]");
 /** The stop of the tour, from 1; empty before it is there. */
 const learnStop = () => {
   const tour = document.querySelector("#learn [data-at]");
@@ -12,7 +14,7 @@ const learnStop = () => {
 };
 const tabButton = (tab) => [...document.querySelectorAll('[role="tab"][data-tab-id]')].find((b) => b.dataset.tabId === tab);
 
-class Address {
+export class Address {
   /** `list()` gives the runs and which one is shown; `show(key, step, node)` asks for another one. */
   constructor(list, show) {
     Object.assign(this, { list, show, before: null, going: null, timer: 0, noticed: null });

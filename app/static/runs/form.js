@@ -7,7 +7,7 @@ function formValue(id) {
 }
 
 /** `fields`: element ids by name. */
-function rememberForm(fields) {
+export function rememberForm(fields) {
   window.addEventListener("pagehide", () => {
     const entries = Object.entries(fields).map(([name, id]) => [name, formValue(id)]);
     try {

@@ -2,7 +2,7 @@
 // fetches it, never the server.
 
 /** The address to fetch from, or the problem with it. `here`: the page's own; `hosts`: the owner's list. */
-function traceAddress(wanted, here, hosts) {
+export function traceAddress(wanted, here, hosts) {
   let address;
   try {
     address = new URL(wanted, here);
@@ -14,8 +14,9 @@ function traceAddress(wanted, here, hosts) {
   return { address };
 }
 
-/** The file at an address; throws a sentence where there is none, it is too large, or the address leads elsewhere. */
-async function fetchTrace(address) {
+/** The file at an address; throws a sentence where there is none, it is larger than so many megabytes, or the address leads
+ *  elsewhere. */
+export async function fetchTrace(address, megabytes) {
   const answer = await fetch(address, { redirect: "error", credentials: "same-origin", referrerPolicy: "no-referrer" }).catch(() => {
     throw new Error("its host does not answer, does not allow it, or leads elsewhere");
   });
@@ -25,9 +26,9 @@ async function fetchTrace(address) {
   const reader = answer.body.getReader();
   for (let part; !(part = await reader.read()).done; ) {
     size += part.value.length;
-    if (size > TRACE_MEGABYTES * 1e6) {
+    if (size > megabytes * 1e6) {
       reader.cancel();
-      throw new Error(`it is larger than ${TRACE_MEGABYTES} MB`);
+      throw new Error(`it is larger than ${megabytes} MB`);
     }
     parts.push(part.value);
   }
@@ -37,14 +38,14 @@ async function fetchTrace(address) {
 }
 
 /** Uploads what the address of the page names; the server opens it at the step that it names. `say` hears what is wrong. */
-async function openLinked(hosts, say) {
+export async function openLinked({ hosts, megabytes }, say) {
   const wanted = new URLSearchParams(location.search).get("trace");
   if (!wanted) return;
   try {
     const { address, problem } = traceAddress(wanted, location.href, hosts);
     if (problem) throw new Error(problem);
     const chosen = new DataTransfer();
-    chosen.items.add(await fetchTrace(address));
+    chosen.items.add(await fetchTrace(address, megabytes));
     const input = document.querySelector("#last input[type=file]");
     input.files = chosen.files;
     input.dispatchEvent(new Event("change", { bubbles: true }));

@@ -1,6 +1,9 @@
 // A row of the list: showing a run, calling it something else, taking it along, removing it.
 
-function readRun(raw) {
+import { h, number, text } from "../../../assets/viewer/dom.js";
+import { spoken } from "../../../assets/viewer/words.js";
+
+export function readRun(raw) {
   const run = raw && typeof raw === "object" ? raw : {};
   return { key: text(run.key), run: text(run.run).slice(0, 200), label: text(run.label), about: text(run.about), at: number(run.at, 0, 1e11, 0), query: text(run.query) };
 }
@@ -13,8 +16,8 @@ function clock(seconds) {
 }
 
 /** `act`: what its buttons do, by name, each given the run. */
-function runRow(run, shown, act) {
-  const name = h("b", {}, visible(run.label, 60).replace(/·/g, " "));
+export function runRow(run, shown, act) {
+  const name = h("b", {}, spoken(run.label, 60));
   const open = h("button", { type: "button", class: "open", "aria-current": shown ? "true" : null, title: shown ? "Shown in Explore" : "Show in Explore" }, name, h("span", {}, `${run.about} · ${clock(run.at)}`));
   const tool = (kind, mark, words) => {
     const button = h("button", { type: "button", class: "icon", "data-act": kind, title: words, "aria-label": `${words}: ${run.label}` }, mark);
@@ -28,7 +31,7 @@ function runRow(run, shown, act) {
 }
 
 /** An input in place of the name; `done(words)` once, with null where nothing is to change. */
-function nameField(row, label, done) {
+export function nameField(row, label, done) {
   const input = h("input", { type: "text", maxlength: 60, value: label, "aria-label": "Name of the run" });
   const open = row.querySelector(".open");
   let over = false;

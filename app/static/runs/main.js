@@ -1,6 +1,14 @@
 // The runs of this window: the list, the address, and the memory of the form.
 
-function start(element, trigger, props, watch) {
+import { h, text } from "../../../assets/viewer/dom.js";
+import { saveFile } from "../../../assets/viewer/save.js";
+import { Address, explorer } from "./address.js";
+import { rememberForm } from "./form.js";
+import { listenForKeys } from "./keys.js";
+import { openLinked } from "./linked.js";
+import { nameField, readRun, runRow } from "./list.js";
+
+export function start(element, trigger, props, watch, server, given) {
   let data = { shown: "", runs: [] };
   let naming = false;
   let linked = false;
@@ -63,9 +71,7 @@ function start(element, trigger, props, watch) {
 
   function save({ name, type, text: content, base64 }) {
     const bytes = base64 ? Uint8Array.from(atob(base64), (c) => c.charCodeAt(0)) : text(content);
-    const link = h("a", { download: text(name), href: URL.createObjectURL(new Blob([bytes], { type: text(type) })) });
-    link.click();
-    setTimeout(() => URL.revokeObjectURL(link.href), 60000);
+    saveFile(text(name), text(type), bytes);
   }
 
   function show() {
@@ -82,7 +88,7 @@ function start(element, trigger, props, watch) {
     if (read.file) save(read.file);
     if (!linked && data.shown) {
       linked = true; // the window has its runs again: what is opened now stays in the list
-      openLinked(TRACE_HOSTS, (words) => {
+      openLinked(given, (words) => {
         said.textContent = words;
         said.closest("details").open = true;
       });
@@ -91,7 +97,8 @@ function start(element, trigger, props, watch) {
   }
 
   const runsOf = (raw) => (Array.isArray(raw) ? raw.map(readRun) : []);
-  rememberForm(FORM);
+  rememberForm(given.form);
+  listenForKeys();
   watch("value", show);
   show();
 }

@@ -1,6 +1,9 @@
 // What if: a figure for every setting that was varied.
 
-function start(element, trigger, props, watch) {
+import { h, list, text } from "../../../assets/viewer/dom.js";
+import { FigureView } from "../../../assets/viewer/figures.js";
+
+export function start(element, trigger, props, watch, server, given) {
   const heading = h("h3", {});
   const status = h("p", { class: "status", role: "status" });
   const charts = h("div", { class: "charts" });
@@ -22,7 +25,7 @@ function start(element, trigger, props, watch) {
     element.dataset.state = !panels.length ? "empty" : data.status ? "running" : "done";
     for (const [id, figure] of figures) if (!panels.some((panel) => panel.id === id)) figure.show(null);
     for (const panel of panels) {
-      if (!figures.has(panel.id)) figures.set(panel.id, new FigureView(panel.id));
+      if (!figures.has(panel.id)) figures.set(panel.id, new FigureView(panel.id, given));
       figures.get(panel.id).show(panel, data.source);
     }
     const boxes = panels.map(({ id }) => figures.get(id).box);

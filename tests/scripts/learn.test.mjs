@@ -1,9 +1,9 @@
 // Learn's exercise: what settings cost in time.
-const assert = require("node:assert/strict");
-const { test } = require("node:test");
-const { load } = require("./load.cjs");
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { secondsOf, stepsOnGpu } from "../../app/static/learn/live.js";
+import { PAPER_NODE } from "../../assets/viewer/cost.js";
 
-const { secondsOf, stepsOnGpu, PAPER_NODE } = load(["viewer/dom", "viewer/words", "viewer/cost", "learn/live"], ["secondsOf", "stepsOnGpu", "PAPER_NODE"]);
 const COSTS = { plain: 0.01, draft: 0.002, redraft: 0.003, rest: 0.001, node: 0.0005 };
 
 test("the time of a text is its steps times their parts; without re-drafts there is none to pay", () => {

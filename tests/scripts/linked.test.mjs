@@ -1,18 +1,15 @@
 // A trace that a link names.
-const assert = require("node:assert/strict");
-const { test } = require("node:test");
-const { load } = require("./load.cjs");
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { fetchTrace, traceAddress } from "../../app/static/runs/linked.js";
 
 const fetched = [];
 let answer = null;
-const { traceAddress, fetchTrace } = load(["viewer/dom", "runs/linked"], ["traceAddress", "fetchTrace"], {
-  TRACE_MEGABYTES: 96,
-  fetch: async (address, options) => {
-    fetched.push([address.href, options]);
-    if (!answer) throw new Error("network");
-    return answer;
-  },
-});
+globalThis.fetch = async (address, options) => {
+  fetched.push([address.href, options]);
+  if (!answer) throw new Error("network");
+  return answer;
+};
 const HERE = "https://page.example:8443/app/?trace=x";
 const of = (wanted, hosts = ["traces.example.org"]) => traceAddress(wanted, HERE, hosts);
 
@@ -32,13 +29,13 @@ const stream = (...parts) => ({ ok: true, status: 200, body: { getReader: () => 
 
 test("a redirect is not followed, and what is too large or missing is not opened", async () => {
   answer = stream(new Uint8Array([0x1f, 0x8b, 1]), new Uint8Array([2]));
-  const file = await fetchTrace(new URL("https://traces.example.org/x/ru%0An<1>.jsonl.gz"));
+  const file = await fetchTrace(new URL("https://traces.example.org/x/ru%0An<1>.jsonl.gz"), 96);
   assert.deepEqual([file.name, file.size], ["ru0An3C13E.jsonl.gz", 4]);
   assert.equal(fetched[0][1].redirect, "error");
   answer = stream({ length: 97e6 });
-  await assert.rejects(fetchTrace(new URL(HERE)), /larger than 96 MB/);
+  await assert.rejects(fetchTrace(new URL(HERE), 96), /larger than 96 MB/);
   answer = { ok: false, status: 404 };
-  await assert.rejects(fetchTrace(new URL(HERE)), /answers 404/);
+  await assert.rejects(fetchTrace(new URL(HERE), 96), /answers 404/);
   answer = null;
-  await assert.rejects(fetchTrace(new URL(HERE)), /does not answer/);
+  await assert.rejects(fetchTrace(new URL(HERE), 96), /does not answer/);
 });

@@ -1,10 +1,8 @@
 // What is said of a token in a list of top choices, and columns for words.
-const assert = require("node:assert/strict");
-const { test } = require("node:test");
-const { load } = require("./load.cjs");
-
-const { markOf } = load(["viewer/dom", "viewer/words", "viewer/details"], ["markOf"]);
-const { Columns } = load(["viewer/columns"], ["Columns"]);
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { Columns } from "../../assets/viewer/columns.js";
+import { markOf } from "../../assets/viewer/details.js";
 
 const token = (own, wanted) => ({ own, wanted });
 const marks = (ofTarget, sampled) => [[true, true], [true, false], [false, true], [false, false]].map(([own, wanted]) => markOf(token(own, wanted), ofTarget, sampled));

@@ -1,15 +1,11 @@
 // How tokens and numbers are written.
-const assert = require("node:assert/strict");
-const { test } = require("node:test");
-const { load } = require("./load.cjs");
-
-const { visible, quoted, probability, milliseconds, joined, count, fixed, number, whole } = load(
-  ["viewer/dom", "viewer/words"],
-  ["visible", "quoted", "probability", "milliseconds", "joined", "count", "fixed", "number", "whole"],
-);
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { number, whole } from "../../assets/viewer/dom.js";
+import { count, fixed, joined, milliseconds, probability, quoted, visible } from "../../assets/viewer/words.js";
 
 test("whitespace and hidden characters of a token can be seen", () => {
-  assert.equal(visible(" a\n\t"), "·a↵⇥");
+  assert.equal(visible(" a\n\t"), "␣a↵⇥");
   assert.equal(visible("a\u202eb\u200bc"), "a◌b◌c");
   assert.equal(visible("a\ufeffb\ufffec\uffffd\ufffd"), "a◌b◌c◌d\ufffd");
   assert.equal(visible(""), "∅");

@@ -1,9 +1,8 @@
 // The quiz and the notes of a presenter.
-const assert = require("node:assert/strict");
-const { test } = require("node:test");
-const { load } = require("./load.cjs");
-
-const { quizSteps, quizMarks, quizVerdict, readNotes } = load(["viewer/dom", "viewer/words", "viewer/finder", "viewer/quiz", "viewer/presenter"], ["quizSteps", "quizMarks", "quizVerdict", "readNotes"]);
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { readNotes } from "../../assets/viewer/presenter.js";
+import { quizMarks, quizSteps, quizVerdict, QuizView } from "../../assets/viewer/quiz.js";
 
 test("a quiz asks about steps whose outcome is known, and says who was right", () => {
   assert.deepEqual(quizSteps([{ boundary: 2 }, { boundary: null }, { boundary: 0, undrafted: false }, { boundary: 0, undrafted: true }]), [0, 2]);
@@ -19,4 +18,10 @@ test("the score over a run says what came of every step that can be asked about"
 
 test("speaker notes are told apart by the numbers of their steps", () => {
   assert.deepEqual([...readNotes("title\n1: hello\n more\n\nStep 12) bye")], [[0, "hello\n more"], [11, "bye"]]);
+});
+
+test("text that holds an answer is hidden: from the asked step on, and behind a step that was answered", () => {
+  const hidden = Object.getOwnPropertyDescriptor(QuizView.prototype, "hidden").get;
+  const of = (on, asking, shown) => hidden.call({ on, asking, selection: { shown } });
+  assert.deepEqual([of(true, true, 3), of(true, false, 3), of(false, false, 3), of(true, false, null)], [3, 4, null, null]);
 });

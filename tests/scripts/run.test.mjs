@@ -1,13 +1,14 @@
 // Steps, and the store that reads a run line by line.
-const assert = require("node:assert/strict");
-const { test } = require("node:test");
-const { deflateRawSync } = require("node:zlib");
-const { load } = require("./load.cjs");
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { deflateRawSync } from "node:zlib";
+import { boundaryWords, nodeSentence, stepSentence } from "../../assets/viewer/explain.js";
+import { runWords } from "../../assets/viewer/legend.js";
+import { Selection } from "../../assets/viewer/selection.js";
+import { readStep } from "../../assets/viewer/step.js";
+import { judged, openLine, Store } from "../../assets/viewer/store.js";
+import { plain } from "../../assets/viewer/words.js";
 
-const { Store, Selection, judged, readStep, stepSentence, plain, openLine, boundaryWords, nodeSentence, runWords } = load(
-  ["viewer/dom", "viewer/words", "viewer/step", "viewer/store", "viewer/selection", "viewer/explain", "viewer/legend"],
-  ["Store", "Selection", "judged", "readStep", "stepSentence", "plain", "openLine", "boundaryWords", "nodeSentence", "runWords"],
-);
 const RUN = { names: { first: "first drafter", second: "second drafter", target: "target" }, sampled: false, random: false };
 
 /** A step whose first draft of `drafted` tokens was accepted up to `boundary`; `selected`: predicted prefixes. */
@@ -159,7 +160,7 @@ test("a node is shown in the step that it was picked in, not in one that is only
 test("a step says in words what its tree shows", () => {
   const step = readStep(JSON.parse(stepLine(4, 2)), 0, RUN);
   assert.equal(plain(stepSentence(step)), "First drafter got 2 right; then the target wrote “right”.");
-  assert.deepEqual([step.columns, step.bonus.depth, step.drafted], [5, 3, 4]);
+  assert.deepEqual([step.columns, step.bonus.depth, step.drafted], [6, 3, 4]);
   const drawn = readStep(JSON.parse(stepLine(4, 2)), 0, { ...RUN, sampled: true });
   assert.equal(plain(stepSentence(drawn)), "2 of the first draft were drawn; then the target drew “right”.");
 });

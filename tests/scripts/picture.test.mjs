@@ -1,12 +1,10 @@
 // The title of an exported picture.
-const assert = require("node:assert/strict");
-const { test } = require("node:test");
-const { load } = require("./load.cjs");
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { wrapped } from "../../assets/viewer/picture.js";
 
 const pen = { measureText: (words) => ({ width: 10 * [...words].length }) };
-const { wrapped } = load(["viewer/dom", "viewer/tree_shapes", "viewer/picture"], ["wrapped"], {
-  document: { createElement: () => ({ setAttribute: () => {}, getContext: () => pen }) },
-});
+globalThis.document = { createElement: () => ({ setAttribute: () => {}, getContext: () => pen }) };
 
 test("a title is broken between words where it is wider than its picture", () => {
   assert.deepEqual(wrapped("one two three", 130, ""), ["one two three"]);

@@ -1,10 +1,10 @@
 // Which keys are the view's, where the focus is outside it.
-const assert = require("node:assert/strict");
-const { test } = require("node:test");
-const { load } = require("./load.cjs");
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { ours } from "../../assets/viewer/keyboard.js";
 
 const body = { closest: () => null };
-const { ours } = load(["viewer/keyboard"], ["ours"], { document: { body, addEventListener: () => {} }, Element: class {} });
+globalThis.document = { body };
 const view = { contains: () => false };
 const inside = (...selectors) => ({ closest: (wanted) => selectors.some((s) => wanted.includes(s)) || null });
 

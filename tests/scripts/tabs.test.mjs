@@ -1,33 +1,35 @@
 // Race, Calibrate and what-if: lanes, the clock, figures, lists behind a chart, files.
-const assert = require("node:assert/strict");
-const { test } = require("node:test");
-const { load } = require("./load.cjs");
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { cell, positionsCsv } from "../../app/static/calibrate/download.js";
+import { nameOf, placesOf, stepsBehind, surprises } from "../../app/static/calibrate/places.js";
+import { nodeCost, plainStep, retimed, timeTicks } from "../../app/static/race/costs.js";
+import { ordinal, readLane } from "../../app/static/race/lane.js";
+import { Player } from "../../app/static/race/player.js";
+import { stagesOf, whyWords } from "../../app/static/race/table.js";
+import { cycleOf, cycleWords, PAPER_NODE } from "../../assets/viewer/cost.js";
+import { frames as framesAround } from "../../assets/viewer/figures.js";
 
-const WORDS = ["viewer/dom", "viewer/words", "viewer/cost"];
 const frames = [];
-const race = load([...WORDS, "race/lane", "race/player", "race/costs", "race/table"], ["readLane", "ordinal", "Player", "stagesOf", "retimed", "plainStep", "nodeCost", "timeTicks", "whyWords", "cycleOf", "cycleWords", "PAPER_NODE"], {
-  requestAnimationFrame: (draw) => frames.push(draw),
-  performance: { now: () => 0 },
-});
-const calibrate = load([...WORDS, "calibrate/places", "calibrate/download"], ["cell", "positionsCsv", "surprises", "stepsBehind", "placesOf", "nameOf"]);
-const figures = load(["viewer/figures"], ["frames"]);
+globalThis.requestAnimationFrame = (draw) => frames.push(draw);
+test.mock.method(performance, "now", () => 0);
 
 test("a lane is read with its numbers bounded and its tokens counted", () => {
-  const lane = race.readLane({ method: "d2sd", steps: [[0.5, [["a", "first"], ["b", "nobody"]]], ["x", null], [1e99, [["c", "second"]]]] });
+  const lane = readLane({ method: "d2sd", steps: [[0.5, [["a", "first"], ["b", "nobody"]]], ["x", null], [1e99, [["c", "second"]]]] });
   assert.equal(lane.total, 3);
   assert.deepEqual(lane.steps.map((s) => s.elapsed), [0.5, 0, 1e6]);
   assert.equal(lane.steps[0].tokens[1].proposer, "target");
-  assert.deepEqual([1, 2, 3, 4].map(race.ordinal), ["1st", "2nd", "3rd", "4th"]);
+  assert.deepEqual([1, 2, 3, 4].map(ordinal), ["1st", "2nd", "3rd", "4th"]);
 });
 
 test("the time between the stages is told as a rest, never below none", () => {
-  const { rest, whole } = race.stagesOf({ row: { seconds: 2, stage_seconds: { verify: 1.5, tree: 0.25 } } });
+  const { rest, whole } = stagesOf({ row: { seconds: 2, stage_seconds: { verify: 1.5, tree: 0.25 } } });
   assert.deepEqual([rest, whole], [0.25, 2]);
-  assert.equal(race.stagesOf({ row: { seconds: 1, stage_seconds: { verify: 1.5 } } }).rest, 0);
+  assert.equal(stagesOf({ row: { seconds: 1, stage_seconds: { verify: 1.5 } } }).rest, 0);
 });
 
 test("a short race is replayed slowly, and the clock stops at its end", () => {
-  const player = new race.Player({ isConnected: true }, () => {});
+  const player = new Player({ isConnected: true }, () => {});
   player.load(20);
   assert.equal(player.speed, 1);
   player.load(2);
@@ -43,7 +45,7 @@ test("a short race is replayed slowly, and the clock stops at its end", () => {
 
 test("one frame at a time is asked for, however often a race is stopped and started", () => {
   let drawn = 0;
-  const player = new race.Player({ isConnected: true }, () => (drawn += 1));
+  const player = new Player({ isConnected: true }, () => (drawn += 1));
   player.load(20);
   player.play();
   player.restart();
@@ -80,7 +82,6 @@ const DATA = {
 const rows = (items) => items.map(({ row, at }) => (at === null ? row : [row, at]));
 
 test("a mark lists its steps, and a step knows its marks", () => {
-  const { stepsBehind, placesOf, nameOf } = calibrate;
   assert.deepEqual(rows(stepsBehind(DATA, "matrix", [4])), [0]);
   assert.deepEqual(rows(stepsBehind(DATA, "matrix", [-1])), [1]);
   assert.deepEqual([placesOf(DATA, "matrix", 1), placesOf(DATA, "matrix", 2), placesOf(DATA, "positions", 0)], [[7, -1], [], [1, 2]]);
@@ -89,12 +90,12 @@ test("a mark lists its steps, and a step knows its marks", () => {
 });
 
 test("the most surprising position comes first: sure and wrong, or unsure and right", () => {
-  assert.deepEqual(rows(calibrate.stepsBehind(DATA, "positions", [2])), [[0, 1], [2, 1], [1, 1]]);
-  assert.deepEqual(rows(calibrate.surprises(DATA)), [[0, 1]]);
+  assert.deepEqual(rows(stepsBehind(DATA, "positions", [2])), [[0, 1], [2, 1], [1, 1]]);
+  assert.deepEqual(rows(surprises(DATA)), [[0, 1]]);
 });
 
 test("frames stand around a column, a row, or a cell", () => {
-  const sides = (trace) => figures.frames([trace], new Set([5]), {}).map(({ x0, x1, y0, y1 }) => [x0, x1, y0, y1]);
+  const sides = (trace) => framesAround([trace], new Set([5]), {}).map(({ x0, x1, y0, y1 }) => [x0, x1, y0, y1]);
   assert.deepEqual(sides({ type: "bar", x: [0, 2], y: [1, 1], customdata: [4, 5] }), [[1.5, 2.5, 0, 1]]);
   assert.deepEqual(sides({ type: "bar", orientation: "h", x: [9, 9], y: [0, 3], customdata: [4, 5] }), [[0, 1, 2.5, 3.5]]);
   assert.deepEqual(sides({ type: "heatmap", customdata: [[1, 2], [3, 5]] }), [[0.5, 1.5, 0.5, 1.5]]);
@@ -102,40 +103,40 @@ test("frames stand around a column, a row, or a cell", () => {
 });
 
 test("a table for spreadsheets starts no formula and keeps quotes and commas in their cells", () => {
-  assert.equal(calibrate.cell('=1+"2"'), `"'=1+""2"""`);
-  assert.equal(calibrate.cell(-1), "-1");
-  const [head, first, second] = calibrate.positionsCsv(DATA).split("\r\n");
+  assert.equal(cell('=1+"2"'), `"'=1+""2"""`);
+  assert.equal(cell(-1), "-1");
+  const [head, first, second] = positionsCsv(DATA).split("\r\n");
   assert.match(head, /^run,label,step,position,confidence,accepted,token,wanted/);
   assert.match(first, /^"r","'=1\+""2""",\d,1,0\.9,1,"a","",1,2,1,1/);
   assert.match(second, /,1,2,0\.8,0,"b","x,\ny",1,2,1,1,"repaired"$/);
 });
 
 // Plain decoding: 2 steps of 10 ms. Another: one step of 40 ms, 30 of which verify 41 nodes.
-const PLAIN = race.readLane({ method: "autoregressive", row: { speedup: 1, mean_acceptance_length: 1 }, steps: [[0.01, [["a", "target"]], 1, 0.01], [0.02, [["b", "target"]], 1, 0.01]] });
-const DRAFTED = race.readLane({ method: "d2sd", row: { speedup: 0.5, mean_acceptance_length: 2 }, steps: [[0.04, [["a", "first"], ["b", "target"]], 41, 0.03]] });
+const PLAIN = readLane({ method: "autoregressive", row: { speedup: 1, mean_acceptance_length: 1 }, steps: [[0.01, [["a", "target"]], 1, 0.01], [0.02, [["b", "target"]], 1, 0.01]] });
+const DRAFTED = readLane({ method: "d2sd", row: { speedup: 0.5, mean_acceptance_length: 2 }, steps: [[0.04, [["a", "first"], ["b", "target"]], 41, 0.03]] });
 
 test("a race is timed again with another cost of a node: as measured at one end, by the paper's ratio at the other", () => {
-  const plain = race.plainStep([PLAIN, DRAFTED]);
+  const plain = plainStep([PLAIN, DRAFTED]);
   assert.equal(plain, 0.01);
-  const [here] = race.retimed(DRAFTED, plain, 0);
-  const [there] = race.retimed(DRAFTED, plain, 1);
+  const [here] = retimed(DRAFTED, plain, 0);
+  const [there] = retimed(DRAFTED, plain, 1);
   assert.ok(Math.abs(here - 0.04) < 1e-12);
-  assert.ok(Math.abs(there - (0.01 + 0.01 * (1 + 40 * race.PAPER_NODE))) < 1e-12);
-  assert.ok(Math.abs(race.nodeCost([PLAIN, DRAFTED], plain, 0) - 2 / 40) < 1e-12);
-  assert.ok(Math.abs(race.nodeCost([PLAIN, DRAFTED], plain, 1) - race.PAPER_NODE) < 1e-12);
-  assert.deepEqual(race.retimed(PLAIN, plain, 0).map((t) => t.toFixed(6)), ["0.010000", "0.020000"]);
-  assert.equal(race.plainStep([DRAFTED]), null);
+  assert.ok(Math.abs(there - (0.01 + 0.01 * (1 + 40 * PAPER_NODE))) < 1e-12);
+  assert.ok(Math.abs(nodeCost([PLAIN, DRAFTED], plain, 0) - 2 / 40) < 1e-12);
+  assert.ok(Math.abs(nodeCost([PLAIN, DRAFTED], plain, 1) - PAPER_NODE) < 1e-12);
+  assert.deepEqual(retimed(PLAIN, plain, 0).map((t) => t.toFixed(6)), ["0.010000", "0.020000"]);
+  assert.equal(plainStep([DRAFTED]), null);
 });
 
 test("what a step costs and brings says why drafting is faster or slower", () => {
-  const cycle = race.cycleOf({ tokens: 92, steps: 20, speed: 82, plain: 100, seconds: { verify: 0.3, first_draft: 0.1 } });
-  assert.equal(race.cycleWords(cycle), "A step cost 5.6 plain steps and brought 4.6 tokens, so it is slower, 0.82×.");
+  const cycle = cycleOf({ tokens: 92, steps: 20, speed: 82, plain: 100, seconds: { verify: 0.3, first_draft: 0.1 } });
+  assert.equal(cycleWords(cycle), "A step cost 5.6 plain steps and brought 4.6 tokens, so it is slower, 0.82×.");
   assert.deepEqual(cycle.parts.filter((part) => part.cost).map((part) => part.cost.toFixed(2)), ["1.40", "4.21"]);
-  assert.equal(race.cycleOf({ tokens: 1, steps: 1, speed: 5, plain: null, seconds: {} }), null);
-  assert.match(race.whyWords([PLAIN, DRAFTED]), /^D²SD: A step cost 4\.0 plain steps and brought 2\.0 tokens, so it is slower, 0\.50×\. On a GPU .* about 1\.42/);
+  assert.equal(cycleOf({ tokens: 1, steps: 1, speed: 5, plain: null, seconds: {} }), null);
+  assert.match(whyWords([PLAIN, DRAFTED]), /^D²SD: A step cost 4\.0 plain steps and brought 2\.0 tokens, so it is slower, 0\.50×\. On a GPU .* about 1\.42/);
 });
 
 test("the axis of a race has a few round times", () => {
-  assert.deepEqual(race.timeTicks(0.33).map((t) => t.toFixed(1)), ["0.0", "0.1", "0.2", "0.3"]);
-  assert.ok(race.timeTicks(7).length <= 7);
+  assert.deepEqual(timeTicks(0.33).map((t) => t.toFixed(1)), ["0.0", "0.1", "0.2", "0.3"]);
+  assert.ok(timeTicks(7).length <= 7);
 });

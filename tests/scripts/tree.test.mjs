@@ -1,13 +1,11 @@
 // Lanes and rows of the tree.
-const assert = require("node:assert/strict");
-const { test } = require("node:test");
-const { load } = require("./load.cjs");
-
-const { layoutTree, BONUS, laneRows, edgePath, PILL, chainLabel, liftFlags } = load(
-  ["viewer/dom", "viewer/words", "viewer/step", "viewer/explain", "viewer/viewport", "viewer/tree_layout", "viewer/tree_shapes", "viewer/tree_rows", "viewer/columns", "viewer/tree_words", "viewer/strip"],
-  ["layoutTree", "BONUS", "laneRows", "edgePath", "PILL", "chainLabel", "liftFlags"],
-  { document: { createElement: () => ({ getContext: () => null }) } },
-);
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { liftFlags } from "../../assets/viewer/strip.js";
+import { BONUS, layoutTree } from "../../assets/viewer/tree_layout.js";
+import { laneRows } from "../../assets/viewer/tree_rows.js";
+import { edgePath, PILL } from "../../assets/viewer/tree_shapes.js";
+import { chainLabel, clearOf } from "../../assets/viewer/tree_words.js";
 
 /** A step of [parent, candidates, probability, state] by id; the last accepted node carries the bonus token. */
 function stepOf(rows) {
@@ -127,4 +125,14 @@ test("no flag hides the number of a likelier one", () => {
   assert.equal(lifts[4], 0); // out of reach
   const cloths = flags.map(([x, y], n) => [x, y - lifts[n]]);
   cloths.forEach(([x, y], n) => cloths.slice(0, n).forEach(([a, b]) => assert.ok(Math.abs(a - x) >= 16 || Math.abs(b - y) >= 12)));
+});
+
+test("a name does not lie across the line of the boundary", () => {
+  const room = [0, 300];
+  assert.equal(clearOf(100, 120, 50, room), 120); // clear of it
+  assert.equal(clearOf(100, 80, 50, room), 105);
+  assert.equal(clearOf(100, 80, 50, room, true), 45);
+  assert.equal(clearOf(310, 280, 50, room), 255); // no room behind it
+  assert.equal(clearOf(30, 10, 50, room, true), 35);
+  assert.equal(clearOf(30, 10, 50, [0, 20]), 10); // no room at all
 });

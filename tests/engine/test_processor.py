@@ -1,0 +1,96 @@
+"""Whether a run of the tests is one as with AVX2 alone: ``make narrow`` holds each of torch's parts down, where a processor has
+more. And what a machine without FBGEMM takes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from d2sd import DecodeConfig, Engine, InputError
+from d2sd.models import loading, numbers
+from d2sd.models.lean import product
+from d2sd.models.loading import load_models
+from d2sd.models.numbers import can_mix
+from tests.nets import make_drafter, make_target
+
+HELD = "ATEN_CPU_CAPABILITY" in os.environ
+held = pytest.mark.skipif(not HELD, reason="torch may use all that this processor has; make narrow holds it down")
+TALK = """
+import torch
+weight, x = torch.ones(64, 64), torch.ones(8, 64)
+with torch.backends.mkldnn.verbose(torch.backends.mkldnn.VERBOSE_ON):
+    torch.ops.mkldnn._reorder_linear_weight(weight, 16)
+with torch.backends.mkl.verbose(torch.backends.mkl.VERBOSE_ON):
+    x @ weight
+"""
+
+
+@held
+def test_aten_onednn_and_mkl_use_no_more_than_avx2():
+    assert torch.backends.cpu.get_cpu_capability() == "AVX2"
+    done = subprocess.run([sys.executable, "-c", TALK], capture_output=True, text=True, timeout=120, check=True)
+    assert "isa:Intel AVX2\n" in done.stdout
+    assert "MKL_VERBOSE" in done.stdout
+    assert "AVX-512" not in done.stdout  # MKL names it on processors of Intel, and nothing on others
+
+
+@held
+@torch.inference_mode()
+def test_fbgemm_uses_no_more_than_avx2():
+    """It does not tell. But with AVX2 a row alone gets other last bits than beside others, and with AVX-512 the same."""
+    random = torch.Generator().manual_seed(0)
+    multiply = product(torch.randn(96, 576, generator=random), half=True)
+    x = torch.randn(5, 576, generator=random)
+    assert not torch.equal(multiply(x[:1]), multiply(x)[:1])
+
+
+@pytest.fixture
+def without_fbgemm(monkeypatch):
+    def missing(*_):
+        raise RuntimeError("Didn't find engine for operation quantized::linear_prepack NoQEngine")
+
+    can_mix.cache_clear()
+    monkeypatch.setattr(torch.ops.quantized, "linear_prepack_fp16", missing)
+    yield
+    can_mix.cache_clear()
+
+
+def test_without_fbgemm_everything_runs_in_float32(without_fbgemm, tmp_path, tokenizer, monkeypatch):
+    assert not can_mix()
+    target = make_target(tokenizer, "llama")
+    target.model.save_pretrained(tmp_path / "target")
+    tokenizer.save_pretrained(tmp_path / "target")
+    make_drafter(target).save_pretrained(tmp_path / "dflash")
+    monkeypatch.setattr(loading, "MIXED_FROM", 0)  # as if it were a large one
+    models = load_models(str(tmp_path))
+    assert models.target.numbers == "float32"
+    engine = Engine(models)
+    plain, drafted = (engine.generate("the cat", DecodeConfig(m, 12)) for m in ("autoregressive", "dflash"))
+    assert drafted.token_ids == plain.token_ids
+    with pytest.raises(InputError, match="--dtype mixed needs torch's FBGEMM products"):
+        load_models(str(tmp_path), dtype="mixed")
+
+
+@pytest.mark.skipif(not can_mix(), reason="torch has no products with float16 weights here")
+def test_with_fbgemm_a_large_target_is_mixed(tmp_path, tokenizer, monkeypatch):
+    target = make_target(tokenizer, "llama")
+    target.model.save_pretrained(tmp_path / "target")
+    tokenizer.save_pretrained(tmp_path / "target")
+    monkeypatch.setattr(loading, "MIXED_FROM", 0)
+    assert load_models(str(tmp_path)).target.numbers == "mixed"
+
+
+@pytest.mark.parametrize("device", ["mps", "mps:0", "xpu", "meta", "vulkan"])
+def test_other_devices_are_refused_in_a_sentence(device):
+    with pytest.raises(InputError, match=rf"device '{device}' is not supported.*; choose cpu or cuda"):
+        load_models("tiny", device=device)
+
+
+def test_what_numbers_a_machine_takes_is_said(monkeypatch):
+    for able, said in ((True, "float16"), (False, "float32")):
+        monkeypatch.setattr(numbers, "can_mix", lambda able=able: able)
+        assert said in numbers.taken_here()

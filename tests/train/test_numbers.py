@@ -1,0 +1,111 @@
+"""Training takes the numbers that a processor multiplies quickly, and says which."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from accelerate.state import AcceleratorState
+from torch import nn
+
+from d2sd import load
+from d2sd.models.numbers import HalfLinear, can_mix, halve, halved
+from d2sd.train import features, loop
+from d2sd.train.data import Responses
+from d2sd.train.features import cache_features
+from d2sd.train.loop import LoopConfig, make_optimizers
+from d2sd.train.muon import Float32Muon, orthogonalized
+from d2sd.train.stages import load_frozen, load_writer
+
+
+def test_muon_in_float32_makes_the_steps_of_torch_up_to_bfloat16_rounding():
+    torch.manual_seed(0)
+    shapes = [(24, 40), (40, 24), (32, 32)]
+    ours, theirs = ([nn.Parameter(torch.ones(shape)) for shape in shapes] for _ in range(2))
+    optimizers = (
+        Float32Muon(ours, 0.02, 0.1),
+        torch.optim.Muon(theirs, 0.02, 0.1, adjust_lr_fn="match_rms_adamw"),
+    )
+    for _ in range(3):
+        gradients = [torch.randn(shape) for shape in shapes]
+        for parameters, optimizer in zip((ours, theirs), optimizers, strict=True):
+            for p, g in zip(parameters, gradients, strict=True):
+                p.grad = g.clone()
+            optimizer.step()
+    for a, b in zip(ours, theirs, strict=True):
+        moved = (a - 1).norm()
+        assert moved > 0.1
+        assert (a - b).norm() < 0.02 * moved
+
+
+def test_orthogonalized_moves_singular_values_near_one():
+    values = torch.linalg.svdvals(orthogonalized(torch.randn(16, 48, generator=torch.Generator().manual_seed(1))))
+    assert values.min() > 0.5
+    assert values.max() < 1.5
+
+
+@pytest.fixture
+def fresh_accelerator():
+    """A process keeps the precision of its first ``Accelerator``."""
+    AcceleratorState._reset_state(True)
+    yield
+    AcceleratorState._reset_state(True)
+
+
+@pytest.mark.parametrize("quick", [True, False])
+def test_precision_and_optimizer_are_what_the_processor_is_quick_with(
+    quick, monkeypatch, tmp_path, capsys, fresh_accelerator
+):
+    monkeypatch.setattr(loop, "quick_bfloat16", lambda: quick)
+    kinds = [type(o) for o in make_optimizers({"fc": nn.Parameter(torch.ones(4, 4))}, LoopConfig(1))]
+    assert kinds == [torch.optim.Muon if quick else Float32Muon]
+    seen = []
+
+    class Objective(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc = nn.Linear(4, 4, bias=False)
+
+        def forward(self, x):
+            found = self.fc(x)
+            seen.append(found.dtype)
+            return found.square().mean(), {}
+
+    loop.train(Objective(), 4, lambda index, _: {"x": torch.ones(len(index), 4)}, tmp_path, LoopConfig(1, batch_size=2))
+    assert seen == [torch.bfloat16 if quick else torch.float32]
+    name = "bfloat16; optimizers: Muon" if quick else "float32; optimizers: Float32Muon"
+    assert f"Training in {name}." in capsys.readouterr().err
+
+
+def test_kept_features_are_in_float32_passes_where_bfloat16_is_slow(monkeypatch, tmp_path):
+    target, _ = load_frozen("assets/models/tiny/target")
+    ids = torch.arange(2, 42).view(2, 20)
+    data = Responses(ids, torch.tensor([3, 3]), torch.tensor([20, 20]))
+    monkeypatch.setattr(features, "quick_bfloat16", lambda: False)
+    kept = cache_features(tmp_path / "slow", target, [2], data, "x").rows(torch.arange(2), 20)
+    monkeypatch.setattr(features, "quick_bfloat16", lambda: True)
+    rounded = cache_features(tmp_path / "quick", target, [2], data, "x").rows(torch.arange(2), 20)
+    with torch.no_grad():
+        hidden = target.model(input_ids=ids, use_cache=False).last_hidden_state
+    assert (kept["hidden"] == hidden.bfloat16()).float().mean() > 0.99
+    assert (rounded["hidden"] == hidden.bfloat16()).float().mean() < 0.99
+
+
+@pytest.mark.skipif(not can_mix(), reason="this machine has no products of float32 rows with float16 weights")
+def test_a_writer_in_mixed_numbers_multiplies_with_rounded_weights(capsys):
+    tiny = load("tiny").models.target
+    plain = load_writer("assets/models/tiny/target", None)
+    assert not halved(plain.base.layers)  # small weights are read quickly in any case
+    writer = load_writer("assets/models/tiny/target", "mixed")
+    assert capsys.readouterr().err.splitlines()[-1].endswith("writes in mixed.")
+    layer = writer.base.layers[0].mlp.gate_proj
+    assert isinstance(layer, HalfLinear)
+    x = torch.randn(5, tiny.config.hidden_size)
+    expected = x @ tiny.base.layers[0].mlp.gate_proj.weight.half().float().T
+    torch.testing.assert_close(layer(x), expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.skipif(not can_mix(), reason="this machine has no products of float32 rows with float16 weights")
+def test_layers_with_a_bias_stay_as_they_are():
+    layers = nn.ModuleList([nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8, bias=False))])
+    halve(layers)
+    assert [type(m) for m in layers[0]] == [nn.Linear, HalfLinear]
