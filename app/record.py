@@ -30,17 +30,15 @@ from app.views.learn import speeds
 from app.views.whatif import Drawn, drawn
 from app.work import Ticket
 from d2sd import METHODS, DecodeConfig
-from d2sd.trace.metrics import verdict
+from d2sd.trace.metrics import instructiveness, verdict
 from d2sd.trace.trace import parse_trace
 from d2sd.whatif import recorded_config
 
 RACE = presets.ASSETS / "traces" / "race.json.gz"
 DEFAULT = ("autoregressive", "dflash", "eagle3", "d2sd", "d2sd_tree", f"d2sd{COST_AWARE}")
 LESSON_TOKENS = 60  # a shorter text has too few steps to compare
-WORD, WORDS = (
-    re.compile(r"[^\W\d_]{2}"),
-    0.5,
-)  # two letters in a row; least share of such tokens in a run that opens the page
+WORD = re.compile(r"[^\W\d_]{2}")  # two letters in a row
+WORDS = 1 / 3  # least share of such tokens in the step that the page opens with
 ASKED = "d2sd"  # the lane whose what-if answers are recorded too
 
 
@@ -78,8 +76,8 @@ def record_run(model: Chosen, prompt: str, values: dict[str, Any], compare: bool
 def worth(run: RunLines) -> tuple[bool, int, float]:
     """Whether a run may open the page, and how good it is at that, by its own numbers.
 
-    It may if its tokens are words, a newcomer meets repaired, missed and wholly accepted steps in it, and it was measured faster
-    than plain decoding. The more steps there are of the rarest of these kinds, the better; of equals the faster one.
+    It may if the step that it opens with has words, a newcomer meets repaired, missed and wholly accepted steps in it, and it was
+    measured faster than plain decoding. The more steps there are of the rarest of these kinds, the better; of equals the faster one.
     Returned: whether it may, such steps, and its speed over plain decoding's.
     """
     trace = run.trace()
@@ -87,7 +85,7 @@ def worth(run: RunLines) -> tuple[bool, int, float]:
     gain = own / plain if plain and own else 0.0
     outcomes = Counter(map(verdict, trace.steps))
     rarest = min(outcomes["repaired"], outcomes["missed"], outcomes["all"])
-    tokens = [token.text for step in trace.steps for token in step.committed]
+    tokens = [token.text for token in max(trace.steps, key=instructiveness).committed]
     words = sum(bool(WORD.search(text)) for text in tokens) / max(1, len(tokens))
     return words >= WORDS and rarest > 0 and gain > 1, rarest, gain
 
