@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,6 +70,14 @@ def left_out(bad: Sequence[str], count: int) -> str:
     return f"{len(bad)} of {count} files were left out: {'; '.join(bad[:MAX_NAMED])}{more}"
 
 
+def by_paragraph(pasted: str) -> str:
+    """Pasted prompts as ``parse_prompts`` reads them: with empty lines between them, each may have several lines."""
+    blocks = [block.strip() for block in re.split(r"\n[ \t\r]*\n", pasted.strip())]
+    if len(blocks) < 2 or blocks[0].startswith("{"):
+        return pasted
+    return "\n".join(json.dumps({"prompt": block}) for block in blocks if block)
+
+
 @dataclass(frozen=True, slots=True)
 class PromptSource:
     """Where prompts come from: a bundled set by name, or text that was pasted or brought as a file."""
@@ -81,7 +91,7 @@ class PromptSource:
         if kind == "prompts":
             return cls(bundled or "")
         if not path:
-            return cls("your prompts", pasted or "")
+            return cls("your prompts", by_paragraph(pasted or ""))
         raw = Path(path).read_bytes()
         if len(raw) > MAX_PROMPT_BYTES:
             raise InputError(f"{short(Path(path).name)} is larger than {MAX_PROMPT_BYTES // 10**6} MB")

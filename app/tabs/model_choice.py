@@ -27,11 +27,15 @@ def follow_model(model: Any, chat: gr.Checkbox, *blocks: gr.Number) -> None:
     model.picked(follow, model, [chat, *blocks], show_progress="hidden", queue=False)
 
 
-def build_models(prefix: str = "") -> dict[str, gr.components.Component]:
-    """The inputs of ``models.Chosen.read`` by name, wired with each other; ``prefix`` of their ids."""
-    offers = models.offers()
-    first = presets.first_model()
-    model = PickerView(offers, first, elem_id=f"{prefix}model")
+def model_picker(prefix: str = "") -> PickerView:
+    """The list of models; ``prefix`` of its id."""
+    return PickerView(models.offers(), presets.first_model(), elem_id=f"{prefix}model")
+
+
+def build_models(prefix: str = "", picker: PickerView | None = None) -> dict[str, gr.components.Component]:
+    """The inputs of ``models.Chosen.read`` by name, wired with each other; ``prefix`` of their ids, ``picker``: where the list of
+    models stands elsewhere."""
+    model = picker or model_picker(prefix)
     with gr.Group(visible=False, elem_id=f"{prefix}own-models") as own:
         folder = gr.Textbox(
             label="Folder with target/, dflash/ and, if trained, vp/", elem_id=f"{prefix}folder", max_lines=1

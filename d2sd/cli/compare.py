@@ -23,8 +23,8 @@ from d2sd.trace.text import printable
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of ``compare``."""
-    parser.add_argument("--a", nargs="+", required=True, metavar="TRACE", help="recorded runs of one side")
-    parser.add_argument("--b", nargs="+", required=True, metavar="TRACE", help="recorded runs of the other side")
+    parser.add_argument("--a", nargs="+", required=True, metavar="TRACE|FOLDER", help="recorded runs of one side")
+    parser.add_argument("--b", nargs="+", required=True, metavar="TRACE|FOLDER", help="recorded runs of the other side")
     parser.add_argument(
         "--html", metavar="OUT.html", help="also write a report: differences, figures, tables, settings"
     )

@@ -74,6 +74,7 @@ def test_rows_pool_tokens_and_hold_them_against_plain_decoding():
     assert ours["wall_tokens_per_second"] == pytest.approx(26 / 5.5)  # with the tokens of prefill
     assert (plain["speedup"], ours["speedup"], ours["speedup_median"]) == (1, 2, 2)
     assert ours["speedup_interval"] == [2, 2]
+    assert ours["break_even"] == 1.5  # the α at which it would be as fast: a step of it takes as long as 1.5 plain ones
     assert ours["identical"] == 1
     assert ours["nodes_per_step"] == 2
     assert ours["seconds_per_step"] == {"verify": pytest.approx(3.5 / 8)}
@@ -91,7 +92,7 @@ def test_a_row_without_plain_decoding_or_with_one_prompt_still_prints():
     field, runs, _ = measure(1)
     rows = summarise([r for r in runs if r.label == "d2sd:K=2" and r.prompt == 0], field[1:])
     assert rows[0]["speedup"] is rows[0]["identical"] is rows[0]["tokens_per_second_interval"] is None
-    assert "| d2sd:K=2 | 3.00 | 3.00 |" in table(rows)
+    assert "| d2sd:K=2 | 3.00 | – | 3.00 |" in table(rows)
     for picture in charts({"rows": rows}).values():
         ElementTree.fromstring(picture)
 
