@@ -133,6 +133,8 @@ class Engine:
         )
         for needed, there, what, instead in needs:
             if needed and there is None:
+                if what == "a drafter" and models.eagle3 is not None:
+                    return f"method {method!r} needs a block drafter, and the drafter of {models.name} is an EAGLE-3 one; use --method eagle3"
                 return f"method {method!r} needs {what}, and {models.name} has none; {instead}"
         return None
 

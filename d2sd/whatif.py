@@ -43,6 +43,7 @@ class Outcome:
     works: tuple[Work, ...]
     hits: tuple[bool, ...]
     seconds: float | None = None
+    cut: bool = False  # the text ended in the last step before a token of the target's own
 
     @property
     def tokens_per_second(self) -> float | None:
@@ -80,15 +81,15 @@ def recorded_config(trace: Trace) -> DecodeConfig:
         raise InputError(f"the trace's settings cannot be read: {error}") from None
 
 
-def committed(engine: Engine, trace: Trace, method: str | None = None) -> tuple[int, ...]:
-    """Tokens of every step that the engine's drafters would have taken over a recorded text, γ as each was trained.
+def replayed(engine: Engine, trace: Trace, method: str | None = None) -> Outcome:
+    """The steps that the engine's drafters would have taken over a recorded text, γ as each was trained.
 
     method: None stands for the recorded one, or what these drafters can serve. Raises ``InputError``, as ``Replay`` does.
     """
     wanted = method or _served(engine, str(trace.header["method"]))
     recorded = replace(recorded_config(trace), inspect=False, backend="auto")
     own = replace(recorded, method=wanted, block_size=None, second_block_size=None)
-    return next(Replay(engine, trace).run([engine.resolve(own)])).committed
+    return next(Replay(engine, trace).run([engine.resolve(own)]))
 
 
 def _served(engine: Engine, recorded: str) -> str:
@@ -169,7 +170,7 @@ class Replay:
         self._extend(proposer, 0, known)
         with self.engine.lock:
             proposer.read_prompt(ids[:known])
-        committed, works, hits = list[int](), list[Work](), list[bool]()
+        committed, works, hits, cut = list[int](), list[Work](), list[bool](), False
         while known + 1 < len(ids):
             with self.engine.lock:
                 proposal = proposer.propose(ids[: known + 1])
@@ -180,6 +181,7 @@ class Replay:
             outcome = walk(tree, chosen, self.engine.models.target.end_ids, limit)
             count = len(outcome.accepted) + (outcome.bonus is not None)
             committed.append(count)
+            cut = outcome.bonus is None
             works.append(proposer.work(proposal))
             boundary = None
             if proposal.first is not None:
@@ -191,7 +193,7 @@ class Replay:
                 self._extend(proposer, known, known + count)
             known += count
         seconds = None if costs is None else _total(costs, config.method, works)
-        return Outcome(config, tuple(committed), tuple(works), tuple(hits), seconds)
+        return Outcome(config, tuple(committed), tuple(works), tuple(hits), seconds, cut)
 
 
 def _total(machine: Machine, method: str, works: Sequence[Work]) -> float:

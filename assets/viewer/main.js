@@ -175,7 +175,7 @@ export function start(element, trigger, props, watch) {
     wideButton.textContent = tree.widened ? "Narrow" : "Widen";
     wideButton.title = tree.widened ? "The whole block in view" : "Every token readable; swipe to move";
     const read = tree.wordless ? "Tap a slim token to read it, or Widen and swipe." : "Widen and swipe to read long tokens.";
-    path.show(quiz.asking ? null : tree.step, slim && tree.step !== null && tree.cut);
+    path.show(quiz.asking ? null : tree.step, strip.narrow && tree.step !== null && tree.cut);
     swipe.textContent = tree.widened ? "← Swipe the tree to move along it →" : `The whole block is in view. ${read}`;
   }
 

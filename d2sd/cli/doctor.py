@@ -19,6 +19,8 @@ from d2sd.config import DecodeConfig
 from d2sd.doctor.diagnosis import fault
 from d2sd.doctor.examination import TOKENS, VISIBLE, Examination, examine
 from d2sd.doctor.folder import Check, check_folder
+from d2sd.doctor.mending import mend
+from d2sd.doctor.probes import alpha
 from d2sd.doctor.report import markdown
 from d2sd.engine import Engine
 from d2sd.errors import InputError
@@ -47,6 +49,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dtype", help="float32, mixed, bfloat16 or float16 (default: as for generate)")
     parser.add_argument("--device", metavar="NAME", help="cpu, cuda, cuda:1 (default: cuda if there is one)")
     parser.add_argument("--out", type=Path, metavar="FILE.md", help="also write the report there")
+    parser.add_argument(
+        "--mend", type=Path, metavar="FOLDER", help="write DRAFTER there again with the change that is its cure"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -56,6 +61,8 @@ def run(arguments: argparse.Namespace) -> int:
         return _plan(a)
     if a.limit < 1:
         raise InputError(f"limit must be at least 1, not {a.limit}")
+    if a.mend and a.mend.exists():
+        raise InputError(f"{a.mend} is there already; name a folder that is not")
     prompts = [p.text for p in read_prompts(a.prompts, a.limit)]
     config = DecodeConfig("autoregressive", TOKENS, chat=a.chat, thinking=a.thinking)
     bundled = a.target in presets()
@@ -75,6 +82,8 @@ def run(arguments: argparse.Namespace) -> int:
         write_whole(a.out, report)
     if stopped:
         return 130
+    if a.mend:
+        print(_mend(found[0], a.mend))
     return int(any(e.diagnosis is not None and e.diagnosis.accuses for e in found))
 
 
@@ -88,9 +97,18 @@ def _plan(a: argparse.Namespace) -> int:
     return int(found.refused is not None)
 
 
+def _mend(found: Examination, out: Path) -> str:
+    """Write what cured the drafter, and say what that brings; or say why there is nothing to write."""
+    cure, said = found.cure, found.diagnosis
+    if cure is None or said is None or not cure.proved or not said.accuses:
+        return f"{out} was not written: no change was proved to be the cure."
+    mend(found.drafter, [step.variant for step in cure.steps], out)
+    return f"{out}: {printable(', then '.join(s.variant.said for s in cure.steps))}; α {alpha(cure.before):.2f} → {alpha(cure.after):.2f}"
+
+
 def load_checked(models: Models, dtype: str | None, into: Examination) -> Engine | None:
     """An engine with the drafter that is examined, whose folder is checked first; None, concluded, where that finds a fault."""
-    into.checks = check_folder(into.drafter, models.target)
+    into.checks = check_folder(into.drafter, models.target, second=bool(into.visible))
     if fault(into.checks) is None:
         try:
             return _with_drafter(models, into.drafter, dtype)
@@ -115,7 +133,7 @@ def _examine(
     models: Models, dtype: str | None, prompts: Sequence[str], config: DecodeConfig, into: Examination
 ) -> bool:
     """Check it, then run it with a progress bar; False where Ctrl-C ended it."""
-    bar = tqdm(desc="doctor", bar_format="{desc}: {n_fmt} of {total_fmt}", file=sys.stderr, leave=False)
+    bar = tqdm(desc="doctor", bar_format="{desc}: {n_fmt} of {total_fmt}", file=sys.stderr, leave=False, disable=None)
     try:
         engine = load_checked(models, dtype, into)
         for progress in () if engine is None else examine(engine, prompts, config, into):

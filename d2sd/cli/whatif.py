@@ -17,15 +17,15 @@ from tqdm import tqdm
 
 from d2sd.bench.settings import SYNTAX, parse_settings, runnable
 from d2sd.cli import drafter_test
-from d2sd.cli.common import add_model_arguments, load_engine
+from d2sd.cli.common import add_model_arguments, files_of, load_engine
 from d2sd.config import DecodeConfig
 from d2sd.costs.file import COSTS_HELP, machine_of
 from d2sd.costs.machine import Machine
 from d2sd.engine import Engine
 from d2sd.errors import InputError
 from d2sd.methods import METHODS
+from d2sd.trace.sets import read_traces
 from d2sd.trace.text import escaped, printable
-from d2sd.trace.trace import load_trace
 from d2sd.whatif import Replay, recorded_config
 
 
@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "traces",
         nargs="+",
-        metavar="TRACE",
+        metavar="TRACE|FOLDER",
         help="recorded at temperature 0 with the model named below, with any drafter",
     )
     parser.add_argument(
@@ -58,10 +58,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Print what was recorded, then one row per setting; of several traces or drafters one row per drafter."""
     drafters = arguments.drafter or [None]
-    if len(arguments.traces) > 1 or len(drafters) > 1:
-        return drafter_test.run(arguments, drafters)
-    arguments.drafter, (path,) = drafters[0], arguments.traces
-    trace = load_trace(path)
+    traces = [trace for path in arguments.traces for file in files_of(path) for trace in read_traces(file)]
+    if len(traces) > 1 or len(drafters) > 1:
+        return drafter_test.run(arguments, drafters, traces)
+    arguments.drafter, (trace,) = drafters[0], traces
     recorded = recorded_config(trace)
     base = replace(recorded, inspect=False, backend="auto")
     name = str(trace.header["method"])
@@ -76,7 +76,7 @@ def run(arguments: argparse.Namespace) -> None:
     outcomes = Replay(engine, trace).run([s.config for s in settings], given)
     rows = []
     for setting, outcome in zip(
-        settings, tqdm(outcomes, total=len(settings), unit="setting", leave=False), strict=True
+        settings, tqdm(outcomes, total=len(settings), unit="setting", leave=False, disable=None), strict=True
     ):
         row = {
             "setting": setting.label,

@@ -77,11 +77,12 @@ def _probes(e: Examination) -> Iterator[str]:
     yield (
         f"{len(e.tried)} changes, {e.masks} mask tokens looked at. Gain: of the tokens that a draft brings, over all places of the "
         "texts (geometric mean). Brackets: 95% intervals over prompts, for all changes together. "
-        f"Few texts: it was clearly worse there. Windows that are longer than the texts ({e.longest} tokens) cannot be told."
+        f"No α: it was looked at in some places of a few texts, and others were better. Windows that are longer than the texts ({e.longest} tokens) cannot be told."
     )
     yield from ("", "| change | α | gain | texts | |", "| --- | --- | --- | --- | --- |")
     for t in sorted(e.tried, key=lambda t: -(t.change.value or 0.0)):
-        yield f"| {text(t.variant.said)} | {t.alpha:.2f} | {share(t.change)} | {t.texts} | {'**helps**' if t.helps else ''} |"
+        shown = "–" if t.alpha is None else f"{t.alpha:.2f}"
+        yield f"| {text(t.variant.said)} | {shown} | {share(t.change)} | {t.texts} | {'**helps**' if t.helps else ''} |"
     yield ""
 
 

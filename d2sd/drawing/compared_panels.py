@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from d2sd.calibration import Report
 from d2sd.calibration.comparison import Comparison
+from d2sd.calibration.report import Curves
 from d2sd.calibration.sides import Difference
 from d2sd.costs.known import MACHINES
 from d2sd.drawing.comparison import COMPARED, compared_figures, differences, rank_curves, reliability_curves
@@ -15,8 +15,8 @@ from d2sd.drawing.sweeps import Recorded, Sweep, looks, sweep_reading, what_if
 from d2sd.drawing.where import how_written, p_value, place_name, where
 
 
-def comparison_panels(found: Comparison, a: Report, b: Report) -> Iterator[Panel]:
-    """The figures of two sides, and of their reports."""
+def comparison_panels(found: Comparison, a: Curves, b: Curves) -> Iterator[Panel]:
+    """The differences between two sides, and the curves of both."""
     yield Panel(
         "differences",
         "B − A",

@@ -146,6 +146,7 @@ def _form(
         draft_vocabulary=draft,
         embedding_scale=_real(own, "input_embedding_scale", 1.0) if kind == "dflash2" else 1.0,
         visible_prefixes=own.get("training_mode") == "vp_drafter",
+        second_role=own.get("training_mode") == "vp_drafter" or own.get("role") == "second",
     )  # fmt: skip
 
 

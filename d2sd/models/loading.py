@@ -13,11 +13,11 @@ from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
     BitsAndBytesConfig,
-    Mxfp4Config,
     PreTrainedConfig,
 )
 from transformers import modeling_gguf_pytorch_utils as gguf_reading
 from transformers.utils import logging as transformers_logging
+from transformers.utils.quantization_config import Mxfp4Config
 
 from d2sd.__about__ import HOME
 from d2sd.errors import InputError, first_line
@@ -137,7 +137,7 @@ def _part(folder: Path, part: str) -> str | None:
 def load_target(source: str, dtype: torch.dtype, device: str, load_in_8bit: bool = False) -> Target:
     """Target from a folder, a hub id, a GGUF file or by the name that ``d2sd get`` knows; ``device`` and ``load_in_8bit`` as
     for ``load``."""
-    source = located(source)
+    source = _bundled(source) or located(source)
     options: dict[str, Any] = {}
     if device == "auto" or load_in_8bit:  # accelerate puts the weights in place while they are read
         options["device_map"] = "auto" if device == "auto" else {"": device}
@@ -168,6 +168,8 @@ def load_target(source: str, dtype: torch.dtype, device: str, load_in_8bit: bool
         check_finite(model)
         target = Target(model if "device_map" in options else model.to(device), tokenizer, _short(source))
         check_token_ids(target.end_ids, target.config.vocab_size, "eos_token_id")
+        if not tokenizer("a")["input_ids"]:
+            raise InputError("it has no tokenizer; put the tokenizer files of its model into the folder")
         check_token_ids([max(tokenizer.get_vocab().values())], target.config.vocab_size, "tokenizer's id")
         return target
     except torch.OutOfMemoryError as error:
@@ -187,6 +189,11 @@ def widened_experts(raw: dict[str, Any]) -> dict[str, Any]:
     return {"quantization_config": Mxfp4Config(dequantize=True)} if mxfp4 else {}
 
 
+def _bundled(source: str) -> str | None:
+    """The target of a bundled preset that is called by its name alone, where no folder here has this name."""
+    return None if Path(source).exists() or source not in presets() else _target_of(BUNDLED / source)
+
+
 def _check_device(device: str) -> str:
     """The device if it is a CPU or a CUDA GPU that this machine has; raises ``InputError``."""
     if device == "auto":
@@ -198,6 +205,10 @@ def _check_device(device: str) -> str:
             )
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
+        if device.startswith("cuda") and not torch.cuda.is_available():
+            raise InputError(
+                f"there is no CUDA GPU that this torch ({torch.__version__}) can use; choose cpu"
+            ) from error
         raise InputError(f"device {device!r} cannot be used here ({first_line(error)}); choose cpu or cuda") from error
     return device
 

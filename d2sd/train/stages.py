@@ -186,6 +186,8 @@ def train_drafter(
             target_layer_ids=target_layer_ids, mask_token=mask_token,
         )  # fmt: skip
     gamma = drafter.block_size
+    if objective.variable_prefix:
+        drafter.config.dflash_config["role"] = "second"
     known = cached(cache, model, drafter.target_layer_ids, data)
 
     def sample(index: Tensor, generator: torch.Generator) -> dict[str, Tensor]:

@@ -265,6 +265,8 @@ def test_prompts_that_cannot_be_used_are_named(text, sentence):
 
 
 def test_pasted_lines_are_prompts(tmp_path):
+    longer = calibrate.PromptSource.read("own", None, "What is 1 + 1?\nAnswer:\n \nOne day\n\n", None)
+    assert [p.text for p in longer.prompts(5)] == ["What is 1 + 1?\nAnswer:", "One day"]
     source = calibrate.PromptSource.read("own", None, " One day\n\n  a cat ", None)
     assert [p.text for p in source.prompts(5)] == ["One day", "a cat"]
     path = tmp_path / "mine.txt"

@@ -14,6 +14,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageText
 from d2sd import METHODS, DecodeConfig, Engine, InputError
 from d2sd.attention import BACKENDS
 from d2sd.decoding.verifier import Verifier
+from d2sd.doctor.variants import variants
 from d2sd.models.loading import load_target
 from d2sd.models.models import Models
 from d2sd.models.tree_attention import ATTENTION
@@ -205,6 +206,16 @@ def test_a_drafter_begins_with_whole_norms_and_queries_without_gates(tokenizer):
     query = source.self_attn.q_proj.weight
     assert torch.equal(own.self_attn.q_proj.weight, torch.cat([query[32 * n : 32 * n + 16] for n in range(4)]))
     assert set(drafter.config.rope_parameters) == {"rope_type", "rope_theta"}
+
+
+@pytest.mark.parametrize("kind", ["olmo3", "qwen3_5_text", "gemma4_text"])
+def test_the_doctor_can_try_the_rotary_positions_of_every_target(tokenizer, kind):
+    """Some have one set a kind of layer, of a part of each head, or for images too."""
+    target = make_typed(tokenizer, kind)
+    drafter = make_drafter(target, 6, layers=1)
+    own = next(variant for variant in variants(drafter, target, 40, False) if variant.kind == "rope")
+    engine = Engine(Models(target, own.of(drafter)))
+    assert len(engine.generate([5, 6, 7], DecodeConfig("dflash", 3)).token_ids) == 3
 
 
 FP4 = torch.tensor([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0])

@@ -16,7 +16,6 @@ from d2sd.train.stages import load_frozen, regenerate_responses, train_drafter
 from tests.nets import make_eagle3
 from tests.target_nets import PROMPTS, make_typed
 
-WORDS = ("the cat", "a dog", "the park", "on the mat", "ran to", "x sat", "a mat", "dog ran")
 SHAPE = {"layers": 2, "block_size": 5, "target_layer_ids": [0, 2], "mask_token": "<|mask|>"}
 
 
@@ -27,25 +26,33 @@ def folder(tokenizer, tmp_path_factory):
     target = make_typed(tokenizer, "qwen3_5_text")
     target.model.save_pretrained(out / "target")
     tokenizer.save_pretrained(out / "target")
-    regenerate_responses(out / "target", [*PROMPTS, *WORDS], out / "r.jsonl", RegenerateConfig(10, 24, 1.0))
+    regenerate_responses(out / "target", PROMPTS, out / "r.jsonl", RegenerateConfig(2, 32, 1.0))
     return out
 
 
 def trained(folder, out, steps):
-    loop = LoopConfig(steps, batch_size=8, learning_rate=4e-3, warmup=2, save_every=1000, log_every=1000)
-    objective = DrafterConfig(anchors=8, objective="survival")
-    train_drafter(folder / "target", folder / "r.jsonl", out, objective=objective, config=loop, **SHAPE)
+    loop = LoopConfig(steps, batch_size=2, learning_rate=6e-3, min_rate=6e-3, warmup=2, save_every=1000, log_every=1000)
+    objective = DrafterConfig(anchors=24, objective="survival")
+    train_drafter(
+        folder / "target",
+        folder / "r.jsonl",
+        out,
+        objective=objective,
+        config=loop,
+        cache=folder / "kept.safetensors",
+        **SHAPE,
+    )
     return load_drafter(str(out), torch.float32, "cpu")
 
 
 def test_a_few_dozen_steps_raise_alpha(folder, tmp_path):
     target, alphas = load_target(str(folder / "target"), torch.float32, "cpu"), []
-    for steps in (1, 60):
+    for steps in (1, 90):
         engine = Engine(Models(target, trained(folder, tmp_path / str(steps), steps)))
         runs = [engine.generate(prompt, DecodeConfig("dflash", 20)) for prompt in PROMPTS]
         alphas.append(sum(len(s.committed) for run in runs for s in run.steps) / sum(len(run.steps) for run in runs))
     assert alphas[0] < 1.5
-    assert alphas[1] > alphas[0] + 0.7
+    assert alphas[1] > 2
 
 
 @pytest.mark.parametrize("kind", ["granite", "gpt_oss", "qwen3_next", "gemma4_text"])
