@@ -72,7 +72,7 @@ export class BreakEvenMap {
       s("text", { class: "tick", x: (EDGE.left + right) / 2, y: HIGH - 5, "text-anchor": "middle" }, "a step costs, in plain steps"),
       s("text", { class: "tick", x: 11, y: (EDGE.top + floor) / 2, "text-anchor": "middle", transform: `rotate(-90 11 ${(EDGE.top + floor) / 2})` }, "tokens a step, α"),
     ];
-    this.svg.replaceChildren(s("polygon", { class: "slower", points: slower }), ...lines, s("path", { class: "axes", d: `M${EDGE.left} ${EDGE.top}V${floor}H${right}` }), ...ticks, ...this.points.map((point) => this.mark(point)), this.cross());
+    this.svg.replaceChildren(s("polygon", { class: "slower", points: slower }), ...lines, s("path", { class: "axes", d: `M${EDGE.left} ${EDGE.top}V${floor}H${right}` }), ...ticks, ...this.points.map((point) => this.mark(point)), ...[this.cross()].filter(Boolean));
   }
 
   /** A method: filled here, hollow on the other machine; between them only the cost changes. */
