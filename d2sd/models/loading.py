@@ -13,11 +13,11 @@ from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
     BitsAndBytesConfig,
-    Mxfp4Config,
     PreTrainedConfig,
 )
 from transformers import modeling_gguf_pytorch_utils as gguf_reading
 from transformers.utils import logging as transformers_logging
+from transformers.utils.quantization_config import Mxfp4Config
 
 from d2sd.__about__ import HOME
 from d2sd.errors import InputError, first_line

@@ -157,7 +157,7 @@ def _read_drafter(source: str, target: Any, into: Plan) -> nn.Module:
     into.drafter_layers = [f"{s}, causal" if c else s for s, c in zip(sees, form.causal, strict=True)]
     if warning := late_taps(form.taps, target.num_hidden_layers):
         into.notes.append(f"this drafter {warning}")
-    return model  # type: ignore[no-any-return]
+    return model
 
 
 def _meta(make: Any) -> Any:
