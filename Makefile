@@ -79,12 +79,14 @@ $(VENV)/bin/python:
 	python3 -m venv $(VENV) || { echo "python3 cannot make virtual environments; on Debian: apt install python3-venv"; exit 1; }
 
 $(VENV)/.run: requirements.txt $(VENV)/bin/python
-	$(PYTHON) -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	@echo "Installing the packages of requirements.txt: about 2 minutes, once."
+	$(PYTHON) -m pip install --disable-pip-version-check -r requirements.txt
 	touch $@
 
 # Tests run with the versions of constraints.txt, so that a library's release day is not ours; the page with any in range.
 $(VENV)/.dev: requirements-dev.txt requirements.txt constraints.txt $(VENV)/bin/python
-	$(PYTHON) -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt -c constraints.txt
+	@echo "Installing the packages of requirements-dev.txt: about 2 minutes, once."
+	$(PYTHON) -m pip install --disable-pip-version-check -r requirements-dev.txt -c constraints.txt
 	touch $(VENV)/.run $@
 
 # To test with newer versions: a new environment without constraints, the tests, and the versions that passed.
@@ -100,8 +102,9 @@ pin: $(VENV)/bin/python
 browser:
 	@if command -v chromium-headless-shell >/dev/null || command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null; then :; \
 	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-	  export DEBIAN_FRONTEND=noninteractive; apt-get update -qq; for name in chromium-headless-shell chromium; do \
-	    apt-get install -y -qq --no-install-recommends $$name fonts-dejavu-core >/dev/null && break; done; \
+	  echo "Installing Chromium for the tests of the page: about a minute, once."; \
+	  export DEBIAN_FRONTEND=noninteractive; apt-get update -q; for name in chromium-headless-shell chromium; do \
+	    apt-get install -y -q --no-install-recommends $$name fonts-dejavu-core && break; done; \
 	else echo "The browser tests need Chromium: install it (on Debian: apt install chromium-headless-shell) and run make test again."; exit 1; fi
 
 clean:

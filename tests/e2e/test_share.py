@@ -7,6 +7,7 @@ import io
 import json
 import re
 import struct
+import time
 from urllib.parse import parse_qs, urlencode, urlparse
 from xml.etree import ElementTree
 
@@ -16,6 +17,7 @@ from playwright.sync_api import Page, expect
 
 from app import models, presets
 from app.models import Chosen
+from d2sd.decoding.generation import Generation
 from d2sd.trace.trace import parse_trace
 from tests.e2e.driving import (
     PATIENCE,
@@ -187,7 +189,7 @@ def test_an_uploaded_trace_is_inspected_like_a_run_of_ones_own(page: Page, addre
     assert b"graphml" in share(page, "GraphML")
 
 
-def test_an_uploaded_trace_in_any_script_reads_as_it_is(page: Page):
+def test_an_uploaded_trace_in_any_script_reads_as_it_is(module_page: Page):
     words = [
         '<img src=x onerror="window.pwned=1">',
         " שלום",
@@ -204,14 +206,14 @@ def test_an_uploaded_trace_in_any_script_reads_as_it_is(page: Page):
         step["anchor_text"] = words[step["anchor"] % len(words)]
         for token in step["nodes"] + step["committed"]:
             token["text"] = words[token["token"] % len(words)]
-    upload(page, "words.jsonl", "".join(json.dumps(line) + "\n" for line in lines).encode())
-    expect(view(page)).to_have_attribute("data-steps", "4", timeout=PATIENCE)
-    assert output_text(page) == "".join(c["text"] for event in lines[1:] for c in event["committed"])
+    upload(module_page, "words.jsonl", "".join(json.dumps(line) + "\n" for line in lines).encode())
+    expect(view(module_page)).to_have_attribute("data-steps", "4", timeout=PATIENCE)
+    assert output_text(module_page) == "".join(c["text"] for event in lines[1:] for c in event["committed"])
     for direction in ("ArrowDown", "ArrowUp"):
-        page.keyboard.press(direction)
-        expect(view(page)).to_have_attribute("data-node", re.compile("."))
-    assert page.evaluate("window.pwned") is None
-    assert page.locator("#explorer img, #explorer script").count() == 0
+        module_page.keyboard.press(direction)
+        expect(view(module_page)).to_have_attribute("data-node", re.compile("."))
+    assert module_page.evaluate("window.pwned") is None
+    assert module_page.locator("#explorer img, #explorer script").count() == 0
 
 
 def broken_traces() -> dict[str, tuple[bytes, str]]:
@@ -230,36 +232,46 @@ def broken_traces() -> dict[str, tuple[bytes, str]]:
     }
 
 
-def test_a_broken_upload_is_a_sentence_and_the_run_stays(page: Page):
-    before = (view(page).get_attribute("data-run"), output_text(page))
+def test_a_broken_upload_is_a_sentence_and_the_run_stays(module_page: Page):
+    before = (view(module_page).get_attribute("data-run"), output_text(module_page))
     for name, (content, reason) in broken_traces().items():
-        upload(page, "broken.gz" if "gzip" in name else "broken.jsonl", content)
-        expect(problem(page)).to_have_value(re.compile(f"^This trace was not opened: .*{reason}"), timeout=PATIENCE)
-        assert (view(page).get_attribute("data-run"), output_text(page)) == before
-    start(page, "A cat", 16)
-    expect(problem(page)).to_be_hidden()
+        upload(module_page, "broken.gz" if "gzip" in name else "broken.jsonl", content)
+        expect(problem(module_page)).to_have_value(
+            re.compile(f"^This trace was not opened: .*{reason}"), timeout=PATIENCE
+        )
+        assert (view(module_page).get_attribute("data-run"), output_text(module_page)) == before
+    module_page.locator("#model select").select_option("tiny")  # as it was, unless the form follows another run
+    start(module_page, "A cat", 16)
+    expect(problem(module_page)).to_be_hidden()
 
 
-def test_a_recording_that_breaks_off_is_shown_and_says_so(page: Page):
+def test_a_recording_that_breaks_off_is_shown_and_says_so(module_page: Page):
     # under a name of its own: of a run that is in the list already, the whole is shown
     lines = presets.opening().lines()
     header = json.loads(lines[0])
     lines[0] = json.dumps(header | {"run": header["run"][::-1]})
-    upload(page, "half.jsonl", ("\n".join(lines[:9]) + "\n" + lines[9][:200]).encode())
-    expect(view(page)).to_have_attribute("data-steps", "7", timeout=PATIENCE)
-    expect(problem(page)).to_have_value(re.compile("breaks off before the end"))
+    upload(module_page, "half.jsonl", ("\n".join(lines[:9]) + "\n" + lines[9][:200]).encode())
+    expect(view(module_page)).to_have_attribute("data-steps", "7", timeout=PATIENCE)
+    expect(problem(module_page)).to_have_value(re.compile("breaks off before the end"))
 
 
-def test_uploading_while_a_run_goes_on_ends_the_run(page: Page):
-    choose_method(page, "autoregressive")
-    set_number(page, "max-tokens", 800)
-    start(page, "Once upon a time")
+def test_uploading_while_a_run_goes_on_ends_the_run(module_page: Page, monkeypatch):
+    steps, real = [], Generation.step
+    monkeypatch.setattr(Generation, "step", lambda self: steps.append(self) or real(self))
+    module_page.locator("#model select").select_option("tiny")
+    choose_method(module_page, "autoregressive")
+    set_number(module_page, "max-tokens", 800)
+    start(module_page, "Once upon a time")
     recorded = presets.opening()
-    upload(page, "recorded.jsonl", "\n".join([*recorded.lines(), ""]).encode())
-    expect(view(page)).to_have_attribute("data-run", recorded.header["run"], timeout=PATIENCE)
-    page.wait_for_timeout(1500)
-    assert view(page).get_attribute("data-run") == recorded.header["run"]
-    page.locator("#model select").select_option(
+    upload(module_page, "recorded.jsonl", "\n".join([*recorded.lines(), ""]).encode())
+    expect(view(module_page)).to_have_attribute("data-run", recorded.header["run"], timeout=PATIENCE)
+    further = min(len(steps) + 20, 799)  # it goes on, out of sight
+    until = time.monotonic() + PATIENCE / 1000
+    while len(steps) < further:
+        assert time.monotonic() < until
+        module_page.wait_for_timeout(50)
+    assert view(module_page).get_attribute("data-run") == recorded.header["run"]
+    module_page.locator("#model select").select_option(
         "tiny"
     )  # the form follows the recorded run, whose target may not be here
-    start(page, "A cat", 16)
+    start(module_page, "A cat", 16)

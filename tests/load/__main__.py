@@ -81,7 +81,7 @@ def main() -> int:
     arguments.out.mkdir(parents=True, exist_ok=True)
     (arguments.out / "load.svg").write_text(chart(samples, f"{arguments.people} people"), encoding="utf-8")
     _row("failures", str(len(faults)))
-    for fault, count in Counter(faults).most_common(8):
+    for fault, count in Counter(faults).most_common():
         print(f"{count} times: {fault}")
     print(f"{arguments.out / 'load.svg'}: memory and open files over time")
     return int(bool(faults))
@@ -91,7 +91,10 @@ def _report(done: list[Done], people: list[Person]) -> None:
     counts = [len([d for d in person.done if not d.fault]) for person in people]
     waits = sorted(d.waited for d in done) or [0.0]
     for kind, count in Counter(d.kind for d in done).items():
-        _row(f"{kind}s", f"{count}, {sum(bool(d.fault) for d in done if d.kind == kind)} failed")
+        reasons = [f"person {d.person} after {d.seconds:.0f} s: {d.fault}" for d in done if d.kind == kind and d.fault]
+        _row(f"{kind}s", f"{count}, {len(reasons)} failed")
+        for reason in reasons:
+            _row("", reason)
     _row("a person had", f"{min(counts)} to {max(counts)}")
     _row("waiting, s", f"median {statistics.median(waits):.1f}, at most {waits[-1]:.1f}")
 
