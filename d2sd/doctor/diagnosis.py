@@ -135,7 +135,7 @@ def _open(f: Findings) -> Diagnosis:
     )
     if f.cure is not None:
         step = f.cure.steps[0]
-        helps = f"{step.variant.said} helps a little (α {step.before:.2f} → {step.alpha:.2f}) and does not explain it"
+        helps = f"{step.variant.said} helps a little (α {step.before or 0:.2f} → {step.alpha or 0:.2f}) and does not explain it"
         said = f"{'No fault was proved' if fine else 'Unknown'}: {first}; {helps}."
         return Diagnosis("little", said if fine else f"{said} {TRAINING}.")
     if f.shape == "unclear":

@@ -11,6 +11,7 @@ from d2sd.calibration.resampling import Estimate
 from d2sd.doctor.examination import TOKENS, Examination
 from d2sd.doctor.probes import alpha_figure
 from d2sd.doctor.shapes import SAID
+from d2sd.doctor.signs import REPEATED
 from d2sd.trace.text import escaped
 
 MARKS = {"good": "ok", "note": "note", "fault": "FAULT"}
@@ -58,6 +59,9 @@ def _run(e: Examination) -> Iterator[str]:
     yield f"{len(e.walks)} prompts {asked}, up to {TOKENS} tokens each{shown}: α {with_interval(alpha_figure(e.walks))}. {e.seconds:.0f} s."
     yield ""
     yield f"{SAID[kind]}{f' Here it is position {at}.' if at else ''}"
+    if (share := e.signs.repeated) is not None:
+        more = " Text that repeats itself is easy to draft: α is lower on other text." if share > REPEATED else ""
+        yield f"\n{share:.0%} of the 4-token sequences that were written stand earlier in the same text.{more}"
     yield from (
         "",
         "| position | " + " | ".join(str(p.number) for p in found) + " |",

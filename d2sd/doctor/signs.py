@@ -24,7 +24,7 @@ FURTHER = (
 )
 UPSIDE_DOWN = 0.4  # of a pair of places, how often the more confident one is accepted; 0.5 is chance
 GARBLED = 0.9  # of the surprise of tokens that follow from nothing
-REPEATED = 0.6  # share of 4-token sequences that were written before
+REPEATED = 0.5  # share of 4-token sequences that were written before
 GRAM = 4
 
 
