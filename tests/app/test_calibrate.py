@@ -86,6 +86,12 @@ def test_a_prompt_set_says_how_far_it_is_and_ends_with_every_prompt():
     assert drawn[-1]["report"]["runs"] == 3
 
 
+def test_figures_are_drawn_ever_more_rarely_and_count_every_run():
+    drawn = [json.loads(u.value) for u in updates(limit=5, max_new_tokens=3) if u.value]
+    assert [d["progress"]["done"] for d in drawn] == [0, 1, 2, 4, 5]
+    assert [d["report"]["runs"] for d in drawn] == [0, 1, 2, 4, 5]
+
+
 def test_a_prompt_set_measures_what_the_engine_generates():
     recordings = Recordings()
     *_, last = updates(recordings, limit=1)
