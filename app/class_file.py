@@ -15,7 +15,7 @@ from d2sd.drawing.viewer import PageRun
 
 TITLE = "D²SD Explorer"
 MAX_PAGE_MEGABYTES = 32  # of traces: the page is a fifth of that, and a browser opens it at once
-MAX_TOUR_STEPS = 2000  # of one run: every step has eight stops
+MAX_TOUR_STEPS = 2000  # of one run: every step has nine stops
 
 
 def window_file(runs: Sequence[KeptRun]) -> bytes:
