@@ -138,3 +138,57 @@ def test_redirects_are_not_followed_and_silence_is_a_sentence(server):
         Server(server[0]).ask("/moved")
     with pytest.raises(InputError, match="does not answer"):
         Server("http://127.0.0.1:9").ask("/")
+
+
+def metrics(steps, accepted):
+    """A page of vLLM with so many steps and accepted tokens, of which position 2 has a third."""
+    counts = {"num_drafts": steps, "num_draft_tokens": 3 * steps, "num_accepted_tokens": accepted}
+    lines = [f'vllm:spec_decode_{name}_total{{engine="0"}} {value}.0' for name, value in counts.items()]
+    each = (accepted - accepted // 3, accepted // 3)
+    name = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
+    return "\n".join([*lines, *(f'{name}{{position="{at}"}} {n}.0' for at, n in enumerate(each))]) + "\n"
+
+
+@pytest.fixture
+def pages():
+    """A server whose ``/metrics`` is one page after another, the last one again and again."""
+    left: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            page = (left.pop(0) if len(left) > 1 else left[0]).encode()
+            self.send_response(200 if self.path == "/metrics" else 404)
+            self.end_headers()
+            self.wfile.write(page)
+
+        def log_message(self, *_):
+            pass
+
+    made = HTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=made.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{made.server_port}", left
+    made.shutdown()
+    made.server_close()
+
+
+def test_a_running_vllm_is_watched_and_a_drift_is_told(pages, capsys):
+    address, left = pages
+    steady = [metrics(100 * n, 150 * n + n % 2) for n in range(1, 9)]
+    left += [*steady, metrics(900, 1230), metrics(900, 1230)]
+    assert main(["watch", address, "--every", "0.001", "--count", "10"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "vllm, 100 steps, 149 of 300 drafted tokens accepted (49.7%), α 2.49" in lines[1]
+    assert "accepted up to position 1: " in lines[1]
+    assert [n for n, text in enumerate(lines) if "drift: α was 2.50 before" in text] == [9]
+    assert lines[-1].endswith("nothing was drafted")
+
+
+def test_a_running_sglang_is_watched(pages, capsys):
+    address, left = pages
+    left.append('sglang:spec_accept_length{model_name="m"} 3.25\nsglang:spec_accept_rate{model_name="m"} 0.45\n')
+    assert main(["watch", address, "--every", "0.001", "--count", "2", "--json"]) == 0
+    first, _ = (json.loads(text) for text in capsys.readouterr().out.splitlines())
+    assert (first["totals"]["mean_acceptance_length"], first["totals"]["acceptance_rate"]) == (3.25, 0.45)
+    left[:] = ["process_cpu_seconds_total 1.0\n"]
+    assert main(["watch", address, "--count", "1"]) == 2
+    assert "has no figures of speculative decoding; start vLLM with --speculative-config" in capsys.readouterr().err

@@ -44,11 +44,18 @@ class Server:
 
     def ask(self, path: str, data: dict[str, Any] | None = None) -> dict[str, Any]:
         """One reply."""
+        return self._object(self._whole(path, data), path)
+
+    def text(self, path: str) -> str:
+        """A page of text."""
+        return self._whole(path, None).decode("utf-8", "replace")
+
+    def _whole(self, path: str, data: dict[str, Any] | None) -> bytes:
         with self._reply(path, data) as reply:
             raw = reply.read(MAX_REPLY + 1)
         if len(raw) > MAX_REPLY:
             raise InputError(f"{self.address}{path}: the reply is larger than {MAX_REPLY // 2**20} MiB")
-        return self._object(raw, path)
+        return raw
 
     def stream(self, path: str, data: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """The parts of a streamed reply."""
