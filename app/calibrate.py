@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from app import models, settings
-from app.compare import RunSet
+from app.compare import Kept, RunSet
 from app.explore import failure_sentence, on_drafters
 from app.links import MAX_PROMPT
+from app.measured import Measured
 from app.recordings import Recording, Recordings, read_uploads
 from app.run_lines import RunLines
 from app.streaming import collect, paced, prepare, stream
@@ -31,7 +34,7 @@ def shown(recordings: Recordings, run: RunLines, against: RunSet | None = None) 
     recordings.runs = [Recording.of(t) for t in traces]
     recordings.title = "The run in Explore"
     title = f"{recordings.title}: one text; a prompt set says more"
-    return drawing(traces, recordings.runs, Progress(title, len(traces), len(traces)), against)
+    return drawing(Measured(traces), recordings.runs, Progress(title, len(traces), len(traces)), against)
 
 
 def files(recordings: Recordings, paths: Sequence[str] | None, against: RunSet | None = None) -> tuple[str, str]:
@@ -49,14 +52,14 @@ def files(recordings: Recordings, paths: Sequence[str] | None, against: RunSet |
     runs = [recording for recording, _ in good]
     recordings.runs = runs
     recordings.title = runs[0].label if len(runs) == 1 else f"{len(runs)} trace files"
-    drawn = drawing([t for _, t in good], runs, Progress(recordings.title, len(runs), len(runs)), against)
+    drawn = drawing(Measured(t for _, t in good), runs, Progress(recordings.title, len(runs), len(runs)), against)
     return drawn, left_out(bad, len(paths))
 
 
 def again(recordings: Recordings, against: RunSet | None) -> str:
     """The measured runs once more, now against others. Raises ``InputError``."""
-    traces = [r.read() for r in recordings.runs]
-    return drawing(traces, recordings.runs, Progress(recordings.title, len(traces), len(traces)), against)
+    runs = recordings.runs
+    return drawing(Measured(Kept(runs)), runs, Progress(recordings.title, len(runs), len(runs)), against)
 
 
 def left_out(bad: Sequence[str], count: int) -> str:
@@ -65,6 +68,14 @@ def left_out(bad: Sequence[str], count: int) -> str:
         return ""
     more = f" and {len(bad) - MAX_NAMED} more" if len(bad) > MAX_NAMED else ""
     return f"{len(bad)} of {count} files were left out: {'; '.join(bad[:MAX_NAMED])}{more}"
+
+
+def by_paragraph(pasted: str) -> str:
+    """Pasted prompts as ``parse_prompts`` reads them: with empty lines between them, each may have several lines."""
+    blocks = [block.strip() for block in re.split(r"\n[ \t\r]*\n", pasted.strip())]
+    if len(blocks) < 2 or blocks[0].startswith("{"):
+        return pasted
+    return "\n".join(json.dumps({"prompt": block}) for block in blocks if block)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +91,7 @@ class PromptSource:
         if kind == "prompts":
             return cls(bundled or "")
         if not path:
-            return cls("your prompts", pasted or "")
+            return cls("your prompts", by_paragraph(pasted or ""))
         raw = Path(path).read_bytes()
         if len(raw) > MAX_PROMPT_BYTES:
             raise InputError(f"{short(Path(path).name)} is larger than {MAX_PROMPT_BYTES // 10**6} MB")
@@ -109,7 +120,8 @@ def prompts(
     values: dict[str, Any],
     against: RunSet | None = None,
 ) -> Iterator[Update[str]]:
-    """Run a prompt set and yield what to draw after every prompt. On bad input the drawing stays.
+    """Run a prompt set and yield what to draw, at first after every prompt, then ever more rarely. On bad input the drawing
+    stays.
 
     ``values``: settings by name; ``against``: what to compare with. ``number`` is what ``ticket.request()`` gave; it stops
     once that is not the newest any more, and keeps the prompts that are finished. Where something else was measured
@@ -134,29 +146,38 @@ def prompts(
         yield Update(problem=settings.readable(error))
         return
     title = f"{len(asked)} prompts of {source.name} with {method}"
-    traces: list[Trace] = []
+    measured = Measured()
     runs: list[Recording] = []
+    drawn = 0  # runs of the latest drawing
 
     recordings.runs, recordings.title = runs, title
 
     def so_far(title: str, running: bool = False) -> str | None:
         if recordings.runs is not runs:
             return None
-        return drawing(traces, runs, Progress(title, len(runs), len(asked), running), None if running else against)
+        return drawing(measured, runs, Progress(title, len(runs), len(asked), running), None if running else against)
 
     yield Update(so_far(title, running=True))
     try:
         for prompt, one in zip(asked, prepared, strict=True):
             events: list[Event] = []
+            news = (
+                f"{len(runs)} of {len(asked)} prompts; the figures are of the first {drawn}."
+                if drawn < len(runs)
+                else ""
+            )
             for _ in paced(collect(stream(one, stale), events)):
-                yield Update()
+                yield Update(news=news)
             trace = Trace.of(one.engine.header(one.request) | {"domain": prompt.domain}, events)
             if stale():
                 yield Update(so_far(f"{title}, stopped"))
                 return
-            traces.append(trace)
+            measured.add(trace)
             runs.append(Recording.of(trace))
             done = len(runs) == len(asked)
-            yield Update(so_far(title, running=not done), note=on_drafters(one) if done else "")
+            # Drawn whenever there are twice as many: all drawings together cost about as much as the last one.
+            if done or len(runs) >= 2 * drawn:
+                drawn = len(runs)
+                yield Update(so_far(title, running=not done), note=on_drafters(one) if done else "")
     except Exception as error:  # as in Explore
         yield Update(so_far(f"{title}, broken off"), problem=failure_sentence(error))

@@ -9,13 +9,13 @@ from app.history import KeptRun
 from app.method_names import said
 from app.run_lines import RunLines
 from app.uploads import MAX_MEGABYTES
-from app.views.learn import tour_of, tours_page
+from app.views.learn import speeds, tour_of, tours_page
 from d2sd import InputError
 from d2sd.drawing.viewer import PageRun
 
 TITLE = "D²SD Explorer"
 MAX_PAGE_MEGABYTES = 32  # of traces: the page is a fifth of that, and a browser opens it at once
-MAX_TOUR_STEPS = 2000  # of one run: every step has eight stops
+MAX_TOUR_STEPS = 2000  # of one run: every step has nine stops
 
 
 def window_file(runs: Sequence[KeptRun]) -> bytes:
@@ -54,7 +54,11 @@ def _tour(run: RunLines) -> str:
     trace = run.trace()
     if not 0 < len(trace.steps) <= MAX_TOUR_STEPS:
         return ""
-    return tour_of(trace) if all(len(step.nodes) > 1 or not step.first_draft for step in trace.steps) else ""
+    return (
+        tour_of(trace, speeds(run.lines())[0])
+        if all(len(step.nodes) > 1 or not step.first_draft for step in trace.steps)
+        else ""
+    )
 
 
 def _traces(runs: Sequence[RunLines], megabytes: int) -> list[str]:

@@ -9,16 +9,16 @@ from typing import Any
 
 from app.history import History
 from app.method_names import said
-from app.recordings import domain_of
+from app.recordings import Recording
 from app.views.runs import about
 from d2sd import InputError, Trace
-from d2sd.calibration import Report, StepTable, calibrate, tabulate
+from d2sd.calibration import Gathering
 from d2sd.calibration.alignment import align, lead_of, text_of
 from d2sd.calibration.compared_reading import how_compared, read_comparison
-from d2sd.calibration.comparison import compare
-from d2sd.calibration.sides import Side
+from d2sd.calibration.gathering import compare_gathered
+from d2sd.calibration.report import curves
 from d2sd.drawing.compared_panels import comparison_panels
-from d2sd.trace.differences import weights_of, what_differs
+from d2sd.trace.differences import what_differs
 from d2sd.trace.metrics import verdict
 
 MAX_PAIRS = 40
@@ -31,28 +31,32 @@ class RunSet:
     """Runs under one title; ``source`` tells where they are kept, for opening one of them."""
 
     title: str
-    traces: tuple[Trace, ...]
+    traces: Sequence[Trace]
     source: str = ""
 
     @cached_property
-    def table(self) -> StepTable:
-        """Their steps."""
-        return tabulate([t.steps for t in self.traces], [t.prompt for t in self.traces])
+    def gathering(self) -> Gathering:
+        """What figures are counted from."""
+        return Gathering(self.traces)
 
     @property
     def prompts(self) -> tuple[str, ...]:
         """The prompt of each run: its text, or else its tokens; empty where it is not known."""
-        return tuple(t.prompt for t in self.traces)
+        return self.gathering.counted().prompts
 
-    @property
-    def drafter(self) -> str:
-        """The first drafter of all of them; empty where it is not known or they have several."""
-        return weights_of([t.header for t in self.traces], "first_drafter")
 
-    @property
-    def groups(self) -> tuple[str, ...]:
-        """The prompt group of each run."""
-        return tuple(domain_of(t) for t in self.traces)
+class Kept(Sequence[Trace]):
+    """Recordings as traces, each read when it is asked for."""
+
+    def __init__(self, runs: Sequence[Recording]):
+        self._runs = runs
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    def __getitem__(self, index: Any) -> Any:
+        """One of them; raises ``InputError`` where its file is gone."""
+        return self._runs[index].read()
 
 
 def choices(history: History) -> list[tuple[str, str]]:
@@ -73,36 +77,22 @@ def pick(history: History, name: str | None) -> RunSet:
         return RunSet(f"{kept.label} ({about(kept.run.header)})", (kept.run.trace(),), name or "")
     chosen = next((s for s in history.sets if s.title == which), None)
     if kind == "set" and chosen:
-        return RunSet(
-            f"{chosen.title} ({about(chosen.runs[0].header)})", tuple(r.read() for r in chosen.runs), name or ""
-        )
+        return RunSet(f"{chosen.title} ({about(chosen.runs[0].header)})", Kept(chosen.runs), name or "")
     raise InputError("choose two runs or sets that are still in the list" if name else "choose what to compare")
 
 
-def compared(a: RunSet, b: RunSet) -> dict[str, Any]:
-    """Figures, differences and reliability of two sets, ready for JSON."""
-    texts = [sorted((t.prompt, tuple(t.token_ids)) for t in side.traces) for side in (a, b)]
-    first, second = (Side(s.table, s.prompts, s.drafter, s.groups) for s in (a, b))
-    found = compare(first, second, same_text=texts[0] == texts[1])
-    reports = [calibrate(side.table) for side in (a, b)]
+def compared(a: RunSet, title: str, b: Gathering) -> dict[str, Any]:
+    """Figures, differences and reliability of a set and of other runs under this title, ready for JSON."""
+    sides = a.gathering, b
+    found = compare_gathered(*sides)
+    drawn = [curves(side.counted().table) for side in sides]
     return {
-        "titles": [a.title, b.title],
+        "titles": [a.title, title],
         "comparison": asdict(found),
         "how": how_compared(found),
-        "reading": [what_differs(*([t.header for t in s.traces] for s in (a, b))), *read_comparison(found)],
-        "sides": [_figures(side, report) for side, report in zip((a, b), reports, strict=True)],
-        "panels": [p.to_dict() for p in comparison_panels(found, *reports)],
-    }
-
-
-def _figures(side: RunSet, report: Report) -> dict[str, Any]:
-    """What a file of the comparison says of a side."""
-    return {
-        "runs": len(side.traces),
-        "steps": report.steps,
-        "positions": report.positions,
-        "uniform": [asdict(b) for b in report.uniform],
-        "ranks": {"steps": report.ranks.steps, "within": [asdict(f) for f in report.ranks.within]},
+        "reading": [what_differs(*(side.headers for side in sides)), *read_comparison(found)],
+        "sides": [{"runs": len(side), **asdict(own)} for side, own in zip(sides, drawn, strict=True)],
+        "panels": [p.to_dict() for p in comparison_panels(found, *drawn)],
     }
 
 
@@ -125,7 +115,7 @@ def side_by_side(a: RunSet, b: RunSet) -> list[dict[str, Any]]:
                 "runs": [left, right],
                 "differ": [found.step_a, found.step_b],
                 "leads": ["" if found.by_tokens else _clean(lead_of(trace)) for trace in traces],
-                "sides": [_steps(a, left, found.ends_a), _steps(b, right, found.ends_b)],
+                "sides": [_steps(*side) for side in zip(traces, (found.ends_a, found.ends_b), strict=True)],
             }
         )
     return pairs
@@ -140,7 +130,7 @@ def partners(a: Sequence[str], b: Sequence[str]) -> list[tuple[int, int]]:
     return found[:MAX_PAIRS]
 
 
-def _steps(side: RunSet, run: int, ends: Sequence[int]) -> list[list[Any]]:
+def _steps(trace: Trace, ends: Sequence[int]) -> list[list[Any]]:
     """Per step: its end in characters, its tokens with their proposers, its ``verdict``, and
     how much of the first draft was accepted (−1: not seen)."""
     return [
@@ -150,7 +140,7 @@ def _steps(side: RunSet, run: int, ends: Sequence[int]) -> list[list[Any]]:
             verdict(step) or "",
             -1 if step.actual_boundary is None else step.actual_boundary,
         ]
-        for step, end in zip(side.traces[run].steps, ends, strict=True)
+        for step, end in zip(trace.steps, ends, strict=True)
     ]
 
 

@@ -78,13 +78,15 @@ def run(session: Session, number: int, asked: Asked) -> Iterator[Update[str]]:
     sent, last = 0, 0.0
     note = on_drafters(prepared)
     try:
+        yield Update(shown.segment(wanted=wanted), note=note)  # at once: the run before it must not pass for it
+        sent = len(shown)
         for kind, line in lines:
             shown.append([line])
             # out of sight it goes on for the list; shown again, the page takes what it lacks
             new = bool(line) and session.shown is shown
             if (not new or kind == "StepDone") and time.monotonic() - last < SECONDS_BETWEEN_YIELDS:
                 continue
-            yield Update(shown.segment(sent, wanted=None if sent else wanted) if new else None, note=note)
+            yield Update(shown.segment(sent) if new else None, note=note)
             sent, last = len(shown) if new else sent, time.monotonic()
     except Exception as error:  # whatever it was, the person is told and the page goes on
         sentence = failure_sentence(error)

@@ -18,7 +18,7 @@ from app.tabs.compare import build_compare
 from app.tabs.explore import build_explore
 from app.tabs.learn import build_learn
 from app.tabs.race import build_race
-from app.tabs.runs import wire_runs
+from app.tabs.runs import Shown, wire_runs
 from app.theme import theme
 
 STATIC = Path(__file__).parent / "static"
@@ -59,6 +59,15 @@ def launch_options() -> dict[str, Any]:
     }
 
 
+def _wire_example(button: gr.Button, tabs: gr.Tabs, explore: Shown) -> None:
+    """The recorded run of another model, one click away; the list of runs leads back."""
+
+    def show(current: Session) -> tuple[Any, gr.Tabs]:
+        return current.show(presets.second(), "Recorded"), gr.Tabs(selected="explore")
+
+    explore.after(button.click(show, explore.session, [explore.view, tabs], show_progress="hidden", queue=False))
+
+
 def build() -> gr.Blocks:
     """The page. Models are loaded at the first run, not here."""
     kept = (SECONDS_BETWEEN_CLEANINGS, uploads.SECONDS_KEPT)
@@ -68,6 +77,10 @@ def build() -> gr.Blocks:
         with gr.Row(elem_id="top"):
             gr.Markdown(TITLE, elem_id="title")
             begin = gr.Button("Begin with Learn", elem_id="begin", size="sm", min_width=60)
+            other = presets.second()
+            example = gr.Button(
+                presets.second_said(other), elem_id="example", size="sm", min_width=60, visible=len(other) > 0
+            )
             theme_switch = gr.Button("◐ Theme", elem_id="theme", size="sm", min_width=60)
         with gr.Tabs() as tabs:
             with gr.Tab("Explore", id="explore"):
@@ -81,6 +94,7 @@ def build() -> gr.Blocks:
             with gr.Tab("Learn", id="learn"):
                 build_learn(tabs, shown)
         begin.click(lambda: gr.Tabs(selected="learn"), None, tabs, show_progress="hidden", queue=False)
+        _wire_example(example, tabs, shown)
         theme_switch.click(None, js=SWITCH_THEME, show_progress="hidden", queue=False)
         wire_runs(page, tabs, shown, race)
         api.publish(page)

@@ -1,4 +1,4 @@
-"""The tour of one step: eight stops, each with its words, its equation and the numbers of that step.
+"""The tour of one step: nine stops, each with its words, its equation and the numbers of that step.
 
 Everything that a stop says is computed from the recorded step. Equations are lists of (kind, text) pieces, kind one
 of "", "sub", "sup" and "var", so that the page builds them without reading markup.
@@ -6,38 +6,17 @@ of "", "sub", "sup" and "var", so that the page builds them without reading mark
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from app.pass_cost import cost_of_a_pass
 from app.questions import ASKED
-from app.verification import Odd, Visit, by_branches, odds, visits
-from app.wording import Pieces, decimal, hat, milliseconds, quoted
+from app.stops import Lesson, Stop
+from app.verification import by_branches, odds, visits
+from app.wording import decimal, hat, milliseconds, quoted
 from d2sd import StepDone, Trace
 from d2sd.trace.metrics import boundary_hit, closed_from
 
 MAX_LISTED = 5
-
-
-@dataclass(frozen=True, slots=True)
-class Stop:
-    """``id`` names what is lit on the page; ``say``: sentences; ``numbers``: (name, value) of this step; ``walk``: what is
-    walked through; ``odds``: what can be drawn from; ``asked``: (question, answer) of what people go on to ask."""
-
-    id: str
-    title: str
-    say: tuple[str, ...]
-    equation: Pieces
-    numbers: tuple[tuple[str, str], ...]
-    walk: tuple[Visit, ...] = ()
-    odds: tuple[Odd, ...] = ()
-    asked: tuple[tuple[str, str], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Lesson:
-    """One step as a tour; ``by_branches[k]``: (tokens, nodes) that the first k re-drafts alone would have brought."""
-
-    stops: tuple[Stop, ...]
-    by_branches: tuple[tuple[int, int], ...]
 
 
 def tokens_of(step: StepDone) -> tuple[int, int]:
@@ -46,13 +25,13 @@ def tokens_of(step: StepDone) -> tuple[int, int]:
     return by_first, len(step.accepted) - by_first
 
 
-def lessons(trace: Trace) -> list[Lesson]:
-    """The tour of every step."""
+def lessons(trace: Trace, plain: float | None = None) -> list[Lesson]:
+    """The tour of every step. ``plain``: tokens per second of plain decoding where the run was recorded, if that was timed."""
     alpha = trace.totals.mean_acceptance_length  # goes through the whole run, so once
-    return [_lesson(trace, step, alpha) for step in trace.steps]
+    return [_lesson(trace, step, alpha, plain) for step in trace.steps]
 
 
-def _lesson(trace: Trace, step: StepDone, alpha: float) -> Lesson:
+def _lesson(trace: Trace, step: StepDone, alpha: float, plain: float | None) -> Lesson:
     stops = (
         _anchor(step),
         _draft(step),
@@ -61,6 +40,7 @@ def _lesson(trace: Trace, step: StepDone, alpha: float) -> Lesson:
         _branches(step),
         _verify(trace, step),
         _commit(trace, step, alpha),
+        cost_of_a_pass(step, plain),
         _temperature(trace, step),
     )
     return Lesson(tuple(replace(stop, asked=ASKED.get(stop.id, ())) for stop in stops), by_branches(step))

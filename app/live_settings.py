@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from d2sd import Engine, InputError, Trace
+from d2sd.costs.work import Work
 from d2sd.whatif import Outcome, Replay, recorded_config
 
 BRANCHES = (0, 1, 2, 4, 6, 8)  # 0: the first draft alone
@@ -16,12 +17,12 @@ BLOCKS = (4, 6, 8, 12, 16)
 
 @dataclass(frozen=True, slots=True)
 class SettingsPoint:
-    """What K and γ would have done: tokens of every step, and verified nodes per step."""
+    """What K and γ would have done: tokens and work of every step."""
 
     num_branches: int
     block_size: int
     committed: tuple[int, ...]
-    nodes_per_step: float
+    works: tuple[Work, ...]
 
     @property
     def alpha(self) -> float:
@@ -43,7 +44,7 @@ def replayed(engine: Engine, trace: Trace) -> list[SettingsPoint]:
             continue
     outcomes: Sequence[Outcome] = list(Replay(engine, trace).run(list(configs.values())))
     return [
-        SettingsPoint(k, gamma, outcome.committed, outcome.nodes_per_step)
+        SettingsPoint(k, gamma, outcome.committed, outcome.works)
         for (k, gamma), outcome in zip(configs, outcomes, strict=True)
     ]
 
@@ -59,34 +60,17 @@ def spread(points: Sequence[SettingsPoint]) -> float:
     return min(1 - min(steps) / max(steps) for steps in (by_k, by_gamma))
 
 
-def costs(trace: Trace, plain: float | None, unwatched: float | None) -> dict[str, float] | None:
-    """What a step of a recorded run costs on the machine that recorded it, in seconds: ``plain``, a step of plain decoding;
-    ``draft``, ``redraft``, ``rest`` (tree and commit); ``node``, each verified node after the first.
-
-    ``plain`` and ``unwatched``: measured tokens per second of plain decoding and of this run without recording its steps.
-    None where they were not measured.
-    """
-    totals = trace.totals
-    if not plain or not unwatched or not totals.steps:
-        return None
-    scale = totals.tokens_per_second / unwatched / totals.steps
-    spent = {stage: scale * seconds for stage, seconds in totals.stage_seconds.items()}
-    node = (spent["verify"] - 1 / plain) / max(1.0, totals.nodes_per_step - 1)
-    return {
-        "plain": 1 / plain,
-        "draft": spent["first_draft"],
-        "redraft": spent["second_draft"],
-        "rest": spent["tree"] + spent["commit"],
-        "node": max(0.0, node),
-    }
-
-
 def drawing(trace: Trace, points: Sequence[SettingsPoint]) -> dict[str, Any]:
-    """What the page draws: the tokens of the text, the settings of the run, and the points."""
+    """What the page draws: the tokens of the text, the settings and the method of the run, and the points: K, γ, and tokens and
+    work (rows of the first draft, of each re-drafting pass, nodes) of every step."""
     config = recorded_config(trace)
     return {
         "prompt": trace.header.get("prompt"),
         "tokens": [c.text for step in trace.steps for c in step.committed],
         "own": [config.num_branches, config.block_size],
-        "points": [[p.num_branches, p.block_size, list(p.committed), p.nodes_per_step] for p in points],
+        "method": config.method,
+        "points": [
+            [p.num_branches, p.block_size, list(p.committed), [[w.first, list(w.again), w.nodes] for w in p.works]]
+            for p in points
+        ],
     }

@@ -119,6 +119,11 @@ def obstacle(pair: Pair) -> str | None:
     return None
 
 
+def config_cached(source: str) -> bool:
+    """Whether the config of a hub id is in the local cache."""
+    return isinstance(try_to_load_from_cache(source, "config.json"), str)
+
+
 def _cached(source: str) -> bool:
     """Whether config and all weights of a hub id are in the local cache."""
 
@@ -126,7 +131,7 @@ def _cached(source: str) -> bool:
         found = try_to_load_from_cache(source, name)
         return Path(found) if isinstance(found, str) else None
 
-    if there("config.json") is None:
+    if not config_cached(source):
         return False
     index = there("model.safetensors.index.json")
     if index is None:

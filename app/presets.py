@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import d2sd
@@ -12,8 +14,9 @@ from d2sd.__about__ import HOME
 
 ASSETS = HOME / "assets"
 OPENING_TRACE = ASSETS / "traces" / "opening.jsonl.gz"
+SECOND_TRACE = ASSETS / "traces" / "second.jsonl.gz"  # of another model, one click away
 LESSON = ASSETS / "traces" / "lesson.json.gz"
-FIRST = "smollm2"  # the model that the page opens with, where its target is here
+FIRST = "smollm2"  # a published chat model; the page opens with it as soon as its run earns that (``app.record``)
 BUNDLED = "tiny"  # needs nothing that is not bundled
 DSPARK = "tiny with DSpark"  # the same target with a drafter that has a confidence head
 OWN = (BUNDLED, DSPARK)
@@ -45,14 +48,16 @@ TINY_SAID = (
 )
 
 FIRST_SAID = (
-    "The page opens with SmolLM2-135M-Instruct, a small published chat model (Apache-2.0): it answers questions in plain sentences, "
+    "This is SmolLM2-135M-Instruct, a small published chat model (Apache-2.0): it answers questions in plain sentences, "
     "many of them right. Do not believe it unchecked: with 135 million parameters it also states mistakes with confidence."
 )
 
 
+@cache
 def first_model() -> str:
-    """The model that the page opens with."""
-    return FIRST if FIRST in d2sd.presets() else BUNDLED
+    """The model of the run that the page opens with, if it is here."""
+    named = opening().header.get("models", {}).get("preset")
+    return named if named in d2sd.presets() else BUNDLED
 
 
 def examples(model: str) -> dict[str, str]:
@@ -68,9 +73,22 @@ def prompt_set(model: str) -> str:
 
 def opening() -> RunLines:
     """The recorded run that the page shows before anything is run; an empty one if none is there."""
-    if not OPENING_TRACE.exists():
-        return RunLines()
-    return RunLines.of(gzip.decompress(OPENING_TRACE.read_bytes()).decode().split("\n"))
+    return _recorded(OPENING_TRACE)
+
+
+def second() -> RunLines:
+    """The recorded run of another model; an empty one if none is there."""
+    return _recorded(SECOND_TRACE)
+
+
+def second_said(run: RunLines) -> str:
+    """What leads to it."""
+    model = run.header.get("models", {}).get("preset")
+    return "The same with a chat model" if model == FIRST else "The same with a tiny model"
+
+
+def _recorded(path: Path) -> RunLines:
+    return RunLines.of(gzip.decompress(path.read_bytes()).decode().split("\n")) if path.exists() else RunLines()
 
 
 def lesson() -> dict[str, Any]:

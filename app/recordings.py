@@ -34,7 +34,7 @@ class Recording:
     def of(cls, trace: Trace, label: str = "") -> Recording:
         """A run that was just recorded; named by its prompt unless a label is given."""
         name = label or " ".join(str(trace.header.get("prompt") or "no prompt").split())
-        return cls(short(name), zlib.compress("".join(trace.lines()).encode(), 3), domain_of(trace), trace.header)
+        return cls(short(name), zlib.compress("".join(trace.lines()).encode(), 3), trace.domain, trace.header)
 
     def read(self) -> Trace:
         """The run as data; raises ``InputError`` where its file is gone."""
@@ -58,11 +58,6 @@ class Recordings:
     title: str = ""
 
 
-def domain_of(trace: Trace) -> str:
-    """The prompt group that a trace's header names; "all" where it names none."""
-    return short(str(trace.header.get("domain") or "all"))
-
-
 def read_uploads(paths: Sequence[Path]) -> tuple[list[tuple[Recording, Trace]], list[str]]:
     """Uploaded traces that can be read, and for each of the others a sentence that names it."""
     good, bad = [], []
@@ -75,7 +70,7 @@ def read_uploads(paths: Sequence[Path]) -> tuple[list[tuple[Recording, Trace]], 
         else:
             room -= size
             if len(traces) == 1:
-                good.append((Recording(short(path.name), path, domain_of(traces[0]), traces[0].header), traces[0]))
+                good.append((Recording(short(path.name), path, traces[0].domain, traces[0].header), traces[0]))
             else:
                 named = ((f"{n} of {short(path.name, 40)}", trace) for n, trace in enumerate(traces, 1))
                 good += [(Recording.of(trace, label), trace) for label, trace in named]

@@ -9,12 +9,11 @@ from app.compare import RunSet
 from app.explore import failure_sentence
 from app.gpu import on_gpu
 from app.models import Chosen
-from app.recordings import domain_of
 from app.work import Ticket, Update
 from d2sd import InputError, Trace
 from d2sd.calibration.replays import compare_replays
 from d2sd.calibration.replays_reading import how_replayed, lines
-from d2sd.whatif import committed
+from d2sd.whatif import Outcome, replayed
 
 
 def run(ticket: Ticket, number: int, texts: RunSet, chosen: Chosen) -> Iterator[Update[str]]:
@@ -31,7 +30,7 @@ def run(ticket: Ticket, number: int, texts: RunSet, chosen: Chosen) -> Iterator[
         if not models.loaded(chosen):
             yield Update(news=f"Loading {chosen.model} …")
         models.engine(chosen)
-        found: list[tuple[int, ...]] = []
+        found: list[Outcome] = []
         for steps in _replayed(chosen, traces):
             if ticket.newest != number:
                 return
@@ -45,14 +44,16 @@ def run(ticket: Ticket, number: int, texts: RunSet, chosen: Chosen) -> Iterator[
 
 
 @on_gpu
-def _replayed(chosen: Chosen, traces: Sequence[Trace]) -> Iterator[tuple[int, ...]]:
+def _replayed(chosen: Chosen, traces: Sequence[Trace]) -> Iterator[Outcome]:
     for trace in traces:
-        yield committed(models.engine(chosen), trace)
+        yield replayed(models.engine(chosen), trace)
 
 
-def table(title: str, traces: Sequence[Trace], name: str, found: Sequence[Sequence[int]]) -> str:
-    """Both drafters' figures in words. found: of every text, the tokens of the steps that the drafter ``name`` took."""
+def table(title: str, traces: Sequence[Trace], name: str, found: Sequence[Outcome]) -> str:
+    """Both drafters' figures in words. found: of every text, the steps that the drafter ``name`` took."""
     recorded = [tuple(len(step.committed) for step in trace.steps) for trace in traces]
-    groups = [domain_of(trace) for trace in traces]
-    rows = compare_replays([f"As recorded, {title}", f"With the drafters of {name}"], [recorded, found], groups)
+    groups = [trace.domain for trace in traces]
+    cut = [bool(trace.steps) and trace.steps[-1].committed[-1].proposer != "target" for trace in traces]
+    names = [f"As recorded, {title}", f"With the drafters of {name}"]
+    rows = compare_replays(names, [recorded, [o.committed for o in found]], groups, [cut, [o.cut for o in found]])
     return "\n".join([*(line for row in rows for line in lines(row)), how_replayed(rows, len(traces))])

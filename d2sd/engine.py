@@ -11,8 +11,8 @@ from operator import index
 
 from d2sd.attention import choose, flashinfer
 from d2sd.config import MAX_NODES, DecodeConfig
+from d2sd.costs.machine import Machine
 from d2sd.decoding.adaptive.controller import Experience
-from d2sd.decoding.adaptive.costs import CostTable
 from d2sd.decoding.adaptive.measure import MEASURED_TOKENS, measure_costs
 from d2sd.decoding.generation import Generation
 from d2sd.decoding.header import make_header
@@ -53,9 +53,9 @@ class Engine:
         self.models = models
         self.texts = TokenTexts(models.target.tokenizer)
         self.lock = threading.Lock()  # held while the models compute
-        self.mode = choose_mode(passes, models.target.device, models.target.capturable)
-        self._costs: dict[tuple[object, ...], CostTable] = {}
-        self._experience: dict[tuple[str, CostTable], Experience] = {}  # by method
+        self.mode = choose_mode(passes, models.target.device, models.target.capturable, models.target.fixable)
+        self._costs: dict[tuple[object, ...], Machine] = {}
+        self._experience: dict[tuple[str, Machine], Experience] = {}  # by method
         self._free: list[tuple[str, Passes]] = []  # buffers and graphs that no generation uses at present
 
     def generate(self, prompt: str | Sequence[int], config: DecodeConfig) -> Trace:
@@ -90,7 +90,10 @@ class Engine:
         """The settings with γ and the backend filled in; raises ``InputError`` where these models cannot run them."""
         models, method = self.models, METHODS[config.method]
         target = models.target
-        config = replace(config, backend=choose(config.backend, target.device, target.dtype, target.head_shape[2]))
+        config = replace(
+            config,
+            backend=choose(config.backend, target.device, target.dtype, target.head_shape[2], target.plain_attention),
+        )
         if reason := self.obstacle(method.id):
             raise InputError(reason)
         if (
@@ -130,10 +133,12 @@ class Engine:
         )
         for needed, there, what, instead in needs:
             if needed and there is None:
+                if what == "a drafter" and models.eagle3 is not None:
+                    return f"method {method!r} needs a block drafter, and the drafter of {models.name} is an EAGLE-3 one; use --method eagle3"
                 return f"method {method!r} needs {what}, and {models.name} has none; {instead}"
         return None
 
-    def costs(self, config: DecodeConfig) -> CostTable:
+    def costs(self, config: DecodeConfig) -> Machine:
         """What the stages of a step cost here with these resolved settings; measured at first use (in one or two
         seconds for a small model), under the lock."""
         method, gamma, top_k = METHODS[config.method], config.block_size or 2, 1

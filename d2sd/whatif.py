@@ -13,8 +13,9 @@ from dataclasses import dataclass, fields, replace
 import torch
 
 from d2sd.config import DecodeConfig
+from d2sd.costs.machine import Machine
+from d2sd.costs.work import Work
 from d2sd.decoding.adaptive.controller import Experience
-from d2sd.decoding.adaptive.costs import CostTable
 from d2sd.decoding.proposer import Proposer
 from d2sd.engine import Engine
 from d2sd.errors import InputError
@@ -32,15 +33,17 @@ MARGIN_OF_16_BITS = 0.25
 class Outcome:
     """What a setting would have done over the recorded text: committed tokens and verified nodes of every step.
 
-    hits: whether the true boundary was a selected prefix, for the steps where that was decided; seconds: of all steps, by
-    the cost table, None without one. They are calculated, not measured.
+    works: the rows of every step's passes, which any machine can price (``d2sd.costs.machine``).
+    hits: whether the true boundary was a selected prefix, for the steps where that was decided.
+    seconds: of all steps on the machine that was given, None without one. They are calculated, not measured.
     """
 
     config: DecodeConfig
     committed: tuple[int, ...]
-    nodes: tuple[int, ...]
+    works: tuple[Work, ...]
     hits: tuple[bool, ...]
     seconds: float | None = None
+    cut: bool = False  # the text ended in the last step before a token of the target's own
 
     @property
     def tokens_per_second(self) -> float | None:
@@ -51,6 +54,16 @@ class Outcome:
     def mean_acceptance_length(self) -> float:
         """α: committed tokens per step, bonus included."""
         return sum(self.committed) / len(self.committed)
+
+    @property
+    def nodes(self) -> tuple[int, ...]:
+        """Verified tree nodes of every step."""
+        return tuple(work.nodes for work in self.works)
+
+    def speedup(self, machine: Machine) -> float | None:
+        """Over plain decoding, calculated for a machine; None where its drafter's time is not known."""
+        steps = machine.plain_steps(self.config.method, self.works)
+        return sum(self.committed) / steps if steps else None
 
     @property
     def nodes_per_step(self) -> float:
@@ -68,15 +81,15 @@ def recorded_config(trace: Trace) -> DecodeConfig:
         raise InputError(f"the trace's settings cannot be read: {error}") from None
 
 
-def committed(engine: Engine, trace: Trace, method: str | None = None) -> tuple[int, ...]:
-    """Tokens of every step that the engine's drafters would have taken over a recorded text, γ as each was trained.
+def replayed(engine: Engine, trace: Trace, method: str | None = None) -> Outcome:
+    """The steps that the engine's drafters would have taken over a recorded text, γ as each was trained.
 
     method: None stands for the recorded one, or what these drafters can serve. Raises ``InputError``, as ``Replay`` does.
     """
     wanted = method or _served(engine, str(trace.header["method"]))
     recorded = replace(recorded_config(trace), inspect=False, backend="auto")
     own = replace(recorded, method=wanted, block_size=None, second_block_size=None)
-    return next(Replay(engine, trace).run([engine.resolve(own)])).committed
+    return next(Replay(engine, trace).run([engine.resolve(own)]))
 
 
 def _served(engine: Engine, recorded: str) -> str:
@@ -131,7 +144,7 @@ class Replay:
             )
 
     def run(
-        self, configs: Sequence[DecodeConfig], costs: CostTable | None = None, experience: Experience | None = None
+        self, configs: Sequence[DecodeConfig], costs: Machine | None = None, experience: Experience | None = None
     ) -> Iterator[Outcome]:
         """The outcome of every setting, one after the other; configs: resolved settings (``Engine.resolve``).
 
@@ -148,16 +161,16 @@ class Replay:
             proposer.committed(lambda layers: self.features[tuple(layers)][:, begin:end], positions)
 
     @torch.inference_mode()
-    def _replay(self, config: DecodeConfig, costs: CostTable | None, experience: Experience | None) -> Outcome:
+    def _replay(self, config: DecodeConfig, costs: Machine | None, experience: Experience | None) -> Outcome:
         ids = [*self.prompt, *self.output]
         if config.decides and experience is None:
-            experience = Experience(costs or self.engine.costs(config))
+            experience = Experience(costs.of(config.method) if costs else self.engine.costs(config))
         proposer = self.engine.proposer(config, len(ids), experience)
         known = len(self.prompt)  # tokens before the anchor; prefill gave the first one of the output
         self._extend(proposer, 0, known)
         with self.engine.lock:
             proposer.read_prompt(ids[:known])
-        committed, nodes, hits, seconds = [], [], [], 0.0
+        committed, works, hits, cut = list[int](), list[Work](), list[bool](), False
         while known + 1 < len(ids):
             with self.engine.lock:
                 proposal = proposer.propose(ids[: known + 1])
@@ -168,15 +181,21 @@ class Replay:
             outcome = walk(tree, chosen, self.engine.models.target.end_ids, limit)
             count = len(outcome.accepted) + (outcome.bonus is not None)
             committed.append(count)
-            nodes.append(len(tree))
+            cut = outcome.bonus is None
+            works.append(proposer.work(proposal))
             boundary = None
             if proposal.first is not None:
                 boundary = first_draft_boundary(tree, proposal.first.ids, chosen, outcome)
                 if proposal.selected and boundary is not None and boundary < len(proposal.first.ids):
                     hits.append(boundary in proposal.selected)
             proposer.learn(proposal, outcome, boundary)
-            seconds += 0.0 if costs is None else proposer.seconds_by(costs, proposal)
             if known + count + 1 < len(ids):
                 self._extend(proposer, known, known + count)
             known += count
-        return Outcome(config, tuple(committed), tuple(nodes), tuple(hits), None if costs is None else seconds)
+        seconds = None if costs is None else _total(costs, config.method, works)
+        return Outcome(config, tuple(committed), tuple(works), tuple(hits), seconds, cut)
+
+
+def _total(machine: Machine, method: str, works: Sequence[Work]) -> float:
+    own = machine.of(method)
+    return sum(own.seconds(method, work) or 0.0 for work in works)

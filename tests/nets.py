@@ -7,7 +7,8 @@ from tokenizers.processors import TemplateProcessing
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from d2sd import Engine
-from d2sd.models.drafter import DFlashDraftModel, drafter_config, start_from_target
+from d2sd.models.beginnings import start_from_target
+from d2sd.models.drafter import DFlashDraftModel, drafter_config
 from d2sd.models.eagle3 import Eagle3DraftModel, new_eagle3
 from d2sd.models.models import Models
 from d2sd.models.target import Target
@@ -41,7 +42,7 @@ def make_drafter(target: Target, block_size: int = 16, layers: int = 2, seed: in
     torch.manual_seed(seed)
     config = drafter_config(target.config, layers=layers, block_size=block_size, mask_token_id=1)
     drafter = DFlashDraftModel(config).eval()
-    if target.config.model_type == "qwen3":
+    if target.config.model_type != "llama":
         start_from_target(drafter, target.base)
     return drafter.requires_grad_(False)
 

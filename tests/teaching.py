@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 
 from d2sd.models.drafter import DFlashDraftModel
@@ -15,9 +17,11 @@ TOKENS, STEPS, ANCHORS, RATE = 40, 80, 8, 4e-3
 NOISE = 0.02
 
 
-def teach(drafter: DFlashDraftModel, target: Target, variable_prefix: bool = False) -> DFlashDraftModel:
-    """Train it for a second on what the target writes after ``PROMPTS``: then it knows some of that, not all."""
-    asked = [target.tokenizer(prompt)["input_ids"] for prompt in PROMPTS]
+def teach(
+    drafter: DFlashDraftModel, target: Target, variable_prefix: bool = False, prompts: Sequence[str] = PROMPTS
+) -> DFlashDraftModel:
+    """Train it for a second on what the target writes after ``prompts``: then it knows some of that, not all."""
+    asked = [target.tokenizer(prompt)["input_ids"] for prompt in prompts]
     answers = respond_to(target, asked, RegenerateConfig(max_new_tokens=TOKENS, greedy_share=1.0))
     texts = [[*ids, *answer] for ids, answer in zip(asked, answers, strict=True)]
     starts, lengths = torch.tensor([len(ids) for ids in asked]), torch.tensor([len(ids) for ids in texts])

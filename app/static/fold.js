@@ -1,4 +1,4 @@
-// Opens and closes the settings on a narrow page; on a wide one the style sheet shows them always.
+// Opens and closes a part of the page.
 
 export function start(element, trigger, props) {
   const button = document.createElement("button");

@@ -264,6 +264,7 @@ def _prompt_set() -> tuple[list[Any], gr.Column, gr.Dropdown, gr.Column]:
         with gr.Column(visible=False) as mine:
             pasted = gr.Textbox(
                 label="Prompts",
+                info="One a line. Between prompts of several lines, an empty line.",
                 placeholder='One a line, or JSON lines: {"prompt": "…", "domain": "…"}',
                 lines=4,
                 max_lines=10,

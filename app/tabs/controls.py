@@ -14,7 +14,7 @@ from app.links import Link
 from app.method_names import grouped
 from app.models import Chosen
 from app.settings import SETTINGS, TREE_SETTINGS, used_by
-from app.tabs.model_choice import build_models, follow_model
+from app.tabs.model_choice import build_models, follow_model, model_picker
 from app.tabs.notice import forgive, notice_box
 from app.tabs.setting_box import setting_box
 from app.threads import threads_here
@@ -80,29 +80,35 @@ def build_controls() -> Controls:
     """Lay out the column and wire what concerns it alone."""
     inputs = dict[str, Any]()
     first = presets.first_model()
-    prompt = next(iter(presets.examples(first).values()))
+    prompt = str(presets.opening().header.get("prompt") or next(iter(presets.examples(first).values())))
     inputs["prompt"] = gr.Textbox(
-        prompt, label="Prompt", info="Shift + Enter or Ctrl + Enter runs it.", lines=3, max_lines=8, elem_id="prompt"
+        prompt, label="Prompt", info="Shift + Enter or Ctrl + Enter runs it.", lines=2, max_lines=6, elem_id="prompt"
     )
-    able = gr.Markdown(ABLE, elem_id="able", visible=first == presets.BUNDLED)
-    wanted = models.to_get()
-    get = gr.Button(getting.button_label(wanted) if wanted else "", visible=bool(wanted), size="sm", elem_id="get")
+    with gr.Column(elem_id="choices", min_width=200):
+        picker = model_picker()
+        method = PickerView(grouped(d2sd.METHODS), METHOD, label="Method", elem_id="method")
     with gr.Row(elem_id="buttons"):
         run = gr.Button("Run", variant="primary", elem_id="run", min_width=80)
         stop = gr.Button("Stop", elem_id="stop", min_width=80)
+    with gr.Row(elem_id="folds"):
+        FoldView("Settings", "more", elem_id="fold")
+        FoldView("Runs", "runs", elem_id="fold-runs")
+    wanted = models.to_get()
+    get = gr.Button(getting.button_label(wanted) if wanted else "", visible=bool(wanted), size="sm", elem_id="get")
+    examples = [_examples(inputs["prompt"], model, model == first) for model in (presets.BUNDLED, presets.FIRST)]
     notice = notice_box("notice")
     back = gr.Button("Back to my own settings", elem_id="own-settings", size="sm", visible=False)
-    FoldView("Examples, models, method, settings", "more", elem_id="fold")
+    inputs |= build_models(picker=picker)
     with gr.Column(elem_id="more"):
-        examples = [_examples(inputs["prompt"], model, model == first) for model in (presets.BUNDLED, presets.FIRST)]
-        inputs |= build_models()
+        able = gr.Markdown(ABLE, elem_id="able", visible=first == presets.BUNDLED)
 
         def suit(chosen: str) -> list[Any]:
             own = chosen in presets.OWN
             return [gr.Markdown(visible=own), gr.Dataset(visible=own), gr.Dataset(visible=not own)]
 
         inputs["model"].change(suit, inputs["model"], [able, *examples], show_progress="hidden", queue=False)
-        _method(inputs)
+        inputs["method"] = method
+        _method(inputs, method)
         follow_model(inputs["model"], inputs["chat"], inputs["block_size"], inputs["second_block_size"])
         with gr.Row(elem_id="last"):
             inputs["compare"] = gr.Checkbox(True, label="Measure speedup", elem_id="compare", min_width=120)
@@ -121,8 +127,7 @@ def _examples(prompt: gr.Textbox, model: str, visible: bool) -> gr.Dataset:
     return gr.Examples([[text] for text in own.values()], [prompt], visible=visible, **shown).dataset
 
 
-def _method(inputs: dict[str, Any]) -> None:
-    inputs["method"] = method = PickerView(grouped(d2sd.METHODS), METHOD, label="Method", elem_id="method")
+def _method(inputs: dict[str, Any], method: PickerView) -> None:
     info = gr.Markdown(explained(METHOD), elem_id="method-info")
     with gr.Group(elem_id="numbers-in", elem_classes="small-numbers"):
         numbers = [s for s in SETTINGS if s.kind != "flag"]

@@ -19,10 +19,23 @@ from app.tabs.notice import MODEL, Said, ask, line_of, sentence, stopped
 from app.tabs.runs import AT_ONCE, FILES, Shown
 from app.views.explore import ExplorerView
 from app.views.runs import RunsView
-from app.work import TURNS
+from app.work import TURNS, Update
 from d2sd import InputError
 
+LINES_BEFORE_STEPS = 3  # header, prompt, and the first step
 CUT_OFF = "This recording breaks off before the end of its run. What it holds is shown."
+
+
+RUN = "Run"
+
+
+def doing(update: Update[str], session: Session) -> str:
+    """What the button says while a run goes on."""
+    if update.news:
+        return "Waiting …" if session.waiting else "Loading …"
+    if session.shown.ended:
+        return "Timing plain decoding …"
+    return "Reading the prompt …" if len(session.shown) < LINES_BEFORE_STEPS else "Writing …"
 
 
 def build_explore(session: gr.State) -> Shown:
@@ -57,9 +70,12 @@ def _wire_runs(shown: Shown) -> None:
             listed: tuple[Any, Any] = (gr.skip(), gr.skip())
             if update.value is not None and current.shown is not before:
                 before, listed = current.shown, shown.started(current)
-            yield segment, said(update), *listed
+            yield segment, said(update), *listed, gr.Button(doing(update, current))
         # Nothing is sent after the last values: Gradio's client applies the differences of two updates that arrive at
         # once to one object, so a skip behind them would delete them.
+
+    def rest(current: Session, mine: int) -> Any:
+        return gr.Button(RUN) if current.newest == mine else gr.skip()
 
     # A request is counted at once, outside the queue, so that Stop and a second Run also reach runs that wait.
     number, line = gr.State(0), line_of(controls.notice, session)
@@ -68,12 +84,12 @@ def _wire_runs(shown: Shown) -> None:
         requested.then(
             run,
             [session, number, *controls.values],
-            [view, controls.notice, shown.back, shown.runs],
+            [view, controls.notice, shown.back, shown.runs, controls.run],
             show_progress="hidden",
             concurrency_id=MODEL,
             concurrency_limit=1,
             trigger_mode="multiple",
-        )
+        ).then(rest, [session, number], controls.run, **AT_ONCE)
 
     def stop(current: Session) -> Any:
         own = current.getting

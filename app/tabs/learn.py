@@ -1,4 +1,4 @@
-"""Learn: the idea in eight stops, over a recorded run; ends in Explore."""
+"""Learn: the idea in nine stops, over a recorded run; ends in Explore."""
 
 from __future__ import annotations
 

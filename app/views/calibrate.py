@@ -15,35 +15,25 @@ import numpy as np
 import orjson
 
 from app.compare import RunSet, compared
+from app.measured import Measured, StepWords
 from app.recordings import Recording
 from app.views.drawn import FIGURES, DrawnView
-from d2sd import Trace
 from d2sd.calibration import (
     Labels,
     Paths,
     Report,
     StepTable,
-    calibrate,
-    compare_trained,
-    label,
     read_report,
-    tabulate,
-    tabulate_paths,
 )
-from d2sd.calibration.decisions import expectations
 from d2sd.calibration.outcomes import happened, predicted, ranks
 from d2sd.calibration.redrafts import gain_places
 from d2sd.calibration.scores import equal_mass_edges, places, uniform_edges
 from d2sd.calibration.steps import UNSEEN
-from d2sd.calibration.trained import head_confidence, trained_tables
+from d2sd.calibration.trained import trained_tables
 from d2sd.drawing.boundary import WHOLE
 from d2sd.drawing.gains import OTHER
 from d2sd.drawing.panels import calibration_panels
 from d2sd.drawing.summary import headline
-from d2sd.trace.events import StepDone
-from d2sd.trace.metrics import verdict
-
-MAX_CHARACTERS = 24
 
 
 class CalibrationView(DrawnView):
@@ -64,30 +54,24 @@ class Progress:
     running: bool = False
 
 
-def drawing(
-    traces: Sequence[Trace], runs: Sequence[Recording], progress: Progress, against: RunSet | None = None
-) -> str:
-    """What the view draws for these runs, each a trace and its recording; ``against``: others to compare them with."""
-    steps, prompts = [t.steps for t in traces], [t.prompt for t in traces]
-    table, paths = tabulate(steps, prompts), tabulate_paths(steps)
-    labels = label(steps, table, [r.domain for r in runs])
-    report = calibrate(table, paths, labels)
-    marks = step_places(table, report, labels, paths if report.of_paths else None)
-    head = head_confidence([s for run in steps for s in run])
-    marks["steps"]["head"] = head_places(table, head)
+def drawing(measured: Measured, runs: Sequence[Recording], progress: Progress, against: RunSet | None = None) -> str:
+    """What the view draws for these runs, as measured and as recorded; ``against``: others to compare them with."""
+    gathering, words = measured.gathering, measured.words
+    counted, report = gathering.counted(), gathering.report()
+    table, labels = counted.table, counted.labels
+    paths = counted.paths if report.of_paths else None
+    marks = step_places(table, report, labels, paths)
+    marks["steps"]["head"] = head_places(table, counted.head)
     data = {
         "progress": asdict(progress),
         "reading": [asdict(s) for s in read_report(report)],
-        "stats": [asdict(s) for s in headline(report, expectations(s for t in traces for s in t.steps))],
-        "panels": [p.to_dict() for p in calibration_panels(report, compare_trained(table, head))],
+        "stats": [asdict(s) for s in headline(report, counted.expected)],
+        "panels": [p.to_dict() for p in calibration_panels(report, gathering.trained())],
         "report": report.to_dict(),
-        "runs": [
-            {"label": r.label, "run": str(t.header.get("run", "")), "domain": r.domain}
-            for t, r in zip(traces, runs, strict=True)
-        ],
-        "steps": step_columns(table, [s for run in steps for s in run], labels, paths if report.of_paths else None),
+        "runs": [{"label": r.label, "run": str(r.header.get("run", "")), "domain": r.domain} for r in runs],
+        "steps": step_columns(table, words, paths),
         "places": marks,
-        "against": compared(against, RunSet(progress.title, tuple(traces))) if against and traces else None,
+        "against": compared(against, progress.title, gathering) if against and runs else None,
     }
     return orjson.dumps(data).decode()
 
@@ -100,9 +84,7 @@ def scored(table: StepTable, paths: Paths | None) -> tuple[np.ndarray, np.ndarra
     return rows, table.confidence[rows, at], at + 1
 
 
-def step_columns(
-    table: StepTable, steps: Sequence[StepDone], labels: Labels, paths: Paths | None = None
-) -> dict[str, list[Any]]:
+def step_columns(table: StepTable, words: Sequence[StepWords], paths: Paths | None = None) -> dict[str, list[Any]]:
     """What the list of steps shows, one entry per step in every column.
 
     * run, step: where it is.
@@ -122,12 +104,11 @@ def step_columns(
         matched += np.bincount(rows, weights=paths.accepted, minlength=len(table)).astype(int)
     own_confidence = _by_step(len(table), rows, confidence.round(4))
     if paths is None:
-        counts = [len(own) for own in own_confidence]
-        nodes = [_nodes(s, n) for s, n in zip(steps, counts, strict=True)]
-        tokens = [_texts(s, n) for s, n in zip(steps, counts, strict=True)]
+        nodes: list[Any] = [w.nodes for w in words]
+        drafted = [w.texts[: len(own)] for w, own in zip(words, own_confidence, strict=True)]
     else:
         nodes = _by_step(len(table), rows, paths.node)
-        tokens = [[_cut(s.nodes[n].text) for n in own] for s, own in zip(steps, nodes, strict=True)]
+        drafted = [tuple(w.texts[n] for n in own) for w, own in zip(words, nodes, strict=True)]
     return {
         "run": table.run.tolist(),
         "step": table.step.tolist(),
@@ -138,10 +119,10 @@ def step_columns(
         "rank": _rank(table).tolist(),
         "confidence": own_confidence,
         "depths": _by_step(len(table), rows, depths),
-        "tokens": tokens,
+        "tokens": drafted,
         "nodes": nodes,
-        "wanted": [_wanted(s, b) for s, b in zip(steps, table.boundary.tolist(), strict=True)],
-        "outcome": [verdict(s) or "" for s in steps],
+        "wanted": [w.wanted for w in words],
+        "outcome": [w.outcome for w in words],
     }
 
 
@@ -210,30 +191,3 @@ def _by_row(count: int, rows: np.ndarray, values: np.ndarray) -> list[list[int]]
     for row, value in sorted(set(zip(rows.tolist(), values.tolist(), strict=True))):
         out[row].append(value)
     return out
-
-
-def _texts(step: StepDone, count: int) -> list[str]:
-    return [_cut(t) for t in step.first_draft.texts[:count]] if step.first_draft else []
-
-
-def _nodes(step: StepDone, count: int) -> list[int]:
-    """The tree nodes of the first ``count`` tokens of the first draft; shorter where the tree leaves them out."""
-    found, parent, nodes = [], 0, step.nodes
-    for token in step.first_draft.ids[:count] if step.first_draft else ():
-        here = parent + 1  # where a tree that begins with the first draft has it
-        if here >= len(nodes) or nodes[here].parent != parent or nodes[here].token != token:
-            here = next((n.id for n in nodes if n.parent == parent and n.token == token), 0)
-        if not here:
-            break
-        found.append(here)
-        parent = here
-    return found
-
-
-def _wanted(step: StepDone, boundary: int) -> str:
-    """The target's own token where the first draft ends, if that was seen."""
-    return _cut(step.committed[boundary].text) if 0 <= boundary < len(step.committed) else ""
-
-
-def _cut(text: str) -> str:
-    return text.encode("utf-8", "replace").decode()[:MAX_CHARACTERS]

@@ -19,4 +19,4 @@ class CompareView(DrawnView):
 
 def drawing(a: RunSet, b: RunSet) -> str:
     """What the view draws for two sides."""
-    return orjson.dumps({**compared(a, b), "pairs": side_by_side(a, b)}).decode()
+    return orjson.dumps({**compared(a, b.title, b.gathering), "pairs": side_by_side(a, b)}).decode()

@@ -37,7 +37,8 @@ class DrawnView(View):
 
 def panel_sheets(*folders: str) -> dict[str, str]:
     """Style sheets by element id: what all views share, then those of these folders, whose rules win over it."""
-    shared = read(VIEWER / "colours.css").replace(".explorer", ".panels") + read(STATIC / "shared" / "panels.css")
+    viewer = read(VIEWER / "colours.css") + read(VIEWER / "map.css")
+    shared = viewer.replace(".explorer", ".panels") + read(STATIC / "shared" / "panels.css")
     return {"panels-style": shared, **{f"{name}-style": read(STATIC / name / f"{name}.css") for name in folders}}
 
 

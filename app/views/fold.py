@@ -1,4 +1,4 @@
-"""A button that folds a part of the page away where there is little room."""
+"""A button that folds a part of the page away."""
 
 from __future__ import annotations
 

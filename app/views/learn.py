@@ -13,9 +13,11 @@ import orjson
 
 from app import presets
 from app.learn import lessons
-from app.live_settings import costs
 from app.run_lines import RunLines
 from app.views.drawn import STATIC, DrawnView, panel_sheets, read
+from d2sd.costs import known
+from d2sd.costs.here import here
+from d2sd.costs.machine import STAGES, Curve, Machine
 from d2sd.drawing.viewer import PageRun, runs_page, viewer_styles
 from d2sd.drawing.viewer_lines import Judge
 from d2sd.trace.metrics import instructiveness
@@ -56,7 +58,7 @@ def lesson_run() -> RunLines:
     return RunLines.of(presets.lesson()["lines"])
 
 
-def _speeds(lines: list[str]) -> tuple[float | None, float | None]:
+def speeds(lines: list[str]) -> tuple[float | None, float | None]:
     """Measured tokens per second of plain decoding and of the run itself, not drawn; None where they were not measured."""
     found = next((f for line in reversed(lines) if (f := read_baseline(line.encode()))), {})
     return found.get("tokens_per_second"), found.get("unwatched")
@@ -68,30 +70,42 @@ def packed_tour() -> str:
     recorded = presets.lesson()
     trace = parse_trace("\n".join([*recorded["lines"], ""]).encode())
     preset = trace.header["models"].get("preset")
+    plain, unwatched = speeds(recorded["lines"])
+    machine = here(trace, plain, unwatched, _table(recorded.get("table")))
     judge = Judge()
     lines = "\n".join([*judge.lines(recorded["lines"]), ""])
     return _packed(
         trace,
         judge.instructive,
+        plain,
         lines=lines,
         live=recorded["live"],
-        costs=costs(trace, *_speeds(recorded["lines"])),
+        here=machine and known.drawing(machine),
+        opening="".join(c.text for c in trace.prefill.committed) if trace.prefill else "",
         about=presets.FIRST_SAID if preset == presets.FIRST else presets.TINY_SAID,
         examples=presets.examples(presets.FIRST if preset == presets.FIRST else presets.BUNDLED),
     )
 
 
-def tour_of(trace: Trace) -> str:
+def tour_of(trace: Trace, plain: float | None = None) -> str:
     """The same of any run, without its lines, which a page to hand out has anyway, and without other values of K and γ, which
-    would have to be replayed."""
-    return _packed(trace, max(range(len(trace.steps)), key=lambda n: instructiveness(trace.steps[n])))
+    would have to be replayed. ``plain``: tokens per second of plain decoding beside it."""
+    return _packed(trace, max(range(len(trace.steps)), key=lambda n: instructiveness(trace.steps[n])), plain)
 
 
-def _packed(trace: Trace, start: int, **more: Any) -> str:
+def _table(stages: dict[str, Any] | None) -> Machine | None:
+    """What passes over other rows took where the run was recorded."""
+    if not stages:
+        return None
+    first, second, verify = (Curve(tuple((rows, ms / 1e3) for rows, ms in stages[stage])) for stage in STAGES)
+    return Machine(first, second, verify)
+
+
+def _packed(trace: Trace, start: int, plain: float | None, **more: Any) -> str:
     data = {
         "run": str(trace.header.get("run", "")),
         "start": start,
-        "lessons": [asdict(lesson) for lesson in lessons(trace)],
+        "lessons": [asdict(lesson) for lesson in lessons(trace, plain)],
         **more,
     }
     deflate = zlib.compressobj(6, zlib.DEFLATED, -zlib.MAX_WBITS)

@@ -15,6 +15,7 @@ from app.race import reference, rows
 from app.views.drawn import DrawnView
 from app.views.runs import MAX_LINK
 from d2sd import METHODS
+from d2sd.costs.work import Work
 
 FILLED_IN = ("block_size", "second_block_size", "node_budget")  # by the engine, for each method its own
 
@@ -78,11 +79,15 @@ def machine(header: dict[str, Any]) -> str:
 
 
 def _lane(lane: Lane) -> dict[str, Any]:
-    """Commits as [seconds since the prompt was read, [[text, proposer], …], verified nodes, seconds of verifying]; the first
-    is that of prefill."""
+    """Commits as [seconds since the prompt was read, [[text, proposer], …], work]; the first is that of prefill, which has none.
+
+    work: the rows of the step's passes: first draft, [re-drafts, …], verified nodes.
+    """
     method, prefill = lane_name(lane.trace), lane.trace.prefill
-    commits = [(0.0, prefill.committed, 0, 0.0)] if prefill and prefill.committed else []
-    commits += [(s.elapsed, s.committed, len(s.nodes), s.seconds.verify) for s in lane.trace.steps]
+    commits: list[tuple[float, Any, Work | None]] = (
+        [(0.0, prefill.committed, None)] if prefill and prefill.committed else []
+    )
+    commits += [(s.elapsed, s.committed, Work.of(s, lane.trace.header)) for s in lane.trace.steps]
     return {
         "method": method,
         "sentence": sentence(method),
@@ -92,9 +97,8 @@ def _lane(lane: Lane) -> dict[str, Any]:
             [
                 round(elapsed, 6),
                 [[c.text.encode("utf-8", "replace").decode(), c.proposer] for c in committed],
-                nodes,
-                round(verify, 6),
+                work and [work.first, work.again, work.nodes],
             ]
-            for elapsed, committed, nodes, verify in commits
+            for elapsed, committed, work in commits
         ],
     }

@@ -3,13 +3,6 @@
 import { h } from "./dom.js";
 import { fixed, STAGES } from "./words.js";
 
-/** D²SD with Qwen3-8B on an H200, mean of eight sets of prompts (arXiv 2606.04446): tokens per step, speedup, and the tokens
- *  that the target reads in a pass there, K + 1 = 5 blocks of 16. */
-const PAPER = { alpha: 7.05, speedup: 4.98, nodes: 80 };
-const PAPER_CYCLE = PAPER.alpha / PAPER.speedup;
-/** At most what one more verified node costs there, in plain steps: as if drafting cost nothing. */
-export const PAPER_NODE = (PAPER_CYCLE - 1) / (PAPER.nodes - 1);
-
 /** What a run's step costs: `cost` in plain steps, `parts` of it by stage, `brought` tokens; null where plain decoding was
  *  not timed. `speed` and `plain`: tokens per second, `seconds` by stage. */
 export function cycleOf({ tokens, steps, speed, plain, seconds }) {
@@ -23,17 +16,14 @@ export function cycleOf({ tokens, steps, speed, plain, seconds }) {
 
 /** The same in a sentence. */
 export function cycleWords({ cost, brought, gain }) {
-  const end = gain < 1 ? `so it is slower, ${fixed(gain, 2)}×` : `so it is ${fixed(gain, 2)}× as fast`;
+  const end = `so it is ${fixed(gain, 2)}× as fast as plain decoding`;
   return `A step cost ${fixed(cost, 1)} plain steps and brought ${fixed(brought, 1)} tokens, ${end}.`;
 }
 
-export const elsewhere = () => `On a GPU with a model of 8B a step costs about ${fixed(PAPER_CYCLE, 2)}: a pass waits for the weights there, and reads many nodes meanwhile.`;
-
-/** Seconds that verifying `nodes` takes between this machine (`t` = 0: as measured) and the paper's ratio (1); `plain`: of
- *  a plain step here. */
-export function verifyAt(measured, plain, nodes, t) {
-  const there = plain * (1 + PAPER_NODE * Math.max(0, nodes - 1));
-  return Math.max(1e-9, measured) ** (1 - t) * Math.max(1e-9, there) ** t;
+/** How fast the same steps would be on another machine, where each costs `cost` plain steps; null: that is not known. */
+export function elsewhereWords({ name }, cost, brought) {
+  if (cost === null) return `What its draft takes with an 8B model on ${name} is not known.`;
+  return `With an 8B model on ${name} such a step costs ${fixed(cost, 2)} plain steps, so the same ${fixed(brought, 1)} tokens would come ${fixed(brought / cost, 2)}× as fast.`;
 }
 
 /** Two bars on one scale: what a step cost, by stage, and what it brought. */

@@ -41,7 +41,7 @@ export function start(element, trigger, props, watch) {
   const selection = new Selection(store, () => onSelect());
   const chip = new ChipView(store, selection);
   const notice = h("p", { class: "notice", role: "alert", hidden: true });
-  const numbers = h("dl", { id: "numbers", "aria-label": "Totals" });
+  const numbers = h("div", { id: "numbers" });
   const textBox = part("text", "Generated text", { role: "region", tabindex: 0 });
   const textTools = h("div", { class: "tools" });
   const details = part("details", "Details", { role: "region", "aria-live": "polite" });
@@ -74,8 +74,9 @@ export function start(element, trigger, props, watch) {
     panes.bar("facts"),
     h("div", { class: "panel facts" }, details),
     panes.bar("reading"),
-    h("div", { class: "panel drawing" }, h("div", { class: "head" }, sentence, h("div", { class: "tools" }, unfoldButton, chip.button, playButton, paceButton, wideButton, fitButton, fullButton, helpButton)), lacks, treeBox, pathBox, swipe, panes.bar("tree"), stripBox, quizBox, presenter.box, legend()),
+    h("div", { class: "panel drawing" }, h("div", { class: "head" }, sentence, h("div", { class: "tools" }, unfoldButton, chip.button, playButton, paceButton, wideButton, fitButton, fullButton, helpButton)), lacks, treeBox, pathBox, swipe, panes.bar("tree"), stripBox, quizBox, presenter.box),
     steps,
+    legend(),
   );
   root.append(notice, empty, views, spoken);
   element.replaceChildren(root);
@@ -174,7 +175,7 @@ export function start(element, trigger, props, watch) {
     wideButton.textContent = tree.widened ? "Narrow" : "Widen";
     wideButton.title = tree.widened ? "The whole block in view" : "Every token readable; swipe to move";
     const read = tree.wordless ? "Tap a slim token to read it, or Widen and swipe." : "Widen and swipe to read long tokens.";
-    path.show(quiz.asking ? null : tree.step, slim && tree.step !== null && tree.cut);
+    path.show(quiz.asking ? null : tree.step, strip.narrow && tree.step !== null && tree.cut);
     swipe.textContent = tree.widened ? "← Swipe the tree to move along it →" : `The whole block is in view. ${read}`;
   }
 
@@ -220,6 +221,7 @@ export function start(element, trigger, props, watch) {
     if (more) wanted = { step: whole(more.step, 0, 1e9, 0), node: nodeNumber(more.node) };
     if (reset) {
       wanted = null;
+      totals.reset();
       selection.reset();
       quiz.reset();
       words.reset();

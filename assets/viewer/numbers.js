@@ -1,12 +1,15 @@
-// The row of totals, each with the shown step's own value.
+// The run in a sentence; behind it all totals, each with the shown step's own value, and why it is as fast as it is.
 
-import { cycleBars, cycleOf, cycleWords, elsewhere } from "./cost.js";
-import { h } from "./dom.js";
+import { BreakEvenMap } from "./breakeven.js";
+import { cycleBars, cycleOf, cycleWords, elsewhereWords } from "./cost.js";
+import { h, text } from "./dom.js";
+import { gist } from "./gist.js";
+import { MachineChoice, meanCost } from "./machine.js";
 import { judged } from "./store.js";
-import { count, fixed, OUTCOMES, percent, STAGES } from "./words.js";
+import { count, fixed, methodName, OUTCOMES, percent, STAGES } from "./words.js";
 
 const CARDS = [
-  ["alpha", "Mean tokens/step α", "Mean acceptance length over all steps: committed tokens per step, the target’s own token included."],
+  ["alpha", "Tokens/step α", "Mean acceptance length over all steps: committed tokens per step, the target’s own token included."],
   ["speed", "Tokens per second", "Of the run that is drawn here: committed tokens over the time since the prompt was read. To record every step for the drawing costs time: the speedup beside it is timed without."],
   ["speedup", "Speedup", "Tokens per second over plain decoding with the same target, both timed in turns right after the run, without drawing them: to draw a run slows it on a small machine. Below 1×, a step costs more plain steps than it brings tokens: cost-aware, or fewer nodes B, may help."],
   ["nodes", "Mean nodes/step", "Tree nodes that the target checks in one pass, anchor included; mean over the steps."],
@@ -19,37 +22,64 @@ const perSecond = (speed) => fixed(speed, speed >= 100 ? 0 : 1);
 
 export class NumbersView {
   constructor(host, store) {
-    Object.assign(this, { host, store, cells: {} });
+    Object.assign(this, { host, store, cells: {}, shown: null });
+    this.gist = h("p", { class: "gist", title: "α: committed tokens a step, the target’s own included. Price and speed: against plain decoding of the same target. As many tokens a step as a step costs plain ones would be as fast: there it breaks even." });
+    this.why = this.opener("why?", "why-open", () => this.box, "What a step costs, and where it would pay");
+    this.more = this.opener("all figures", "more-open", () => this.cards, "All totals of the run");
+    this.cards = h("dl", { class: "cards", "aria-label": "Totals", hidden: true });
     for (const [id, name, title] of CARDS) {
       const cell = { value: h("dd", { class: "value" }), note: h("dd", { class: "note" }) };
       this.cells[id] = cell;
-      host.append(h("div", { class: "stat", "data-stat": id, title }, h("dt", {}, name, id === "speedup" ? this.whyButton() : null), cell.value, cell.note));
+      this.cards.append(h("div", { class: "stat", "data-stat": id, title }, h("dt", {}, name), cell.value, cell.note));
     }
     this.segments = STAGES.map(([stage, name]) => [stage, name, h("span", { class: `segment ${stage}` })]);
     this.bar = h("dd", { class: "stack", role: "img" }, ...this.segments.map(([, , segment]) => segment));
     this.shares = h("dd", { class: "note" });
-    this.box = h("div", { class: "why", role: "note", hidden: true });
-    host.append(h("div", { class: "stat wide", "data-stat": "stages" }, h("dt", {}, "Time by stage"), this.bar, this.shares), this.box);
-  }
-
-  /** Opens what a step costs and brings. */
-  whyButton() {
-    this.why = h("button", { class: "why-open", type: "button", "aria-expanded": "false", hidden: true }, "why?");
-    this.why.addEventListener("click", () => {
-      this.box.hidden = !this.box.hidden;
-      this.why.setAttribute("aria-expanded", String(!this.box.hidden));
+    this.cards.append(h("div", { class: "stat wide", "data-stat": "stages" }, h("dt", {}, "Time by stage"), this.bar, this.shares));
+    this.choice = new MachineChoice(() => this.show(this.shown));
+    this.map = new BreakEvenMap();
+    this.words = h("div", {});
+    this.there = h("p", { class: "there" });
+    this.source = h("p", { class: "source" });
+    this.box = h("div", { class: "why", role: "note", hidden: true }, this.words, h("label", { class: "machine-choice" }, "With an 8B model on ", this.choice.select), this.there, this.map.box, this.source);
+    host.append(h("div", { class: "line" }, this.gist, h("div", { class: "tools" }, this.why, this.more)), this.cards, this.box);
+    host.addEventListener("keydown", (event) => {
+      if (event.key !== "Escape" || this.box.hidden) return;
+      event.stopPropagation();
+      this.why.click();
+      this.why.focus();
     });
-    return this.why;
   }
 
-  showWhy(cycle) {
-    this.why.hidden = !cycle;
-    if (!cycle) this.box.hidden = true;
-    else this.box.replaceChildren(h("b", {}, cycle.gain < 1 ? "Why slower" : "Why faster"), h("p", {}, cycleWords(cycle)), cycleBars(cycle), h("p", {}, elsewhere()));
+  /** A button that opens and closes a part. */
+  opener(words, kind, part, title) {
+    const button = h("button", { class: `small ${kind}`, type: "button", title, "aria-expanded": "false" }, words);
+    button.addEventListener("click", () => {
+      part().hidden = !part().hidden;
+      button.setAttribute("aria-expanded", String(!part().hidden));
+      this.show(this.shown);
+    });
+    return button;
+  }
+
+  /** Another run is shown: what was opened about the last one is closed. */
+  reset() {
+    this.box.hidden = true;
+    this.why.setAttribute("aria-expanded", "false");
+  }
+
+  showWhy(cycle, alpha, there) {
+    const { method } = this.store.header;
+    const { machine } = this.choice;
+    this.words.replaceChildren(...(cycle ? [h("b", {}, cycle.gain < 1 ? "Why slower here" : "Why faster here"), h("p", {}, cycleWords(cycle)), cycleBars(cycle)] : [h("b", {}, "What a step costs"), h("p", {}, "Plain decoding was not timed with this run, so its price here is not known.")]));
+    this.there.textContent = elsewhereWords(machine, there, alpha);
+    this.source.textContent = machine.source;
+    this.map.show([{ name: methodName(text(method)), alpha, here: cycle && cycle.cost, there }], machine.name);
   }
 
   show(shown) {
     const { store, cells } = this;
+    this.shown = shown;
     const { tokens, nodes, outcomes, gained, redrafts } = store.sums;
     const cases = judged(store.sums);
     const steps = store.length;
@@ -61,7 +91,8 @@ export class NumbersView {
       cells[id].note.textContent = note;
     };
     const decimals = (value, digits) => (value === null ? "—" : fixed(value, digits));
-    set("alpha", steps ? decimals(tokens / steps, 2) : "—", here ? `this step: ${here.total}` : "");
+    const breaks = store.baseline && speed ? `breaks even at ${fixed(((tokens / steps) * store.baseline) / (store.unwatched || speed), 1)}` : "";
+    set("alpha", steps ? decimals(tokens / steps, 2) : "—", [here ? `this step: ${here.total}` : "", breaks].filter(Boolean).join("; "));
     set("speed", speed === null ? "—" : perSecond(speed), !steps ? "" : !last ? "no times in this run" : store.unwatched ? "while recording" : `${count(tokens, "token")} in ${last.toFixed(last < 10 ? 2 : 0)} s`);
     const base = store.baseline;
     const timed = store.unwatched || speed; // in turns with plain decoding, where that was done
@@ -69,7 +100,13 @@ export class NumbersView {
     const costs = gain !== null && gain < 1 ? `a step = ${(tokens / steps / gain).toFixed(1)} plain` : null;
     const unmeasured = store.header.method === "autoregressive" ? "nothing is drafted" : store.live ? "not measured yet" : "not measured";
     set("speedup", gain === null ? "—" : fixed(gain, 2) + "×", costs || (base ? store.unwatched ? `else ${perSecond(timed)} vs ${perSecond(base)}` : `${perSecond(timed)} vs ${perSecond(base)} plain` : unmeasured));
-    this.showWhy(gain === null ? null : cycleOf({ tokens, steps, speed: timed, plain: base, seconds: store.sums.seconds }));
+    const cycle = gain === null ? null : cycleOf({ tokens, steps, speed: timed, plain: base, seconds: store.sums.seconds });
+    const { machine } = this.choice;
+    const there = this.thereCost(machine);
+    const missing = store.live ? " so far" : "";
+    this.gist.replaceChildren(...gist({ method: store.header.method, step: here && here.total, tokens, steps, cycle, machine, there, missing }).map(({ text: words, kind }) => (kind ? h("b", { class: kind.includes("slower") ? "slower" : null }, words) : words)));
+    this.why.disabled = !steps || store.header.method === "autoregressive";
+    if (!this.box.hidden) this.showWhy(cycle, tokens / Math.max(1, steps), there);
     cells.speedup.value.classList.toggle("slower", gain !== null && gain < 1);
     set("nodes", steps ? decimals(nodes / steps, 1) : "—", here ? `this step: ${here.nodes}` : "");
     const verdict = here && OUTCOMES[here.verdict];
@@ -77,6 +114,17 @@ export class NumbersView {
     set("repaired", cases ? percent(outcomes.repaired / cases) : "—", verdict ? `this step: ${verdict.mark} ${verdict.short || verdict.words}` : cases ? `${outcomes.repaired} of ${cases}` : none);
     set("gain", redrafts ? fixed(gained / redrafts, 2) : "—", redrafts ? (here ? `this step: ${here.gained} by ${here.redrafts}` : `${gained} by ${redrafts}`) : "no re-drafts");
     this.showStages();
+  }
+
+  /** What a step costs on another machine; worked out again only when there are more steps or it is another one. */
+  thereCost(machine) {
+    const { store } = this;
+    const known = `${store.key} ${store.length} ${machine.id}`;
+    if (known !== this.known) {
+      this.known = known;
+      this.price = store.seen.draft || store.seen.levels || store.header.method === "eagle3" ? meanCost(machine, text(store.header.method), store.summaries.map(({ work }) => work)) : null;
+    }
+    return this.price;
   }
 
   showStages() {

@@ -1,6 +1,7 @@
 // One step as the views need it: the recorded event with every number bounded and every reference checked.
 
 import { list, number, text, whole } from "./dom.js";
+import { workOf } from "./machine.js";
 import { OUTCOMES, PROPOSERS, STAGES } from "./words.js";
 
 const MOST_NODES = 4096;
@@ -167,7 +168,7 @@ function readBoundary(raw) {
 }
 
 /** What the timeline and the totals need of a step, without reading its tree. */
-export function summarise(raw, verdict) {
+export function summarise(raw, verdict, header) {
   const counts = { first: 0, second: 0, target: 0 };
   for (const c of list(raw.committed)) counts[readCommitted(c).proposer] += 1;
   const { rank, boundary } = readBoundary(raw);
@@ -181,6 +182,7 @@ export function summarise(raw, verdict) {
     rank,
     boundary,
     nodes: list(raw.nodes).length,
+    work: workOf(raw, header),
     accepted: list(raw.accepted).length,
     undrafted: Boolean(raw.decision) && !raw.first_draft && list(raw.nodes).length < 2,
     seconds: readSeconds(raw.seconds),

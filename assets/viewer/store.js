@@ -193,7 +193,7 @@ export class Store {
   }
 
   addStep(event) {
-    const summary = summarise(event, this.verdict);
+    const summary = summarise(event, this.verdict, this.header);
     this.steps.push(this.lines.length - 1);
     this.committed.push(list(event.committed).map(readCommitted));
     this.summaries.push(summary);

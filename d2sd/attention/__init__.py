@@ -1,11 +1,13 @@
 """Attention of block rows over a shared prefix plus their own block, behind one signature.
 
-``attend(query, prefix, block, block_mask, scale, joined, seen)``
+``attend(query, prefix, block, block_mask, scale, joined, seen, sinks)``
 
 * query: (B, H, R, D); prefix: keys and values (1, KV heads, C, D), seen by every row, C may be 0;
 * block: keys and values (B, KV heads, R, D); block_mask: (R, R) bool, True = visible, None = all visible;
 * joined: the same keys and values as one view (1, KV heads, C+R, D) where they lie side by side, else None;
-* seen: (C,) bool, the prefix slots that count where the prefix is padded to a fixed shape, None = all;
+* seen: (C,) bool, the prefix slots that count where the prefix is padded to a fixed shape, or (R, C) bool where windows make
+  rows see different ones, None = all;
+* sinks: (H,), a logit a head that takes part in the softmax and has no value, None = none;
 * returns (B, H, R, D).
 
 ``cascade`` and ``dense`` are plain torch and run anywhere; ``flashinfer`` needs a CUDA GPU and a compiler.
@@ -38,6 +40,7 @@ class Backend(Protocol):
         scale: float,
         joined: KeyValue | None = None,
         seen: Tensor | None = None,
+        sinks: Tensor | None = None,
     ) -> Tensor: ...
 
 
@@ -45,18 +48,24 @@ BACKENDS: dict[str, Backend] = {"cascade": cascade, "dense": dense}  # those tha
 NAMES = (*BACKENDS, "flashinfer")
 
 
-def choose(name: str, device: torch.device, dtype: torch.dtype, head_dim: int) -> str:
+def choose(name: str, device: torch.device, dtype: torch.dtype, head_dim: int, plain: bool = True) -> str:
     """The backend to use for a name or "auto": dense on a CPU, flashinfer on a GPU where it can be used, else cascade.
 
-    Raises ``InputError`` where flashinfer is asked for and cannot be used.
+    plain: whether all rows of the target see the whole prefix, without sinks. Raises ``InputError`` where flashinfer is asked
+    for and cannot be used.
     """
+    if name == "auto" and device.type == "cpu":
+        return "dense"
+    if name not in ("auto", "flashinfer"):
+        return name
+    reason = flashinfer.obstacle(device, dtype, head_dim)
+    if reason is None and not plain:
+        reason = "is used without sliding windows and attention sinks only, and this target has them"
     if name == "auto":
-        if device.type == "cpu":
-            return "dense"
-        return "cascade" if flashinfer.obstacle(device, dtype, head_dim) else "flashinfer"
-    if name == "flashinfer" and (reason := flashinfer.obstacle(device, dtype, head_dim)):
+        return "cascade" if reason else "flashinfer"
+    if reason:
         raise InputError(f"the attention backend flashinfer {reason}; use cascade, or auto to have it chosen")
-    return name
+    return "flashinfer"
 
 
 def make_backend(name: str, fixed: bool = False) -> Backend:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from d2sd.attention.sinks import sink_rows
+
 
 def attend(
     query: Tensor,
@@ -19,6 +21,7 @@ def attend(
     scale: float,
     joined: tuple[Tensor, Tensor] | None = None,
     seen: Tensor | None = None,
+    sinks: Tensor | None = None,
 ) -> Tensor:
     """Attention merged from two levels; see ``d2sd.attention`` for shapes. ``joined`` is not needed."""
     batch, heads, rows, dim = query.shape
@@ -30,10 +33,15 @@ def attend(
     if prefix[0].shape[2]:
         # the prefix is shared: branches become rows of one product
         shared = grouped.transpose(0, 1).reshape(1, kv_heads, batch * group * rows, dim)
+        if seen is not None and seen.dim() == 2:
+            seen = seen.repeat(batch * group, 1)
         above, above_lse = _level(shared, *prefix, seen)
         above = above.view(kv_heads, batch, group * rows, dim).transpose(0, 1)
         above_lse = above_lse.view(kv_heads, batch, group * rows, 1).transpose(0, 1)
         out = merge(above, above_lse, out, lse)
+        lse = lse.logaddexp(above_lse)
+    if sinks is not None:  # what they take of the softmax over everything
+        out = out * torch.sigmoid(lse - sink_rows(sinks, kv_heads, rows))
     return out.to(query.dtype).reshape(batch, heads, rows, dim)
 
 

@@ -6,6 +6,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from d2sd.attention.sinks import attend_with_sinks
+
 
 def attend(
     query: Tensor,
@@ -15,6 +17,7 @@ def attend(
     scale: float,
     joined: tuple[Tensor, Tensor] | None = None,
     seen: Tensor | None = None,
+    sinks: Tensor | None = None,
 ) -> Tensor:
     """Scaled dot-product attention with the full (R, C+R) mask; see ``d2sd.attention`` for shapes."""
     batch, _, rows, _ = query.shape
@@ -29,4 +32,6 @@ def attend(
         above = torch.ones(context, dtype=torch.bool, device=device) if seen is None else seen
         own = torch.ones(rows, rows, dtype=torch.bool, device=device) if block_mask is None else block_mask
         mask = torch.cat([above.expand(rows, -1), own], dim=1)
+    if sinks is not None:
+        return attend_with_sinks(query, key, value, mask, scale, sinks)
     return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scale, enable_gqa=True)

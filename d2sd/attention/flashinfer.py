@@ -110,8 +110,9 @@ class FlashInfer:
         scale: float,
         joined: tuple[Tensor, Tensor] | None = None,
         seen: Tensor | None = None,
+        sinks: Tensor | None = None,
     ) -> Tensor:
-        """See ``d2sd.attention`` for shapes; the context of a fixed-shape pass is what ``plan`` was told."""
+        """See ``d2sd.attention`` for shapes, and ``choose`` for what it is not used for; the context of a fixed-shape pass is what ``plan`` was told."""
         batch, heads, rows, dim = query.shape
         kv_heads = block[0].shape[1]
         context = prefix[0].shape[2]

@@ -38,7 +38,8 @@ def stock_twin(target: Target) -> Any:
     # drafters read decoder layers as they are; without this, transformers hands the last one over normalised
     config.tie_last_hidden_states = False
     with init_empty_weights():
-        twin = type(target.model)._from_config(config, attn_implementation=STOCK_ATTENTION)
+        stock: Any = type(target.model)
+        twin = stock._from_config(config, attn_implementation=STOCK_ATTENTION if stock._supports_sdpa else "eager")
     twin.load_state_dict(target.model.state_dict(), assign=True)
     twin.tie_weights()
     return twin.to(target.device).eval().requires_grad_(False)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from d2sd.bench.runner import Entry, Run
+from d2sd.bench.runner import Entry, Run, elsewhere
 from d2sd.bench.settings import BenchSetting
 from d2sd.config import DecodeConfig
+from d2sd.costs.machine import Machine
 from d2sd.decoding.adaptive.controller import Experience
-from d2sd.decoding.adaptive.costs import CostTable
 from d2sd.engine import Engine
 from d2sd.whatif import Replay
 
@@ -20,14 +20,14 @@ class Calculator:
     do in an engine.
     """
 
-    def __init__(self, engine: Engine, base: DecodeConfig, costs: CostTable):
+    def __init__(self, engine: Engine, base: DecodeConfig, costs: Machine):
         self._engine, self._base, self._costs = engine, base, costs
         self._ids: tuple[int, ...] = ()
         self._replay: Replay | None = None  # of the last prompt, None if its text had no cycle
 
     def entry(self, setting: BenchSetting) -> Entry:
         """A setting as an entry."""
-        config, experience = setting.config, Experience(self._costs)
+        config, experience = setting.config, Experience(self._costs.of(setting.config.method))
 
         def run(ids: Sequence[int]) -> Run:
             replay = self._written(tuple(ids))
@@ -42,6 +42,7 @@ class Calculator:
                 seconds=outcome.seconds,
                 wall_seconds=outcome.seconds,
                 nodes=sum(outcome.nodes),
+                elsewhere=elsewhere(config.method, outcome.works),
                 boundary_hits=(sum(outcome.hits), len(outcome.hits)),
             )
 

@@ -9,10 +9,14 @@ from typing import Any, NamedTuple
 import orjson
 
 from d2sd.bench import adaptive
+from d2sd.bench.breakeven import MapPoint, break_even_map
 from d2sd.bench.charts import ChartPoint, interval_chart, stacked_chart
 from d2sd.bench.provenance import as_markdown
 from d2sd.bench.published import PublishedTable
 from d2sd.bench.runner import Run
+from d2sd.bench.summary import PLAIN
+from d2sd.costs.known import DEFAULT, MACHINES
+from d2sd.costs.roofline import HOW
 from d2sd.trace.files import make_folder, write_whole
 
 NOTES = (
@@ -45,6 +49,7 @@ class Column(NamedTuple):
 COLUMNS = (
     Column("method", "label"),
     Column("α", "mean_acceptance_length", "{:.2f}", spread=True),
+    Column("breaks even at α", "break_even", "{:.2f}"),
     Column("median α", "mean_acceptance_length_median", "{:.2f}"),
     Column("tokens/s", "tokens_per_second", "{:.0f}", spread=True),
     Column("speedup", "speedup", "{:.2f}", spread=True),
@@ -107,12 +112,30 @@ def body(result: dict[str, Any], by_domain: bool, published: PublishedTable | No
             parts.append(
                 f"Published, speedup / α. Source: {published.source}\n\n{markdown_table(published.head, published.rows)}"
             )
+    if elsewhere := machines_table(result["rows"]):
+        parts.append(elsewhere)
     if costs := result["calculated"]:
         parts.append(
             f"All times are calculated, none was measured: from the costs of “{plain_text(costs['machine'])}”, in milliseconds "
             f"over rows: {orjson.dumps(costs['milliseconds']).decode()}"
         )
     return "\n\n".join([*parts, *remarks(result), NOTES])
+
+
+def machines_table(rows: Sequence[dict[str, Any]]) -> str:
+    """Speedup over plain decoding on every known machine, with where its times are from; empty where no work is known."""
+    known = [(name, machine) for name, machine in MACHINES.items() if any(name in r["elsewhere"] for r in rows)]
+    if not known:
+        return ""
+    cells = ([r["label"], *(_times(r["elsewhere"].get(name)) for name, _ in known)] for r in rows if r["elsewhere"])
+    sources = "\n".join(f"* {plain_text(machine.name)}: {plain_text(machine.source)}" for _, machine in known)
+    how = "" if all(machine.kind != "calculated" for _, machine in known) else f"{HOW}\n\n"
+    table = markdown_table(["method", *(machine.name for _, machine in known)], cells)
+    return f"The same steps on other machines: speedup, calculated from what their passes cost there\n\n{table}\n\n{how}{sources}"
+
+
+def _times(speedup: float | None) -> str:
+    return "–" if speedup is None else f"{speedup:.2f}"
 
 
 def remarks(result: dict[str, Any]) -> list[str]:
@@ -145,7 +168,19 @@ def charts(result: dict[str, Any]) -> dict[str, str]:
     ]
     if stages:
         pictures["stages.svg"] = stacked_chart("Where a step's time goes", "ms per step", stages)
+    if places := _places(result["rows"]):
+        pictures["break_even.svg"] = break_even_map(places, MACHINES[DEFAULT].name)
     return pictures
+
+
+def _places(rows: Sequence[dict[str, Any]]) -> list[MapPoint]:
+    """The entries that draft, on the break-even map; none where the price of none is known."""
+    drafting = (r for r in rows if r["method"] != PLAIN and (r["break_even"] or DEFAULT in r["elsewhere"]))
+    out = []
+    for row in drafting:
+        alpha, gain = row["mean_acceptance_length"], row["elsewhere"].get(DEFAULT)
+        out.append(MapPoint(row["label"], alpha, row["break_even"], gain and alpha / gain))
+    return out
 
 
 def write_report(folder: Path, result: dict[str, Any], runs: Sequence[Run], published: PublishedTable | None) -> None:

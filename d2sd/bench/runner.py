@@ -12,6 +12,9 @@ from d2sd.bench.prompts import Prompt
 from d2sd.bench.settings import BenchSetting
 from d2sd.calibration import bin_gaps, scored_positions
 from d2sd.config import DecodeConfig
+from d2sd.costs.here import works_of
+from d2sd.costs.known import MACHINES
+from d2sd.costs.work import Work
 from d2sd.engine import Engine
 from d2sd.trace.metrics import boundary_hit
 
@@ -30,6 +33,7 @@ class Run:
     stage_seconds: by stage; empty where not measured.
     boundary_hits: predicted rejections where a selected prefix was right, and all of them.
     scored, gaps: scored positions, and Σ (accepted − confidence) over those in each bin of ``uniform_edges()``.
+    elsewhere: by the id of a known machine, what the steps would cost there together, in its plain steps; calculated.
     """
 
     token_ids: tuple[int, ...]
@@ -46,6 +50,7 @@ class Run:
     label: str = ""
     prompt: int = 0
     domain: str = ""
+    elsewhere: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +85,18 @@ def entry(engine: Engine, setting: BenchSetting) -> Entry:
             draft_passes=sum(s.draft_passes or 0 for s in trace.steps),
             stage_seconds=tuple(totals.stage_seconds.items()),
             boundary_hits=(sum(hits), len(hits)),
+            elsewhere=elsewhere(config.method, works_of(trace)),
             scored=len(scored),
             gaps=bin_gaps(scored),
         )
 
     return Entry(setting.label, config.method, config, run=run)
+
+
+def elsewhere(method: str, works: Sequence[Work]) -> tuple[tuple[str, float], ...]:
+    """What steps with this work cost on every known machine together, in its plain steps."""
+    costs = ((name, machine.plain_steps(method, works)) for name, machine in MACHINES.items())
+    return tuple((name, cost) for name, cost in costs if cost is not None)
 
 
 def run_bench(

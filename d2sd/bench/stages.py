@@ -97,7 +97,7 @@ class Floors:
             weight_bytes(target.base) - weight_bytes(target.embedding),
             weight_bytes(engine.models.first) + weight_bytes(engine.models.second),
             weight_bytes(target.head),
-            slot(target.config, size),
+            size * sum(part.numel() for pair in target.new_cache(1).parts for part in pair),
             slot(engine.models.first.config, size),
         )
 

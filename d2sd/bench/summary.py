@@ -45,7 +45,8 @@ def summarise(runs: Sequence[Run], entries: Sequence[Entry], seed: int = 0) -> l
 
     Pooled figures are ratios of sums over the cycles (tokens / steps, tokens / seconds). Medians are over the ratios of single
     prompts. Prefill counts in ``wall_…`` only. Speedup and ``identical`` compare an entry with plain decoding on the same
-    prompts; they are None where plain decoding was not run.
+    prompts; they are None where plain decoding was not run. ``break_even`` is the α at which an entry would be as fast as plain decoding
+    here: what its step costs in plain steps.
     """
     by_label: dict[str, list[Run]] = {c.label: [] for c in entries}
     for run in sorted(runs, key=lambda r: r.prompt):
@@ -81,10 +82,13 @@ def _row(entry: Entry, runs: list[Run], plain: list[Run] | None, seed: int) -> d
             stage: sum(dict(r.stage_seconds)[stage] for r in runs) / all_steps for stage, _ in runs[0].stage_seconds
         },
         "identical": None,
+        "break_even": None,
+        "elsewhere": _elsewhere(runs, float(tokens.sum())),
     }
     if plain:
         own, base = (np.array([r.seconds / r.cycle_tokens for r in rs]) for rs in (runs, plain))
         row |= _ratio("speedup", base, own, seed)
+        row["break_even"] = row["mean_acceptance_length"] / row["speedup"]
         own, base = (np.array([r.wall_seconds / len(r.token_ids) for r in rs]) for rs in (runs, plain))
         row |= _ratio("wall_speedup", base, own, seed)
         row["identical"] = sum(a.token_ids == b.token_ids for a, b in zip(runs, plain, strict=True)) / len(runs)
@@ -98,6 +102,12 @@ def _ratio(name: str, above: np.ndarray | None, below: np.ndarray | None, seed: 
         return dict.fromkeys(keys)
     values = float(above.sum() / below.sum()), interval(above, below, seed), float(np.median(above / below))
     return dict(zip(keys, values, strict=True))
+
+
+def _elsewhere(runs: Sequence[Run], tokens: float) -> dict[str, float]:
+    """Speedup over plain decoding by known machine, calculated; empty for entries whose work is not known."""
+    costs = [dict(r.elsewhere) for r in runs]
+    return {name: tokens / sum(c[name] for c in costs) for name in costs[0] if all(name in c for c in costs)}
 
 
 def _calibration_error(runs: Sequence[Run]) -> float | None:

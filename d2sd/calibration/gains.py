@@ -30,7 +30,7 @@ class Gain:
 
 @dataclass(frozen=True, slots=True)
 class Gains:
-    """Tokens committed per step (α, bonus included), nodes verified per step (anchor left out), and their sources.
+    """Tokens committed per step (α, bonus included), nodes verified per step (anchor included), and their sources.
 
     per_redraft: tokens that the drafts behind the first added, per such draft; lower-ranked choices are left out.
     """
@@ -70,7 +70,7 @@ def gains(table: StepTable, unit: np.ndarray, resampler: Resampler) -> Gains:
     bonus = table.committed - table.gained.sum(1)
     return Gains(
         resampler.ratio(table.committed.astype(float), ones, unit),
-        float(table.nodes.sum() / count),
+        1 + float(table.nodes.sum() / count),
         _wasted(table.nodes, table.gained),
         float(bonus.sum() / count),
         resampler.ratio(table.gained[:, 1:-1].sum(1).astype(float), table.branches.astype(float), unit),

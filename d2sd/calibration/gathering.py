@@ -10,12 +10,15 @@ from typing import Any
 import numpy as np
 import orjson
 
+from d2sd.calibration.comparison import Comparison, compare
 from d2sd.calibration.decisions import Expectations, expectations, pooled
 from d2sd.calibration.paths import Paths, tabulate_paths
 from d2sd.calibration.redrafts import RedraftTable
 from d2sd.calibration.report import Labels, Report, calibrate, label
+from d2sd.calibration.sides import Side
 from d2sd.calibration.steps import StepTable, joined, tabulate, widened
 from d2sd.calibration.trained import TrainedReport, compare_trained, head_confidence
+from d2sd.trace.differences import weights_of
 from d2sd.trace.trace import Trace
 
 AT_ONCE = 1024  # steps that are counted together
@@ -92,6 +95,12 @@ class Gathering:
             self._report = calibrate(counted.table, counted.paths, counted.labels)
         return self._report
 
+    def side(self) -> Side:
+        """The runs as one side of a comparison."""
+        counted = self.counted()
+        drafter = weights_of(self.headers, "first_drafter")
+        return Side(counted.table, counted.prompts, drafter, counted.labels.domains)
+
     def trained(self) -> TrainedReport | None:
         """The drafter's confidence head against its softmax; None where it has none."""
         if self._trained is None:
@@ -103,7 +112,7 @@ class Gathering:
         runs = [t.steps[:] for t in self._waiting]
         steps = [s for run in runs for s in run]
         prompts = tuple(t.prompt for t in self._waiting)
-        domains = tuple(str(t.header.get("domain") or "all") for t in self._waiting)
+        domains = tuple(t.domain for t in self._waiting)
         self._waiting.clear()
         table = tabulate(runs, prompts)
         self._parts.append(
@@ -116,6 +125,11 @@ class Gathering:
                 expectations(steps),
             )
         )
+
+
+def compare_gathered(a: Gathering, b: Gathering) -> Comparison:
+    """The differences between two sets of runs."""
+    return compare(a.side(), b.side(), same_text=sorted(a.texts) == sorted(b.texts))
 
 
 def _together(parts: list[Counted]) -> Counted:

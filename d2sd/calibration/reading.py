@@ -221,7 +221,8 @@ def _gains(report: Report) -> Iterator[Sentence]:
         text += f"; the last of them, number {last.branch}, adds {last.tokens.value or 0:.2f} for {last.nodes:.1f} verified nodes"
         nodes = sum(s.nodes for s in report.gains.sources) or 1.0
         if 2 * (last.tokens.value or 0.0) / max(alpha, 1e-9) < last.nodes / nodes:
-            text += f", a share of the nodes more than twice its share of the tokens: try K = {len(redrafts) - 1}"
+            text += ", a share of the nodes more than twice its share of the tokens: "
+            text += f"fewer than K = {len(redrafts)} may do as well, which What if answers"
     yield Sentence("note", text + ".", "gains", (last.branch or 0,))
 
 

@@ -34,8 +34,8 @@ class Row:
 
     whole: over all texts.
     groups: over those of each prompt group, where there are several.
-    reached: by k, the share of its steps that accept more than k drafted tokens, among those that accept k; the last step of
-    every text is left out, since the text ends there.
+    reached: by k, the share of its steps that accept more than k drafted tokens, among those that accept k, as far as that is
+    known: where a text ended within a draft, the drafted tokens up to there count and the next one does not.
     """
 
     name: str
@@ -45,12 +45,14 @@ class Row:
 
 
 def compare_replays(
-    names: Sequence[str], committed: Sequence[Sequence[Sequence[int]]], groups: Sequence[str]
-) -> list[Row]:
+    names: Sequence[str], committed: Sequence[Sequence[Sequence[int]]], groups: Sequence[str],
+    cut: Sequence[Sequence[bool]],
+) -> list[Row]:  # fmt: skip
     """One row per drafter.
 
     committed: of every drafter, of every text, the tokens of its steps.
     groups: of every text.
+    cut: of every drafter, of every text, whether it ended within its last step's draft.
     """
     kinds = sorted(set(groups))
     kinds = kinds if len(kinds) > 1 else []
@@ -62,7 +64,7 @@ def compare_replays(
             name,
             _replayed(committed, number, every, tests),
             {kind: _replayed(committed, number, part, tests) for kind, part in parts.items()},
-            _reached(committed[number]),
+            _reached(committed[number], cut[number]),
         )
         for number, name in enumerate(names)
     ]
@@ -80,15 +82,20 @@ def _replayed(committed: Sequence[Sequence[Sequence[int]]], number: int, texts: 
     return Replayed(resampler.ratio(*own, unit), difference, int(own[1].sum()))
 
 
-def _reached(texts: Sequence[Sequence[int]]) -> tuple[Estimate, ...]:
-    counts = reached([count - 1 for text in texts for count in text[:-1]])
+def _reached(texts: Sequence[Sequence[int]], cut: Sequence[bool]) -> tuple[Estimate, ...]:
+    whole = [count - 1 for text, short in zip(texts, cut, strict=True) for count in (text[:-1] if short else text)]
+    counts = reached(whole, [text[-1] for text, short in zip(texts, cut, strict=True) if short])
     return tuple(Estimate(further / there, *wilson(further / there, there)) for there, further in counts)
 
 
-def reached(accepted: Sequence[int]) -> list[tuple[int, int]]:
+def reached(accepted: Sequence[int], at_least: Sequence[int] = ()) -> list[tuple[int, int]]:
     """Of each number of drafted tokens, from 0 on: how many steps accept as many, and how many of them accept more.
 
     accepted: drafted tokens that each step accepts.
+    at_least: of other steps, the drafted tokens that they accept before their text ends; whether they accept more is not known.
     """
-    counts = range(max(accepted, default=-1) + 1)
-    return [(sum(a >= k for a in accepted), sum(a > k for a in accepted)) for k in counts]
+    counts = range(max([*accepted, *(a - 1 for a in at_least)], default=-1) + 1)
+    return [
+        (sum(a >= k for a in accepted) + sum(a > k for a in at_least), sum(a > k for a in (*accepted, *at_least)))
+        for k in counts
+    ]

@@ -18,7 +18,7 @@ def lines(row: Row) -> list[str]:
     return [
         f"{row.name}: {_words(row.whole)}",
         *groups,
-        f"  accepted by position (of the steps that got there, but the last of a text): {shares or '–'}",
+        f"  accepted by position (of the steps that got there, as far as the text goes): {shares or '–'}",
     ]
 
 

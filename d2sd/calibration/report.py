@@ -89,6 +89,25 @@ def label(runs: Sequence[Sequence[StepDone]], table: StepTable, domains: Sequenc
     return Labels(tuple(domains) or ("all",) * len(runs), token_kinds(steps, scores), tabulate_redrafts(runs, table))
 
 
+@dataclass(frozen=True, slots=True)
+class Curves:
+    """What a comparison draws of one side, the same as in ``Report``."""
+
+    steps: int
+    positions: int
+    uniform: tuple[Bin, ...]
+    ranks: Ranks
+
+
+def curves(table: StepTable) -> Curves:
+    """Reliability and boundary ranks of these steps, without the other figures of a report."""
+    unit, _ = units(table)
+    scores = score(table, unit).known()
+    resampler = Resampler(int(unit.max(initial=-1)) + 1)
+    bins = tuple(reliability(scores, uniform_edges()))
+    return Curves(len(table), len(scores), bins, rank_table(table, unit, resampler))
+
+
 def calibrate(table: StepTable, paths: Paths | None = None, labels: Labels | None = None) -> Report:
     """Every figure of these steps, ``paths`` being their trees without a block draft, which are looked at where no step
     has one. An empty table gives a report that has seen nothing."""

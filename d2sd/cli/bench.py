@@ -30,7 +30,7 @@ from d2sd.bench.summary import pooled
 from d2sd.calibration.resampling import RESAMPLES
 from d2sd.cli import bench_gpu, lossless
 from d2sd.cli.common import add_run_arguments, decode_config, prepare
-from d2sd.cli.costs import FORM, read_costs
+from d2sd.costs.file import COSTS_HELP, machine_of
 from d2sd.errors import InputError
 from d2sd.methods import METHODS
 from d2sd.trace.text import printable
@@ -59,8 +59,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--repeats", type=int, metavar="N", help="runs per prompt (default 1); times are their medians")
     parser.add_argument(
-        "--costs", metavar="FILE", help="calculate times from milliseconds of every stage on some machine instead of timing: "
-        "the text of plain decoding is replayed with every setting. " + FORM.replace("%", "%%")
+        "--costs", metavar="MACHINE|FILE", help="calculate times instead of timing: the text of plain decoding is replayed with "
+        "every setting; " + COSTS_HELP
     )  # fmt: skip
     parser.add_argument("--by-domain", action="store_true", help="also one row per method and domain")
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="write results.json, report.md and pictures there")
@@ -93,7 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
         )
     if arguments.baselines and arguments.costs:
         raise InputError("the times of baselines cannot be calculated; leave out --baselines or --costs")
-    costs = read_costs(arguments.costs) if arguments.costs else None
+    costs = machine_of(arguments.costs) if arguments.costs else None
     engine, prompts = prepare(arguments, base, processes.device)
     settings, left_out = runnable(engine, settings, lenient=preset is not None or methods == "all")
     made = partial(entry, engine) if costs is None else Calculator(engine, base, costs).entry

@@ -15,6 +15,7 @@ import orjson
 from tqdm.auto import tqdm
 
 from d2sd.calibration import Estimate, Gathering, read_report, read_trained
+from d2sd.calibration.profile import profile
 from d2sd.calibration.reading import count
 from d2sd.cli.common import add_run_arguments, decode_config, ended_at_once, prepare, read_sets
 from d2sd.errors import InputError
@@ -27,11 +28,14 @@ SHOWN_K = (1, 2, 4, 8)
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of ``calibrate``."""
     parser.add_argument(
-        "--traces", nargs="+", metavar="TRACE", help="read recorded runs instead of running, one or more a file"
+        "--traces", nargs="+", metavar="TRACE|FOLDER", help="read recorded runs instead of running, one or more a file"
     )
     parser.add_argument("--method", default="d2sd", metavar="ID")
     parser.add_argument("--traces-out", type=Path, metavar="FOLDER", help="also write every run there, as NNN.jsonl.gz")
     parser.add_argument("--html", metavar="OUT.html", help="also write a report: verdict, figures, tables, settings")
+    parser.add_argument(
+        "--profile", metavar="OUT.json", help="also write acceptance by position as ModelOpt's speculation_profile.json"
+    )
     add_run_arguments(parser)
 
 
@@ -50,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
         engine, prompts = prepare(arguments, config)
         config = engine.resolve(config)
         try:
-            for prompt, ids in tqdm(prompts, desc="calibrate", unit="prompt", file=sys.stderr):
+            for prompt, ids in tqdm(prompts, desc="calibrate", unit="prompt", file=sys.stderr, disable=None):
                 trace = engine.generate(ids, config)
                 trace = replace(trace, header=trace.header | {"prompt": prompt.text, "domain": prompt.domain})
                 if arguments.traces_out:
@@ -63,6 +67,9 @@ def run(arguments: argparse.Namespace) -> int:
             stopped = f"Stopped: only {len(groups['all'])} of {len(prompts)} prompts are counted."
     if arguments.html and len(groups["all"]):
         _write_html(arguments.html, groups["all"], "recorded run" if arguments.traces else "prompt")
+    if arguments.profile and len(groups["all"]):
+        write_whole(arguments.profile, orjson.dumps(profile(groups), option=orjson.OPT_INDENT_2) + b"\n")
+        print(f"{arguments.profile}: a profile of {count(len(groups['all']), 'run')}", file=sys.stderr)
     if arguments.json:
         result = {name: _json(runs) for name, runs in groups.items()}
         sys.stdout.write(orjson.dumps(result).decode() + "\n")

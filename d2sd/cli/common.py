@@ -6,6 +6,7 @@ import argparse
 import gc
 import sys
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tqdm.auto import tqdm
@@ -193,8 +194,18 @@ def decode_config(arguments: argparse.Namespace, method: str, inspect: bool = Tr
 
 def read_sets(paths: Iterable[str]) -> Iterator[Trace]:
     """The traces of all files, one at a time, with a bar on a terminal where that takes long."""
-    traces = (trace for path in paths for trace in read_traces(path))
+    traces = (trace for path in paths for file in files_of(path) for trace in read_traces(file))
     return iter(tqdm(traces, desc="read", unit="run", file=sys.stderr, delay=1, disable=None))
+
+
+def files_of(path: str) -> list[str]:
+    """The trace files of a folder, in order of their names; any other path as it is."""
+    if not Path(path).is_dir():
+        return [path]
+    found = sorted(str(f) for f in Path(path).iterdir() if f.name.endswith((".jsonl", ".jsonl.gz")) and f.is_file())
+    if not found:
+        raise InputError(f"the folder {path} holds no traces (.jsonl or .jsonl.gz)")
+    return found
 
 
 def ended_at_once(empty: int, texts: int, chat: bool) -> str:

@@ -9,21 +9,22 @@ from dataclasses import asdict
 
 import orjson
 
-from d2sd.calibration import Gathering, calibrate
+from d2sd.calibration import Gathering
 from d2sd.calibration.compared_reading import how_compared, read_comparison
-from d2sd.calibration.comparison import Comparison, compare
+from d2sd.calibration.comparison import Comparison
+from d2sd.calibration.gathering import compare_gathered
 from d2sd.calibration.reading import count
-from d2sd.calibration.sides import Side
+from d2sd.calibration.report import curves
 from d2sd.cli.common import read_sets
-from d2sd.trace.differences import weights_of, what_differs
+from d2sd.trace.differences import what_differs
 from d2sd.trace.files import write_whole
 from d2sd.trace.text import printable
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of ``compare``."""
-    parser.add_argument("--a", nargs="+", required=True, metavar="TRACE", help="recorded runs of one side")
-    parser.add_argument("--b", nargs="+", required=True, metavar="TRACE", help="recorded runs of the other side")
+    parser.add_argument("--a", nargs="+", required=True, metavar="TRACE|FOLDER", help="recorded runs of one side")
+    parser.add_argument("--b", nargs="+", required=True, metavar="TRACE|FOLDER", help="recorded runs of the other side")
     parser.add_argument(
         "--html", metavar="OUT.html", help="also write a report: differences, figures, tables, settings"
     )
@@ -33,12 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Read both sides, then print what differs."""
     sides = [Gathering(read_sets(paths)) for paths in (arguments.a, arguments.b)]
-    counted = [side.counted() for side in sides]
-    a, b = (
-        Side(c.table, c.prompts, weights_of(side.headers, "first_drafter"), c.labels.domains)
-        for c, side in zip(counted, sides, strict=True)
-    )
-    found = compare(a, b, same_text=sorted(sides[0].texts) == sorted(sides[1].texts))
+    found = compare_gathered(*sides)
     differs = what_differs(*(side.headers for side in sides))
     if arguments.html:
         write_whole(arguments.html, _page(found, differs, sides))
@@ -54,7 +50,7 @@ def _page(found: Comparison, differs: str, sides: Sequence[Gathering]) -> str:
     from d2sd.drawing.compared_panels import comparison_panels
     from d2sd.drawing.report import report_page, settings
 
-    panels = comparison_panels(found, *(calibrate(side.counted().table) for side in sides))
+    panels = comparison_panels(found, *(curves(side.counted().table) for side in sides))
     title = f"Comparison: {count(len(sides[0]), 'recorded run')} (A) with {len(sides[1])} (B)"
     facts = settings(*(side.headers for side in sides), names="AB")
     return report_page(title, [differs, *read_comparison(found), how_compared(found)], panels, facts=facts)

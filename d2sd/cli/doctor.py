@@ -19,11 +19,15 @@ from d2sd.config import DecodeConfig
 from d2sd.doctor.diagnosis import fault
 from d2sd.doctor.examination import TOKENS, VISIBLE, Examination, examine
 from d2sd.doctor.folder import Check, check_folder
+from d2sd.doctor.mending import mend
+from d2sd.doctor.probes import alpha
 from d2sd.doctor.report import markdown
 from d2sd.engine import Engine
 from d2sd.errors import InputError
 from d2sd.models.loading import DTYPES, is_eagle3_folder, load_drafter, load_eagle3, load_models, presets
 from d2sd.models.models import Models
+from d2sd.models.plan import SIZES, plan
+from d2sd.models.plan import markdown as markdown_of_plan
 from d2sd.trace.files import write_whole
 from d2sd.trace.text import printable
 
@@ -36,6 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "target", metavar="TARGET", help="folder, hub id, GGUF file, bundled preset or name of `d2sd get`"
     )
     parser.add_argument("drafter", metavar="DRAFTER", help="folder or hub id of its drafter")
+    parser.add_argument("--config-only", action="store_true", help="say from the two configs alone what would run, and in how much memory; nothing else is read or downloaded")  # fmt: skip
     parser.add_argument("--vp", metavar="DRAFTER", help="also examine this VP-Drafter, in the second role")
     parser.add_argument("--prompts", default="heldout", metavar="NAME|FILE.jsonl", help="heldout (default), chat, or a file: lines with prompt or turns")  # fmt: skip
     parser.add_argument("--limit", type=int, default=LIMIT, metavar="N", help=f"use only N prompts (default {LIMIT})")
@@ -44,13 +49,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dtype", help="float32, mixed, bfloat16 or float16 (default: as for generate)")
     parser.add_argument("--device", metavar="NAME", help="cpu, cuda, cuda:1 (default: cuda if there is one)")
     parser.add_argument("--out", type=Path, metavar="FILE.md", help="also write the report there")
+    parser.add_argument(
+        "--mend", type=Path, metavar="FOLDER", help="write DRAFTER there again with the change that is its cure"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Examine and print; Ctrl-C leaves what was found. Exit code 1 where a fault is named."""
     a = arguments
+    if a.config_only:
+        return _plan(a)
     if a.limit < 1:
         raise InputError(f"limit must be at least 1, not {a.limit}")
+    if a.mend and a.mend.exists():
+        raise InputError(f"{a.mend} is there already; name a folder that is not")
     prompts = [p.text for p in read_prompts(a.prompts, a.limit)]
     config = DecodeConfig("autoregressive", TOKENS, chat=a.chat, thinking=a.thinking)
     bundled = a.target in presets()
@@ -70,12 +82,33 @@ def run(arguments: argparse.Namespace) -> int:
         write_whole(a.out, report)
     if stopped:
         return 130
+    if a.mend:
+        print(_mend(found[0], a.mend))
     return int(any(e.diagnosis is not None and e.diagnosis.accuses for e in found))
+
+
+def _plan(a: argparse.Namespace) -> int:
+    """Print what the configs say; exit code 1 where the pair is refused."""
+    found = plan(a.target, a.drafter, a.dtype if a.dtype in SIZES else "bfloat16")
+    report = markdown_of_plan(found)
+    print(printable(report))
+    if a.out:
+        write_whole(a.out, report)
+    return int(found.refused is not None)
+
+
+def _mend(found: Examination, out: Path) -> str:
+    """Write what cured the drafter, and say what that brings; or say why there is nothing to write."""
+    cure, said = found.cure, found.diagnosis
+    if cure is None or said is None or not cure.proved or not said.accuses:
+        return f"{out} was not written: no change was proved to be the cure."
+    mend(found.drafter, [step.variant for step in cure.steps], out)
+    return f"{out}: {printable(', then '.join(s.variant.said for s in cure.steps))}; α {alpha(cure.before):.2f} → {alpha(cure.after):.2f}"
 
 
 def load_checked(models: Models, dtype: str | None, into: Examination) -> Engine | None:
     """An engine with the drafter that is examined, whose folder is checked first; None, concluded, where that finds a fault."""
-    into.checks = check_folder(into.drafter, models.target)
+    into.checks = check_folder(into.drafter, models.target, second=bool(into.visible))
     if fault(into.checks) is None:
         try:
             return _with_drafter(models, into.drafter, dtype)
@@ -100,7 +133,7 @@ def _examine(
     models: Models, dtype: str | None, prompts: Sequence[str], config: DecodeConfig, into: Examination
 ) -> bool:
     """Check it, then run it with a progress bar; False where Ctrl-C ended it."""
-    bar = tqdm(desc="doctor", bar_format="{desc}: {n_fmt} of {total_fmt}", file=sys.stderr, leave=False)
+    bar = tqdm(desc="doctor", bar_format="{desc}: {n_fmt} of {total_fmt}", file=sys.stderr, leave=False, disable=None)
     try:
         engine = load_checked(models, dtype, into)
         for progress in () if engine is None else examine(engine, prompts, config, into):

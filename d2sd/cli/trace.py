@@ -5,18 +5,21 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from io import BytesIO
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import orjson
 
 from d2sd.bench.prompts import read_prompts
+from d2sd.calibration.reading import count
 from d2sd.cli import publish
 from d2sd.cli.description import MISSING, describe_run, describe_step, not_logged
 from d2sd.errors import InputError
+from d2sd.trace.events import StepDone
 from d2sd.trace.files import write_whole
 from d2sd.trace.logs import SOURCES, Totals, import_log
 from d2sd.trace.logs.chain import open_texts
@@ -24,14 +27,17 @@ from d2sd.trace.logs.serving import ENGINES, Server
 from d2sd.trace.logs.totals import together
 from d2sd.trace.metrics import acceptance_by_depth
 from d2sd.trace.reader import read_file
-from d2sd.trace.sets import write_traces
-from d2sd.trace.text import escaped
-from d2sd.trace.trace import Trace, load_trace
+from d2sd.trace.sets import read_traces, write_traces
+from d2sd.trace.text import escaped, printable
+from d2sd.trace.trace import Trace
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of ``trace`` and of what it can do."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="|".join(ACTIONS))
+
+    def pick(sub: argparse.ArgumentParser) -> None:
+        sub.add_argument("--run", type=int, metavar="N", help="of a file of many runs the Nth, counted from 1")
 
     def action(name: str, sentence: str, file: str = "a trace, plain or gzip") -> argparse.ArgumentParser:
         sub = actions.add_parser(name, help=sentence, description=sentence)
@@ -40,17 +46,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     action("validate", "check every line and say in one line what the trace holds")
     show = action("show", "the run step by step, or one step with its tree")
+    pick(show)
     show.add_argument("--step", type=int, metavar="N", help="one step, counted from 1 as on the page; -1 is the last")
     stats = action("stats", "totals of the run")
     stats.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     graph = action("to-graphml", "the token trees as GraphML, for Gephi, yEd, networkx and others")
     graph.add_argument("--step", type=int, metavar="N", help="one step, counted from 1 (default: all, side by side)")
+    pick(graph)
     graph.add_argument("-o", "--output", required=True, metavar="OUT.graphml")
     log = action(
-        "import", "the log of a served engine as traces: vLLM, SGLang, llama.cpp, AIPerf", "a log, plain or gzip"
+        "import",
+        "the log of a served engine or of a benchmark as traces, or as rows of figures",
+        "a log, plain or gzip",
     )
     log.add_argument("--from", dest="source", default="auto", choices=SOURCES, help="its engine (default: by content)")
     log.add_argument("-o", "--output", metavar="OUT.jsonl[.gz]", help="default: FILE's name with .trace.jsonl")
+    log.add_argument("--skip-bad", action="store_true", help="leave out records that are at fault, and say how many")
     sentence = "send prompts to a running server and write its replies as traces"
     server = actions.add_parser("record", help=sentence, description=sentence)
     server.add_argument("--from-server", required=True, metavar="URL", help="such as http://127.0.0.1:8000")
@@ -66,6 +77,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     hub = action("publish", "a folder of traces as a hub data set or a static Space", "a folder of traces")
     publish.add_arguments(hub)
     page = action("to-html", "one interactive HTML file that needs nothing else, not even a network")
+    pick(page)
     page.add_argument("-o", "--output", required=True, metavar="OUT.html")
 
 
@@ -75,6 +87,12 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _validate(arguments: argparse.Namespace) -> None:
+    traces = list(read_traces(arguments.file))
+    if len(traces) > 1:
+        steps, tokens = sum(len(t.steps) for t in traces), sum(len(t.token_ids) for t in traces)
+        cut = sum(t.finished is None for t in traces)
+        print(f"valid: {len(traces)} runs, {steps} steps, {tokens} tokens{f', {cut} of them cut off' if cut else ''}")
+        return
     reader = read_file(arguments.file)
     assert reader.header is not None
     schema, method = reader.header["schema"], escaped(reader.header["method"])
@@ -82,8 +100,23 @@ def _validate(arguments: argparse.Namespace) -> None:
     print(f"valid: schema {schema}, method {method}, {len(reader.steps)} steps, {len(reader.token_ids)} tokens, {end}")
 
 
+def _one(arguments: argparse.Namespace) -> Trace:
+    """The run that is asked for."""
+    if arguments.run is None:
+        traces = [*islice(read_traces(arguments.file), 2)]
+        if len(traces) > 1:
+            raise InputError(
+                "this file holds several runs; name one with --run N, or a folder of files with d2sd trace publish"
+            )
+        return traces[0]
+    trace = next(islice(read_traces(arguments.file), arguments.run - 1, None), None) if arguments.run > 0 else None
+    if trace is None:
+        raise InputError(f"there is no run {arguments.run} in {arguments.file}; runs are counted from 1")
+    return trace
+
+
 def _show(arguments: argparse.Namespace) -> None:
-    trace = load_trace(arguments.file)
+    trace = _one(arguments)
     if arguments.step is None:
         lines = describe_run(trace)
     else:
@@ -100,7 +133,11 @@ def _number(trace: Trace, step: int) -> int:
 
 
 def _stats(arguments: argparse.Namespace) -> None:
-    figures = statistics(load_trace(arguments.file))
+    traces = list(read_traces(arguments.file))
+    if len(traces) > 1:
+        _stats_of_several(traces, arguments.json)
+        return
+    figures = statistics(traces[0])
     if arguments.json:
         sys.stdout.write(orjson.dumps(figures).decode() + "\n")
         return
@@ -133,6 +170,30 @@ def _stats(arguments: argparse.Namespace) -> None:
     )
 
 
+def _stats_of_several(traces: Sequence[Trace], as_json: bool) -> None:
+    """A line for each run, and one for all of them."""
+    rows = [{"run": number, "method": t.header["method"], **_line(t.steps)} for number, t in enumerate(traces, 1)]
+    whole = {"runs": len(traces), **_line([step for t in traces for step in t.steps])}
+    if as_json:
+        sys.stdout.write(orjson.dumps({"runs": rows, "all": whole}).decode() + "\n")
+        return
+    for row in rows[:MAX_ROWS]:
+        print(f"run {row['run']}: {escaped(str(row['method']))}, {_figures(row)}")
+    if len(rows) > MAX_ROWS:
+        print(f"… and {len(rows) - MAX_ROWS} more runs")
+    print(f"{count(len(traces), 'run')}: {_figures(whole)}. More of them: d2sd calibrate --traces FILE")
+
+
+def _line(steps: Sequence[StepDone]) -> dict[str, Any]:
+    tokens = sum(len(step.committed) for step in steps)
+    return {"steps": len(steps), "tokens": tokens, "mean_acceptance_length": tokens / len(steps) if steps else None}
+
+
+def _figures(row: dict[str, Any]) -> str:
+    alpha = row["mean_acceptance_length"]
+    return f"{row['steps']} steps, α {'–' if alpha is None else f'{alpha:.2f}'}"
+
+
 def statistics(trace: Trace) -> dict[str, Any]:
     """The figures of ``trace stats --json``."""
     first = trace.prefill.committed if trace.prefill else ()
@@ -154,7 +215,7 @@ def _to_graphml(arguments: argparse.Namespace) -> None:
 
     from d2sd.trace.graph import forest, step_graph
 
-    trace = load_trace(arguments.file)
+    trace = _one(arguments)
     steps, step = trace.steps, arguments.step
     graph = forest(steps) if step is None else step_graph(steps[_number(trace, step)])
     text = BytesIO()
@@ -166,19 +227,27 @@ def _to_graphml(arguments: argparse.Namespace) -> None:
 def _to_html(arguments: argparse.Namespace) -> None:
     from d2sd.drawing.viewer import standalone_page
 
-    reader = read_file(arguments.file)  # every line as it stands: a measured baseline is no part of a Trace
-    assert reader.header is not None
-    title = f"{Path(arguments.file).name}: {reader.header['method']}, {len(reader.steps)} steps"
-    lines = "".join(bytes(line).decode("utf-8", "replace") for line in reader.lines)
+    trace = _one(arguments)
+    name = Path(arguments.file).name
+    if arguments.run is None:
+        reader = read_file(arguments.file)  # every line as it stands: a measured baseline is no part of a Trace
+        lines = "".join(bytes(line).decode("utf-8", "replace") for line in reader.lines)
+    else:
+        name, lines = f"{name}, run {arguments.run}", "".join(trace.lines())
+    title = f"{name}: {trace.header['method']}, {len(trace.steps)} steps"
     write_whole(arguments.output, standalone_page(lines, title))
-    print(f"{arguments.output}: {len(reader.steps)} steps")
+    print(f"{arguments.output}: {len(trace.steps)} steps")
 
 
 def _import(arguments: argparse.Namespace) -> None:
     """Write the requests of a log that have steps as traces; of the others print their totals."""
-    found = import_log(arguments.file, arguments.source, open_texts(arguments.tokenizer))
+    skipped: list[str] = []
+    bad = skipped.append if arguments.skip_bad else None
+    found = import_log(arguments.file, arguments.source, open_texts(arguments.tokenizer), bad=bad)
     name = Path(arguments.file).name.removesuffix(".gz")
     _write_found(found, Path(arguments.output or f"{Path(name).stem}.trace.jsonl"), arguments.json)
+    if skipped:
+        print(printable(f"{count(len(skipped), 'record')} skipped; the first: {skipped[0]}"), file=sys.stderr)
 
 
 def _record(arguments: argparse.Namespace) -> None:
@@ -205,12 +274,12 @@ def _write_found(found: Iterable[Trace | Totals], out: Path, as_json: bool) -> N
             missing.update(one.missing)
             yield one
 
-    count = write_traces(out, traces())
-    if not count:
+    written = write_traces(out, traces())
+    if not written:
         out.unlink(missing_ok=True)
     result = {
-        "traces": count,
-        "file": str(out) if count else None,
+        "traces": written,
+        "file": str(out) if written else None,
         **{what: counted[what] for what in ("steps", "tokens")},
         "missing": [what for what in MISSING if missing[what]],
         "totals": [asdict(row) for row in rows],
@@ -219,9 +288,9 @@ def _write_found(found: Iterable[Trace | Totals], out: Path, as_json: bool) -> N
     if as_json:
         sys.stdout.write(orjson.dumps(result).decode() + "\n")
         return
-    if count:
+    if written:
         lacks = not_logged(missing)
-        print(f"{out}: {count} runs, {counted['steps']} steps, {counted['tokens']} tokens{lacks and f'; {lacks}'}")
+        print(f"{out}: {written} runs, {counted['steps']} steps, {counted['tokens']} tokens{lacks and f'; {lacks}'}")
     for row in rows[:MAX_ROWS]:
         print(escaped(row.row()))
     if len(rows) > MAX_ROWS:

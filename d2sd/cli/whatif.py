@@ -17,15 +17,15 @@ from tqdm import tqdm
 
 from d2sd.bench.settings import SYNTAX, parse_settings, runnable
 from d2sd.cli import drafter_test
-from d2sd.cli.common import add_model_arguments, load_engine
-from d2sd.cli.costs import FORM, read_costs
+from d2sd.cli.common import add_model_arguments, files_of, load_engine
 from d2sd.config import DecodeConfig
-from d2sd.decoding.adaptive.costs import CostTable
+from d2sd.costs.file import COSTS_HELP, machine_of
+from d2sd.costs.machine import Machine
 from d2sd.engine import Engine
 from d2sd.errors import InputError
 from d2sd.methods import METHODS
+from d2sd.trace.sets import read_traces
 from d2sd.trace.text import escaped, printable
-from d2sd.trace.trace import load_trace
 from d2sd.whatif import Replay, recorded_config
 
 
@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "traces",
         nargs="+",
-        metavar="TRACE",
+        metavar="TRACE|FOLDER",
         help="recorded at temperature 0 with the model named below, with any drafter",
     )
     parser.add_argument(
@@ -48,8 +48,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="every method that uses the field with each of the values, such as K=1,2,4,8; may be repeated",
     )
     parser.add_argument(
-        "--costs", metavar="FILE", help="milliseconds of every stage on some machine, as JSON: what cost-aware settings "
-        "decide by and what times are calculated from (they are not measured). " + FORM.replace("%", "%%")
+        "--costs", metavar="MACHINE|FILE", help="what cost-aware settings decide by and what times are calculated from (they are "
+        "not measured): " + COSTS_HELP
     )  # fmt: skip
     add_model_arguments(parser, several=True)
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
@@ -58,10 +58,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Print what was recorded, then one row per setting; of several traces or drafters one row per drafter."""
     drafters = arguments.drafter or [None]
-    if len(arguments.traces) > 1 or len(drafters) > 1:
-        return drafter_test.run(arguments, drafters)
-    arguments.drafter, (path,) = drafters[0], arguments.traces
-    trace = load_trace(path)
+    traces = [trace for path in arguments.traces for file in files_of(path) for trace in read_traces(file)]
+    if len(traces) > 1 or len(drafters) > 1:
+        return drafter_test.run(arguments, drafters, traces)
+    arguments.drafter, (trace,) = drafters[0], traces
     recorded = recorded_config(trace)
     base = replace(recorded, inspect=False, backend="auto")
     name = str(trace.header["method"])
@@ -71,12 +71,12 @@ def run(arguments: argparse.Namespace) -> None:
     settings = parse_settings(methods, arguments.sweep, base)
     engine = load_engine(arguments)
     settings, left_out = runnable(engine, settings, lenient=methods == "all")
-    given = read_costs(arguments.costs) if arguments.costs else None
+    given = machine_of(arguments.costs) if arguments.costs else None
     stated = _stated(engine, [s.config for s in settings], given)
     outcomes = Replay(engine, trace).run([s.config for s in settings], given)
     rows = []
     for setting, outcome in zip(
-        settings, tqdm(outcomes, total=len(settings), unit="setting", leave=False), strict=True
+        settings, tqdm(outcomes, total=len(settings), unit="setting", leave=False, disable=None), strict=True
     ):
         row = {
             "setting": setting.label,
@@ -124,7 +124,7 @@ def run(arguments: argparse.Namespace) -> None:
     return None
 
 
-def _stated(engine: Engine, configs: Sequence[DecodeConfig], given: CostTable | None) -> list[dict[str, Any]]:
+def _stated(engine: Engine, configs: Sequence[DecodeConfig], given: Machine | None) -> list[dict[str, Any]]:
     """The cost tables that answers rest on: the given one, or those that were measured here."""
     if given is not None:
         return [given.to_dict()]

@@ -42,7 +42,7 @@ class BlockDrafter:
 
         def make(capacity: int) -> KeyValueCache:
             layers, heads = config.num_hidden_layers, config.num_key_value_heads
-            return KeyValueCache(layers, heads, config.head_dim, capacity, model.dtype, model.device)
+            return KeyValueCache.uniform(layers, heads, config.head_dim, capacity, model.dtype, model.device)
 
         self.cache = passes.cache(name, make)
         self.scale = config.head_dim**-0.5
@@ -163,7 +163,7 @@ class BlockDrafter:
         """Logits (…, D) float32 over the tokens that it can draft, of hidden states (…, hidden)."""
         if (head := self.model.lm_head) is not None:
             return head(hidden).float()
-        return self.target.logits(hidden.to(self.target.dtype))
+        return self.target.borrowed_logits(hidden.to(self.target.dtype))
 
     def own_ids(self, indices: Tensor) -> Tensor:
         """The target's ids of tokens that it can draft."""

@@ -12,6 +12,7 @@ from d2sd.decoding.finite import not_finite
 from d2sd.decoding.tempered import rows_of, tempered
 from d2sd.models.target import Target
 from d2sd.passes.passes import Passes
+from d2sd.passes.states import LayerCache
 from d2sd.tree.block import Block
 
 
@@ -23,15 +24,28 @@ class ChainDrafter:
         self.cache = passes.cache("draft_model", model.new_cache)
         self._read: list[int] = []  # tokens whose keys and values are in the cache
         self._sure = 0  # how many of them were committed text when they were read
+        self._states: list[tuple[Tensor, Tensor]] = []  # of linear layers, behind the committed text that was read last
 
     def read(self, ids: Sequence[int]) -> Tensor:
         """Read the committed ``ids`` as far as they are not in the cache; logits after the last one, (V,)."""
+        if isinstance(self.cache, LayerCache):
+            return self._read_on(self.cache, ids)
         kept, most = self._sure, min(len(self._read), len(ids) - 1)
         while kept < most and self._read[kept] == ids[kept]:
             kept += 1
         self.cache.length = kept
         self._read, self._sure = list(ids), len(ids) - 1
         return self._forward(torch.tensor(ids[kept:], device=self.model.device))
+
+    def _read_on(self, cache: LayerCache, ids: Sequence[int]) -> Tensor:
+        """``read`` where states cannot be cut back: drafted tokens are read again once they are committed."""
+        if self._states and len(ids) > self._sure:
+            cache.restore(self._sure, self._states)
+        else:
+            cache.clear()
+        logits = self._forward(torch.tensor(ids[cache.length :], device=self.model.device))
+        self._sure, self._states = len(ids), cache.snapshot()
+        return logits
 
     def draft(self, ids: Sequence[int], count: int) -> Block:
         """``count`` greedy tokens after the committed ``ids``, each with its probability at temperature 1."""
@@ -67,5 +81,5 @@ class ChainDrafter:
         positions = torch.arange(start, start + count, device=rows.device)
         mask = torch.ones(count, count, dtype=torch.bool, device=rows.device).tril() if start and count > 1 else None
         hidden = self.model.forward(rows, positions, self.cache, mask, self.backend)
-        self.cache.length += count
+        self.cache.commit(range(count))
         return self.model.logits(hidden[-1])

@@ -13,8 +13,8 @@ from math import inf
 from torch import Tensor
 
 from d2sd.config import DecodeConfig
+from d2sd.costs.work import Work
 from d2sd.decoding.adaptive.controller import Controller, Experience
-from d2sd.decoding.adaptive.costs import CostTable
 from d2sd.decoding.block_drafter import BlockDrafter
 from d2sd.decoding.chain_drafter import ChainDrafter
 from d2sd.decoding.inspection import TOP_ALTERNATIVES
@@ -235,15 +235,13 @@ class Proposer:
         self.controller.observe(len(outcome.accepted), again, boundary)
         return decision
 
-    def seconds_by(self, costs: CostTable, proposal: Proposal) -> float:
-        """What a step with this proposal takes by a cost table; a third level is a pass of its own, after the second."""
+    def work(self, proposal: Proposal) -> Work:
+        """The rows of a step's passes with this proposal; a third level is a pass of its own, after the second."""
         size = 1 + len(proposal.first.ids) if proposal.first else self.block_size if proposal.levels else 0
-        seconds = costs.other + costs.verify.seconds(len(proposal.tree))
-        seconds += costs.first_draft.seconds(size) if size else 0.0
         redrafts = proposal.branches if self.second else ()
         third = sum(block.base > 0 for block in redrafts)
         batches = [count for count in (len(redrafts) - third, third) if count]
-        return seconds + sum(costs.second_draft.seconds(count * (size + self.extension)) for count in batches)
+        return Work(size, tuple(count * (size + self.extension) for count in batches), len(proposal.tree))
 
     def _choose_redrafts(self, first: Block, prefixes: tuple[int, ...]) -> tuple[int, ...]:
         assert self.controller is not None

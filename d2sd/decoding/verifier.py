@@ -52,7 +52,7 @@ class Verifier:
         """Announce a fixed-shape pass over so many rows."""
         heads, kv_heads, size = self.target.head_shape
         shape = (1, heads, rows, size)
-        self.passes.plan(shape, self.target.dtype, kv_heads, self.cache.length, True, size**-0.5)
+        self.passes.plan(shape, self.target.dtype, kv_heads, self.cache.length, True, self.target.scale)
 
     def forward(self, read: int, tokens: Tensor, positions: Tensor, slots: Tensor, mask: Tensor) -> tuple[Tensor, ...]:
         """A fixed-shape pass: logits of all rows, and the outputs of the tapped layers."""

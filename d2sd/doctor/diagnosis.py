@@ -1,38 +1,69 @@
-"""The likely cause in one sentence, from checks, shape, probes and weights."""
+"""The cause in one sentence, from checks, shape, probes and weights."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from d2sd.doctor.cure import Cure
 from d2sd.doctor.folder import Check
-from d2sd.doctor.probes import Tried
+from d2sd.doctor.probes import alpha
 from d2sd.doctor.shapes import LOW, Position, Shape
+from d2sd.doctor.signs import Signs
 from d2sd.doctor.templates import Asked
-from d2sd.doctor.variants import Kind
+from d2sd.doctor.variant import Kind
+from d2sd.doctor.weights import Weighed
 
 TRAINING = (
     "What usually helps then is more training on text that the target wrote itself: of the bundled drafters, SmolLM2's accepts "
     "about 0.4 at position 1 after 670 steps, and that of tiny about 0.8 after 25,200"
 )
 WORDS: dict[Kind, str] = {
-    "taps": "it reads other target layers than it was trained with",
+    "taps": "it reads other target layers than it was trained with, or the columns of fc stand in another order",
     "mask": "its mask token is another one than in training",
     "rope": "its rotary embedding is another one than in training",
     "window": "its attention window is another one than in training",
     "causal": "rows of its block see each other in another way than in training",
     "reads": "its rows are read as if about another position than in training",
     "rows": "its block has another number of rows than in training",
+    "layer": "the weights of a layer are damaged or were never trained",
+    "sublayer": "some weights of a layer are damaged or were never trained",
     "dtype": "its weights lose too much in this number format",
+    "rotary": "the rows of its queries or keys stand in another order than the rotary embedding takes them in",
+    "swapped": "two of its weights stand in each other's place",
+    "transposed": "some of its weights are transposed",
+    "norms": "the weights of its norms are off",
+    "order": "its layers stand in another order than in training",
+    "tables": "one of its tables is not the one that it was trained with",
+    "map": "its draft vocabulary (d2t) leads to other tokens than in training",
+    "head_dim": "its attention is split into heads of another size than in training",
+    "residual": "its residual stream begins at another place than in training (norm_before_residual)",
+    "output": "deeper levels read another state than in training (norm_output)",
 }
+CAUSES: dict[Kind, str] = {"layer": "weights", "sublayer": "weights"}  # of the others the kind itself
+FETCH = "fetch or convert the weights again"
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """All that an examination knows when it is concluded; see ``Examination``."""
+
+    checks: Sequence[Check]
+    found: Sequence[Position]
+    shape: Shape
+    cure: Cure | None = None
+    asked: Sequence[Asked] = ()
+    weighed: Weighed = field(default_factory=Weighed)
+    signs: Signs = field(default_factory=Signs)
+    bits: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
     """What is likely wrong.
 
-    cause: a variant's kind, or folder, tensors, target, template, weights, training; rounding where that alone is to be ruled
-    out; unknown; none.
+    cause: a variant's kind, or folder, tensors, target, template, weights, training, role, confidence, tokenizer; rounding where
+    that alone is to be ruled out; little where a change helps and does not explain it; unknown; none.
     said: the cause in one sentence.
     mend: the line to change, None where none is known.
     """
@@ -44,7 +75,7 @@ class Diagnosis:
     @property
     def accuses(self) -> bool:
         """Whether it names a fault."""
-        return self.cause not in ("unknown", "none", "rounding")
+        return self.cause not in ("unknown", "none", "rounding", "little")
 
 
 def fault(checks: Sequence[Check]) -> Diagnosis | None:
@@ -53,45 +84,65 @@ def fault(checks: Sequence[Check]) -> Diagnosis | None:
     return None if wrong is None else Diagnosis(wrong.kind, f"The folder is at fault: {wrong.said}.", wrong.mend)
 
 
-def best(tried: Sequence[Tried]) -> Tried | None:
-    """The change that helps most, of those that surely help."""
-    return max((t for t in tried if t.helps), key=lambda t: t.change.value or 0.0, default=None)
-
-
-def diagnose(
-    checks: Sequence[Check], found: Sequence[Position], shape: Shape, tried: Sequence[Tried], asked: Sequence[Asked],
-    random: Sequence[int], fresh: Sequence[int], bits: int | None,
-) -> Diagnosis:  # fmt: skip
-    """One cause, the strongest evidence first: the folder, what a probe mends, weights, templates, the target's numbers."""
-    if (wrong := fault(checks)) is not None:
+def diagnose(f: Findings) -> Diagnosis:
+    """One cause, the strongest evidence first: the folder, garbled texts, what a change proves, weights, templates, other signs."""
+    if (wrong := fault(f.checks)) is not None:
         return wrong
-    if random:
-        return _damaged(random, "none of its matrices differs from random numbers of their size")
-    helped = best(tried)
-    if helped is not None:
-        variant = helped.variant
-        gain = f"α rises from {helped.before:.2f} to {helped.alpha:.2f}"
-        if variant.without is not None:
-            return _damaged([variant.without], f"without it {gain}")
-        return Diagnosis(variant.kind, f"Most likely {WORDS[variant.kind]}: with {variant.said}, {gain}.", variant.mend)
-    asks = max((a for a in asked if a.helps), key=lambda a: a.change.value or 0.0, default=None)
+    if f.signs.garbled:
+        return Diagnosis(
+            "tokenizer",
+            f"Most likely the tokenizer is not the target's: the prompts surprise it {f.signs.surprise:.0%} as much as tokens drawn "
+            "at random would.", "the tokenizer files that came with the target",
+        )  # fmt: skip
+    cured = f.cure if f.cure is not None and f.cure.proved else None
+    if cured is not None and not all(step.variant.soft for step in cured.steps[:1]):
+        return _cured(cured)
+    if (damaged := _damaged(f.weighed)) is not None:
+        return damaged
+    if cured is not None:
+        return _cured(cured)
+    asks = max((a for a in f.asked if a.helps), key=lambda a: a.change.value or 0.0, default=None)
     if asks is not None:
         said = f"Most likely it was trained with another template: with {asks.template.said}, α is {asks.alpha:.2f} ({asks.change.value:+.2f})."
         return Diagnosis("template", said, asks.template.mend)
-    if fresh:
-        said = f"It was hardly trained: what it reads of layers {list(fresh)} is still as random as at the start. {TRAINING}."
+    if f.weighed.fresh:
+        said = f"It was hardly trained: what it reads of layers {list(f.weighed.fresh)} is still as random as at the start. {TRAINING}."
         return Diagnosis("training", said)
-    fine = shape == "smooth" and bool(found) and found[0].share >= LOW
+    if f.signs.second:
+        return Diagnosis(
+            "role",
+            "Most likely it is a VP-Drafter, for the second role: shown two tokens that it had drafted rightly itself, it goes on "
+            f"with {f.signs.further or 0:.2f} times as many, and one that was trained on masks alone gains nothing by that.",
+            "give it as --second-drafter, and a first drafter beside it",
+        )  # fmt: skip
+    if f.signs.upside_down:
+        return Diagnosis(
+            "confidence",
+            "Its confidence head says the opposite of what happens: of an accepted and a rejected guess, it is surer of the accepted "
+            f"one {f.signs.ranks:.0%} of the time. Drafts are what they were; whatever cuts them by confidence cuts the wrong ones.",
+            "the sign of confidence_head.proj",
+        )  # fmt: skip
+    return _open(f)
+
+
+def _open(f: Findings) -> Diagnosis:
+    """What is said where no cause is named."""
+    fine = f.shape == "smooth" and bool(f.found) and f.found[0].share >= LOW
     first = (
-        f"position {found[0].number} is accepted {found[0].share:.0%} of the time"
-        if found
+        f"position {f.found[0].number} is accepted {f.found[0].share:.0%} of the time"
+        if f.found
         else "too little was accepted"
     )
-    if shape == "unclear":
+    if f.cure is not None:
+        step = f.cure.steps[0]
+        helps = f"{step.variant.said} helps a little (α {step.before or 0:.2f} → {step.alpha or 0:.2f}) and does not explain it"
+        said = f"{'No fault was proved' if fine else 'Unknown'}: {first}; {helps}."
+        return Diagnosis("little", said if fine else f"{said} {TRAINING}.")
+    if f.shape == "unclear":
         return Diagnosis("unknown", "Unknown: too few steps were seen. Give about 30 prompts.")
-    if bits is not None:
+    if f.bits is not None:
         said = (
-            f"No fault of the drafter was found; {first}. To be ruled out: the target's weights were rounded to {bits} bits, which "
+            f"No fault of the drafter was found; {first}. To be ruled out: the target's weights were rounded to {f.bits} bits, which "
             "is harmless where the drafter was trained with these very weights, and else costs some acceptance."
         )
         return Diagnosis(
@@ -104,8 +155,37 @@ def diagnose(
     )
 
 
-def _damaged(layers: Sequence[int], why: str) -> Diagnosis:
-    names = ", ".join(map(str, layers))
-    plural = "s" if len(layers) > 1 else ""
-    said = f"Most likely the weights of layer{plural} {names} are damaged or were never trained: {why}."
-    return Diagnosis("weights", said, "fetch or convert the weights again")
+def _cured(cure: Cure) -> Diagnosis:
+    steps, kind = cure.steps, cure.steps[0].variant.kind
+    words = WORDS[kind]
+    if (part := steps[0].variant.without) is not None:
+        words = f"the weights of {part} are damaged or were never trained"
+    if len(steps) > 1:
+        words += f", and {WORDS[steps[1].variant.kind]}"
+    done = ", then ".join(step.variant.said for step in steps)
+    gain = f"α rises from {alpha(cure.before):.2f} to {alpha(cure.after):.2f}"
+    mends = [step.variant.mend or FETCH for step in steps]
+    return Diagnosis(
+        CAUSES.get(kind, kind), f"Most likely {words}: with {done}, {gain}.", "; ".join(dict.fromkeys(mends))
+    )
+
+
+def _damaged(w: Weighed) -> Diagnosis | None:
+    """What weights tell that no change undoes."""
+    if w.random:
+        names = ", ".join(map(str, w.random))
+        plural = "s" if len(w.random) > 1 else ""
+        return Diagnosis("weights", f"Most likely the weights of layer{plural} {names} are damaged or were never trained: none of its matrices differs from random numbers of their size.", FETCH)  # fmt: skip
+    for damaged, what in ((w.empty, "holds only zeros"), (w.clipped, "was clipped: many of its entries are as large as the largest one")):  # fmt: skip
+        if damaged:
+            return Diagnosis("weights", f"Most likely its weights were damaged: {damaged[0]} {what}.", FETCH)
+    if w.copies:
+        one, other = w.copies[0]
+        return Diagnosis(
+            "weights", f"Most likely its weights were damaged: layer {other} is a copy of layer {one}.", FETCH
+        )
+    if w.constant:
+        said = f"Most likely the weights of its norms were lost: {w.constant[0]} holds one number alone"
+        others = len(w.constant) - 1
+        return Diagnosis("norms", f"{said}{f', and so do {others} others' if others else ''}; training leaves none of them so.", FETCH)  # fmt: skip
+    return None

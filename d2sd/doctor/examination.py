@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import perf_counter
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from d2sd.config import DecodeConfig
-from d2sd.doctor.diagnosis import Diagnosis, diagnose, fault
+from d2sd.doctor.cure import MOST, Cure
+from d2sd.doctor.diagnosis import Diagnosis, Findings, diagnose, fault
 from d2sd.doctor.folder import Check
 from d2sd.doctor.probes import Tried, Walked, alpha, change_of_alpha, clear, probe, score_masks, walk
-from d2sd.doctor.redraft import Redrafter
 from d2sd.doctor.shapes import Position, Shape, positions, shape
+from d2sd.doctor.signs import Signs, signs
+from d2sd.doctor.subject import Subject, taps_of, taps_wanted
 from d2sd.doctor.templates import Asked, templates
 from d2sd.doctor.texts import BATCH, Text, study, write
-from d2sd.doctor.variants import mask_tokens, tapped, variants, with_mask
-from d2sd.doctor.weights import fresh_taps, random_layers, rounded_to
+from d2sd.doctor.variant import Variant
+from d2sd.doctor.variants import mask_tokens, with_mask
+from d2sd.doctor.weights import Weighed, rounded_to, weigh
 from d2sd.engine import Engine
 from d2sd.errors import InputError
 from d2sd.models.drafter import DFlashDraftModel
@@ -51,9 +54,10 @@ class Examination:
     longest: tokens of the longest text.
     masks: mask tokens that were looked at.
     tried: of each variant the latest.
+    cure: the changes that help most, one after the other; None where nothing helps.
     asked: α over texts that were asked for in other ways.
-    random: layers that look like random numbers.
-    fresh: taps that were hardly trained.
+    weighed: what weights alone tell.
+    signs: what else was looked at.
     bits: of the target's weights, None where they are not on a grid.
     seconds: that it took.
     diagnosis: None as long as it is not concluded.
@@ -69,9 +73,10 @@ class Examination:
     longest: int = 0
     masks: int = 0
     tried: list[Tried] = field(default_factory=list)
+    cure: Cure | None = None
     asked: list[Asked] = field(default_factory=list)
-    random: list[int] = field(default_factory=list)
-    fresh: list[int] = field(default_factory=list)
+    weighed: Weighed = field(default_factory=Weighed)
+    signs: Signs = field(default_factory=Signs)
     bits: int | None = None
     seconds: float = 0.0
     diagnosis: Diagnosis | None = None
@@ -88,10 +93,10 @@ class Examination:
 
     def conclude(self) -> None:
         """Say what is known by now."""
-        found = self.positions
-        self.diagnosis = diagnose(
-            self.checks, found, shape(found)[0], self.tried, self.asked, self.random, self.fresh, self.bits
+        found = Findings(
+            self.checks, self.positions, self.shape[0], self.cure, self.asked, self.weighed, self.signs, self.bits
         )
+        self.diagnosis = diagnose(found)
 
 
 def examine(
@@ -114,35 +119,23 @@ def examine(
     try:
         own = DecodeConfig("autoregressive", TOKENS, chat=config.chat, thinking=config.thinking, inspect=False)
         ids = [engine.encode(p, own) for p in prompts]
-        model = engine.models.first
         into.bits = rounded_to(engine.models.target)
+        model = engine.models.first or engine.models.eagle3
         if model is None:
-            yield from _decode(engine, ids, into)
-        else:
-            yield from _probe(engine, model, prompts, ids, own, into, list(texts))
+            raise InputError("these models have no drafter to examine")
+        yield from _probe(engine, model, prompts, ids, own, into, list(texts))
         into.conclude()
     finally:
         into.seconds = perf_counter() - began
 
 
-def _decode(engine: Engine, ids: Sequence[Sequence[int]], into: Examination) -> Iterator[Progress]:
-    """Acceptance of an EAGLE-3 drafter, by decoding: its levels are not drafted again."""
-    config = engine.resolve(DecodeConfig("eagle3", TOKENS, inspect=False))
-    into.block = config.draft_depth + 2
-    for done, prompt in enumerate(ids):
-        yield Progress("decode", done, len(ids))
-        trace = engine.generate(prompt, config)
-        accepted = tuple(len(step.committed) - 1 for step in trace.steps)
-        if accepted:
-            into.walks.append(Walked(accepted, len(trace.token_ids) - 1))
-
-
 def _probe(
-    engine: Engine, model: DFlashDraftModel, prompts: Sequence[str], ids: Sequence[Sequence[int]], config: DecodeConfig,
+    engine: Engine, model: Any, prompts: Sequence[str], ids: Sequence[Sequence[int]], config: DecodeConfig,
     into: Examination, texts: list[Text],
 ) -> Iterator[Progress]:  # fmt: skip
-    target, visible = engine.models.target, into.visible
-    into.random, into.fresh, into.block = random_layers(model), fresh_taps(model), model.form.block_size
+    target = engine.models.target
+    subject = Subject(target, into.visible)
+    into.weighed, into.block = weigh(model), subject.block(model)
     if not texts:
         yield Progress("write the texts", 0, len(ids))
         for begin in range(0, len(ids), BATCH):
@@ -154,34 +147,70 @@ def _probe(
     if not texts:
         raise InputError("the target ended every text at once; a chat model needs --chat")
     into.longest = max(len(t.ids) for t in texts)
-    wanted = tapped(variants(model, target, into.longest, True), model.form)
-    base = Redrafter(target, model, visible)
+    everything = subject.variants(model, into.longest, True)
+    wanted = {*taps_of(model), *(n for v in everything for n in taps_wanted(v))}
+    base = subject.draft(model)
     for done, text in enumerate(texts):
         yield Progress("read and draft them", done, len(texts))
         with engine.lock:
             texts[done] = study(target, text, wanted)
             into.walks.append(walk(base, texts[done]))
-    whole = sum(count >= model.form.block_size - 1 for w in into.walks for count in w.accepted)
-    steps = sum(len(w.accepted) for w in into.walks)
-    left = variants(model, target, into.longest, 20 * whole >= steps)
+    with engine.lock:
+        into.signs = signs(target, model, texts, into.walks, into.visible)
+    yield from _cure(engine, subject, model, texts, wanted, into)
+    yield from _ask(engine, subject, model, prompts, config, dict(zip(numbers, into.walks, strict=True)), into)
+
+
+def _cure(
+    engine: Engine, subject: Subject, model: Any, texts: Sequence[Text], studied: set[int], into: Examination
+) -> Iterator[Progress]:
+    """Try everything; make the change that helps most, and try everything again, until nothing helps."""
+    steps: list[Tried] = []
+    base = into.walks
+    for _ in range(MOST + 1):
+        whole = sum(count >= subject.block(model) - 1 for w in base for count in w.accepted)
+        some = 20 * whole >= sum(len(w.accepted) for w in base)
+        left = [v for v in subject.variants(model, into.longest, some) if studied.issuperset(taps_wanted(v))]
+        looked = 0
+        if steps and into.cure is not None and into.cure.proved:  # more of the same, such as a second tap
+            left = [v for v in left if v.kind == steps[0].variant.kind]
+        else:
+            for progress in _masks(engine, subject, model, texts, left):
+                looked = progress.total
+                yield progress
+        into.masks = into.masks or looked
+        latest: dict[str, Tried] = {}
+        trials = probe(subject.draft, model, texts, base, left, len(left) + looked)
+        for done, tried in enumerate(_in_turn(engine, trials)):
+            latest[tried.variant.said] = tried
+            if not steps:
+                into.tried = list(latest.values())
+            yield Progress("probes of what is left" if steps else "probes", min(done + 1, len(left)), len(left))
+        best = max((t for t in latest.values() if t.helps), key=lambda t: t.change.value or 0.0, default=None)
+        if into.cure is not None:
+            into.cure = replace(into.cure, clean=best is None)
+        if best is None or len(steps) == MOST:
+            return
+        steps.append(best)
+        model, base = best.variant.of(model), list(best.walks)
+        into.cure = Cure(tuple(steps), tuple(into.walks), False, subject.block(model), into.visible)
+
+
+def _masks(
+    engine: Engine, subject: Subject, model: Any, texts: Sequence[Text], into: list[Variant]
+) -> Iterator[Progress]:
+    """Look at other mask tokens, and add the best of them to what is tried."""
+    if not isinstance(model, DFlashDraftModel):
+        return
+    target, scores = subject.target, dict[int, int]()
     tokens = mask_tokens(model.form, target)
-    into.masks = len(tokens)
-    scores: dict[int, int] = {}
-    for token, score in zip(tokens, _in_turn(engine, score_masks(target, model, texts, tokens, visible)), strict=True):
+    found = _in_turn(engine, score_masks(target, model, texts, tokens, subject.visible))
+    for token, score in zip(tokens, found, strict=True):
         scores[token] = score
         yield Progress("mask tokens", len(scores), len(tokens))
-    ranked = sorted(tokens, key=lambda token: -scores[token])
     names = target.tokenizer.convert_ids_to_tokens
-    left += [with_mask(model.form, n, repr(names(n))[:24]) for n in ranked[:MASKS]]
-    tests = len(left) + len(tokens)
-    latest: dict[str, Tried] = {}
-    total = len(left)
-    trials = probe(target, model, texts, into.walks, left, tests, visible)
-    for done, tried in enumerate(_in_turn(engine, trials)):
-        latest[tried.variant.said] = tried
-        into.tried = list(latest.values())
-        yield Progress("probes", min(done + 1, total), total)
-    yield from _ask(engine, model, prompts, config, dict(zip(numbers, into.walks, strict=True)), into)
+    ranked = sorted(tokens, key=lambda token: -scores[token])
+    into += [with_mask(model.form, n, repr(names(n))[:24]) for n in ranked[:MASKS]]
 
 
 def _in_turn(engine: Engine, results: Iterator[Result]) -> Iterator[Result]:
@@ -196,7 +225,7 @@ def _in_turn(engine: Engine, results: Iterator[Result]) -> Iterator[Result]:
 
 
 def _ask(
-    engine: Engine, model: DFlashDraftModel, prompts: Sequence[str], config: DecodeConfig, known: Mapping[int, Walked],
+    engine: Engine, subject: Subject, model: Any, prompts: Sequence[str], config: DecodeConfig, known: Mapping[int, Walked],
     into: Examination,
 ) -> Iterator[Progress]:  # fmt: skip
     """The same prompts, asked in other ways.
@@ -204,7 +233,7 @@ def _ask(
     known: the walks over the texts as they were asked for, by prompt.
     """
     target, found = engine.models.target, templates(engine, prompts, config)
-    drafter = Redrafter(target, model, into.visible)
+    drafter = subject.draft(model)
     for number, template in enumerate(found):
         pairs: list[tuple[Walked, Walked]] = []
         for begin in range(0, len(template.ids), BATCH):
@@ -212,7 +241,7 @@ def _ask(
             with engine.lock:
                 texts = write(target, template.ids[begin : begin + BATCH], TOKENS)
                 some = ((known.get(n), text) for n, text in enumerate(texts, begin) if text.anchors)
-                pairs += [(walk(drafter, study(target, t, model.form.taps)), base) for base, t in some if base]
+                pairs += [(walk(drafter, study(target, t, taps_of(model))), base) for base, t in some if base]
         if pairs:
             walks, before = ([pair[side] for pair in pairs] for side in (0, 1))
             change = change_of_alpha(walks, before, len(found))

@@ -46,12 +46,15 @@ class Check:
     mend: str | None = None
 
 
-def check_folder(source: str, target: Target) -> list[Check]:
-    """All checks of a drafter in a folder or hub id for this target; the last one is a fault where the rest cannot be read."""
+def check_folder(source: str, target: Target, second: bool = False) -> list[Check]:
+    """All checks of a drafter in a folder or hub id for this target; the last one is a fault where the rest cannot be read.
+
+    second: whether it is looked at as a second drafter.
+    """
     checks: list[Check] = []
     try:
         raw = published_config(source)
-        checks += _check_parts(source, raw, target)
+        checks += _check_parts(source, raw, target, second)
     except InputError as error:
         checks.append(Check("config.json", "fault", str(error), mend="the key that the sentence names"))
     except Exception as error:
@@ -66,7 +69,7 @@ def check_folder(source: str, target: Target) -> list[Check]:
     return checks
 
 
-def _check_parts(source: str, raw: Mapping[str, Any], target: Target) -> Iterator[Check]:
+def _check_parts(source: str, raw: Mapping[str, Any], target: Target, second: bool) -> Iterator[Check]:
     refuse_others(raw)
     if is_eagle3(raw):
         yield Check("layout", "good", "EAGLE-3: one layer that drafts level by level")
@@ -79,6 +82,10 @@ def _check_parts(source: str, raw: Mapping[str, Any], target: Target) -> Iterato
     except InputError as error:
         yield Check("tensors", "fault", str(error), "tensors", "a folder with all of its safetensors files")
     yield from check_form(form, raw, target)
+    if form.second_role:
+        said = "its config says that it is a VP-Drafter, for the second role"
+        never = " and it never saw an empty prefix" if form.visible_prefixes else ""
+        yield Check("role", "good" if second else "note", f"{said}{never}")
     yield from _check_ends(raw, target)
 
 
@@ -94,6 +101,12 @@ def check_tensors(form: DrafterForm, shapes: Shapes, target: Target) -> Iterator
     for name in wrong[:MOST]:
         yield Check("shapes", "fault", f"{name} is {list(held[name])}, and the config makes it {list(wanted[name])}", "tensors", "the sizes in config.json")  # fmt: skip
     missing, surplus = sorted(wanted.keys() - held.keys()), sorted(held.keys() - wanted.keys())
+    if (layers := _layers_held(held)) > form.shape["num_hidden_layers"]:
+        said = f"it holds {layers} layers, and the config names {form.shape['num_hidden_layers']} of them"
+        yield Check(
+            "layers", "fault", said, "layers", f"num_hidden_layers: {layers}, with layer_types of {layers} entries"
+        )
+        return
     for name in missing[:MOST]:
         said = f"{name} is missing"
         alike = [s for s in surplus if held[s] == wanted[name]]
@@ -108,6 +121,12 @@ def check_tensors(form: DrafterForm, shapes: Shapes, target: Target) -> Iterator
             yield Check("tensors", "fault", str(error), "tensors", "an engine that reads these tensors")
     if not missing and not surplus and not wrong:
         yield Check("tensors", "good", f"all {len(wanted)} are there, and nothing else")
+
+
+def _layers_held(held: Shapes) -> int:
+    """How many layers the tensors are of."""
+    numbers = [int(parts[1]) for name in held if (parts := name.split("."))[0] == "layers" and parts[1].isdigit()]
+    return max(numbers, default=-1) + 1
 
 
 def _check_fc(form: DrafterForm, held: Shapes, target: Target) -> Iterator[Check]:
@@ -160,8 +179,6 @@ def check_form(form: DrafterForm, raw: Mapping[str, Any], target: Target) -> Ite
         )
     stored, run = raw.get("dtype") or raw.get("torch_dtype") or "not named", target.numbers
     yield Check("numbers", "good", f"its weights are kept in {str(stored)[:20]}; the target runs in {run}")
-    if form.visible_prefixes:
-        yield Check("role", "note", "it is a VP-Drafter, for the second role: it never saw an empty prefix")
 
 
 def _check_taps(form: DrafterForm, layers: int) -> Check:

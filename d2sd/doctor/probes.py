@@ -1,10 +1,11 @@
 """Probes: one thing of a drafter is changed, and it drafts again over the same texts.
 
 A text is walked as decoding would walk it, from anchor to anchor, so tokens and steps are those of the method ``dflash`` at
-temperature 0. But a walk of some hundred steps says little about a small change. So variants are held against the drafter as
+temperature 0, or those of an EAGLE-3 chain. But a walk of some hundred steps says little about a small change. So variants are held against the drafter as
 given at every place of the texts, by the geometric mean of the tokens that a draft brings there.
 
-Every variant is first tried on a few texts, the best of them on more, and the best of these on all. Intervals
+Every variant is first looked at in some places of a few texts, the best of them are walked over more, and the best of these over
+all. Intervals
 draw prompts again in pairs and hold for everything that was tried together (Bonferroni), whatever was left out on the way.
 """
 
@@ -12,18 +13,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from d2sd.calibration.resampling import Estimate, Ratio, Resampler
 from d2sd.doctor.redraft import Redrafter
+from d2sd.doctor.subject import Draft, Redrafting
 from d2sd.doctor.texts import Text
-from d2sd.doctor.variants import Variant
+from d2sd.doctor.variant import Variant
 from d2sd.models.drafter import DFlashDraftModel
 from d2sd.models.target import Target
 
-# After so many texts, so many variants go on, of those whose change is above this.
-ROUNDS = ((4, 8, -0.2), (12, 3, -0.03))
+# At first a look at every so many places of a few texts: so many variants go on, of those whose change is above this.
+LOOK_TEXTS, LOOK_EVERY, LOOK_KEEP, LOOK_FLOOR = 3, 6, 6, -0.15
+# After so many texts, so many of them.
+ROUNDS = ((4, 3, -0.1), (12, 2, -0.03))
 # Texts, and anchors of each, where mask tokens are compared before the likeliest become variants.
 MASK_TEXTS, MASK_ANCHORS = 8, 2
 
@@ -46,21 +51,23 @@ class Walked:
 class Tried:
     """What came of a variant.
 
-    alpha, before: tokens a step with it, and without.
+    alpha, before: tokens a step with it, and without; None where it was only looked at.
     change: of the tokens that a draft brings, as a share, with an interval over prompts for everything tried together.
     texts: how many it was tried on.
     helps: whether the whole interval is above 0, the gain is worth saying and α is not lower.
+    walks: of these texts with it.
     """
 
     variant: Variant
-    alpha: float
-    before: float
+    alpha: float | None
+    before: float | None
     change: Estimate
     texts: int
     helps: bool
+    walks: tuple[Walked, ...] = ()
 
 
-def walk(drafter: Redrafter, text: Text) -> Walked:
+def walk(drafter: Redrafting, text: Text) -> Walked:
     """The steps that decoding would take: each commits what it shows, what is accepted and the target's own token."""
     places = drafter.accepted(text, text.anchors)
     found = dict(zip(text.anchors, places, strict=True))
@@ -111,22 +118,31 @@ def _rows(walks: Sequence[Walked]) -> Ratio:
 
 
 def probe(
-    target: Target, model: DFlashDraftModel, texts: Sequence[Text], base: Sequence[Walked], variants: Sequence[Variant],
-    tests: int, visible: int = 0,
-) -> Iterator[Tried]:  # fmt: skip
+    draft: Draft, model: Any, texts: Sequence[Text], base: Sequence[Walked], variants: Sequence[Variant], tests: int
+) -> Iterator[Tried]:
     """What is known of each variant, said again whenever it was tried on more texts.
 
+    draft: what makes a drafter over texts of a model.
     base: the drafter as given, over all texts.
     tests: how many intervals are to hold together, those of these variants among them.
-    visible: tokens after the anchor that it is shown.
     """
-    left: list[tuple[Variant, list[Walked]]] = [(variant, []) for variant in variants]
+    few = texts[:LOOK_TEXTS]
+    given = [Walked((), 0, w.places[::LOOK_EVERY]) for w in base[: len(few)]]
+    looks: list[float] = []
+    for variant in variants:
+        drafter = draft(variant.of(model))
+        seen = [Walked((), 0, tuple(drafter.accepted(t, t.anchors[::LOOK_EVERY]))) for t in few]
+        change = gain(seen, given, tests)
+        looks.append(change.value or 0.0 if seen != given else -1.0)
+        yield Tried(variant, None, None, change, len(few), False)
+    order = sorted((n for n in range(len(looks)) if looks[n] > LOOK_FLOOR), key=lambda n: -looks[n])
+    left: list[tuple[Variant, list[Walked]]] = [(variants[n], []) for n in order[:LOOK_KEEP]]
     for most, keep, floor in (*ROUNDS, (len(texts), 0, 0.0)):
         count = min(most, len(texts))
         before = base[:count]
         gains: list[float] = []
         for variant, walks in left:
-            drafter = Redrafter(target, variant.of(model), visible)
+            drafter = draft(variant.of(model))
             walks += [walk(drafter, text) for text in texts[len(walks) : count]]
             tried = _tried(variant, walks, before, tests)
             gains.append(tried.change.value or 0.0)
@@ -139,7 +155,7 @@ def probe(
 
 def _tried(variant: Variant, walks: Sequence[Walked], base: Sequence[Walked], tests: int) -> Tried:
     change, now, before = gain(walks, base, tests), alpha(walks), alpha(base)
-    return Tried(variant, now, before, change, len(walks), clear(change, variant.worth) and now >= before)
+    return Tried(variant, now, before, change, len(walks), clear(change, variant.worth) and now >= before, tuple(walks))
 
 
 def score_masks(

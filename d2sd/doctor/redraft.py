@@ -73,6 +73,15 @@ class Redrafter:
                 break
         return count.tolist()
 
+    @torch.inference_mode()
+    def trained(self, text: Text, anchors: Sequence[int]) -> Tensor:
+        """What the confidence head says of the first guess after each anchor, (A,): larger is surer."""
+        assert self.model.confidence_head is not None
+        wanted = self._wanted(text, anchors)
+        hidden = self._hidden(wanted, anchors, self.context(text))[:, 1 - self.form.shift]
+        markov = self.model.markov_head if self.form.confidence == "markov" else None
+        return self.model.confidence_head(hidden, None if markov is None else markov.markov_w1(wanted[:, 0]))
+
     def _wanted(self, text: Text, anchors: Sequence[int]) -> Tensor:
         """Anchors and the tokens that follow them, (A, γ); −2, which no token is, after the end."""
         size = self.form.block_size

@@ -11,6 +11,7 @@ from d2sd.calibration.resampling import Estimate
 from d2sd.doctor.examination import TOKENS, Examination
 from d2sd.doctor.probes import alpha_figure
 from d2sd.doctor.shapes import SAID
+from d2sd.doctor.signs import REPEATED
 from d2sd.trace.text import escaped
 
 MARKS = {"good": "ok", "note": "note", "fault": "FAULT"}
@@ -58,6 +59,9 @@ def _run(e: Examination) -> Iterator[str]:
     yield f"{len(e.walks)} prompts {asked}, up to {TOKENS} tokens each{shown}: α {with_interval(alpha_figure(e.walks))}. {e.seconds:.0f} s."
     yield ""
     yield f"{SAID[kind]}{f' Here it is position {at}.' if at else ''}"
+    if (share := e.signs.repeated) is not None:
+        more = " Text that repeats itself is easy to draft: α is lower on other text." if share > REPEATED else ""
+        yield f"\n{share:.0%} of the 4-token sequences that were written stand earlier in the same text.{more}"
     yield from (
         "",
         "| position | " + " | ".join(str(p.number) for p in found) + " |",
@@ -77,11 +81,12 @@ def _probes(e: Examination) -> Iterator[str]:
     yield (
         f"{len(e.tried)} changes, {e.masks} mask tokens looked at. Gain: of the tokens that a draft brings, over all places of the "
         "texts (geometric mean). Brackets: 95% intervals over prompts, for all changes together. "
-        f"Few texts: it was clearly worse there. Windows that are longer than the texts ({e.longest} tokens) cannot be told."
+        f"No α: it was looked at in some places of a few texts, and others were better. Windows that are longer than the texts ({e.longest} tokens) cannot be told."
     )
     yield from ("", "| change | α | gain | texts | |", "| --- | --- | --- | --- | --- |")
     for t in sorted(e.tried, key=lambda t: -(t.change.value or 0.0)):
-        yield f"| {text(t.variant.said)} | {t.alpha:.2f} | {share(t.change)} | {t.texts} | {'**helps**' if t.helps else ''} |"
+        shown = "–" if t.alpha is None else f"{t.alpha:.2f}"
+        yield f"| {text(t.variant.said)} | {shown} | {share(t.change)} | {t.texts} | {'**helps**' if t.helps else ''} |"
     yield ""
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from d2sd.doctor.variant import weights_of
 from d2sd.models.drafter import DFlashDraftModel
 from d2sd.models.target import Target
 
@@ -16,6 +19,53 @@ FRESH_SPREAD, FRESH_VALUE = 0.06, 1.03
 SAMPLE = 64  # rows of a matrix whose values are held against a grid
 GRIDS = {4: (7, 8, 7.5), 8: (127, 128, 127.5)}  # steps from 0 to the largest entry
 GROUPS = (32, 64, 128)
+CLIPPED = 2e-3  # share of a matrix's entries that are its largest one: of trained ones it is one entry, or two
+
+
+@dataclass(frozen=True, slots=True)
+class Weighed:
+    """What a drafter's weights alone tell.
+
+    random: layers none of whose matrices stands out from random numbers.
+    fresh: taps of whose part of ``fc`` training left the first random numbers.
+    constant: norms whose weights are all one number.
+    empty: matrices that are all zero.
+    clipped: matrices of which many entries are as large as the largest.
+    copies: pairs of layers with the same matrices.
+    """
+
+    random: tuple[int, ...] = ()
+    fresh: tuple[int, ...] = ()
+    constant: tuple[str, ...] = ()
+    empty: tuple[str, ...] = ()
+    clipped: tuple[str, ...] = ()
+    copies: tuple[tuple[int, int], ...] = ()
+
+
+def weigh(model: Any) -> Weighed:
+    """All of it, of a drafter of either kind."""
+    weights = {n: w for n, w in weights_of(model).items() if w.is_floating_point()}
+    matrices = {n: w for n, w in weights.items() if w.dim() == 2 and min(w.shape) >= 32}
+    norms = {n: w for n, w in weights.items() if n.endswith("norm.weight") and w.numel() > 1}
+    block = isinstance(model, DFlashDraftModel)
+    return Weighed(
+        tuple(random_layers(model)) if block else (),
+        tuple(fresh_taps(model)) if block else (),
+        tuple(n for n, w in norms.items() if bool((w == w[0]).all())),
+        tuple(n for n, w in matrices.items() if not bool(w.any())),
+        tuple(n for n, w in matrices.items() if bool(w.any()) and float((w.abs() == w.abs().max()).float().mean()) > CLIPPED),
+        tuple(_copies(matrices, len(model.layers))) if block else (),
+    )  # fmt: skip
+
+
+def _copies(matrices: Mapping[str, Tensor], layers: int) -> list[tuple[int, int]]:
+    """Layers that are equal in every matrix."""
+
+    def of(n: int) -> list[Tensor]:
+        return [w for name, w in matrices.items() if name.startswith(f"layers.{n}.")]
+
+    pairs = ((a, b) for b in range(layers) for a in range(b))
+    return [(a, b) for a, b in pairs if of(a) and all(torch.equal(x, y) for x, y in zip(of(a), of(b), strict=True))]
 
 
 def prominence(weight: Tensor) -> float:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from d2sd.calibration import Report
 from d2sd.calibration.comparison import Comparison
+from d2sd.calibration.report import Curves
 from d2sd.calibration.sides import Difference
+from d2sd.costs.known import MACHINES
 from d2sd.drawing.comparison import COMPARED, compared_figures, differences, rank_curves, reliability_curves
 from d2sd.drawing.panels import Panel, Table
 from d2sd.drawing.style import digits, percent, signed, with_interval
@@ -14,8 +15,8 @@ from d2sd.drawing.sweeps import Recorded, Sweep, looks, sweep_reading, what_if
 from d2sd.drawing.where import how_written, p_value, place_name, where
 
 
-def comparison_panels(found: Comparison, a: Report, b: Report) -> Iterator[Panel]:
-    """The figures of two sides, and of their reports."""
+def comparison_panels(found: Comparison, a: Curves, b: Curves) -> Iterator[Panel]:
+    """The differences between two sides, and the curves of both."""
     yield Panel(
         "differences",
         "B − A",
@@ -54,20 +55,26 @@ def comparison_panels(found: Comparison, a: Report, b: Report) -> Iterator[Panel
 
 
 def sweep_panels(sweeps: Sequence[Sweep], recorded: Recorded) -> Iterator[Panel]:
-    """The figures of settings that were varied."""
+    """The figures of settings that were varied. Speedups are calculated, for an 8B model on every known machine."""
     look = looks(sweeps)
     for sweep in sweeps:
         rows = []
         for line in sweep.lines:
             for point in line.points[:1] if line.flat else line.points:
                 value = f"{sweep.symbol} not used" if line.flat else f"{sweep.symbol} = {sweep.values[point.at]}"
-                rows.append((value, line.method, f"{digits(point.alpha, 2)}{point.interval}", digits(point.nodes, 1)))
+                speedups = (digits(point.speedups.get(name), 2) for name in MACHINES)
+                rows.append(
+                    (value, line.method, f"{digits(point.alpha, 2)}{point.interval}", digits(point.nodes, 1), *speedups)
+                )
         yield Panel(
             sweep.symbol,
             f"{sweep.label[:1].upper()}{sweep.label[1:]}",
             sweep_reading(sweep, recorded),
             what_if(sweep, recorded, look),
-            Table(("Setting", "Method", "α", "Nodes per step"), tuple(rows)),
+            Table(
+                ("Setting", "Method", "α", "Nodes per step", *(f"× on {m.name}" for m in MACHINES.values())),
+                tuple(rows),
+            ),
         )
 
 

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 import plotly.graph_objects as go
 
 from d2sd.calibration import Estimate
+from d2sd.costs.known import MACHINES
 from d2sd.drawing.style import COLOURS, EDGE, INK, Trace, axis, cut, draw, places_axis, safe, whiskers
 
+# by tone and dash alone: colours mean drafters
 LINES = (
-    ("first", "dash"),
-    ("second", "solid"),
-    ("target", "dot"),
-    ("reject", "dashdot"),
     ("ink", "solid"),
+    ("ink", "dash"),
+    ("ink", "dot"),
+    ("muted", "solid"),
+    ("muted", "dashdot"),
     ("muted", "longdash"),
 )
+NAMED = ("paper", "laptop-cpu")  # machines whose speedup stands beside a point; the table has all
 SHAPES = ("square", "circle", "triangle-up", "diamond", "x")
 
 
@@ -28,6 +31,7 @@ class Point(msgspec.Struct, frozen=True, array_like=True):
     alpha: α; low, high: its 95% interval.
     nodes: verified nodes per step.
     less, more: the 95% interval of α minus the recorded run's.
+    speedups: over plain decoding by the id of a known machine, calculated.
     """
 
     at: int
@@ -37,6 +41,7 @@ class Point(msgspec.Struct, frozen=True, array_like=True):
     high: float | None = None
     less: float | None = None
     more: float | None = None
+    speedups: Mapping[str, float] = {}
 
     @property
     def interval(self) -> str:
@@ -142,7 +147,8 @@ def what_if(sweep: Sweep, recorded: Recorded, looks: dict[str, Trace]) -> go.Fig
 def point_words(sweep: Sweep, line: Line, point: Point) -> str:
     """An answer in a sentence."""
     value = f"{sweep.symbol} not used" if line.flat else f"{sweep.symbol} = {sweep.values[point.at]}"
-    return f"{safe(line.method)}, {value}<br>α {point.alpha:.2f}{point.interval}, {point.nodes:.1f} nodes a step"
+    there = "".join(f"<br>8B on {MACHINES[m].name}: {point.speedups[m]:.2f}×" for m in NAMED if m in point.speedups)
+    return f"{safe(line.method)}, {value}<br>α {point.alpha:.2f}{point.interval}, {point.nodes:.1f} nodes a step{there}"
 
 
 def _cheaper(points: Sequence[Point], own: Point) -> Point | None:

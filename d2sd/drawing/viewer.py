@@ -20,7 +20,7 @@ from d2sd.drawing.colours import VIEWER
 from d2sd.drawing.modules import join_modules, view_script
 from d2sd.drawing.viewer_lines import Judge, pack_line
 
-STYLES = ("colours.css", "explorer.css", "drawing.css", "presenter.css")
+STYLES = ("colours.css", "map.css", "explorer.css", "drawing.css", "presenter.css")
 STEP = '{"event":"StepDone"'
 END = re.compile(r'\{"event":\s*"(Finished|Failed)"')
 SAID = ("A recorded run of speculative decoding.", "Recorded runs of speculative decoding.")

@@ -18,10 +18,12 @@ from transformers import PreTrainedModel, Qwen3Config
 from transformers.models.qwen3.modeling_qwen3 import Qwen3MLP, Qwen3RotaryEmbedding, apply_rotary_pos_emb
 
 from d2sd.attention import KeyValue
+from d2sd.models.beginnings import dense_width, plain_rope
 from d2sd.models.form import DrafterForm
 from d2sd.models.heads import CandidateSelector, ConfidenceHead, GroupedConvolution, MarkovHead
 from d2sd.models.layouts import read_form
 from d2sd.models.lean import LeanLayers
+from d2sd.models.types import head_shape
 
 Attend = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 
@@ -235,38 +237,23 @@ def drafter_config(
     mask_token_id: int,
     target_layer_ids: list[int] | None = None,
 ) -> Qwen3Config:
-    """A drafter's config for a Qwen3- or Llama-type target config, in the published form."""
-    head_dim = getattr(target, "head_dim", None) or target.hidden_size // target.num_attention_heads
+    """A drafter's config for a target's text config, in the published form."""
+    heads, kv_heads, head_dim = head_shape(target)
     taps = target_layer_ids or default_target_layers(target.num_hidden_layers, layers)
     settings: dict[str, Any] = {
         "vocab_size": target.vocab_size,
         "hidden_size": target.hidden_size,
-        "intermediate_size": target.intermediate_size,
+        "intermediate_size": dense_width(target),
         "num_hidden_layers": layers,
-        "num_attention_heads": target.num_attention_heads,
-        "num_key_value_heads": target.num_key_value_heads,
+        "num_attention_heads": heads,
+        "num_key_value_heads": kv_heads,
         "head_dim": head_dim,
         "max_position_embeddings": target.max_position_embeddings,
         "rms_norm_eps": target.rms_norm_eps,
-        "rope_parameters": dict(target.rope_parameters),
+        "rope_parameters": plain_rope(target),
         "num_target_layers": target.num_hidden_layers,
         "block_size": block_size,
         "dflash_config": {"mask_token_id": mask_token_id, "target_layer_ids": taps},
         "tie_word_embeddings": False,
     }
     return Qwen3Config(**settings)
-
-
-def start_from_target(drafter: DFlashDraftModel, target: Any) -> None:
-    """Initialise a drafter from the target's last layers; ``fc`` starts as the identity on the last tap.
-
-    Learns clearly faster than from noise (measured on ``tiny``: assets/models/tiny/PROVENANCE.md names the log).
-    """
-    with torch.no_grad():
-        sources = target.layers[-len(drafter.layers) :]
-        for layer, source in zip(drafter.layers, sources, strict=True):
-            weights = {k: v for k, v in source.state_dict().items() if k in layer.state_dict()}
-            layer.load_state_dict(weights, strict=False)
-        drafter.norm.weight.copy_(target.norm.weight)
-        hidden = drafter.config.hidden_size
-        drafter.fc.weight[:, -hidden:] += torch.eye(hidden, device=drafter.fc.weight.device)

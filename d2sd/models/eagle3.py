@@ -17,7 +17,9 @@ from torch import Tensor, nn
 from transformers.models.llama.modeling_llama import LlamaMLP, LlamaRotaryEmbedding
 
 from d2sd.attention import KeyValue
+from d2sd.models.beginnings import dense_width, plain_rope
 from d2sd.models.drafter import rotated
+from d2sd.models.types import head_shape, target_type
 
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
 
@@ -189,31 +191,32 @@ class Eagle3DraftModel(nn.Module):
 
 
 def new_eagle3(target: Any, token_ids: Sequence[int], layers: Sequence[int]) -> Eagle3DraftModel:
-    """An untrained drafter for a Qwen3- or Llama-type target of transformers, begun from the target's own weights.
+    """An untrained drafter for a target of transformers, begun from the target's own weights.
 
     token_ids: the target's ids of the draft vocabulary, ascending; layers: the tapped ones. ``fc`` begins as the identity
-    on the last tap, the MLP, the final norm and the LM head as the target's.
+    on the last tap, the final norm and the LM head as the target's, and so does the MLP where the target's is dense.
     """
     from transformers import LlamaConfig
 
     c = target.config
-    head_dim = getattr(c, "head_dim", None) or c.hidden_size // c.num_attention_heads
+    heads, kv_heads, head_dim = head_shape(c)
     shape = LlamaConfig(
-        vocab_size=c.vocab_size, hidden_size=c.hidden_size, intermediate_size=c.intermediate_size, num_hidden_layers=1,
-        num_attention_heads=c.num_attention_heads, num_key_value_heads=c.num_key_value_heads, head_dim=head_dim,
+        vocab_size=c.vocab_size, hidden_size=c.hidden_size, intermediate_size=dense_width(c), num_hidden_layers=1,
+        num_attention_heads=heads, num_key_value_heads=kv_heads, head_dim=head_dim,
         max_position_embeddings=c.max_position_embeddings, rms_norm_eps=c.rms_norm_eps,
-        rope_parameters=dict(c.rope_parameters), tie_word_embeddings=False,
+        rope_parameters=plain_rope(c), tie_word_embeddings=False,
     )  # fmt: skip
     drafter = Eagle3DraftModel(Eagle3Config(shape, False, len(token_ids), c.hidden_size, tuple(layers)))
-    last = target.model.layers[-1]
+    last, centred = target.model.layers[-1], target_type(c).centred
     ids = torch.tensor(token_ids)
     with torch.no_grad():
         drafter.token_ids.copy_(ids)
         drafter.fc.weight.mul_(0.5)
         drafter.layer.self_attn.o_proj.weight.mul_(0.3)
         drafter.fc.weight[:, -c.hidden_size :] += torch.eye(c.hidden_size)
-        drafter.layer.mlp.load_state_dict(last.mlp.state_dict())
-        drafter.layer.post_attention_layernorm.weight.copy_(last.post_attention_layernorm.weight)
-        drafter.norm.weight.copy_(target.model.norm.weight)
+        if hasattr(last.mlp, "gate_proj"):  # no mixture of experts
+            drafter.layer.mlp.load_state_dict(last.mlp.state_dict())
+        drafter.layer.post_attention_layernorm.weight.copy_(last.post_attention_layernorm.weight + centred)
+        drafter.norm.weight.copy_(target.model.norm.weight + centred)
         drafter.lm_head.weight.copy_(target.lm_head.weight[ids.to(target.lm_head.weight.device)])
     return drafter.to(target.device)

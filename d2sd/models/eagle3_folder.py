@@ -154,7 +154,7 @@ def read_eagle3(source: str, name: str, target: Any, embedding: Tensor, dtype: t
     Raises ``InputError`` where something is missing, unknown or does not fit this target.
     """
     config = read_config(published_config(source), target, name)
-    weights = {own: v for k, v in read_weights(weight_files(source)).items() if (own := _own_name(k)) is not None}
+    weights = {own: v for k, v in read_weights(weight_files(source)).items() if (own := eagle3_name(k)) is not None}
     d2t, t2d = weights.pop("d2t", None), weights.pop("t2d", None)
     table = weights.get("embedding.weight")
     if table is not None and table.shape == embedding.shape and torch.equal(table.to(embedding), embedding):
@@ -195,7 +195,7 @@ def token_ids(d2t: Tensor | None, t2d: Tensor | None, count: int, vocabulary: in
     return ids
 
 
-def _own_name(key: str) -> str | None:
+def eagle3_name(key: str) -> str | None:
     """Our name of a published tensor, None for one that only training needs."""
     key = key.removeprefix("model.")
     if key.startswith("verifier_") or key.endswith("rotary_emb.inv_freq"):

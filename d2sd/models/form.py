@@ -44,7 +44,8 @@ class DrafterForm:
     of acceptance reads, a row's hidden state, alone or with that token; None where there is none.
     draft_vocabulary: tokens that it can draft, None: the target's. embedding_scale: of its input.
     visible_prefixes: it was trained to draft from visible prefixes that hold at least one drafted token (a VP-Drafter of
-    SpecForge), so it is one for the second role.
+    SpecForge).
+    second_role: it is a VP-Drafter, for the second role; ``d2sd train vp`` writes so.
     """
 
     layout: Layout
@@ -63,6 +64,7 @@ class DrafterForm:
     draft_vocabulary: int | None = None
     embedding_scale: float = 1.0
     visible_prefixes: bool = False
+    second_role: bool = False
 
     @property
     def shift(self) -> int:

@@ -48,7 +48,7 @@ def read_form(raw: Raw) -> DrafterForm:
 
 def _nested(raw: Raw) -> DrafterForm:
     """z-lab, SpecForge, JetSpec and ours: the drafter's own keys under ``dflash_config``."""
-    check_config(raw, ["qwen3"])
+    check_config(raw, ["qwen3", "gpt_oss"])  # the latter is named by drafters of gpt-oss, whose layers are Qwen3's too
     inner = raw["dflash_config"]
     _need(isinstance(inner, Mapping), "its dflash_config is no object")
     refuse_unknown(raw, inner)
@@ -146,6 +146,7 @@ def _form(
         draft_vocabulary=draft,
         embedding_scale=_real(own, "input_embedding_scale", 1.0) if kind == "dflash2" else 1.0,
         visible_prefixes=own.get("training_mode") == "vp_drafter",
+        second_role=own.get("training_mode") == "vp_drafter" or own.get("role") == "second",
     )  # fmt: skip
 
 

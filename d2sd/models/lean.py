@@ -16,6 +16,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from d2sd.models.types import layer_kinds, target_type
+
 FIXED_ROPE = ("default", "linear", "llama3")
 MAX_BYTES = 1 << 30  # the weights exist twice
 _PACKED_FOR = 16  # rows; a layout that suits one row and many
@@ -124,6 +126,7 @@ class LeanLayers:
         biased = any(name.endswith(".bias") for name, _ in model.named_parameters())
         rope = dict(getattr(config, "rope_parameters", None) or {}).get("rope_type", "default")
         hooked = any(hasattr(m, "_hf_hook") for m in model.modules())
+        plain = plain and target_type(config).lean and set(layer_kinds(config)) == {"full"}
         small = sum(p.numel() * p.element_size() for p in model.parameters()) <= MAX_BYTES
         return small and plain and not biased and not hooked and config.hidden_act == "silu" and rope in FIXED_ROPE
 

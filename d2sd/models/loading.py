@@ -17,6 +17,7 @@ from transformers import (
 )
 from transformers import modeling_gguf_pytorch_utils as gguf_reading
 from transformers.utils import logging as transformers_logging
+from transformers.utils.quantization_config import Mxfp4Config
 
 from d2sd.__about__ import HOME
 from d2sd.errors import InputError, first_line
@@ -30,7 +31,8 @@ from d2sd.models.models import Models
 from d2sd.models.numbers import DTYPES, MIXED_FROM
 from d2sd.models.refusals import refuse_others
 from d2sd.models.store import found, located
-from d2sd.models.target import SUPPORTED, Target, check_supported
+from d2sd.models.target import Target
+from d2sd.models.types import SUPPORTED, TYPES, check_supported, text_config, text_options, text_part
 from d2sd.models.weight_files import tensor_shapes, weight_files
 
 BUNDLED = HOME / "assets" / "models"
@@ -135,7 +137,7 @@ def _part(folder: Path, part: str) -> str | None:
 def load_target(source: str, dtype: torch.dtype, device: str, load_in_8bit: bool = False) -> Target:
     """Target from a folder, a hub id, a GGUF file or by the name that ``d2sd get`` knows; ``device`` and ``load_in_8bit`` as
     for ``load``."""
-    source = located(source)
+    source = _bundled(source) or located(source)
     options: dict[str, Any] = {}
     if device == "auto" or load_in_8bit:  # accelerate puts the weights in place while they are read
         options["device_map"] = "auto" if device == "auto" else {"": device}
@@ -146,8 +148,8 @@ def load_target(source: str, dtype: torch.dtype, device: str, load_in_8bit: bool
         if gguf and load_in_8bit:
             raise InputError("a GGUF file is widened at loading; leave out --load-in-8bit")
         raw, _ = PreTrainedConfig.get_config_dict(place, **gguf)
-        if raw.get("model_type") in SUPPORTED:
-            check_config(raw, SUPPORTED)
+        if raw.get("model_type") in (*SUPPORTED, *TYPES):
+            check_config(text_part(raw), (*SUPPORTED, *TYPES))
         # a GGUF file's header takes seconds to read, so what was read of it is used
         config = AutoConfig.for_model(**raw) if gguf else AutoConfig.from_pretrained(place, **SAFE)
         check_supported(config, _short(source))  # before gigabytes are fetched
@@ -156,14 +158,18 @@ def load_target(source: str, dtype: torch.dtype, device: str, load_in_8bit: bool
         if gguf:
             options |= {"config": config, **gguf, **widened()}
         elif raw.get("quantization_config") is None and Path(source).is_dir():
-            check_shapes(tensor_shapes(weight_files(source)), partial(loader.from_config, config))
+            held = {name.replace(".language_model.", "."): s for name, s in tensor_shapes(weight_files(source)).items()}
+            check_shapes(held, partial(loader.from_config, text_config(config)))
         with quiet():
+            options |= text_options(config) | widened_experts(raw)
             options |= {"dtype": dtype, "output_loading_info": True, "use_safetensors": True, **SAFE}
             model, info = loader.from_pretrained(place, **options)
             _check_complete(info)
         check_finite(model)
         target = Target(model if "device_map" in options else model.to(device), tokenizer, _short(source))
         check_token_ids(target.end_ids, target.config.vocab_size, "eos_token_id")
+        if not tokenizer("a")["input_ids"]:
+            raise InputError("it has no tokenizer; put the tokenizer files of its model into the folder")
         check_token_ids([max(tokenizer.get_vocab().values())], target.config.vocab_size, "tokenizer's id")
         return target
     except torch.OutOfMemoryError as error:
@@ -177,6 +183,17 @@ def load_target(source: str, dtype: torch.dtype, device: str, load_in_8bit: bool
         raise InputError(f"cannot load the target {source}: {said}") from error
 
 
+def widened_experts(raw: dict[str, Any]) -> dict[str, Any]:
+    """The option by which transformers widens MXFP4 weights (gpt-oss) while it reads them: nothing else runs everywhere."""
+    mxfp4 = (raw.get("quantization_config") or {}).get("quant_method") == "mxfp4"
+    return {"quantization_config": Mxfp4Config(dequantize=True)} if mxfp4 else {}
+
+
+def _bundled(source: str) -> str | None:
+    """The target of a bundled preset that is called by its name alone, where no folder here has this name."""
+    return None if Path(source).exists() or source not in presets() else _target_of(BUNDLED / source)
+
+
 def _check_device(device: str) -> str:
     """The device if it is a CPU or a CUDA GPU that this machine has; raises ``InputError``."""
     if device == "auto":
@@ -188,6 +205,10 @@ def _check_device(device: str) -> str:
             )
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
+        if device.startswith("cuda") and not torch.cuda.is_available():
+            raise InputError(
+                f"there is no CUDA GPU that this torch ({torch.__version__}) can use; choose cpu"
+            ) from error
         raise InputError(f"device {device!r} cannot be used here ({first_line(error)}); choose cpu or cuda") from error
     return device
 

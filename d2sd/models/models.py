@@ -46,7 +46,7 @@ class Models:
         found = []
         for drafter in {id(d): d for d in (self.first, self.second) if d is not None}.values():
             name = drafter.config.name_or_path
-            if drafter is self.first and drafter.form.visible_prefixes and self.second is not drafter:
+            if drafter is self.first and drafter.form.second_role and self.second is not drafter:
                 found.append(f"drafter {name} was trained for the second role; give it as --second-drafter")
             if warning := late_taps(drafter.target_layer_ids, self.target.config.num_hidden_layers):
                 found.append(f"drafter {name} {warning}")

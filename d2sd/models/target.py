@@ -1,7 +1,7 @@
-"""The target model: any Qwen3- or Llama-type causal LM of transformers, run over token trees.
+"""The target model: a causal LM of transformers of one of the types in ``d2sd.models.types``, run over token trees.
 
-Its layers stay as they are; ours is only the attention function that they call, registered with transformers'
-attention interface, which lets rows see the committed prefix plus their own ancestors.
+Its layers stay as they are; ours is the attention function that they call, registered with transformers' attention interface,
+which lets rows see the committed prefix plus their own ancestors, and the pass of linear layers (``d2sd.models.delta_net``).
 """
 
 from __future__ import annotations
@@ -12,106 +12,62 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
-from transformers import AttentionInterface, PreTrainedModel
+from transformers import PreTrainedModel
 
 from d2sd.attention import Backend
 from d2sd.attention.dense import attend as dense
 from d2sd.errors import InputError, first_line
+from d2sd.models.delta_net import follow_trees
 from d2sd.models.lean import LeanLayers, product
 from d2sd.models.numbers import can_mix
+from d2sd.models.rows import PassRows
 from d2sd.models.taps import LayerTaps
+from d2sd.models.tree_attention import ATTENTION
+from d2sd.models.types import check_supported, eager_reason, head_shape, layer_kinds, target_type, text_config
 from d2sd.passes.cache import CacheWindow, KeyValueCache
-
-ATTENTION = "token_tree"
-SUPPORTED = ("qwen3", "llama")
+from d2sd.passes.states import LayerCache, LinearState
 
 
-def check_supported(config: Any, name: str) -> None:
-    """Raise ``InputError`` where a target of this transformers config cannot be verified exactly as a token tree."""
-    windows = any(kind != "full_attention" for kind in getattr(config, "layer_types", None) or ())
-    # older configs, and those of other families, name only the width of the window
-    windows = windows or bool(getattr(config, "sliding_window", None) and getattr(config, "use_sliding_window", True))
-    if config.model_type not in SUPPORTED:
-        reason = " (its attention sinks and sliding windows are not)" if config.model_type == "gpt_oss" else ""
-        reason = reason or (" (its sliding windows are not)" if windows else "")
-        raise InputError(
-            f"targets of type {config.model_type!r} are not supported{reason}; choose {' or '.join(SUPPORTED)}"
-        )
-    if windows:
-        raise InputError(
-            f"{name} uses sliding-window layers, which tree verification does not support; choose a target whose "
-            "layers all see the whole text"
-        )
-
-
-def _tree_attention(
-    module: nn.Module,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attention_mask: Tensor | None,
-    scaling: float | None = None,
-    backend: Backend | None = None,
-    tree_mask: Tensor | None = None,
-    window: CacheWindow | None = None,
-    **_: Any,
-) -> tuple[Tensor, None]:
-    """Attention of R new rows over C cached and R own keys; without ``tree_mask`` the rows are a causal chain."""
-    rows = query.shape[2]
-    context = key.shape[2] - rows
-    scale = scaling if scaling is not None else query.shape[-1] ** -0.5
-    if window is not None and backend is not None:
-        out = backend(query, (key, value), window.fresh, tree_mask, scale, None, window.seen)
-    elif rows == 1:  # heads that share keys become rows of one product: keys and values are not repeated for each
-        grouped = query.reshape(query.shape[0], key.shape[1], -1, query.shape[3])
-        out = F.scaled_dot_product_attention(grouped, key, value, scale=scale).reshape(query.shape)
-    elif backend is None or tree_mask is None:  # a prompt read from an empty cache
-        out = F.scaled_dot_product_attention(query, key, value, is_causal=rows > 1, scale=scale, enable_gqa=True)
-    else:
-        prefix = key[:, :, :context], value[:, :, :context]
-        block = key[:, :, context:], value[:, :, context:]
-        out = backend(query, prefix, block, tree_mask.to(query.device), scale, (key, value))
-    return out.transpose(1, 2), None
-
-
-AttentionInterface.register(ATTENTION, _tree_attention)
-
-
-def _fuse_norms(model: nn.Module) -> None:
-    """Let torch's one-kernel RMSNorm take the place of the model's own, which is written out in seven operations.
+def _fuse_norms(model: nn.Module, name: str | None) -> None:
+    """Let torch's one-kernel RMSNorm take the place of the model's own of this name, which is written out in seven operations.
 
     Where accelerate spreads a model over GPUs, norms stay: it has hooked them to move their inputs.
     """
     for parent in list(model.modules()):
-        for name, module in parent.named_children():
-            if type(module).__name__ in ("Qwen3RMSNorm", "LlamaRMSNorm") and not hasattr(module, "_hf_hook"):
+        for child, module in parent.named_children():
+            if type(module).__name__ == name and not hasattr(module, "_hf_hook"):
                 norm: Any = module
                 fused = nn.RMSNorm(norm.weight.shape[0], eps=norm.variance_epsilon, device="meta")
                 fused.weight = norm.weight
-                setattr(parent, name, fused)
+                setattr(parent, child, fused)
 
 
 class Target:
     """A frozen causal LM with its tokenizer; ``taps`` are the decoder layers whose outputs are kept."""
 
     def __init__(self, model: PreTrainedModel, tokenizer: Any, name: str):
-        config = model.config
-        check_supported(config, name)
+        check_supported(model.config, name)
+        config = text_config(model.config)
         model.set_attn_implementation(ATTENTION)
-        _fuse_norms(model)
+        _fuse_norms(model, target_type(config).norm)
         self.model: Any = model.eval().requires_grad_(False)
         self.tokenizer, self.name = tokenizer, name
         self.base: Any = model.model
         self.embedding: Any = model.get_input_embeddings()
         self._taps = LayerTaps(self.base.layers)
+        self.kinds = layer_kinds(config)
+        for layer, kind in zip(self.base.layers, self.kinds, strict=True):
+            if kind == "linear":
+                follow_trees(layer.linear_attn)
         self.head: Any = model.lm_head
+        self._divisor: float = getattr(config, "logits_scaling", 1.0)  # Granite
+        self._cap: float | None = getattr(config, "final_logit_softcapping", None)  # Gemma
         self.mixed = False  # whether lean layers keep their weights in float16
 
     @property
     def config(self) -> Any:
-        """The transformers config."""
-        return self.model.config
+        """The transformers config, of text where it is about more."""
+        return text_config(self.model.config)
 
     @property
     def device(self) -> torch.device:
@@ -136,10 +92,37 @@ class Target:
 
     @property
     def capturable(self) -> bool:
-        """Whether its passes can be CUDA graphs: all layers on one device, and none quantised, since such layers look at
-        values on the way."""
+        """Whether its passes can be CUDA graphs: all layers on one device, none quantised, since such layers look at values on
+        the way, and no ``d2sd.models.types.eager_reason``."""
         whole = len({p.device for p in self.model.parameters()}) == 1
-        return whole and getattr(self.model, "hf_quantizer", None) is None
+        plain = eager_reason(self.config) is None
+        return whole and plain and getattr(self.model, "hf_quantizer", None) is None
+
+    @property
+    def fixable(self) -> bool:
+        """Whether its passes can have fixed shapes: states of linear layers would follow the rows that fill them up, and layers
+        that share keys and values of another one would not find the rows' own."""
+        return "linear" not in self.kinds and len(self._kept) == len(self._attentions)
+
+    @property
+    def plain_attention(self) -> bool:
+        """Whether all rows of its attention layers see the whole prefix, without sinks."""
+        return "sliding" not in self.kinds and not any(hasattr(a, "sinks") for a in self._attentions.values())
+
+    @cached_property
+    def _attentions(self) -> dict[int, Any]:
+        """Attention modules by layer."""
+        return {n: layer.self_attn for n, layer in enumerate(self.base.layers) if self.kinds[n] != "linear"}
+
+    @cached_property
+    def _kept(self) -> dict[int, Any]:
+        """Those that have keys and values of their own."""
+        return {n: a for n, a in self._attentions.items() if not getattr(a, "is_kv_shared_layer", False)}
+
+    @property
+    def scale(self) -> float:
+        """What attention multiplies its scores by."""
+        return float(next(iter(self._attentions.values())).scaling)
 
     @property
     def max_positions(self) -> int:
@@ -157,22 +140,27 @@ class Target:
     def chat_ids(self, message: str, thinking: bool) -> list[int]:
         """Ids of one user message in the chat template, up to where the answer begins.
 
-        ``thinking`` reaches templates that know it (Qwen3) and changes nothing in others. Raises ``InputError`` where
+        ``thinking`` reaches templates that know it, as enable_thinking (Qwen3) or as a high or low reasoning_effort (gpt-oss), and
+        changes nothing in others. Raises ``InputError`` where
         the tokenizer has no template, its template refuses the message, or the message already stands in it.
         """
-        if not self.tokenizer.chat_template:
+        template = self.tokenizer.chat_template
+        if not template:
             raise InputError(f"{self.name} has no chat template; give the prompt as it is")
         special = (t.content for t in self.tokenizer.added_tokens_decoder.values() if t.special)
         if begun := next((t for t in special if message.lstrip().startswith(t)), None):
             raise InputError(
                 f"the prompt begins with {begun}, as a chat template does; leave out --chat, or give the message alone"
             )
+        options: dict[str, Any] = {"enable_thinking": thinking}
+        if "reasoning_effort" in str(template) and "enable_thinking" not in str(template):
+            options["reasoning_effort"] = "high" if thinking else "low"
         try:
             ids = self.tokenizer.apply_chat_template(
                 [{"role": "user", "content": message}],
                 add_generation_prompt=True,
-                enable_thinking=thinking,
                 return_dict=False,
+                **options,
             )
         except Exception as error:  # templates are programs of the model's makers and may raise anything
             raise InputError(f"the chat template of {self.name} failed: {first_line(error)}") from error
@@ -184,16 +172,24 @@ class Target:
 
     def new_cache(self, capacity: int, batch: int = 1) -> KeyValueCache:
         """An empty cache with room for ``capacity`` tokens of each of ``batch`` sequences."""
-        _, kv_heads, head_dim = self.head_shape
-        homes = [next(layer.self_attn.k_proj.parameters()).device for layer in self.base.layers]
-        return KeyValueCache(len(homes), kv_heads, head_dim, capacity, self.dtype, homes, batch)
+        homes = {n: a.k_proj.weight.device for n, a in self._kept.items()}
+        shapes = {n: (a.k_proj.out_features // a.head_dim, a.head_dim) for n, a in self._kept.items()}
+        if "linear" not in self.kinds:
+            return KeyValueCache(shapes, capacity, self.dtype, homes, batch)
+        states = {n: self._state(n, batch) for n, kind in enumerate(self.kinds) if kind == "linear"}
+        return LayerCache(shapes, states, capacity, self.dtype, homes, batch)
 
-    @property
+    def _state(self, layer: int, batch: int) -> LinearState:
+        net = self.base.layers[layer].linear_attn
+        weight = net.conv1d.weight
+        inputs = weight.new_zeros(batch, len(weight), net.conv_kernel_size - 1)
+        shape = (batch, net.num_v_heads, net.head_k_dim, net.head_v_dim)
+        return LinearState(inputs, torch.zeros(shape, device=weight.device))
+
+    @cached_property
     def head_shape(self) -> tuple[int, int, int]:
         """Attention heads, key-value heads, and the size of a head."""
-        c = self.config
-        size = getattr(c, "head_dim", None) or c.hidden_size // c.num_attention_heads
-        return c.num_attention_heads, c.num_key_value_heads, size
+        return head_shape(self.config)
 
     @cached_property
     def _lean(self) -> LeanLayers | None:
@@ -202,11 +198,23 @@ class Target:
         return LeanLayers(self.base.layers, self.base.rotary_emb, self.config, self.mixed) if possible else None
 
     @cached_property
+    def _rows_differ(self) -> bool:
+        """Whether layers ask what rows see of each other beyond the tree's mask."""
+        return not self.plain_attention or "linear" in self.kinds
+
+    @cached_property
     def _head(self) -> Callable[[Tensor], Tensor]:
         return self.head if self._lean is None else product(self.head.weight, self.mixed)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Logits, (…, V) float32, of hidden states (…, hidden) after the final norm."""
+        logits = self.borrowed_logits(hidden)
+        if self._divisor != 1:
+            logits = logits / self._divisor
+        return logits if self._cap is None else self._cap * (logits / self._cap).tanh()
+
+    def borrowed_logits(self, hidden: Tensor) -> Tensor:
+        """What the LM head alone makes of a drafter's hidden states, which is how drafters that have none learn to use it."""
         return self._head(hidden).float()
 
     def forward(
@@ -233,6 +241,7 @@ class Target:
             backend=backend,
             tree_mask=tree_mask,
             window=cache if isinstance(cache, CacheWindow) else None,
+            rows=PassRows(positions, tree_mask) if self._rows_differ else None,
         ).last_hidden_state[0]
 
     def _run_lean(

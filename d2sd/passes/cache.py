@@ -2,47 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
 
 
 class KeyValueCache:
-    """Keys and values of all layers in static buffers, (layers, batch, KV heads, capacity, head_dim) each.
+    """Keys and values of layers in static buffers, (layers, batch, KV heads, capacity, head_dim) each.
 
     The first ``length`` slots are committed. A forward pass writes its rows after them with ``update``, which is also
     transformers' cache protocol. ``commit`` keeps some of these rows and forgets the rest.
 
-    device: one for all layers, or one per layer where a model is spread over GPUs, which then hold their own layers' buffers.
+    shapes: key-value heads and the size of a head, by layer; layers alike on one device share a buffer.
+    homes: where each layer's keys and values lie, as a model spread over GPUs has them.
     """
 
     def __init__(
         self,
-        layers: int,
-        kv_heads: int,
-        head_dim: int,
+        shapes: Mapping[int, tuple[int, int]],
         capacity: int,
         dtype: torch.dtype,
-        device: torch.device | Sequence[torch.device],
+        homes: Mapping[int, torch.device],
         batch: int = 1,
     ):
-        homes = [device] * layers if isinstance(device, torch.device) else list(device)
         self.capacity, self.length = capacity, 0
         self._parts: list[tuple[Tensor, Tensor]] = []
-        self._at: list[tuple[int, int]] = [(0, 0)] * layers
-        for number, home in enumerate(dict.fromkeys(homes)):
-            own = [layer for layer, other in enumerate(homes) if other == home]
-            for index, layer in enumerate(own):
-                self._at[layer] = (number, index)
-            shape = (len(own), batch, kv_heads, capacity, head_dim)
-            self._parts.append(
-                (torch.zeros(shape, dtype=dtype, device=home), torch.zeros(shape, dtype=dtype, device=home))
-            )
+        self._at: dict[int, tuple[int, int]] = {}
+        alike = {layer: (homes[layer], *shape) for layer, shape in shapes.items()}
+        for number, (home, heads, size) in enumerate(dict.fromkeys(alike.values())):
+            own = [layer for layer, kind in alike.items() if kind == (home, heads, size)]
+            self._at |= {layer: (number, index) for index, layer in enumerate(own)}
+            shape = (len(own), batch, heads, capacity, size)
+            keys, values = (torch.zeros(shape, dtype=dtype, device=home) for _ in range(2))
+            self._parts.append((keys, values))
+
+    @classmethod
+    def uniform(
+        cls, layers: int, kv_heads: int, head_dim: int, capacity: int, dtype: torch.dtype, device: torch.device
+    ) -> KeyValueCache:
+        """Of layers that are all alike, on one device."""
+        shapes = dict.fromkeys(range(layers), (kv_heads, head_dim))
+        return cls(shapes, capacity, dtype, dict.fromkeys(shapes, device))
+
+    def clear(self) -> None:
+        """Forget the text."""
+        self.length = 0
 
     @property
     def parts(self) -> list[tuple[Tensor, Tensor]]:
-        """Keys and values by GPU: the whole buffers."""
+        """Keys and values of layers alike, by GPU: the whole buffers."""
         return self._parts
 
     def buffers(self, layer: int) -> tuple[Tensor, Tensor]:
@@ -87,7 +96,7 @@ class KeyValueCache:
         self.length += count
 
     def gather(self, slots: Tensor) -> tuple[Tensor, ...]:
-        """Keys and values of all layers at these slots (S,), by GPU."""
+        """Keys and values of all layers at these slots (S,), in the order of ``parts``."""
         return tuple(buffer.index_select(3, slots) for part in self._parts for buffer in part)
 
     def scatter(self, slots: Tensor, rows: Sequence[Tensor]) -> None:

@@ -29,16 +29,20 @@ MAX_CAPTURED = 96  # kept graphs: each setting and each length of the prefix bri
 log = logging.getLogger(__name__)
 
 
-def choose_mode(mode: str, device: torch.device, capturable: bool) -> Mode:
+def choose_mode(mode: str, device: torch.device, capturable: bool, fixable: bool = True) -> Mode:
     """ "auto" is captured on a CUDA GPU where the models allow it (``Target.capturable``), and eager elsewhere and on
-    ZeroGPU. Raises ``InputError``."""
+    ZeroGPU. Raises ``InputError``, also for padded passes where shapes cannot be fixed (``Target.fixable``)."""
     if mode not in MODES:
         raise InputError(f"unknown kind of passes {mode!r}; choose one of: {', '.join(MODES)}")
     possible = device.type == "cuda" and capturable and not on_zero_gpu()
     if mode == "captured" and not possible:
         raise InputError(
-            "captured passes need all models on one CUDA GPU of this machine's own, and weights that are not "
-            "quantised; choose auto or eager"
+            "captured passes need all models on one CUDA GPU of this machine's own, weights that are not quantised, and a "
+            "target without experts, linear attention and shared keys; choose auto or eager"
+        )
+    if mode == "padded" and not fixable:
+        raise InputError(
+            "padded passes need a target without linear attention and without layers that share keys; choose auto or eager"
         )
     chosen: Mode = ("captured" if possible else "eager") if mode == "auto" else mode  # type: ignore[assignment]
     return chosen
@@ -64,7 +68,7 @@ class Passes:
         """The empty cache of this name, made for ``capacity`` slots if there is none yet."""
         if name not in self._caches:
             self._caches[name] = make(self.capacity)
-        self._caches[name].length = 0
+        self._caches[name].clear()
         return self._caches[name]
 
     def read(self, cache: KeyValueCache) -> int:

@@ -17,6 +17,8 @@ from d2sd.trace.metrics import Totals, totals
 from d2sd.trace.reader import Reader, lines_of, read_file
 from d2sd.trace.writer import to_line
 
+MAX_DOMAIN = 60
+
 
 @dataclass(frozen=True, slots=True)
 class Trace:
@@ -45,6 +47,12 @@ class Trace:
         """What the run went on from: the prompt's text, or its ids where that was not kept; empty where neither is known."""
         ids = self.prefill.prompt_token_ids if self.prefill else ()
         return str(self.header.get("prompt") or ids or "")
+
+    @property
+    def domain(self) -> str:
+        """The prompt group that the header names, cut to ``MAX_DOMAIN`` characters; "all" where it names none."""
+        name = str(self.header.get("domain") or "all").encode("utf-8", "replace").decode()
+        return name if len(name) <= MAX_DOMAIN else name[: MAX_DOMAIN - 1] + "…"
 
     @property
     def missing(self) -> tuple[str, ...]:

@@ -86,7 +86,7 @@ class Unrolled(nn.Module):
             features, hidden = features.to(embedded.dtype), hidden.to(embedded.dtype)
         at = torch.arange(width - 1, device=ids.device)
         feature = drafter.project(features[:, :-1])
-        chains = _Chains(rows, at, drafter.keys_values(embedded[:, 1:], feature, at[None]))
+        chains = Chains(rows, at, drafter.keys_values(embedded[:, 1:], feature, at[None]))
         state = _take(feature, rows)
         losses, right, alive = [], [], []
         for step in range(config.unrolled):
@@ -113,7 +113,7 @@ class Unrolled(nn.Module):
         return torch.stack(losses).sum() / sum(config.decay**i for i in range(config.unrolled)), metrics
 
 
-class _Chains:
+class Chains:
     """Attention of chains that hang below rows of committed text, unrolled step by unrolled step."""
 
     def __init__(self, rows: Tensor, at: Tensor, context: KeyValue):

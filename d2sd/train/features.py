@@ -66,7 +66,7 @@ def cache_features(path: Path, target: Any, taps: list[int], data: Responses, di
             halve(target.model.layers)
         autocast = quick_bfloat16() and not halved(target.model.layers)
         order = data.lengths.argsort()
-        for batch in tqdm(order.split(_BATCH), desc="features", mininterval=1):
+        for batch in tqdm(order.split(_BATCH), desc="features", mininterval=1, disable=None):
             width = int(data.lengths[batch].max())
             with torch.autocast(target.device.type, torch.bfloat16, enabled=autocast):  # what is kept is no finer
                 read = target.model(input_ids=data.ids[batch, :width].long().to(target.device), use_cache=False)

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from d2sd.errors import InputError
-from d2sd.models.drafter import DFlashDraftModel, drafter_config, start_from_target
+from d2sd.models.beginnings import start_from_target
+from d2sd.models.drafter import DFlashDraftModel, drafter_config
 from d2sd.models.models import late_taps
 from d2sd.train.data import Responses
 
@@ -37,8 +38,7 @@ def new_drafter(
         target.config, layers=layers, block_size=block_size, mask_token_id=mask, target_layer_ids=target_layer_ids
     )
     drafter = DFlashDraftModel(shape).to(target.device)
-    if layers <= target.config.num_hidden_layers:
-        start_from_target(drafter, target.model)
+    start_from_target(drafter, target.model)
     if warning := late_taps(drafter.target_layer_ids, target.config.num_hidden_layers):
         print(f"Note: this drafter {warning}", file=sys.stderr)
     return drafter

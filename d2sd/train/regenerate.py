@@ -81,7 +81,9 @@ def regenerate(target: Target, prompts: Sequence[Sequence[int]], out: Path, conf
     settings.write_text(json.dumps(identity))
     with out.open("ab") as f:
         f.truncate(sum(map(len, written[:kept])))
-        for number in tqdm(range(first, len(todo)), initial=first, total=len(todo), desc="regenerate", mininterval=1):
+        for number in tqdm(
+            range(first, len(todo)), initial=first, total=len(todo), desc="regenerate", mininterval=1, disable=None
+        ):
             responses = _respond(target, todo[number], config, number)
             for request, response in zip(todo[number], responses, strict=True):
                 f.write(json.dumps({"prompt_ids": request.prompt, "response_ids": response}).encode() + b"\n")

@@ -13,13 +13,14 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedConfig
 
 from d2sd.errors import InputError, first_line
-from d2sd.models.loading import DTYPES, load_drafter, load_target
+from d2sd.models.loading import DTYPES, load_drafter, load_target, widened_experts
 from d2sd.models.numbers import halve, mixes_by_default
 from d2sd.models.store import located
 from d2sd.models.target import Target
+from d2sd.models.types import check_supported, text_options
 from d2sd.train.data import Responses, pack, read_jsonl, read_responses, train_tokenizer
 from d2sd.train.drafters import DrafterConfig, DrafterObjective, draw_anchors, draw_prefixes
 from d2sd.train.features import FeatureCache, cache_features
@@ -81,8 +82,12 @@ def load_frozen(source: str | Path) -> tuple[Any, Any]:
     """Target and tokenizer from a folder, a hub id or by the name that ``d2sd get`` knows, float32, on this process's device."""
     source = located(str(source))
     try:
+        raw, _ = PreTrainedConfig.get_config_dict(source)
+        config = AutoConfig.from_pretrained(source)
+        check_supported(config, source)
         tokenizer = AutoTokenizer.from_pretrained(source)
-        model: Any = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32)
+        options = text_options(config) | widened_experts(raw)
+        model: Any = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32, **options)
     except (OSError, ValueError) as error:
         raise InputError(f"cannot load the target {source}: {first_line(error)}") from error
     return model.to(processes().device).eval().requires_grad_(False), tokenizer
@@ -181,6 +186,8 @@ def train_drafter(
             target_layer_ids=target_layer_ids, mask_token=mask_token,
         )  # fmt: skip
     gamma = drafter.block_size
+    if objective.variable_prefix:
+        drafter.config.dflash_config["role"] = "second"
     known = cached(cache, model, drafter.target_layer_ids, data)
 
     def sample(index: Tensor, generator: torch.Generator) -> dict[str, Tensor]:

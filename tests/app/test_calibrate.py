@@ -86,6 +86,12 @@ def test_a_prompt_set_says_how_far_it_is_and_ends_with_every_prompt():
     assert drawn[-1]["report"]["runs"] == 3
 
 
+def test_figures_are_drawn_ever_more_rarely_and_count_every_run():
+    drawn = [json.loads(u.value) for u in updates(limit=5, max_new_tokens=3) if u.value]
+    assert [d["progress"]["done"] for d in drawn] == [0, 1, 2, 4, 5]
+    assert [d["report"]["runs"] for d in drawn] == [0, 1, 2, 4, 5]
+
+
 def test_a_prompt_set_measures_what_the_engine_generates():
     recordings = Recordings()
     *_, last = updates(recordings, limit=1)
@@ -265,6 +271,8 @@ def test_prompts_that_cannot_be_used_are_named(text, sentence):
 
 
 def test_pasted_lines_are_prompts(tmp_path):
+    longer = calibrate.PromptSource.read("own", None, "What is 1 + 1?\nAnswer:\n \nOne day\n\n", None)
+    assert [p.text for p in longer.prompts(5)] == ["What is 1 + 1?\nAnswer:", "One day"]
     source = calibrate.PromptSource.read("own", None, " One day\n\n  a cat ", None)
     assert [p.text for p in source.prompts(5)] == ["One day", "a cat"]
     path = tmp_path / "mine.txt"

@@ -16,6 +16,7 @@ import gradio as gr
 import pytest
 
 from app import presets
+from app.measured import Measured
 from app.plotly_js import ROUTE
 from app.recordings import Recording
 from app.views.calibrate import CalibrationView, Progress, drawing
@@ -30,8 +31,8 @@ from tests.e2e.measure_calibrate import STEPS, repeated
 def drawn(traces: list[Trace], labels: list[str] | None = None) -> dict[str, Any]:
     """What the page is sent for these runs."""
     names = labels or [f"run {n}" for n in range(len(traces))]
-    runs = [Recording(name, b"") for name in names]
-    return json.loads(drawing(traces, runs, Progress("Some runs", len(traces), len(traces))))
+    runs = [Recording(name, b"", header=trace.header) for name, trace in zip(names, traces, strict=True)]
+    return json.loads(drawing(Measured(traces), runs, Progress("Some runs", len(traces), len(traces))))
 
 
 @pytest.fixture(scope="module")
@@ -167,7 +168,8 @@ def address(recorded) -> Iterator[str]:
     """The view alone."""
 
     def shown(traces: list[Trace], labels: list[str]) -> str:
-        return drawing(traces, [Recording(name, b"") for name in labels], Progress(labels[0], len(labels), len(labels)))
+        runs = [Recording(name, b"", header=trace.header) for name, trace in zip(labels, traces, strict=True)]
+        return drawing(Measured(traces), runs, Progress(labels[0], len(labels), len(labels)))
 
     with gr.Blocks() as demo:
         view = CalibrationView(shown([recorded], ["kite"]))

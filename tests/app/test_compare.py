@@ -56,7 +56,7 @@ def test_methods_of_a_greedy_race_are_compared_over_the_same_text(session):
 def test_without_any_interval_the_figure_says_so_instead_of_standing_empty(session):
     whole = session.history.runs[0].run.trace()
     sides = [compare.RunSet(name, (replace(whole, steps=whole.steps[:2]),), name) for name in "AB"]
-    panels = json.loads(orjson.dumps(compare.compared(*sides)["panels"]))
+    panels = json.loads(orjson.dumps(compare.compared(sides[0], "B", sides[1].gathering)["panels"]))
     figure = next(panel for panel in panels if panel["id"] == "differences")["figure"]
     assert "Too few steps" in figure["layout"]["annotations"][0]["text"]
     assert not any(trace["x"] for trace in figure["data"])

@@ -15,10 +15,11 @@ from app.verification import odds, visits
 from app.views.learn import lesson_run, tour
 from app.wording import decimal, milliseconds, quoted
 from d2sd import METHODS, DecodeConfig, Trace
+from d2sd.costs.here import works_of
 from d2sd.drawing.viewer_lines import VERDICT, Judge
 from d2sd.trace.metrics import boundary_hit, closed_from, totals
 
-STOPS = ["anchor", "draft", "confidence", "boundary", "branches", "verify", "commit", "temperature"]
+STOPS = ["anchor", "draft", "confidence", "boundary", "branches", "verify", "commit", "cost", "temperature"]
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +45,7 @@ def equation(stop):
     return "".join(words for _, words in stop.equation)
 
 
-def test_the_tour_has_eight_stops_in_the_order_of_a_step(recorded):
+def test_the_tour_has_nine_stops_in_the_order_of_a_step(recorded):
     told = lessons(recorded)
     assert len(told) == len(recorded.steps)
     assert all([s.id for s in lesson.stops] == STOPS for lesson in told)
@@ -118,7 +119,7 @@ def test_branches_check_and_commit_count_what_happened(told, recorded):
     numbers = dict(stops["branches"].numbers)
     assert numbers["K, re-drafts"] == str(len(step.branches))
     assert numbers["kept tokens"] == ", ".join(str(b.prefix) for b in step.branches)
-    assert any(value.endswith(f"→ {len(step.nodes) - 1} nodes") for value in numbers.values())
+    assert any(value.endswith(f"→ {len(step.nodes)} nodes with the anchor") for value in numbers.values())
     checked = dict(stops["verify"].numbers)
     by_first, added = tokens_of(step)
     assert (checked["right in the first draft"], checked["added by re-drafts"]) == (str(by_first), str(added))
@@ -174,7 +175,7 @@ def test_live_settings_are_those_of_real_runs(engine):
         config = DecodeConfig("d2sd" if k else "dflash", 24, num_branches=max(1, k), block_size=point.block_size)
         run = engine.generate("the cat sat", config)
         assert point.committed == tuple(len(s.committed) for s in run.steps)
-        assert point.nodes_per_step == pytest.approx(run.totals.nodes_per_step)
+        assert point.works == tuple(works_of(run))
     drawn = live_settings.drawing(trace, points)
     assert all(sum(committed) == len(drawn["tokens"]) for _, _, committed, _ in drawn["points"])
 
@@ -185,7 +186,7 @@ def test_a_text_on_which_settings_matter_more_is_preferred():
     def points(by_k, by_gamma):
         settings = [(1, 16), (2, 16), (4, 16), (2, 8), (2, 4)]
         steps = [*by_k, *by_gamma]
-        return [live_settings.SettingsPoint(*s, (1,) * n, 9.0) for s, n in zip(settings, steps, strict=True)]
+        return [live_settings.SettingsPoint(*s, (1,) * n, ()) for s, n in zip(settings, steps, strict=True)]
 
     assert live_settings.spread(points((30, 26, 24), (29, 36))) == pytest.approx(6 / 30)
     assert live_settings.spread(points((10, 9, 9), (17, 32))) == pytest.approx(1 / 10)

@@ -149,6 +149,7 @@ def test_hostile_text_and_sentences_stay_text(page: Any) -> None:
 def test_the_what_if_figures_mark_the_recorded_setting_and_have_a_table(page: Any) -> None:
     figures = page.locator("#whatif .figure")
     assert figures.count() == 4
+    page.locator("#whatif [data-figure=K]").scroll_into_view_if_needed()  # figures are drawn when they come into view
     page.wait_for_selector("#whatif [data-figure=K] .main-svg")
     assert "recorded: 4" in page.locator("#whatif [data-figure=K] .xtitle").text_content()
     figures.first.get_by_role("button", name="Table").click()

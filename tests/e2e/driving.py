@@ -58,7 +58,7 @@ def put_back(page: Page, address: str) -> None:
     page.mouse.move(0, 0)
     for _ in range(3):  # a menu, the node, the step
         page.keyboard.press("Escape")
-    header, prompt = presets.opening().header, next(iter(presets.examples(presets.first_model()).values()))
+    header, prompt = presets.opening().header, str(presets.opening().header["prompt"])
     same = view(page).get_attribute("data-run") == header["run"] and view(page).get_attribute("data-pinned") == ""
     same = same and page.locator("#prompt textarea").input_value() == prompt
     same = same and page.locator("#method select").input_value() == header["method"]
@@ -67,8 +67,17 @@ def put_back(page: Page, address: str) -> None:
         opened(page, address)
 
 
+def unfold(page: Page, button: str = "#fold") -> None:
+    """Open what is folded away in Explore: the settings, or the list of runs (``#fold-runs``)."""
+    closed = page.locator(f"{button} button[aria-expanded=false]")
+    if closed.is_visible():
+        closed.click()
+
+
 def set_number(page: Page, elem_id: str, value: object) -> None:
     field = page.locator(f"#{elem_id} input[type=number]")
+    if not field.is_visible():
+        unfold(page)
     field.fill(str(value))
     field.blur()
 

@@ -18,6 +18,7 @@ from playwright.sync_api import sync_playwright
 
 from app import presets
 from app.layout import launch_options
+from app.measured import Measured
 from app.recordings import Recording
 from app.views.calibrate import CalibrationView, Progress, drawing
 from d2sd import Trace
@@ -67,8 +68,8 @@ def measure() -> dict[str, Any]:
     def compute() -> str:
         began = time.perf_counter()
         value = drawing(
-            traces,
-            [Recording(name, b"") for name in labels],
+            Measured(traces),
+            [Recording(name, b"", header=trace.header) for name, trace in zip(labels, traces, strict=True)],
             Progress(f"round {len(computed)}", len(traces), len(traces)),
         )
         computed.append(time.perf_counter() - began)

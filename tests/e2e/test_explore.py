@@ -20,6 +20,7 @@ from tests.e2e.driving import (
     problem,
     set_number,
     start,
+    unfold,
     view,
     window,
 )
@@ -207,6 +208,7 @@ def test_begin_with_learn_is_a_link(page: Page):
 
 
 def test_it_is_said_what_the_bundled_model_can_do_and_the_examples_are_its_own(shown: Page):
+    unfold(shown)
     expect(shown.locator("#able")).to_contain_text(presets.TINY)
     expect(shown.locator("#examples-tiny")).to_be_visible()
     shown.locator("#model select").select_option("folder")

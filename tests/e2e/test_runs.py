@@ -9,13 +9,15 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from app import presets
-from tests.e2e.driving import PATIENCE, finished, opened, problem, start, upload, view
+from tests.e2e.driving import PATIENCE, finished, opened, problem, start, unfold, upload, view
 
 pytestmark = pytest.mark.e2e
 HOSTILE = "<img src=x onerror='window.pwned=1'>${window.pwned=1}"
 
 
 def rows(page: Page) -> Locator:
+    if view(page).is_visible():
+        unfold(page, "#fold-runs")
     return page.locator("#runs li")
 
 
@@ -90,6 +92,7 @@ def test_back_and_forward_move_between_views_and_a_reload_loses_nothing(two: Pag
     two.locator("#model select").select_option("folder")
     two.locator("#folder input").fill("/my/nets")
     two.locator("#vp input").fill("/my/vp")
+    unfold(two)
     two.locator("#compare input").uncheck()
     two.reload()
     expect(rows(two)).to_have_count(3, timeout=PATIENCE)

@@ -114,6 +114,7 @@ def test_a_hostile_link_is_read_as_far_as_it_fits(empty: Page, address: str):
     said = problem(empty).input_value()
     assert all(f"{name} (" in said for name in ("method", "model", "block_size", "seed", "cost_aware", "step", "node"))
     assert "unheard_of" not in said
+    expect(empty.locator("#tree g.node").first).to_be_visible()  # the run that was there stays
     assert empty.evaluate("window.pwned") is None
 
 

@@ -12,10 +12,10 @@ import pytest
 
 from d2sd import METHODS, DecodeConfig, Engine
 from d2sd.config import MAX_DEPTH, MAX_TOP_K
+from d2sd.costs.machine import STAGES
 from d2sd.decoding import proposer as proposing
 from d2sd.decoding.adaptive import measure
 from d2sd.decoding.adaptive.controller import Controller
-from d2sd.decoding.adaptive.costs import STAGES
 from d2sd.decoding.block_drafter import BlockDrafter
 from d2sd.decoding.verifier import Verifier
 from d2sd.whatif import Replay

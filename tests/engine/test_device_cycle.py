@@ -13,9 +13,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from d2sd import METHODS, DecodeConfig, Engine
+from d2sd.costs.machine import Curve, Machine
 from d2sd.decoding import proposer as proposing
 from d2sd.decoding.adaptive.controller import Controller, Experience
-from d2sd.decoding.adaptive.costs import CostTable, Curve, RunningCosts
+from d2sd.decoding.adaptive.costs import RunningCosts
 from d2sd.decoding.cycle_shape import CycleShape
 from d2sd.decoding.device_cycle import DeviceCycle
 from d2sd.decoding.host_cycle import HostCycle
@@ -28,7 +29,7 @@ from d2sd.passes.passes import Passes
 from d2sd.trace.events import StageSeconds
 from tests.nets import VOCABULARY, make_drafter, make_eagle3, make_target
 
-FLAT = CostTable(Curve(((1, 1e-6),)), Curve(((1, 1e-6),)), Curve(((1, 5e-3), (64, 5.001e-3))))
+FLAT = Machine(Curve(((1, 1e-6),)), Curve(((1, 1e-6),)), Curve(((1, 5e-3), (64, 5.001e-3))))
 ON_DEVICE = [m.id for m in METHODS.values() if m.on_device]
 SETTINGS = [
     {"num_branches": 3},
@@ -202,7 +203,7 @@ def test_plans_choose_among_what_is_captured(small, frozen, monkeypatch):
 
 def test_plans_follow_the_steps_before(padded, monkeypatch):
     """Where re-drafts cost as much as plain steps, none is made; where they cost nothing, all are."""
-    dear = CostTable(Curve(((1, 1e-5),)), Curve(((1, 1.0),)), Curve(((1, 5e-3), (64, 6e-3))))
+    dear = Machine(Curve(((1, 1e-5),)), Curve(((1, 1.0),)), Curve(((1, 5e-3), (64, 6e-3))))
     for costs, wanted in ((dear, set()), (FLAT, {3})):
         engine = Engine(padded.models, "padded")
         monkeypatch.setattr(Engine, "costs", lambda *_, costs=costs: costs)

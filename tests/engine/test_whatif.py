@@ -8,7 +8,8 @@ import pytest
 
 from d2sd import METHODS, DecodeConfig, Engine, InputError, load_trace
 from d2sd.__main__ import main
-from d2sd.decoding.adaptive.costs import CostTable, Curve
+from d2sd.costs.here import works_of
+from d2sd.costs.machine import Curve, Machine
 from d2sd.decoding.proposer import Proposer
 from d2sd.models.loading import BUNDLED
 from d2sd.whatif import Replay
@@ -24,7 +25,7 @@ def test_a_replay_equals_real_runs(engine, method):
     for config, outcome in zip(configs, Replay(engine, recorded).run(map(engine.resolve, configs)), strict=True):
         real = engine.generate("the cat sat", config)
         assert outcome.committed == tuple(len(s.committed) for s in real.steps)
-        assert outcome.nodes == tuple(len(s.nodes) for s in real.steps)
+        assert outcome.works == tuple(works_of(real))
         assert outcome.mean_acceptance_length == real.totals.mean_acceptance_length
 
 
@@ -88,7 +89,7 @@ def test_a_near_tie_that_16_bits_round_the_other_way_is_no_other_model(engine, m
 
 def test_times_and_decisions_come_from_a_stated_table(engine):
     recorded = engine.generate("the cat sat", DecodeConfig("d2sd", 40))
-    table = CostTable(Curve(((1, 1e-3),)), Curve(((1, 1e-3),)), Curve(((1, 5e-3), (64, 6e-3))), 1e-3)
+    table = Machine(Curve(((1, 1e-3),)), Curve(((1, 1e-3),)), Curve(((1, 5e-3), (64, 6e-3))), 1e-3)
     configs = [DecodeConfig("autoregressive"), DecodeConfig("d2sd"), DecodeConfig("d2sd", cost_aware=True)]
     resolved = [engine.resolve(c) for c in configs]
     plain, fixed, adaptive = Replay(engine, recorded).run(resolved, table)
@@ -104,7 +105,7 @@ def test_times_and_decisions_come_from_a_stated_table(engine):
 def test_every_pass_of_a_step_takes_its_time(engine):
     """A draft tree is drafted too, and a third level waits for the second."""
     draft, target = 10e-3, 30e-3
-    table = CostTable(Curve(((1, draft),)), Curve(((1, draft),)), Curve(((1, target),)), 0.0)
+    table = Machine(Curve(((1, draft),)), Curve(((1, draft),)), Curve(((1, target),)), 0.0)
     recorded = engine.generate("the cat sat", DecodeConfig("autoregressive", 40))
     deep = engine.generate("the cat sat", DecodeConfig("d2sd_three_level", 40))
     passes = [1 + bool(s.branches) + any(b.base for b in s.branches) for s in deep.steps]

@@ -1,15 +1,22 @@
-// Learn's exercise: what settings cost in time.
+// Learn: what settings cost in time, and what a pass costs.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { secondsOf, stepsOnGpu } from "../../app/static/learn/live.js";
-import { PAPER_NODE } from "../../assets/viewer/cost.js";
+import { costOf } from "../../app/static/learn/live.js";
+import { passCost, passWords } from "../../app/static/learn/pass.js";
+import { MACHINES } from "../../assets/viewer/machines.js";
 
-const COSTS = { plain: 0.01, draft: 0.002, redraft: 0.003, rest: 0.001, node: 0.0005 };
+const HERE = { first_draft: [[8, 0.2]], second_draft: [[8, 0.2], [32, 0.5]], verify: [[1, 0.9], [41, 2.9]], other: 0.1, drafts: {} };
 
-test("the time of a text is its steps times their parts; without re-drafts there is none to pay", () => {
-  const four = { k: 4, committed: [5, 5], nodes: 41 };
-  const none = { k: 0, committed: [2, 3, 3, 2], nodes: 16 };
-  assert.equal(secondsOf(four, COSTS).toFixed(6), (2 * (0.016 + 0.02)).toFixed(6));
-  assert.equal(secondsOf(none, COSTS).toFixed(6), (4 * (0.013 + 0.0075)).toFixed(6));
-  assert.equal(stepsOnGpu(four).toFixed(6), (2 * (1 + 40 * PAPER_NODE)).toFixed(6));
+test("the price of a text is that of its steps; without re-drafts there is none to pay", () => {
+  const four = { k: 4, works: [{ first: 8, again: [32], nodes: 41 }, { first: 8, again: [32], nodes: 21 }] };
+  const none = { k: 0, works: Array(4).fill({ first: 8, again: [], nodes: 1 }) };
+  assert.equal(costOf(four, HERE, "d2sd").toFixed(6), (2 * (0.2 + 0.5 + 0.1) + 2.9 + 1.9).toFixed(6));
+  assert.equal(costOf(none, HERE, "d2sd").toFixed(6), (4 * 1.2).toFixed(6));
+});
+
+test("a pass over 24 tokens costs as much as one where it waits for the weights, and more where it computes", () => {
+  const [card, laptop] = ["h100", "laptop-cpu"].map((name) => MACHINES.find(({ id }) => id === name));
+  assert.equal(passCost(card, 24), 1);
+  assert.ok(passCost(laptop, 24) > 3);
+  assert.equal(passWords(card, 1, 24), "With an 8B model on H100 SXM a pass over 24 tokens costs no more than one.");
 });

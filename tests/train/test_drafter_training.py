@@ -13,6 +13,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from transformers import AutoTokenizer
 
 from d2sd import DecodeConfig, InputError, load
+from d2sd.models.models import Models
 from d2sd.models.taps import LayerTaps
 from d2sd.models.target import ATTENTION
 from d2sd.train.data import read_documents, read_responses
@@ -210,7 +211,12 @@ def test_trained_folders_load_and_draft(folder, tmp_path):
     shutil.copytree(folder / "target", tmp_path / "target")
     drafter(folder, tmp_path / "dflash", 3)
     drafter(folder, tmp_path / "vp", 3, variable_prefix=True)
-    assert len(load(str(tmp_path)).generate("Question: Tom", DecodeConfig("d2sd", 8)).token_ids) == 8
+    engine = load(str(tmp_path))
+    assert len(engine.generate("Question: Tom", DecodeConfig("d2sd", 8)).token_ids) == 8
+    assert (engine.models.first.form.second_role, engine.models.second.form.second_role) == (False, True)
+    assert not engine.models.second.form.visible_prefixes  # it was also trained without any
+    (note,) = Models(engine.models.target, engine.models.second).notes()
+    assert "was trained for the second role; give it as --second-drafter" in note
 
 
 def test_a_prompt_begins_a_document(folder):

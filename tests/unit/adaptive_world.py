@@ -12,18 +12,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
+from d2sd.costs.machine import Curve, Machine
 from d2sd.decoding.adaptive.controller import Controller
-from d2sd.decoding.adaptive.costs import CostTable, Curve
 from d2sd.tree.boundary import boundary_posterior, select_prefixes
 
 GAMMA = 16
-CPU = CostTable(  # two cores and a small model, about
+CPU = Machine(  # two cores and a small model, about
     Curve(((4, 1.2e-3), (16, 2.2e-3))),
     Curve(((16, 2.6e-3), (64, 6.5e-3), (128, 11e-3))),
     Curve(((1, 5.0e-3), (2, 5.8e-3), (16, 8.5e-3), (64, 17e-3))),
     0.2e-3,
 )
-GPU = CostTable(  # a large model: rows are nearly free
+GPU = Machine(  # a large model: rows are nearly free
     Curve(((16, 4.5e-3),)), Curve(((16, 4.5e-3), (64, 4.9e-3))), Curve(((1, 22e-3), (64, 23e-3))), 0.5e-3
 )
 Node = tuple[float, int, int]  # reach, prefix of its draft (−1: the first one), depth
@@ -85,7 +85,7 @@ def likeliest(text: Text, at: int, size: int, count: int) -> tuple[int, ...]:
     return select_prefixes(boundary_posterior(draft(text, at)[0][: size - 1]).posterior, min(count, size - 1))
 
 
-def fixed(text: Text, table: CostTable, size: int, branches: int, budget: int) -> list[tuple[int, float]]:
+def fixed(text: Text, table: Machine, size: int, branches: int, budget: int) -> list[tuple[int, float]]:
     """(tokens, seconds) of every step of a fixed setting; size 0: plain decoding."""
     out, at = [], 0
     while at < text.tokens:
@@ -101,7 +101,7 @@ def fixed(text: Text, table: CostTable, size: int, branches: int, budget: int) -
     return out
 
 
-def adaptive(text: Text, table: CostTable, controller: Controller, branches: int) -> list[tuple[int, float]]:
+def adaptive(text: Text, table: Machine, controller: Controller, branches: int) -> list[tuple[int, float]]:
     """The same under a controller, which is told times that are up to 40% off; the seconds of a step are exact."""
     out, at, clock = [], 0, random.Random(text.seed)
     while at < text.tokens:

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from d2sd.attention import BACKENDS
+from d2sd.attention import BACKENDS, windowed
+from d2sd.attention.windowed import attend_windowed
 from tests.unit.drafts import merge_candidates
 
 
@@ -18,7 +19,7 @@ def inputs(batch, heads, kv_heads, rows, context, dim, seed=0):
     return make(batch, heads, rows, dim), prefix, block
 
 
-def naive(query, prefix, block, mask, scale):
+def naive(query, prefix, block, mask, scale, seen=None, sinks=None):
     """Row by row, head by head, straight from the definition, in float64."""
     batch, heads, rows, _ = query.shape
     group = heads // block[0].shape[1]
@@ -31,7 +32,12 @@ def naive(query, prefix, block, mask, scale):
                 scores = keys @ query[b, h, r].double() * scale
                 if mask is not None:
                     scores[prefix[0].shape[2] :][~mask[r]] = float("-inf")
-                out[b, h, r] = scores.softmax(0) @ values
+                if seen is not None:
+                    scores[: prefix[0].shape[2]][~seen[r]] = float("-inf")
+                if sinks is None:
+                    out[b, h, r] = scores.softmax(0) @ values
+                else:
+                    out[b, h, r] = torch.cat([scores, sinks[h : h + 1].double()]).softmax(0)[:-1] @ values
     return out
 
 
@@ -73,3 +79,29 @@ def test_padding_of_the_prefix_changes_nothing(backend, context):
     for shown in (mask, None):
         out = BACKENDS[backend](query, padded, block, shown, 0.25, None, seen)
         torch.testing.assert_close(out, BACKENDS[backend](query, prefix, block, shown, 0.25), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("sinks", [None, torch.tensor([0.5, -1.0, 3.0, 0.0])])
+def test_rows_may_see_different_parts_of_the_prefix_and_sinks(backend, sinks):
+    mask = torch.from_numpy(merge_candidates(0, [[1, 2, 3], [1, 4]]).ancestor_mask())
+    query, prefix, block = inputs(2, 4, 2, len(mask), 7, 16)
+    seen = torch.rand(len(mask), 7, generator=torch.Generator().manual_seed(1)) < 0.5
+    seen[2] = False  # a window that has left the prefix behind
+    out = BACKENDS[backend](query, prefix, block, mask, 0.25, None, seen, sinks)
+    torch.testing.assert_close(out.double(), naive(query, prefix, block, mask, 0.25, seen, sinks), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("sinks", [None, torch.tensor([0.5, -1.0, 3.0, 0.0])])
+@pytest.mark.parametrize("window", [None, 1, 4, 50])
+@pytest.mark.parametrize("rows", [1, 11])
+def test_a_text_is_read_in_parts_through_a_window(monkeypatch, window, sinks, rows):
+    monkeypatch.setattr(windowed, "ROWS", 4)
+    query, _, (key, value) = inputs(2, 4, 2, 11, 0, 16)
+    query = query[:, :, -rows:]
+    distance = torch.arange(11)[-rows:, None] - torch.arange(11)
+    mask = (distance >= 0) & (distance < (window or 11))
+    wanted = naive(query, (key[:1, :, :0], value[:1, :, :0]), (key, value), mask, 0.25, sinks=sinks)
+    torch.testing.assert_close(
+        attend_windowed(query, key, value, 0.25, window, sinks).double(), wanted, atol=1e-5, rtol=1e-5
+    )

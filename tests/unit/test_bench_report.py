@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 
 from d2sd.bench import adaptive
+from d2sd.bench.breakeven import MapPoint, break_even_map
 from d2sd.bench.charts import ChartPoint, interval_chart, stacked_chart
 from d2sd.bench.presets import PRESETS
 from d2sd.bench.prompts import Prompt
-from d2sd.bench.report import charts, markdown_table, remarks, table
+from d2sd.bench.report import charts, machines_table, markdown_table, remarks, table
 from d2sd.bench.runner import Entry, Run, run_bench, run_count
 from d2sd.bench.settings import parse_settings
 from d2sd.bench.summary import interval, summarise
@@ -74,6 +76,7 @@ def test_rows_pool_tokens_and_hold_them_against_plain_decoding():
     assert ours["wall_tokens_per_second"] == pytest.approx(26 / 5.5)  # with the tokens of prefill
     assert (plain["speedup"], ours["speedup"], ours["speedup_median"]) == (1, 2, 2)
     assert ours["speedup_interval"] == [2, 2]
+    assert ours["break_even"] == 1.5  # the α at which it would be as fast: a step of it takes as long as 1.5 plain ones
     assert ours["identical"] == 1
     assert ours["nodes_per_step"] == 2
     assert ours["seconds_per_step"] == {"verify": pytest.approx(3.5 / 8)}
@@ -91,9 +94,24 @@ def test_a_row_without_plain_decoding_or_with_one_prompt_still_prints():
     field, runs, _ = measure(1)
     rows = summarise([r for r in runs if r.label == "d2sd:K=2" and r.prompt == 0], field[1:])
     assert rows[0]["speedup"] is rows[0]["identical"] is rows[0]["tokens_per_second_interval"] is None
-    assert "| d2sd:K=2 | 3.00 | 3.00 |" in table(rows)
+    assert "| d2sd:K=2 | 3.00 | – | 3.00 |" in table(rows)
     for picture in charts({"rows": rows}).values():
         ElementTree.fromstring(picture)
+
+
+def test_rows_are_priced_on_other_machines_and_placed_on_the_break_even_map():
+    field, runs, _ = measure(2)
+    runs = [replace(r, elsewhere=(("paper", 1.5 * r.steps),)) if r.label != "autoregressive" else r for r in runs]
+    rows = summarise(runs, field)
+    assert rows[1]["elsewhere"] == {"paper": pytest.approx(2.0)}  # 3 tokens a step for 1.5 plain steps
+    assert rows[0]["elsewhere"] == {}
+    said = machines_table(rows)
+    assert "| d2sd:K=2 | 2.00 |" in said
+    assert "arXiv 2606.04446" in said
+    picture = charts({"rows": rows})["break_even.svg"]
+    assert "d2sd:K=2: α 3.00 for 1.50 plain steps, 2.00 times as fast" in picture
+    ElementTree.fromstring(break_even_map([MapPoint("<b>&", 3.0, None, 1.5), MapPoint("far", 99.0, 99.0, None)], "<i>"))
+    assert machines_table(rows[:1]) == ""
 
 
 def test_what_is_missing_is_said_once():

@@ -10,7 +10,7 @@ from d2sd.passes.cache import KeyValueCache
 
 @given(st.lists(st.sets(st.integers(0, 7), min_size=1).map(sorted), max_size=5))
 def test_commit_keeps_the_chosen_rows_in_order(steps):
-    cache = KeyValueCache(2, 1, 3, capacity=64, dtype=torch.float32, device=torch.device("cpu"))
+    cache = KeyValueCache.uniform(2, 1, 3, capacity=64, dtype=torch.float32, device=torch.device("cpu"))
     expected = torch.zeros(0)
     for number, rows in enumerate(steps):
         fresh = torch.arange(8.0) + 100 * number
@@ -26,15 +26,15 @@ def test_commit_keeps_the_chosen_rows_in_order(steps):
 
 
 def test_writing_past_the_capacity_is_refused():
-    cache = KeyValueCache(1, 1, 2, capacity=4, dtype=torch.float32, device=torch.device("cpu"))
+    cache = KeyValueCache.uniform(1, 1, 2, capacity=4, dtype=torch.float32, device=torch.device("cpu"))
     with pytest.raises(ValueError, match="5 cache slots"):
         cache.update(torch.zeros(1, 1, 5, 2), torch.zeros(1, 1, 5, 2), 0)
 
 
 def test_every_card_holds_its_own_layers():
-    homes = [torch.device(name) for name in ("cpu", "meta", "cpu")]
-    cache = KeyValueCache(3, 1, 2, capacity=8, dtype=torch.float32, device=homes)
-    for layer, home in enumerate(homes):
+    homes = {layer: torch.device(name) for layer, name in enumerate(("cpu", "meta", "cpu"))}
+    cache = KeyValueCache(dict.fromkeys(homes, (1, 2)), capacity=8, dtype=torch.float32, homes=homes)
+    for layer, home in homes.items():
         rows = torch.full((1, 1, 3, 2), float(layer), device=home)
         keys, values = cache.update(rows, rows, layer)
         assert keys.device == values.device == home

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from d2sd.costs.machine import Curve
 from d2sd.decoding.adaptive.controller import LONGEST_WAIT, SHORTEST_WAIT, Controller, Experience
-from d2sd.decoding.adaptive.costs import Curve
 from d2sd.decoding.adaptive.estimates import AcceptanceByDepth, Calibration
 from tests.unit.adaptive_world import CPU, GPU, Text, adaptive, draft, fixed, rate
 

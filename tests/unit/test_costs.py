@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import random
-from pathlib import Path
 
 import orjson
 import pytest
 
-from d2sd.cli.costs import read_costs
+from d2sd.costs.file import machine_of, read_costs
+from d2sd.costs.machine import Curve
+from d2sd.costs.work import Work
 from d2sd.decoding.adaptive import measure
-from d2sd.decoding.adaptive.costs import Curve, RunningCosts
+from d2sd.decoding.adaptive.costs import RunningCosts
 from d2sd.errors import InputError
 from tests.unit.adaptive_world import CPU
 
@@ -38,10 +39,12 @@ def test_a_file_is_read_and_written_alike(tmp_path):
     assert table.to_dict() == GOOD
 
 
-def test_the_ratio_of_the_paper_is_that_of_its_file():
-    table = read_costs(str(Path(__file__).parents[2] / "docs" / "costs-paper.json"))
-    cycle = table.first_draft.seconds(16) + table.second_draft.seconds(64) + table.verify.seconds(80)
-    assert cycle / table.plain() == pytest.approx(1.42)
+def test_a_known_machine_needs_no_file_and_has_the_papers_ratios():
+    table = machine_of("paper")
+    assert table.plain() == pytest.approx(0.02)  # nominal, and said in its name
+    assert "20 ms" in table.name
+    assert table.plain_steps("d2sd", [Work(16, (64,), 80)]) == pytest.approx(7.05 / 4.98)
+    assert table.plain_steps("dflash", [Work(16, (), 16)]) == pytest.approx(5.31 / 4.16)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import json
 from dataclasses import replace
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -16,22 +17,28 @@ from d2sd.calibration.resampling import Estimate
 from d2sd.cli.doctor import load_checked
 from d2sd.config import DecodeConfig
 from d2sd.doctor import examination, probes
-from d2sd.doctor.diagnosis import diagnose
+from d2sd.doctor.cure import Cure
+from d2sd.doctor.diagnosis import Findings, diagnose
 from d2sd.doctor.examination import Examination, examine
 from d2sd.doctor.folder import Check, check_folder
+from d2sd.doctor.mending import mend
 from d2sd.doctor.probes import Tried, Walked, change_of_alpha, clear, gain, probe, score_masks, walk
 from d2sd.doctor.redraft import Redrafter
+from d2sd.doctor.redraft_eagle3 import ChainRedrafter
 from d2sd.doctor.report import code, markdown, text
 from d2sd.doctor.shapes import Position, positions, shape
+from d2sd.doctor.signs import FURTHER, Signs, further, repeated, surprise
+from d2sd.doctor.subject import Subject
 from d2sd.doctor.templates import WORTH, Asked, Template, templates
-from d2sd.doctor.texts import study, write
+from d2sd.doctor.texts import Text, study, write
 from d2sd.doctor.variants import mask_tokens, tapped, variants, with_mask
-from d2sd.doctor.weights import fresh_taps, prominence, random_layers, rounded_to
+from d2sd.doctor.weights import Weighed, fresh_taps, prominence, random_layers, rounded_to
 from d2sd.engine import Engine
+from d2sd.errors import InputError
 from d2sd.models.loading import load_drafter
 from d2sd.models.models import Models
 from d2sd.trace.events import StepDone
-from tests.broken_drafters import OTHERS, SOUND, TINY, WAYS, copied, inner, outer, renamed, rope, window
+from tests.broken_ways import KEPT_OUT, SOUND, TINY, WAYS, copied, inner, outer, renamed, rope, window
 from tests.nets import make_drafter, make_target
 
 PROMPTS = [
@@ -94,6 +101,7 @@ def test_a_drafter_that_is_shown_tokens_drafts_what_follows_them(bundled, texts,
 )  # fmt: skip
 def test_the_probe_that_undoes_a_fault_helps_most(bundled, texts, broken, kind, monkeypatch):
     monkeypatch.setattr(probes, "ROUNDS", ((4, 1, -0.2),))  # the best of four texts alone goes on to all
+    monkeypatch.setattr(probes, "LOOK_EVERY", 2)
     target, model = bundled.models.target, bundled.models.first
     sick = model.reformed(broken(model.form))
     base = [walk(Redrafter(target, sick), t) for t in texts]
@@ -102,7 +110,7 @@ def test_the_probe_that_undoes_a_fault_helps_most(bundled, texts, broken, kind, 
         tokens = mask_tokens(sick.form, target)
         best = max(zip(score_masks(target, sick, texts, tokens), tokens, strict=True))[1]
         tried = [with_mask(sick.form, best, "<|mask|>")]
-    found = list(probe(target, sick, texts, base, tried, len(tried)))
+    found = list(probe(Subject(target).draft, sick, texts, base, tried, len(tried)))
     helped = [t for t in found if t.helps]
     assert max(helped, key=lambda t: t.change.value).variant.kind == kind
     assert [t.variant.kind for t in found if t.texts == len(texts)] == [kind]
@@ -120,10 +128,9 @@ def test_mask_tokens_are_compared_over_contexts_that_are_read_once(bundled, text
 def test_a_sound_drafter_is_helped_by_nothing(bundled, texts):
     target, model = bundled.models.target, bundled.models.first
     base = [walk(Redrafter(target, model), t) for t in texts]
-    found = list(probe(target, model, texts, base, variants(model, target, 100, True), 30))
+    some = [v for v in variants(model, target, 100, True) if v.kind in ("window", "rows", "rotary")]
+    found = list(probe(Subject(target).draft, model, texts, base, some, 150))
     assert not [t for t in found if t.helps]
-    # some draft a little further by chance, and walk as far: not so clearly, or not worth saying
-    assert [t for t in found if t.texts == len(texts) and t.change.value > 0 and t.alpha >= t.before]
 
 
 def test_a_change_is_clear_where_its_whole_interval_is_above_0_and_it_is_worth_saying():
@@ -137,8 +144,11 @@ def test_variants_change_one_thing_each_and_none_is_the_drafter_itself(bundled):
     target, model = bundled.models.target, bundled.models.first
     found = variants(model, target, 100, True)
     assert len({v.said for v in found}) == len(found)
-    assert model.form not in [v.form for v in found if v.without is None]
-    assert {v.kind for v in found} == {"taps", "rope", "window", "causal", "reads", "rows", "layer"}
+    assert model.form not in [v.form for v in found if v.edit is None]
+    assert {v.kind for v in found} == {
+        "taps", "rope", "window", "causal", "reads", "rows", "layer", "sublayer", "rotary", "swapped", "transposed", "norms", "order",
+    }  # fmt: skip
+    assert all(v.writable == (v.without is None) for v in found)
     assert all(0 <= n < 16 for n in tapped(found, model.form))
     lines = {v.mend for v in found if v.kind == "taps"}
     assert "dflash_config.target_layer_ids: [2, 5, 8, 11, 14]" in lines
@@ -251,46 +261,120 @@ def test_a_target_on_a_grid_is_told_from_one_that_is_not(bundled, bits, group):
 
 
 def concluded(**found):
-    given = {
-        "checks": [],
-        "found": at(0.9, 0.9),
-        "shape": "smooth",
-        "tried": [],
-        "asked": [],
-        "random": [],
-        "fresh": [],
-        "bits": None,
-    }
-    return diagnose(**(given | found))
+    return diagnose(Findings(**({"checks": [], "found": at(0.9, 0.9), "shape": "smooth"} | found)))
 
 
-def helping(bundled, kind, alpha):
+def walked(accepted, count=30):
+    """Texts of steps that accept so many tokens on average, each of them with the same chance."""
+    rng = np.random.default_rng(0)
+    drawn = [tuple((rng.geometric(1 / (accepted + 1), 10) - 1).tolist()) for _ in range(count)]
+    return tuple(Walked(steps, sum(steps) + len(steps), steps) for steps in drawn)
+
+
+def cure(bundled, kind, accepted, before=0, clean=True):
+    """A change of this kind, after which a step accepts so many tokens."""
     variant = next(v for v in variants(bundled.models.first, bundled.models.target, 100, True) if v.kind == kind)
-    return Tried(variant, alpha, 1.5, Estimate(alpha, 0.5, 3.5), 30, True)
+    tried = Tried(variant, accepted + 1, before + 1, Estimate(1.0, 0.5, 1.5), 30, True, walked(accepted))
+    return Cure((tried,), walked(before), clean, 16)
 
 
 def test_one_cause_is_named_the_strongest_evidence_first(bundled):
     asked = [Asked(Template("the chat template", "--chat", ()), 3.0, Estimate(1.0, 0.5, 1.5), 30, True)]
-    tried = [helping(bundled, "rope", 3.0), helping(bundled, "taps", 2.5)]
     everything = {
-        "checks": [Check("fc", "fault", "it is wrong", "taps", "this")],
-        "random": [1],
-        "tried": tried,
+        "checks": [Check("fc", "fault", "it is wrong", "tensors", "this")],
+        "signs": Signs(surprise=1.1),
+        "cure": cure(bundled, "taps", 3),
+        "weighed": Weighed(random=(1,)),
         "asked": asked,
         "bits": 8,
-        "fresh": [1],
     }
     order = []
-    for part in ("checks", "random", "tried", "asked", "fresh", "bits"):
+    for part in everything:
         order.append(concluded(**everything).cause)
-        everything[part] = None if part == "bits" else []
-    assert order == ["taps", "weights", "rope", "template", "training", "rounding"]
-    assert concluded(tried=[helping(bundled, "layer", 3.0)]).cause == "weights"
+        everything[part] = {"checks": [], "signs": Signs(), "weighed": Weighed()}.get(part)
+        everything["asked"] = everything["asked"] or []
+    assert order == ["tensors", "tokenizer", "taps", "weights", "template", "rounding"]
+    assert concluded(cure=cure(bundled, "rope", 3), weighed=Weighed(random=(1,))).cause == "weights"
+    assert concluded(cure=cure(bundled, "layer", 3)).cause == "weights"
+    for found, cause in (
+        ({"weighed": Weighed(fresh=(1,))}, "training"),
+        ({"weighed": Weighed(constant=("norm.weight",))}, "norms"),
+        ({"weighed": Weighed(copies=((0, 1),))}, "weights"),
+        ({"signs": Signs(further=1.3)}, "role"),
+        ({"signs": Signs(ranks=0.2)}, "confidence"),
+    ):
+        assert concluded(**found).cause == cause
+        assert concluded(**found).accuses
     assert not concluded().accuses
     assert not concluded(bits=8).accuses
     assert "about 30 prompts" in concluded(shape="unclear").said
     unknown = concluded(found=at(0.3), shape="low")
     assert (unknown.cause, unknown.accuses, "Unknown" in unknown.said) == ("unknown", False, True)
+
+
+def test_a_change_is_the_cause_only_where_a_working_drafter_comes_of_it(bundled):
+    assert cure(bundled, "taps", 3).proved  # position 1 is accepted as by a trained drafter
+    assert not cure(bundled, "taps", 0).proved
+    assert not cure(bundled, "window", 3, before=2, clean=False).proved  # something else would still help
+    assert cure(bundled, "window", 3, before=2, clean=True).proved
+    assert not replace(cure(bundled, "rope", 3), before=walked(3)).proved  # no gain at all
+    little = concluded(cure=cure(bundled, "window", 3, before=2, clean=False))
+    assert (little.cause, little.accuses) == ("little", False)
+    assert "helps a little (α 3.00 → 4.00) and does not explain it" in little.said
+
+
+def test_a_vp_drafter_goes_on_further_from_tokens_that_it_is_shown(bundled, texts):
+    target = bundled.models.target
+    found = {}
+    for model in (bundled.models.first, bundled.models.second):
+        walks = [walk(Redrafter(target, model), t) for t in texts]
+        found[model] = further(target, model, texts, walks)
+    first, second = found.values()
+    assert first < FURTHER < second
+
+
+def test_prompts_that_mean_nothing_and_texts_that_repeat_are_seen(bundled, texts):
+    target = bundled.models.target
+    assert surprise(target, texts) < 0.6
+    shuffled = [Text((*torch.randint(300, 4000, (t.start,)).tolist(), 5), t.start) for t in texts]
+    assert Signs(surprise=surprise(target, shuffled)).garbled
+    assert repeated([Text((1, *[5, 6, 7, 8] * 6), 1)]) > 0.7
+    assert repeated([Text(tuple(range(30)), 1)]) == 0
+
+
+def test_an_eagle3_drafter_is_drafted_again_as_decoding_drafts_it(bundled, texts):
+    target, model = bundled.models.target, bundled.models.eagle3
+    engine = Engine(Models(target, eagle3=model))
+    config = engine.resolve(DecodeConfig("eagle3", TOKENS, draft_top_k=1, inspect=False))
+    wanted = [study(target, t, model.target_layer_ids) for t in texts[:2]]
+    for known in wanted:
+        trace = engine.generate(known.ids[: known.start], config)
+        steps = [len(s.committed) - 1 for s in trace.steps]
+        assert walk(ChainRedrafter(target, model, config.draft_depth + 1), known).accepted[:-1] == tuple(steps[:-1])
+
+
+@pytest.mark.parametrize("name", ["q and k as GGUF", "eagle3 residual", "eagle3 d2t", "eagle3 head_dim"])
+def test_what_a_probe_undoes_is_mended_in_the_folder(bundled, texts, tmp_path, name):
+    target = bundled.models.target
+    folder = WAYS[name].drafter(tmp_path / "d")
+    models = Models(target)
+    engine = load_checked(models, None, Examination(str(folder), "t", []))
+    model = engine.models.first or engine.models.eagle3
+    subject = Subject(target)
+    own = [v for v in subject.variants(model, 100, True) if v.kind in WAYS[name].causes.split()]
+    some = [study(target, t, model.target_layer_ids) for t in texts[:2]]
+
+    def accepted(one):
+        return sum(sum(subject.draft(one).accepted(t, t.anchors[::3])) for t in some)
+
+    scores = [accepted(v.of(model)) for v in own]
+    best = own[max(range(len(own)), key=scores.__getitem__)]
+    assert max(scores) > 1.2 * accepted(model)
+    mend(str(folder), [best], tmp_path / "m")
+    mended = load_checked(models, None, Examination(str(tmp_path / "m"), "t", [])).models
+    assert accepted(mended.first or mended.eagle3) == max(scores)
+    with pytest.raises(InputError, match="is there already"):
+        mend(str(folder), [best], tmp_path / "m")
 
 
 def test_a_whole_examination_fills_the_report_and_can_be_closed(tokenizer, monkeypatch):
@@ -439,6 +523,9 @@ def test_stopped_early_the_command_says_what_it_did_not_look_at(bundled, monkeyp
 
 
 def test_every_way_of_breaking_is_a_folder_or_a_target(tmp_path):
-    for number, way in enumerate({**WAYS, **OTHERS, **SOUND}.values()):
+    for number, way in enumerate({**WAYS, **KEPT_OUT, **SOUND}.values()):
         folder = way.drafter(tmp_path / str(number))
         assert json.loads((folder / "config.json").read_text())
+    assert len(WAYS) + len(KEPT_OUT) >= 60
+    assert len(SOUND) >= 8
+    assert 10 * len(KEPT_OUT) >= len(WAYS)

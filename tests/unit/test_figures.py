@@ -12,6 +12,7 @@ from d2sd.__about__ import HOME
 from d2sd.__main__ import main
 from d2sd.calibration import calibrate, label, tabulate, tabulate_paths
 from d2sd.calibration.comparison import compare
+from d2sd.calibration.report import curves
 from d2sd.calibration.sides import Side
 from d2sd.drawing.compared_panels import comparison_panels, sweep_panels
 from d2sd.drawing.panels import calibration_panels
@@ -69,7 +70,7 @@ def test_no_text_becomes_markup_in_a_figure(trace):
     assert safe(HOSTILE).startswith("&lt;/script&gt;&lt;b&gt;&#36;{x}")
     figures = [p.figure for p in calibration_panels(report_of([trace] * 2, ["a", HOSTILE]))]
     side = Side(tabulate([trace.steps] * 10), tuple(map(str, range(10))), groups=("a", HOSTILE) * 5)
-    figures += [p.figure for p in comparison_panels(compare(side, side), *[report_of([trace])] * 2)]
+    figures += [p.figure for p in comparison_panels(compare(side, side), *[curves(side.table)] * 2)]
     point = Point(0, 1.0, 1.0)
     sweep = Sweep("K", "branches K", ("1",), 0, (Line(HOSTILE, False, (point,)),))
     figures += [p.figure for p in sweep_panels([sweep], Recorded(HOSTILE, 1.0, 1.0))]

@@ -17,7 +17,7 @@ from d2sd import DecodeConfig, Engine, InputError, load
 from d2sd.bench.baselines import _stock_drafter
 from d2sd.models.drafter import DFlashDraftModel, default_target_layers, drafter_config
 from d2sd.models.eagle3_folder import save_eagle3
-from d2sd.models.loading import load_drafter, load_target
+from d2sd.models.loading import BUNDLED, load_drafter, load_target
 from d2sd.models.models import Models, check_fit
 from d2sd.models.target import Target
 from tests.nets import make_drafter, make_target
@@ -135,17 +135,19 @@ def test_the_documented_mapping_is_the_drafter_of_qwen3_8b():
 @pytest.mark.parametrize(
     ("config", "sentence"),
     [
-        ({"model_type": "gpt_oss"}, r"'gpt_oss' are not supported \(its attention sinks and sliding windows are not\)"),
-        ({"model_type": "mistral", "sliding_window": 4096}, r"'mistral' are not supported \(its sliding windows"),
-        ({"model_type": "gemma2"}, r"'gemma2' are not supported \(its sliding windows"),
-        ({"model_type": "gpt2"}, r"'gpt2' are not supported; choose qwen3 or llama"),
         (
-            {"model_type": "qwen3", "use_sliding_window": True, "sliding_window": 64, "max_window_layers": 1},
-            "uses sliding-window layers, which tree verification does not support; choose a target",
+            {"model_type": "deepseek_v3", "kv_lora_rank": 16},
+            r"'deepseek_v3' are not supported \(its latent attention is not\)",
+        ),
+        ({"model_type": "gemma2"}, r"'gemma2' are not supported \(its soft caps on attention logits are not\)"),
+        ({"model_type": "gpt2"}, r"'gpt2' are not supported; choose qwen3, llama, .* or gemma4"),
+        (
+            {"model_type": "qwen3", "layer_types": ["full_attention", "chunked_attention", "full_attention"]},
+            "has layers of kind chunked_attention, which tree verification does not support; choose a target with",
         ),
     ],
 )
-def test_sliding_windows_and_sinks_are_refused_before_any_weight_is_read(tmp_path, config, sentence):
+def test_what_is_not_computed_is_refused_before_any_weight_is_read(tmp_path, config, sentence):
     (tmp_path / "config.json").write_text(json.dumps({"num_hidden_layers": 3, **config}))
     with pytest.raises(InputError, match=sentence) as caught:
         load_target(str(tmp_path), torch.float32, "cpu")
@@ -174,8 +176,30 @@ def test_layers_that_accelerate_moves_inputs_for_keep_their_hooks(engine, folder
 
 
 def test_a_device_that_is_not_here_is_refused(folder):
-    with pytest.raises(InputError, match=r"device 'cuda:77' cannot be used here .*; choose cpu or cuda"):
+    with pytest.raises(
+        InputError, match=r"device 'cuda:77' cannot be used here .*; choose cpu or cuda|no CUDA GPU that this torch"
+    ):
         load(str(folder), device="cuda:77")
+
+
+def test_a_bundled_target_is_called_by_its_name_alone():
+    assert load_target("tiny", torch.float32, "cpu").name == "tiny/target"
+
+
+def test_a_folder_without_a_tokenizer_is_refused(folder, tmp_path):
+    shutil.copytree(folder / "target", tmp_path / "target")
+    for name in ("tokenizer.json", "tokenizer_config.json", "vocab.json", "merges.txt", "special_tokens_map.json"):
+        (tmp_path / "target" / name).unlink(missing_ok=True)
+    with pytest.raises(InputError, match=r"cannot load the target .*tokenizer"):
+        load_target(str(tmp_path / "target"), torch.float32, "cpu")
+
+
+def test_an_eagle3_drafter_is_named_where_a_block_drafter_is_needed():
+    engine = load("tiny", drafter=str(BUNDLED / "tiny" / "eagle3"))
+    eagle3 = Engine(Models(engine.models.target, eagle3=engine.models.eagle3))
+    assert "needs a block drafter, and the drafter of custom is an EAGLE-3 one; use --method eagle3" in eagle3.obstacle(
+        "dflash"
+    )
 
 
 def test_8_bit_weights_say_what_is_missing(folder, monkeypatch):

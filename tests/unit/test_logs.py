@@ -132,10 +132,10 @@ def test_a_histogram_alone_is_a_row_of_figures(tmp_path, record, lines):
     assert "not in this log: the order of the steps" in row.unknown
 
 
-def test_llamacpp_timings_are_totals_whose_steps_are_not_known(tmp_path):
+def test_llamacpp_timings_give_alpha_since_every_pass_gives_one_token_of_its_own(tmp_path):
     (row,) = imported(tmp_path, LLAMACPP)
-    assert row.row() == "llama.cpp, 12 tokens, 9 of 16 drafted tokens accepted (56.2%), 20.0 tokens/s"
-    assert row.unknown.startswith("not in this log: how many steps there were, and so α")
+    assert row.row() == "llama.cpp, 12 tokens, 2 steps, 9 of 16 drafted tokens accepted (56.2%), α 5.50, 20.0 tokens/s"
+    assert row.unknown.startswith("not in this log: acceptance by position")
 
 
 @pytest.mark.parametrize(
@@ -175,6 +175,9 @@ def test_what_does_not_add_up_is_one_sentence(tmp_path, record, path, value, sen
         (b'{"a": 1}', "line 1: this is no log that is known here (it has a)"),
         (b'{"metrics": null}', "nothing is there; start the server with --per-request-spec-decode-metrics detailed"),
         (b'{"metrics": ', "line 1: neither JSON lines nor one JSON document"),
+        (b"INFO started\n", "nothing of what servers print of their drafts: SpecDecoding metrics"),
+        (b'{"error": {"message": "no"}}', "the server answered with an error; --skip-bad leaves"),
+        (b"data: {\n", "line 1: not JSON"),
         (b'{"timings": {"predicted_n": 1, "predicted_ms": 1}}', "nothing was drafted"),
         (b'{"sglext": {}}', 'send "return_spec_tokens_details": true'),
         (b'{"event": "Header"}', "this is a line of a trace already"),
@@ -221,3 +224,107 @@ def test_logs_without_text_are_laid_side_by_side_over_their_tokens(tmp_path):
     assert [(p.a.value, p.count_b) for p in positions[:2]] == [(7 / 8, 8), (6 / 7, 7)]
     assert positions[0].a.low is not None
     assert positions[0].difference.low is None  # eight steps are too few to ask
+
+
+# As servers print them: vLLM's and llama.cpp's trackers and sources, SGLang's tracker.
+VLLM_LINES = """\
+(APIServer pid=1) INFO 05-03 18:51:05 [loggers.py:271] Engine 000: Avg prompt throughput: 0.0 tokens/s, Running: 1 reqs
+(APIServer pid=1) INFO 05-03 18:51:05 [metrics.py:101] SpecDecoding metrics: Mean acceptance length: 2.79, Accepted throughput: \
+0.05 tokens/s, Drafted throughput: 0.05 tokens/s, Accepted: 25 tokens, Drafted: 28 tokens, Per-position acceptance rate: \
+0.929, 0.857, Avg Draft acceptance rate: 89.3%
+""".replace("\\\n", "")
+LLAMACPP_LINES = """\
+slot print_timing: id  1 | task 0 | prompt eval time =     300.11 ms /    20 tokens (   15.01 ms per token)
+slot print_timing: id  1 | task 0 |        eval time =    2296.72 ms /   256 tokens (    8.97 ms per token)
+slot print_timing: id  1 | task 0 | draft acceptance = 0.64479 (  167 accepted /   259 generated), mean acceptance length =  2.92, \
+acceptance rate per position = (0.805, 0.632, 0.483)
+slot print_timing: id  1 | task 1 |        eval time =    2296.72 ms /    53 tokens (    8.97 ms per token)
+slot print_timing: id  1 | task 1 | draft acceptance rate = 0.57576 (   19 accepted /    33 generated)
+""".replace("\\\n", "")
+SGLANG_LINE = "Decode batch. #running-req: 4, #token: 3894, token usage: 0.00, accept len: 3.10, accept rate: 0.42, cuda graph: True, gen throughput (token/s): 138.60, #queue-req: 0\n"
+METRICS = """\
+# HELP vllm:spec_decode_num_drafts_total Number of spec decoding drafts.
+# TYPE vllm:spec_decode_num_drafts_total counter
+vllm:spec_decode_num_drafts_total{engine="0",model_name="m"} 100.0
+vllm:spec_decode_num_draft_tokens_total{engine="0",model_name="m"} 300.0
+vllm:spec_decode_num_accepted_tokens_total{engine="0",model_name="m"} 180.0
+vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",model_name="m",position="0"} 90.0
+vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",model_name="m",position="1"} 60.0
+vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",model_name="m",position="2"} 30.0
+"""
+OLDER = {
+    "meta_info": {
+        "spec_accept_token_num": 69,
+        "spec_draft_token_num": 231,
+        "spec_verify_ct": 33,
+        "completion_tokens": 102,
+    }
+}
+PROFILE = {
+    "schema_version": "1.0", "measured": True, "num_speculative_tokens": 2, "conditional_accept_rates": [0.8, 0.5],
+    "marginal_accept_rates": [0.8, 0.4], "mean_accept_length": 2.2, "acceptance_length_histogram": {"1": 2, "2": 4, "3": 4},
+}  # fmt: skip
+TRTLLM = {
+    "choices": [{"text": "a", "avg_decoded_tokens_per_iter": 4.0}], "usage": {"completion_tokens": 40},
+    "perf_metrics": {"speculative_decoding": {"acceptance_rate": 0.6, "total_accepted_draft_tokens": 30, "total_draft_tokens": 50}},
+}  # fmt: skip
+SPECFORGE = {
+    "model": "m",
+    "mtbench": [{"batch_size": 1, "steps": 5, "metrics": [{"accept_length": 3.5, "output_throughput": 200.0}]}],
+}
+EAGLE = {"question_id": 81, "choices": [{"index": 0, "turns": ["a", "b"], "idxs": [9, 4], "new_tokens": [40, 20]}]}
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        (VLLM_LINES, [(14, 28, 25, 2.79, (0.929, 0.857))]),
+        (LLAMACPP_LINES, [(87, 259, 167, 2.92, (0.805, 0.632, 0.483)), (33, 33, 19, 1 + 19 / 33, ())]),
+        (SGLANG_LINE, [(None, None, None, 3.1, ())]),
+        (METRICS, [(100, 300, 180, 2.8, (0.9, 0.6, 0.3))]),
+        (json.dumps(OLDER), [(33, 231, 69, 1 + 69 / 33, ())]),
+        (json.dumps(PROFILE), [(10, 20, 12, 2.2, (0.8, 0.4))]),
+        (json.dumps(TRTLLM), [(10, 50, 30, 4.0, ())]),
+        (json.dumps(SPECFORGE), [(None, None, None, 3.5, ())]),
+        (json.dumps(EAGLE), [(10, None, 30, 4.0, ()), (5, None, 15, 4.0, ())]),
+    ],
+)  # fmt: skip
+def test_what_servers_print_and_benchmarks_write_is_read_for_what_it_holds(tmp_path, text, rows):
+    (tmp_path / "log").write_text(text, encoding="utf-8")
+    found = list(import_log(tmp_path / "log"))
+    assert [(r.steps, r.drafted, r.accepted, r.by_position) for r in found] == [(*r[:3], r[4]) for r in rows]
+    assert [r.mean_acceptance_length for r in found] == pytest.approx([r[3] for r in rows])
+    assert all(f"α {r[3]:.2f}" in f.row() for f, r in zip(found, rows, strict=True))
+
+
+def test_rates_that_contradict_each_other_are_one_sentence(tmp_path):
+    with pytest.raises(InputError, match=r"marginal_accept_rates\[1\]: 0\.5, where the conditional rates give 0\.4"):
+        imported(tmp_path, {**PROFILE, "marginal_accept_rates": [0.8, 0.5]})
+
+
+def test_a_captured_stream_is_put_together(tmp_path):
+    parts = [
+        {"id": "a", "choices": [{"index": 0, "text": "x", "token_ids": [7], "prompt_token_ids": [3, 4]}]},
+        {"id": "a", "choices": [{"index": 0, "text": "yz", "token_ids": [8, 9], "finish_reason": "length"}]},
+        {"id": "a", "choices": [], "usage": {"prompt_tokens": 2, "completion_tokens": 3}, "metrics": {"speculative_decoding": {
+            "acceptance_histogram": [0, 1], "num_spec_steps": 1, "num_accepted_draft_tokens": 1, "num_draft_tokens": 1,
+            "per_step_accepted": [1], "per_step_drafted": [1]}}},
+    ]  # fmt: skip
+    stream = "".join(f"data: {json.dumps(p)}\n\n" for p in parts) + "data: [DONE]\n"
+    (tmp_path / "log").write_text(": ping\n" + stream + stream, encoding="utf-8")
+    one, other = import_log(tmp_path / "log")
+    assert [c.token for s in one.steps for c in s.committed] == [8, 9]
+    assert one.prefill.prompt_token_ids == (3, 4)
+    assert one.steps == other.steps
+
+
+def test_bad_records_are_counted_and_skipped_and_a_domain_is_kept(tmp_path, capsys):
+    lines = ["not JSON", json.dumps({"error": "busy"}), json.dumps({"response": VLLM, "prompt": "Hi", "domain": "sums"}),
+             json.dumps({"metrics": None}), "[1]", json.dumps(VLLM)]  # fmt: skip
+    (tmp_path / "log.jsonl").write_text("\n".join(lines[1:]), encoding="utf-8")
+    out = tmp_path / "o.jsonl"
+    assert main(["trace", "import", str(tmp_path / "log.jsonl"), "-o", str(out)]) == 2
+    assert "--skip-bad leaves such records out" in capsys.readouterr().err
+    assert main(["trace", "import", str(tmp_path / "log.jsonl"), "--skip-bad", "-o", str(out)]) == 0
+    assert "3 records skipped; the first: line 1: the server answered with an error" in capsys.readouterr().err
+    assert [t.header.get("domain") for t in read_traces(out)] == ["sums", None]

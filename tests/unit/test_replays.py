@@ -16,7 +16,9 @@ def texts(rate, seed, count=24):
 
 def test_a_better_drafter_is_clearly_so_and_an_equal_one_is_not():
     groups = ["a", "b"] * 12
-    base, better, twin = compare_replays(["x", "y", "z"], [texts(0.4, 0), texts(0.6, 1), texts(0.4, 0)], groups)
+    base, better, twin = compare_replays(
+        ["x", "y", "z"], [texts(0.4, 0), texts(0.6, 1), texts(0.4, 0)], groups, [[False] * 24] * 3
+    )
     assert base.whole.difference is None
     assert better.whole.difference.low > 0.3
     assert all(found.difference.low > 0 for found in better.groups.values())
@@ -24,8 +26,10 @@ def test_a_better_drafter_is_clearly_so_and_an_equal_one_is_not():
     assert set(base.groups) == {"a", "b"}
 
 
-def test_acceptance_by_position_leaves_out_where_the_text_ended():
-    (row,) = compare_replays(["x"], [[(3, 1, 2, 1), (2, 5)]], ["a", "a"])
-    assert [f.value for f in row.reached] == pytest.approx([3 / 4, 1 / 3, 0])
+def test_acceptance_by_position_counts_a_last_step_as_far_as_the_text_goes():
+    (row,) = compare_replays(["x"], [[(3, 1, 2, 1), (2, 3)]], ["a", "a"], [[False, True]])
+    assert [f.value for f in row.reached] == pytest.approx([4 / 6, 2 / 4, 1 / 2])
+    (row,) = compare_replays(["x"], [[(3, 1, 2, 1), (2, 3)]], ["a", "a"], [[False, False]])
+    assert [f.value for f in row.reached] == pytest.approx([4 / 6, 2 / 4, 0])
     assert row.groups == {}
     assert row.whole.alpha.low is None

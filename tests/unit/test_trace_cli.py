@@ -19,6 +19,7 @@ from d2sd.trace.events import Finished
 from d2sd.trace.logs.chain import NOT_KNOWN, Chain, chain_step
 from d2sd.trace.metrics import verdict
 from d2sd.trace.schema import SCHEMA
+from d2sd.trace.sets import write_traces
 from d2sd.trace.trace import Trace
 
 RECORDED = Path(__file__).parent.parent / "data" / "schema-1.jsonl.gz"
@@ -218,3 +219,42 @@ def test_a_cut_run_makes_a_page_that_says_so(trace):
     assert "was cut off" in standalone_page("".join(lines), "cut")
     assert isinstance(trace.finished, Finished)
     assert "was cut off" not in standalone_page("".join(trace.lines()), "whole")
+
+
+def test_files_of_many_runs_are_told_as_such_and_one_of_them_is_named(trace, tmp_path, capsys):
+    many = tmp_path / "many.jsonl"
+    write_traces(many, [trace, trace, trace])
+    assert main(["trace", "validate", str(many)]) == 0
+    steps = len(trace.steps)
+    assert f"valid: 3 runs, {3 * steps} steps" in capsys.readouterr().out
+    assert main(["trace", "stats", str(many), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["all"]["steps"] == 3 * steps
+    assert [r["run"] for r in found["runs"]] == [1, 2, 3]
+    assert main(["trace", "to-html", str(many), "-o", str(tmp_path / "o.html")]) == 2
+    assert "this file holds several runs; name one with --run N" in capsys.readouterr().err
+    assert main(["trace", "to-html", str(many), "--run", "2", "-o", str(tmp_path / "o.html")]) == 0
+    assert "many.jsonl, run 2: " in (tmp_path / "o.html").read_text(encoding="utf-8")
+    assert main(["trace", "show", str(many), "--run", "4"]) == 2
+    assert "there is no run 4" in capsys.readouterr().err
+
+
+def test_a_folder_of_traces_is_one_side_and_gives_a_profile(trace, tmp_path, capsys):
+    folder = tmp_path / "runs"
+    folder.mkdir()
+    write_traces(folder / "a.jsonl", [trace, trace])
+    write_traces(folder / "b.jsonl.gz", [trace])
+    assert main(["compare", "--a", str(folder), "--b", str(folder), "--json"]) == 0
+    capsys.readouterr()
+    assert main(["calibrate", "--traces", str(folder), "--profile", str(tmp_path / "p.json")]) == 0
+    profile = json.loads((tmp_path / "p.json").read_text())
+    assert profile["mean_accept_length"] == pytest.approx(trace.totals.mean_acceptance_length, abs=1e-5)
+    assert profile["mean_accept_length"] == pytest.approx(1 + sum(profile["marginal_accept_rates"]), abs=1e-4)
+    assert sum(profile["acceptance_length_histogram"].values()) == 3 * len(trace.steps)
+    capsys.readouterr()
+    assert main(["trace", "import", str(tmp_path / "p.json"), "--json"]) == 0  # and it is read again
+    (row,) = json.loads(capsys.readouterr().out)["totals"]
+    assert row["mean_acceptance_length"] == pytest.approx(profile["mean_accept_length"])
+    (tmp_path / "none").mkdir()
+    assert main(["compare", "--a", str(tmp_path / "none"), "--b", str(folder)]) == 2
+    assert "holds no traces" in capsys.readouterr().err

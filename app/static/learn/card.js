@@ -9,8 +9,8 @@ const TURN_TITLE = "Now change K and γ";
 export class CardView {
   /** `go(at)` shows a stop (`TURN` after the last one, where K and γ can be changed), `all()` shows everything, `open()` leads
    *  to Explore. */
-  constructor({ go, all, open, walk, draws, live }) {
-    Object.assign(this, { go, walk, draws, live, at: 0, about: "", examples: [] });
+  constructor({ go, all, open, walk, draws, pass, live }) {
+    Object.assign(this, { go, walk, draws, pass, live, at: 0, about: "", examples: [] });
     this.title = h("h3", { tabindex: -1 });
     this.where = h("p", { class: "where" });
     this.body = h("div", { class: "body", "aria-live": "polite", "aria-atomic": "true" });
@@ -71,6 +71,7 @@ export class CardView {
     if (walk.length) this.walk.load(walk);
     else this.walk.leave();
     if (odds.length) this.draws.load(odds);
+    if (stop && stop.verified) this.pass.load(stop.verified);
   }
 
   stop(stop, at) {
@@ -81,6 +82,7 @@ export class CardView {
       list(stop.walk).length ? this.walk.box : "",
       rows.length && !list(stop.odds).length ? h("dl", { class: "values" }, ...rows) : "",
       list(stop.odds).length ? this.draws.box : "",
+      stop.verified ? this.pass.box : "",
       ...list(stop.asked).map(([question, answer]) => h("details", { class: "asked" }, h("summary", {}, text(question)), h("p", {}, text(answer)))),
       at === 0 && this.about ? h("p", { class: "about" }, this.about, " Its examples: ", ...this.examples.flatMap(([name, prompt], i) => [i ? ", " : "", h("span", { title: prompt }, name)]), ".") : "",
     ];

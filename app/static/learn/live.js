@@ -1,17 +1,15 @@
 // K and γ, live: the recorded text cut into the steps that other settings would have taken. Every point was replayed when
 // the run was recorded, so nothing is waited for.
 
-import { PAPER_NODE } from "../../../assets/viewer/cost.js";
-import { h, list, number, s, text, whole } from "../../../assets/viewer/dom.js";
-import { count, HIDDEN, LONE, milliseconds } from "../../../assets/viewer/words.js";
+import { h, list, s, text, whole } from "../../../assets/viewer/dom.js";
+import { MachineChoice, meanCost, readWork } from "../../../assets/viewer/machine.js";
+import { count, fixed, HIDDEN, LONE, milliseconds } from "../../../assets/viewer/words.js";
 
-/** How long the text takes with a point's settings, calculated from what the parts of a recorded step took. */
-export function secondsOf({ k, committed, nodes }, { plain, draft, redraft, rest, node }) {
-  return committed.length * (draft + (k ? redraft : 0) + rest + plain + node * Math.max(0, nodes - 1));
+/** What the text costs with a point's settings on a machine, in its plain steps; null where that is not known. */
+export function costOf({ k, works }, machine, method) {
+  const mean = meanCost(machine, k ? method : "dflash", works);
+  return mean === null ? null : mean * works.length;
 }
-
-/** The same in plain steps at the paper's ratio, where a node costs at most so much, drafting included. */
-export const stepsOnGpu = ({ committed, nodes }) => committed.length * (1 + PAPER_NODE * Math.max(0, nodes - 1));
 
 export class LiveView {
   /** `chosen(k)`: another K was set, and γ is that of the run (else null). */
@@ -25,6 +23,7 @@ export class LiveView {
       this.inputs[id] = { input, value };
       return h("label", {}, h("span", {}, words), input, value);
     };
+    this.choice = new MachineChoice(() => this.show());
     this.task = h("p", { class: "task" }, "Task: find the K that writes this text in the fewest steps, then the K that takes the least time here. Why is it not the same one?");
     this.time = h("p", { class: "figures", role: "status" });
     this.figures = h("p", { class: "figures", role: "status" });
@@ -34,15 +33,16 @@ export class LiveView {
     this.cut = h("div", { class: "cut", role: "group", "aria-label": "The text, cut into steps" }, h("h4", {}), h("p", {}));
   }
 
-  /** `costs`: seconds of a plain step and of the parts of a step, on the machine that recorded the run; null: not measured. */
-  load(live, costs) {
-    this.costs = costs && typeof costs === "object" ? Object.fromEntries(["plain", "draft", "redraft", "rest", "node"].map((name) => [name, number(costs[name], 0, 1e6, 0)])) : null;
-    this.task.hidden = this.time.hidden = !this.costs;
+  /** `here`: the machine that recorded the run; null: not measured. */
+  load(live, here, opening) {
+    this.here = here && typeof here === "object" ? here : null;
+    this.task.hidden = !this.here;
     if (!live || !list(live.points).length) return;
-    const points = list(live.points).map(([k, gamma, committed, nodes]) => ({ k: whole(k, 0, 64, 1), gamma: whole(gamma, 2, 64, 2), committed: list(committed).map((n) => whole(n, 1, 1e6, 1)), nodes: number(nodes, 0, 1e6, 0) }));
-    for (const point of points) point.alpha = point.committed.reduce((a, b) => a + b, 0) / Math.max(1, point.committed.length);
+    const points = list(live.points).map(([k, gamma, committed, works]) => ({ k: whole(k, 0, 64, 1), gamma: whole(gamma, 2, 64, 2), committed: list(committed).map((n) => whole(n, 1, 1e6, 1)), works: list(works).map(readWork).filter(Boolean) }));
+    const mean = (values) => values.reduce((a, b) => a + b, 0) / Math.max(1, values.length);
+    for (const point of points) Object.assign(point, { alpha: mean(point.committed), nodes: mean(point.works.map(({ nodes }) => nodes)) });
     const values = (name) => [...new Set(points.map((point) => point[name]))].sort((a, b) => a - b);
-    this.live = { points, tokens: list(live.tokens).map(text), own: list(live.own), k: values("k"), gamma: values("gamma") };
+    this.live = { points, tokens: list(live.tokens).map(text), own: list(live.own), method: text(live.method), opening: text(opening), k: values("k"), gamma: values("gamma") };
     for (const [id, at] of [["k", 0], ["gamma", 1]]) {
       const { input } = this.inputs[id];
       input.max = this.live[id].length - 1;
@@ -69,12 +69,30 @@ export class LiveView {
       input.setAttribute("aria-valuetext", said[id]);
     }
     this.figures.replaceChildren(h("b", {}, count(point.committed.length, "step")), ` for ${count(live.tokens.length, "token")}: `, h("b", {}, `${point.alpha.toFixed(2)} tokens per step`), `, ${point.nodes.toFixed(0)} nodes verified per step`);
-    if (this.costs) this.time.replaceChildren(h("b", {}, milliseconds(secondsOf(point, this.costs))), " here, ", milliseconds(live.tokens.length * this.costs.plain), " without drafting; on a GPU with a model of 8B as long as ", h("b", {}, `${stepsOnGpu(point).toFixed(0)} plain steps`), ". Both are calculated.");
+    this.time.replaceChildren(...this.times(point));
     const most = point.k < wantedK ? `A block of ${point.gamma} has room for ${point.k} re-drafts, not ${wantedK}. ` : "";
     this.reading.textContent = most + this.compared(point);
     this.drawChart(point);
     this.drawCut(point);
     this.chosen(point.gamma === live.own[1] ? point.k : null);
+  }
+
+  /** What the text costs here and on the machine that is compared with. */
+  times(point) {
+    const { live, here } = this;
+    const { machine } = this.choice;
+    const plain = live.tokens.length;
+    const there = costOf(point, machine, live.method);
+    const gain = (cost) => `${fixed(plain / cost, 2)}× as fast as without drafting`;
+    const own = here && costOf(point, here, live.method);
+    return [
+      ...(own ? [h("b", {}, milliseconds((own * here.milliseconds) / 1000)), ` here, ${gain(own)}; `] : []),
+      "with an 8B model on ",
+      this.choice.select,
+      " ",
+      ...(there === null ? ["that is not known"] : [h("b", {}, `${there.toFixed(0)} plain steps`), ` for ${count(plain, "token")}, ${gain(there)}`]),
+      ". Calculated from what every pass costs.",
+    ];
   }
 
   compared(point) {
@@ -111,7 +129,7 @@ export class LiveView {
       pieces.push(h("span", { class: step % 2 ? "odd" : "even", title: `Step ${step + 1}: ${count(size, "token")}` }, words.replace(LONE, "\ufffd").replace(HIDDEN, "◌")));
       from += size;
     });
-    this.cut.firstChild.textContent = `The same text from its second token on, in ${count(point.committed.length, "step")}: one piece each`;
-    this.cut.lastChild.replaceChildren(...pieces);
+    this.cut.firstChild.textContent = `The same text in ${count(point.committed.length, "step")}: one piece each`;
+    this.cut.lastChild.replaceChildren(this.live.opening, ...pieces);
   }
 }

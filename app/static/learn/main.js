@@ -4,6 +4,7 @@ import { h, text, whole } from "../../../assets/viewer/dom.js";
 import { CardView } from "./card.js";
 import { DrawsView } from "./draws.js";
 import { LiveView } from "./live.js";
+import { PassView } from "./pass.js";
 import { Stage, TURN } from "./stage.js";
 import { WalkView } from "./walk.js";
 
@@ -12,7 +13,7 @@ export async function start(element, trigger, props, watch, server, given) {
   const state = { at: 0, step: 0, everything: false, lessons: [] };
   const walk = new WalkView((at) => stage.walk(at, walk.visits, state.step));
   const live = new LiveView((k) => stage.branches(k, wouldBring(k)));
-  const card = new CardView({ go, all: () => toggleAll(), open, walk, draws: new DrawsView(), live });
+  const card = new CardView({ go, all: () => toggleAll(), open, walk, draws: new DrawsView(), pass: new PassView(), live });
   const stage = new Stage(given.styles, (step) => {
     if (step === state.step) return;
     state.step = step;
@@ -38,7 +39,7 @@ export async function start(element, trigger, props, watch, server, given) {
       card.about = text(tour.about);
       card.examples = Object.entries(tour.examples || {}).map(([name, prompt]) => [name, text(prompt)]);
       stage.load(props.lines ?? tour.lines);
-      live.load(tour.live, tour.costs);
+      live.load(tour.live, tour.here, tour.opening);
       await until(() => stage.steps > tour.start);
       stage.pin(tour.start);
       state.at = Math.min(card.last, Math.max(0, whole(new URLSearchParams(text(props.address) || location.search).get("stop"), 1, TURN + 1, 1) - 1));

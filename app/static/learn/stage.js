@@ -4,7 +4,7 @@ import { h } from "../../../assets/viewer/dom.js";
 import { start as startLiveView } from "../../../assets/viewer/main.js";
 import { count } from "../../../assets/viewer/words.js";
 
-const STOPS = ["anchor", "draft", "confidence", "boundary", "branches", "verify", "commit", "temperature"];
+const STOPS = ["anchor", "draft", "confidence", "boundary", "branches", "verify", "commit", "cost", "temperature"];
 export const TURN = STOPS.length;
 
 export class Stage {

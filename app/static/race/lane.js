@@ -1,6 +1,7 @@
 // One method: a bar in the overview, and its text growing in the measured time.
 
 import { h, list, number, text, whole } from "../../../assets/viewer/dom.js";
+import { readWork } from "../../../assets/viewer/machine.js";
 import { count, LONE, methodName, milliseconds, PROPOSERS } from "../../../assets/viewer/words.js";
 
 const ORDINALS = ["", "1st", "2nd", "3rd"];
@@ -9,11 +10,10 @@ export const ordinal = (place) => ORDINALS[place] || `${place}th`;
 /** Steps as they were measured, with everything that the replay needs at a given time. */
 export function readLane(raw) {
   const steps = list(raw.steps).map((step) => {
-    const [elapsed, tokens, nodes, verify] = list(step);
+    const [elapsed, tokens, work] = list(step);
     return {
       elapsed: number(elapsed, 0, 1e6, 0),
-      nodes: whole(nodes, 0, 1e6, 0),
-      verify: number(verify, 0, 1e6, 0),
+      work: readWork(work),
       tokens: list(tokens).map((token) => ({ text: text(list(token)[0]), proposer: PROPOSERS.includes(list(token)[1]) ? list(token)[1] : "target" })),
     };
   });
@@ -106,7 +106,8 @@ export class LaneView {
     const { end } = this;
     const time = end < 1 ? `${(end * 1000).toFixed(0)} ms` : `${end.toFixed(2)} s`;
     const place = row && this.decided && whole(row.place, 1, 99, null);
-    if (this.calculated) return `≈ ${time}`;
+    if (this.calculated === "unknown") return "not known";
+    if (this.calculated) return this.calculated === "time" ? `≈ ${time}` : `≈ ${end.toFixed(0)} steps`;
     return place ? `${ordinal(place)} · ${time}` : `${state} · ${time}`;
   }
 

@@ -3,7 +3,7 @@
 import { h, list, text } from "../../../assets/viewer/dom.js";
 import { PROPOSER_NAMES, PROPOSERS } from "../../../assets/viewer/words.js";
 import { Controls } from "./controls.js";
-import { CostsView, plainStep, retimed } from "./costs.js";
+import { CostsView, retimed } from "./costs.js";
 import { LaneView, readLane } from "./lane.js";
 import { Player } from "./player.js";
 import { RaceShare } from "./share.js";
@@ -71,8 +71,8 @@ export function start(element, trigger, props, watch) {
     panels.replaceChildren(...lanes.map((lane) => lane.panel));
     const measured = raw.some((lane) => lane.row && lane.total);
     table.hidden = !measured;
-    if (measured) table.replaceChildren(h("div", { class: "head" }, h("h3", {}, "Figures"), stageLegend()), h("p", { class: "why" }, whyWords(raw)), h("div", { class: "scroll" }, raceTable(raw, data)));
-    costs.load(running ? [] : raw, running ? null : plainStep(raw));
+    costs.load(running ? [] : raw);
+    if (measured) table.replaceChildren(h("div", { class: "head" }, h("h3", {}, "Figures"), stageLegend()), h("p", { class: "why" }, whyWords(raw)), h("div", { class: "scroll" }, raceTable(raw, data)), costs.mapBox);
     costs.scale(longest);
     player.load(running ? 0 : longest);
     // While methods still run nothing is replayed: what is there already stands still, the clock is theirs.
@@ -82,16 +82,16 @@ export function start(element, trigger, props, watch) {
     begin();
   }
 
-  /** The same race at another cost of a verified node. */
+  /** The same race on another machine. */
   function retime() {
-    const { t, plain } = costs;
-    const ends = lanes.map((view) => (t && plain ? retimed(view.lane, plain, t) : view.lane.steps.map((step) => step.elapsed)));
-    const longest = Math.max(0, ...ends.map((of) => of[of.length - 1] || 0));
+    const { machine } = costs;
+    const ends = lanes.map((view) => (machine ? retimed(view.lane, machine) : view.lane.steps.map((step) => step.elapsed)));
+    const longest = Math.max(0, ...ends.map((of) => (of && of[of.length - 1]) || 0));
     lanes.forEach((view, at) => {
-      view.calculated = t > 0;
-      view.time(ends[at], longest);
+      view.calculated = machine && (ends[at] ? (machine.milliseconds === null ? "plain steps" : "time") : "unknown");
+      view.time(ends[at] || view.lane.steps.map(() => longest), longest);
     });
-    element.dataset.calculated = t > 0;
+    element.dataset.calculated = Boolean(machine);
     costs.say();
     costs.scale(longest);
     player.load(longest);

@@ -1,6 +1,6 @@
 // The figures of the race, one row per method.
 
-import { cycleWords, elsewhere } from "../../../assets/viewer/cost.js";
+import { cycleWords } from "../../../assets/viewer/cost.js";
 import { h, number, whole } from "../../../assets/viewer/dom.js";
 import { fixed, methodName, STAGES } from "../../../assets/viewer/words.js";
 
@@ -18,7 +18,7 @@ export function raceTable(lanes, { plain, reference }) {
     ["Tokens/step α", "Mean acceptance length: committed tokens per step, the target’s own token included"],
     ["Tokens/s", "Committed tokens over the time since the prompt was read"],
     ["Speedup", plain ? "Tokens per second over plain decoding in this race" : "Needs plain decoding in the race: tick it"],
-    ["A step costs", plain ? "In steps of plain decoding: α over the speedup" : "Needs plain decoding in the race: tick it"],
+    ["A step costs", plain ? "In steps of plain decoding: α over the speedup. With as many tokens a step it would break even here" : "Needs plain decoding in the race: tick it"],
     ["Nodes/step", "Tree nodes that the target checks in one pass, anchor included"],
     ["Same text", than ? `Token for token the same text ${than}` : ""],
     ["Time by stage, whole run"],
@@ -77,7 +77,7 @@ export function whyWords(lanes) {
   const best = (of) => done.reduce((a, b) => (of(b.row) > of(a.row) ? b : a));
   const [fast, long] = [best((row) => row.speedup), best((row) => row.mean_acceptance_length)];
   const said = [...new Set([fast, long])].map(({ name, row }) => `${name}: ${cycleWords({ brought: row.mean_acceptance_length, gain: row.speedup, cost: row.mean_acceptance_length / row.speedup })}`);
-  return `${said.join(" ")} ${elsewhere()}`;
+  return said.join(" ");
 }
 
 /** A bar as long as the run, and its numbers. */

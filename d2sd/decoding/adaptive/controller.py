@@ -11,7 +11,8 @@ from itertools import accumulate
 from math import log
 from operator import mul
 
-from d2sd.decoding.adaptive.costs import STAGES, CostTable, RunningCosts
+from d2sd.costs.machine import STAGES, Machine
+from d2sd.decoding.adaptive.costs import RunningCosts
 from d2sd.decoding.adaptive.estimates import AcceptanceByDepth, Calibration
 from d2sd.trace.events import Decision, Option, StageSeconds
 
@@ -24,7 +25,7 @@ SHORTEST_WAIT, LONGEST_WAIT = 4, 128  # plain steps until drafting is tried agai
 class Experience:
     """What earlier texts have taught. A method has one in an engine, and its texts share it."""
 
-    def __init__(self, table: CostTable):
+    def __init__(self, table: Machine):
         self.costs = RunningCosts(table)
         self.drafts = AcceptanceByDepth(ALL_KEEP)
         # of re-drafts from the true boundary; without a token to go on from they often repeat what was rejected

@@ -1,91 +1,23 @@
-"""What the stages of a step cost: a table of measured or stated times, and its correction while running.
-
-As in D²SD, arXiv 2606.04446, equations 1–2: speedup = α · T_target / (T_draft + T_verify). Every T is a curve over rows.
-"""
+"""The costs of a machine's stages, corrected while running."""
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
-from itertools import accumulate
 from math import exp, log
-from typing import Any
 
-import numpy as np
+from d2sd.costs.machine import Machine
 
-STAGES = ("first_draft", "second_draft", "verify")
 MACHINE_RATE, STAGE_RATE = 0.05, 0.01  # share of a surprising time that is believed: of the machine, of the stage alone
 OUTLIER, KEPT = 1.0, 0.999  # most that a single time counts, as a logarithm; what is left of an overhead after a step
 
 
-@dataclass(frozen=True, slots=True)
-class Curve:
-    """Seconds over rows, as points with ascending rows and times that never fall; lines between and after them."""
-
-    points: tuple[tuple[int, float], ...]
-
-    @classmethod
-    def through(cls, points: Sequence[tuple[int, float]]) -> Curve:
-        """The curve through measured points; more rows take at least as long as fewer."""
-        rows, times = zip(*sorted(points), strict=True)
-        return cls(tuple(zip(rows, accumulate(times, max), strict=True)))
-
-    @classmethod
-    def fitted(cls, points: Sequence[tuple[int, float]], knots: Sequence[int]) -> Curve:
-        """The curve with corners at these rows that is nearest to measured points (least squares)."""
-        rows, times = np.array(points, dtype=float).T
-        hats = np.stack([np.interp(rows, knots, corner) for corner in np.eye(len(knots))], axis=1)
-        return cls.through(list(zip(knots, np.linalg.lstsq(hats, times, rcond=None)[0].tolist(), strict=True)))
-
-    def seconds(self, rows: float) -> float:
-        """Time of a pass over so many rows; fewer than the first point has cost what that one does."""
-        points = self.points
-        if rows <= points[0][0] or len(points) == 1:
-            return points[0][1]
-        at = min(bisect_left(points, (rows, 0.0)), len(points) - 1)
-        (x0, y0), (x1, y1) = points[at - 1], points[at]
-        return y0 + (y1 - y0) * (rows - x0) / (x1 - x0)
-
-    def next_row(self, rows: int) -> float:
-        """Seconds of one more row, as a mean over as many more as make it cheapest."""
-        ends = [*(end for end, _ in self.points if end > rows), max(rows, self.points[-1][0]) + 1]
-        return min((self.seconds(end) - self.seconds(rows)) / (end - rows) for end in ends)
-
-
-@dataclass(frozen=True, slots=True)
-class CostTable:
-    """Seconds of a step's stages.
-
-    first_draft, second_draft: over blocks × positions, the given ones included (a draft model: over γ).
-    verify: over tree nodes, the anchor included.
-    other: what else every step takes.
-    """
-
-    first_draft: Curve
-    second_draft: Curve
-    verify: Curve
-    other: float = 0.0
-    machine: str = "this machine"
-
-    def plain(self) -> float:
-        """Seconds of a step of plain decoding."""
-        return self.verify.seconds(1) + self.other
-
-    def to_dict(self) -> dict[str, Any]:
-        """In the form of a file."""
-        stages = {s: [[rows, round(1e3 * t, 4)] for rows, t in getattr(self, s).points] for s in STAGES}
-        return {"machine": self.machine, "milliseconds": {**stages, "other": round(1e3 * self.other, 4)}}
-
-
 class RunningCosts:
-    """A cost table corrected by the times of a run: seconds = slowdown · (table + overhead of the stage).
+    """A machine's times corrected by those of a run: seconds = slowdown · (table + overhead of the stage).
 
     A machine that slows down slows every stage. Overheads do not grow with rows; plain decoding's pass has its own.
     """
 
-    def __init__(self, table: CostTable):
+    def __init__(self, table: Machine):
         self.table, self.slowdown = table, 1.0
         self._node = cache(table.verify.next_row)
         self.cheapest = min(self._node(rows) for rows, _ in table.verify.points)  # of any further node

@@ -10,7 +10,7 @@ from statistics import median
 
 import torch
 
-from d2sd.decoding.adaptive.costs import STAGES, CostTable, Curve
+from d2sd.costs.machine import STAGES, Curve, Machine
 from d2sd.decoding.block_drafter import BlockDrafter
 from d2sd.decoding.proposer import Proposer
 from d2sd.decoding.verifier import Verifier
@@ -31,7 +31,7 @@ Times = dict[Pass, list[float]]  # seconds
 
 
 @torch.inference_mode()
-def measure_costs(proposer: Proposer, verifier: Verifier) -> CostTable:
+def measure_costs(proposer: Proposer, verifier: Verifier) -> Machine:
     """Usual times of every stage after a context of 192 tokens; both have room for ``MEASURED_TOKENS`` and a tree."""
     target, method, gamma = verifier.target, proposer.method, proposer.block_size
     verifier.cache.length, width = CONTEXT, target.embedding.weight.shape[1]
@@ -69,7 +69,7 @@ def measure_costs(proposer: Proposer, verifier: Verifier) -> CostTable:
     points = {stage: [(rows, t) for (key, rows), t in sorted(times.items()) if key == stage] for stage in STAGES}
     first_draft, second_draft = (Curve.through(points[stage] or [(1, 0.0)]) for stage in STAGES[:2])
     verified = Curve.through([points["verify"][0], *Curve.fitted(points["verify"][1:], CORNERS).points])
-    return CostTable(first_draft, second_draft, verified, OTHER * verified.seconds(1))
+    return Machine(first_draft, second_draft, verified, OTHER * verified.seconds(1))
 
 
 def _timed(works: dict[Pass, Callable[[], object]], timed: Collection[Pass]) -> list[Times]:

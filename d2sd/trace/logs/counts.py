@@ -23,7 +23,7 @@ class Counts:
 
     accepted, drafted: per step, in order; histogram[j]: steps that accepted j tokens. completion: tokens of the output;
     prompt_tokens: of the prompt. seconds: of the output, without prefill; elapsed: the same after every step.
-    pieces, prompt_pieces: the texts of the ids, where the engine gave them itself.
+    pieces, prompt_pieces: the texts of the ids, where the engine gave them itself. domain: prompt group.
     """
 
     engine: str
@@ -48,6 +48,7 @@ class Counts:
     elapsed: tuple[float, ...] = ()
     pieces: tuple[str, ...] = ()
     prompt_pieces: tuple[str, ...] = ()
+    domain: str | None = None
 
     def check(self) -> None:
         """What the figures must say together; ``InputError`` names line and field."""
@@ -115,6 +116,8 @@ class Counts:
         }  # fmt: skip
         if self.prompt_tokens is not None:
             header["prompt_tokens"] = self.prompt_tokens
+        if self.domain is not None:
+            header["domain"] = self.domain
         return header
 
     def _most(self, accepted: Sequence[int]) -> int:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import msgspec
 import orjson
@@ -20,39 +20,67 @@ MAX_DOCUMENT = 96 * 10**6
 Row = tuple[str, dict[str, Any]]  # where it stands, for sentences, and what it holds
 
 
-def read_rows(path: str | Path, most: int = MAX_BYTES) -> Iterator[Row]:
-    """Record by record; raises ``InputError``, also where the file holds more than ``most`` bytes, unpacked."""
+Bad = Callable[[str], None]  # takes the sentence about a record that is skipped
+
+
+def numbered(path: str | Path, most: int = MAX_BYTES) -> Iterator[tuple[int, bytes]]:
+    """The lines of a log that hold something, plain or gzip, with their numbers; ``InputError`` where they are too large."""
     try:
         with open(path, "rb") as file:
             packed = file.read(2) == b"\x1f\x8b"
         with gzip.open(path) if packed else open(path, "rb") as file:
-            yield from _rows(cast(IO[bytes], file), most)
+            size, number = 0, 0
+            while line := file.readline(MAX_LINE_BYTES + 1):
+                size, number = size + len(line), number + 1
+                if size > most:
+                    raise InputError(f"line {number}: the log is larger than {most // 10**6} MB")
+                if len(line) > MAX_LINE_BYTES:
+                    raise InputError(f"line {number}: longer than {MAX_LINE_BYTES // 2**20} MiB")
+                if line.strip():
+                    yield number, line
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"cannot read the log {path}: {getattr(error, 'strerror', None) or error}") from None
 
 
-def _rows(file: IO[bytes], most: int) -> Iterator[Row]:
-    size, number, found = 0, 0, 0
-    while line := file.readline(MAX_LINE_BYTES + 1):
-        size, number = size + len(line), number + 1
-        if not line.strip():
-            continue
-        if size > most:
-            raise InputError(f"line {number}: the log is larger than {most // 10**6} MB")
-        if len(line) > MAX_LINE_BYTES:
-            raise InputError(f"line {number}: longer than {MAX_LINE_BYTES // 2**20} MiB")
+def read_rows(lines: Iterator[tuple[int, bytes]], most: int = MAX_BYTES, bad: Bad | None = None) -> Iterator[Row]:
+    """Record by record, from lines that ``numbered`` gave; ``InputError`` for one that is no JSON object.
+
+    bad: told of such a one, which is then skipped.
+    """
+    found = 0
+    for number, line in lines:
         try:
             data = orjson.loads(line)
         except orjson.JSONDecodeError as error:
             if not found and line.lstrip()[:1] in (b"{", b"["):
-                yield from _document(line + file.read(MAX_DOCUMENT + 1), most)
+                yield from _document(_joined(line, lines), most)
                 return
-            raise InputError(f"line {number}: not JSON ({error})") from None
+            _refuse(f"line {number}: not JSON ({error})", bad)
+            continue
         found += 1
         if isinstance(data, list) and found == 1:
             yield from _entries(data)
             return
-        yield f"line {number}", _object(data, f"line {number}")
+        if not isinstance(data, dict):
+            _refuse(f"line {number}: not a JSON object", bad)
+            continue
+        yield f"line {number}", data
+
+
+def _joined(line: bytes, lines: Iterator[tuple[int, bytes]]) -> bytes:
+    """The line with all that follow, as far as a document may go."""
+    whole = bytearray(line)
+    for _, rest in lines:
+        whole += rest
+        if len(whole) > MAX_DOCUMENT:
+            break
+    return bytes(whole)
+
+
+def _refuse(sentence: str, bad: Bad | None) -> None:
+    if bad is None:
+        raise InputError(sentence)
+    bad(sentence)
 
 
 def _document(raw: bytes, most: int) -> Iterator[Row]:

@@ -8,8 +8,7 @@ asked: no proxy, no redirect.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable, Iterator, Sequence
-from itertools import groupby
+from collections.abc import Callable, Iterator
 from typing import IO, Any
 from urllib import error, request
 from urllib.parse import urlsplit
@@ -118,53 +117,7 @@ def ask_llamacpp(server: Server, prompt: str, tokens: int) -> Counts:
     parts = [p for p in server.stream("/completion", asked) if isinstance(p.get("timings"), dict)]
     if not parts:
         raise InputError(f"{server.address}/completion: the reply has no timings")
-    return llamacpp_counts(prompt, given if isinstance(given, list) else [], parts)
-
-
-def llamacpp_counts(prompt: str, given: Sequence[Any], parts: Sequence[dict[str, Any]]) -> Counts:
-    """The counts of a streamed reply: parts with the same time are of one step, of which the totals say what it drafted.
-
-    Where a step sent none of its tokens (each ended inside a character) steps cannot be told apart: then totals are left.
-    """
-    read = [(p, llamacpp.timings(p, "reply")) for p in parts]
-    drafted, accepted, elapsed, ids, pieces = [], [], [], [], []
-    d = a = n = 0
-    clear = True
-    for place, (milliseconds, found) in enumerate(
-        groupby((r for r in read if r[0].get("tokens")), lambda r: r[1].predicted_ms)
-    ):
-        group = list(found)
-        ids += [t for part, _ in group for t in part["tokens"]]
-        pieces += [str(part.get("content", "")) for part, _ in group]
-        last = group[-1][1]
-        step = ((last.draft_n or 0) - d, (last.draft_n_accepted or 0) - a, last.predicted_n - n)
-        d, a, n = last.draft_n or 0, last.draft_n_accepted or 0, last.predicted_n
-        if place:
-            drafted.append(step[0])
-            accepted.append(step[1])
-            elapsed.append(milliseconds / 1e3)
-            clear &= 1 <= step[2] <= step[1] + 1 and 0 <= step[1] <= step[0]
-        else:
-            clear &= step == (0, 0, 1)
-    end, totals = read[-1]
-    whole = clear and len(ids) == len(pieces) == n and all(isinstance(t, int) and t >= 0 for t in ids)
-    pairs = [
-        (p["id"], str(p["piece"]))
-        for p in given
-        if isinstance(p, dict) and isinstance(p.get("id"), int) and "piece" in p
-    ]
-    known = len(pairs) == len(given)
-    model = end.get("model")
-    return Counts(
-        llamacpp.ENGINE, "reply", len(accepted) if clear else None, totals.draft_n_accepted or 0, totals.draft_n or 0,
-        accepted=tuple(accepted) if clear else None, drafted=tuple(drafted) if clear else None,
-        completion=n, prompt_tokens=totals.prompt_n + totals.cache_n, prompt=prompt,
-        prompt_ids=tuple(i for i, _ in pairs) if known else (), prompt_pieces=tuple(t for _, t in pairs) if known else (),
-        output_ids=tuple(ids) if whole else None, pieces=tuple(pieces) if whole else (), text="".join(pieces),
-        finish={"eos": "stop", "limit": "length"}.get(str(end.get("stop_type"))), seconds=totals.predicted_ms / 1e3,
-        prefill_seconds=totals.prompt_ms / 1e3, model=model.rpartition("/")[2] if isinstance(model, str) else None,
-        elapsed=tuple(elapsed) if clear else (),
-    )  # fmt: skip
+    return llamacpp.streamed(prompt, given if isinstance(given, list) else [], parts)
 
 
 ENGINES: dict[str, Callable[[Server, str, int], Counts]] = {

@@ -1,5 +1,5 @@
 """SGLang's figures of a request (``return_spec_tokens_details``): ``sglext.spec_tokens_details`` of a reply, or ``meta_info``
-of its own interface. A histogram without an order: how many drafted tokens were right in how many steps.
+of its own interface, also as older versions name them. A histogram without an order: how many drafted tokens were right in how many steps.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def read(record: dict[str, Any], where: str) -> Counts:
         said["seconds"] = meta.e2e_latency
     if details is None:
         raise InputError(f"{place}: nothing is there; send {OPTION} with the request")
-    stats = convert(details, Details, place)
+    stats = convert(_renamed(details), Details, place)
     correct, proposed = stats.spec_num_correct_drafts, stats.spec_num_proposed_drafts
     check_mean(stats.spec_accept_rate, correct / proposed if proposed else None, f"{place}.spec_accept_rate")
     steps, histogram = stats.spec_verify_ct, stats.spec_correct_drafts_histogram
@@ -70,6 +70,16 @@ def read(record: dict[str, Any], where: str) -> Counts:
         longest=longest,
         **said,
     )
+
+
+OLDER = {"spec_accept_token_num": "spec_num_correct_drafts", "spec_draft_token_num": "spec_num_proposed_drafts",
+         "spec_accepted_tokens": "spec_num_correct_drafts", "spec_accept_histogram": "spec_correct_drafts_histogram"}  # fmt: skip
+
+
+def _renamed(details: dict[str, Any]) -> dict[str, Any]:
+    """Figures by their names of today; versions up to 0.5.9 had others."""
+    renamed = {new: details[old] for old, new in OLDER.items() if old in details and new not in details}
+    return {**details, **renamed}
 
 
 def _meta(record: dict[str, Any]) -> tuple[str, dict[str, Any]] | None:

@@ -19,7 +19,7 @@ class Totals:
     tokens: int | None
     steps: int | None
     drafted: int | None
-    accepted: int
+    accepted: int | None
     acceptance_rate: float | None
     mean_acceptance_length: float | None
     by_position: tuple[float, ...]
@@ -33,9 +33,12 @@ class Totals:
             parts.append(f"{self.tokens} tokens")
         if self.steps is not None:
             parts.append(f"{self.steps} steps")
-        parts.append(f"{self.accepted} of {'?' if self.drafted is None else self.drafted} drafted tokens accepted")
-        if self.acceptance_rate is not None:
-            parts[-1] += f" ({self.acceptance_rate:.1%})"
+        rate = "" if self.acceptance_rate is None else f"{self.acceptance_rate:.1%}"
+        if self.accepted is not None:
+            drafted = "?" if self.drafted is None else self.drafted
+            parts.append(f"{self.accepted} of {drafted} drafted tokens accepted{rate and f' ({rate})'}")
+        elif rate:
+            parts.append(f"{rate} of the drafted tokens accepted")
         if self.mean_acceptance_length is not None:
             parts.append(f"α {self.mean_acceptance_length:.2f}")
         if self.tokens_per_second is not None:
@@ -54,13 +57,17 @@ def together(rows: Sequence[Totals]) -> dict[str, Any]:
         values = [getattr(row, name) for row in rows]
         return None if None in values else sum(values)
 
-    accepted, drafted, steps = sum(r.accepted for r in rows), total("drafted"), total("steps")
+    accepted, drafted, steps = total("accepted"), total("drafted"), total("steps")
+    alphas = [row.mean_acceptance_length for row in rows]
+    alpha = 1 + accepted / steps if steps and accepted is not None else None
+    if alpha is None and steps and None not in alphas:  # of each the mean alone is known, over so many steps
+        alpha = sum((a or 0.0) * (row.steps or 0) for a, row in zip(alphas, rows, strict=True)) / steps
     return {
         "requests": len(rows),
         "tokens": total("tokens"),
         "steps": steps,
         "drafted": drafted,
         "accepted": accepted,
-        "acceptance_rate": accepted / drafted if drafted else None,
-        "mean_acceptance_length": 1 + accepted / steps if steps else None,
+        "acceptance_rate": accepted / drafted if drafted and accepted is not None else None,
+        "mean_acceptance_length": alpha,
     }

@@ -1,4 +1,4 @@
-"""Stage times of another machine, from a file."""
+"""A machine by its name, or from a file of stage times."""
 
 from __future__ import annotations
 
@@ -9,18 +9,30 @@ from typing import Any
 
 import orjson
 
-from d2sd.decoding.adaptive.costs import STAGES, CostTable, Curve
+from d2sd.costs.known import MACHINES
+from d2sd.costs.machine import STAGES, Curve, Machine
 from d2sd.errors import InputError
 
 MAX_FILE_BYTES, MAX_POINTS, MAX_ROWS, MAX_MILLISECONDS = 1 << 16, 64, 1 << 16, 1e6
+NOMINAL_SECONDS = 0.02  # of a plain step, where a source gives ratios alone
+SOURCE = "Stated in a file, not measured here."
 FORM = (
     '{"machine": "what it is", "milliseconds": {"verify": [[nodes, ms], …], "first_draft": [[rows, ms], …], '
     '"second_draft": [[rows, ms], …], "other": ms}}'
 )
+COSTS_HELP = f"a machine ({', '.join(MACHINES)}), or a file of milliseconds of every stage on one, as JSON: {FORM}"
 
 
-def read_costs(path: str) -> CostTable:
-    """A table from a JSON file of the form ``FORM``; raises ``InputError`` where it is not one."""
+def machine_of(name: str) -> Machine:
+    """A known machine by its id, or that of a file. Where only ratios are known, a plain step is taken as 20 ms."""
+    if name not in MACHINES:
+        return read_costs(name)
+    machine = MACHINES[name]
+    return machine.absolute(NOMINAL_SECONDS) if machine.relative else machine
+
+
+def read_costs(path: str) -> Machine:
+    """A machine from a JSON file of the form ``FORM``; raises ``InputError`` where it is not one."""
     try:
         with Path(path).open("rb") as f:
             raw = f.read(MAX_FILE_BYTES + 1)
@@ -37,8 +49,9 @@ def read_costs(path: str) -> CostTable:
         unknown = set(times) - {*STAGES, "other"}
         if unknown:
             raise InputError(f"milliseconds has {', '.join(sorted(unknown))}, which is none of its stages")
-        curves = {stage: _curve(stage, times[stage]) for stage in STAGES}
-        return CostTable(**curves, other=_seconds(times.get("other", 0.0)), machine=machine)
+        first, second, verify = (_curve(stage, times[stage]) for stage in STAGES)
+        other = _seconds(times.get("other", 0.0))
+        return Machine(first, second, verify, other, name=machine, source=SOURCE, kind="stated")
     except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError, InputError) as error:
         reason = str(error) if isinstance(error, InputError) else "it is not JSON of this form"
         raise InputError(f"cannot read the cost file {path}: {reason}. Its form: {FORM}") from None

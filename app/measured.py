@@ -1,0 +1,73 @@
+"""Runs that are measured together: whatever figures and the list of steps need is taken out of each run as it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from d2sd import StepDone, Trace
+from d2sd.calibration import Gathering
+from d2sd.calibration.steps import UNSEEN, observed
+from d2sd.trace.metrics import verdict
+
+MAX_CHARACTERS = 24
+
+
+@dataclass(frozen=True, slots=True)
+class StepWords:
+    """What the list of steps shows of a step besides its numbers.
+
+    texts: of the scored tokens of the first draft; in a tree without one, of all nodes.
+    nodes: the tree nodes of these tokens, as far as the tree holds them.
+    wanted: the target's token at the first rejection; empty where that was not seen.
+    outcome: ``d2sd.trace.metrics.verdict``; empty where there is none.
+    """
+
+    texts: tuple[str, ...]
+    nodes: tuple[int, ...]
+    wanted: str
+    outcome: str
+
+    @classmethod
+    def of(cls, step: StepDone) -> StepWords:
+        """The words of a step."""
+        matched, boundary = observed(step)
+        draft = step.first_draft
+        count = 0 if draft is None else min(matched + (boundary != UNSEEN), len(draft.ids))
+        texts = (n.text for n in step.nodes) if draft is None else draft.texts[: max(0, count)]
+        wanted = cut(step.committed[boundary].text) if 0 <= boundary < len(step.committed) else ""
+        return cls(tuple(map(cut, texts)), _nodes(step, max(0, count)), wanted, verdict(step) or "")
+
+
+class Measured:
+    """What was taken out of runs; ``words``: of every step, in the order of the runs."""
+
+    def __init__(self, traces: Iterable[Trace] = ()):
+        self.gathering = Gathering()
+        self.words: list[StepWords] = []
+        for trace in traces:
+            self.add(trace)
+
+    def add(self, trace: Trace) -> None:
+        """Take in a run. Raises ``InputError`` where it is too much to count."""
+        self.gathering.add(trace)
+        self.words += map(StepWords.of, trace.steps)
+
+
+def _nodes(step: StepDone, count: int) -> tuple[int, ...]:
+    """The tree nodes of the first ``count`` tokens of the first draft; fewer where the tree leaves some out."""
+    found, parent, nodes = [], 0, step.nodes
+    for token in step.first_draft.ids[:count] if step.first_draft else ():
+        here = parent + 1  # where a tree that begins with the first draft has it
+        if here >= len(nodes) or nodes[here].parent != parent or nodes[here].token != token:
+            here = next((n.id for n in nodes if n.parent == parent and n.token == token), 0)
+        if not here:
+            break
+        found.append(here)
+        parent = here
+    return tuple(found)
+
+
+def cut(text: str) -> str:
+    """The text of a token as the list shows it."""
+    return text.encode("utf-8", "replace").decode()[:MAX_CHARACTERS]

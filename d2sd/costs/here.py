@@ -1,0 +1,69 @@
+"""The machine that recorded a run, from the times of the run itself."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from statistics import fmean
+
+from d2sd.costs.machine import Curve, Machine
+from d2sd.costs.work import Work
+from d2sd.trace.trace import Trace
+
+LINE = Curve(((1, 1.0), (2, 2.0)))  # every node costs the same
+
+
+def works_of(trace: Trace) -> list[Work]:
+    """The work of every step of a run."""
+    return [Work.of(step, trace.header) for step in trace.steps]
+
+
+def here(trace: Trace, plain: float | None, unwatched: float | None, table: Machine | None = None) -> Machine | None:
+    """What a step of this run cost where it was recorded; None where that was not measured.
+
+    plain: tokens per second of plain decoding there.
+    unwatched: of this run, where its steps were not recorded; None: as in the trace.
+    table: measured over other rows on the same machine; it says how a pass grows with its rows. Without it a draft takes as long
+        as in the run whatever its rows, and nodes cost the same each.
+
+    Together the run's own steps cost what was measured: α · plain ÷ unwatched in plain steps.
+    """
+    totals, works = trace.totals, works_of(trace)
+    speed = unwatched or totals.tokens_per_second
+    stages = totals.stage_seconds
+    if not plain or not speed or not works or not sum(stages.values()):
+        return None
+    tokens = sum(len(step.committed) for step in trace.steps)
+    scale = tokens / speed / sum(stages.values())  # recording a step takes time, and so does what is between stages
+    other = scale * (stages["tree"] + stages["commit"]) / len(works)
+    first = [w.first for w in works if w.first]
+    again = [rows for w in works for rows in w.again]
+    nodes = [w.nodes for w in works if w.nodes > 1]
+    verified = scale * stages["verify"]
+    one = max(1e-9, 1 / plain - other)
+    machine = Machine(
+        first_draft=_through(first, scale * stages["first_draft"], None if table is None else table.first_draft),
+        second_draft=_through(again, scale * stages["second_draft"], None if table is None else table.second_draft),
+        verify=Curve(((1, one),)),
+        other=other,
+        name="Here",
+        source="Measured on the machine that recorded this run.",
+    )
+    if not nodes:
+        return machine
+    each = (verified - one * (len(works) - len(nodes))) / len(nodes)
+    shape = LINE if table is None else table.verify
+    grown = fmean(map(shape.seconds, nodes)) - shape.seconds(1)
+    slope = max(0.0, each - one) / grown if grown > 0 else 0.0
+    points = [(1, one), *((rows, one + slope * (t - shape.seconds(1))) for rows, t in shape.points if rows > 1)]
+    return replace(machine, verify=Curve.through(points))
+
+
+def _through(rows: list[int], seconds: float, table: Curve | None) -> Curve:
+    """A pass whose mean over these rows is as measured."""
+    if not rows:
+        return Curve(((1, 0.0),)) if table is None else table
+    mean = seconds / len(rows)
+    if table is None:
+        return Curve(((1, mean),))
+    ratio = mean / max(1e-12, fmean(map(table.seconds, rows)))
+    return Curve(tuple((at, ratio * t) for at, t in table.points))

@@ -1,0 +1,35 @@
+"""All machines that a run can be held against without measuring one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from d2sd.costs.machine import STAGES, Machine
+from d2sd.costs.published import PAPER
+from d2sd.costs.roofline import HARDWARE, HOW, calculated
+
+MACHINES: dict[str, Machine] = {"paper": PAPER, **{name: calculated(h) for name, h in HARDWARE.items()}}
+DEFAULT = "paper"  # what is compared with where nothing else was chosen
+
+
+def drawing(machine: Machine) -> dict[str, Any]:
+    """A machine as the page's scripts read it (``assets/viewer/machine.js``), all times in steps of plain decoding."""
+    unit = machine.plain()
+
+    def points(curve: Any) -> list[list[float]]:
+        return [[rows, seconds / unit] for rows, seconds in curve.points]
+
+    return {
+        "name": machine.name,
+        "source": f"{HOW} {machine.source}" if machine.kind == "calculated" else machine.source,
+        "kind": machine.kind,
+        "milliseconds": None if machine.relative else 1e3 * unit,
+        **{stage: points(getattr(machine, stage)) for stage in STAGES},
+        "other": machine.other / unit,
+        "drafts": {method: curve and points(curve) for method, curve in machine.drafts.items()},
+    }
+
+
+def drawings() -> list[dict[str, Any]]:
+    """All of them, each with its id."""
+    return [{"id": name, **drawing(machine)} for name, machine in MACHINES.items()]

@@ -1,0 +1,70 @@
+"""A drafter under examination, of whichever kind: how it drafts again, and what is tried on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from d2sd.config import DecodeConfig
+from d2sd.doctor.eagle3_variants import eagle3_variants
+from d2sd.doctor.redraft import Redrafter
+from d2sd.doctor.redraft_eagle3 import ChainRedrafter
+from d2sd.doctor.texts import Text
+from d2sd.doctor.variant import Variant
+from d2sd.doctor.variants import variants
+from d2sd.models.drafter import DFlashDraftModel
+from d2sd.models.target import Target
+
+GUESSES = DecodeConfig("eagle3").draft_depth + 1  # of an EAGLE-3 chain: as deep as its trees are by default
+
+
+class Redrafting(Protocol):
+    """Something that drafts greedily after any tokens of a text."""
+
+    visible: int
+
+    def accepted(self, text: Text, anchors: Sequence[int]) -> list[int]:
+        """How many drafted tokens after each anchor the text goes on with."""
+
+
+Draft = Callable[[Any], Redrafting]
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What is examined.
+
+    target: whose texts are drafted.
+    visible: tokens after the anchor that a block drafter is shown.
+    """
+
+    target: Target
+    visible: int = 0
+
+    def draft(self, model: Any) -> Redrafting:
+        """The drafter, or a variant of it, over texts."""
+        if isinstance(model, DFlashDraftModel):
+            return Redrafter(self.target, model, self.visible)
+        return ChainRedrafter(self.target, model, GUESSES)
+
+    def variants(self, model: Any, longest: int, whole: bool) -> list[Variant]:
+        """Everything that is tried on it but mask tokens; see ``d2sd.doctor.variants``."""
+        if isinstance(model, DFlashDraftModel):
+            return variants(model, self.target, longest, whole)
+        return eagle3_variants(model, self.target)
+
+    def block(self, model: Any) -> int:
+        """γ: the anchor and what is guessed a step."""
+        return model.form.block_size if isinstance(model, DFlashDraftModel) else GUESSES + 1
+
+
+def taps_of(model: Any) -> tuple[int, ...]:
+    """Target layers that it reads."""
+    return tuple(model.target_layer_ids)
+
+
+def taps_wanted(variant: Variant) -> tuple[int, ...]:
+    """Target layers that a variant reads."""
+    form: Any = variant.form
+    return tuple(form.taps if hasattr(form, "taps") else form.target_layer_ids)

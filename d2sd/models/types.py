@@ -1,0 +1,155 @@
+"""Which target types run, and what a transformers config says of a target's layers, without weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from d2sd.errors import InputError
+
+LayerKind = Literal["full", "sliding", "linear"]
+KINDS: dict[str, LayerKind] = {
+    "full_attention": "full",
+    "sliding_attention": "sliding",
+    "linear_attention": "linear",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TargetType:
+    """What is known of a type beyond its config.
+
+    norm: the class of its RMSNorm, where that computes what torch's own does, which then takes its place.
+    lean: layers without windows can be run by ``d2sd.models.lean``.
+    gated: half of what ``q_proj`` returns are output gates.
+    centred: weights of norms are stored less one.
+    """
+
+    norm: str | None = None
+    lean: bool = False
+    gated: bool = False
+    centred: bool = False
+
+
+# by model_type, of a nested config by that of its text part
+TYPES: dict[str, TargetType] = {
+    "qwen3": TargetType("Qwen3RMSNorm", lean=True),
+    "llama": TargetType("LlamaRMSNorm", lean=True),
+    "qwen3_moe": TargetType("Qwen3MoeRMSNorm"),
+    "mistral": TargetType("MistralRMSNorm"),
+    "ministral": TargetType("MinistralRMSNorm"),
+    "olmo3": TargetType(),
+    "smollm3": TargetType("SmolLM3RMSNorm"),
+    "granite": TargetType("GraniteRMSNorm"),
+    "gpt_oss": TargetType(),
+    "qwen3_next": TargetType(gated=True, centred=True),
+    "qwen3_5_text": TargetType(gated=True, centred=True),
+    "qwen3_5_moe_text": TargetType(gated=True, centred=True),
+    "gemma4_text": TargetType(),
+    "gemma4_unified_text": TargetType(),
+}
+SUPPORTED = tuple(name.removesuffix("_text") for name in TYPES)  # as published configs name them
+
+# keys of a config, and the part of a network that they are about, which nothing here computes
+PARTS = {
+    "kv_lora_rank": "latent attention",
+    "is_encoder_decoder": "encoder",
+    "attn_logit_softcapping": "soft caps on attention logits",
+    "ssm_state_size": "state-space layers",
+    "mamba_d_state": "state-space layers",
+    "attention_chunk_size": "chunked attention",
+}
+
+
+def text_config(config: Any) -> Any:
+    """The part of a config that is about text; the config itself where it is about nothing else."""
+    return config.get_text_config(decoder=True)
+
+
+def text_part(raw: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The same of a config.json as it was read."""
+    nested = raw.get("text_config")
+    return nested if isinstance(nested, Mapping) else raw
+
+
+def target_type(config: Any) -> TargetType:
+    """What is known of the type of a supported config."""
+    return TYPES[text_config(config).model_type]
+
+
+def layer_kinds(config: Any) -> list[str]:
+    """By layer: full, sliding or linear, or what the config calls it where it is none of these."""
+    config = text_config(config)
+    kinds = getattr(config, "layer_types", None)
+    if kinds is None:
+        kinds = ["sliding_attention" if window(config) else "full_attention"] * config.num_hidden_layers
+    return [KINDS.get(kind, kind) for kind in kinds]
+
+
+def window(config: Any) -> int | None:
+    """How many tokens a row of a sliding layer sees, itself included; None where no layer has a window."""
+    config = text_config(config)
+    size = getattr(config, "sliding_window", None)
+    return size if size and getattr(config, "use_sliding_window", True) else None
+
+
+def head_shape(config: Any, layer: int = 0) -> tuple[int, int, int]:
+    """Attention heads, key-value heads and the size of a head, of a layer where they differ."""
+    config = text_config(config)
+    layers = getattr(config, "per_layer_config", None)
+    own = config if layers is None else layers[layer]
+    size = getattr(own, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    return config.num_attention_heads, own.num_key_value_heads, size
+
+
+def experts(config: Any) -> int:
+    """Experts of a layer of a mixture; 0 where layers are dense."""
+    config = text_config(config)
+    return next((n for key in ("num_experts", "num_local_experts") if (n := getattr(config, key, None))), 0)
+
+
+def eager_reason(config: Any) -> str | None:
+    """Why passes of such a target are not captured as CUDA graphs, as the end of a sentence; None where they are."""
+    config = text_config(config)
+    if "linear" in layer_kinds(config):
+        return "its linear layers' states follow the tree"
+    if experts(config):
+        return "its experts are chosen by values"
+    if getattr(config, "num_kv_shared_layers", 0):
+        return "its layers share keys and values"
+    return None
+
+
+def text_options(config: Any) -> dict[str, Any]:
+    """Options by which transformers loads the text part alone of a checkpoint that holds more, where it would not by itself."""
+    text = text_config(config)
+    if config.model_type not in ("gemma4", "gemma4_unified"):
+        return {}
+    return {"config": text, "key_mapping": {r"^model\.language_model\.": "model."}}
+
+
+def check_supported(config: Any, name: str) -> None:
+    """Raise ``InputError`` where a target of this transformers config cannot be verified exactly as a token tree."""
+    text = text_config(config)
+    if text.model_type not in TYPES:
+        missing = missing_part(text)
+        reason = f" (its {missing} {'are' if missing.endswith('s') else 'is'} not)" if missing else ""
+        raise InputError(
+            f"targets of type {config.model_type!r} are not supported{reason}; choose {', '.join(SUPPORTED[:-1])} or "
+            f"{SUPPORTED[-1]}"
+        )
+    if unknown := sorted(set(layer_kinds(text)) - set(KINDS.values())):
+        raise InputError(
+            f"{name} has layers of kind {unknown[0]}, which tree verification does not support; choose a target with "
+            "full, sliding-window or gated delta net layers"
+        )
+
+
+def missing_part(config: Any) -> str | None:
+    """The part of an unsupported type's network that makes it one, as a noun; None where only its name is unknown."""
+    text = text_config(config)
+    part = next((part for key, part in PARTS.items() if getattr(text, key, None)), None)
+    if part is None and (kinds := sorted(set(layer_kinds(text)) - set(KINDS.values()))):
+        part = f"{kinds[0].replace('_', ' ')} layers"
+    return part

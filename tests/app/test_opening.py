@@ -1,0 +1,47 @@
+"""What the page opens with is chosen by what its recorded runs measured."""
+
+from __future__ import annotations
+
+import json
+
+from app import presets
+from app.record import worth
+from app.run_lines import RunLines
+
+
+def changed(**baseline: float) -> RunLines:
+    """The opening run with other speeds."""
+    lines = [line for line in presets.opening().lines() if json.loads(line)["event"] != "Baseline"]
+    return RunLines.of([*lines, json.dumps({"event": "Baseline", **baseline})] if baseline else lines)
+
+
+def test_the_opening_run_has_words_and_every_kind_of_step_and_was_faster_than_plain_decoding():
+    may, rarest, gain = worth(presets.opening())
+    assert may
+    assert rarest > 0
+    assert gain > 1
+    assert presets.first_model() == presets.opening().header["models"]["preset"]
+
+
+def test_a_run_that_was_slower_or_not_timed_does_not_open_the_page():
+    assert worth(changed(tokens_per_second=50.0, unwatched=49.0))[0] is False
+    assert worth(changed())[0] is False
+    assert worth(changed(tokens_per_second=50.0, unwatched=100.0))[1:] == (worth(presets.opening())[1], 2.0)
+
+
+def test_a_run_of_punctuation_or_without_a_missed_step_does_not_open_the_page():
+    lines = presets.opening().lines()
+    events = [json.loads(line) for line in lines]
+    for event in events:
+        if event["event"] == "StepDone":
+            event["committed"] = [{**token, "text": " 7,"} for token in event["committed"]]
+    assert worth(RunLines.of(map(json.dumps, events)))[0] is False
+    for event in events:
+        if event["event"] == "StepDone" and event["actual_boundary"] not in event["selected_prefixes"]:
+            event["selected_prefixes"] = []  # nothing was predicted
+    assert worth(RunLines.of(map(json.dumps, events)))[1] == 0
+
+
+def test_the_second_example_is_of_another_model():
+    assert presets.second().header["models"]["preset"] != presets.opening().header["models"]["preset"]
+    assert "chat model" in presets.second_said(presets.second())

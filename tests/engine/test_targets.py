@@ -1,0 +1,254 @@
+"""Targets of every type: at temperature 0 in float32 every method writes what transformers' own ``generate`` writes."""
+
+from __future__ import annotations
+
+import json
+import random
+from functools import cache
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
+
+from d2sd import METHODS, DecodeConfig, Engine, InputError
+from d2sd.attention import BACKENDS
+from d2sd.decoding.verifier import Verifier
+from d2sd.doctor.variants import variants
+from d2sd.models.loading import load_target
+from d2sd.models.models import Models
+from d2sd.models.tree_attention import ATTENTION
+from d2sd.passes.passes import Passes
+from d2sd.train.regenerate import RegenerateConfig, respond_to
+from d2sd.tree.tree import TreeBuilder
+from d2sd.whatif import Replay
+from tests.nets import make_drafter
+from tests.stage_costs import CHEAP_DRAFTS
+from tests.target_nets import FIXED, PROMPTS, SHAPE, TARGETS, WINDOW, make_typed, make_typed_engine
+
+TOKENS = 24
+SMALL = {"num_branches": 3, "block_size": 6}
+SETTINGS = {
+    "autoregressive": {}, "draft_model": {"block_size": 4}, "eagle3": {"draft_depth": 3, "draft_top_k": 3, "node_budget": 9},
+}  # fmt: skip
+
+
+@torch.inference_mode()
+def stock_greedy(model, ids, count):
+    """What transformers writes with attention and caches of its own."""
+    model.set_attn_implementation("eager")  # the one that all types have
+    try:
+        out = model.generate(
+            torch.tensor([ids]),
+            attention_mask=torch.ones(1, len(ids)),
+            do_sample=False,
+            max_new_tokens=count,
+            pad_token_id=0,
+        )
+    finally:
+        model.set_attn_implementation(ATTENTION)
+    return out[0, len(ids) :].tolist()
+
+
+@pytest.fixture(scope="module", params=TARGETS)
+def typed(request, tokenizer):
+    """An engine of a type, its place among them, and what transformers writes after a prompt."""
+    engine = make_typed_engine(tokenizer, request.param)
+
+    @cache
+    def expected(prompt):
+        ids = engine.encode(prompt, DecodeConfig("autoregressive", TOKENS))
+        assert len(ids) > 2 * WINDOW
+        return stock_greedy(engine.models.target.model, ids, TOKENS)
+
+    return engine, list(TARGETS).index(request.param), expected
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_writes_what_transformers_writes(typed, method, monkeypatch):
+    """Half of the methods with one backend after one prompt, half with the other; from type to type they change."""
+    engine, number, expected = typed
+    monkeypatch.setattr(Engine, "costs", lambda *_: CHEAP_DRAFTS)
+    turn = (number + list(METHODS).index(method)) % 2
+    settings = SETTINGS.get(method, {**SMALL, "cost_aware": bool(number % 3 == 0)})
+    trace = engine.generate(PROMPTS[turn], DecodeConfig(method, TOKENS, backend=list(BACKENDS)[turn], **settings))
+    assert trace.token_ids == expected(PROMPTS[turn])
+
+
+def test_drafts_are_taken_now_and_then(typed):
+    """Else the test above would hold for caches that never move a row."""
+    engine, _, _ = typed
+    runs = [engine.generate(prompt, DecodeConfig("d2sd", TOKENS, **SMALL)) for prompt in PROMPTS]
+    accepted = [step.accepted for run in runs for step in run.steps]
+    assert sum(map(len, accepted)) > 8
+    assert sum(map(bool, accepted)) > 2
+
+
+def random_tree(rng, size):
+    """A tree of so many nodes with random tokens, in which any node may have children."""
+    builder = TreeBuilder(rng.randrange(300))
+    while len(builder.tokens) < size:
+        builder.add(rng.randrange(len(builder.tokens)), rng.randrange(300), 0, 0.5)
+    return builder.build([])
+
+
+@torch.inference_mode()
+def stock_logits(model, texts):
+    """Transformers' logits behind each of these texts, which are rows of one batch."""
+    longest = max(map(len, texts))
+    rows = torch.tensor([[*text, *[0] * (longest - len(text))] for text in texts])
+    model.set_attn_implementation("eager")
+    try:
+        logits = model(rows, use_cache=False).logits
+    finally:
+        model.set_attn_implementation(ATTENTION)
+    return torch.stack([row[len(text) - 1] for row, text in zip(logits, texts, strict=True)])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@torch.inference_mode()
+def test_every_node_of_a_tree_says_what_its_path_alone_says(typed, backend):
+    """Paths as rows of a batch are the reference, after commits of paths of several lengths."""
+    target, rng = typed[0].models.target, random.Random(typed[1])
+    verifier = Verifier(target, Passes("eager", backend, 128, target.device))
+    text = [rng.randrange(300) for _ in range(2 * WINDOW + 1)]
+    verifier.read(text)
+    for size in (9, 1, 2, 12, 7):
+        tree = random_tree(rng, size)
+        paths = [[0, *tree.path(node)] for node in range(size)]
+        wanted = stock_logits(target.model, [[*text, *(tree.tokens[n] for n in path)] for path in paths])
+        torch.testing.assert_close(verifier.logits(tree), wanted, atol=2e-4, rtol=1e-4)
+        kept = max(paths, key=len) if size == 12 else rng.choice(paths)
+        verifier.cache.commit(kept)
+        text += [tree.tokens[n] for n in kept]
+
+
+def test_a_batch_is_written_like_its_prompts_alone(typed):
+    engine, _, _ = typed
+    config = RegenerateConfig(max_new_tokens=10, greedy_share=1.0)
+    asked = [engine.encode(prompt, DecodeConfig()) for prompt in (*PROMPTS, PROMPTS[0] + " the cat")]
+    alone = [engine.generate(ids, DecodeConfig("autoregressive", 10)).token_ids for ids in asked]
+    assert respond_to(engine.models.target, asked, config) == alone
+
+
+def test_a_seed_gives_the_same_sampled_text(typed):
+    engine, number, _ = typed
+    plain, drafted = (
+        DecodeConfig(method, TOKENS, temperature=0.8, seed=number, **SETTINGS.get(method, SMALL))
+        for method in ("autoregressive", "d2sd")
+    )
+    assert engine.generate(PROMPTS[0], drafted).token_ids == engine.generate(PROMPTS[0], plain).token_ids
+
+
+def test_what_if_says_what_a_run_does(typed):
+    engine, _, _ = typed
+    recorded = engine.generate(PROMPTS[0], DecodeConfig("autoregressive", TOKENS))
+    config = engine.resolve(DecodeConfig("d2sd", TOKENS, **SMALL))
+    (outcome,) = Replay(engine, recorded).run([config])
+    run = engine.generate(PROMPTS[0], config)
+    assert outcome.committed == tuple(len(step.committed) for step in run.steps)
+
+
+def test_passes_of_fixed_shape_where_layers_allow_it(typed):
+    engine, _, expected = typed
+    if engine.models.name not in FIXED:
+        with pytest.raises(InputError, match="padded passes need a target without linear attention"):
+            Engine(engine.models, "padded")
+        return
+    padded = Engine(engine.models, "padded").generate(
+        PROMPTS[1], DecodeConfig("d2sd", TOKENS, backend="cascade", **SMALL)
+    )
+    assert padded.token_ids == expected(PROMPTS[1])
+
+
+VISION = {"depth": 1, "hidden_size": 16, "num_heads": 2, "intermediate_size": 16, "out_hidden_size": 32}
+NESTED = {
+    "qwen3_5": ("qwen3_5_text", {"vision_config": VISION}),
+    "qwen3_5_moe": ("qwen3_5_moe_text", {"vision_config": VISION}),
+    "gemma4": ("gemma4_text", {"vision_config": None, "audio_config": None}),
+}
+
+
+@pytest.mark.parametrize("kind", NESTED)
+def test_of_a_checkpoint_with_images_the_text_part_is_loaded(tokenizer, tmp_path, kind):
+    text, others = NESTED[kind]
+    own = {"model_type": text, "pad_token_id": 0, "tie_word_embeddings": kind == "gemma4"}  # as published ones have it
+    torch.manual_seed(0)
+    config = AutoConfig.for_model(kind, text_config={**SHAPE, **TARGETS[text], **own}, **others)
+    whole = AutoModelForImageTextToText.from_config(config).eval()
+    whole.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    ids = tokenizer(PROMPTS[0])["input_ids"]
+    wanted = whole.generate(torch.tensor([ids]), do_sample=False, max_new_tokens=8, pad_token_id=0)[
+        0, len(ids) :
+    ].tolist()
+    target = load_target(str(tmp_path), torch.float32, "cpu")
+    assert target.config.model_type == text
+    assert not any("vis" in name for name, _ in target.model.named_parameters())
+    trace = Engine(Models(target)).generate(ids, DecodeConfig("autoregressive", 8))
+    assert trace.token_ids == wanted
+
+
+@pytest.mark.parametrize("kind", ["qwen3_5_text", "gpt_oss"])
+def test_a_draft_model_that_is_the_target_is_always_right(tokenizer, kind):
+    """So its own cache goes back to the committed text after every step."""
+    target, twin = make_typed(tokenizer, kind), make_typed(tokenizer, kind)
+    trace = Engine(Models(target, draft_model=twin)).generate(PROMPTS[0], DecodeConfig("draft_model", 21, block_size=5))
+    assert [len(step.committed) for step in trace.steps] == [5] * 4
+
+
+def test_a_drafter_begins_with_whole_norms_and_queries_without_gates(tokenizer):
+    target = make_typed(tokenizer, "qwen3_5_text")
+    drafter = make_drafter(target, 6, layers=1)
+    source, own = target.base.layers[2], drafter.layers[0]
+    assert torch.equal(own.input_layernorm.weight, source.input_layernorm.weight + 1)
+    assert torch.equal(own.mlp.up_proj.weight, source.mlp.up_proj.weight)
+    query = source.self_attn.q_proj.weight
+    assert torch.equal(own.self_attn.q_proj.weight, torch.cat([query[32 * n : 32 * n + 16] for n in range(4)]))
+    assert set(drafter.config.rope_parameters) == {"rope_type", "rope_theta"}
+
+
+@pytest.mark.parametrize("kind", ["olmo3", "qwen3_5_text", "gemma4_text"])
+def test_the_doctor_can_try_the_rotary_positions_of_every_target(tokenizer, kind):
+    """Some have one set a kind of layer, of a part of each head, or for images too."""
+    target = make_typed(tokenizer, kind)
+    drafter = make_drafter(target, 6, layers=1)
+    own = next(variant for variant in variants(drafter, target, 40, False) if variant.kind == "rope")
+    engine = Engine(Models(target, own.of(drafter)))
+    assert len(engine.generate([5, 6, 7], DecodeConfig("dflash", 3)).token_ids) == 3
+
+
+FP4 = torch.tensor([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0])
+
+
+def four_bits(shape, generator):
+    """Random MXFP4 numbers: blocks (…, 16) of two each, one scale a block, and what they are worth (…, 32 a block)."""
+    low, high = (torch.randint(0, 16, (*shape, 16), generator=generator) for _ in range(2))
+    scales = torch.randint(123, 127, shape, generator=generator)
+    worth = torch.stack([FP4[low], FP4[high]], -1).flatten(-2) * 2.0 ** (scales[..., None] - 127)
+    return (low | high << 4).to(torch.uint8), scales.to(torch.uint8), worth.flatten(-2)
+
+
+def test_mxfp4_weights_are_widened(tokenizer, tmp_path):
+    generator, config = torch.Generator().manual_seed(0), {**SHAPE, **TARGETS["gpt_oss"], "intermediate_size": 32}
+    model = AutoModelForCausalLM.from_config(AutoConfig.for_model("gpt_oss", **config))
+    tensors, worth = {k: v.clone() for k, v in model.state_dict().items()}, {}
+    for name in [n for n in tensors if n.endswith(("gate_up_proj", "down_proj"))]:
+        experts, inner, outer = tensors.pop(name).shape
+        blocks, scales, worth[name] = four_bits((experts, outer, inner // 32), generator)
+        tensors |= {f"{name}_blocks": blocks, f"{name}_scales": scales}
+    save_file(tensors, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    raw = {
+        **model.config.to_dict(),
+        "architectures": ["GptOssForCausalLM"],
+        "quantization_config": {"quant_method": "mxfp4"},
+    }
+    (tmp_path / "config.json").write_text(json.dumps(raw))
+    tokenizer.save_pretrained(tmp_path)
+    target = load_target(str(tmp_path), torch.float32, "cpu")
+    for name, wanted in worth.items():
+        held = dict(target.model.named_parameters())[name]
+        torch.testing.assert_close(held, wanted.transpose(1, 2), atol=0, rtol=0)
+    engine = Engine(Models(target))
+    trace = engine.generate(PROMPTS[0], DecodeConfig("autoregressive", 8))
+    assert trace.token_ids == stock_greedy(target.model, list(trace.prefill.prompt_token_ids), 8)

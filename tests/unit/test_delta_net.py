@@ -1,0 +1,103 @@
+"""Gated delta nets over trees, held against the recurrence along every path."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from d2sd.models.delta_net import tree_delta
+from d2sd.models.rows import PassRows
+from d2sd.passes.states import DeltaRows, LayerCache, LinearState
+
+CPU = torch.device("cpu")
+PARENTS = st.integers(1, 14).flatmap(lambda n: st.tuples(*(st.integers(0, max(0, i - 1)) for i in range(n))))
+
+
+def tree_rows(parents):
+    """Rows of a tree whose first one is its root, at positions from 20 on."""
+    mask = torch.eye(len(parents), dtype=torch.bool)
+    for row, parent in enumerate(parents[1:], 1):
+        mask[row] |= mask[parent]
+    return PassRows(20 + mask.sum(-1) - 1, mask)
+
+
+def recurrence(state, key, value, g, beta):
+    """One row after another state, straight from the definition."""
+    state = state * g.exp()[..., None, None]
+    update = beta[..., None] * (value - (state * key[..., None]).sum(-2))
+    return state + key[..., None] * update[..., None, :]
+
+
+@settings(max_examples=25, deadline=None)
+@given(PARENTS, st.integers(0, 10**6))
+def test_every_row_goes_on_from_its_parent_and_so_does_what_is_committed(parents, seed):
+    generator, count = torch.Generator().manual_seed(seed), len(parents)
+    query, key = (torch.randn(2, 3, count, 4, generator=generator) / 2 for _ in range(2))
+    value, first = torch.randn(2, 3, count, 5, generator=generator), torch.randn(2, 3, 4, 5, generator=generator)
+    g, beta = -torch.rand(2, 3, count, generator=generator) * 3, torch.rand(2, 3, count, generator=generator)
+    rows = tree_rows(parents)
+    out, update, total = tree_delta(query, key, value, g, beta, first, rows.ancestors(CPU))
+    states = []
+    for row, parent in enumerate(parents):
+        before = states[parent] if row else first
+        states.append(recurrence(before, key[:, :, row], value[:, :, row], g[:, :, row], beta[:, :, row]))
+        wanted = (states[row] * query[:, :, row, :, None]).sum(-2)
+        assert torch.allclose(out[:, :, row], wanted, atol=1e-4, rtol=1e-4)
+    for row, wanted in enumerate(states):
+        state = LinearState(torch.zeros(2, 1, 3), first)
+        inputs, places = torch.arange(3.0 + count).expand(2, 1, -1), rows.convolved(4, CPU)
+        state.read_rows(DeltaRows(inputs, places, key, update, total, rows.ancestors(CPU)))
+        state.commit(row)
+        assert torch.allclose(state.matrix, wanted, atol=1e-4, rtol=1e-4)
+        path = [row]
+        while path[0]:
+            path.insert(0, parents[path[0]])
+        assert state.inputs[0, 0].tolist() == [0.0, 1.0, 2.0, *(3.0 + node for node in path)][-3:]
+
+
+def test_strong_decays_neither_overflow_nor_vanish():
+    rows = PassRows.chain(40, CPU)
+    key = torch.nn.functional.normalize(torch.randn(1, 1, 40, 4, generator=torch.Generator().manual_seed(0)), dim=-1)
+    g, beta, value = torch.full((1, 1, 40), -60.0), torch.ones(1, 1, 40), torch.ones(1, 1, 40, 5)
+    out, _, _ = tree_delta(key, key, value, g, beta, torch.ones(1, 1, 4, 5), rows.ancestors(CPU))
+    torch.testing.assert_close(out, torch.ones(1, 1, 40, 5))  # of unit keys each row finds its own value again
+
+
+def test_a_window_cuts_ancestors_by_depth_and_the_prefix_by_position():
+    rows = tree_rows((0, 0, 0, 1, 3))  # depths 0 1 1 2 3 at position 20
+    seen, own = rows.within(3, 16, 20, CPU)
+    assert seen is not None
+    assert seen.tolist() == [
+        [False, False, True, True],
+        [False, False, False, True],
+        [False, False, False, True],
+        [False] * 4,
+        [False] * 4,
+    ]
+    assert own[4].tolist() == [False, True, False, True, True]  # the root is too far up
+    assert rows.within(40, 0, 20, CPU)[0] is None
+
+
+def test_states_go_back_to_where_they_were():
+    state = LinearState(torch.ones(1, 2, 3), torch.ones(1, 1, 2, 2))
+    cache = LayerCache({1: (1, 2)}, {0: state}, 8, torch.float32, {1: CPU})
+    cache.length, kept = 3, cache.snapshot()
+    cache.update_conv_state(torch.full((1, 2, 1), 5.0), 0)
+    assert state.inputs[0, 0].tolist() == [0.0, 0.0, 5.0]
+    cache.restore(3, kept)
+    assert state.inputs.eq(1).all()
+    cache.clear()
+    assert cache.length == 0
+    assert state.inputs.eq(0).all()
+    assert state.matrix.eq(0).all()
+
+
+@pytest.mark.parametrize("kernel", [2, 4])
+def test_a_convolution_reads_the_text_above_the_root(kernel):
+    places = tree_rows((0, 0, 1, 0)).convolved(kernel, CPU)
+    text = kernel - 1
+    assert places[0].tolist() == list(range(kernel))
+    assert places[3].tolist() == [*range(text), text, text + 3][-kernel:]
+    assert places[:, -1].tolist() == [text + row for row in range(4)]

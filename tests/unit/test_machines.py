@@ -1,0 +1,72 @@
+"""Machines: their sources, what they say of each other, and that of a recorded run."""
+
+from __future__ import annotations
+
+import gzip
+
+import pytest
+
+from app import presets
+from d2sd.costs.here import here, works_of
+from d2sd.costs.known import MACHINES
+from d2sd.costs.machine import Curve, Machine
+from d2sd.costs.published import cycle
+from d2sd.costs.roofline import HARDWARE, TARGET
+from d2sd.costs.work import Work
+from d2sd.errors import InputError
+from d2sd.trace.trace import parse_trace
+
+DFLASH, D2SD, THIRD = Work(16, (), 16), Work(16, (64,), 80), Work(16, (64, 64), 144)
+
+
+def test_the_papers_machine_has_its_published_cycles():
+    paper = MACHINES["paper"]
+    assert paper.plain_steps("dflash", [DFLASH]) == pytest.approx(5.31 / 4.16)
+    assert paper.plain_steps("d2sd", [D2SD]) == pytest.approx(7.05 / 4.98)
+    assert paper.plain_steps("eagle3", [Work(7, (), 60)]) == pytest.approx(5.91 / 3.80)
+    published = [cycle("d2sd_three_level", data) for data in ("GSM8K", "MATH", "MBPP", "MT-Bench")]
+    assert paper.plain_steps("d2sd_three_level", [THIRD]) == pytest.approx(sum(published) / 4, rel=0.04)
+
+
+def test_what_is_calculated_for_an_h200_is_near_what_was_published_of_one():
+    ours, paper = MACHINES["h200"], MACHINES["paper"]
+    for method, work in (("dflash", DFLASH), ("d2sd", D2SD)):
+        assert ours.plain_steps(method, [work]) == pytest.approx(paper.plain_steps(method, [work]), rel=0.06)
+
+
+def test_a_pass_waits_for_the_weights_up_to_the_ridge_and_for_arithmetic_beyond():
+    card, laptop = HARDWARE["h100"], HARDWARE["laptop-cpu"]
+    assert card.ridge == pytest.approx(295, abs=1)  # 989 TFLOPS ÷ 3.35 TB/s
+    assert TARGET.seconds(card, 24) == TARGET.seconds(card, 1) == pytest.approx(15.2e9 / 3.35e12, rel=0.1)
+    assert TARGET.seconds(laptop, 24) > 3 * TARGET.seconds(laptop, 1)
+    curve = TARGET.curve(card)
+    for rows in (1, 24, 200, 400, 1000):
+        assert curve.seconds(rows) == pytest.approx(TARGET.seconds(card, rows), rel=0.01)
+
+
+def test_every_machine_names_its_source_and_prices_a_step():
+    for machine in MACHINES.values():
+        assert machine.source.endswith(".")
+        assert machine.plain_steps("autoregressive", [Work(0, (), 1)]) == pytest.approx(1.0)
+        assert 1.0 < machine.plain_steps("dflash", [DFLASH]) < machine.plain_steps("d2sd", [D2SD])
+
+
+def test_a_drafter_whose_time_is_not_known_has_no_price():
+    chain = Work(16, (), 16)
+    assert MACHINES["paper"].plain_steps("draft_model", [chain]) is None
+    assert MACHINES["h100"].plain_steps("draft_model", [chain]) > 2  # fifteen passes that wait for each other
+    with pytest.raises(InputError, match="not known"):
+        MACHINES["paper"].of("draft_model")
+    assert MACHINES["h100"].of("draft_model").seconds("draft_model", chain) == MACHINES["h100"].seconds(
+        "draft_model", chain
+    )
+
+
+@pytest.mark.parametrize("table", [None, Machine(Curve(((4, 1.0), (16, 2.0))), Curve(((8, 1.0), (64, 4.0))), Curve(((1, 3.0), (64, 9.0))))])  # fmt: skip
+def test_the_machine_of_a_run_gives_back_what_was_measured(table):
+    trace = parse_trace(gzip.decompress(presets.OPENING_TRACE.read_bytes()))
+    machine = here(trace, 50.0, 40.0, table)
+    tokens = sum(len(step.committed) for step in trace.steps)
+    assert tokens / machine.plain_steps(trace.header["method"], works_of(trace)) == pytest.approx(40 / 50)
+    assert machine.plain() == pytest.approx(1 / 50)
+    assert here(trace, None, 40.0) is None

@@ -1,0 +1,79 @@
+"""Pairs that were published, understood from their configs alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from d2sd.__main__ import main
+from d2sd.models.plan import markdown, plan, verdict
+from tests.drafter_folders import flat
+
+PAIRS = {pair["target"]: pair for pair in json.loads(Path("tests/data/published_pairs.json").read_text())}
+KNOWN = [name for name, pair in PAIRS.items() if pair["target_config"]]
+TABLE = [line for line in Path("docs/targets.md").read_text().splitlines() if line.startswith("| ")]
+
+
+def folders(pair, tmp_path):
+    """A pair's configs as folders, without weights."""
+    for part in ("target", "drafter"):
+        (tmp_path / part).mkdir()
+        (tmp_path / part / "config.json").write_text(json.dumps(pair[f"{part}_config"]))
+    return str(tmp_path / "target"), str(tmp_path / "drafter")
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_the_table_says_of_every_pair_what_its_plan_says(name, tmp_path):
+    (row,) = (line for line in TABLE if f"| {name} |" in line)
+    if name not in KNOWN:
+        assert "config not found" in row
+        return
+    found = plan(*folders(PAIRS[name], tmp_path))
+    said = verdict(found).partition(":")[0].partition(",")[0]
+    assert f"| {said}" in row
+    if found.refused is None:
+        layers = ", ".join(f"{count} {kind}" for kind, count in found.layers.items())
+        assert layers in row
+        assert f"| {found.memory.target / 1e9:.0f} |" in row
+
+
+def test_taps_windows_and_memory_of_a_hybrid_target_with_a_windowed_drafter(tmp_path):
+    found = plan(*folders(PAIRS["Qwen/Qwen3.5-4B"], tmp_path))
+    assert found.layers == {"linear": 24, "full": 8}
+    assert found.taps == [(n, "linear") for n in (1, 5, 9, 13, 17, 21, 25, 29)]
+    assert (found.block_size, found.mask, found.kind) == (16, 248077, "DFlash")
+    assert found.drafter_layers == ["4096 tokens, causal"] * 5 + ["the whole text"]
+    assert found.memory.drafter == 2 * 634_425_856  # as the published weights have
+    assert found.memory.states == 24 * (4 * 32 * 128 * 128 + 2 * 3 * (2 * 16 * 128 + 32 * 128))
+    assert "24 linear, 8 full" in markdown(found)
+
+
+def test_a_drafter_of_another_target_is_refused(tmp_path):
+    pair = {**PAIRS["Qwen/Qwen3.5-4B"], "drafter_config": PAIRS["Qwen/Qwen3.5-9B"]["drafter_config"]}
+    assert "has hidden size 4096, the target 2560" in plan(*folders(pair, tmp_path)).refused
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"num_hidden_layers": -3}, "num_hidden_layers is -3"),
+        ({"layer_types": ["full_attention"] * 35 + ["conv"]}, "layers of kind conv"),
+        ({"model_type": "nobody-knows"}, "'nobody-knows' are not supported"),
+    ],
+)
+def test_a_target_that_cannot_run_is_refused_in_a_sentence(tmp_path, change, sentence):
+    pair = PAIRS["Qwen/Qwen3-4B"]
+    found = plan(*folders({**pair, "target_config": {**pair["target_config"], **change}}, tmp_path))
+    assert sentence in found.refused
+    assert "\n" not in found.refused
+
+
+def test_the_command_reads_no_weights(tmp_path, capsys):
+    target, drafter = folders(PAIRS["Qwen/Qwen3-8B"], tmp_path)
+    assert main(["doctor", target, drafter, "--config-only"]) == 0
+    assert "runs, on a GPU as captured CUDA graphs" in capsys.readouterr().out
+    (tmp_path / "drafter" / "config.json").write_text(json.dumps(flat()))
+    assert main(["doctor", target, drafter, "--config-only"]) == 1
+    assert "refused: drafter" in capsys.readouterr().out
