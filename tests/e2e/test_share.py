@@ -17,6 +17,7 @@ from playwright.sync_api import Page, expect
 
 from app import models, presets
 from app.models import Chosen
+from app.work import TURNS
 from d2sd.decoding.generation import Generation
 from d2sd.trace.trace import parse_trace
 from tests.e2e.driving import (
@@ -265,9 +266,8 @@ def test_uploading_while_a_run_goes_on_ends_the_run(module_page: Page, monkeypat
     recorded = presets.opening()
     upload(module_page, "recorded.jsonl", "\n".join([*recorded.lines(), ""]).encode())
     expect(view(module_page)).to_have_attribute("data-run", recorded.header["run"], timeout=PATIENCE)
-    further = min(len(steps) + 20, 799)  # it goes on, out of sight
-    until = time.monotonic() + PATIENCE / 1000
-    while len(steps) < further:
+    further, until = len(steps) + 20, time.monotonic() + PATIENCE / 1000
+    while TURNS.news(None) and len(steps) < further:  # it goes on, out of sight, unless its text has ended
         assert time.monotonic() < until
         module_page.wait_for_timeout(50)
     assert view(module_page).get_attribute("data-run") == recorded.header["run"]
