@@ -176,9 +176,9 @@ def _damaged(w: Weighed) -> Diagnosis | None:
         names = ", ".join(map(str, w.random))
         plural = "s" if len(w.random) > 1 else ""
         return Diagnosis("weights", f"Most likely the weights of layer{plural} {names} are damaged or were never trained: none of its matrices differs from random numbers of their size.", FETCH)  # fmt: skip
-    for names, what in ((w.empty, "holds only zeros"), (w.clipped, "was clipped: many of its entries are as large as the largest one")):  # fmt: skip
-        if names:
-            return Diagnosis("weights", f"Most likely its weights were damaged: {names[0]} {what}.", FETCH)
+    for damaged, what in ((w.empty, "holds only zeros"), (w.clipped, "was clipped: many of its entries are as large as the largest one")):  # fmt: skip
+        if damaged:
+            return Diagnosis("weights", f"Most likely its weights were damaged: {damaged[0]} {what}.", FETCH)
     if w.copies:
         one, other = w.copies[0]
         return Diagnosis(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
 from typing import Any
 
@@ -120,13 +121,21 @@ def paired(weight: Tensor, heads: int) -> Tensor:
     return weight.unflatten(0, (heads, 2, -1)).transpose(1, 2).flatten(0, 2)
 
 
+def _by_heads(heads: Mapping[str, int], change: Callable[[Tensor, int], Tensor], weights: Weights) -> dict[str, Tensor]:
+    return {name: change(weights[name], count) for name, count in heads.items()}
+
+
+def _replaced(name: str, table: Tensor, weights: Weights) -> dict[str, Tensor]:
+    return {name: table.to(weights[name])}
+
+
 def _rotary(net: _Net) -> Iterator[Variant]:
     counts = {"q": net.heads, "k": net.kept}
     for said, change in (("pairs into halves", halved), ("halves into pairs", paired)):
         for parts in ("qk", "q", "k"):
             heads = {n: counts[p] for p in parts for n in net.named(f"self_attn.{p}_proj", net.layers)}
             names = " and ".join(f"{p}_proj" for p in parts)
-            edit: Edit = lambda w, heads=heads, change=change: {n: change(w[n], h) for n, h in heads.items()}  # noqa: E731
+            edit = partial(_by_heads, heads, change)
             text = f"rows of {names} within each head from {said}"
             yield _variant(net, "rotary", text, f"order the {text}, as a GGUF conversion undone", edit)
 
@@ -157,7 +166,6 @@ def _order(net: _Net) -> Iterator[Variant]:
 
 def _tables(net: _Net, target: Target) -> Iterator[Variant]:
     ids = net.weights.get(TOKEN_IDS)
-    theirs: dict[str, Tensor] = {}
     for part in TABLES:
         name = f"{part}.weight"
         if (own := net.weights.get(name)) is None:
@@ -167,8 +175,7 @@ def _tables(net: _Net, target: Target) -> Iterator[Variant]:
             if part == "lm_head" and ids is not None and len(ids) == len(own):
                 table = table[ids.to(table.device)]
             if table.shape == own.shape and not table.is_meta:
-                theirs[name] = table
-                edit: Edit = lambda w, name=name, table=table: {name: table.to(w[name])}  # noqa: E731
+                edit = partial(_replaced, name, table)
                 yield _variant(net, "tables", f"the target's own {part}", f"the target's {part}, or none", edit)
         for by in (1, -1):
             said = f"rows of {part} moved by {by:+d}"
