@@ -35,7 +35,7 @@ class Drafter:
         self.name, self.model, self.target = name, model, target
         c = model.config
         heads = c.num_hidden_layers, c.num_key_value_heads, c.head_dim
-        self.context = KeyValueCache(*heads, capacity, model.dtype, model.device)
+        self.context = KeyValueCache.uniform(*heads, capacity, model.dtype, model.device)
         self.attend = partial(attention, c.head_dim**-0.5)
 
     def read(self, rows: Tensor | slice) -> None:

@@ -220,7 +220,7 @@ def test_a_port_that_is_taken_is_a_sentence(monkeypatch):
             InputError, match=rf"cannot listen on 127\.0\.0\.1:{port}: Address already in use; choose another"
         ):
             address.wanted()
-    assert address.wanted() == {"server_port": port}
+    assert address.wanted() == {"server_name": "127.0.0.1", "server_port": port}
     for wrong in ("http", "0", "70000", "-1", "٣"):
         monkeypatch.setenv("GRADIO_SERVER_PORT", wrong)
         with pytest.raises(InputError, match="the port must be a number from 1 to 65535"):
@@ -229,8 +229,10 @@ def test_a_port_that_is_taken_is_a_sentence(monkeypatch):
     monkeypatch.setenv("GRADIO_SERVER_NAME", "203.0.113.5")
     with pytest.raises(InputError, match=r"cannot listen on 203\.0\.113\.5:8123"):
         address.wanted()
+    monkeypatch.setenv("GRADIO_SERVER_NAME", "127.0.0.1")
     monkeypatch.delenv("GRADIO_SERVER_PORT")
-    assert address.wanted() == {}
+    monkeypatch.delenv("PORT", raising=False)
+    assert address.wanted() == {"server_name": "127.0.0.1"}
 
 
 def test_the_writer_needs_no_torch():
