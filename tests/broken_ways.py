@@ -16,7 +16,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from d2sd.doctor.undoing import halved, paired
-from d2sd.models.drafter import DFlashDraftModel, drafter_config, start_from_target
+from d2sd.models.beginnings import start_from_target
+from d2sd.models.drafter import DFlashDraftModel, drafter_config
 from d2sd.models.loading import BUNDLED, load_target
 
 TINY = BUNDLED / "tiny"

@@ -203,7 +203,7 @@ def test_a_link_to_a_race_runs_it_once_and_only_where_all_of_it_can_be_used(monk
     monkeypatch.setattr(models, "loaded", lambda chosen: chosen.model == query["model"])
     assert tab.begins(History(), query)
     assert not tab.begins(History(race=recorded_race()), query)  # the window has run it: a reload does not do so again
-    for other in ({"seed": "7"}, {"num_branches": "2"}, {"block_size": "16"}, {"chat": "false"}, {"prompt": "another"}):
+    for other in ({"seed": "7"}, {"num_branches": "2"}, {"block_size": "16"}, {"chat": "true"}, {"prompt": "another"}):
         assert tab.begins(History(race=recorded_race()), query | other), other
     left_open = {name: text for name, text in query.items() if name not in ("chat", "model", "seed")}
     assert not tab.begins(History(race=recorded_race()), left_open)  # the form fills it in the same way

@@ -109,7 +109,7 @@ def test_to_measure_again_keeps_the_figures_and_says_what_is_wrong(calibrate: Pa
     def wait(done) -> None:
         until = time.monotonic() + PATIENCE / 1000
         while not done():
-            assert time.monotonic() < until
+            assert time.monotonic() < until, heard
             calibrate.wait_for_timeout(20)
 
     monkeypatch.setattr(Ticket, "latest", latest)

@@ -70,18 +70,18 @@ def test_it_draws_the_run_and_keeps_what_was_measured(show, opening):
 
 def test_its_address_names_a_step_and_a_node(show, opening):
     page = show(opening)
-    page.evaluate("location.hash = 'step=10&node=7'")
-    expect(view(page)).to_have_attribute("data-pinned", "9")
-    expect(view(page)).to_have_attribute("data-node", "7")
+    page.evaluate("location.hash = 'step=6&node=4'")
+    expect(view(page)).to_have_attribute("data-pinned", "5")
+    expect(view(page)).to_have_attribute("data-node", "4")
     page.reload()
-    expect(view(page)).to_have_attribute("data-pinned", "9")
+    expect(view(page)).to_have_attribute("data-pinned", "5")
 
 
 def test_it_opens_where_it_was_exported(show, tmp_path):
     path = tmp_path / "page.html"
-    path.write_text(standalone_page(gzip.decompress(OPENING.read_bytes()).decode(), "x", 11, "bonus"), "utf-8")
+    path.write_text(standalone_page(gzip.decompress(OPENING.read_bytes()).decode(), "x", 5, "bonus"), "utf-8")
     page = show(path)
-    expect(view(page)).to_have_attribute("data-pinned", "11")
+    expect(view(page)).to_have_attribute("data-pinned", "5")
     expect(view(page)).to_have_attribute("data-node", "bonus")
 
 
@@ -187,10 +187,10 @@ def test_a_class_file_has_runs_quiz_and_tour_without_a_network(show, tmp_path):
     page.wait_for_function("location.hash.includes('stop=6')")
     page.reload()
     expect(page.locator("#tour .where")).to_contain_text("stop 6 of")
-    page.evaluate("location.hash = 'run=2&step=10&node=7&stop=9'")  # nothing was replayed with other settings
-    expect(page.locator("#tour .where")).to_contain_text("stop 8 of 8")
+    page.evaluate("location.hash = 'run=2&step=10&node=7&stop=10'")  # nothing was replayed with other settings
+    expect(page.locator("#tour .where")).to_contain_text("stop 9 of 9")
     expect(page.locator("#learn-next")).to_be_hidden()
-    expect(page.locator("#tour .dots button")).to_have_count(8)
+    expect(page.locator("#tour .dots button")).to_have_count(9)
     quiz = page.locator("#runs button", has_text="Quiz")
     for _ in range(2):
         quiz.click()
