@@ -113,7 +113,7 @@ def test_to_measure_again_keeps_the_figures_and_says_what_is_wrong(calibrate: Pa
             calibrate.wait_for_timeout(20)
 
     monkeypatch.setattr(Ticket, "latest", latest)
-    figures, title = calibrate.locator("#calibration .figures"), calibrate.locator("#calibration .what").first
+    figures = calibrate.locator("#calibration .figures")
     before = figures.text_content()
     calibrate.locator("#measure").click()
     wait(lambda: heard)
@@ -122,7 +122,10 @@ def test_to_measure_again_keeps_the_figures_and_says_what_is_wrong(calibrate: Pa
     held: list[Route] = []  # the call of the choice of a source, on its way while the button is pressed
 
     def hold(route: Route) -> None:
-        chosen = json.loads(route.request.post_data or "")["data"][0] == "files"
+        data = json.loads(route.request.post_data or "")["data"]
+        chosen = (
+            data[0] == "files" and len(data) == 6
+        )  # more go with a measurement of prompts, which was asked for before
         held.append(route) if chosen and not held else route.continue_()
 
     calibrate.route("**/queue/join*", hold)
@@ -136,12 +139,6 @@ def test_to_measure_again_keeps_the_figures_and_says_what_is_wrong(calibrate: Pa
     expect(notice).to_have_value(re.compile("choose one or more trace files first"))
     assert figures.text_content() == before
     calibrate.unroute("**/queue/join*")
-    send(calibrate, "mine.jsonl", recorded())
-    expect(title).to_have_text("mine.jsonl", timeout=PATIENCE)
-    newest = max(number for number, _ in heard)
-    calibrate.locator("#measure").click()
-    wait(lambda: heard[-1] > (newest, True))
-    expect(title).to_have_text("mine.jsonl")
 
 
 def test_a_chat_template_is_asked_for(measured: Page):
