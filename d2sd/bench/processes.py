@@ -51,7 +51,7 @@ class Processes:
         """
         items: list[T] = []
         stopped = False
-        with tqdm(total=total, desc=name, unit="run", file=sys.stderr, disable=None if self.main else True) as bar:
+        with tqdm(total=total, desc=name, unit="run", file=sys.stderr, disable=not self.main) as bar:
             try:
                 for batch in batches(bar.update):
                     items += batch
