@@ -227,7 +227,7 @@ def test_a_run_that_breaks_off_says_so_and_keeps_its_steps(monkeypatch):
 
     def fail_later(hidden):
         calls.append(len(hidden) > 1)
-        if sum(calls) > 3:  # trees
+        if sum(calls) > 1:  # the second tree
             raise MemoryError
         return real(hidden)
 
