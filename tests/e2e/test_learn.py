@@ -64,6 +64,7 @@ LIT = {
     "confidence": ("#strip .bars .bar", "#strip .posterior"),
     "boundary": ("#strip .flag", ".node.second"),
     "branches": (".node.second .shape", ".badge"),
+    "cost": (".node.anchor .shape", None),
     "verify": (".node.accepted .shape", ".node.bonus"),
     "commit": (".node.bonus", None),
     "temperature": (".node.bonus", None),
@@ -114,7 +115,8 @@ def test_the_walk_goes_node_by_node_and_stands_still_where_motion_is_not_wanted(
 
 
 def test_draws_come_up_as_often_as_the_target_says(learn: Page, told):
-    learn.locator("#learn .dots button").nth(7).click()
+    _, stops = told
+    learn.locator("#learn .dots button").nth([stop.id for stop in stops].index("temperature")).click()
     for _ in range(5):
         learn.get_by_role("button", name="Draw 100 times").click()
     counts = [int(words.split(",")[0]) for words in learn.locator(".draws tbody td:last-child").all_text_contents()]
@@ -132,7 +134,8 @@ def test_k_and_gamma_are_live_without_an_engine(learn: Page, told):
         learn.locator("#live-k").fill(str(at))
         seen.append(learn.locator(".live .figures").first.text_content())
         assert learn.locator(".cut span").count() == int((seen[-1] or "").split()[0])
-        assert learn.locator(".cut p").text_content() == "".join(live["tokens"])
+        text = learn.locator(".cut p").text_content() or ""  # with the token that the prompt's pass wrote
+        assert text.endswith("".join(live["tokens"]))
     assert len(set(seen)) == len(seen)
 
 
