@@ -111,9 +111,10 @@ def test_a_token_pins_its_step_in_every_view(shown: Page):
 
 def test_a_bar_of_the_timeline_pins_too(shown: Page):
     shown.locator("#text .tok[data-step='0']").first.click()
+    shown.locator("#timeline").scroll_into_view_if_needed()
     box = shown.locator("#timeline").bounding_box()
     assert box
-    shown.mouse.click(box["x"] + box["width"] * 0.55, box["y"] + box["height"] * 0.6)
+    shown.mouse.click(box["x"] + box["width"] * 0.385, box["y"] + box["height"] * 0.6)
     expect(view(shown)).not_to_have_attribute("data-step", "0")
 
 

@@ -42,7 +42,7 @@ def test_one_column_on_a_phone(phone: Page):
     expect(phone.locator("#method")).to_be_hidden()
     phone.locator("#fold button").click()
     expect(phone.locator("#method")).to_be_visible()
-    phone.get_by_role("button", name="Settings").click()
+    phone.locator("#fold button").click()
 
 
 def test_every_tool_of_a_folded_tree_is_in_sight_on_a_phone(phone: Page):
