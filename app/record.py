@@ -73,12 +73,14 @@ def record_run(model: Chosen, prompt: str, values: dict[str, Any], compare: bool
     return session.shown
 
 
-def worth(run: RunLines) -> tuple[bool, int, float]:
+def worth(run: RunLines) -> tuple[bool, tuple[int, int], float]:
     """Whether a run may open the page, and how good it is at that, by its own numbers.
 
     It may if the step that it opens with has words, a newcomer meets repaired, missed and wholly accepted steps in it, and it was
-    measured faster than plain decoding. The more steps there are of the rarest of these kinds, the better; of equals the faster one.
-    Returned: whether it may, such steps, and its speed over plain decoding's.
+    measured faster than plain decoding. The more steps there are of the rarest of these kinds, the better; of equals the one
+    with more repaired steps, then the faster one.
+
+    Returns whether it may, the steps of the rarest kind and the repaired ones, and its speed divided by plain decoding's.
     """
     trace = run.trace()
     plain, own = speeds(run.lines())
@@ -87,7 +89,7 @@ def worth(run: RunLines) -> tuple[bool, int, float]:
     rarest = min(outcomes["repaired"], outcomes["missed"], outcomes["all"])
     tokens = [token.text for token in max(trace.steps, key=instructiveness).committed]
     words = sum(bool(WORD.search(text)) for text in tokens) / max(1, len(tokens))
-    return words >= WORDS and rarest > 0 and gain > 1, rarest, gain
+    return words >= WORDS and rarest > 0 and gain > 1, (rarest, outcomes["repaired"]), gain
 
 
 def record_opening(model: str, prompts: Sequence[str], tokens: int) -> RunLines:
