@@ -141,6 +141,23 @@ def test_to_measure_again_keeps_the_figures_and_says_what_is_wrong(calibrate: Pa
     calibrate.unroute("**/queue/join*")
 
 
+def test_to_measure_again_keeps_what_was_uploaded(calibrate: Page, monkeypatch):
+    heard: list[bool] = []
+    real = Ticket.latest
+    monkeypatch.setattr(Ticket, "latest", lambda ticket, number: heard.append(real(ticket, number)) or heard[-1])
+    title = calibrate.locator("#calibration .what").first
+    send(calibrate, "mine.jsonl", recorded())
+    expect(title).to_have_text("mine.jsonl", timeout=PATIENCE)
+    before = len(heard)
+    calibrate.locator("#measure").click()
+    until = time.monotonic() + PATIENCE / 1000
+    while len(heard) < before + 2:  # where the call began and where it ended
+        assert time.monotonic() < until
+        calibrate.wait_for_timeout(20)
+    assert all(heard[before:])
+    expect(title).to_have_text("mine.jsonl")
+
+
 def test_a_chat_template_is_asked_for(measured: Page):
     measured.locator("#source").get_by_label("A prompt set").check()
     measured.locator("#calibrate-chat input").check()
