@@ -17,10 +17,10 @@ MAX_CHARACTERS = 24
 class StepWords:
     """What the list of steps shows of a step besides its numbers.
 
-    texts: of the scored tokens of the first draft; in a tree without one, of all nodes.
-    nodes: the tree nodes of these tokens, as far as the tree holds them.
-    wanted: the target's token at the first rejection; empty where that was not seen.
-    outcome: ``d2sd.trace.metrics.verdict``; empty where there is none.
+    texts: texts of the scored tokens of the first draft, or of all nodes in a tree without one.
+    nodes: ids of the tree nodes of these tokens; tokens that are not in the tree have none.
+    wanted: text of the target's token at the first rejection; empty if there was none.
+    outcome: the step's ``d2sd.trace.metrics.verdict``; empty if it has none.
     """
 
     texts: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Long work: what it tells the page while it goes on, whether it is still wanted, and whose turn it is."""
+"""Long work: its progress, cancellation, and the queue for the models."""
 
 from __future__ import annotations
 
@@ -30,9 +30,14 @@ class Update(Generic[T]):
 
 @dataclass(slots=True)
 class Ticket:
-    """Numbers of what is asked for in one place of a window: ``newest``, any other work of it is to stop, and ``claimed``,
-    the latest that was started; ``stopped``, the last that was stopped with nothing in its place; ``asked``, the page's own
-    number of the latest call that answers at once; ``place``, how many were said to be ahead of what waits (−1: nothing said)."""
+    """Numbers of the requests in one place of a window, which decide what runs and which answers count.
+
+    newest: the latest request; work for any other one is cancelled.
+    claimed: the latest request that was started.
+    stopped: the latest request that was cancelled without another in its place.
+    asked: the page's own number of its latest call that answers at once.
+    place: how many requests were reported to be ahead in the queue; −1 if nothing was reported.
+    """
 
     newest: int = 0
     claimed: int = 0
@@ -41,16 +46,17 @@ class Ticket:
     place: int = -1
 
     def request(self) -> int:
-        """Ask for work: its number. What was asked for earlier, running or waiting, stops."""
+        """Register a request and return its number. Earlier ones, running or waiting, are cancelled."""
         self.newest += 1
         self.place = -1
         return self.newest
 
     def latest(self, asked: int | None) -> bool:
-        """Whether nothing was asked for after this call of the page: else its answer changes nothing any more.
+        """Returns whether this is the page's latest call; the answer to an older one must change nothing.
 
-        To be asked where a call begins, which later ones then count from, and again where it ends. asked: the page's number
-        of the call; None for a caller that has none, and then True.
+        Call it where a handler begins and again before it answers.
+
+        asked: the page's number of the call; None for a caller without one, which is always the latest.
         """
         self.asked = max(self.asked, asked or 0)
         return asked is None or asked == self.asked
@@ -63,12 +69,12 @@ class Ticket:
         return True
 
     def replaced(self, number: int) -> bool:
-        """Whether other work was asked for after that of this number, which is more than that it was stopped."""
+        """Whether a newer request replaced this one; a request that was only cancelled is not replaced."""
         return self.newest != number and not self.stopped == number == self.newest - 1
 
     @property
     def waiting(self) -> bool:
-        """Whether the newest work was asked for and has not begun."""
+        """Whether the newest request has not started."""
         return self.newest != self.claimed
 
     def stop(self) -> bool:

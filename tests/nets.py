@@ -11,7 +11,7 @@ from d2sd.models.beginnings import start_from_target
 from d2sd.models.drafter import DFlashDraftModel, drafter_config
 from d2sd.models.eagle3 import Eagle3DraftModel, new_eagle3
 from d2sd.models.models import Models
-from d2sd.models.target import Target
+from d2sd.models.target import ATTENTION, Target
 from d2sd.train.data import train_tokenizer
 from tests.teaching import disturb, teach
 
@@ -59,3 +59,20 @@ def make_engine(tokenizer: PreTrainedTokenizerFast, kind: str) -> Engine:
     small = disturb(make_target(tokenizer, kind))
     first, second = teach(make_drafter(target, seed=1), target), teach(make_drafter(target, seed=2), target, True)
     return Engine(Models(target, first, second, small, "random", make_eagle3(target)))
+
+
+@torch.inference_mode()
+def stock_greedy(model, ids, count):
+    """Plain greedy decoding by transformers, with its own attention and caches: the tokens after ``ids``."""
+    model.set_attn_implementation("eager")  # the one that all types have
+    try:
+        out = model.generate(
+            torch.tensor([ids]),
+            attention_mask=torch.ones(1, len(ids)),
+            do_sample=False,
+            max_new_tokens=count,
+            pad_token_id=0,
+        )
+    finally:
+        model.set_attn_implementation(ATTENTION)
+    return out[0, len(ids) :].tolist()

@@ -139,8 +139,10 @@ def _measure(
     against: str | None,
     request: gr.Request | None = None,
 ) -> tuple[Any, Any]:
-    """Figures of the run in Explore or of trace files, in place of those of prompts that are still run; nothing for
-    prompts, which are run step by step, and where something else was asked for meanwhile."""
+    """Figures of the run in Explore or of trace files; a measurement of prompts that still runs is cancelled.
+
+    Returns no change for prompts, which ``_measure_prompts`` runs, and where a newer call was made meanwhile.
+    """
     number, found, bad = asked_as(request), Recordings(), ""
     if kind in RUN or not ticket.latest(number):
         return NO_ANSWER

@@ -11,27 +11,10 @@ from d2sd import METHODS, DecodeConfig, Engine
 from d2sd.attention import BACKENDS
 from d2sd.bench.prompts import read_prompts
 from d2sd.models.target import ATTENTION
+from tests.nets import stock_greedy
 from tests.stage_costs import CHEAP_DRAFTS
 
 DRAFTED = [m for m in METHODS if m != "autoregressive"]
-
-
-@torch.inference_mode()
-def transformers_greedy(engine, ids, count):
-    """Plain greedy decoding by transformers' own attention, without a cache of ours."""
-    model = engine.models.target.model
-    model.set_attn_implementation("sdpa")
-    try:
-        out = model.generate(
-            torch.tensor([ids]),
-            attention_mask=torch.ones(1, len(ids)),
-            do_sample=False,
-            max_new_tokens=count,
-            pad_token_id=0,
-        )
-    finally:
-        model.set_attn_implementation(ATTENTION)
-    return out[0, len(ids) :].tolist()
 
 
 PROMPTS = ("the cat", "a dog ran to", "x")
@@ -45,7 +28,7 @@ def plain_ids(engine):
     @cache
     def decoded(prompt, count):
         trace = engine.generate(prompt, DecodeConfig("autoregressive", count))
-        assert trace.token_ids == transformers_greedy(engine, list(trace.prefill.prompt_token_ids), count)
+        assert trace.token_ids == stock_greedy(engine.models.target.model, list(trace.prefill.prompt_token_ids), count)
         return trace.token_ids
 
     return decoded
@@ -142,7 +125,7 @@ def test_a_seed_gives_the_same_sampled_text_with_every_method(sampled_ids, metho
 def test_a_prompt_may_have_one_token(engine):
     plain = engine.generate([5], DecodeConfig("autoregressive", 12))
     assert plain.prefill.prompt_token_ids == (5,)
-    assert plain.token_ids == transformers_greedy(engine, [5], 12)
+    assert plain.token_ids == stock_greedy(engine.models.target.model, [5], 12)
     assert engine.generate([5], DecodeConfig("d2sd", 12)).token_ids == plain.token_ids
 
 

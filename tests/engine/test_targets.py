@@ -22,7 +22,7 @@ from d2sd.passes.passes import Passes
 from d2sd.train.regenerate import RegenerateConfig, respond_to
 from d2sd.tree.tree import TreeBuilder
 from d2sd.whatif import Replay
-from tests.nets import make_drafter
+from tests.nets import make_drafter, stock_greedy
 from tests.stage_costs import CHEAP_DRAFTS
 from tests.target_nets import FIXED, PROMPTS, SHAPE, TARGETS, WINDOW, make_typed, make_typed_engine
 
@@ -31,23 +31,6 @@ SMALL = {"num_branches": 3, "block_size": 6}
 SETTINGS = {
     "autoregressive": {}, "draft_model": {"block_size": 4}, "eagle3": {"draft_depth": 3, "draft_top_k": 3, "node_budget": 9},
 }  # fmt: skip
-
-
-@torch.inference_mode()
-def stock_greedy(model, ids, count):
-    """What transformers writes with attention and caches of its own."""
-    model.set_attn_implementation("eager")  # the one that all types have
-    try:
-        out = model.generate(
-            torch.tensor([ids]),
-            attention_mask=torch.ones(1, len(ids)),
-            do_sample=False,
-            max_new_tokens=count,
-            pad_token_id=0,
-        )
-    finally:
-        model.set_attn_implementation(ATTENTION)
-    return out[0, len(ids) :].tolist()
 
 
 @pytest.fixture(scope="module", params=TARGETS)
