@@ -29,6 +29,14 @@ def opened(page: Page, address: str) -> None:
     expect(page.locator("#gamma-2 input[type=number]")).not_to_have_value("0", timeout=PATIENCE)
 
 
+def reopened(page: Page, address: str) -> None:
+    """As ``opened``, with nothing that the window has kept. It is cleared on a file of the server without scripts: the page
+    keeps its form when it is left."""
+    page.goto(f"{address}theme.css")
+    page.evaluate("sessionStorage.clear()")
+    opened(page, address)
+
+
 @contextmanager
 def window(context: BrowserContext, address: str | None) -> Iterator[Page]:
     """A window with the recorded run, or an empty one; at its end nothing must have gone wrong in it, and nothing of it is
@@ -58,13 +66,14 @@ def put_back(page: Page, address: str) -> None:
     page.mouse.move(0, 0)
     for _ in range(3):  # a menu, the node, the step
         page.keyboard.press("Escape")
+    for open_one in page.locator(":is(#fold, #fold-runs) button[aria-expanded=true]").all():
+        open_one.click()
     header, prompt = presets.opening().header, str(presets.opening().header["prompt"])
     same = view(page).get_attribute("data-run") == header["run"] and view(page).get_attribute("data-pinned") == ""
     same = same and page.locator("#prompt textarea").input_value() == prompt
     same = same and page.locator("#method select").input_value() == header["method"]
     if not same or page.locator("#notice").is_visible() or page.locator("#runs li").count() > 1:
-        page.evaluate("sessionStorage.clear()")
-        opened(page, address)
+        reopened(page, address)
 
 
 def unfold(page: Page, button: str = "#fold") -> None:

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from app import presets
-from tests.e2e.driving import PATIENCE, finished, opened, problem, start, unfold, upload, view
+from tests.e2e.driving import PATIENCE, finished, opened, problem, reopened, start, unfold, upload, view
 
 pytestmark = pytest.mark.e2e
 HOSTILE = "<img src=x onerror='window.pwned=1'>${window.pwned=1}"
@@ -40,8 +40,7 @@ def two(module_page: Page, address: str) -> Page:
         expect(rows(page).nth(0)).to_have_class("shown", timeout=PATIENCE)
         expect(page.locator("#prompt textarea")).to_have_value("One day, a cat")
         return page
-    page.evaluate("sessionStorage.clear()")  # what a test before has typed
-    opened(page, address)
+    reopened(page, address)  # without what a test before has typed
     start(page, "One day, a cat", 24)
     finished(page)
     expect(rows(page)).to_have_count(2)

@@ -131,7 +131,7 @@ def test_a_planned_step_tells_what_was_drafted_and_says_what_the_next_one_takes(
     assert controller.next_redrafts == len(again.redraft([0.7] * 15, (0, 1, 2, 3))) > 0
 
 
-def test_a_decision_takes_less_than_a_tenth_of_a_millisecond():
+def test_a_decision_takes_less_than_two_sums_over_a_thousand_numbers():
     controller, confidence = begun(GPU), draft(TEXTS["stories"], 0)[0]
     reach = [0.9**n for n in range(64)]
 
@@ -144,8 +144,17 @@ def test_a_decision_takes_less_than_a_tenth_of_a_millisecond():
         controller.observe(2, 0, 2)
         return time.thread_time() - began
 
+    def yardstick() -> float:  # .05 to .13 ms on the machines that this runs on
+        began = time.thread_time()
+        sum(n * n % 7 for n in range(1000))
+        return time.thread_time() - began
+
     # other tests share the core's caches for a while, so the median of the round that they disturb least
-    assert min(sorted(seconds() for _ in range(200))[100] for _ in range(5)) < 1e-4
+    rounds = [
+        [sorted(times)[100] for times in zip(*((seconds(), yardstick()) for _ in range(200)), strict=True)]
+        for _ in range(5)
+    ]
+    assert min(decision / yard for decision, yard in rounds) < 2
 
 
 def test_acceptance_is_estimated_by_depth_from_what_is_usual():
