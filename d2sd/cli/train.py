@@ -80,6 +80,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             action="store_true",
             help="loss over the tokens of the responses alone: faster; train the last steps without it",
         )
+        drafter.add_argument(
+            "--draft-vocab-size", type=int, metavar="D", help="draft the responses' D most frequent tokens only (default: all)"
+        )
+        drafter.add_argument(
+            "--markov-rank", type=int, default=0, metavar="R", help="add DSpark's Markov head of this rank (default: none)"
+        )
         drafter.add_argument("--anchors", type=int, default=20, help="blocks per sequence and step")
         drafter.add_argument("--objective", default="cross_entropy", help="cross_entropy, survival or streak")
         drafter.add_argument("--soft-targets", type=float, default=0.0, metavar="SHARE")
@@ -218,5 +224,6 @@ def _run(arguments: argparse.Namespace) -> None:
     return stages.train_drafter(
         a.target, a.responses, a.out, objective=objective, config=loop, layers=a.layers, block_size=a.block_size,
         target_layer_ids=a.target_layers, mask_token=a.mask_token, start=a.start, max_length=a.max_length,
-        cache=a.cache, own_tokens=a.own_tokens, held_out=a.held_out, chat=a.chat,
+        cache=a.cache, own_tokens=a.own_tokens, draft_vocab_size=a.draft_vocab_size, markov_rank=a.markov_rank,
+        held_out=a.held_out, chat=a.chat,
     )  # fmt: skip

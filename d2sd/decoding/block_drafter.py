@@ -163,6 +163,8 @@ class BlockDrafter:
         """Logits (…, D) float32 over the tokens that it can draft, of hidden states (…, hidden)."""
         if (head := self.model.lm_head) is not None:
             return head(hidden).float()
+        if self.token_ids is not None:
+            return self.model.rows_of_head(self.target.head.weight)(hidden.to(self.target.dtype)).float()
         return self.target.borrowed_logits(hidden.to(self.target.dtype))
 
     def own_ids(self, indices: Tensor) -> Tensor:

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 from transformers import PreTrainedModel, Qwen3Config
 from transformers.models.qwen3.modeling_qwen3 import Qwen3MLP, Qwen3RotaryEmbedding, apply_rotary_pos_emb
 
@@ -22,7 +24,7 @@ from d2sd.models.beginnings import dense_width, plain_rope
 from d2sd.models.form import DrafterForm
 from d2sd.models.heads import CandidateSelector, ConfidenceHead, GroupedConvolution, MarkovHead
 from d2sd.models.layouts import read_form
-from d2sd.models.lean import LeanLayers
+from d2sd.models.lean import LeanLayers, Product, product
 from d2sd.models.types import head_shape
 
 Attend = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
@@ -141,6 +143,7 @@ class DFlashDraftModel(PreTrainedModel):
             self.candidate_selector = CandidateSelector(form.selector, hidden, config.vocab_size)
         self.token_ids: Tensor | None = None  # the target's ids of the tokens that it can draft, where they are not all
         self._lean: LeanLayers | None = None
+        self._rows: tuple[Any, Product] | None = None
         self.mixed = False  # whether lean layers keep their weights in float16
         self.post_init()
 
@@ -163,7 +166,7 @@ class DFlashDraftModel(PreTrainedModel):
         """The same weights, shared, read by another convention: other taps, rows, windows, mask token or rotary embedding."""
         other = copy.copy(self)
         other.__dict__["_modules"] = dict(self._modules)
-        other.form, other._lean = form, None
+        other.form, other._lean, other._rows = form, None, None
         if form.shape["rope_parameters"] != self.form.shape["rope_parameters"]:
             config = copy.deepcopy(self.config)
             config.rope_parameters = dict(form.shape["rope_parameters"])
@@ -177,6 +180,15 @@ class DFlashDraftModel(PreTrainedModel):
         elif self._lean is None and self._plain and LeanLayers.possible(self.layers, self.config):
             self._lean = LeanLayers(self.layers, self.rotary_emb, self.config, self.mixed)
         return self._lean
+
+    def rows_of_head(self, weight: Tensor) -> Product:
+        """x → its logits by the rows of its draft vocabulary in the target's LM head, (V, hidden), that it has no copy of."""
+        assert self.token_ids is not None
+        if self._rows is None or self._rows[0] is not weight:
+            rows = weight.detach()[self.token_ids.to(weight.device)]
+            plain = rows.device.type == "cpu" and rows.dtype == torch.float32
+            self._rows = weight, product(rows, self.mixed) if plain else partial(F.linear, weight=rows)
+        return self._rows[1]
 
     @property
     def _plain(self) -> bool:

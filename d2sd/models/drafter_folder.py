@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
+from huggingface_hub import save_torch_state_dict
 from torch import Tensor, nn
 from transformers import Qwen3Config
 
 from d2sd.errors import InputError
 from d2sd.models.checking import check_finite, check_shapes
 from d2sd.models.drafter import DFlashDraftModel
-from d2sd.models.eagle3_folder import published_config, token_ids
+from d2sd.models.eagle3_folder import SHARD, published_config, token_ids, vocabulary_maps
 from d2sd.models.form import DrafterForm
 from d2sd.models.layouts import read_form
 from d2sd.models.refusals import refuse_tensors
@@ -38,7 +41,7 @@ def read_drafter(source: str, name: str, dtype: torch.dtype, target: Target | No
     config = drafter_config_of(form)
     files = weight_files(source)
     held = {known: shape for key, shape in tensor_shapes(files).items() if (known := own_name(key)) is not None}
-    own = _own(form, held)
+    own = tuple(part for part in BORROWED if f"{part}.weight" in held)
     check_shapes(held, partial(DFlashDraftModel, config, form, own))
     weights = {known: v for key, v in read_weights(files).items() if (known := own_name(key)) is not None}
     maps = {part: weights.pop(part, None) for part in MAPS}
@@ -71,16 +74,6 @@ def own_name(key: str) -> str | None:
     """Our name of a published tensor, None for one that only training needs."""
     key = key.removeprefix("model.").removeprefix("logit_head.")
     return None if key.startswith("verifier_") or key.endswith("rotary_emb.inv_freq") else key
-
-
-def _own(form: DrafterForm, held: Collection[str]) -> tuple[str, ...]:
-    """Which of embedding and LM head the folder brings; of a smaller vocabulary the LM head must be its own."""
-    there = tuple(part for part in BORROWED if f"{part}.weight" in held)
-    if form.draft_vocabulary is not None and "lm_head" not in there:
-        raise InputError(
-            f"it drafts {form.draft_vocabulary} tokens of the vocabulary and has no lm_head.weight for them"
-        )
-    return there
 
 
 def _differing(weights: dict[str, Tensor], target: Target | None, own: tuple[str, ...]) -> tuple[str, ...]:
@@ -119,3 +112,50 @@ def _check_complete(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
         key = mismatched[0]
         raise InputError(f"its weights do not match its config ({key} is {tuple(weights[key].shape)}, and its config makes it {wanted[key]})")  # fmt: skip
     refuse_tensors(set(weights) - set(wanted))
+
+
+def reshaped(drafter: DFlashDraftModel, form: DrafterForm) -> DFlashDraftModel:
+    """A drafter of another form with the weights of this one; what only the new form has is as at the start of training."""
+    made = DFlashDraftModel(drafter_config_of(form), form)
+    made.load_state_dict(drafter.state_dict(), strict=False)
+    made.token_ids = drafter.token_ids
+    return cast(DFlashDraftModel, made.to(cast(Any, drafter.device)))
+
+
+def save_speculators(model: DFlashDraftModel, folder: Path) -> None:
+    """Write a drafter in the form of speculators; embedding and LM head stay the target's, whose rows it reads where it has a
+    draft vocabulary."""
+    form = model.form
+    layer = {key: value for key, value in form.shape.items() if key != "num_target_layers"}
+    vocabulary = form.shape["vocab_size"]
+    published = {
+        "architectures": ["DSparkSpeculator" if form.kind == "dspark" else "DFlashSpeculator"],
+        "speculators_model_type": form.kind,
+        "transformer_layer_config": {
+            "model_type": "qwen3",
+            **layer,
+            "layer_types": ["full_attention"] * len(form.windows),
+        },
+        "block_size": form.rows,
+        "aux_hidden_state_layer_ids": [tap + 1 for tap in form.taps],
+        "mask_token_id": form.mask_token,
+        "draft_vocab_size": form.draft_vocabulary or vocabulary,
+        "sample_from_anchor": form.reads == "next",
+        **({"role": "second"} if form.second_role else {}),
+        "markov_rank": form.markov_rank,
+        "markov_head_type": form.markov,
+        "enable_confidence_head": form.confidence is not None,
+        "confidence_head_with_markov": form.confidence == "markov",
+        "speculators_config": {
+            "algorithm": form.kind,
+            "default_proposal_method": "greedy",
+            "proposal_methods": [{"proposal_type": "greedy", "speculative_tokens": form.block_size - 1}],
+        },
+        "torch_dtype": str(model.dtype).removeprefix("torch."),
+    }
+    weights = {name: value.detach().cpu().contiguous() for name, value in model.named_parameters()}
+    if model.token_ids is not None:
+        weights |= vocabulary_maps(model.token_ids.cpu(), vocabulary)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(published, indent=2) + "\n", encoding="utf-8")
+    save_torch_state_dict(weights, folder, max_shard_size=SHARD)

@@ -245,10 +245,14 @@ def save_eagle3(model: Eagle3DraftModel, folder: Path) -> None:
         (k.replace("layer.", "midlayer.", 1) if k.startswith("layer.") else k, v) for k, v in model.named_parameters()
     )
     weights = {k: v.detach().cpu().contiguous() for k, v in named}
-    ids = model.token_ids.cpu()
     if config.draft_vocab_size < vocabulary:
-        present = torch.zeros(vocabulary, dtype=torch.bool)
-        weights |= {"d2t": ids - torch.arange(len(ids)), "t2d": present.index_fill(0, ids, True)}
+        weights |= vocabulary_maps(model.token_ids.cpu(), vocabulary)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(published, indent=2) + "\n", encoding="utf-8")
     save_torch_state_dict(weights, folder, max_shard_size=SHARD)
+
+
+def vocabulary_maps(ids: Tensor, vocabulary: int) -> dict[str, Tensor]:
+    """The tensors that say which tokens a drafter can draft: ``d2t``, what to add to a draft id, and ``t2d``, whether it can."""
+    present = torch.zeros(vocabulary, dtype=torch.bool)
+    return {"d2t": ids - torch.arange(len(ids)), "t2d": present.index_fill(0, ids, True)}

@@ -81,6 +81,7 @@ class HalfLinear(nn.Module):
     def __init__(self, weight: Tensor):
         """weight: (out, in) float32."""
         super().__init__()
+        self.out_features, self.in_features = weight.shape  # as nn.Linear has them: caches are sized by these
         self.weight = nn.Parameter(weight.detach(), requires_grad=False)  # fingerprints read it
         self._packed = torch.ops.quantized.linear_prepack_fp16(weight.detach().contiguous(), None)
 

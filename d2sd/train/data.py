@@ -148,3 +148,13 @@ def write_jsonl(path: Path, rows: Iterable[dict[str, Any]]) -> None:
 def normalise(text: str) -> str:
     """Letters and digits only, lower case: what two prompts are compared by when held-out text is checked."""
     return re.sub(r"[^a-z0-9]+", " ", text.lower()).strip()
+
+
+def frequent_tokens(data: Responses, count: int, vocabulary: int) -> list[int]:
+    """The ``count`` tokens that the responses hold most often, ascending; rarer ids fill up where there are too few."""
+    if not 1 <= count <= vocabulary:
+        raise InputError(f"the draft vocabulary must hold 1 to {vocabulary} tokens, not {count}")
+    at = torch.arange(data.ids.shape[1])
+    written = (at >= data.prompt_lengths[:, None]) & (at < data.lengths[:, None])
+    seen = torch.bincount(data.ids[written].long(), minlength=vocabulary)
+    return sorted(seen.argsort(descending=True, stable=True)[:count].tolist())

@@ -22,6 +22,7 @@ from d2sd.models.drafter import DFlashDraftModel
 from d2sd.models.taps import LayerTaps
 
 OBJECTIVES = ("cross_entropy", "survival", "streak")
+UNKNOWN = 20.0  # nats of a label outside the draft vocabulary: no draft gets past it, and there is nothing to learn from it
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,11 +131,12 @@ class DrafterObjective(nn.Module):
     def __init__(
         self, drafter: DFlashDraftModel, target: PreTrainedModel, config: DrafterConfig, tokens: Tensor | None = None
     ):
-        """tokens: ascending ids, all labels among them, that the loss is over; None for the whole vocabulary. Where the
-        vocabulary is large, most of a step is its LM head, and most of the head's tokens stand in no response."""
+        """tokens: ascending ids, all labels among them, that the loss is over; None for all that the drafter can draft. Where
+        the vocabulary is large, most of a step is its LM head, and most of the head's tokens stand in no response."""
         super().__init__()
         self.drafter, self.config = drafter, config
         weight = target.lm_head.weight.detach()
+        tokens = drafter.token_ids if drafter.token_ids is not None else tokens
         self._head = (weight if tokens is None else weight[tokens], tokens)
         self._target = (target.eval().requires_grad_(False),)  # a tuple hides it from this module's parameters
         self._taps = LayerTaps(target.model.layers)
@@ -165,14 +167,16 @@ class DrafterObjective(nn.Module):
         scored = inside & ~visible
         flat = scored.flatten(1)
         weight, kept = self._head
-        logits = F.linear(drafted[flat], weight).float()
-        labels = tokens.flatten(1)[flat]
-        labels = labels if kept is None else torch.searchsorted(kept, labels)
+        logits = F.linear(drafted[flat], weight).float() + self._markov(tokens, drafted, flat)
+        labels, known = tokens.flatten(1)[flat], torch.ones_like(logits[:, 0], dtype=torch.bool)
+        if kept is not None:
+            at = torch.searchsorted(kept, labels).clamp_max(len(kept) - 1)
+            labels, known = at, kept[at] == labels
         nll = torch.zeros_like(places, dtype=torch.float32)
         right = torch.ones_like(scored)
-        hard = F.cross_entropy(logits, labels, reduction="none")
+        hard = torch.where(known, F.cross_entropy(logits, labels, reduction="none"), UNKNOWN)
         nll = nll.masked_scatter(scored, hard)
-        right = right.masked_scatter(scored, logits.argmax(-1) == labels)
+        right = right.masked_scatter(scored, (logits.argmax(-1) == labels) & known)
         streak = (right & inside).cumprod(-1).sum(-1).float() - 1 - prefixes.clamp_max(gamma - 1)
         has_label = scored.any(-1)
         metrics = {
@@ -180,6 +184,16 @@ class DrafterObjective(nn.Module):
             "first_accuracy": _first_accuracy(right, scored),
         }
         return self._loss(nll, scored, prefixes, logits, hidden, places), metrics
+
+    def _markov(self, tokens: Tensor, drafted: Tensor, flat: Tensor) -> Tensor | float:
+        """The Markov head's corrections (N, D) of the scored rows, after the text's own tokens; 0 where there is no such head."""
+        head = self.drafter.markov_head
+        if head is None:
+            return 0.0
+        before = torch.cat([tokens[..., :1], tokens[..., :-1]], -1).flatten(1)[flat]
+        rows, (_, kept) = drafted[flat], self._head
+        bias = head(before, rows, head.start(rows))[0].float()
+        return bias if kept is None or self.drafter.token_ids is not None else bias[:, kept]
 
     def _loss(
         self, nll: Tensor, scored: Tensor, prefixes: Tensor, logits: Tensor, hidden: Tensor, places: Tensor

@@ -8,20 +8,18 @@ their own position, as in the block drafter that it starts from: speculators' fo
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
 import torch
-from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import PreTrainedModel
 
 from d2sd.errors import InputError
 from d2sd.models.drafter import DFlashDraftModel
-from d2sd.models.drafter_folder import drafter_config_of
+from d2sd.models.drafter_folder import reshaped, save_speculators
 from d2sd.models.form import MarkovKind
 from d2sd.models.layouts import HEADS
 from d2sd.models.loading import load_drafter
@@ -65,11 +63,9 @@ def with_heads(drafter: DFlashDraftModel, config: DSparkConfig) -> DFlashDraftMo
         base, layout="speculators", kind="dspark", markov=cast(MarkovKind, config.markov), markov_rank=config.rank,
         confidence="markov" if config.with_markov else "hidden",
     )  # fmt: skip
-    made = DFlashDraftModel(drafter_config_of(form), form)
-    made.load_state_dict(drafter.state_dict(), strict=False)
+    made = reshaped(drafter, form)
     assert made.markov_head is not None
     nn.init.zeros_(made.markov_head.markov_w2.weight)
-    made.to(cast(Any, drafter.device))
     return made
 
 
@@ -171,38 +167,4 @@ def train_dspark(
 
     identity = {"objective": asdict(objective), "start": digest(drafter.fc.weight.detach()), "data": digest(data.ids)}
     if train(DSparkObjective(drafter, model, objective), len(data.ids), sample, out, config, None, "dspark", identity):
-        save_dspark(drafter.bfloat16(), out)
-
-
-def save_dspark(model: DFlashDraftModel, folder: Path) -> None:
-    """Write ``config.json`` and ``model.safetensors`` in the form of speculators; embedding and LM head stay the target's."""
-    form = model.form
-    layer = {key: value for key, value in form.shape.items() if key != "num_target_layers"}
-    published = {
-        "architectures": ["DSparkSpeculator"],
-        "speculators_model_type": "dspark",
-        "transformer_layer_config": {
-            "model_type": "qwen3",
-            **layer,
-            "layer_types": ["full_attention"] * len(form.windows),
-        },
-        "block_size": form.rows,
-        "aux_hidden_state_layer_ids": [tap + 1 for tap in form.taps],
-        "mask_token_id": form.mask_token,
-        "draft_vocab_size": form.shape["vocab_size"],
-        "sample_from_anchor": form.reads == "next",
-        "markov_rank": form.markov_rank,
-        "markov_head_type": form.markov,
-        "enable_confidence_head": form.confidence is not None,
-        "confidence_head_with_markov": form.confidence == "markov",
-        "speculators_config": {
-            "algorithm": "dspark",
-            "default_proposal_method": "greedy",
-            "proposal_methods": [{"proposal_type": "greedy", "speculative_tokens": form.block_size - 1}],
-        },
-        "torch_dtype": str(model.dtype).removeprefix("torch."),
-    }
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.json").write_text(json.dumps(published, indent=2) + "\n", encoding="utf-8")
-    weights = {name: value.detach().cpu().contiguous() for name, value in model.named_parameters()}
-    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+        save_speculators(drafter.bfloat16(), out)

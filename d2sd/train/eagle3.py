@@ -23,7 +23,7 @@ from d2sd.errors import InputError
 from d2sd.models.eagle3 import Eagle3DraftModel, KeyValue, default_eagle3_layers, new_eagle3
 from d2sd.models.eagle3_folder import save_eagle3
 from d2sd.models.taps import LayerTaps
-from d2sd.train.data import Responses, read_responses
+from d2sd.train.data import frequent_tokens, read_responses
 from d2sd.train.held_out import HeldOut
 from d2sd.train.identity import digest
 from d2sd.train.loop import LoopConfig, train
@@ -141,16 +141,6 @@ class Chains:
 def _take(x: Tensor, rows: Tensor) -> Tensor:
     """(B, S, H) at rows (B, A): (B, A, H)."""
     return x.gather(1, rows[..., None].expand(-1, -1, x.shape[-1]))
-
-
-def frequent_tokens(data: Responses, count: int, vocabulary: int) -> list[int]:
-    """The ``count`` tokens that the responses hold most often, ascending; rarer ids fill up where there are too few."""
-    if not 1 <= count <= vocabulary:
-        raise InputError(f"the draft vocabulary must hold 1 to {vocabulary} tokens, not {count}")
-    at = torch.arange(data.ids.shape[1])
-    written = (at >= data.prompt_lengths[:, None]) & (at < data.lengths[:, None])
-    seen = torch.bincount(data.ids[written].long(), minlength=vocabulary)
-    return sorted(seen.argsort(descending=True, stable=True)[:count].tolist())
 
 
 def train_eagle3(

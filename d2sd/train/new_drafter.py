@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
+
+import torch
+from torch import nn
 
 from d2sd.errors import InputError
 from d2sd.models.beginnings import start_from_target
 from d2sd.models.drafter import DFlashDraftModel, drafter_config
+from d2sd.models.drafter_folder import reshaped
 from d2sd.models.models import late_taps
-from d2sd.train.data import Responses
+from d2sd.train.data import Responses, frequent_tokens
 
 PROPOSED = 3
 
@@ -42,6 +47,37 @@ def new_drafter(
     if warning := late_taps(drafter.target_layer_ids, target.config.num_hidden_layers):
         print(f"Note: this drafter {warning}", file=sys.stderr)
     return drafter
+
+
+def extended(drafter: DFlashDraftModel, target: Any, data: Responses, vocabulary: int | None, rank: int) -> DFlashDraftModel:
+    """The drafter with what is asked for and new to it, from its own weights.
+
+    vocabulary: so many of the responses' most frequent tokens are all that it drafts, with the target's rows of them as its
+    LM head; None: as it is. rank: of a Markov head (DSpark, arXiv 2607.05147), which begins at no correction; 0: as it is.
+    """
+    form, size = drafter.form, target.config.vocab_size
+    if not vocabulary and not rank:
+        return drafter
+    if form.kind != "dflash" or form.reads != "fill" or form.masked or form.draft_vocabulary is not None or drafter.lm_head is not None:
+        raise InputError("a Markov head and a draft vocabulary are added to a plain DFlash drafter of the whole vocabulary; begin "
+                         "with one, or leave out --markov-rank and --draft-vocab-size to train on with what it has")  # fmt: skip
+    ids = None if vocabulary is None else torch.tensor(frequent_tokens(data, vocabulary, size), device=drafter.device)
+    made = reshaped(
+        drafter,
+        replace(
+            form, layout="speculators", kind="dspark" if rank else "dflash", markov="vanilla" if rank else None,
+            markov_rank=rank, draft_vocabulary=vocabulary,
+        ),
+    )  # fmt: skip
+    made.token_ids = ids
+    if made.markov_head is not None:
+        nn.init.zeros_(made.markov_head.markov_w2.weight)
+        with torch.no_grad():  # tokens that the target embeds alike begin alike, also those that few responses hold
+            table = target.get_input_embeddings().weight.float()
+            _, _, main = torch.pca_lowrank(table, rank)
+            entries = (table - table.mean(0)) @ main
+            made.markov_head.markov_w1.weight.copy_(entries / entries.std(0))
+    return made
 
 
 def check_taps(layers: Sequence[int] | None, depth: int) -> None:

@@ -6,7 +6,7 @@ import copy
 import math
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,9 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedConfig
 
 from d2sd.errors import InputError, first_line
+from d2sd.models.drafter import DFlashDraftModel
+from d2sd.models.drafter_folder import save_speculators
+from d2sd.models.eagle3_folder import SHARD
 from d2sd.models.loading import DTYPES, load_drafter, load_target, widened_experts
 from d2sd.models.numbers import halve, mixes_by_default
 from d2sd.models.store import located
@@ -27,11 +30,10 @@ from d2sd.train.features import FeatureCache, cache_features
 from d2sd.train.held_out import HeldOut
 from d2sd.train.identity import digest
 from d2sd.train.loop import LoopConfig, processes, train
-from d2sd.train.new_drafter import new_drafter
+from d2sd.train.new_drafter import extended, new_drafter
 from d2sd.train.regenerate import RegenerateConfig, regenerate
 from d2sd.train.target import NextToken, TargetShape, held_out_loss, new_target
 
-SHARD = "9MB"
 LAYERS, BLOCK_SIZE = 2, 16  # of a new drafter
 OPTIONS = {"layers": "--layers", "block_size": "--block-size", "target_layer_ids": "--target-layers",
            "mask_token": "--mask-token"}  # fmt: skip
@@ -157,6 +159,8 @@ def train_drafter(
     max_length: int = 1024,
     cache: Path | None = None,
     own_tokens: bool = False,
+    draft_vocab_size: int | None = None,
+    markov_rank: int = 0,
     held_out: Path | None = None,
     chat: bool = False,
 ) -> None:
@@ -168,6 +172,8 @@ def train_drafter(
     cache: a file that keeps the target's features between runs; default: the target runs in every step.
     own_tokens: loss over the tokens that occur in the responses alone; train the last steps without it, so that
     confidence keeps its meaning.
+    draft_vocab_size, markov_rank: added to the drafter, see ``d2sd.train.new_drafter.extended``; it is then saved in the form
+    of speculators.
     held_out, chat: prompts that it is measured on at every save (``d2sd.train.held_out``), and whether they stand in the
     chat template.
     """
@@ -185,9 +191,11 @@ def train_drafter(
             model, tokenizer, data, layers=layers or LAYERS, block_size=block_size or BLOCK_SIZE,
             target_layer_ids=target_layer_ids, mask_token=mask_token,
         )  # fmt: skip
+    drafter = extended(drafter, model, data, draft_vocab_size, markov_rank).train().requires_grad_(True)
     gamma = drafter.block_size
     if objective.variable_prefix:
         drafter.config.dflash_config["role"] = "second"
+        drafter.form = replace(drafter.form, second_role=True)
     known = cached(cache, model, drafter.target_layer_ids, data)
 
     def sample(index: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
@@ -209,6 +217,8 @@ def train_drafter(
         "layers": len(drafter.layers),
         "data": digest(data.ids),
         "own_tokens": own_tokens,
+        "draft_vocab_size": drafter.form.draft_vocabulary,
+        "markov_rank": drafter.form.markov_rank,
     }
     tokens = data.ids.unique().long().to(model.device) if own_tokens else None
     net = DrafterObjective(drafter, model, objective, tokens)
@@ -237,4 +247,7 @@ def spread(rows: Tensor, count: int = 96) -> Tensor:
 
 def save_weights(model: Any, out: Path) -> None:
     """In bfloat16, in shards that a Space takes without large-file storage."""
-    model.bfloat16().save_pretrained(out, max_shard_size=SHARD)
+    if isinstance(model, DFlashDraftModel) and model.form.layout == "speculators":
+        save_speculators(model.bfloat16(), out)
+    else:
+        model.bfloat16().save_pretrained(out, max_shard_size=SHARD)

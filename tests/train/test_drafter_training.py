@@ -16,8 +16,9 @@ from d2sd import DecodeConfig, InputError, load
 from d2sd.models.models import Models
 from d2sd.models.taps import LayerTaps
 from d2sd.models.target import ATTENTION
+from d2sd.models.weight_files import tensor_shapes, weight_files
 from d2sd.train.data import read_documents, read_responses
-from d2sd.train.drafters import DrafterConfig, block_mask, draw_anchors, draw_prefixes, position_weights
+from d2sd.train.drafters import DrafterConfig, DrafterObjective, block_mask, draw_anchors, draw_prefixes, position_weights
 from d2sd.train.dspark import DSparkConfig, DSparkObjective, train_dspark
 from d2sd.train.eagle3 import Eagle3Objective, Unrolled, train_eagle3
 from d2sd.train.held_out import TOKENS
@@ -344,3 +345,48 @@ def test_a_dspark_drafter_is_trained_and_drafts_what_its_objective_calls_right(f
     anchors = torch.full((1, 1), len(prompt))
     _, metrics = DSparkObjective(model, target.model, heads)(ids, torch.tensor([ids.shape[1]]), anchors)
     assert float(metrics["draft_length"]) == model.block_size  # after its own tokens, each of them is the likeliest
+
+
+def test_a_markov_head_and_a_draft_vocabulary_are_trained_in_both_roles_and_used(folder, tmp_path):
+    drafter(folder, tmp_path / "start", 2)
+    common = {"config": LoopConfig(3, **LOOP), "markov_rank": 8, "draft_vocab_size": 40}
+    for name, variable in (("dflash", False), ("vp", True)):
+        config = DrafterConfig(variable, anchors=4, objective="survival")
+        train_drafter(folder / "target", folder / "r.jsonl", tmp_path / name, objective=config, start=tmp_path / "start", **common)  # fmt: skip
+        losses = [json.loads(line)["loss"] for line in (tmp_path / name / "metrics.jsonl").read_text().splitlines()]
+        assert losses[-1] < losses[0]
+        assert not any("lm_head" in key for key in tensor_shapes(weight_files(str(tmp_path / name))))
+    found = load(
+        "tiny", target=str(folder / "target"), drafter=str(tmp_path / "dflash"), second_drafter=str(tmp_path / "vp")
+    )
+    first, second, target = found.models.first, found.models.second, found.models.target
+    assert [(m.form.markov, m.form.draft_vocabulary) for m in (first, second)] == [("vanilla", 40)] * 2
+    assert (first.form.second_role, second.form.second_role) == (False, True)
+    plain = found.generate("Question: Tom", DecodeConfig("autoregressive", 12))
+    for method in ("dflash", "d2sd", "d2sd_tree", "ddtree"):
+        trace = found.generate("Question: Tom", DecodeConfig(method, 12))
+        assert trace.token_ids == plain.token_ids
+    known = set(first.token_ids.tolist())
+    drafts = [step.first_draft.ids for step in trace.steps]
+    assert drafts
+    assert all(set(ids) <= known for ids in drafts)
+    # what the objective calls right are the tokens that the drafter drafts after its own
+    step, prompt = trace.steps[0], trace.prefill.prompt_token_ids
+    ids = torch.tensor([[*prompt, step.anchor, *step.first_draft.ids]])
+    anchors, lengths = torch.full((1, 1), len(prompt)), torch.tensor([ids.shape[1]])
+    objective = DrafterObjective(first, target.model, DrafterConfig(anchors=1))
+    _, metrics = objective(ids, lengths, anchors, torch.zeros_like(anchors))
+    assert float(metrics["draft_length"]) == first.block_size
+    strange = next(n for n in range(500) if n not in known)
+    ids[0, -1] = strange
+    loss, metrics = objective(ids, lengths, anchors, torch.zeros_like(anchors))
+    assert float(metrics["draft_length"]) == first.block_size - 1
+    assert loss > 0
+
+
+def test_heads_are_added_to_a_plain_drafter_alone(folder, tmp_path):
+    drafter(folder, tmp_path / "start", 1)
+    common = {"objective": DrafterConfig(anchors=4), "config": LoopConfig(1, **LOOP), "markov_rank": 8}
+    train_drafter(folder / "target", folder / "r.jsonl", tmp_path / "a", start=tmp_path / "start", **common)
+    with pytest.raises(InputError, match="leave out --markov-rank"):
+        train_drafter(folder / "target", folder / "r.jsonl", tmp_path / "b", start=tmp_path / "a", **common)

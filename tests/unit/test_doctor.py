@@ -476,7 +476,6 @@ def test_of_a_folder_with_an_index_the_files_count_that_it_names(bundled, tmp_pa
 
 UNLOADABLE = {
     "NaN": (dict, lambda w: {**w, "norm.weight": w["norm.weight"] * torch.nan}, "fault: its weight norm.weight holds NaN", "dflash"),
-    "no lm_head": (fewer_tokens, dict, "has no lm_head.weight", "dflash"),
     "no d2t": (fewer_tokens, lambda w: {**w, "lm_head.weight": torch.ones(64, 192)}, "has no d2t", "dflash"),
     "EAGLE-3": (dict, lambda w: {k: v for k, v in w.items() if k != "fc.weight"}, "lack fc.weight", "eagle3"),
 }  # fmt: skip
