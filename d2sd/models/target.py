@@ -23,7 +23,7 @@ from d2sd.models.numbers import can_mix
 from d2sd.models.rows import PassRows
 from d2sd.models.taps import LayerTaps
 from d2sd.models.tree_attention import ATTENTION
-from d2sd.models.types import check_supported, eager_reason, head_shape, layer_kinds, target_type, text_config
+from d2sd.models.types import check_supported, eager_reason, final_logits, head_shape, layer_kinds, target_type, text_config
 from d2sd.passes.cache import CacheWindow, KeyValueCache
 from d2sd.passes.states import LayerCache, LinearState
 
@@ -60,8 +60,7 @@ class Target:
             if kind == "linear":
                 follow_trees(layer.linear_attn)
         self.head: Any = model.lm_head
-        self._divisor: float = getattr(config, "logits_scaling", 1.0)  # Granite
-        self._cap: float | None = getattr(config, "final_logit_softcapping", None)  # Gemma
+        self._text = config
         self.mixed = False  # whether lean layers keep their weights in float16
 
     @property
@@ -208,10 +207,7 @@ class Target:
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Logits, (…, V) float32, of hidden states (…, hidden) after the final norm."""
-        logits = self.borrowed_logits(hidden)
-        if self._divisor != 1:
-            logits = logits / self._divisor
-        return logits if self._cap is None else self._cap * (logits / self._cap).tanh()
+        return final_logits(self._text, self.borrowed_logits(hidden))
 
     def borrowed_logits(self, hidden: Tensor) -> Tensor:
         """What the LM head alone makes of a drafter's hidden states, which is how drafters that have none learn to use it."""

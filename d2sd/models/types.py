@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from d2sd.errors import InputError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 LayerKind = Literal["full", "sliding", "linear"]
 KINDS: dict[str, LayerKind] = {
@@ -60,6 +63,16 @@ PARTS = {
     "mamba_d_state": "state-space layers",
     "attention_chunk_size": "chunked attention",
 }
+
+
+def final_logits(config: Any, logits: Tensor) -> Tensor:
+    """What a target makes of its LM head's output (…, V) last: divided (Granite), softly capped (Gemma), or as it is.
+
+    config: of its text. Drafters that borrow the head learn to use it without this.
+    """
+    divisor, cap = getattr(config, "logits_scaling", 1.0), getattr(config, "final_logit_softcapping", None)
+    logits = logits if divisor == 1 else logits / divisor
+    return logits if cap is None else cap * (logits / cap).tanh()
 
 
 def text_config(config: Any) -> Any:

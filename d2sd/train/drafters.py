@@ -20,6 +20,7 @@ from transformers import PreTrainedModel
 from d2sd.errors import InputError
 from d2sd.models.drafter import DFlashDraftModel
 from d2sd.models.taps import LayerTaps
+from d2sd.models.types import final_logits, text_config
 
 OBJECTIVES = ("cross_entropy", "survival", "streak")
 UNKNOWN = 20.0  # nats of a label outside the draft vocabulary: no draft gets past it, and there is nothing to learn from it
@@ -219,7 +220,8 @@ class DrafterObjective(nn.Module):
             rows = hidden.gather(
                 1, (places - 1).clamp(0, hidden.shape[1] - 1).flatten(1)[..., None].expand(-1, -1, hidden.shape[-1])
             )
-            wanted = F.linear(rows[scored.flatten(1)], weight).float().softmax(-1)
+            said = F.linear(rows[scored.flatten(1)], weight).float()
+            wanted = final_logits(text_config(self._target[0].config), said).softmax(-1)
         soft = -(wanted * logits.log_softmax(-1)).sum(-1)
         return torch.zeros_like(places, dtype=torch.float32).masked_scatter(scored, soft)
 

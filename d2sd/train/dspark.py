@@ -24,6 +24,7 @@ from d2sd.models.form import MarkovKind
 from d2sd.models.layouts import HEADS
 from d2sd.models.loading import load_drafter
 from d2sd.models.taps import LayerTaps
+from d2sd.models.types import final_logits, text_config
 from d2sd.train.data import read_responses
 from d2sd.train.drafters import cut_blocks, draft_blocks, draw_anchors
 from d2sd.train.identity import digest
@@ -101,7 +102,8 @@ class DSparkObjective(nn.Module):
         with torch.no_grad():
             places = (blocks.places[..., 1:] - 1).clamp_max(hidden.shape[1] - 1).flatten(1)
             known = hidden.gather(1, places[..., None].expand(-1, -1, hidden.shape[-1])).to(target.lm_head.weight.dtype)
-            wanted = F.linear(known, target.lm_head.weight).float().softmax(-1).view_as(logits)
+            said = F.linear(known, target.lm_head.weight).float()
+            wanted = final_logits(text_config(target.config), said).softmax(-1).view_as(logits)
         distance = (logits.softmax(-1) - wanted).abs().sum(-1)
         label = (1 - 0.5 * distance.detach()).clamp(0, 1)
         head, markov = drafter.confidence_head, drafter.markov_head

@@ -23,6 +23,7 @@ from d2sd.errors import InputError
 from d2sd.models.eagle3 import Eagle3DraftModel, KeyValue, default_eagle3_layers, new_eagle3
 from d2sd.models.eagle3_folder import save_eagle3
 from d2sd.models.taps import LayerTaps
+from d2sd.models.types import final_logits, text_config
 from d2sd.train.data import frequent_tokens, read_responses
 from d2sd.train.held_out import HeldOut
 from d2sd.train.identity import digest
@@ -97,7 +98,7 @@ class Unrolled(nn.Module):
             with torch.no_grad():
                 wanted = F.linear(_take(hidden, (place + 1).clamp_max(width - 1)), head).float()
                 right.append(drafter.token_ids[logits.argmax(-1)] == ids.gather(1, (place + 2).clamp_max(width - 1)))
-                labels = wanted.softmax(-1)
+                labels = final_logits(text_config(target.config), wanted).softmax(-1)
             inside = place + 2 < lengths[:, None]
             loss = F.cross_entropy(logits.flatten(0, 1), labels.flatten(0, 1), reduction="none").view_as(inside)
             losses.append(config.decay**step * (loss * inside).sum() / inside.sum().clamp_min(1))

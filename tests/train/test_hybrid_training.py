@@ -5,15 +5,17 @@ from __future__ import annotations
 import pytest
 import torch
 
-from d2sd import DecodeConfig, Engine
+from d2sd import DecodeConfig, Engine, load
 from d2sd.models.eagle3_folder import save_eagle3
 from d2sd.models.loading import load_drafter, load_target
 from d2sd.models.models import Models
-from d2sd.train.drafters import DrafterConfig
+from d2sd.train.drafters import DrafterConfig, DrafterObjective
+from d2sd.train.dspark import DSparkConfig, train_dspark
+from d2sd.train.eagle3 import Eagle3Objective, train_eagle3
 from d2sd.train.loop import LoopConfig
 from d2sd.train.regenerate import RegenerateConfig
 from d2sd.train.stages import load_frozen, regenerate_responses, train_drafter
-from tests.nets import make_eagle3
+from tests.nets import make_drafter, make_eagle3
 from tests.target_nets import PROMPTS, make_typed
 
 SHAPE = {"layers": 2, "block_size": 5, "target_layer_ids": [0, 2], "mask_token": "<|mask|>"}
@@ -69,3 +71,43 @@ def test_training_sees_the_features_that_decoding_sees_and_drafters_begin(tokeni
         hidden = model.model(input_ids=ids[None], use_cache=False, output_hidden_states=True).hidden_states
     torch.testing.assert_close(torch.cat([hidden[1], hidden[2]], -1), decoding, atol=1e-4, rtol=1e-4)
     save_eagle3(make_eagle3(target), tmp_path / "eagle3")
+
+
+@pytest.mark.parametrize("kind", ["granite", "gemma4_text"])
+def test_soft_labels_are_the_targets_own_probabilities(tokenizer, kind):
+    """Granite divides its logits, and Gemma caps them; drafters learn from what comes of that."""
+    target = make_typed(tokenizer, kind)
+    drafter = make_drafter(target, 4, layers=1)
+    objective = DrafterObjective(drafter, target.model, DrafterConfig(soft_targets=1.0))
+    ids, places = torch.arange(2, 22)[None], torch.tensor([[[9, 10, 11, 12]]])
+    scored = torch.tensor([[[False, True, True, True]]])
+    logits = torch.randn(3, target.config.vocab_size)
+    with torch.no_grad():
+        hidden = target.model.model(input_ids=ids, use_cache=False).last_hidden_state
+        wanted = target.model(input_ids=ids, use_cache=False).logits[0, 9:12].softmax(-1)
+    found = objective._soft(logits, scored, hidden, places)[0, 0, 1:]
+    torch.testing.assert_close(found, -(wanted * logits.log_softmax(-1)).sum(-1))
+
+
+@pytest.mark.parametrize("kind", ["gpt_oss", "qwen3_next"])
+def test_every_kind_of_drafter_is_trained_for_it(tokenizer, tmp_path, kind):
+    """VP-Drafter, DSpark and EAGLE-3, by their own commands; each loads and drafts without changing the text."""
+    target = make_typed(tokenizer, kind)
+    target.model.save_pretrained(tmp_path / "target")
+    tokenizer.save_pretrained(tmp_path / "target")
+    text, loop = tmp_path / "r.jsonl", LoopConfig(2, batch_size=2, warmup=1, save_every=1000, log_every=1)
+    regenerate_responses(tmp_path / "target", PROMPTS, text, RegenerateConfig(2, 16, 1.0))
+    learn, blocks = (tmp_path / "target", text), DrafterConfig(anchors=4)
+    train_drafter(*learn, tmp_path / "dflash", objective=blocks, config=loop, **SHAPE)
+    again = {"config": loop, "start": tmp_path / "dflash"}
+    train_drafter(*learn, tmp_path / "vp", objective=DrafterConfig(True, anchors=4), **again)
+    train_dspark(*learn, tmp_path / "dspark", objective=DSparkConfig("gated", 8, anchors=4), **again)
+    train_eagle3(*learn, tmp_path / "eagle3", objective=Eagle3Objective(2, 0.8, 4), config=loop, target_layer_ids=[0, 1, 0])  # fmt: skip
+    folders = {name: str(tmp_path / name) for name in ("target", "dflash", "vp", "dspark", "eagle3")}
+    plain = None
+    for method, drafter in (("autoregressive", "dflash"), ("d2sd", "dflash"), ("dflash", "dspark"), ("eagle3", "eagle3")):
+        models = {"drafter": folders[drafter]} | ({"second_drafter": folders["vp"]} if method == "d2sd" else {})
+        engine = load("tiny", target=folders["target"], **models)
+        ids = engine.generate(PROMPTS[0], DecodeConfig(method, 12)).token_ids
+        plain = plain or ids
+        assert ids == plain
