@@ -196,9 +196,9 @@ def markdown(found: Plan) -> str:
     if found.mask is not None:
         lines.append(f"* Mask token: {found.mask}")
     if (m := found.memory) is not None:
-        lines.append(f"* Memory in {found.dtype}: {_gigabytes(m.total)} GB, of which {_gigabytes(m.target)} are the target's weights, "
-                     f"{_gigabytes(m.drafter)} the drafter's, {_gigabytes(m.cache)} keys and values of {CONTEXT} tokens, "
-                     f"{_gigabytes(m.states)} states and {_gigabytes(m.tree)} what linear layers keep of a tree of {NODES} nodes")  # fmt: skip
+        lines.append(f"* Memory in {found.dtype}: {_size(m.total)}, of which {_size(m.target)} are the target's weights, "
+                     f"{_size(m.drafter)} the drafter's, {_size(m.cache)} keys and values of {CONTEXT} tokens, "
+                     f"{_size(m.states)} states and {_size(m.tree)} what linear layers keep of a tree of {NODES} nodes")  # fmt: skip
     lines += [f"* Note: {note}" for note in found.notes]
     return "\n".join(lines) + "\n"
 
@@ -219,7 +219,7 @@ def summary(found: Plan) -> str:
         return f"{said[0].upper()}{said[1:]}."
     return (
         f"Type {found.type}, layers: {_counted(found)}. It {verdict(found)}. With a text of {CONTEXT} tokens it takes "
-        f"{_gigabytes(found.memory.total)} GB in {found.dtype}."
+        f"{_size(found.memory.total)} in {found.dtype}."
     )
 
 
@@ -232,5 +232,8 @@ def _sees(found: Plan) -> str:
     return ", ".join(f"{kind} ({count})" for kind, count in Counter(found.drafter_layers).items())
 
 
-def _gigabytes(count: int) -> str:
-    return f"{count / 1e9:.2f}" if count < 1e10 else f"{count / 1e9:.0f}"
+def _size(count: int) -> str:
+    """Bytes, in a unit that leaves two or three digits."""
+    if count < 1e8:
+        return f"{count / 1e6:.1f} MB" if count else "nothing"
+    return f"{count / 1e9:.2f} GB" if count < 1e10 else f"{count / 1e9:.0f} GB"
