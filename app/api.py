@@ -1,4 +1,4 @@
-"""What programs may ask the page: ``generate``, ``step``, ``calibrate``, for gradio_client and as tools of MCP.
+"""The page's API: ``generate``, ``step``, ``calibrate``, for gradio_client and as MCP tools.
 
 All else that the page calls is for its own controls and is not listed.
 """

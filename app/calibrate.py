@@ -1,4 +1,4 @@
-"""From the controls of Calibrate to what it draws: the run in Explore, a prompt set, or uploaded traces."""
+"""Controller of Calibrate: figures of the run in Explore, of a prompt set, or of uploaded traces."""
 
 from __future__ import annotations
 

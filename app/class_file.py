@@ -1,4 +1,4 @@
-"""The runs of a window in one file: to teach with, without this page, or to open here another day."""
+"""One file with the runs of a window, to teach from offline or to open again later."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two runs, or two sets of runs, against each other: two drafters, methods, checkpoints or settings."""
+"""Controller of Compare: two runs or two sets of runs, by drafter, method, checkpoint or settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From the controls of Calibrate to the doctor's report on the chosen drafter."""
+"""Controller of the doctor: runs the examination of the chosen drafter and streams its report."""
 
 from __future__ import annotations
 

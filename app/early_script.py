@@ -1,4 +1,4 @@
-"""Scripts that run before Gradio's: it runs those of ``launch(head=…)`` only when the page is there."""
+"""Scripts that must run before Gradio's own; those of ``launch(head=…)`` run only after the page has loaded."""
 
 from __future__ import annotations
 

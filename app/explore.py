@@ -1,4 +1,4 @@
-"""From the controls to a stream of trace lines."""
+"""Controller of Explore: starts a run and streams its trace lines."""
 
 from __future__ import annotations
 

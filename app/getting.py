@@ -1,4 +1,4 @@
-"""Getting a target for the page, with what has arrived as news."""
+"""Downloads a target for the page and reports progress."""
 
 from __future__ import annotations
 

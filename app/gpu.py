@@ -1,4 +1,4 @@
-"""Work that needs the GPU of a shared Hugging Face Space (ZeroGPU): there it is lent for one call at a time.
+"""GPU work on a shared Hugging Face Space (ZeroGPU), where a GPU is lent for one call at a time.
 
 This is the one place that knows the ``spaces`` package; without it everything here is plain Python.
 """

@@ -1,4 +1,4 @@
-"""What the page touches of Gradio that Gradio documents nowhere; beside it stands ``guarded_blocks``.
+"""The undocumented parts of Gradio that the page depends on; see also ``guarded_blocks``.
 
 Read both again after every new version. In Gradio's own words a "session hash" names a window. ``Blocks._queue`` is its line of
 calls, and ``state_holder`` keeps the states and last values of windows.

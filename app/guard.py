@@ -1,4 +1,4 @@
-"""The page's limits for callers: how large calls may be, which addresses answer, and when a window's data is dropped.
+"""Limits for callers of the page: request size, allowed addresses, lifetime of a window's data.
 
 ``docs/security.md`` lists the numbers.
 """

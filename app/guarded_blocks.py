@@ -1,4 +1,4 @@
-"""The page as Gradio's ``Blocks``, with two of its undocumented methods guarded."""
+"""The page as Gradio ``Blocks`` with two undocumented methods overridden."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lanes of a race: what ran, under which name. Data only."""
+"""Names of the lanes of a race. Data only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""K and γ, live at the end of the tour: one recorded text, replayed with every combination when it was recorded."""
+"""Interactive K and γ at the end of the tour, from replays of one recorded text with every combination."""
 
 from __future__ import annotations
 

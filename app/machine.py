@@ -1,4 +1,4 @@
-"""What this machine can hold, giving memory back to it, and how slow a large model would be on its processor."""
+"""Memory of this machine, returning memory to it, and the expected speed of a large model on its CPU."""
 
 from __future__ import annotations
 

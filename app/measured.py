@@ -1,4 +1,4 @@
-"""Runs that are measured together: whatever figures and the list of steps need is taken out of each run as it ends."""
+"""Runs measured together: the data for figures and step lists is extracted from each run as it ends."""
 
 from __future__ import annotations
 

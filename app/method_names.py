@@ -1,4 +1,4 @@
-"""What methods are called where one chooses among them, and in which groups."""
+"""Display names of methods, and their groups in lists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The models that the page offers, why some cannot run here, and loading them."""
+"""The models that the page offers, reasons why some cannot run here, and loading them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one load of the page keeps between events; ``app.history`` keeps what outlasts a reload."""
+"""State of one page load between events; ``app.history`` keeps what must survive a reload."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stop of the tour about what a pass over many tokens costs, and why."""
+"""The tour's stop about the cost of a pass over many tokens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What would run of models that are chosen, before they are loaded: from their configs alone."""
+"""A summary of the chosen models before they are loaded, from their configs alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""plotly.js for the page, out of the installed plotly package: nothing is fetched from elsewhere."""
+"""plotly.js for the page, served from the installed plotly package; nothing is fetched from elsewhere."""
 
 from __future__ import annotations
 

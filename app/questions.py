@@ -1,4 +1,4 @@
-"""What people ask after a stop of the tour, with answers, by the stop's id."""
+"""Frequent questions about each stop of the tour, with answers, by the stop's id."""
 
 from __future__ import annotations
 

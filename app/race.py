@@ -1,4 +1,4 @@
-"""A race: one prompt and seed through several methods, one after the other, so that their times are fair."""
+"""Controller of Race: one prompt and seed through several methods, one after the other for fair timing."""
 
 from __future__ import annotations
 

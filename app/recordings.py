@@ -1,4 +1,4 @@
-"""Runs that were measured in one browser window, kept so that any of their steps can be opened in Explore."""
+"""Measured runs of one browser window, kept so that each of their steps can be opened in Explore."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The recorded texts of a set once more, with another drafter: nothing is decoded again."""
+"""Replays the recorded texts of a set with another drafter, without decoding them again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The run that a window shows, kept on the server line by line and handed to the page in segments.
+"""The run shown in a window, stored on the server line by line and sent to the page in segments.
 
 Gradio writes out, stores and compares the whole value of a component on every change. A value that grows with the run would
 make every update slower than the one before. So an update carries only the new lines, with their place in the run, and a

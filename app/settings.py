@@ -1,4 +1,4 @@
-"""The settings of a run that a person can change: one table for the controls, for reading them, and for links."""
+"""The settings of a run that a user can change: one table for controls, parsing and links."""
 
 from __future__ import annotations
 

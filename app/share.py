@@ -1,4 +1,4 @@
-"""Files of the shown run that are made here: GraphML of a step, and a page that works without this one.
+"""Exports of the shown run that are made on the server: GraphML of a step, and a standalone page.
 
 The other formats (JSON lines, SVG, PNG) are made in the browser from what it has.
 """

@@ -1,4 +1,4 @@
-"""What the tour is made of."""
+"""The stops of the tour: titles, texts and figures."""
 
 from __future__ import annotations
 

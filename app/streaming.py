@@ -1,4 +1,4 @@
-"""Runs on this machine, or on a GPU that a shared Space lends for one run at a time."""
+"""Executes runs, on this machine or on a GPU that a shared Space lends for one run at a time."""
 
 from __future__ import annotations
 

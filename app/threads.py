@@ -1,4 +1,4 @@
-"""How many processor threads the nets of the page use."""
+"""Number of processor threads that the page's models use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The hosts that a link may open a trace from (``?trace=URL``), beside the page's own."""
+"""Hosts that a link may load a trace from (``?trace=URL``), besides the page's own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Traces that a visitor brings along, and logs of served engines, which are read as traces."""
+"""Uploaded traces, and logs of serving engines, which are converted to traces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether others than the owner of this machine may be visiting the page, and what is then not said."""
+"""Whether the page may have visitors other than its owner, and what is then hidden."""
 
 from __future__ import annotations
 

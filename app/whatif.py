@@ -1,4 +1,4 @@
-"""What would other settings have done? Sweeps over one setting at a time, answered from a recorded greedy run."""
+"""Controller of the what-if panel: sweeps over one setting at a time, replayed from a recorded greedy run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the tour writes tokens, probabilities and times."""
+"""Formatting of tokens, probabilities and times in the tour."""
 
 from __future__ import annotations
 

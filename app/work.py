@@ -1,4 +1,4 @@
-"""Long work: its progress, cancellation, and the queue for the models."""
+"""Long-running work: progress, cancellation, and the queue for the models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The version, where this runs, and where the files that are no modules lie."""
+"""Version, installation path, and location of the package's data files."""
 
 from __future__ import annotations
 

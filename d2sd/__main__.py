@@ -1,4 +1,4 @@
-"""Speculative decoding from the command line; ``d2sd`` once it is installed, ``python -m d2sd`` in a checkout."""
+"""Command-line entry point: ``d2sd`` once installed, ``python -m d2sd`` in a checkout."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The engine: models that generate, as a stream of events."""
+"""The engine: loads models and generates text as a stream of events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one exception type whose message is written for the person at the keyboard, and what others say in one line."""
+"""``InputError``, the exception whose message is written for the user, and one-line summaries of other exceptions."""
 
 
 class InputError(ValueError):

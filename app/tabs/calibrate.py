@@ -1,4 +1,4 @@
-"""Calibrate: can the drafter's confidence be trusted? Source on the left, figures on the right."""
+"""The Calibrate tab: source on the left, figures on the right."""
 
 from __future__ import annotations
 

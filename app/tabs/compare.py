@@ -1,4 +1,4 @@
-"""Compare: two runs or two sets of runs side by side, and what differs, with its interval."""
+"""The Compare tab: two runs or two sets of runs side by side, and their differences with intervals."""
 
 from __future__ import annotations
 

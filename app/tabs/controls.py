@@ -1,4 +1,4 @@
-"""The column of controls of Explore: what to run, with which models and settings."""
+"""The controls of Explore: prompt, models, method and settings."""
 
 from __future__ import annotations
 

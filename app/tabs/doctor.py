@@ -1,4 +1,4 @@
-"""“Why is it rejected?”: a button of Calibrate, and the doctor's report on the drafter that is chosen there."""
+"""“Why is it rejected?”: a button of Calibrate, and the doctor's report on the chosen drafter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was typed into a field comes back when the page is loaded again: the browser keeps it and sends it nowhere."""
+"""Restores what was typed into a field after a reload; the browser stores it and does not send it anywhere."""
 
 from __future__ import annotations
 

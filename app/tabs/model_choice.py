@@ -1,4 +1,4 @@
-"""The choice of models: bundled, published, or a folder of one's own; those that cannot run here say why."""
+"""The model selector: bundled, published, or a local folder; unavailable ones state the reason."""
 
 from __future__ import annotations
 

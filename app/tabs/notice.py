@@ -1,4 +1,4 @@
-"""The sentence under the buttons of a tab: something to check, what is going on, or what is good to know."""
+"""The message line under the buttons of a tab: errors, progress, or hints."""
 
 from __future__ import annotations
 

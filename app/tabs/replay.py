@@ -1,4 +1,4 @@
-"""The fold of Compare that replays A's texts with another drafter."""
+"""The section of Compare that replays A's texts with another drafter."""
 
 from __future__ import annotations
 

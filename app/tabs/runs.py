@@ -1,4 +1,4 @@
-"""The runs of this window: showing, naming, removing and saving them; the form that follows; coming back after a reload."""
+"""The runs of this window: showing, naming, removing, saving, and restoring them after a reload."""
 
 from __future__ import annotations
 

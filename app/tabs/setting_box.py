@@ -1,4 +1,4 @@
-"""The control of a setting of a run."""
+"""The control of one setting of a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The what-if panel of Race: which recorded run is asked, what is varied, and the answers."""
+"""The what-if panel of Race: choice of the recorded run and of the setting to vary, and the results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Views that are drawn by their own JavaScript: the component that carries it."""
+"""The base component of views that are drawn by their own JavaScript."""
 
 from __future__ import annotations
 

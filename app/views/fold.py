@@ -1,4 +1,4 @@
-"""A button that folds a part of the page away."""
+"""A button that collapses a part of the page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A list to choose from: models, in which those that cannot run here are shown, but cannot be chosen, or groups of methods."""
+"""A selector for models, with unavailable ones disabled, or for methods in groups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The list of runs that a window keeps, and the address that says which of them is looked at."""
+"""The list of runs of a window, and the address of the run that is shown."""
 
 from __future__ import annotations
 

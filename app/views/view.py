@@ -1,4 +1,4 @@
-"""What all components with a script of their own share."""
+"""Code shared by all components with a script of their own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What flashinfer is told: row and key ranges for its planner, worked out on the host, and the bits of a mask."""
+"""Inputs of flashinfer's planner, computed on the host: row and key ranges, and packed masks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Attention sinks: one learned logit a head that takes part in the softmax and has no value (gpt-oss)."""
+"""Attention sinks: one learned logit per head that takes part in the softmax and has no value (gpt-oss)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Attention of a causal chain whose rows see a window of the text, or that has sinks, without a mask over the whole text."""
+"""Attention of a causal chain with a sliding window or sinks, without a mask over the whole text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cost-aware settings against plain decoding and against the best fixed setting, known in hindsight, of every domain."""
+"""Cost-aware settings against plain decoding and against the best fixed setting of every domain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The break-even map of a comparison as SVG: tokens of a step against its cost, with lines of equal speedup."""
+"""The break-even map of a comparison as SVG: tokens per step against cost per step, with lines of equal speedup."""
 
 from __future__ import annotations
 

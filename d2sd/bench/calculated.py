@@ -1,4 +1,4 @@
-"""Entries whose times are calculated from a table of stage costs, as on another machine: nothing of them is timed."""
+"""Entries whose times are calculated from a table of stage costs, as on another machine, instead of measured."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pictures of a comparison as plain SVG, no plotting package needed."""
+"""Charts of a comparison as plain SVG, without a plotting package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every method under many settings on every prompt against plain greedy decoding, counted setting by setting."""
+"""Compares every method under many settings with plain greedy decoding on every prompt; counts by setting."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prompts of a data set on the Hugging Face hub, read as a stream by ``datasets`` where that is installed."""
+"""Prompts of a data set on the Hugging Face hub, streamed with ``datasets`` if that is installed."""
 
 from __future__ import annotations
 

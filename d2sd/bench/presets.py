@@ -1,4 +1,4 @@
-"""The tables of the papers, as lists of settings with the figures that were published for them."""
+"""The tables of the papers, as lists of settings with the published figures."""
 
 from __future__ import annotations
 

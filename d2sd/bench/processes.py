@@ -1,4 +1,4 @@
-"""Work shared among the processes of ``accelerate launch``: who does what, and bringing the results together."""
+"""Distribution of work over the processes of ``accelerate launch``, and gathering of the results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prompts from files: JSON lines with ``prompt`` or ``turns`` (the first turn is used); or from a data set of the hub."""
+"""Prompts from JSON lines with ``prompt`` or ``turns`` (the first turn is used), or from a data set of the hub."""
 
 from __future__ import annotations
 

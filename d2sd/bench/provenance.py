@@ -1,4 +1,4 @@
-"""Where figures come from: versions, hardware, commit, command line, seeds, data."""
+"""Provenance of figures: versions, hardware, commit, command line, seeds, data."""
 
 from __future__ import annotations
 

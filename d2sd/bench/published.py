@@ -1,4 +1,4 @@
-"""Figures that papers report, to be held beside measured ones; never mixed with them in a column."""
+"""Figures reported in papers, shown beside measured ones and never mixed with them in a column."""
 
 from __future__ import annotations
 

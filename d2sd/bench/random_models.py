@@ -1,4 +1,4 @@
-"""Models of published shapes with random weights: how long a stage takes does not depend on the weights' values."""
+"""Models of published shapes with random weights: the duration of a stage does not depend on weight values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run entries over prompts, interleaved run by run, so that drifts of the machine meet all of them alike."""
+"""Runs entries over prompts, interleaved run by run, so that drift of the machine affects all of them alike."""
 
 from __future__ import annotations
 

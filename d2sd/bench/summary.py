@@ -1,4 +1,4 @@
-"""Runs → one row per entry: pooled figures, medians over prompts, 95% bootstrap intervals over prompts."""
+"""One row per entry from its runs: pooled figures, medians, 95% bootstrap intervals over prompts."""
 
 from __future__ import annotations
 

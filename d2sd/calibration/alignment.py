@@ -1,4 +1,4 @@
-"""Two runs side by side: their steps over the characters of the text, and where the texts part."""
+"""Aligns two runs: their steps over the characters of the text, and where the texts diverge."""
 
 from __future__ import annotations
 

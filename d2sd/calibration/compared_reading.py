@@ -1,4 +1,4 @@
-"""What a comparison says, in plain sentences; what is not clear is not claimed."""
+"""Sentences about a comparison; differences that are not significant are not claimed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is what decides about a step calibrated itself? Tokens that cost-aware steps expected, against those that they got."""
+"""Calibration of the cost-aware controller: expected against committed tokens of cost-aware steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each draft brings and costs: tokens gained, and nodes that the target verified for nothing."""
+"""Gain and cost of each draft: tokens gained, and nodes verified without being accepted."""
 
 from __future__ import annotations
 

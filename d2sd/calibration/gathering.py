@@ -1,4 +1,4 @@
-"""Thousands of runs in one pass: what figures are counted from is taken out of a run, and the run is let go."""
+"""Accumulates the statistics of many runs in one pass, without keeping the runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the first draft was predicted to end and where it did: D²SD's boundary posterior against what happened."""
+"""Predicted against actual end of the first draft: D²SD's boundary posterior and the outcome."""
 
 from __future__ import annotations
 

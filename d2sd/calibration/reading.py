@@ -1,4 +1,4 @@
-"""What the figures say, in plain sentences: computed from a report, with "too few to say" where that is so."""
+"""Sentences about the figures of a report, with "too few to say" where the sample is too small."""
 
 from __future__ import annotations
 

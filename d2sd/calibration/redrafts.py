@@ -1,4 +1,4 @@
-"""The second drafter: can its confidence be trusted where its prefix was right, and does a re-draft gain what it promises?"""
+"""The second drafter: calibration where its prefix was right, and expected against actual gain of re-drafts."""
 
 from __future__ import annotations
 

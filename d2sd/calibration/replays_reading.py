@@ -1,4 +1,4 @@
-"""What several drafters made of the same texts, in words."""
+"""Sentences about several drafters on the same texts."""
 
 from __future__ import annotations
 

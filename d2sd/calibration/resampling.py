@@ -1,4 +1,4 @@
-"""Bootstrap intervals: whole units (prompts) are drawn again; every figure is a ratio of sums over units."""
+"""Bootstrap intervals: prompts are resampled as units; every figure is a ratio of sums over units."""
 
 from __future__ import annotations
 

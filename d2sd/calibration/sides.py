@@ -1,4 +1,4 @@
-"""Two sets of runs and a figure of both: what is drawn again, and the difference with its interval."""
+"""Two sets of runs and a figure of both: resampling units, and the difference with its interval."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The first drafter's confidence by group: by the prompt's domain, and by what kind of token was drafted."""
+"""The first drafter's confidence by group: by the prompt's domain, and by kind of drafted token."""
 
 from __future__ import annotations
 

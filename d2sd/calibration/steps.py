@@ -1,4 +1,4 @@
-"""Steps of recorded runs as columns, so that ten thousand of them are counted in one go."""
+"""Steps of recorded runs as columns, so that ten thousand of them are counted at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page, in a browser; the same as ``python app.py`` in a checkout. HOST and PORT say where it listens."""
+"""Starts the page; the same as ``python app.py`` in a checkout. HOST and PORT set the address it listens on."""
 
 from __future__ import annotations
 

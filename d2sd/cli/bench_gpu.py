@@ -1,4 +1,4 @@
-"""``bench gpu``: time of every stage beside its floor, on models of a true shape with random weights."""
+"""``bench gpu``: time of every stage beside its roofline, on models of a true shape with random weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A recorded run and its steps as text for a terminal. Model text is spelled so that it cannot drive the terminal."""
+"""A recorded run and its steps as terminal text. Model text is escaped so that it cannot control the terminal."""
 
 from __future__ import annotations
 

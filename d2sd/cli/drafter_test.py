@@ -1,4 +1,4 @@
-"""Replay recorded texts with several drafters: which is better, by how much, and where."""
+"""Replays recorded texts with several drafters: which is better, by how much, and where."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The machine that recorded a run, from the times of the run itself."""
+"""The machine that recorded a run, from the run's own times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All machines that a run can be held against without measuring one."""
+"""All machines for which a run's cost can be calculated without measuring one."""
 
 from __future__ import annotations
 

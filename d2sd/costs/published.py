@@ -1,4 +1,4 @@
-"""Figures that papers report, and the machine that follows from them."""
+"""Figures reported in papers, and the machine derived from them."""
 
 from __future__ import annotations
 

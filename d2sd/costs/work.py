@@ -1,4 +1,4 @@
-"""What a step gives a machine to do: the rows of its passes."""
+"""The work of a step: the rows of its passes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sizes of the passes of one cycle that is worked out on the device."""
+"""The pass sizes of one cycle that runs on the device."""
 
 from __future__ import annotations
 

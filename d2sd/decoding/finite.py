@@ -1,4 +1,4 @@
-"""What happens when a net's numbers turn into NaN or infinity: the run stops and says whose they were."""
+"""Detection of NaN and infinity: the run stops and names the model that produced them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""State of one generation: what was committed, and the events that tell of it."""
+"""State of one generation: committed tokens, and the events that report them."""
 
 from __future__ import annotations
 

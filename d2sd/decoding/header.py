@@ -1,4 +1,4 @@
-"""The first line of a trace: what was run, with which settings, models and versions, and on what."""
+"""The first line of a trace: method, settings, models, versions and hardware."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the target chose at every node of a tree and how likely it was, measured on the device and described as events."""
+"""The target's choice and its probability at every node of a tree, measured on the device and reported as events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Named arrays side by side in one vector, so that a single copy brings all of them from the device."""
+"""Named arrays packed into one vector, so that a single copy transfers all of them from the device."""
 
 from __future__ import annotations
 

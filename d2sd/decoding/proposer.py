@@ -1,4 +1,4 @@
-"""The drafters of one generation and the method that turns what they say into token trees."""
+"""The drafters of one generation, and the method that builds token trees from their drafts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How likely a drafter's tokens would be at other softmax temperatures: what fitting a temperature takes."""
+"""Probabilities of a drafter's tokens at other softmax temperatures, as needed to fit a temperature."""
 
 from __future__ import annotations
 

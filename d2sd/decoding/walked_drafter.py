@@ -8,7 +8,7 @@ such a shared choice can. Which tokens are committed does not depend on it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -89,39 +89,43 @@ class WalkedDrafter(BlockDrafter):
         hidden = self.hidden(ids, positions, read)
         rows = hidden[:, 1 - self.shift :]
         logits = self.logits(rows)
-        tokens, logs, options = self.chain(hidden, logits, given, self.sampler.temperature, noise[:, None])
+        tokens, logs, picks, ids_of = self.chain(hidden, logits, given, self.sampler.temperature, noise[:, None])
         best = logs.topk(min(top, logs.shape[-1]), -1)
         trained = torch.zeros_like(best.values[..., :1])
         if (head := self.model.confidence_head) is not None:
             before = torch.cat([given[:, :1], tokens[:, :-1]], 1)
             markov = self.model.markov_head if self.form.confidence == "markov" else None
             trained = torch.sigmoid(head(rows, None if markov is None else markov.markov_w1(before)))[..., None]
-        listed = options.gather(-1, best.indices)
-        chosen = _chosen(logs, options, tokens)
-        columns = [tokens[..., None], chosen, trained, best.values.exp(), listed, best.values]
+        chosen = logs.gather(-1, picks)
+        columns = [tokens[..., None], chosen.exp(), trained, best.values.exp(), ids_of(best.indices), best.values]
         ranked = torch.cat([column.double() for column in columns], -1)
         pairs = self._pairs(rows, logits, given) if self.model.candidate_selector is not None and top > 1 else ()
-        others = tempered(logs[0], chosen[0, :, 0].log()) if self.inspect else ranked[:0]
+        others = tempered(logs[0], chosen[0, :, 0]) if self.inspect else ranked[:0]
         return ranked, hidden, logits, others, *pairs
 
     def chain(
         self, hidden: Tensor, logits: Tensor, given: Tensor, temperature: float, noise: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Tokens (B, γ − 1) from left to right; at each of them the logarithms, at temperature 1, of the distribution after the
-        ones before, and the tokens that it is over, (B, γ − 1, D or C) each. noise: (γ − 1, B or 1, V)."""
+    ) -> tuple[Tensor, Tensor, Tensor, Callable[[Tensor], Tensor]]:
+        """Tokens (B, γ − 1) from left to right.
+
+        Also returns, at each of them, the logarithms (B, γ − 1, D or C) of the distribution after the tokens before, at
+        temperature 1; the drafted token's index in it (B, γ − 1, 1), which says nothing of a given token; and a function from
+        such indices (B, γ − 1, n) to the target's ids. noise: (γ − 1, B or 1, V).
+        """
         selector, head = self.model.candidate_selector, self.model.markov_head
-        before, rows, found = given[:, 0], hidden[:, 1 - self.shift :], []
-        everything = self.own_ids(torch.arange(logits.shape[-1], device=self.device)).expand(len(rows), -1)
+        before, rows, found, candidates = given[:, 0], hidden[:, 1 - self.shift :], [], []
         state = hidden.new_empty(0) if head is None else head.start(rows[:, 0])
         if (
             head is not None and not self.shift
         ):  # rows are about themselves, and the anchor's is the first that the state saw
             state = head(before, hidden[:, 0], state)[1]
+        options = self.own_ids(torch.arange(logits.shape[-1], device=self.device)).expand(len(rows), -1)
         for at in range(rows.shape[1]):
-            scores, options = logits[:, at], everything
+            scores = logits[:, at]
             if selector is not None:
                 own, places = selector.candidates(scores)
                 options = self.own_ids(places)
+                candidates.append(options)
                 scores = selector(own, options, rows[:, at], before[:, None])[:, 0]
             elif head is not None:
                 bias, state = head(before, rows[:, at], state)
@@ -129,11 +133,13 @@ class WalkedDrafter(BlockDrafter):
             keys = scores
             if temperature > 0:
                 keys = scores / max(temperature, COLDEST) + noise[at].expand(len(rows), -1).gather(1, options)
-            drafted = options.gather(1, keys.argmax(-1, keepdim=True))[:, 0]
+            pick = keys.argmax(-1, keepdim=True)
+            drafted = options.gather(1, pick)[:, 0]
             before = torch.where(given[:, at + 1] < 0, drafted, given[:, at + 1])
-            found.append((before, scores, options))
-        tokens, scores, options = (torch.stack(part, 1) for part in zip(*found, strict=True))
-        return tokens, scores.log_softmax(-1).clamp_max(0.0), options
+            found.append((before, scores, pick))
+        tokens, scores, picks = (torch.stack(part, 1) for part in zip(*found, strict=True))
+        ids_of = self.own_ids if selector is None else partial(torch.stack(candidates, 1).gather, -1)
+        return tokens, scores.log_softmax(-1).clamp_max(0.0), picks, ids_of
 
     def _pairs(self, rows: Tensor, logits: Tensor, given: Tensor) -> tuple[Tensor, Tensor]:
         """Candidates (B, γ − 1, C), and their log probabilities after each candidate of the row before, (B, γ − 1, C, C); those
@@ -157,17 +163,12 @@ class WalkedDrafter(BlockDrafter):
         given = torch.full((count, size + 1), -1, device=self.device)
         given[:, 0] = anchor
         hidden, logits = (part.expand(count, -1, -1) for part in (hidden, logits))
-        tokens, logs, options = self.chain(hidden, logits, given, 1.0, noise)
-        confidence = _chosen(logs, options, tokens)[..., 0].tolist()
+        tokens, logs, picks, _ = self.chain(hidden, logits, given, 1.0, noise)
+        confidence = logs.gather(-1, picks)[..., 0].exp().tolist()
         return [
             replace(block, ids=tuple(i), confidence=tuple(c), trained=(), tempered=(), after=None)
             for i, c in zip(tokens.tolist(), confidence, strict=True)
         ]
-
-
-def _chosen(logs: Tensor, options: Tensor, tokens: Tensor) -> Tensor:
-    """The probabilities (…, 1) of tokens (…) among options; 0 of a given token that is none of them."""
-    return (logs.exp() * (options == tokens[..., None])).sum(-1, keepdim=True)
 
 
 class _Candidates:

@@ -1,4 +1,4 @@
-"""What brings a drafter back: the change that helps most, then what helps further, and whether that explains its acceptance."""
+"""The cure of a drafter: the change that helps most, further changes on top, and whether they explain its acceptance."""
 
 from __future__ import annotations
 

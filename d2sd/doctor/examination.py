@@ -1,4 +1,4 @@
-"""One drafter, examined: its folder, then a short run and probes, step by step so that it can be watched and stopped."""
+"""Examination of one drafter: its folder, a short run and probes, step by step so that it can be watched and stopped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a drafter's folder says, without running its weights: a list of checks, each with the line to mend where one is wrong."""
+"""Checks of a drafter's folder without running its weights, each with the line to fix where it fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A drafter's folder written again with the changes that brought it back."""
+"""Writes a drafter's folder again with the changes that restored its acceptance."""
 
 from __future__ import annotations
 

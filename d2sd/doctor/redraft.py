@@ -1,4 +1,4 @@
-"""Drafting again after many places of a written text at once; what is accepted there is what the text goes on with."""
+"""Batched drafts after many positions of a written text; a drafted token is accepted if the text continues with it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An EAGLE-3 drafter that drafts again after many places of a written text: greedy chains, one pass a position for all of them."""
+"""The same for an EAGLE-3 drafter: greedy chains, one batched pass per drafted token."""
 
 from __future__ import annotations
 

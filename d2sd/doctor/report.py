@@ -1,4 +1,4 @@
-"""An examination as Markdown, for a bug report. Names and token texts are other people's: they are written as code."""
+"""An examination as Markdown, for a bug report. Names and token texts come from others and are written as code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Acceptance by position, and which of three known shapes it has."""
+"""Acceptance by position, and its classification into three known shapes."""
 
 from __future__ import annotations
 

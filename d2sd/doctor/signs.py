@@ -1,4 +1,4 @@
-"""What no change of the drafter would show: which role it was trained for, its confidence, and the texts themselves."""
+"""Findings that no change of the drafter reveals: its training role, its confidence, and the texts themselves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A drafter under examination, of whichever kind: how it drafts again, and what is tried on it."""
+"""A drafter under examination, of either kind: how it is re-run, and which variants are tried."""
 
 from __future__ import annotations
 

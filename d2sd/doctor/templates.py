@@ -1,4 +1,4 @@
-"""Other ways to ask the same prompts: with the chat template or without it, with thinking or without it."""
+"""Alternative prompts for the same questions: with and without chat template, with and without thinking."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the target writes to a few prompts, once, and its features of these texts: all that probes need of it."""
+"""Texts that the target writes once, with its features of them: the input of all probes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changes of weights that undo what conversions and mistakes do to them, each for all layers and for every layer alone."""
+"""Weight changes that undo common conversion mistakes, for all layers and for each layer alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One thing changed of a drafter: how its weights are read, or the weights themselves, and how a folder would say so."""
+"""One variant of a drafter: a changed reading of its weights, or changed weights, and the config line for it."""
 
 from __future__ import annotations
 

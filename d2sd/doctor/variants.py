@@ -1,4 +1,4 @@
-"""Other ways to read a block drafter's weights: one thing changed each, with the line of its config that would say so."""
+"""Variants of a block drafter: one changed setting each, with the config line that would express it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What weights alone tell: layers that look like random numbers, inputs that were hardly trained, a target that was rounded."""
+"""Findings from weights alone: layers that look random, inputs that were hardly trained, a quantised target."""
 
 from __future__ import annotations
 

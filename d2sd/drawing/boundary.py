@@ -1,4 +1,4 @@
-"""Figures of where the first draft was predicted to end and where it did."""
+"""Figures of the predicted and the actual end of the first draft."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The colours of all drawings, read from the page's style sheet: no plotting package needed."""
+"""The colours of all drawings, read from the page's style sheet without a plotting package."""
 
 from __future__ import annotations
 

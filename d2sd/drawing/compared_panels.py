@@ -1,4 +1,4 @@
-"""Panels of what is set against each other: two sets of runs, and what other settings would have committed."""
+"""Panels of comparisons: two sets of runs, and what-if results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figures that set what a drafter says against what happened: by confidence, by position, by what a re-draft promised."""
+"""Figures of confidence against outcome: by confidence, by position, and by expected gain of a re-draft."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figures of what drafts bring and cost, of groups of prompts and tokens, and of a softmax temperature that fits better."""
+"""Figures of the gain and cost of drafts, by group of prompts and tokens, and of a better softmax temperature."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The interactive view of a run in a cell of a notebook."""
+"""The interactive view of a run in a notebook cell."""
 
 from __future__ import annotations
 

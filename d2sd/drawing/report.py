@@ -1,4 +1,4 @@
-"""Reports as one HTML file each: verdict, figures, tables, settings and versions, to be read without a network."""
+"""Reports as self-contained HTML files: verdict, figures, tables, settings and versions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The headline figures of a report, each with what it means."""
+"""The headline figures of a report, each with an explanation."""
 
 from __future__ import annotations
 

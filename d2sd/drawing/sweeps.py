@@ -1,4 +1,4 @@
-"""Figures of what other settings would have committed: α and verified nodes per step against one setting."""
+"""Figures of what-if sweeps: α and verified nodes per step against one setting."""
 
 from __future__ import annotations
 

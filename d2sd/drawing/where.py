@@ -1,4 +1,4 @@
-"""The figure of the places where two sides differ: prompt groups and positions in the draft."""
+"""The figure of where two sides differ: prompt groups and positions in the draft."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a method is given and what it returns."""
+"""The interface of a method: its inputs and its proposal."""
 
 from __future__ import annotations
 

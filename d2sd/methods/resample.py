@@ -1,4 +1,4 @@
-"""Several drafts sampled from one pass of the first drafter: they cost no second drafter, and differ at random."""
+"""Several drafts sampled from one pass of the first drafter: no second drafter is needed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What untrained drafters take from their target: shapes, and the weights of its last layers."""
+"""Initialisation of untrained drafters: shapes, and weights copied from the target's last layers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Block drafter folders, read in any published layout: what the config describes, and weights that fit it, all of them."""
+"""Block drafter folders in any published layout: read by config, checked for complete weights, and written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a block drafter is, whichever layout its folder has: one description that the network and the engine read."""
+"""The description of a block drafter, independent of its folder's layout, used by the network and the engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a set of models is, in short: enough to tell two checkpoints apart in recorded runs."""
+"""Short fingerprints of models, to tell two checkpoints apart in recorded runs."""
 
 from __future__ import annotations
 

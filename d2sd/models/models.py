@@ -1,4 +1,4 @@
-"""The models that a generation is given."""
+"""The set of models that a generation uses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What would run of a target with a drafter, from their configs alone: nothing is downloaded but two small files."""
+"""What a target with a drafter would run as, from their configs alone; no weights are downloaded."""
 
 from __future__ import annotations
 
@@ -67,6 +67,7 @@ class Plan:
     taps: layers that the drafter reads, and the kind of each.
     drafter_layers: what each of its layers sees.
     mask: its mask token, None where it needs none.
+    draft_vocabulary: tokens that it can draft, None: all of the target's.
     """
 
     target: str
@@ -82,6 +83,7 @@ class Plan:
     block_size: int | None = None
     drafter_layers: list[str] = field(default_factory=list)
     mask: int | None = None
+    draft_vocabulary: int | None = None
     dtype: str = "bfloat16"
     memory: Memory | None = None
     notes: list[str] = field(default_factory=list)
@@ -145,6 +147,8 @@ def _read_drafter(source: str, target: Any, into: Plan) -> nn.Module:
         check_eagle3(SimpleNamespace(config=target), level)  # type: ignore[arg-type]
         into.kind, into.taps = "EAGLE-3", [(n, kinds[n]) for n in config.target_layer_ids]
         into.drafter_layers = ["the whole text"]
+        if config.draft_vocab_size != target.vocab_size:
+            into.draft_vocabulary = config.draft_vocab_size
         return level
     form = read_form(raw)
     shape = drafter_config_of(form)
@@ -153,6 +157,7 @@ def _read_drafter(source: str, target: Any, into: Plan) -> nn.Module:
     check_fit(SimpleNamespace(config=target), model)  # type: ignore[arg-type]
     into.kind = {"dflash": "DFlash", "dflash2": "DFlash 2", "dspark": "DSpark"}[form.kind]
     into.taps, into.block_size, into.mask = [(n, kinds[n]) for n in form.taps], form.block_size, form.mask_token
+    into.draft_vocabulary = form.draft_vocabulary
     sees = ["the whole text" if w is None else f"{w} tokens" for w in form.windows]
     into.drafter_layers = [f"{s}, causal" if c else s for s, c in zip(sees, form.causal, strict=True)]
     if warning := late_taps(form.taps, target.num_hidden_layers):
@@ -191,8 +196,12 @@ def markdown(found: Plan) -> str:
         lines.append(f"* Experts: {found.experts} a layer")
     if found.kind:
         size = f", γ = {found.block_size}" if found.block_size else ""
-        lines.append(f"* Drafter: {found.kind}{size}, {len(found.drafter_layers)} layers, which see {_sees(found)}")
+        count = len(found.drafter_layers)
+        layers = "1 layer, which sees" if count == 1 else f"{count} layers, which see"
+        lines.append(f"* Drafter: {found.kind}{size}, {layers} {_sees(found)}")
         lines.append("* It reads target layers " + ", ".join(f"{n} ({kind})" for n, kind in found.taps))
+    if found.draft_vocabulary is not None:
+        lines.append(f"* It drafts {found.draft_vocabulary} of the target's tokens")
     if found.mask is not None:
         lines.append(f"* Mask token: {found.mask}")
     if (m := found.memory) is not None:

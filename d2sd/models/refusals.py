@@ -1,4 +1,4 @@
-"""Drafters that are not supported: what each is, by what it is recognised, and what would run it."""
+"""Unsupported drafters: how they are recognised, and which engine runs them."""
 
 from __future__ import annotations
 
@@ -47,6 +47,8 @@ def refuse_others(raw: Raw) -> None:
         "Domino" in n for n in names
     ):
         raise _refused("a Domino drafter, whose logits are corrected by a recurrent net over the drafts", "SGLang")
+    if any(n.endswith("Eagle3Model") for n in names):
+        raise _refused("an EAGLE-3 drafter in DeepSpec's form", ENGINES)
     if (kind := raw.get("speculators_model_type")) in ("eagle", "mtp"):
         raise _refused(f"a drafter of kind {kind} in speculators' form", ENGINES)
     if any(name in p for p in parts for name in LATENT):

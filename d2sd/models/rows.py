@@ -1,4 +1,4 @@
-"""What the rows of one pass see of the text before them and of each other, worked out once for all layers."""
+"""Which keys the rows of one pass see, computed once for all layers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which target types run, and what a transformers config says of a target's layers, without weights."""
+"""Supported target types, and what a transformers config says about the layers, without weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Safetensors files of a folder: which of them count, and names, shapes and numbers of what they hold."""
+"""Safetensors files of a folder: which of them are read, and names, shapes and sizes of their tensors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long the stages of a cycle take on the device that runs them."""
+"""Measures the stages of a cycle on the device that runs them."""
 
 from __future__ import annotations
 

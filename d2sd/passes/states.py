@@ -1,4 +1,4 @@
-"""The cache of a target whose layers are of several kinds: keys and values of attention layers, states of linear ones."""
+"""The cache of a target with several kinds of layers: keys and values of attention layers, states of linear ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What two sets of recorded runs were made with that differs, read from their headers."""
+"""Differences of settings, models and versions between two sets of recorded runs, from their headers."""
 
 from __future__ import annotations
 

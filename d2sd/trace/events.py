@@ -1,4 +1,4 @@
-"""What one generation emits: plain, frozen data without tensors. Screen, trace file and metrics read only these.
+"""The events of a generation: plain, frozen data without tensors. Screen, trace file and metrics read only these.
 
 Positions are absolute (0 = first prompt token). Probabilities are in [0, 1] and taken at temperature 1 for
 drafters and at the run's temperature for the target. Times are in seconds. The annotated types are what a trace is

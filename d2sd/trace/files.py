@@ -1,4 +1,4 @@
-"""Writing files so that a full disk, a folder that is gone or Ctrl-C never leaves half of one in place of a whole one."""
+"""Atomic file writing: a full disk, a missing folder or Ctrl-C never replaces a whole file by a partial one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Token trees as networkx graphs. networkx is imported when a graph is asked for."""
+"""Token trees as networkx graphs; networkx is imported on first use."""
 
 from __future__ import annotations
 

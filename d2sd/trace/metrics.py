@@ -1,4 +1,4 @@
-"""What came of a step, and totals over the steps of a run: acceptance, verdicts, speed, stage shares."""
+"""Metrics of a step and of a run: acceptance, verdicts, speed, stage shares."""
 
 from __future__ import annotations
 

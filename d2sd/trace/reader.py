@@ -1,4 +1,4 @@
-"""Reading the lines of a trace: strict, with limits, and without keeping more than the text of the steps."""
+"""Reads the lines of a trace: strict, with limits, and without keeping more than the text of the steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many traces in one file, one after another: read and written one at a time, never all at once."""
+"""Many traces in one file: read and written one at a time, never all at once."""
 
 from __future__ import annotations
 

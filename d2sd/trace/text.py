@@ -1,4 +1,4 @@
-"""Token texts: labels of single tokens, the pieces that a growing output adds to its decoded text, and safe spellings."""
+"""Token texts: labels of single tokens, increments of the decoded output, and safe spellings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writing the lines of a trace, and a trace file while its run goes on."""
+"""Writes the lines of a trace, to a file while its run is in progress."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checkpoints of a training run: weights, optimizer moments and what the run was, as safetensors and JSON."""
+"""Checkpoints of a training run: weights, optimizer state and settings, as safetensors and JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a drafter does on held-out prompts: by the same greedy walk as in use, over texts that the target writes once."""
+"""Acceptance of a drafter on held-out prompts, by the greedy walk of decoding, over texts written once by the target."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run was made from, in short: it is resumed, and its files are used again, only with the same data and nets."""
+"""Fingerprints of a run's data and networks: it is resumed, and its files are reused, only if they are equal."""
 
 from __future__ import annotations
 

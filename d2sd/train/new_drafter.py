@@ -1,4 +1,4 @@
-"""A drafter to begin training with: of which layers, after which target layers, and which token is its mask."""
+"""Creates the drafter that training starts from: layers, taps, mask token, and added heads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stages of training as functions of folders: target, regenerate, drafter. Each can be stopped and resumed."""
+"""The stages of training as functions of folders: target, regenerate, drafter. Each can be interrupted and resumed."""
 
 from __future__ import annotations
 

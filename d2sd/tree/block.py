@@ -1,4 +1,4 @@
-"""A drafted block: what every drafter returns, and what trees are built from."""
+"""A drafted block: the result of every drafter and the input of token trees."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The costs of a machine's stages, corrected while running."""
+"""Stage costs of a machine, corrected online by measured times."""
 
 from __future__ import annotations
 

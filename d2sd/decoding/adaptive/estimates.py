@@ -1,4 +1,4 @@
-"""What drafts are expected to bring: discounted counts with a prior. Plain floats; nothing is random."""
+"""Expected accepted tokens of drafts: discounted counts with a prior. Plain floats; nothing is random."""
 
 from __future__ import annotations
 

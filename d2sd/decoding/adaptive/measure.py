@@ -1,4 +1,4 @@
-"""The table of what stages cost on this machine, from a few timed passes of every shape."""
+"""Measures the table of stage costs on this machine, from a few timed passes of every shape."""
 
 from __future__ import annotations
 

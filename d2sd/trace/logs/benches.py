@@ -1,4 +1,4 @@
-"""Files of benchmarks and of TensorRT-LLM: means or sums over many steps, and ModelOpt's profile of a drafter.
+"""Result files of benchmarks and of TensorRT-LLM: means or sums over many steps, and ModelOpt's drafter profile.
 
 TensorRT-LLM: ``avg_decoded_tokens_per_iter`` of a choice, ``speculative_decoding`` of ``/perf_metrics`` (``return_perf_metrics``).
 SpecForge: ``accept_length`` of ``bench_eagle3.py``. EAGLE: ``idxs`` and ``new_tokens`` of its answer files. ModelOpt:

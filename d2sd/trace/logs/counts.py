@@ -1,4 +1,4 @@
-"""A request of which an engine logged how much was drafted and accepted: in every step, or as a distribution."""
+"""Requests with logged counts of drafted and accepted tokens, per step or as a distribution."""
 
 from __future__ import annotations
 

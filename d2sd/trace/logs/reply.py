@@ -1,4 +1,4 @@
-"""What the replies of servers with OpenAI's interface have in common: text, token ids, usage."""
+"""Common parts of replies in OpenAI's format: text, token ids, usage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The records of a log: JSON lines, or one JSON document (a list of records, or a single one), plain or gzip, with limits."""
+"""The records of a log: JSON lines or one JSON document, plain or gzip, with limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which log is of which engine, and its requests one after another."""
+"""Recognises which engine a log comes from, and reads its requests one by one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What servers print while they run, and their ``/metrics``: no request by itself, but α over a stretch of time.
+"""Console output of servers, and their ``/metrics``: α over a period of time, without single requests.
 
 vLLM logs ``SpecDecoding metrics: …`` every ten seconds, SGLang ``Decode batch … accept len: …``, llama.cpp ``draft acceptance = …``
 after every request, with the mean length and the rates by position since 2026. ``/metrics`` of vLLM counts since its start.

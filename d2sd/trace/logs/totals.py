@@ -1,4 +1,4 @@
-"""Totals of a request whose steps are not in its log: one row of figures, and what cannot be known from them."""
+"""Totals of a request without per-step records: one row of figures, and which figures are unknown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""α of a running server over time, from its ``/metrics``: a reading every so often, and a word where it drifts."""
+"""α of a running server over time, from periodic readings of its ``/metrics``, with a drift warning."""
 
 from __future__ import annotations
 
