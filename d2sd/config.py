@@ -17,18 +17,18 @@ CONFIDENCES = ("softmax", "head")
 
 
 def _whole(value: object) -> bool:
-    """Whether it is an integer that arithmetic and messages can deal with; JSON may hold one of a million digits."""
+    """Returns whether a value is an integer of ordinary size; JSON may contain one with a million digits."""
     return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**64
 
 
 def _short(value: object) -> str:
-    """A wrong value in a message, however long it is."""
+    """Returns a wrong value for an error message, shortened."""
     return repr(value)[:40]
 
 
 @dataclass(frozen=True, slots=True)
 class DecodeConfig:
-    """How to generate. Checked on construction; an ``InputError`` says what to change.
+    """Settings of one generation, validated on construction; an ``InputError`` says what to change.
 
     block_size: γ, anchor included (None: the drafter's trained block). second_block_size: γ₂ ≥ γ of the re-drafts
     (None: γ). num_branches: K. node_budget: B, the most tree nodes below the anchor that are verified (None: all;
@@ -107,11 +107,11 @@ class DecodeConfig:
 
     @property
     def decides(self) -> bool:
-        """Whether a controller decides what its steps spend: there is something to decide only where something drafts."""
+        """Whether a controller decides what a step spends, which needs a method that drafts."""
         return self.cost_aware and METHODS[self.method].drafts
 
     def for_drafter(self, trained_block_size: int) -> DecodeConfig:
-        """The same settings with γ, γ₂ and the node budget of this method filled in.
+        """Returns the settings with this method's γ, γ₂ and node budget filled in.
 
         Raises ``InputError`` where they do not fit the block that the drafters were trained with.
         """
@@ -131,7 +131,7 @@ class DecodeConfig:
         return replace(self, block_size=gamma, second_block_size=longer, node_budget=budget)
 
     def _check_branches(self, gamma: int | None) -> None:
-        """K against what is possible at all and, where γ is known, against the prefixes that a block has."""
+        """Check K against its bounds and, if γ is known, against the number of prefixes of a block."""
         if gamma is not None and METHODS[self.method].second_drafter != "none" and self.num_branches > gamma - 1:
             most, range_ = ("1 prefix", "1") if gamma == 2 else (f"{gamma - 1} prefixes", f"1 to {gamma - 1}")
             raise InputError(

@@ -36,7 +36,7 @@ MODEL_CHAIN = 16  # γ at most (and by default) of the autoregressive draft mode
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A run that was checked and can start: prompt (None where token ids were given), its ids, resolved settings."""
+    """A validated run: prompt (None if token ids were given), its ids, resolved settings."""
 
     prompt: str | None
     ids: tuple[int, ...]
@@ -44,7 +44,7 @@ class Request:
 
 
 class Engine:
-    """Models that generate.
+    """Loaded models that generate text.
 
     passes: how they are run, eager, padded or captured (``d2sd.passes``), or "auto". Texts do not depend on it.
     """
@@ -59,27 +59,27 @@ class Engine:
         self._free: list[tuple[str, Passes]] = []  # buffers and graphs that no generation uses at present
 
     def generate(self, prompt: str | Sequence[int], config: DecodeConfig) -> Trace:
-        """Run to the end and return the whole trace."""
+        """Generate to the end; returns the whole trace."""
         return self.finish(self.request(prompt, config))()
 
     def finish(self, request: Request) -> Callable[[], Trace]:
-        """Run to the end; returns what makes the trace, so that who measures a run does not pay for its events."""
+        """Generate to the end; returns a function that builds the trace, so that events do not count when runs are timed."""
         events = list(self._unread(request, lambda: False))
         return lambda: Trace.of(self.header(request), [make() for make in events])
 
     def stream(
         self, prompt: str | Sequence[int], config: DecodeConfig, stop: Callable[[], bool] = lambda: False
     ) -> Iterator[Event]:
-        """Generate; see ``run``. Input is checked at the call, before the first event is asked for."""
+        """Generate; see ``run``. Input is validated at the call, before the first event is requested."""
         return self.run(self.request(prompt, config), stop)
 
     def request(self, prompt: str | Sequence[int], config: DecodeConfig) -> Request:
-        """Check a prompt and settings; raises ``InputError``."""
+        """Validate a prompt and settings; raises ``InputError``."""
         config = self.resolve(config)
         return Request(prompt if isinstance(prompt, str) else None, tuple(self.encode(prompt, config)), config)
 
     def header(self, request: Request) -> dict[str, object]:
-        """First line of a trace of this run: models, settings, versions, hardware."""
+        """Returns the first line of a trace of this run: models, settings, versions, hardware."""
         return make_header(self.models, self._parts, request.config, request.prompt)
 
     @cached_property
@@ -87,7 +87,7 @@ class Engine:
         return parts(self.models)
 
     def resolve(self, config: DecodeConfig) -> DecodeConfig:
-        """The settings with γ and the backend filled in; raises ``InputError`` where these models cannot run them."""
+        """Returns the settings with γ and the backend filled in; raises ``InputError`` if these models cannot run them."""
         models, method = self.models, METHODS[config.method]
         target = models.target
         config = replace(
@@ -110,7 +110,7 @@ class Engine:
         return config if longest is None else config.for_drafter(longest)
 
     def longest_block(self, method: str) -> int | None:
-        """γ at most, which is also what a method takes by itself; None where its drafter knows of no blocks, or there is none."""
+        """Largest γ, also the default of a method; None if there is no drafter or it does not draft blocks."""
         models, wanted = self.models, METHODS[method]
         if wanted.draft_model:
             return MODEL_CHAIN
@@ -118,7 +118,7 @@ class Engine:
         return min((drafter.block_size for drafter in used if drafter), default=None)
 
     def obstacle(self, method: str) -> str | None:
-        """Why these models cannot run a method, as a sentence; None where they can."""
+        """Returns a sentence that says why these models cannot run a method, or None."""
         models, wanted = self.models, METHODS[method]
         needs = (
             (wanted.draft_model, models.draft_model, "a draft model", "use another method"),
@@ -154,7 +154,7 @@ class Engine:
             return self._costs[key]
 
     def first_use(self, backend: str) -> str | None:
-        """A sentence for the person who waits, where a run with this (resolved) backend first compiles kernels."""
+        """Returns a message for the user if a run with this (resolved) backend first compiles kernels."""
         return flashinfer.FIRST_USE if backend == "flashinfer" and not flashinfer.compiled_before() else None
 
     def _eager_passes(self, config: DecodeConfig, tokens: int) -> Passes:
@@ -186,7 +186,7 @@ class Engine:
         self._free.append(lent)
 
     def encode(self, prompt: str | Sequence[int], config: DecodeConfig) -> list[int]:
-        """Prompt token ids, of a text as ``config.chat`` says; raises ``InputError`` on an empty or over-long prompt."""
+        """Returns prompt token ids, with the chat template if ``config.chat``; raises ``InputError`` on an empty or over-long prompt."""
         ids: list[int]
         if isinstance(prompt, str):
             if not prompt.strip():
@@ -211,7 +211,7 @@ class Engine:
         return ids
 
     def _own_ids(self, prompt: Sequence[int]) -> list[int]:
-        """Given token ids as plain numbers; raises ``InputError`` where one of them is no token of the target."""
+        """Returns the given token ids as integers; raises ``InputError`` if one of them is outside the target's vocabulary."""
         size = self.models.target.config.vocab_size
         try:
             ids = [index(i) for i in prompt]
@@ -231,7 +231,7 @@ class Engine:
                 yield make()
 
     def _unread(self, request: Request, stop: Callable[[], bool]) -> Generator[Callable[[], Event], None, None]:
-        """What makes the events of ``run``, to be called in this order."""
+        """Yields functions that build the events of ``run``, to be called in this order."""
         ids, config = request.ids, request.config
         with self._lent_passes(config, len(ids) + config.max_new_tokens) as passes:
             run = self.generation(ids, config, passes)
@@ -251,7 +251,7 @@ class Engine:
         yield lambda: finished
 
     def generation(self, ids: Sequence[int], config: DecodeConfig, passes: Passes) -> Generation:
-        """A generation that its caller runs step by step; config: resolved settings, passes: with room for it.
+        """Returns a generation to run step by step; config: resolved settings, passes: with room for it.
 
         A cost-aware one starts from what earlier ones of its method have taught, and teaches the next one.
         """
@@ -262,7 +262,7 @@ class Engine:
         return Generation(self.models, self.texts, ids, config, passes, experience)
 
     def proposer(self, config: DecodeConfig, tokens: int, experience: Experience | None = None) -> Proposer:
-        """Drafters alone, with eager passes and buffers of their own for so many tokens.
+        """Returns drafters without a target's passes, with buffers of their own for this many tokens.
 
         config: resolved settings; experience: what cost-aware ones go by and teach.
         """
@@ -281,7 +281,7 @@ def load(
     load_in_8bit: bool = False,
     passes: str = "auto",
 ) -> Engine:
-    """An engine for the models that ``d2sd.models.loading.load_models`` loads; passes: as for ``Engine``."""
+    """Returns an engine for the models loaded by ``d2sd.models.loading.load_models``; passes: as for ``Engine``."""
     models = load_models(
         name,
         target=target,

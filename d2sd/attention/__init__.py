@@ -29,7 +29,7 @@ KeyValue = tuple[Tensor, Tensor]
 
 
 class Backend(Protocol):
-    """The signature above."""
+    """The call signature of an attention backend, as above."""
 
     def __call__(
         self,
@@ -69,5 +69,5 @@ def choose(name: str, device: torch.device, dtype: torch.dtype, head_dim: int, p
 
 
 def make_backend(name: str, fixed: bool = False) -> Backend:
-    """A backend by its name, for one generation; ``fixed``: its passes have fixed shapes and may be captured."""
+    """Returns a backend by its name, for one generation; ``fixed``: its passes have fixed shapes and may be captured."""
     return flashinfer.FlashInfer(fixed) if name == "flashinfer" else BACKENDS[name]

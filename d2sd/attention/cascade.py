@@ -56,7 +56,7 @@ def _level(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> tu
 
 
 def _product(a: Tensor, b: Tensor) -> Tensor:
-    """a @ b, (B, H, …), in float32; a GPU multiplies halves as they are, without copies of a long prefix."""
+    """Returns a @ b, (B, H, …), in float32; a GPU multiplies 16-bit inputs without converting a long prefix."""
     if b.device.type == "cpu" or b.dtype == torch.float32:
         return a.float() @ b.float()
     product = torch.bmm(a.to(b.dtype).flatten(0, 1), b.flatten(0, 1), out_dtype=torch.float32)

@@ -35,7 +35,7 @@ FIRST_USE = "flashinfer compiles its attention kernels: this takes minutes on a 
 
 
 def obstacle(device: torch.device, dtype: torch.dtype, head_dim: int) -> str | None:
-    """Why it cannot be used here, as the end of a sentence that begins with its name; None where it can."""
+    """Returns why flashinfer cannot be used here, as the end of a sentence that begins with its name, or None."""
     if device.type != "cuda":
         return f"needs a CUDA GPU, and these models are on the {device.type}"
     if find_spec("flashinfer") is None:
@@ -56,14 +56,14 @@ def obstacle(device: torch.device, dtype: torch.dtype, head_dim: int) -> str | N
 
 
 def compiler() -> str | None:
-    """Path of nvcc, on the PATH or where CUDA is installed."""
+    """Returns the path of nvcc, from PATH or from where CUDA is installed."""
     homes = [os.environ.get(name) for name in ("CUDA_HOME", "CUDA_PATH")]
     places = [os.path.join(home, "bin") for home in (*homes, "/usr/local/cuda") if home]
     return shutil.which("nvcc") or shutil.which("nvcc", path=os.pathsep.join(places))
 
 
 def compiled_before() -> bool:
-    """Whether kernels were compiled on this machine: flashinfer keeps them under ~/.cache/flashinfer."""
+    """Returns whether kernels were compiled on this machine: flashinfer caches them under ~/.cache/flashinfer."""
     base = Path(os.environ.get("FLASHINFER_WORKSPACE_BASE", Path.home())) / ".cache" / "flashinfer"
     return any(base.glob("**/*.so"))
 
@@ -79,7 +79,7 @@ def _library() -> Any:
 
 @dataclass(slots=True)
 class _Stage:
-    """The two levels of one kind of pass, what they were last planned for, and fixed buffers of the mask's bits."""
+    """The two levels of one kind of pass, their current plan, and fixed buffers for the packed mask."""
 
     prefix: Any
     block: Any
@@ -131,7 +131,7 @@ class FlashInfer:
     def plan(
         self, query: Tensor, kv_heads: int, context: int, masked: bool, scale: float, mask: Tensor | None = None
     ) -> None:
-        """Plan both levels for queries of this shape, type and device, unless they are planned for just that.
+        """Plan both levels for queries of this shape, type and device, unless that is the current plan.
 
         query: (B, H, R, D), only looked at; context: committed slots; mask: (R, R) bool, not to be changed later, where
         it is known and ``show`` will not be called.
@@ -149,7 +149,7 @@ class FlashInfer:
             stage.prefix_planned = (batch, rows, context, scale)
 
     def show(self, mask: Tensor) -> None:
-        """Let fixed-shape passes that are planned for a mask of this shape, (R, R) bool, see this one."""
+        """Set the (R, R) bool mask of fixed-shape passes that were planned for this shape."""
         packed = pack_mask(mask)
         for stage in self._stages.values():
             if stage.bits is not None and stage.block_planned and stage.block_planned[:2] == (1, len(mask)):

@@ -34,7 +34,7 @@ def block_level(batch: int, rows: int, masked: bool) -> AttentionLevel:
 
 
 def pack_mask(mask: Tensor, batch: int = 1) -> Tensor:
-    """Bits of a (R, R) bool mask in flashinfer's order, uint8, on the mask's device: row by row, lowest bit first.
+    """Returns a (R, R) bool mask packed for flashinfer, uint8, on the mask's device: row-major, lowest bit first.
 
     Rows do not begin at bytes. With several branches the mask stands on the diagonal, for their rows as one request.
     """

@@ -8,7 +8,7 @@ from torch import Tensor
 def attend_with_sinks(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float, sinks: Tensor
 ) -> Tensor:
-    """Scaled dot-product attention, (B, H, R, D), written out, since torch's own takes no sinks.
+    """Scaled dot-product attention with sinks, (B, H, R, D), since torch's own has no argument for them.
 
     key, value: (B, KV heads, S, D).
     mask: (R, S) bool, True = visible; None to see everything.

@@ -81,10 +81,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             help="loss over the tokens of the responses alone: faster; train the last steps without it",
         )
         drafter.add_argument(
-            "--draft-vocab-size", type=int, metavar="D", help="draft the responses' D most frequent tokens only (default: all)"
+            "--draft-vocab-size",
+            type=int,
+            metavar="D",
+            help="draft the responses' D most frequent tokens only (default: all)",
         )
         drafter.add_argument(
-            "--markov-rank", type=int, default=0, metavar="R", help="add DSpark's Markov head of this rank (default: none)"
+            "--markov-rank",
+            type=int,
+            default=0,
+            metavar="R",
+            help="add DSpark's Markov head of this rank (default: none)",
         )
         drafter.add_argument("--anchors", type=int, default=20, help="blocks per sequence and step")
         drafter.add_argument("--objective", default="cross_entropy", help="cross_entropy, survival or streak")

@@ -26,7 +26,7 @@ MAX_COMMITTED = 64  # tokens at once in a fixed-shape pass; more come with a pro
 
 
 class BlockDrafter:
-    """Drafts from the growing context of one generation; only projected context is kept between steps."""
+    """Block drafts over the growing context of one generation; only the projected context is cached between steps."""
 
     def __init__(
         self, name: DrafterName, model: DFlashDraftModel, target: Target, passes: Passes, inspect: bool = False
@@ -70,11 +70,11 @@ class BlockDrafter:
         self.drafted = False
 
     def later(self, features: Tensor) -> None:
-        """Committed tokens, as for ``extend``, that are read in one batch before the next draft."""
+        """Append committed tokens, as for ``extend``, to a batch that is projected before the next draft."""
         self._unread.append(features)
 
     def catch_up(self) -> None:
-        """Read what was put off."""
+        """Project the tokens that ``later`` has collected."""
         if self._unread:
             features = self._unread[0] if len(self._unread) == 1 else torch.cat(self._unread, 1)
             self._unread.clear()
@@ -82,7 +82,7 @@ class BlockDrafter:
             self.extend(features, torch.arange(start, start + features.shape[1], device=self.model.device))
 
     def project(self, features: Tensor, slots: Tensor) -> tuple[Tensor, ...]:
-        """Write what (1, T, taps·hidden) features of tokens become into the context's slots (T,), their positions."""
+        """Project (1, T, taps·hidden) features and write the result into the context's slots (T,), their positions."""
         for layer, pair in enumerate(self.model.project_context(features, slots[None])):
             for buffer, new in zip(self.cache.buffers(layer), pair, strict=True):
                 buffer.index_copy_(2, slots, new)
@@ -126,18 +126,18 @@ class BlockDrafter:
         return blocks
 
     def rows(self, anchor: int, prefixes: Sequence[Sequence[int]], block_size: int) -> list[list[int]]:
-        """The rows' tokens for every prefix: anchor, prefix, masks."""
+        """Returns the input tokens of every block: anchor, prefix, masks."""
         size, mask = block_size - self.shift, self.mask_token
         return [[anchor, *p, *[mask] * (size - 1 - len(p))] for p in prefixes]
 
     def plan(self, branches: int, rows: int) -> None:
-        """Announce a fixed-shape pass over so many blocks of so many rows."""
+        """Plan a fixed-shape pass over this many blocks of this many rows."""
         c = self.model.config
         shape = (branches, c.num_attention_heads, rows, c.head_dim)
         self.passes.plan(shape, self.model.dtype, c.num_key_value_heads, self.cache.length, False, self.scale)
 
     def block(self, prefix: int, drafted: Sequence[Sequence[float]]) -> Block:
-        """A drafted block from its rows of ``forward``'s first output."""
+        """Returns a drafted block from its rows of ``forward``'s first output."""
         ranked = len(drafted[0]) // 3 if drafted else 0
         tokens = [[int(t) for t in row[ranked : 2 * ranked]] for row in drafted]
         probabilities = [row[:ranked] for row in drafted]
@@ -160,7 +160,7 @@ class BlockDrafter:
         return torch.cat([best.values.exp().double(), tokens.double(), best.values.double()], -1), logits
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """Logits (…, D) float32 over the tokens that it can draft, of hidden states (…, hidden)."""
+        """Returns logits (…, D) float32 over the draft vocabulary for hidden states (…, hidden)."""
         if (head := self.model.lm_head) is not None:
             return head(hidden).float()
         if self.token_ids is not None:
@@ -168,17 +168,17 @@ class BlockDrafter:
         return self.target.borrowed_logits(hidden.to(self.target.dtype))
 
     def own_ids(self, indices: Tensor) -> Tensor:
-        """The target's ids of tokens that it can draft."""
+        """Returns the target's token ids for indices into the draft vocabulary."""
         return indices if self.token_ids is None else self.token_ids[indices]
 
     def embed(self, ids: Tensor) -> Tensor:
-        """Its input for token ids (…), (…, hidden)."""
+        """Returns the drafter's input embeddings (…, hidden) of token ids (…)."""
         table = self.target.embedding if self.model.embed_tokens is None else self.model.embed_tokens
         block: Tensor = table(ids).to(self.dtype)
         return block if self.form.embedding_scale == 1 else block * self.form.embedding_scale
 
     def hidden(self, ids: Tensor, positions: Tensor, read: int | None) -> Tensor:
-        """Hidden states (B, R, hidden) after the final norm of blocks (B, R); see ``forward``."""
+        """Returns hidden states (B, R, hidden) of blocks (B, R) after the final norm; see ``forward``."""
         block, layers, seen, backend = self.embed(ids), self.layers, None, self.passes.backend
         if read is None and backend is dense and (lean := self.model.lean()) is not None:
             return self._run_lean(lean, block, positions)

@@ -17,7 +17,7 @@ from d2sd.tree.block import Block
 
 
 class ChainDrafter:
-    """Keeps the draft model's cache in step with the committed text; rejected tokens are overwritten."""
+    """The draft model and its cache, which follows the committed text; rejected tokens are overwritten."""
 
     def __init__(self, model: Target, passes: Passes, inspect: bool = False):
         self.model, self.backend, self.inspect = model, passes.backend, inspect
@@ -48,13 +48,13 @@ class ChainDrafter:
         return logits
 
     def draft(self, ids: Sequence[int], count: int) -> Block:
-        """``count`` greedy tokens after the committed ``ids``, each with its probability at temperature 1."""
+        """Returns ``count`` greedy tokens after the committed ``ids``, each with its probability at temperature 1."""
         block, chosen = self._chain(self.read(ids), count)
         self._read += chosen[:-1]
         return block
 
     def draft_after(self, rows: Tensor, count: int) -> Block:
-        """The same after tokens (R,) that are not to be remembered: to see how long it takes."""
+        """The same after tokens (R,), without keeping them in the cache; used for timing."""
         return self._chain(self._forward(rows), count)[0]
 
     def _chain(self, logits: Tensor, count: int) -> tuple[Block, list[int]]:

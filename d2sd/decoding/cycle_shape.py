@@ -12,7 +12,7 @@ from d2sd.trace.events import TEMPERATURES
 
 @dataclass(frozen=True, slots=True)
 class CycleShape:
-    """What a cycle drafts, as far as it fixes sizes: γ (0: nothing) and K, and γ₂ − γ.
+    """Sizes of a cycle's passes: γ (0: no draft), K, and γ₂ − γ.
 
     lengths: tokens below the anchor, by draft. Where γ₂ > γ one more branch goes on after the whole first draft.
     """
@@ -31,7 +31,7 @@ class CycleShape:
 
     @property
     def depths(self) -> int:
-        """Levels of the tree, the anchor's included."""
+        """Levels of the tree, including the anchor's."""
         return 1 + max(self.lengths, default=0)
 
     @property

@@ -77,7 +77,7 @@ class DeviceCycle:
         self.choice = (config.temperature, config.top_k, config.top_p)
 
     def _shape(self) -> CycleShape:
-        """What the next cycle drafts."""
+        """Returns the shape of the next cycle."""
         controller = self.proposer.controller
         if controller is None:
             return self.whole
@@ -151,7 +151,7 @@ class DeviceCycle:
         return shape, self._packing(shape).pack(found)
 
     def _proposal(self, shape: CycleShape, anchor: int, found: dict[str, np.ndarray]) -> Proposal:
-        """The proposal that a cycle verified, built as on the host."""
+        """Returns the proposal that a cycle verified, rebuilt on the host."""
         if self.first is None or not shape.block_size:
             return Proposal(merge_drafts(anchor, []))
         first = self.first.block(0, found["first"].tolist())
@@ -167,7 +167,7 @@ class DeviceCycle:
         return merged(anchor, first, boundary, selected, branches)
 
     def _plan(self, shape: CycleShape) -> None:
-        """Tell a backend that plans on the host what is about to come."""
+        """Plan the next passes with backends that plan on the host."""
         if self.first is not None and shape.block_size:
             self.first.plan(1, shape.block_size - self.first.shift)
         if self.second is not None and shape.branches:
@@ -179,7 +179,7 @@ class DeviceCycle:
         return self._send(random_order(self.proposer.rng(ids), shape.lengths[0]))
 
     def _send(self, numbers: Sequence[int]) -> Tensor:
-        """Whole numbers, on the device; from pinned memory, since copies from other memory wait for the device."""
+        """Copy integers to the device, from pinned memory, since copies from other memory block."""
         return torch.tensor(numbers, pin_memory=self.device.type == "cuda").to(self.device, non_blocking=True)
 
     def _draft(
@@ -262,7 +262,7 @@ class DeviceCycle:
         return *self.verifier.cache.gather(start + rows), *features
 
     def _commit(self, shape: CycleShape, state: Tensor, *moved: Tensor) -> tuple[Tensor, ...]:
-        """Write them after the committed slots. Rows after the last accepted one are overwritten by the next cycle."""
+        """Write them after the committed slots; rows after the last accepted one are overwritten by the next cycle."""
         start = state[1]
         slots = start + torch.arange(shape.depths, device=self.device)
         drafters = self.proposer.block_drafters

@@ -27,7 +27,7 @@ class DeviceTree(NamedTuple):
 
 
 def posterior(confidence: Tensor) -> Tensor:
-    """r(i) = (c_1 · … · c_i) · (1 − c_{i+1}), (γ−1,) float64, of confidences (γ−1,) c_1 …; see ``tree.boundary``."""
+    """Returns r(i) = (c_1 · … · c_i) · (1 − c_{i+1}), (γ−1,) float64, of confidences (γ−1,) c_1 …; see ``tree.boundary``."""
     c = confidence.double()
     alive = torch.cat([torch.ones_like(c[:1]), c[:-1]]).cumprod(0)
     return alive * (1 - c)

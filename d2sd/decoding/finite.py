@@ -12,7 +12,7 @@ from d2sd.models.target import Target
 
 
 def check_confidence(confidence: Iterable[float], drafter: str, target: Target) -> None:
-    """Raise ``InputError`` where a drafter's probabilities, already on the host, are none.
+    """Raise ``InputError`` if a drafter's probabilities, already on the host, are not finite.
 
     It reads the target's features, so it may not be the one at fault; that is looked up only then.
     """
@@ -22,7 +22,7 @@ def check_confidence(confidence: Iterable[float], drafter: str, target: Target) 
 
 
 def not_finite(net: str) -> InputError:
-    """The error for a net whose numbers are not finite."""
+    """Returns the error for a network whose outputs are not finite."""
     return InputError(
         f"{net} computed NaN or infinity; its weights are damaged or its numbers outgrow their type: "
         "choose other models, or another type such as float32 or bfloat16"

@@ -59,7 +59,7 @@ class Generation:
 
     @torch.inference_mode()
     def prefill(self) -> PrefillDone:
-        """Read the prompt and commit the token that the target chooses after it, the first anchor."""
+        """Read the prompt and commit the target's next token, the first anchor."""
         began = time.perf_counter()
         prompt, device = tuple(self.ids), self.target.device
         positions, logits = self.verifier.read(prompt)
@@ -84,7 +84,7 @@ class Generation:
 
     @torch.inference_mode()
     def step(self) -> Callable[[], StepDone]:
-        """One cycle; returns what makes its event, to be called in the order of the steps or not at all."""
+        """Run one cycle. Returns a function that builds its event; call these in order of steps, or not at all."""
         began = time.perf_counter()
         start = len(self.ids) - 1
         cycle: Cycle = self.device_cycle or self.host_cycle
@@ -117,7 +117,7 @@ class Generation:
     def _describe(
         self, step: int, start: int, done: CycleDone, boundary: int | None, decision: Decision | None, elapsed: float
     ) -> StepDone:
-        """A step as an event: labels for its whole tree, which are not made where nobody reads them."""
+        """Returns a step as an event. Labels are made for its whole tree, unless the event is not read."""
         proposal, seen, outcome = done.proposal, done.seen, done.walk
         first, texts, inspect = proposal.first, self.labels, self.config.inspect
         return StepDone(
@@ -159,5 +159,5 @@ class Generation:
         return tuple(out)
 
     def _own(self, token: int) -> Committed:
-        """A token that the target chose and no draft had."""
+        """Returns a token that the target chose and no draft contained."""
         return Committed(token, "" if token in self.end_ids else self.pieces.feed(token), proposer="target", node=None)

@@ -22,7 +22,7 @@ from d2sd.tree.walk import Walk, walk
 
 @dataclass(frozen=True, slots=True)
 class CycleDone:
-    """What a cycle did: the tree, what the target chose at its nodes, which part it accepted, and the time of its stages."""
+    """Result of a cycle: the tree, the target's choices at its nodes, the accepted path, and stage times."""
 
     proposal: Proposal
     seen: Inspection
@@ -34,7 +34,7 @@ class Cycle(Protocol):
     """Runs cycles of one generation."""
 
     def run(self, ids: Sequence[int], room: int) -> CycleDone:
-        """One cycle after the committed ``ids``, whose last one is the anchor; ``room``: tokens it may commit.
+        """Run one cycle after the committed ``ids``, whose last one is the anchor; ``room``: the most tokens to commit.
 
         Caches hold what was committed, unless the text ended.
         """
@@ -42,7 +42,7 @@ class Cycle(Protocol):
 
 
 class HostCycle:
-    """Cycles of any method and of passes of any shape. A copy from the device follows every draft and the verification."""
+    """Cycles of any method, with passes of any shape. Every draft and the verification end with a copy to the host."""
 
     def __init__(self, config: DecodeConfig, proposer: Proposer, verifier: Verifier):
         self.config, self.proposer, self.verifier = config, proposer, verifier

@@ -23,7 +23,7 @@ DIGITS = 6  # of probabilities that are only shown: shorter traces
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """What the target says at every node; all but ``chosen`` are None where nothing is inspected.
+    """The target's outputs at every node; all fields but ``chosen`` are None if not inspected.
 
     chosen: the target's choice after the node.
     choice_probability: of that choice.
@@ -40,7 +40,7 @@ class Inspection:
 
     @classmethod
     def read(cls, columns: Sequence[list[float]]) -> Inspection:
-        """From the rows of ``measure``, on the host."""
+        """Returns the inspection from the rows of ``measure``, on the host."""
         chosen = [int(c) for c in columns[0]]
         if len(columns) == 1:
             return cls(chosen)
@@ -51,7 +51,7 @@ class Inspection:
 
 
 def measured_rows(inspect: bool, vocabulary: int) -> int:
-    """How many rows ``measure`` has."""
+    """Returns the number of rows of ``measure``."""
     return MEASURED + 2 * min(TOP_ALTERNATIVES, vocabulary) if inspect else 1
 
 
@@ -84,7 +84,7 @@ def _alternatives(tokens: Sequence[int], shown: Iterable[float], texts: TokenTex
 
 
 def describe_draft(block: Block, texts: TokenTexts, inspect: bool) -> Draft:
-    """A drafted block as event data, with its alternatives if inspected."""
+    """Returns a drafted block as event data, with its alternatives if inspected."""
     alternatives: tuple[tuple[Alternative, ...], ...] = ()
     if inspect:
         alternatives = tuple(
@@ -104,7 +104,7 @@ def describe_draft(block: Block, texts: TokenTexts, inspect: bool) -> Draft:
 
 
 def describe_choices(seen: Inspection, outcome: Walk, texts: TokenTexts) -> tuple[Choice, ...]:
-    """The target's choices at the visited nodes."""
+    """Returns the target's choices at the visited nodes."""
     return tuple(
         Choice(
             node=n,
@@ -130,7 +130,7 @@ def describe_tops(proposal: Proposal, seen: Inspection, outcome: Walk, texts: To
 
 
 def describe_nodes(proposal: Proposal, seen: Inspection, outcome: Walk, texts: TokenTexts) -> tuple[Node, ...]:
-    """All nodes of the tree with their state after the walk."""
+    """Returns all nodes of the tree with their state after the walk."""
     tree = proposal.tree
     accepted, visited = set(outcome.accepted), set(outcome.visited)
     anchor = Node(
@@ -169,7 +169,7 @@ def describe_nodes(proposal: Proposal, seen: Inspection, outcome: Walk, texts: T
 
 
 def describe_levels(proposal: Proposal, texts: TokenTexts) -> tuple[DraftLevel, ...]:
-    """The levels that a tree was chosen from, as event data."""
+    """Returns the levels that a tree was selected from, as event data."""
     nodes = kept_nodes(proposal.tree, proposal.levels)
     return tuple(
         DraftLevel(

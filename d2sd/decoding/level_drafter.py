@@ -21,7 +21,7 @@ MAX_COMMITTED = 64  # rows at once in a fixed-shape pass; more come with a promp
 
 
 class LevelDrafter:
-    """Drafts from the features of the committed text.
+    """EAGLE-3 drafts from the features of the committed text.
 
     The cache holds keys and values of the rows whose next token is committed. A tree's rows go after them, level by level,
     and are overwritten by what is committed next.
@@ -45,7 +45,7 @@ class LevelDrafter:
         self._pending: Tensor | None = None  # features of the rows after the cached ones, (1, T, taps·width)
 
     def extend(self, features: Tensor) -> None:
-        """Add the (1, T, taps·width) target features of tokens that were committed next."""
+        """Append the (1, T, taps·width) target features of newly committed tokens."""
         features = features.to(self.model.dtype)
         self._pending = features if self._pending is None else torch.cat([self._pending, features], 1)
 
@@ -67,7 +67,7 @@ class LevelDrafter:
         self.cache.length += count
 
     def draft(self, ids: Sequence[int]) -> list[Level]:
-        """The levels of a tree after the committed ``ids``, whose last one, the anchor, has no features yet."""
+        """Returns the levels of a tree after the committed ``ids``, whose last one, the anchor, has no features yet."""
         self.read(ids)
         assert self._pending is not None
         start, passes = self.cache.length, self.passes  # the row that the first level hangs on
@@ -138,7 +138,7 @@ class LevelDrafter:
         return F.scaled_dot_product_attention(query, keys[:, :, :end], values[:, :, :end], mask, enable_gqa=True)
 
     def _levels(self, numbers: list[float]) -> list[Level]:
-        """The levels from the numbers of ``_grow``."""
+        """Returns the levels from the outputs of ``_grow``."""
         k, at, out = self.top_k, 0, []
         for level in range(self.depth + 1):
             size = k * k if level else k

@@ -17,10 +17,10 @@ class Packing:
         self._ends = np.cumsum([prod(shape) for shape in shapes.values()])
 
     def pack(self, arrays: dict[str, Tensor]) -> Tensor:
-        """The vector, on the device of the arrays."""
+        """Returns the vector, on the device of the arrays."""
         return torch.cat([arrays[name].flatten().double() for name in self.shapes])
 
     def unpack(self, vector: np.ndarray) -> dict[str, np.ndarray]:
-        """The arrays of a packed vector, as views of it."""
+        """Returns the arrays of a packed vector, as views of it."""
         parts = np.split(vector, self._ends[:-1])
         return {n: part.reshape(shape) for (n, shape), part in zip(self.shapes.items(), parts, strict=True)}

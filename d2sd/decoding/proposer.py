@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 
 def slots(config: DecodeConfig, tokens: int) -> int:
-    """Cache slots for so many tokens of prompt and output and the largest tree or drafted block that comes after them."""
+    """Returns the cache slots for this many tokens of prompt and output, and the largest tree or block after them."""
     method = METHODS[config.method]
     longest = max(config.block_size or 1, config.second_block_size or 1)
     if method.default_budget:
@@ -50,7 +50,7 @@ def slots(config: DecodeConfig, tokens: int) -> int:
 
 
 class Proposer:
-    """Drafters with their caches; ``seconds`` holds the measured time of the last proposal by stage.
+    """The drafters with their caches; ``seconds`` holds the measured time of the last proposal by stage.
 
     config: resolved settings (``Engine.resolve``); passes: with room for prompt, output and a tree (``slots``);
     experience: where a controller is to decide what a step spends. ``block_drafters``: those of ``first``
@@ -91,11 +91,11 @@ class Proposer:
 
     @property
     def reads_features(self) -> bool:
-        """Whether a drafter wants the features of committed tokens."""
+        """Whether a drafter needs the target's features of committed tokens."""
         return bool(self.block_drafters) or self.levels is not None
 
     def draft_passes(self, proposal: Proposal) -> int:
-        """Drafters' passes behind a proposal of which each waited for the one before."""
+        """Returns the number of sequential drafter passes of a proposal."""
         if self.levels is not None:
             return 1 + self.levels.depth if proposal.levels else 0
         if proposal.first is None:
@@ -124,7 +124,7 @@ class Proposer:
             self.levels.extend(features(self.levels.model.target_layer_ids))
 
     def committed(self, features: Callable[[list[int]], Tensor], positions: Tensor) -> None:
-        """Add what a step commits. Under a controller the next one may draft with one drafter or none."""
+        """Add the committed tokens of a step. With a controller, the next step may use one drafter or none."""
         self.extend(features, positions, later=self.controller is not None)
 
     def read_prompt(self, ids: Sequence[int]) -> None:
@@ -135,7 +135,7 @@ class Proposer:
             self.levels.read(ids)
 
     def propose(self, ids: Sequence[int]) -> Proposal:
-        """The tree to verify after the committed ``ids``, whose last one is the anchor."""
+        """Returns the tree to verify after the committed ``ids``, whose last one is the anchor."""
         began = time.perf_counter()
         self.seconds = {"first_draft": 0.0, "second_draft": 0.0}
         seed, controller = self._seed(ids), self.controller
@@ -165,7 +165,7 @@ class Proposer:
         return proposal
 
     def notice(self, proposal: Proposal) -> None:
-        """Say once where the second drafter had to draft from an empty prefix and was not trained to."""
+        """Warn once if the second drafter drafts from an empty prefix without being trained for it."""
         second = self.second
         if second is None or not second.form.visible_prefixes or self._noticed:
             return
@@ -224,7 +224,7 @@ class Proposer:
         return [two and block > 0 for block in blocks]
 
     def learn(self, proposal: Proposal, outcome: Walk, boundary: int | None) -> Decision | None:
-        """Tell the controller, if there is one, what was committed; returns what it had decided.
+        """Update the controller, if there is one, with the committed tokens; returns its decision.
 
         boundary: accepted tokens of the first draft, where that was seen.
         """
@@ -236,7 +236,7 @@ class Proposer:
         return decision
 
     def work(self, proposal: Proposal) -> Work:
-        """The rows of a step's passes with this proposal; a third level is a pass of its own, after the second."""
+        """Returns the rows of a step's passes; a third level is a pass of its own, after the second."""
         size = 1 + len(proposal.first.ids) if proposal.first else self.block_size if proposal.levels else 0
         redrafts = proposal.branches if self.second else ()
         third = sum(block.base > 0 for block in redrafts)

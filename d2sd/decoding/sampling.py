@@ -31,7 +31,7 @@ def restrict(logits: Tensor, top_k: int, top_p: float) -> Tensor:
 
 
 def generator_seed(seed: int, position: int) -> int:
-    """What seeds the generator of a position in the text.
+    """Returns the random seed for a position in the text.
 
     A CPU's generator uses only the low 32 bits. The bits of a seed above these are hashed into them, anew at every
     position; seeds below 2^32 have none.
@@ -59,7 +59,7 @@ class Sampler:
 
     @classmethod
     def of(cls, config: DecodeConfig) -> Sampler:
-        """The sampler that these settings ask for."""
+        """Returns the sampler for these settings."""
         return cls(config.temperature, config.top_k, config.top_p, config.seed)
 
     def scores(self, logits: Tensor) -> Tensor:
@@ -69,7 +69,7 @@ class Sampler:
         return restrict(logits / max(self.temperature, COLDEST), self.top_k, self.top_p)
 
     def noise(self, start: int, depths: int, vocabulary: int, device: torch.device) -> Tensor:
-        """What ``choose`` needs for nodes 0 … depths−1 below an anchor at position ``start``, (depths, V).
+        """Returns the noise for ``choose`` at nodes of depth 0 … depths−1 below an anchor at position ``start``, (depths, V).
 
         Empty at temperature 0.
         """
@@ -78,7 +78,7 @@ class Sampler:
         return gumbel_noise(self.seed, list(range(start + 1, start + depths + 1)), vocabulary, device)
 
     def choose(self, scores: Tensor, depths: Tensor, noise: Tensor) -> Tensor:
-        """Chosen token after every node, (N,); its depth says where that token will stand."""
+        """Returns the chosen token after every node, (N,); a node's depth gives the position of that token."""
         if self.temperature == 0:
             return scores.argmax(-1)
         return (scores + noise.index_select(0, depths)).argmax(-1)

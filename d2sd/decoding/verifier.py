@@ -16,7 +16,7 @@ from d2sd.tree.tree import TokenTree
 
 
 class Verifier:
-    """The target with its cache of one generation."""
+    """The target and its cache for one generation."""
 
     def __init__(self, target: Target, passes: Passes):
         self.target, self.passes = target, passes
@@ -49,7 +49,7 @@ class Verifier:
         return logits[: len(tree)]
 
     def plan(self, rows: int) -> None:
-        """Announce a fixed-shape pass over so many rows."""
+        """Plan a fixed-shape pass over this many rows."""
         heads, kv_heads, size = self.target.head_shape
         shape = (1, heads, rows, size)
         self.passes.plan(shape, self.target.dtype, kv_heads, self.cache.length, True, self.target.scale)

@@ -7,7 +7,7 @@ from d2sd.tree.tree import merge_drafts
 
 
 def propose(drafters: Drafters) -> Proposal:
-    """Nothing is drafted."""
+    """Returns a tree of the anchor alone."""
     return Proposal(merge_drafts(drafters.anchor, []))
 
 

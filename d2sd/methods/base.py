@@ -25,19 +25,19 @@ MAX_LOG = 700.0  # the exponential of more is more than a float holds
 
 
 def all_prefixes(first: Block, prefixes: tuple[int, ...]) -> tuple[int, ...]:
-    """Every prefix pays for a re-draft."""
+    """Returns all prefixes: each is worth a re-draft."""
     return prefixes
 
 
 class DraftPass(Protocol):
-    """Prefixes below the anchor → drafted blocks, with the ``top`` likeliest tokens of every position."""
+    """Maps prefixes below the anchor to drafted blocks, with the ``top`` likeliest tokens of every position."""
 
     def __call__(self, prefixes: Sequence[Sequence[int]], top: int = 1) -> list[Block]: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Drafters:
-    """The drafters at one step.
+    """The drafters and settings that a method may use at one step.
 
     first: blocks of γ.
     second: blocks of γ₂.
@@ -68,7 +68,7 @@ class Drafters:
     trained: bool = False
 
     def boundary(self, block: Block, after: int = 0) -> Boundary:
-        """The estimate of where a draft is rejected, from the confidences behind its first ``after`` tokens."""
+        """Returns the boundary estimate of a draft, from the confidences behind its first ``after`` tokens."""
         return boundary_posterior((block.trained if self.trained and block.trained else block.confidence)[after:])
 
     @property
@@ -84,7 +84,7 @@ class Drafters:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A token tree and how it came about; ``first`` is None where nothing was drafted.
+    """A token tree and its drafts; ``first`` is None if nothing was drafted.
 
     boundary: the estimate for the first draft that prefixes were selected by, where one was made; levels: what a tree
     that grew level by level was chosen from.
@@ -99,17 +99,17 @@ class Proposal:
 
     @property
     def blocks(self) -> tuple[Block, ...]:
-        """All drafts by their number."""
+        """All drafts in order of their number."""
         return () if self.first is None else (self.first, *self.branches)
 
     def drafter_of(self, node: int) -> DrafterName:
-        """Who drafted a node below the anchor."""
+        """Returns the drafter that proposed a node below the anchor."""
         return self.blocks[self.tree.blocks[node]].drafter if self.blocks else "first"
 
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """A way to draft.
+    """A drafting method.
 
     id: its key in ``METHODS``, on the command line and in traces.
     name, group: what it is called on the page, and in which of ``GROUPS`` it is listed.
@@ -143,7 +143,7 @@ class Method:
     on_device: Literal["anchor", "chain", "likeliest", "random"] | None = None
 
     def draft_lengths(self, block_size: int) -> list[int]:
-        """Values of γ that a cost-aware step chooses from, ascending: the one asked for, and shorter ones.
+        """Returns the values of γ that a cost-aware step chooses from, ascending: the configured one, and shorter ones.
 
         A draft model drafts its tokens one by one, so the shortest saves most; trees of levels have one depth.
         """
@@ -152,7 +152,7 @@ class Method:
 
     @property
     def drafts(self) -> bool:
-        """Whether anything is drafted at all."""
+        """Whether the method drafts at all."""
         return self.first_drafter or self.draft_model or self.eagle3
 
 
@@ -173,6 +173,6 @@ def split(drafters: Drafters, first: Block, selected: Sequence[int]) -> tuple[tu
 def merged(
     anchor: int, first: Block, boundary: Boundary, selected: Sequence[int] = (), branches: Sequence[Block] = ()
 ) -> Proposal:
-    """The proposal that merges a first draft and its re-drafts."""
+    """Returns the proposal that merges a first draft and its re-drafts."""
     tree = merge_drafts(anchor, [first, *branches])
     return Proposal(tree, first, boundary, tuple(selected), tuple(branches))

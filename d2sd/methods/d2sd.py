@@ -31,7 +31,7 @@ def propose_random(drafters: Drafters) -> Proposal:
 
 
 def redraft(drafters: Drafters, first: Block, boundary: Boundary, selected: Sequence[int]) -> Proposal:
-    """One D²SD proposal. Where γ₂ > γ one more branch goes on after the whole first block."""
+    """Returns one D²SD proposal. If γ₂ > γ, one more branch continues the whole first block."""
     selected, prefixes = split(drafters, first, selected)
     branches = drafters.second([first.ids[:i] for i in prefixes]) if prefixes else []
     return merged(drafters.anchor, first, boundary, selected, branches)

@@ -16,7 +16,7 @@ UNLISTED = log(1e-3)  # log probability of a token that one drafter has not amon
 
 
 def propose(drafters: Drafters) -> Proposal:
-    """The B likeliest paths.
+    """Returns the B likeliest paths.
 
     Below a re-anchored prefix a token's probability is a weighted product of both drafters': where they disagree,
     neither is calibrated alone. Elsewhere it is the first drafter's.

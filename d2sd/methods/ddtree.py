@@ -7,7 +7,7 @@ from d2sd.methods.growth import grow, offers
 
 
 def propose(drafters: Drafters) -> Proposal:
-    """The B likeliest paths if the block's positions were independent."""
+    """Returns the B likeliest paths if the block's positions were independent."""
     (first,) = drafters.first([()], top=drafters.width)
     tree = grow(drafters.anchor, [first], [offers(first, 0)], drafters.budget, drafters.min_log_probability)
     return Proposal(tree, first, drafters.boundary(first))

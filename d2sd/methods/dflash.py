@@ -6,7 +6,7 @@ from d2sd.methods.base import Drafters, Method, Proposal, merged
 
 
 def propose(drafters: Drafters) -> Proposal:
-    """One chain of γ−1 drafted tokens."""
+    """Returns one chain of γ−1 drafted tokens."""
     (first,) = drafters.first([()])
     return merged(drafters.anchor, first, drafters.boundary(first))
 

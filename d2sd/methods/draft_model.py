@@ -7,7 +7,7 @@ from d2sd.tree.boundary import boundary_posterior
 
 
 def propose(drafters: Drafters) -> Proposal:
-    """One chain of γ−1 tokens."""
+    """Returns one chain of γ−1 tokens."""
     first = drafters.model()
     return merged(drafters.anchor, first, boundary_posterior(first.confidence))
 

@@ -7,7 +7,7 @@ from d2sd.tree.levels import level_tree
 
 
 def propose(drafters: Drafters) -> Proposal:
-    """The best nodes of a tree whose every level is a pass of its own."""
+    """Returns the best nodes of a tree that is grown level by level, one pass per level."""
     levels = drafters.levels()
     return Proposal(level_tree(drafters.anchor, levels, drafters.budget), levels=tuple(levels))
 

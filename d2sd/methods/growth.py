@@ -30,7 +30,7 @@ class Offer:
 
 
 def offers(block: Block, number: int) -> list[Offer]:
-    """A draft's own distributions, one offer per drafted position."""
+    """Returns a draft's own distributions, one offer per drafted position."""
     rows = zip(block.tokens, block.probabilities, block.scores, strict=True)
     return [Offer(t, p, s, [number] * len(t)) for t, p, s in rows]
 
@@ -42,7 +42,7 @@ def grow(
     budget: int,
     min_log_probability: float = -inf,
 ) -> TokenTree:
-    """The ``budget`` likeliest paths below the anchor, as far as they are likely enough.
+    """Returns the ``budget`` likeliest paths below the anchor whose probability is high enough.
 
     blocks: the drafts. A later one with the same given tokens replaces an earlier one.
     offered: for each of them what follows after the tokens that it was given, by position, whatever stands before it, unless the draft

@@ -7,14 +7,14 @@ from d2sd.tree.tree import merge_drafts
 
 
 def propose_resample(drafters: Drafters) -> Proposal:
-    """The greedy chain plus K chains sampled i.i.d. at temperature 1 from the same distributions."""
+    """Returns the greedy chain plus K chains sampled i.i.d. at temperature 1 from the same distributions."""
     (first,) = drafters.first([()])
     boundary = drafters.boundary(first)
     return merged(drafters.anchor, first, boundary, branches=drafters.sample(drafters.num_branches))
 
 
 def propose_select(drafters: Drafters) -> Proposal:
-    """K sampled drafts, verified jointly; the walk keeps the longest accepted one."""
+    """Returns K sampled drafts, verified jointly; the walk keeps the longest accepted one."""
     drafters.first([()])
     first, *others = drafters.sample(drafters.num_branches)
     return Proposal(merge_drafts(drafters.anchor, [first, *others]), first, branches=tuple(others))

@@ -11,7 +11,7 @@ from d2sd.tree.tree import chains, merge_drafts
 
 
 def propose(drafters: Drafters) -> Proposal:
-    """Up to 2K+1 drafts.
+    """Returns up to 2K+1 drafts.
 
     A branch's boundary is its largest r(i) with i ≥ 1 (re-drafting from i = 0 would repeat the branch). Prefixes
     that were already re-drafted from, or in which the text ends, are left out.

@@ -23,7 +23,15 @@ from d2sd.models.numbers import can_mix
 from d2sd.models.rows import PassRows
 from d2sd.models.taps import LayerTaps
 from d2sd.models.tree_attention import ATTENTION
-from d2sd.models.types import check_supported, eager_reason, final_logits, head_shape, layer_kinds, target_type, text_config
+from d2sd.models.types import (
+    check_supported,
+    eager_reason,
+    final_logits,
+    head_shape,
+    layer_kinds,
+    target_type,
+    text_config,
+)
 from d2sd.passes.cache import CacheWindow, KeyValueCache
 from d2sd.passes.states import LayerCache, LinearState
 

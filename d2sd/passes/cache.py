@@ -41,12 +41,12 @@ class KeyValueCache:
     def uniform(
         cls, layers: int, kv_heads: int, head_dim: int, capacity: int, dtype: torch.dtype, device: torch.device
     ) -> KeyValueCache:
-        """Of layers that are all alike, on one device."""
+        """Returns a cache of layers of one shape, on one device."""
         shapes = dict.fromkeys(range(layers), (kv_heads, head_dim))
         return cls(shapes, capacity, dtype, dict.fromkeys(shapes, device))
 
     def clear(self) -> None:
-        """Forget the text."""
+        """Drop the committed text."""
         self.length = 0
 
     @property
@@ -100,12 +100,12 @@ class KeyValueCache:
         return tuple(buffer.index_select(3, slots) for part in self._parts for buffer in part)
 
     def scatter(self, slots: Tensor, rows: Sequence[Tensor]) -> None:
-        """Write what ``gather`` gave into these slots (S,)."""
+        """Write the result of ``gather`` into these slots (S,)."""
         for buffer, given in zip((b for part in self._parts for b in part), rows, strict=True):
             buffer.index_copy_(3, slots, given)
 
     def keep_sequences(self, index: Tensor) -> None:
-        """Drop all sequences of the batch but these."""
+        """Keep only these sequences of the batch."""
         self._parts = [(k[:, index], v[:, index]) for k, v in self._parts]
 
     def get_seq_length(self, _: int = 0) -> int:
@@ -114,7 +114,7 @@ class KeyValueCache:
 
 
 class CacheWindow:
-    """A cache during a fixed-shape pass, in the place of the cache itself: rows go to slots given on the device.
+    """Stands in for a cache during a fixed-shape pass: rows are written to slots given on the device.
 
     ``update`` returns the whole prefix window, whose valid slots ``seen`` marks, and leaves the rows' own keys and
     values in ``fresh``. Needed where passes are captured as CUDA graphs (``d2sd.passes.passes``).

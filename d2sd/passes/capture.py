@@ -17,14 +17,14 @@ _one_at_a_time = threading.Lock()  # torch cannot capture in two threads at once
 
 @dataclass(frozen=True, slots=True)
 class CapturedPass:
-    """A graph with its inputs and outputs, which stay where they are."""
+    """A CUDA graph with its input and output buffers, which keep their addresses."""
 
     graph: Any
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
 
     def replay(self, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """Run with these inputs; the outputs are written over those of the last replay."""
+        """Run with these inputs; the outputs overwrite those of the last replay."""
         for own, given in zip(self.inputs, inputs, strict=True):
             own.copy_(given, non_blocking=True)
         self.graph.replay()
@@ -33,7 +33,7 @@ class CapturedPass:
 
 @cache
 def _stream(device: torch.device) -> Any:
-    """Where everything is captured on a GPU: one stream, since libraries keep memory for each that they ever saw."""
+    """Returns the one stream on which a GPU captures, since libraries keep memory for every stream they have seen."""
     return torch.cuda.Stream(device)
 
 

@@ -9,7 +9,7 @@ import torch
 
 
 class StageClock:
-    """Times of stages that are queued one after the other: events on a GPU, the clock on the wall elsewhere."""
+    """Times of consecutive stages, by CUDA events on a GPU and by the wall clock elsewhere."""
 
     def __init__(self, device: torch.device):
         self._device, self._cuda = device, device.type == "cuda"
@@ -18,13 +18,13 @@ class StageClock:
         self._events: list[Any] = []  # kept from cycle to cycle
 
     def start(self) -> None:
-        """A cycle begins."""
+        """Start a cycle."""
         self._names.clear()
         self._marks.clear()
         self.mark("")
 
     def mark(self, name: str) -> None:
-        """A stage of this name ends here."""
+        """End the stage of this name."""
         self._names.append(name)
         if not self._cuda:
             self._marks.append(time.perf_counter())
@@ -36,7 +36,7 @@ class StageClock:
         self._marks.append(event)
 
     def read(self) -> dict[str, float]:
-        """Seconds by stage; on a GPU, once its work has ended."""
+        """Returns the seconds by stage; on a GPU, after its work has finished."""
         pairs = zip(self._names[1:], self._marks, self._marks[1:], strict=False)
         if self._cuda:
             return {name: one.elapsed_time(other) / 1e3 for name, one, other in pairs}

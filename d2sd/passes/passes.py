@@ -65,14 +65,14 @@ class Passes:
         return self.mode != "eager"
 
     def cache(self, name: str, make: Callable[[int], KeyValueCache]) -> KeyValueCache:
-        """The empty cache of this name, made for ``capacity`` slots if there is none yet."""
+        """Returns the empty cache of this name, created for ``capacity`` slots on first use."""
         if name not in self._caches:
             self._caches[name] = make(self.capacity)
         self._caches[name].clear()
         return self._caches[name]
 
     def read(self, cache: KeyValueCache) -> int:
-        """How many prefix slots a fixed-shape pass reads."""
+        """Returns how many prefix slots a fixed-shape pass reads."""
         return self.capacity if hasattr(self.backend, "plan") else min(context_shape(cache.length), self.capacity)
 
     def window(self, cache: KeyValueCache, rows: int) -> tuple[int, Tensor]:
@@ -81,7 +81,7 @@ class Passes:
 
     def plan(self, query: tuple[int, int, int, int], dtype: torch.dtype, kv_heads: int, context: int,
              masked: bool, scale: float) -> None:  # fmt: skip
-        """Tell a backend that plans on the host what the next pass attends to; query: its shape (B, H, R, D)."""
+        """Plan the next pass with a backend that plans on the host; query: its shape (B, H, R, D)."""
         if hasattr(self.backend, "plan"):
             self.backend.plan(torch.empty(query, dtype=dtype, device=self.device), kv_heads, context, masked, scale)
 
@@ -91,7 +91,7 @@ class Passes:
             self.backend.show(mask)
 
     def run(self, key: Hashable, function: Pass, *inputs: Tensor) -> tuple[Tensor, ...]:
-        """Outputs of a pass; a captured one writes over those of its last replay.
+        """Returns the outputs of a pass; a captured one overwrites those of its last replay.
 
         key: names the pass and everything but the inputs' values that its kernels depend on.
         """

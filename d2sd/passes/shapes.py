@@ -14,12 +14,12 @@ MIN_CONTEXT = 256  # least context, and what it grows by at first
 
 
 def row_shape(rows: int) -> int:
-    """The smallest fixed number of rows that holds so many; far beyond any tree, the number itself."""
+    """Returns the smallest fixed number of rows ≥ the given one; for numbers above any tree's, the number itself."""
     return next((shape for shape in ROWS if shape >= rows), rows)
 
 
 def context_shape(slots: int) -> int:
-    """The smallest fixed number of cache slots that holds so many: at most a quarter, or 255 slots, too many."""
+    """Returns the smallest fixed number of cache slots ≥ the given one: at most a quarter, or 255 slots, more."""
     step = max(MIN_CONTEXT, 1 << max(0, (slots - 1).bit_length() - 3))
     return max(MIN_CONTEXT, -(-slots // step) * step)
 

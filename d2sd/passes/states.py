@@ -14,7 +14,7 @@ from d2sd.passes.cache import KeyValueCache
 
 @dataclass(frozen=True, slots=True)
 class DeltaRows:
-    """What the rows of a pass leave of a gated delta net, until it is known which of them stay.
+    """The contributions of a pass's rows to a gated delta net, kept until the accepted path is known.
 
     inputs: (B, channels, kernel − 1 + R), the last inputs of the text's convolution and those of the rows.
     places: (R, kernel), by row where the inputs of its convolution stand there, its own last.
@@ -32,7 +32,7 @@ class DeltaRows:
 
 
 class LinearState:
-    """A gated delta net's state behind the committed text.
+    """State of a gated delta net after the committed text.
 
     inputs: (B, channels, kernel − 1), the last inputs of its convolution.
     matrix: (B, H, K, V) float32.
@@ -43,11 +43,11 @@ class LinearState:
         self._rows: DeltaRows | None = None
 
     def become(self, inputs: Tensor, matrix: Tensor) -> None:
-        """Go on from another state; what the rows of a pass left is forgotten."""
+        """Replace the state and drop the rows of the last pass."""
         self.inputs, self.matrix, self._rows = inputs, matrix, None
 
     def clear(self) -> None:
-        """Nothing is committed any more."""
+        """Reset to the state before any text."""
         self.become(torch.zeros_like(self.inputs), torch.zeros_like(self.matrix))
 
     def read_text(self, inputs: Tensor) -> None:
@@ -56,11 +56,11 @@ class LinearState:
         self.inputs = F.pad(inputs, (max(0, size - inputs.shape[-1]), 0))[..., -size:].clone()
 
     def read_rows(self, rows: DeltaRows) -> None:
-        """Keep what the rows of a pass leave."""
+        """Store the contributions of a pass's rows."""
         self._rows = rows
 
     def commit(self, last: int) -> None:
-        """Go on from the last row of an accepted path."""
+        """Advance to the last row of an accepted path."""
         if (rows := self._rows) is None:
             return
         weight = (rows.total[..., last, None] - rows.total).masked_fill(~rows.ancestors[last], float("-inf")).exp()
@@ -87,7 +87,7 @@ class LayerCache(KeyValueCache):
         return self._states[layer]
 
     def clear(self) -> None:
-        """Forget the text."""
+        """Drop the committed text."""
         super().clear()
         for state in self._states.values():
             state.clear()
@@ -99,7 +99,7 @@ class LayerCache(KeyValueCache):
             state.commit(rows[-1])
 
     def snapshot(self) -> list[tuple[Tensor, Tensor]]:
-        """The states behind the committed text, for ``restore``; they are never written in place."""
+        """Returns the states after the committed text, for ``restore``; they are never written in place."""
         return [(state.inputs, state.matrix) for state in self._states.values()]
 
     def restore(self, length: int, states: Sequence[tuple[Tensor, Tensor]]) -> None:
@@ -109,7 +109,7 @@ class LayerCache(KeyValueCache):
             state.become(inputs, matrix)
 
     def keep_sequences(self, index: Tensor) -> None:
-        """Drop all sequences of the batch but these."""
+        """Keep only these sequences of the batch."""
         super().keep_sequences(index)
         for state in self._states.values():
             state.become(state.inputs[index], state.matrix[index])

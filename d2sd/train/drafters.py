@@ -23,7 +23,9 @@ from d2sd.models.taps import LayerTaps
 from d2sd.models.types import final_logits, text_config
 
 OBJECTIVES = ("cross_entropy", "survival", "streak")
-UNKNOWN = 20.0  # nats of a label outside the draft vocabulary: no draft gets past it, and there is nothing to learn from it
+UNKNOWN = (
+    20.0  # nats of a label outside the draft vocabulary: no draft gets past it, and there is nothing to learn from it
+)
 
 
 @dataclass(frozen=True, slots=True)

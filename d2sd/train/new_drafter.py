@@ -49,7 +49,9 @@ def new_drafter(
     return drafter
 
 
-def extended(drafter: DFlashDraftModel, target: Any, data: Responses, vocabulary: int | None, rank: int) -> DFlashDraftModel:
+def extended(
+    drafter: DFlashDraftModel, target: Any, data: Responses, vocabulary: int | None, rank: int
+) -> DFlashDraftModel:
     """The drafter with what is asked for and new to it, from its own weights.
 
     vocabulary: so many of the responses' most frequent tokens are all that it drafts, with the target's rows of them as its
@@ -58,7 +60,13 @@ def extended(drafter: DFlashDraftModel, target: Any, data: Responses, vocabulary
     form, size = drafter.form, target.config.vocab_size
     if not vocabulary and not rank:
         return drafter
-    if form.kind != "dflash" or form.reads != "fill" or form.masked or form.draft_vocabulary is not None or drafter.lm_head is not None:
+    if (
+        form.kind != "dflash"
+        or form.reads != "fill"
+        or form.masked
+        or form.draft_vocabulary is not None
+        or drafter.lm_head is not None
+    ):
         raise InputError("a Markov head and a draft vocabulary are added to a plain DFlash drafter of the whole vocabulary; begin "
                          "with one, or leave out --markov-rank and --draft-vocab-size to train on with what it has")  # fmt: skip
     ids = None if vocabulary is None else torch.tensor(frequent_tokens(data, vocabulary, size), device=drafter.device)

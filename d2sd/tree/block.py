@@ -38,5 +38,5 @@ class Block:
 
     @property
     def scores(self) -> Sequence[Sequence[float]]:
-        """The logarithms, from the probabilities where the drafter gave no better ones."""
+        """Logarithms of the probabilities, from the drafter if it returned them."""
         return self.logs or [[log(p) if p > 0 else -inf for p in row] for row in self.probabilities]

@@ -28,7 +28,7 @@ NOTHING_DRAFTED = Boundary((), 0.0)
 
 
 def boundary_posterior(confidence: Sequence[float]) -> Boundary:
-    """The estimate from c_1 … c_{γ−1}; every step of a decoder asks for one."""
+    """Returns the estimate from c_1 … c_{γ−1} of one draft."""
     posterior, alive = [], 1.0
     for c in confidence:
         if not 0 <= c <= 1:
@@ -39,7 +39,7 @@ def boundary_posterior(confidence: Sequence[float]) -> Boundary:
 
 
 def boundary_posteriors(confidence: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The same row by row, of confidences (N, G) that are NaN after the last drafted token.
+    """The same row by row, for confidences (N, G) that are NaN after the last drafted token.
 
     Returns r(i), (N, G), −1 where nothing was drafted, and the masses of full acceptance, (N,).
     """

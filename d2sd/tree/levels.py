@@ -15,7 +15,7 @@ from d2sd.tree.tree import TokenTree
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """The candidates that one pass scored.
+    """The candidates scored by one pass.
 
     parents: places among the kept ones of the level above; 0, the anchor, at the first level.
     tokens: ids.

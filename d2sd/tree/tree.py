@@ -12,7 +12,7 @@ from d2sd.tree.block import Block
 
 @dataclass(frozen=True, slots=True)
 class TokenTree:
-    """Node 0 is the anchor; a parent always comes before its children. One entry a node in every field.
+    """A token tree. Node 0 is the anchor; parents precede their children. All fields have one entry per node.
 
     tokens, parents, depths: the anchor's parent is −1, its depth 0;
     blocks: number of the draft that proposed the node (0 = first draft, j = branch j−1; the anchor's means nothing);
@@ -40,11 +40,11 @@ class TokenTree:
         return mask
 
     def children(self) -> dict[tuple[int, int], int]:
-        """Nodes below the anchor by their parent and token."""
+        """Returns the nodes below the anchor by parent and token."""
         return dict(zip(zip(self.parents[1:], self.tokens[1:], strict=True), range(1, len(self)), strict=True))
 
     def path(self, node: int) -> tuple[int, ...]:
-        """Nodes from the anchor (excluded) down to ``node`` (included)."""
+        """Returns the nodes from the anchor (excluded) down to ``node`` (included)."""
         nodes = []
         while node > 0:
             nodes.append(node)
@@ -52,7 +52,7 @@ class TokenTree:
         return tuple(reversed(nodes))
 
     def reach(self) -> list[float]:
-        """Estimated probability that the target accepts every node: the product of probabilities along its path."""
+        """Returns the estimated acceptance probability of every node: the product of probabilities along its path."""
         out = [1.0]
         for parent, probability in zip(self.parents[1:], self.probabilities[1:], strict=True):
             out.append(out[parent] * probability)
@@ -91,11 +91,11 @@ class TreeBuilder:
         self._children: dict[tuple[int, int], int] = {}
 
     def child(self, parent: int, token: int) -> int | None:
-        """The child of a node that carries this token, if there is one."""
+        """Returns the child of a node with this token, or None."""
         return self._children.get((parent, token))
 
     def add(self, parent: int, token: int, block: int, probability: float) -> int:
-        """The child of ``parent`` with this token, made by this draft if it is not there yet."""
+        """Returns the child of ``parent`` with this token, created for this draft if it does not exist yet."""
         node = self._children.get((parent, token))
         if node is None:
             node = self._children[parent, token] = len(self.tokens)
@@ -107,7 +107,7 @@ class TreeBuilder:
         return node
 
     def build(self, candidates: Sequence[Sequence[int]]) -> TokenTree:
-        """The tree; ``candidates`` are the whole token chains of the drafts, marked as far as they are in it."""
+        """Returns the tree; ``candidates`` are the whole token chains of the drafts, marked as far as they are in it."""
         through: list[list[int]] = [[] for _ in self.tokens]
         through[0] = list(range(len(candidates)))
         for number, chain in enumerate(candidates):
@@ -148,6 +148,6 @@ def merge_drafts(anchor: int, blocks: Sequence[Block]) -> TokenTree:
 
 
 def path_tree(count: int) -> TokenTree:
-    """So many nodes in a row, for timing: what they are and where they come from does not matter there."""
+    """Returns a chain of this many nodes for timing; its tokens are arbitrary."""
     parents, depths = tuple(range(-1, count - 1)), tuple(range(count))
     return TokenTree((0,) * count, parents, depths, (0,) * count, (1.0,) * count, ((),) * count)

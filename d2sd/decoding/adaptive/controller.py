@@ -23,7 +23,7 @@ SHORTEST_WAIT, LONGEST_WAIT = 4, 128  # plain steps until drafting is tried agai
 
 
 class Experience:
-    """What earlier texts have taught. A method has one in an engine, and its texts share it."""
+    """Statistics from earlier texts, shared by all texts of a method in an engine."""
 
     def __init__(self, table: Machine):
         self.costs = RunningCosts(table)
@@ -53,7 +53,7 @@ class Controller:
         self.next_redrafts = 0  # as many as the last draft was worth
 
     def begin(self) -> int:
-        """γ of this step's first draft; 0 to decode plainly."""
+        """Returns γ of this step's first draft; 0 for plain decoding."""
         costs, tokens = self.costs, self._text.tokens(self._depth)
         self._options = [Option(0, 0, 1.0, costs.plain())]
         for size in self.lengths:
@@ -72,7 +72,7 @@ class Controller:
     def redraft(
         self, confidence: Sequence[float], prefixes: Sequence[int], planned: Sequence[int] | None = None
     ) -> tuple[int, ...]:
-        """Those of the prefix lengths that a re-draft from pays for: r(i) times what one from the true boundary adds.
+        """Returns the prefix lengths that are worth a re-draft: r(i) times the tokens that one from the true boundary adds.
 
         confidence: c_1 … c_{γ−1} of the first draft.
         planned: prefixes that were drafted from already, whatever pays.
@@ -98,16 +98,16 @@ class Controller:
 
     @property
     def exponents(self) -> tuple[float, ...]:
-        """κ of both drafters: a token that one of them gives p, after an accepted path, is accepted with p^κ."""
+        """κ of both drafters: a token with drafted probability p is accepted with p^κ after an accepted path."""
         return tuple(calibration.exponent for calibration in self.experience.calibrations)
 
     @property
     def min_log_probability(self) -> float:
-        """The drafted log probability below which no node is worth its time."""
+        """Drafted log probability below which no node is worth its time."""
         return min(0.0, log(max(1e-300, self.rate * self.costs.slowdown * self.costs.cheapest)) / min(self.exponents))
 
     def nodes(self, reach: Sequence[float], by_second: Sequence[bool], most: int, planned: bool = False) -> int:
-        """How many nodes below the anchor to verify, at most ``most``: those that are worth more than their time.
+        """Returns how many nodes below the anchor to verify, at most ``most``: those worth more than their time.
 
         reach: their probabilities of acceptance, descending.
         by_second: whether the second drafter proposed them.
@@ -120,18 +120,18 @@ class Controller:
         return count
 
     def decision(self) -> Decision:
-        """What the step decided, once its tree is there."""
+        """Returns the decisions of the step, once its tree is complete."""
         tokens, seconds = 1.0 + sum(self._expected), sum(self._seconds())
         return Decision(tuple(self._options), self._taken, tokens, seconds, self._looking)
 
     def _seconds(self) -> tuple[float, float]:
-        """What this step is expected to take up to the end of its first draft, and then."""
+        """Returns the expected seconds of this step up to the end of its first draft, and after it."""
         costs, rows = self.costs, len(self._redrafts) * (self.block_size + self.extension)
         before = costs.seconds("first_draft", self.block_size) + costs.other[not self.block_size]
         return before, costs.seconds("second_draft", rows) + costs.seconds("verify", 1 + self._nodes)
 
     def observe(self, accepted: int, by_second: int, boundary: int | None) -> None:
-        """What the step brought.
+        """Update the statistics with the outcome of the step.
 
         accepted: drafted tokens that were accepted, ``by_second`` of them proposed by the second drafter.
         boundary: how many of the first draft's were, where that was seen.
@@ -154,7 +154,7 @@ class Controller:
         self._after_draft += MEAN_RATE * (self._seconds()[1] - self._after_draft)
 
     def timed(self, decision: Decision, nodes: int, stages: StageSeconds, whole: float) -> None:
-        """How long the stages of a step with so many nodes, the anchor included, and the ``whole`` of it took."""
+        """Update the costs with the measured times of a step: of its stages, with ``nodes`` nodes including the anchor, and in all."""
         taken = decision.options[decision.taken]
         redrafted = taken.branches * (taken.block_size + self.extension)
         for stage, rows in zip(STAGES, (taken.block_size, redrafted, nodes), strict=True):

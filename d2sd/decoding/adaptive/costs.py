@@ -12,7 +12,7 @@ OUTLIER, KEPT = 1.0, 0.999  # most that a single time counts, as a logarithm; wh
 
 
 class RunningCosts:
-    """A machine's times corrected by those of a run: seconds = slowdown · (table + overhead of the stage).
+    """Stage times of a machine, corrected while running: seconds = slowdown · (table + overhead of the stage).
 
     A machine that slows down slows every stage. Overheads do not grow with rows; plain decoding's pass has its own.
     """
@@ -26,21 +26,21 @@ class RunningCosts:
         self.other = {True: table.other, False: table.other}  # of a step besides its stages, by whether it is plain
 
     def seconds(self, stage: str, rows: int) -> float:
-        """Expected time of a stage with so many rows; 0 without any."""
+        """Returns the expected seconds of a stage with this many rows; 0 for no rows."""
         if rows <= 0:
             return 0.0
         return self.slowdown * (self._read(stage, rows) + self._overhead.get((stage, rows == 1), 0.0))
 
     def node(self, nodes: int) -> float:
-        """What one more tree node than so many takes."""
+        """Returns the marginal seconds of one more tree node."""
         return self.slowdown * self._node(nodes)
 
     def plain(self) -> float:
-        """Expected time of a plain step."""
+        """Returns the expected seconds of a plain decoding step."""
         return self.seconds("verify", 1) + self.other[True]
 
     def observe(self, stage: str, rows: int, seconds: float) -> None:
-        """A stage with so many rows took so long."""
+        """Update with the measured seconds of a stage with this many rows."""
         expected, key = self.seconds(stage, rows), (stage, rows == 1)
         if min(expected, seconds) > 0:
             surprise = max(-OUTLIER, min(OUTLIER, log(seconds / expected)))
@@ -49,6 +49,6 @@ class RunningCosts:
             self.slowdown *= exp(MACHINE_RATE * surprise)
 
     def observe_other(self, plain: bool, seconds: float) -> None:
-        """A step took so long besides its stages."""
+        """Update with the measured seconds of a step outside its stages."""
         most = 2 * self.other[plain] + 0.1 * self.plain()
         self.other[plain] += MACHINE_RATE * (max(0.0, min(seconds, most)) - self.other[plain])

@@ -9,7 +9,7 @@ from operator import mul
 
 
 class AcceptanceByDepth:
-    """How likely a drafted token is accepted where those before it were, by its depth.
+    """Conditional acceptance probability of a drafted token by depth, given that all tokens before it were accepted.
 
     The prior of a depth, worth ``WEIGHT`` observations, is what is usual there, times how the depth before compares.
 
@@ -24,7 +24,7 @@ class AcceptanceByDepth:
         self._counts: dict[int, tuple[float, float]] = {}  # accepted and tried, by depth
 
     def chances(self, depth: int) -> list[float]:
-        """Of the tokens at depth 1, 2, … ``depth``."""
+        """Returns the probabilities for depths 1, 2, …, ``depth``."""
         found, ratio = [], 1.0
         for k in range(depth):
             usual = self._usual[k] if k < len(self._usual) else self.START
@@ -34,23 +34,23 @@ class AcceptanceByDepth:
         return found
 
     def tokens(self, depth: int) -> list[float]:
-        """Accepted tokens expected of drafts of 0, 1, … ``depth`` tokens."""
+        """Returns the expected number of accepted tokens for drafts of 0, 1, …, ``depth`` tokens."""
         return list(accumulate(accumulate(self.chances(depth), mul), initial=0.0))
 
     def observe(self, accepted: int, drafted: int) -> None:
-        """Of so many tokens drafted, the first ``accepted`` were accepted."""
+        """Update with a draft of this many tokens, of which the first ``accepted`` were accepted."""
         self.forget(self._keep)
         for k in range(min(accepted + 1, drafted)):
             right, tried = self._counts.get(k, (0.0, 0.0))
             self._counts[k] = right + (k < accepted), tried + 1.0
 
     def forget(self, keep: float) -> None:
-        """Let what was observed count only so much."""
+        """Discount all observations by this factor."""
         self._counts = {k: (keep * right, keep * tried) for k, (right, tried) in self._counts.items()}
 
 
 class Calibration:
-    """Turns a drafter's probabilities p into p^κ, where κ makes expected and accepted tokens agree on average."""
+    """Maps a drafter's probabilities p to p^κ, with κ such that expected and accepted tokens agree on average."""
 
     RATE, LIMIT = 0.05, 4.0
 
@@ -58,6 +58,6 @@ class Calibration:
         self.exponent = 1.0
 
     def observe(self, expected: float, accepted: int) -> None:
-        """So many tokens of a step's tree were expected to be accepted, and so many were."""
+        """Update with the expected and the actual number of accepted tokens of a step's tree."""
         surprise = max(-2.0, (expected - accepted) / (1.0 + expected))
         self.exponent = max(1 / self.LIMIT, min(self.LIMIT, self.exponent * exp(self.RATE * surprise)))

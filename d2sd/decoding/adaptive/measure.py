@@ -32,7 +32,7 @@ Times = dict[Pass, list[float]]  # seconds
 
 @torch.inference_mode()
 def measure_costs(proposer: Proposer, verifier: Verifier) -> Machine:
-    """Usual times of every stage after a context of 192 tokens; both have room for ``MEASURED_TOKENS`` and a tree."""
+    """Returns typical times of every stage after a context of 192 tokens; both have room for ``MEASURED_TOKENS`` and a tree."""
     target, method, gamma = verifier.target, proposer.method, proposer.block_size
     verifier.cache.length, width = CONTEXT, target.embedding.weight.shape[1]
 
@@ -73,7 +73,7 @@ def measure_costs(proposer: Proposer, verifier: Verifier) -> Machine:
 
 
 def _timed(works: dict[Pass, Callable[[], object]], timed: Collection[Pass]) -> list[Times]:
-    """Seconds of passes, round by round, each in a new order, after a first one over all of them that does not count.
+    """Returns the seconds of the passes, measured in rounds of random order after an unmeasured warm-up of all.
 
     A pass comes after one that it comes after in a run, so that a processor's caches are as warm as there.
     """
@@ -95,7 +95,7 @@ def _seconds(work: Callable[[], object]) -> float:
 
 
 def _typical(rounds: list[Times]) -> dict[Pass, float]:
-    """Usual seconds of every pass; a round in which the machine was slower as a whole counts as if it had not been."""
+    """Returns typical seconds of every pass; rounds in which the whole machine was slower are corrected for it."""
     usual = {key: median(t for times in rounds for t in times[key]) for key in rounds[0]}
     slower = [median(t / usual[key] for key, seconds in times.items() for t in seconds) for times in rounds]
     held = {key: sorted(t / s for times, s in zip(rounds, slower, strict=True) for t in times[key]) for key in usual}
