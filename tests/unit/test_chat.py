@@ -33,6 +33,16 @@ def test_the_prompt_stands_in_the_template(chatting, thinking, end):
     assert chatting.models.target.tokenizer.decode(plain) == "the cat"
 
 
+@pytest.mark.parametrize(("thinking", "effort"), [(True, "high"), (False, "low")])
+def test_a_template_that_knows_a_reasoning_effort_gets_high_or_low(chatting, thinking, effort):
+    # the shape of Harmony, gpt-oss's template
+    chatting.models.target.tokenizer.chat_template = (
+        "<system>Reasoning: {{ reasoning_effort }}{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
+    )
+    ids = chatting.encode("the cat", DecodeConfig("autoregressive", 4, chat=True, thinking=thinking))
+    assert chatting.models.target.tokenizer.decode(ids) == f"<system>Reasoning: {effort}<user>the cat"
+
+
 def test_a_chat_model_that_is_not_asked_by_its_template_is_told_of(chatting, engine, capsys):
     tell_of_template(chatting, DecodeConfig("autoregressive", chat=True))
     tell_of_template(engine, DecodeConfig("autoregressive"))

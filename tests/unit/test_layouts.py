@@ -53,6 +53,7 @@ REFUSED = [
     ({"speculators_model_type": "peagle", "draft_vocab_size": 9}, "it is a P-EAGLE drafter"),
     (nested(projector_type="domino"), "it is a Domino drafter.*SGLang runs it"),
     (nested(shift_label=True), "it is a Domino drafter"),
+    ({**flat(), "architectures": ["Qwen3Eagle3Model"]}, "it is an EAGLE-3 drafter in DeepSpec's form"),
     (nested(projector_type="other"), "its projector_type 'other' is not supported"),
     ({**nested(), "attention_sink_bias": True}, "its config has attention sinks"),
     ({**nested(), "attention_value_scale": 0.5}, "sets attention_value_scale to 0.5"),

@@ -13,7 +13,13 @@ from tests.drafter_folders import flat
 
 PAIRS = {pair["target"]: pair for pair in json.loads(Path("tests/data/published_pairs.json").read_text())}
 KNOWN = [name for name, pair in PAIRS.items() if pair["target_config"]]
-TABLE = [line for line in Path("docs/targets.md").read_text().splitlines() if line.startswith("| ")]
+DRAFTERS = {d["drafter"]: d for d in json.loads(Path("tests/data/published_drafters.json").read_text())}
+
+
+def table(heading):
+    """Rows of the table below a heading of the page."""
+    section = Path("docs/targets.md").read_text().partition(f"## {heading}\n")[2].partition("\n## ")[0]
+    return [line for line in section.splitlines() if line.startswith("| ")]
 
 
 def folders(pair, tmp_path):
@@ -26,7 +32,7 @@ def folders(pair, tmp_path):
 
 @pytest.mark.parametrize("name", PAIRS)
 def test_the_table_says_of_every_pair_what_its_plan_says(name, tmp_path):
-    (row,) = (line for line in TABLE if f"| {name} |" in line)
+    (row,) = (line for line in table("The pairs that z-lab publishes") if f"| {name} |" in line)
     if name not in KNOWN:
         assert "config not found" in row
         return
@@ -37,6 +43,44 @@ def test_the_table_says_of_every_pair_what_its_plan_says(name, tmp_path):
         layers = ", ".join(f"{count} {kind}" for kind, count in found.layers.items())
         assert layers in row
         assert f"| {found.memory.target / 1e9:.0f} |" in row
+
+
+@pytest.mark.parametrize("name", DRAFTERS)
+def test_the_table_of_other_drafters_says_of_each_what_its_plan_says(name, tmp_path):
+    drafter = DRAFTERS[name]
+    star = "*" if drafter["assumed"] else ""
+    (row,) = (
+        line for line in table("EAGLE-3, DSpark and speculators drafters") if line.startswith(f"| {name}{star} |")
+    )
+    target, kind, taps, vocabulary, size, said = (cell.strip() for cell in row.split("|")[2:-1])
+    assert target == drafter["target"]
+    found = plan(*folders({"target_config": PAIRS.get(target, drafter).get("target_config"), **drafter}, tmp_path))
+    assert said.partition(":")[0] == verdict(found).partition(":")[0].partition(",")[0]
+    assert said.partition(": ")[2] in (found.refused or found.eager or "")
+    assert taps == " ".join(str(n) for n, _ in found.taps)
+    assert size == str(found.block_size or "")
+    if found.refused is None:
+        assert (kind, vocabulary) == (found.kind, str(found.draft_vocabulary or "all"))
+
+
+@pytest.mark.parametrize(
+    ("name", "published", "others"),
+    [  # bytes of the published files, and of what they hold besides the network: token tables, an embedding and a head
+        ("Tengyunw/qwen3_8b_eagle3", 799_493_246, 8 * 32000 + 151936),
+        ("deepseek-ai/dspark_qwen3_8b_block7", 4_742_170_330, 2 * 2 * 151936 * 4096),
+    ],
+)
+def test_a_drafter_is_as_large_as_its_published_weights(name, published, others, tmp_path):
+    pair = {**PAIRS["Qwen/Qwen3-8B"], "drafter_config": DRAFTERS[name]["drafter_config"]}
+    found = plan(*folders(pair, tmp_path))
+    assert found.memory.drafter == pytest.approx(published - others, abs=50_000)  # a file has a header
+
+
+def test_the_report_says_what_an_eagle3_drafter_drafts(tmp_path):
+    pair = {**PAIRS["Qwen/Qwen3-8B"], "drafter_config": DRAFTERS["Tengyunw/qwen3_8b_eagle3"]["drafter_config"]}
+    said = markdown(plan(*folders(pair, tmp_path)))
+    assert "EAGLE-3, 1 layer, which sees the whole text" in said
+    assert "It drafts 32000 of the target's tokens" in said
 
 
 def test_taps_windows_and_memory_of_a_hybrid_target_with_a_windowed_drafter(tmp_path):
