@@ -24,7 +24,7 @@ COSTS_HELP = f"a machine ({', '.join(MACHINES)}), or a file of milliseconds of e
 
 
 def machine_of(name: str) -> Machine:
-    """A known machine by its id, or that of a file. Where only ratios are known, a plain step is taken as 20 ms."""
+    """Returns a known machine by its id, or that of a file. If only ratios are known, a plain step is taken as 20 ms."""
     if name not in MACHINES:
         return read_costs(name)
     machine = MACHINES[name]
@@ -32,7 +32,7 @@ def machine_of(name: str) -> Machine:
 
 
 def read_costs(path: str) -> Machine:
-    """A machine from a JSON file of the form ``FORM``; raises ``InputError`` where it is not one."""
+    """Returns a machine from a JSON file of the form ``FORM``; raises ``InputError`` for any other content."""
     try:
         with Path(path).open("rb") as f:
             raw = f.read(MAX_FILE_BYTES + 1)

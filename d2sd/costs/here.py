@@ -13,12 +13,12 @@ LINE = Curve(((1, 1.0), (2, 2.0)))  # every node costs the same
 
 
 def works_of(trace: Trace) -> list[Work]:
-    """The work of every step of a run."""
+    """Returns the work of every step of a run."""
     return [Work.of(step, trace.header) for step in trace.steps]
 
 
 def here(trace: Trace, plain: float | None, unwatched: float | None, table: Machine | None = None) -> Machine | None:
-    """What a step of this run cost where it was recorded; None where that was not measured.
+    """Returns the machine that recorded a run, from its step times; None if they were not measured.
 
     plain: tokens per second of plain decoding there.
     unwatched: of this run, where its steps were not recorded; None: as in the trace.
@@ -59,7 +59,7 @@ def here(trace: Trace, plain: float | None, unwatched: float | None, table: Mach
 
 
 def _through(rows: list[int], seconds: float, table: Curve | None) -> Curve:
-    """A pass whose mean over these rows is as measured."""
+    """Returns a curve whose mean over these rows equals the measured one."""
     if not rows:
         return Curve(((1, 0.0),)) if table is None else table
     mean = seconds / len(rows)

@@ -13,7 +13,7 @@ DEFAULT = "paper"  # what is compared with where nothing else was chosen
 
 
 def drawing(machine: Machine) -> dict[str, Any]:
-    """A machine as the page's scripts read it (``assets/viewer/machine.js``), all times in steps of plain decoding."""
+    """Returns a machine as the page's scripts read it (``assets/viewer/machine.js``), times in plain decoding steps."""
     unit = machine.plain()
 
     def points(curve: Any) -> list[list[float]]:
@@ -31,5 +31,5 @@ def drawing(machine: Machine) -> dict[str, Any]:
 
 
 def drawings() -> list[dict[str, Any]]:
-    """All of them, each with its id."""
+    """Returns all known machines in that form, each with its id."""
     return [{"id": name, **drawing(machine)} for name, machine in MACHINES.items()]

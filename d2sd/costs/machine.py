@@ -28,19 +28,19 @@ class Curve:
 
     @classmethod
     def through(cls, points: Sequence[tuple[int, float]]) -> Curve:
-        """The curve through measured points; more rows take at least as long as fewer."""
+        """Returns the curve through measured points, made non-decreasing in the number of rows."""
         rows, times = zip(*sorted(points), strict=True)
         return cls(tuple(zip(rows, accumulate(times, max), strict=True)))
 
     @classmethod
     def fitted(cls, points: Sequence[tuple[int, float]], knots: Sequence[int]) -> Curve:
-        """The curve with corners at these rows that is nearest to measured points (least squares)."""
+        """Returns the least-squares curve with corners at these rows."""
         rows, times = np.array(points, dtype=float).T
         hats = np.stack([np.interp(rows, knots, corner) for corner in np.eye(len(knots))], axis=1)
         return cls.through(list(zip(knots, np.linalg.lstsq(hats, times, rcond=None)[0].tolist(), strict=True)))
 
     def seconds(self, rows: float) -> float:
-        """Time of a pass over so many rows; fewer than the first point has cost what that one does."""
+        """Returns the seconds of a pass over this many rows; constant below the first point."""
         points = self.points
         if rows <= points[0][0] or len(points) == 1:
             return points[0][1]
@@ -49,7 +49,7 @@ class Curve:
         return y0 + (y1 - y0) * (rows - x0) / (x1 - x0)
 
     def next_row(self, rows: int) -> float:
-        """Seconds of one more row, as a mean over as many more as make it cheapest."""
+        """Returns the seconds of one more row: the smallest mean over several further rows."""
         ends = [*(end for end, _ in self.points if end > rows), max(rows, self.points[-1][0]) + 1]
         return min((self.seconds(end) - self.seconds(rows)) / (end - rows) for end in ends)
 
@@ -81,11 +81,11 @@ class Machine:
     drafts: Mapping[str, Curve | None] = field(default_factory=dict, hash=False)
 
     def plain(self) -> float:
-        """Seconds of a step of plain decoding."""
+        """Seconds of a plain decoding step."""
         return self.verify.seconds(1) + self.other
 
     def seconds(self, method: str, work: Work) -> float | None:
-        """Seconds of a step of this method with so much work; None where the drafter's time is not known."""
+        """Returns the seconds of a step of this method with this work; None if the drafter's time is unknown."""
         first = self.drafts.get(method, self.first_draft)
         if work.first and first is None:
             return None
@@ -93,14 +93,14 @@ class Machine:
         return drafted + sum(map(self.second_draft.seconds, work.again)) + self.verify.seconds(work.nodes) + self.other
 
     def of(self, method: str) -> Machine:
-        """The same with this method's own drafter as the first one. Raises ``InputError`` where its time is not known."""
+        """Returns the machine with this method's own drafter as the first one. Raises ``InputError`` if its time is unknown."""
         first = self.drafts.get(method, self.first_draft)
         if first is None:
             raise InputError(f"what a draft of {method} takes is not known of “{self.name}”; choose another machine")
         return replace(self, first_draft=first, drafts={})
 
     def absolute(self, plain: float) -> Machine:
-        """The same where a plain step takes so many seconds, with this said in its name."""
+        """Returns the machine scaled to this many seconds per plain step, which its name then states."""
         scale = plain / self.plain()
 
         def scaled(curve: Curve) -> Curve:
@@ -118,11 +118,11 @@ class Machine:
         )
 
     def plain_steps(self, method: str, works: Sequence[Work]) -> float | None:
-        """What these steps cost together, in steps of plain decoding. Per step this is the α that breaks even."""
+        """Returns the total cost of these steps, in plain decoding steps. Per step, this is the α that breaks even."""
         times = [self.seconds(method, work) for work in works]
         return None if None in times else sum(t for t in times if t is not None) / self.plain()
 
     def to_dict(self) -> dict[str, Any]:
-        """In the form of a file (``d2sd.costs.file``)."""
+        """Returns it in the form of a file (``d2sd.costs.file``)."""
         stages = {s: [[rows, round(1e3 * t, 4)] for rows, t in getattr(self, s).points] for s in STAGES}
         return {"machine": self.name, "milliseconds": {**stages, "other": round(1e3 * self.other, 4)}}

@@ -33,13 +33,13 @@ GAMMA, BRANCHES = 16, 4
 
 
 def cycle(method: str, data: str = "average of 8") -> float:
-    """What a step cost there, in plain steps: α ÷ speedup (paper, Eq. 1–2)."""
+    """Returns the published cost of a step, in plain steps: α ÷ speedup (paper, Eq. 1–2)."""
     speedup, alpha = FIGURES[data][method]
     return alpha / speedup
 
 
 def _machine() -> Machine:
-    """The stage costs behind the published cycles of DFlash and D²SD.
+    """Returns stage costs that give the published cycles of DFlash and D²SD.
 
     Two cycles do not say how four costs share them, so two assumptions do: both drafters take the same time, since they have
     one shape and read their weights once, and verifying 80 rows takes as long as 16. Both passes of an H200 wait for memory

@@ -23,7 +23,7 @@ KERNELS = 12  # of a decoder layer, about: two norms, four products, rotation, t
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
-    """What a data sheet says.
+    """Figures of a data sheet.
 
     bandwidth: of memory, in bytes per second.
     peak: of bfloat16 products that add up in float32, without sparsity, in operations per second.
@@ -39,7 +39,7 @@ class Hardware:
 
     @property
     def ridge(self) -> float:
-        """Rows up to which a pass waits for the weights: arithmetic takes longer only beyond (2 operations per weight and row)."""
+        """Rows up to which a pass is bound by memory bandwidth (2 operations per weight and row)."""
         return self.peak * BYTES / (2 * self.bandwidth)
 
 
@@ -52,18 +52,18 @@ class Network:
     layers: int
 
     def curve(self, on: Hardware, times: int = 1, rows: int = MOST_ROWS) -> Curve:
-        """Seconds of so many passes that wait for each other, over the rows of each."""
+        """Returns the seconds of this many sequential passes, over the rows of each."""
         ridge = min(max(2, int(on.ridge)), rows - 1)
         return Curve(tuple((n, times * self.seconds(on, n)) for n in sorted({1, ridge, ridge + 1, rows})))
 
     def seconds(self, on: Hardware, rows: int) -> float:
-        """Of one pass."""
+        """Returns the seconds of one pass."""
         reading = BYTES * (self.weights + CONTEXT * self.cached) / on.bandwidth
         return max(reading, 2 * self.weights * rows / on.peak) + on.launch * KERNELS * self.layers
 
 
 def decoder_layer(hidden: int, heads: int, kv_heads: int, head_size: int, inner: int) -> int:
-    """Weights of a Qwen3 or Llama layer, norms left out."""
+    """Returns the weights of a Qwen3 or Llama layer, without norms."""
     return hidden * head_size * (2 * heads + 2 * kv_heads) + 3 * hidden * inner
 
 
@@ -98,7 +98,7 @@ HARDWARE = {
 
 
 def calculated(hardware: Hardware) -> Machine:
-    """Qwen3-8B with five-layer block drafters in bfloat16 on this hardware, at 1,024 tokens of context.
+    """Returns Qwen3-8B with five-layer block drafters in bfloat16 on this hardware, at 1,024 tokens of context.
 
     EAGLE-3 takes a pass for each of depth + 1 levels, of a few rows; the draft model is Qwen3-0.6B, a pass per token. What the
     host does between passes is taken to overlap with them.

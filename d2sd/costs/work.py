@@ -24,7 +24,7 @@ class Work:
 
     @classmethod
     def of(cls, step: StepDone, header: Mapping[str, Any]) -> Work:
-        """That of a recorded step. ``header``: of its trace, with the settings that say how long a re-draft is."""
+        """Returns the work of a recorded step. ``header``: of its trace, for the settings that give the length of re-drafts."""
         config = header.get("config")
         known = config if isinstance(config, Mapping) else {}
         size = 1 + len(step.first_draft.ids) if step.first_draft else 0

@@ -11,12 +11,12 @@ from d2sd.models.types import TargetType, target_type
 
 
 def dense_width(target: Any) -> int:
-    """Width of a drafter's MLP for a target's text config; of a mixture of experts that names none, three hidden sizes."""
+    """Returns the width of a drafter's MLP for a target's text config; 3 × hidden size if a mixture of experts has none."""
     return int(getattr(target, "intermediate_size", None) or 3 * target.hidden_size)
 
 
 def plain_rope(target: Any) -> dict[str, Any]:
-    """Rotary positions for a drafter of this target: those of full attention, over whole heads and for text alone."""
+    """Returns RoPE parameters for a drafter of this target: those of full attention, over whole heads, for text alone."""
     rope = dict(target.rope_parameters)
     rope = dict(rope.get("full_attention") or rope)
     if rope.get("rope_type") == "proportional":  # of a part of each head
@@ -45,7 +45,7 @@ def start_from_target(drafter: Any, target: Any) -> None:
 
 
 def _plain_weights(layer: Any, kind: TargetType) -> dict[str, Tensor]:
-    """A target layer's weights as Qwen3 has them: queries without output gates, norms with whole weights."""
+    """Returns a target layer's weights in Qwen3's form: queries without output gates, norms with whole weights."""
     weights: dict[str, Tensor] = layer.state_dict()
     if kind.gated:
         query = weights["self_attn.q_proj.weight"]

@@ -34,7 +34,7 @@ MAX_TAPS = 64
 
 
 def check_config(config: Mapping[str, Any], supported: Sequence[str]) -> None:
-    """A config.json of a causal LM or of a drafter, as it was read. ``supported``: the values of ``model_type``."""
+    """Check the raw config.json of a causal LM or drafter. ``supported``: allowed values of ``model_type``."""
     kind = config.get("model_type")
     _need(kind in supported, f"its model_type is {short(kind)}; it must be {' or '.join(supported)}")
     for name, most in SIZES.items():
@@ -60,7 +60,7 @@ def check_config(config: Mapping[str, Any], supported: Sequence[str]) -> None:
 
 
 def check_taps(taps: Any, config: Mapping[str, Any], name: str) -> None:
-    """The target layers that a drafter reads, by their outputs, as its config names them."""
+    """Check the target layers that a drafter reads, counted by their outputs."""
     good = isinstance(taps, list) and 0 < len(taps) <= MAX_TAPS and all(map(_is_whole, taps))
     _need(good, f"its {name} must be a list of 1 to {MAX_TAPS} layer numbers, from 0 on")
     if good and min(taps) < 0:
@@ -72,14 +72,14 @@ def check_taps(taps: Any, config: Mapping[str, Any], name: str) -> None:
 
 
 def check_token_ids(ids: Any, vocabulary: int, name: str) -> None:
-    """Token ids, one, several or none (None), must be entries of a vocabulary of this size."""
+    """Check that token ids (one, several or None) are in a vocabulary of this size."""
     for token in () if ids is None else ids if isinstance(ids, list | tuple | set | frozenset) else (ids,):
         inside = _is_whole(token) and 0 <= token < vocabulary
         _need(inside, f"its {name} {short(token)} is not in its vocabulary of {vocabulary} (0 to {vocabulary - 1})")
 
 
 def check_shapes(held: Mapping[str, tuple[int, ...]], make: Callable[[], nn.Module]) -> None:
-    """Hold the shapes of tensors, by the model's names of them, against the model that ``make`` builds.
+    """Check tensor shapes, by parameter name, against the model that ``make`` builds.
 
     A few numbers in a config could otherwise ask for more memory than the machine has.
     """
@@ -98,7 +98,7 @@ def check_shapes(held: Mapping[str, tuple[int, ...]], make: Callable[[], nn.Modu
 
 
 def check_finite(model: nn.Module) -> None:
-    """Refuse weights that are NaN or infinite: one of them makes every number that follows meaningless."""
+    """Raise ``InputError`` if a weight is NaN or infinite."""
     for name, weight in itertools.chain(model.named_parameters(), model.named_buffers()):
         if weight.is_meta or not weight.is_floating_point() or weight.element_size() < 2:
             continue
@@ -137,14 +137,14 @@ def _check_quantization(quantization: Any) -> None:
 
 
 def check_whole(config: Mapping[str, Any], name: str, least: int, most: int) -> None:
-    """A field that must be a whole number between the two, or one of them."""
+    """Check that a field is an integer between the two bounds, inclusive."""
     value = config[name]
     inside = _is_whole(value) and least <= value <= most
     _need(inside, f"its {name} is {short(value)}; it must be a whole number from {least} to {most}")
 
 
 def check_number(config: Mapping[str, Any], name: str, above: float, below: float, where: str = "") -> None:
-    """A field that may be missing or null, else a number between the two, which are not reached."""
+    """Check that a field is missing, null, or a number strictly between the two bounds."""
     value = config.get(name)
     if value is None:
         return
@@ -163,7 +163,7 @@ def _need(ok: bool, sentence: str) -> None:
 
 
 def short(value: Any) -> str:
-    """A wrong value in a message, however long it is."""
+    """Returns a wrong value for an error message, shortened."""
     if isinstance(value, int) and abs(value) >= 2**64:
         return "a number of many digits"
     return "missing" if value is None else repr(value)[:40]

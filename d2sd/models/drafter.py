@@ -42,7 +42,7 @@ def default_target_layers(target_layers: int, count: int) -> list[int]:
 
 
 def rotated(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Rotary positions of queries or of keys alone, (B, heads, R, D); cos, sin: (B or 1, R, D)."""
+    """Applies RoPE to queries or keys alone, (B, heads, R, D); cos, sin: (B or 1, R, D)."""
     a, b = x.chunk(2, -1)
     return x * cos[:, None] + torch.cat([-b, a], -1) * sin[:, None]
 
@@ -154,7 +154,7 @@ class DFlashDraftModel(PreTrainedModel):
 
     @property
     def mask_token_id(self) -> int:
-        """Token id that stands at every position still to be drafted."""
+        """Token id at every position to be drafted."""
         return self.form.mask_token
 
     @property
@@ -163,7 +163,7 @@ class DFlashDraftModel(PreTrainedModel):
         return list(self.form.taps)
 
     def reformed(self, form: DrafterForm) -> DFlashDraftModel:
-        """The same weights, shared, read by another convention: other taps, rows, windows, mask token or rotary embedding."""
+        """Returns a model that shares these weights under another form: other taps, rows, windows, mask token or RoPE."""
         other = copy.copy(self)
         other.__dict__["_modules"] = dict(self._modules)
         other.form, other._lean, other._rows = form, None, None
@@ -174,7 +174,7 @@ class DFlashDraftModel(PreTrainedModel):
         return other
 
     def lean(self) -> LeanLayers | None:
-        """Its layers with few calls, where that can be; made at the first call once the weights are frozen."""
+        """Returns its lean layers if possible, created at the first call after the weights are frozen; else None."""
         if self._lean is not None and not self._lean.frozen:
             self._lean = None  # they may change
         elif self._lean is None and self._plain and LeanLayers.possible(self.layers, self.config):

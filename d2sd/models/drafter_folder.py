@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 
 def read_drafter(source: str, name: str, dtype: torch.dtype, target: Target | None = None) -> DFlashDraftModel:
-    """The drafter in a folder or hub id, on the CPU, called ``name``.
+    """Returns the drafter in a folder or hub id, on the CPU, with ``name`` as its name.
 
     target: where it is given, copies of its embedding and of its LM head are not kept. Raises ``InputError`` where something
     is missing, unknown or wrong.
@@ -59,7 +59,7 @@ def read_drafter(source: str, name: str, dtype: torch.dtype, target: Target | No
 
 
 def drafter_config_of(form: DrafterForm) -> Qwen3Config:
-    """The transformers config of a described network."""
+    """Returns the transformers config of a form."""
     inner = {"mask_token_id": form.mask_token, "target_layer_ids": list(form.taps)}
     settings: dict[str, Any] = {
         **form.shape,
@@ -71,13 +71,13 @@ def drafter_config_of(form: DrafterForm) -> Qwen3Config:
 
 
 def own_name(key: str) -> str | None:
-    """Our name of a published tensor, None for one that only training needs."""
+    """Returns our name of a published tensor; None for tensors used only in training."""
     key = key.removeprefix("model.").removeprefix("logit_head.")
     return None if key.startswith("verifier_") or key.endswith("rotary_emb.inv_freq") else key
 
 
 def _differing(weights: dict[str, Tensor], target: Target | None, own: tuple[str, ...]) -> tuple[str, ...]:
-    """Those of ``own`` that are no copies of the target's; copies are taken out of the weights."""
+    """Returns those of ``own`` that differ from the target's; equal ones are removed from the weights."""
     kept = []
     for part in own:
         key = f"{part}.weight"
@@ -98,7 +98,7 @@ def _differing(weights: dict[str, Tensor], target: Target | None, own: tuple[str
 
 
 def _same(one: Tensor, other: Tensor) -> bool:
-    """Whether two tables are equal up to the rounding of the coarser type."""
+    """Returns whether two tables are equal up to the rounding of the coarser type."""
     coarse = max((one.dtype, other.dtype), key=lambda d: torch.finfo(d).eps if d.is_floating_point else 1.0)
     return bool(torch.equal(one.to(coarse), other.to(one.device, coarse)))
 
@@ -115,7 +115,7 @@ def _check_complete(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
 
 
 def reshaped(drafter: DFlashDraftModel, form: DrafterForm) -> DFlashDraftModel:
-    """A drafter of another form with the weights of this one; what only the new form has is as at the start of training."""
+    """Returns a drafter of another form with these weights; parameters that only the new form has are initialised."""
     made = DFlashDraftModel(drafter_config_of(form), form)
     made.load_state_dict(drafter.state_dict(), strict=False)
     made.token_ids = drafter.token_ids

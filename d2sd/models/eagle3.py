@@ -26,7 +26,7 @@ Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 @dataclass(frozen=True, slots=True)
 class Eagle3Config:
-    """What an EAGLE-3 drafter is, whichever form its folder has.
+    """Configuration of an EAGLE-3 drafter, independent of its folder's form.
 
     layer: a Llama or Qwen3 config of transformers: the shape of its decoder layer, and the target's vocabulary.
     qk_norm: queries and keys are normed, as in Qwen3.
@@ -160,7 +160,7 @@ class Eagle3DraftModel(nn.Module):
         return list(self.config.target_layer_ids)
 
     def project(self, features: Tensor) -> Tensor:
-        """Tapped hidden states side by side, (B, T, taps·width) → features of committed text, (B, T, hidden)."""
+        """Maps tapped hidden states, concatenated, (B, T, taps·width) to features of committed text, (B, T, hidden)."""
         if self.config.fc_norm:
             parts = features.unflatten(-1, (len(self.fc_norm), -1)).unbind(-2)
             features = torch.cat([norm(part) for norm, part in zip(self.fc_norm, parts, strict=True)], -1)
@@ -172,7 +172,7 @@ class Eagle3DraftModel(nn.Module):
         return self.layer.keys_values(embedding, feature, cos, sin)
 
     def forward(self, embedding: Tensor, feature: Tensor, positions: Tensor, attend: Attend) -> Tensor:
-        """Hidden states of rows, (B, R, hidden), before the final norm.
+        """Returns hidden states of rows, (B, R, hidden), before the final norm.
 
         embedding: (B, R, hidden) of the tokens after the rows; feature: (B, R, hidden); positions: (B or 1, R);
         ``attend`` gets queries (B, heads, R, D), keys and values (B, KV heads, R, D) of the rows.
@@ -181,17 +181,17 @@ class Eagle3DraftModel(nn.Module):
         return self.layer(embedding, feature, cos, sin, attend)
 
     def following(self, hidden: Tensor) -> Tensor:
-        """The feature that the rows below take from these hidden states."""
+        """Returns the features of the next level's rows from these hidden states."""
         return self.norm(hidden) if self.config.norm_output else hidden
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """Logits over the draft vocabulary, (…, D) float32, of the token after the next one."""
+        """Returns logits over the draft vocabulary, (…, D) float32, of the token after the next one."""
         out: Tensor = self.lm_head(self.norm(hidden)).float()
         return out
 
 
 def new_eagle3(target: Any, token_ids: Sequence[int], layers: Sequence[int]) -> Eagle3DraftModel:
-    """An untrained drafter for a target of transformers, begun from the target's own weights.
+    """Returns an untrained drafter for a target of transformers, initialised from the target's weights.
 
     token_ids: the target's ids of the draft vocabulary, ascending; layers: the tapped ones. ``fc`` begins as the identity
     on the last tap, the final norm and the LM head as the target's, and so does the MLP where the target's is dense.

@@ -51,13 +51,13 @@ NEUTRAL = {
 
 
 def published_config(source: str) -> dict[str, Any]:
-    """``config.json`` of a folder or hub id, as it is."""
+    """Returns ``config.json`` of a folder or hub id, unchanged."""
     config: dict[str, Any] = PreTrainedConfig.get_config_dict(source)[0]
     return config
 
 
 def is_eagle3(config: Mapping[str, Any]) -> bool:
-    """Whether a drafter's ``config.json`` is of the EAGLE-3 kind."""
+    """Returns whether a drafter's ``config.json`` is of the EAGLE-3 kind."""
     if (kind := config.get("speculators_model_type")) is not None and kind != "eagle3":
         return False
     named = ARCHITECTURES & set(config.get("architectures") or ())
@@ -66,7 +66,7 @@ def is_eagle3(config: Mapping[str, Any]) -> bool:
 
 
 def read_config(published: Mapping[str, Any], target: Any, name: str) -> Eagle3Config:
-    """What a published config means for this target (a transformers config). Raises ``InputError``."""
+    """Returns the configuration of a published drafter for this target (a transformers config). Raises ``InputError``."""
     nested = published.get("transformer_layer_config")
     layer = dict(nested if nested is not None else published)
     _refuse_unknown(published, layer)
@@ -118,7 +118,7 @@ def _refuse_unknown(published: Mapping[str, Any], layer: Mapping[str, Any]) -> N
 
 
 def _layers(published: Mapping[str, Any], target_layers: int) -> tuple[int, ...]:
-    """The tapped layers by their outputs.
+    """Returns the tapped layers, counted by their outputs.
 
     ``eagle_config`` numbers outputs of layers; the same key at the top level, as speculators and vLLM write it, numbers inputs, so
     that n there is the output of layer n − 1.
@@ -146,7 +146,7 @@ def _layers(published: Mapping[str, Any], target_layers: int) -> tuple[int, ...]
 
 
 def read_eagle3(source: str, name: str, target: Any, embedding: Tensor, dtype: torch.dtype) -> Eagle3DraftModel:
-    """The drafter in a folder or hub id, on the CPU.
+    """Returns the drafter in a folder or hub id, on the CPU.
 
     target: its transformers config.
     embedding: the target's table, (V, hidden).
@@ -174,7 +174,7 @@ def read_eagle3(source: str, name: str, target: Any, embedding: Tensor, dtype: t
 
 
 def token_ids(d2t: Tensor | None, t2d: Tensor | None, count: int, vocabulary: int) -> Tensor:
-    """The target's ids of the draft vocabulary, (D,) int64, of D = ``count`` tokens of V = ``vocabulary``.
+    """Returns the target's ids of the draft vocabulary, (D,) int64; D = ``count``, V = ``vocabulary``.
 
     d2t: what to add to each draft id, (D,).
     t2d: which of the target's tokens are there, (V,).
@@ -196,7 +196,7 @@ def token_ids(d2t: Tensor | None, t2d: Tensor | None, count: int, vocabulary: in
 
 
 def eagle3_name(key: str) -> str | None:
-    """Our name of a published tensor, None for one that only training needs."""
+    """Returns our name of a published tensor; None for tensors used only in training."""
     key = key.removeprefix("model.")
     if key.startswith("verifier_") or key.endswith("rotary_emb.inv_freq"):
         return None
@@ -253,6 +253,6 @@ def save_eagle3(model: Eagle3DraftModel, folder: Path) -> None:
 
 
 def vocabulary_maps(ids: Tensor, vocabulary: int) -> dict[str, Tensor]:
-    """The tensors that say which tokens a drafter can draft: ``d2t``, what to add to a draft id, and ``t2d``, whether it can."""
+    """Returns the maps of a draft vocabulary: ``d2t``, the offset from draft id to target id, and ``t2d``, a mask over V."""
     present = torch.zeros(vocabulary, dtype=torch.bool)
     return {"d2t": ids - torch.arange(len(ids)), "t2d": present.index_fill(0, ids, True)}

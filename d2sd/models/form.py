@@ -68,7 +68,7 @@ class DrafterForm:
 
     @property
     def shift(self) -> int:
-        """How many rows before its own position a token's row is."""
+        """Offset between a token's position and the row that predicts it."""
         return int(self.reads == "next")
 
     @property
@@ -78,10 +78,10 @@ class DrafterForm:
 
     @property
     def masked(self) -> bool:
-        """Whether some row does not see all of the context and of its block."""
+        """Whether some row does not see the whole context and block."""
         return any(self.causal) or any(w is not None for w in self.windows)
 
     @property
     def walked(self) -> bool:
-        """Whether its tokens follow from each other, or it says more of them than their probability."""
+        """Whether tokens depend on the ones before them in the block, or a confidence head is present."""
         return bool(self.markov or self.confidence or self.selector)

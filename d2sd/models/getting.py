@@ -39,11 +39,11 @@ Report = Callable[[int, int], None]  # bytes that have arrived, of how many
 
 
 class Stopped(Exception):
-    """Somebody stopped it."""
+    """Raised when a download is cancelled."""
 
 
 def get(remote: Remote, report: Report, stop: Callable[[], bool] = lambda: False) -> Path:
-    """The folder of a target, which is got if it is not here.
+    """Returns the folder of a target, downloading it if needed.
 
     Raises ``InputError`` where neither source hands it out, and ``Stopped`` soon after ``stop`` answers True.
     """
@@ -203,7 +203,7 @@ def _download_by_pip(remote: Remote, to: Path, report: Callable[[int], None], st
 
 
 def _pip(arguments: list[str], environment: dict[str, str], stop: Callable[[], bool]) -> None:
-    """Run pip as it is set up here until it is done or ``stop`` answers True."""
+    """Run pip as configured here until it ends or ``stop`` returns True."""
     command = [sys.executable, *PIP, *arguments]
     with tempfile.TemporaryFile() as said:
         running = subprocess.Popen(command, env=os.environ | environment, stdout=said, stderr=subprocess.STDOUT)

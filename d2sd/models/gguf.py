@@ -20,7 +20,7 @@ CUT = "the GGUF file is cut short or damaged; get it again"
 
 
 def is_gguf(source: str) -> bool:
-    """Whether a source of weights is meant as a GGUF file."""
+    """Returns whether a source of weights names a GGUF file."""
     return source.lower().endswith(".gguf")
 
 
@@ -46,7 +46,7 @@ def widened() -> dict[str, Any]:
 
 
 def check_gguf(path: Path) -> None:
-    """Hold a file's header against its size and against what is supported; raises ``InputError``."""
+    """Check a file's header against its size and against what is supported; raises ``InputError``."""
     size = path.stat().st_size
     with path.open("rb") as file:
         if file.read(4) != b"GGUF":
@@ -63,7 +63,7 @@ def check_gguf(path: Path) -> None:
 
 
 class _Header:
-    """Reads little-endian values one after the other, none longer than the file."""
+    """Reads little-endian values in sequence, bounded by the file size."""
 
     def __init__(self, file: IO[bytes], size: int):
         self.file, self.size = file, size
@@ -86,7 +86,7 @@ class _Header:
         return raw.decode("utf-8")
 
     def value(self, kind: int) -> Any:
-        """A value of one of the header's types; of an array only the length."""
+        """Returns a value of one of the header's types; of an array only the length."""
         if kind == STRING:
             return self.text()
         if kind != ARRAY:
@@ -101,7 +101,7 @@ class _Header:
 
 
 def _read_header(header: _Header) -> tuple[str, list[tuple[int, int]]]:
-    """The architecture, and where every tensor lies behind the header: its offset and its length in bytes."""
+    """Returns the architecture, and offset and length in bytes of every tensor after the header."""
     from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
 
     version = header.number("I")

@@ -30,11 +30,11 @@ class MarkovHead(nn.Module):
             self.joint_proj = nn.Linear(2 * rank + hidden, 3 * rank)
 
     def start(self, hidden: Tensor) -> Tensor:
-        """The state before the first row, (…, r), for rows like (…, hidden)."""
+        """Returns the initial state, (…, r), for rows like (…, hidden)."""
         return hidden.new_zeros(*hidden.shape[:-1], self.rank)
 
     def forward(self, before: Tensor, hidden: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        """What to add to the logits (…, V) of rows (…, hidden) after the tokens ``before`` (…), and the next state."""
+        """Returns corrections (…, V) to the logits of rows (…, hidden) after the tokens ``before`` (…), and the next state."""
         e = self.markov_w1(before)
         if self.kind == "gated":
             e = torch.sigmoid(self.gate_proj(torch.cat([hidden, e], -1))) * e

@@ -14,14 +14,14 @@ _LOOKED_AT = 1024  # numbers of every weight: a big net is not copied to the hos
 
 
 def weights_digest(net: nn.Module) -> str:
-    """A short fingerprint of a net: of the first numbers of every weight, since training moves all of them."""
+    """Returns a short fingerprint of a network, from the first numbers of every weight: training moves all of them."""
     kept = (p for p in net.parameters() if not p.is_meta)
     heads = [p.detach().flatten()[:_LOOKED_AT].float().cpu() for p in kept]
     return hashlib.sha256(torch.cat(heads).numpy().tobytes()).hexdigest()[:16]
 
 
 def parts(models: Models) -> dict[str, dict[str, Any]]:
-    """Every part of a set by its name in ``Models.names``, with plain fields.
+    """Returns a description of every part of a set, by its name in ``Models.names``.
 
     name; weights: their fingerprint; dtype; layout: the network's class; rope: its rotary positions; of a target chat_template:
     the fingerprint of its text; of drafters taps: the target layers that they read, of block drafters block_size: γ that they

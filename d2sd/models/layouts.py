@@ -27,7 +27,7 @@ ROPE_THETA = 10000.0  # where a config has none, as in transformers
 
 
 def layout_of(raw: Raw) -> Layout:
-    """Which layout a config has; raises ``InputError`` where it is none of a block drafter."""
+    """Returns the layout of a config; raises ``InputError`` if it is not a block drafter's."""
     if "speculators_model_type" in raw or "transformer_layer_config" in raw:
         return "speculators"
     if "dflash_config" in raw:
@@ -40,7 +40,7 @@ def layout_of(raw: Raw) -> Layout:
 
 
 def read_form(raw: Raw) -> DrafterForm:
-    """What a ``config.json`` describes; raises ``InputError`` where it is wrong, incomplete or not supported."""
+    """Returns the form that a ``config.json`` describes; raises ``InputError`` if it is wrong, incomplete or unsupported."""
     refuse_others(raw)
     layout = layout_of(raw)
     return {"speculators": _speculators, "nested": _nested, "flat": _flat}[layout](raw)
@@ -129,7 +129,7 @@ def _form(
     layout: Layout, kind: Kind, layer: Raw, own: Raw, taps: tuple[int, ...], rows: int, reads: str, causal: Any, mask: Any,
     mask_name: str = "mask_token_id", draft: int | None = None,
 ) -> DrafterForm:  # fmt: skip
-    """The description; ``layer``: where the layer's shape is, ``own``: where the drafter's own keys are."""
+    """Returns the form; ``layer``: config of the layers' shape, ``own``: config of the drafter's own keys."""
     shape: dict[str, Any] = DEFAULTS | {name: layer[name] for name in SHAPE if layer.get(name) is not None}
     missing = [n for n in ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads") if n not in shape]  # fmt: skip
     _need(not missing, f"its config.json has no {' and no '.join(missing)}")
@@ -151,7 +151,7 @@ def _form(
 
 
 def _kind(raw: Raw, inner: Raw) -> Kind:
-    """By architecture and projector."""
+    """Returns the kind, by architecture and projector."""
     names, projector = raw.get("architectures") or [], inner.get("projector_type")
     _need(projector in (None, "dflash", "dflash2", "dspark"), f"its projector_type {short(projector)} is not supported")
     if "DFlash2DraftModel" in names or projector == "dflash2":
@@ -172,7 +172,7 @@ def _even_taps(raw: Raw) -> list[int]:
 
 
 def _taps(taps: Any, raw: Raw, by_inputs: Any, name: str) -> tuple[int, ...]:
-    """Checked layers; by_inputs: a second list that counts each layer's input instead, so it must be one more."""
+    """Check the tapped layers; by_inputs: a second list that counts by inputs, so every entry must be one more."""
     check_taps(taps, raw, name)
     if by_inputs is not None and by_inputs != [n + 1 for n in taps]:
         raise InputError(f"its {name} {taps} and its eagle_aux_hidden_state_layer_ids {short(by_inputs)} contradict each other; the second must be one more, layer by layer")  # fmt: skip
@@ -190,7 +190,7 @@ def _rows(raw: Raw, inner: Raw) -> int:
 
 
 def _rope(layer: Raw) -> dict[str, Any]:
-    """The drafter's own rotary embedding, from ``rope_parameters`` or from ``rope_theta`` with ``rope_scaling``."""
+    """Returns the drafter's own RoPE parameters, from ``rope_parameters`` or from ``rope_theta`` with ``rope_scaling``."""
     given, theta = layer.get("rope_parameters"), layer.get("rope_theta")
     nested = given is not None and any(isinstance(part, Mapping) for part in given.values())
     _need(not nested, "its rope_parameters differ by kind of layer, which is not supported")
@@ -227,7 +227,7 @@ def _attention(layer: Raw, own: Raw, causal: Any) -> tuple[tuple[int | None, ...
 
 
 def _heads(own: Raw) -> tuple[MarkovKind | None, int, Any]:
-    """DSpark's heads: kind and rank of the Markov head, and what the confidence head reads."""
+    """Returns kind and rank of DSpark's Markov head, and the input of its confidence head."""
     named = own.get("markov_rank")
     rank: int = (256 if own.get("speculators_model_type") else 0) if named is None else named
     check_whole({"markov_rank": rank}, "markov_rank", 0, 2**14)

@@ -102,7 +102,7 @@ class LeanLayers:
 
     @property
     def frozen(self) -> bool:
-        """Whether the layers' own weights still cannot change."""
+        """Whether the layers' own weights are still frozen."""
         return not any(p.requires_grad for p in self._weights)
 
     @cached_property

@@ -41,13 +41,13 @@ SAFE = {"trust_remote_code": False}  # no code of a folder is run, nor is anybod
 
 
 def presets() -> list[str]:
-    """Names of the bundled model sets whose targets are there: bundled as well, or got (``d2sd.models.store``)."""
+    """Returns the names of the bundled model sets whose targets are present: bundled, or downloaded (``d2sd.models.store``)."""
     sets = BUNDLED.iterdir() if BUNDLED.is_dir() else ()
     return sorted(p.name for p in sets if _target_of(p) is not None)
 
 
 def _target_of(folder: Path) -> str | None:
-    """Where the target of a model set lies; of a bundled one that has none of its own, in the store."""
+    """Returns the target's path of a model set; of a bundled one without its own, the downloaded one."""
     own = _part(folder, "target")
     got = found(folder.name) if own is None and folder.parent == BUNDLED else None
     return own if got is None else str(got)
@@ -115,7 +115,7 @@ def load_models(
 
 
 def _mixes(target: Target, dtype: str | None) -> bool:
-    """Whether a target runs in mixed numbers; raises ``InputError`` where that was asked for and cannot be."""
+    """Returns whether a target runs in mixed numbers; raises ``InputError`` if that was requested and is not possible."""
     if dtype not in (None, "mixed"):
         return False
     if dtype is None and sum(p.numel() for p in target.model.parameters()) < MIXED_FROM:
@@ -184,7 +184,7 @@ def load_target(source: str, dtype: torch.dtype, device: str, load_in_8bit: bool
 
 
 def widened_experts(raw: dict[str, Any]) -> dict[str, Any]:
-    """The option by which transformers widens MXFP4 weights (gpt-oss) while it reads them: nothing else runs everywhere."""
+    """Returns the option by which transformers dequantises MXFP4 weights (gpt-oss) on loading, for all machines."""
     mxfp4 = (raw.get("quantization_config") or {}).get("quant_method") == "mxfp4"
     return {"quantization_config": Mxfp4Config(dequantize=True)} if mxfp4 else {}
 
@@ -195,7 +195,7 @@ def _bundled(source: str) -> str | None:
 
 
 def _check_device(device: str) -> str:
-    """The device if it is a CPU or a CUDA GPU that this machine has; raises ``InputError``."""
+    """Returns the device if it is a CPU or CUDA GPU of this machine; raises ``InputError`` otherwise."""
     if device == "auto":
         return device
     try:
@@ -221,7 +221,7 @@ def _check_8bit() -> None:
 
 
 def load_drafter(source: str, dtype: torch.dtype, device: str, target: Target | None = None) -> DFlashDraftModel:
-    """Block drafter from a folder or hub id in one of the published layouts; every weight must be there and nothing else.
+    """Returns a block drafter from a folder or hub id in a published layout; missing or unknown weights are an error.
 
     target: the one that it will draft for, if that is known by now: what it holds of it is not kept twice.
     """
@@ -234,7 +234,7 @@ def load_drafter(source: str, dtype: torch.dtype, device: str, target: Target | 
 
 
 def is_eagle3_folder(source: str) -> bool:
-    """Whether a drafter in a folder or hub id is of the EAGLE-3 kind; raises ``InputError`` where it is of an unsupported one."""
+    """Returns whether a folder or hub id holds an EAGLE-3 drafter; raises ``InputError`` for unsupported drafters."""
     try:
         config = published_config(source)
         refuse_others(config)
@@ -244,7 +244,7 @@ def is_eagle3_folder(source: str) -> bool:
 
 
 def load_eagle3(source: str, dtype: torch.dtype, target: Target) -> Eagle3DraftModel:
-    """EAGLE-3 drafter from a folder or hub id in one of the published forms, for this target."""
+    """Returns an EAGLE-3 drafter from a folder or hub id in one of the published forms, for this target."""
     try:
         model = read_eagle3(source, _short(source), target.config, target.embedding.weight, dtype)
         check_finite(model)
@@ -269,7 +269,7 @@ def _short(source: str) -> str:
 
 
 class quiet:
-    """No progress bars and load reports of transformers while a model is read; errors still come through."""
+    """Context in which transformers shows no progress bars and loading reports; errors still appear."""
 
     def __enter__(self) -> None:
         self.level = transformers_logging.get_verbosity()

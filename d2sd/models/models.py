@@ -42,7 +42,7 @@ class Models:
             log.warning("%s", note)
 
     def notes(self) -> list[str]:
-        """What is to be known of these drafters before they are used, one sentence each, without a full stop."""
+        """Warnings about these drafters, one sentence each, without a full stop."""
         found = []
         for drafter in {id(d): d for d in (self.first, self.second) if d is not None}.values():
             name = drafter.config.name_or_path
@@ -53,7 +53,7 @@ class Models:
         return found
 
     def names(self) -> dict[str, str | None]:
-        """What the set and its models are called, by part."""
+        """Returns the names of the set and of its models, by part."""
         return {
             "preset": self.name,
             "target": self.target.name,
@@ -82,7 +82,7 @@ def check_fit(target: Target, drafter: DFlashDraftModel) -> None:
 
 
 def late_taps(taps: Sequence[int], layers: int) -> str | None:
-    """What is said of a drafter that reads later target layers than published ones do; None where it reads none of them."""
+    """Returns a warning about a drafter that reads later target layers than published ones do, or None."""
     last, latest = max(taps), max(layers - 3, 1)  # of the smallest targets layer 1 is read all the same
     if last <= latest:
         return None

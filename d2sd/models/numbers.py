@@ -33,7 +33,7 @@ MIXED_FROM = 50_000_000  # parameters of a target; weights of smaller ones are r
 
 
 def taken_here() -> str:
-    """What numbers a CPU takes by itself on this machine, and why, in a sentence."""
+    """Returns a sentence that says which number format this machine's CPU uses by default, and why."""
     if can_mix():
         return (
             "On this machine's CPU, targets of 50 million parameters or more run in mixed numbers: float32 with weights in "
@@ -47,7 +47,7 @@ def taken_here() -> str:
 
 @cache
 def can_mix() -> bool:
-    """Whether torch has products of float32 rows with float16 weights on this machine's processor (those of FBGEMM)."""
+    """Returns whether torch has float32 × float16-weight products on this machine's processor (FBGEMM's)."""
     try:
         packed = torch.ops.quantized.linear_prepack_fp16(torch.ones(8, 8), None)
         found = torch.ops.quantized.linear_dynamic_fp16(torch.ones(1, 8), packed)
@@ -58,7 +58,7 @@ def can_mix() -> bool:
 
 @cache
 def quick_bfloat16() -> bool:
-    """Whether this machine multiplies bfloat16 matrices at least about as quickly as float32 ones.
+    """Returns whether this machine multiplies bfloat16 matrices about as fast as float32 ones.
 
     True where there is a GPU. On a CPU two products of 512 × 512 are timed (a fraction of a second, once a process): without
     instructions for bfloat16 they take many times as long.
@@ -91,7 +91,7 @@ class HalfLinear(nn.Module):
 
 
 def mixes_by_default(model: nn.Module) -> bool:
-    """Whether a target runs in mixed numbers where none are named: on a CPU that has them, from ``MIXED_FROM`` parameters on."""
+    """Returns whether a target uses mixed numbers by default: on a CPU that has them, from ``MIXED_FROM`` parameters on."""
     weight = next(model.parameters())
     cpu = weight.device.type == "cpu" and weight.dtype == torch.float32
     return cpu and can_mix() and sum(p.numel() for p in model.parameters()) >= MIXED_FROM
@@ -106,5 +106,5 @@ def halve(layers: nn.Module) -> None:
 
 
 def halved(layers: nn.Module) -> bool:
-    """Whether ``halve`` was applied."""
+    """Returns whether ``halve`` was applied."""
     return any(isinstance(module, HalfLinear) for module in layers.modules())

@@ -51,13 +51,13 @@ class Memory:
 
     @property
     def total(self) -> int:
-        """All of it."""
+        """Sum of all parts."""
         return self.target + self.drafter + self.cache + self.states + self.tree
 
 
 @dataclass(slots=True)
 class Plan:
-    """What is known of a pair before its weights are here.
+    """Properties of a target and drafter, known from configs alone.
 
     refused: why it cannot run, one sentence without a full stop; None where it can.
     layers: target layers by kind.
@@ -90,7 +90,7 @@ class Plan:
 
 
 def plan(target: str, drafter: str | None = None, dtype: str = "bfloat16") -> Plan:
-    """The plan of a target with a drafter, folders or hub ids; dtype: the number format that memory is stated in.
+    """Returns the plan of a target with a drafter, folders or hub ids; dtype: the number format for memory figures.
 
     Whatever the two configs say wrongly becomes ``refused``.
     """
@@ -171,7 +171,7 @@ def _meta(make: Any) -> Any:
 
 
 def _memory(target: Any, drafter: Any, config: Any, size: int) -> Memory:
-    """Bytes at ``CONTEXT`` tokens and ``NODES`` tree nodes; size: bytes of a number."""
+    """Returns bytes at ``CONTEXT`` tokens and ``NODES`` tree nodes; size: bytes per number."""
     cache = states = tree = 0
     rows = row_shape(NODES + 1)
     for layer, kind in zip(target.model.layers, layer_kinds(config), strict=True):
@@ -187,7 +187,7 @@ def _memory(target: Any, drafter: Any, config: Any, size: int) -> Memory:
 
 
 def markdown(found: Plan) -> str:
-    """The plan as a short Markdown report."""
+    """Returns the plan as a short Markdown report."""
     pair = f"{found.target} with {found.drafter}" if found.drafter else found.target
     lines = [f"# {pair}", "", f"**{verdict(found)}**", ""]
     if found.layers:
@@ -213,7 +213,7 @@ def markdown(found: Plan) -> str:
 
 
 def verdict(found: Plan) -> str:
-    """Runs, runs eagerly, or refused, and why, in one line."""
+    """Returns one line: runs, runs eagerly, or refused, and why."""
     if found.refused is not None:
         return f"refused: {found.refused}"
     if found.eager is not None:
@@ -222,7 +222,7 @@ def verdict(found: Plan) -> str:
 
 
 def summary(found: Plan) -> str:
-    """The verdict in a line, with layers and memory."""
+    """Returns the verdict in one line, with layers and memory."""
     if found.refused is not None or found.memory is None:
         said = verdict(found)
         return f"{said[0].upper()}{said[1:]}."
@@ -242,7 +242,7 @@ def _sees(found: Plan) -> str:
 
 
 def _size(count: int) -> str:
-    """Bytes, in a unit that leaves two or three digits."""
+    """Returns a number of bytes in MB or GB."""
     if count < 1e8:
         return f"{count / 1e6:.1f} MB" if count else "nothing"
     return f"{count / 1e9:.2f} GB" if count < 1e10 else f"{count / 1e9:.0f} GB"

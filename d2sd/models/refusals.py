@@ -33,7 +33,7 @@ EXPERTS = ("num_experts", "n_routed_experts", "num_local_experts")
 
 
 def refuse_others(raw: Raw) -> None:
-    """Raise ``InputError`` where a config is one of another kind of drafter."""
+    """Raise ``InputError`` if a config belongs to an unsupported kind of drafter."""
     names = (
         [n for n in raw.get("architectures") or () if isinstance(n, str)]
         if isinstance(raw.get("architectures"), list)
@@ -60,7 +60,7 @@ def refuse_others(raw: Raw) -> None:
 
 
 def refuse_unknown(*parts: Raw) -> None:
-    """Raise ``InputError`` where a config sets something that would change what is computed in a way that is not known here."""
+    """Raise ``InputError`` if a config sets an unknown option that may change the computation."""
     if any(p.get("quantization_config") is not None for p in parts):
         raise InputError(
             f"its weights are quantised; drafters are read as they are only. {ENGINES} runs quantised ones"
@@ -84,7 +84,7 @@ TENSORS = {
 
 
 def refuse_tensors(unknown: Iterable[str]) -> None:
-    """Raise ``InputError`` where weights hold what no part of the network reads, with what it is where that is known."""
+    """Raise ``InputError`` for tensors that the network does not use, with their kind if known."""
     left = sorted(unknown)
     if not left:
         return

@@ -23,11 +23,11 @@ class PassRows:
 
     @classmethod
     def chain(cls, count: int, device: torch.device) -> PassRows:
-        """Rows of which each follows the one before."""
+        """Returns rows that each follow the one before."""
         return cls(torch.arange(count, device=device), None)
 
     def ancestors(self, device: torch.device) -> Tensor:
-        """The mask, of a chain as well."""
+        """Returns the ancestor mask, also for a chain."""
         if device not in self._known:
             count = len(self.positions)
             chain = self.mask is None
@@ -38,7 +38,7 @@ class PassRows:
         return found
 
     def within(self, window: int, low: int, context: int, device: torch.device) -> tuple[Tensor | None, Tensor]:
-        """What rows see through a window of so many tokens, themselves included.
+        """Returns what rows see through a window of this many tokens, including themselves.
 
         Of prefix slots, whose numbers are their positions, those from ``low`` up to ``context``: (R, C) bool, None where all of
         them are seen. And the mask of the rows.

@@ -16,7 +16,7 @@ MEGABYTE = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class RemoteFile:
-    """A file by its name, bytes and SHA-256 sum."""
+    """A file with its name, size in bytes and SHA-256 digest."""
 
     name: str
     size: int
@@ -40,12 +40,12 @@ class Remote:
 
     @property
     def hub_megabytes(self) -> int:
-        """What the hub's files take."""
+        """Size of the hub's files."""
         return round(sum(f.size for f in self.files) / MEGABYTE)
 
     @property
     def wheel_megabytes(self) -> int:
-        """What the wheel takes."""
+        """Size of the wheel."""
         return round(self.wheel.size / MEGABYTE)
 
 
@@ -76,7 +76,7 @@ REMOTE = {
 
 
 def home() -> Path:
-    """The folder in which all of them lie, whether it is there or not."""
+    """Returns the folder of all downloaded targets, whether or not it exists."""
     if own := os.environ.get("D2SD_HOME", "").strip():
         return Path(own).expanduser() / "models"
     caches = os.environ.get("XDG_CACHE_HOME", "").strip()
@@ -84,7 +84,7 @@ def home() -> Path:
 
 
 def place(remote: Remote) -> Path:
-    """The folder that a target's files come to lie in."""
+    """Returns the folder for a target's files."""
     return home() / remote.name / "target"
 
 
@@ -95,7 +95,7 @@ def found(name: str) -> Path | None:
 
 
 def located(source: str) -> str:
-    """The folder of a target that is called as ``d2sd get`` calls it; any other source as it is.
+    """Returns the folder of a target named as in ``d2sd get``; any other source unchanged.
 
     Raises ``InputError`` where it was not got.
     """

@@ -32,7 +32,7 @@ class LayerTaps:
 
     @contextmanager
     def only(self, indices: Iterable[int]) -> Iterator[LayerTaps]:
-        """Itself, which keeps the outputs of these layers until the end of the block."""
+        """Context in which only these layers' outputs are kept."""
         self.add(indices)
         try:
             yield self
@@ -42,18 +42,18 @@ class LayerTaps:
             self._hooked.clear()
 
     def keep(self, index: int, output: Tensor) -> None:
-        """Keep the output of a layer, if it is tapped, that ran without its hooks."""
+        """Store the output of a tapped layer that ran without its hooks."""
         if index in self._hooked:
             self._outputs[index] = output
 
     def outputs(self) -> tuple[Tensor, ...]:
-        """All tapped outputs of the last pass, by layer."""
+        """Returns all tapped outputs of the last pass, by layer."""
         return tuple(self._outputs[i] for i in sorted(self._hooked))
 
     def restore(self, outputs: Iterable[Tensor]) -> None:
-        """Put such outputs in the place of those of the last pass: a replayed graph runs no hooks."""
+        """Replace the outputs of the last pass by these, since a replayed graph runs no hooks."""
         self._outputs = dict(zip(sorted(self._hooked), outputs, strict=True))
 
     def features(self, indices: Iterable[int], device: torch.device) -> Tensor:
-        """Tapped outputs of the last pass side by side, (B, rows, taps·hidden)."""
+        """Returns the tapped outputs of the last pass, concatenated, (B, rows, taps·hidden)."""
         return torch.cat([self._outputs[i].to(device) for i in indices], dim=-1)

@@ -73,12 +73,12 @@ class Target:
 
     @property
     def config(self) -> Any:
-        """The transformers config, of text where it is about more."""
+        """The transformers config, or its text part."""
         return text_config(self.model.config)
 
     @property
     def device(self) -> torch.device:
-        """Where the embedding table lies."""
+        """Device of the embedding table."""
         return torch.device(self.embedding.weight.device)
 
     @property
@@ -123,17 +123,17 @@ class Target:
 
     @cached_property
     def _kept(self) -> dict[int, Any]:
-        """Those that have keys and values of their own."""
+        """Attention modules that store keys and values of their own, by layer."""
         return {n: a for n, a in self._attentions.items() if not getattr(a, "is_kv_shared_layer", False)}
 
     @property
     def scale(self) -> float:
-        """What attention multiplies its scores by."""
+        """Factor on attention scores."""
         return float(next(iter(self._attentions.values())).scaling)
 
     @property
     def max_positions(self) -> int:
-        """Longest sequence that the model was made for, in tokens."""
+        """Longest supported sequence, in tokens."""
         return int(self.config.max_position_embeddings)
 
     @property
@@ -145,7 +145,7 @@ class Target:
         return frozenset() if ids is None else frozenset([ids] if isinstance(ids, int) else ids)
 
     def chat_ids(self, message: str, thinking: bool) -> list[int]:
-        """Ids of one user message in the chat template, up to where the answer begins.
+        """Returns ids of one user message in the chat template, up to the start of the answer.
 
         ``thinking`` reaches templates that know it, as enable_thinking (Qwen3) or as a high or low reasoning_effort (gpt-oss), and
         changes nothing in others. Raises ``InputError`` where
@@ -178,7 +178,7 @@ class Target:
         self._taps.add(layers)
 
     def new_cache(self, capacity: int, batch: int = 1) -> KeyValueCache:
-        """An empty cache with room for ``capacity`` tokens of each of ``batch`` sequences."""
+        """Returns an empty cache with room for ``capacity`` tokens of each of ``batch`` sequences."""
         homes = {n: a.k_proj.weight.device for n, a in self._kept.items()}
         shapes = {n: (a.k_proj.out_features // a.head_dim, a.head_dim) for n, a in self._kept.items()}
         if "linear" not in self.kinds:
@@ -206,7 +206,7 @@ class Target:
 
     @cached_property
     def _rows_differ(self) -> bool:
-        """Whether layers ask what rows see of each other beyond the tree's mask."""
+        """Whether layers need more than the tree's mask to know what rows see."""
         return not self.plain_attention or "linear" in self.kinds
 
     @cached_property
@@ -214,11 +214,11 @@ class Target:
         return self.head if self._lean is None else product(self.head.weight, self.mixed)
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """Logits, (…, V) float32, of hidden states (…, hidden) after the final norm."""
+        """Returns logits, (…, V) float32, of hidden states (…, hidden) after the final norm."""
         return final_logits(self._text, self.borrowed_logits(hidden))
 
     def borrowed_logits(self, hidden: Tensor) -> Tensor:
-        """What the LM head alone makes of a drafter's hidden states, which is how drafters that have none learn to use it."""
+        """Returns the LM head's output for a drafter's hidden states, without the target's scale or cap."""
         return self._head(hidden).float()
 
     def forward(
@@ -229,7 +229,7 @@ class Target:
         tree_mask: Tensor | None,
         backend: Backend | None,
     ) -> Tensor:
-        """Last hidden states of the rows, (R, hidden), after the final norm; writes their keys and values.
+        """Returns the last hidden states of the rows, (R, hidden), after the final norm; writes their keys and values.
 
         ids, positions: (R,) int64; tree_mask: (R, R) bool or None for a causal chain on an empty cache; a window
         needs both a mask and a backend.
@@ -269,13 +269,13 @@ class Target:
         return self.base.norm(x)[0]
 
     def tapped(self) -> tuple[Tensor, ...]:
-        """The outputs that were kept of the last pass, by layer."""
+        """Returns the tapped outputs of the last pass, by layer."""
         return self._taps.outputs()
 
     def restore_taps(self, outputs: Sequence[Tensor]) -> None:
-        """Let ``features`` read these outputs of an earlier pass."""
+        """Make ``features`` read these outputs of an earlier pass."""
         self._taps.restore(outputs)
 
     def features(self, layers: list[int], rows: Tensor | slice) -> Tensor:
-        """Target features of rows of the last pass: tapped outputs side by side, (1, rows, taps·hidden)."""
+        """Returns target features of rows of the last pass: tapped outputs, concatenated, (1, rows, taps·hidden)."""
         return self._taps.features(layers, self.device)[:, rows]

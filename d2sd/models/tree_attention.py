@@ -66,7 +66,7 @@ def _limited(
     size: int | None,
     sinks: Tensor | None,
 ) -> Tensor:
-    """``_tree_attention`` in a layer whose rows see ``size`` tokens, or that has ``sinks``."""
+    """``_tree_attention`` in a layer with a sliding window of ``size`` tokens, or with ``sinks``."""
     count = query.shape[2]
     context = key.shape[2] - count
     if backend is None or rows is None or tree_mask is None:

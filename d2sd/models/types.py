@@ -21,7 +21,7 @@ KINDS: dict[str, LayerKind] = {
 
 @dataclass(frozen=True, slots=True)
 class TargetType:
-    """What is known of a type beyond its config.
+    """Properties of a type that its config does not state.
 
     norm: the class of its RMSNorm, where that computes what torch's own does, which then takes its place.
     lean: layers without windows can be run by ``d2sd.models.lean``.
@@ -66,7 +66,7 @@ PARTS = {
 
 
 def final_logits(config: Any, logits: Tensor) -> Tensor:
-    """What a target makes of its LM head's output (…, V) last: divided (Granite), softly capped (Gemma), or as it is.
+    """Returns logits (…, V) from the LM head's output: divided (Granite), softly capped (Gemma), or unchanged.
 
     config: of its text. Drafters that borrow the head learn to use it without this.
     """
@@ -76,23 +76,23 @@ def final_logits(config: Any, logits: Tensor) -> Tensor:
 
 
 def text_config(config: Any) -> Any:
-    """The part of a config that is about text; the config itself where it is about nothing else."""
+    """Returns the text part of a config; the config itself if it has no other part."""
     return config.get_text_config(decoder=True)
 
 
 def text_part(raw: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The same of a config.json as it was read."""
+    """The same for a raw config.json."""
     nested = raw.get("text_config")
     return nested if isinstance(nested, Mapping) else raw
 
 
 def target_type(config: Any) -> TargetType:
-    """What is known of the type of a supported config."""
+    """Returns the properties of a supported config's type."""
     return TYPES[text_config(config).model_type]
 
 
 def layer_kinds(config: Any) -> list[str]:
-    """By layer: full, sliding or linear, or what the config calls it where it is none of these."""
+    """Returns by layer: full, sliding or linear, or the config's own name for any other kind."""
     config = text_config(config)
     kinds = getattr(config, "layer_types", None)
     if kinds is None:
@@ -101,14 +101,14 @@ def layer_kinds(config: Any) -> list[str]:
 
 
 def window(config: Any) -> int | None:
-    """How many tokens a row of a sliding layer sees, itself included; None where no layer has a window."""
+    """Returns how many tokens a row of a sliding layer sees, including itself; None without such layers."""
     config = text_config(config)
     size = getattr(config, "sliding_window", None)
     return size if size and getattr(config, "use_sliding_window", True) else None
 
 
 def head_shape(config: Any, layer: int = 0) -> tuple[int, int, int]:
-    """Attention heads, key-value heads and the size of a head, of a layer where they differ."""
+    """Returns attention heads, key-value heads and head size, of a full layer if layers differ."""
     config = text_config(config)
     layers = getattr(config, "per_layer_config", None)
     own = config if layers is None else layers[layer]
@@ -117,13 +117,13 @@ def head_shape(config: Any, layer: int = 0) -> tuple[int, int, int]:
 
 
 def experts(config: Any) -> int:
-    """Experts of a layer of a mixture; 0 where layers are dense."""
+    """Returns the number of experts per layer; 0 if layers are dense."""
     config = text_config(config)
     return next((n for key in ("num_experts", "num_local_experts") if (n := getattr(config, key, None))), 0)
 
 
 def eager_reason(config: Any) -> str | None:
-    """Why passes of such a target are not captured as CUDA graphs, as the end of a sentence; None where they are."""
+    """Returns why passes of such a target are not captured as CUDA graphs, as the end of a sentence, or None."""
     config = text_config(config)
     if "linear" in layer_kinds(config):
         return "its linear layers' states follow the tree"
@@ -143,7 +143,7 @@ def text_options(config: Any) -> dict[str, Any]:
 
 
 def check_supported(config: Any, name: str) -> None:
-    """Raise ``InputError`` where a target of this transformers config cannot be verified exactly as a token tree."""
+    """Raise ``InputError`` if a target of this transformers config cannot be verified exactly as a token tree."""
     text = text_config(config)
     if text.model_type not in TYPES:
         missing = missing_part(text)
@@ -160,7 +160,7 @@ def check_supported(config: Any, name: str) -> None:
 
 
 def missing_part(config: Any) -> str | None:
-    """The part of an unsupported type's network that makes it one, as a noun; None where only its name is unknown."""
+    """Returns the unsupported part of a type's network, as a noun; None if only its name is unknown."""
     text = text_config(config)
     part = next((part for key, part in PARTS.items() if getattr(text, key, None)), None)
     if part is None and (kinds := sorted(set(layer_kinds(text)) - set(KINDS.values()))):

@@ -20,7 +20,7 @@ CONVERT = (
 
 
 def weight_files(source: str) -> list[Path]:
-    """The files of a folder or hub id; where it has an index, those alone that are named there.
+    """Returns the safetensors files of a folder or hub id; with an index, only the files named there.
 
     Raises ``InputError`` where it has none, or not all of them.
     """
@@ -43,7 +43,7 @@ def weight_files(source: str) -> list[Path]:
 
 
 def tensor_shapes(files: Iterable[Path]) -> dict[str, tuple[int, ...]]:
-    """Shapes of all tensors by their names as they are written, from the headers of the files alone."""
+    """Returns the shapes of all tensors by stored name, from the files' headers alone."""
     found: dict[str, tuple[int, ...]] = {}
     for path in files:
         with safe_open(path, "pt") as file:
@@ -52,5 +52,5 @@ def tensor_shapes(files: Iterable[Path]) -> dict[str, tuple[int, ...]]:
 
 
 def read_weights(files: Iterable[Path]) -> dict[str, Tensor]:
-    """All tensors by their names as they are written."""
+    """Returns all tensors by stored name."""
     return {key: tensor for file in files for key, tensor in load_file(file).items()}

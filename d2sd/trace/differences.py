@@ -14,7 +14,7 @@ PART_FIELDS = ("weights", "dtype", "rope", "taps", "block_size", "mask_token_id"
 
 
 def what_differs(a: Sequence[Mapping[str, Any]], b: Sequence[Mapping[str, Any]]) -> str:
-    """A sentence: the models, methods and settings in which the headers of A and of B differ."""
+    """Returns a sentence that names the models, methods and settings in which the headers of A and B differ."""
     found = [*_models(a, b), *_settings(a, b)]
     if not found:
         return "What differs: no model, method or setting that the runs name."

@@ -34,7 +34,7 @@ class Alternative(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A drafted block. Entry j stands at depth ``prefix + 1 + j`` below the anchor.
+    """A drafted block. Entry j has depth ``prefix + 1 + j`` below the anchor.
 
     ``prefix`` drafted tokens of candidate ``base`` (0 = first draft, j = branch j−1) are kept in front; 0 for a
     draft that begins at the anchor. ``confidence[j]`` is the drafter's own probability of ``ids[j]`` (c_k in D²SD, arXiv 2606.04446).
@@ -92,7 +92,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The token that the target chose at a visited node."""
+    """The target's choice at a visited node."""
 
     node: Count
     token: Count
@@ -102,7 +102,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class TargetTop:
-    """The target's likeliest tokens behind a node, best first: what it would go on with there."""
+    """The target's likeliest next tokens after a node, best first."""
 
     node: Count
     top: tuple[Alternative, ...]
@@ -130,13 +130,13 @@ class StageSeconds:
 
     @property
     def total(self) -> float:
-        """All stages together."""
+        """Sum of all stages."""
         return self.first_draft + self.second_draft + self.tree + self.verify + self.commit
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """A way to go on with a step: γ of the first draft (0: none), how many re-drafts, and what is expected of the step."""
+    """One option of a step: γ of the first draft (0: none), number of re-drafts, and expected tokens and time."""
 
     block_size: Count
     branches: Count
@@ -181,7 +181,7 @@ class StepDone:
     ``boundary_posterior[i]`` = r(i), i = 0 … γ−2; ``full_acceptance`` = the remaining mass ∏ c_k.
     ``actual_boundary`` = number of leading first-draft tokens that the target accepted, None where generation
     ended before that was decided or nothing was drafted. ``elapsed`` counts from the end of prefill.
-    ``draft_passes``: drafters' passes of which each waited for the one before, None where that is not known.
+    ``draft_passes``: number of sequential drafter passes, None if unknown.
     ``decision`` is None where the settings alone say what a step does.
     ``target_tops``: of the nodes behind which something was drafted or chosen; empty where nothing was inspected.
     ``trained``: what a confidence head of the drafter says of each token, by draft, 0 = first draft; empty where no drafter has one.
