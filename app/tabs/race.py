@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -31,9 +32,14 @@ from app.views.race import query as race_query
 from app.views.race import sentence as lane_sentence
 from app.work import TURNS, Ticket
 
-# The prompt comes along from Explore, unless another one was written here since it last did.
-BRING = "(explored, own, brought) => !explored || own !== brought ? [own, brought] : [explored, explored]"
 CHOSEN = ("model", "folder", "vp")
+# Prompt and models come along from Explore, except those that were changed here since they last did.
+BROUGHT = ("prompt", *CHOSEN, "chat")
+BRING = """(last, ...values) => {
+  const explored = values.slice(0, values.length / 2), own = values.slice(values.length / 2), brought = JSON.parse(last);
+  const taken = own.map((value, n) => value === brought[n] && explored[n] !== null && explored[n] !== "" ? explored[n] : value);
+  return [JSON.stringify(taken.map((value, n) => own[n] === brought[n] ? value : brought[n])), ...taken];
+}"""
 METHODS = grouped(LANES)
 NAMES = ("block_size", "num_branches", "node_budget", "temperature", "seed", "max_new_tokens", "chat")
 
@@ -110,9 +116,10 @@ def build_race(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> RaceTab:
         trigger_mode="multiple",
     )
     stop.click(stopped, ticket, notice, show_progress="hidden", queue=False)
-    brought = gr.Textbox(inputs["prompt"].value, visible=False)  # not a State: all of this stays in the browser
-    mine = [inputs["prompt"], brought]
-    tab.select(None, [shown.controls.inputs["prompt"], *mine], mine, js=BRING, show_progress="hidden", queue=False)
+    mine = [inputs[name] for name in BROUGHT]
+    brought = gr.Textbox(json.dumps([box.value for box in mine]), visible=False)  # not a State: this stays in the browser
+    explored = [shown.controls.inputs[name] for name in BROUGHT]
+    tab.select(None, [brought, *explored, *mine], [brought, *mine], js=BRING, show_progress="hidden", queue=False)
     opened = lanes.select(open_lane, explore, [shown.view, tabs, notice], show_progress="hidden", queue=False)
     shown.after(opened)
     return RaceTab(inputs, lanes, asked)

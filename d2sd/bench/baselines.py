@@ -137,7 +137,8 @@ def _stock_drafter(drafter: DFlashDraftModel | None) -> Any:
         from transformers.models.muse_glimmer_assistant import MuseGlimmerAssistantConfig, MuseGlimmerAssistantModel
     except ImportError:
         raise InputError(f"transformers {transformers.__version__} has no DFlash speculation (5.23 has)") from None
-    if drafter.form.kind != "dflash" or drafter.form.masked or drafter.form.shift or drafter.lm_head is not None:
+    form = drafter.form
+    if form.kind != "dflash" or form.masked or form.shift or form.draft_vocabulary or drafter.lm_head is not None:
         raise InputError("transformers' DFlash network runs DFlash v1 drafters with full attention alone")
     ours = drafter.config
     if ours.attention_bias:

@@ -18,7 +18,14 @@ from d2sd.models.taps import LayerTaps
 from d2sd.models.target import ATTENTION
 from d2sd.models.weight_files import tensor_shapes, weight_files
 from d2sd.train.data import read_documents, read_responses
-from d2sd.train.drafters import DrafterConfig, DrafterObjective, block_mask, draw_anchors, draw_prefixes, position_weights
+from d2sd.train.drafters import (
+    DrafterConfig,
+    DrafterObjective,
+    block_mask,
+    draw_anchors,
+    draw_prefixes,
+    position_weights,
+)
 from d2sd.train.dspark import DSparkConfig, DSparkObjective, train_dspark
 from d2sd.train.eagle3 import Eagle3Objective, Unrolled, train_eagle3
 from d2sd.train.held_out import TOKENS
