@@ -13,9 +13,11 @@ from typing import Any, Literal
 
 from app import models
 from app.inputs import MAX_PATH
-from app.settings import SETTINGS, Setting, used_by
+from app.settings import SETTINGS, used_by
+from app.settings import read as read_setting
 from app.visitors import public
 from d2sd import METHODS, DecodeConfig, InputError
+from d2sd.config import Setting
 
 MAX_PROMPT = 20_000
 PATHS = ("folder", "vp")
@@ -55,7 +57,7 @@ class Link:
         of_models = header.get("models")
         if not isinstance(config, Mapping) or not isinstance(of_models, Mapping) or not self.values:
             return False
-        defaults = {s.name: s.value for s in SETTINGS}  # runs recorded before there was a setting do not have it
+        defaults = {s.name: s.default for s in SETTINGS}  # runs recorded before there was a setting do not have it
         run = {**defaults, **config, "prompt": header.get("prompt"), "model": of_models.get("preset")}
         method = self.values.get("method", DecodeConfig().method)
         asked = {k: v for k, v in defaults.items() if k in used_by(method)} | {"method": method} | self.values
@@ -145,10 +147,10 @@ def _setting(setting: Setting, text: str) -> Any:
             raise InputError("it must be true or false")
         return FLAGS[text]
     if setting.kind == "choice":
-        return setting.read(text)
+        return read_setting(setting, text)
     if not NUMBERS[setting.kind].fullmatch(text):
         raise InputError("it must be a number" if setting.kind == "real" else "it must be a whole number")
-    value = setting.read(float(text) if setting.kind == "real" else int(text))
+    value = read_setting(setting, float(text) if setting.kind == "real" else int(text))
     DecodeConfig(**{setting.name: value})
     return value
 

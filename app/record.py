@@ -162,7 +162,7 @@ def _write(path: Path, text: str) -> int:
 
 
 def _values(model: str, tokens: int) -> dict[str, Any]:
-    return {s.name: s.value for s in SETTINGS} | {"max_new_tokens": tokens, "chat": models.templated(model)}
+    return {s.name: s.default for s in SETTINGS} | {"max_new_tokens": tokens, "chat": models.templated(model)}
 
 
 def main() -> None:

@@ -1,54 +1,41 @@
-"""The settings of a run that a user can change: one table for controls, parsing and links."""
+"""The settings that a user of the page can change: those of ``d2sd.config.SETTINGS`` with a label."""
 
 from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from d2sd import METHODS, DecodeConfig, InputError
-from d2sd.config import CONFIDENCES
+from d2sd.config import SETTINGS as ALL
+from d2sd.config import Setting
 from d2sd.methods.base import TREE_SETTINGS
 
-Value = float | int | bool | str | None
+# how long the text may be comes last
+SETTINGS = tuple(sorted((s for s in ALL.values() if s.label), key=lambda s: s.name == "max_new_tokens"))
+_NAMES = re.compile(rf"\b({'|'.join(s.name for s in SETTINGS if '_' in s.name)})\b")
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """One setting.
+def element(setting: Setting) -> str:
+    """Returns the id of a setting's control."""
+    return setting.control or setting.name.replace("_", "-")
 
-    name: the field of ``DecodeConfig`` and of a link.
-    meaning: what it is, in a few words.
-    value: None leaves the choice to the engine.
-    choices: the values that one of kind "choice" can have.
-    """
 
-    name: str
-    label: str
-    meaning: str
-    elem_id: str
-    kind: Literal["whole", "real", "flag", "choice"]
-    value: Value
-    step: float = 1
-    optional: bool = False
-    choices: tuple[str, ...] = ()
-
-    def read(self, value: Any) -> Any:
-        """The value as ``DecodeConfig`` wants it, from a control; raises ``InputError``, which ``readable`` puts into the page's words."""
-        if self.kind == "flag":
-            if not isinstance(value, bool):
-                raise InputError(f"{self.name} must be true or false")
-            return value
-        if self.kind == "choice":
-            if value not in self.choices:
-                raise InputError(f"{self.name} must be one of {', '.join(self.choices)}")
-            return value
-        if self.optional and not value:  # a number field that was never touched says 0
-            return None
-        if self.kind == "whole":
-            return whole(value, self.name)
-        return float(value) if _is_number(value) else math.nan
+def read(setting: Setting, value: Any) -> Any:
+    """Returns a control's value as ``DecodeConfig`` takes it; raises ``InputError``."""
+    if setting.kind == "flag":
+        if not isinstance(value, bool):
+            raise InputError(f"{setting.name} must be true or false")
+        return value
+    if setting.kind == "choice":
+        if value not in setting.choices:
+            raise InputError(f"{setting.name} must be one of {', '.join(setting.choices)}")
+        return value
+    if setting.optional and not value:  # a number field that was never touched says 0
+        return None
+    if setting.kind == "whole":
+        return whole(value, setting.name)
+    return float(value) if _is_number(value) else math.nan
 
 
 def whole(value: Any, name: str) -> int:
@@ -60,24 +47,6 @@ def whole(value: Any, name: str) -> int:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-SETTINGS = (
-    Setting("block_size", "block γ", "tokens in a drafted block, the anchor among them; auto: as the drafter was trained, which is also the most", "gamma", "whole", None, optional=True),
-    Setting("second_block_size", "block γ₂", "the same for the second drafter; auto: as γ", "gamma-2", "whole", None, optional=True),
-    Setting("num_branches", "branches K", "of how many likely boundaries a re-draft starts", "branches", "whole", 4),
-    Setting("node_budget", "nodes B", "drafted nodes verified at most (counts of nodes have one more, the anchor); auto: all, or 64 for methods that grow trees", "budget", "whole", None, optional=True),
-    Setting("draft_depth", "depth", "eagle3: passes after the first one, each of which adds a level to its tree", "draft-depth", "whole", 5),
-    Setting("draft_top_k", "top k", "eagle3: nodes that a level keeps, and children that each of them gets", "draft-top-k", "whole", 10),
-    Setting("temperature", "temperature", "0: the target’s favourite; more: drawn from its probabilities", "temperature", "real", 0, step=0.1),
-    Setting("top_p", "top-p", "draw only from the likeliest tokens that have this probability together", "top-p", "real", 1, step=0.05),
-    Setting("seed", "seed", "of all random draws: the same seed, the same text", "seed", "whole", 0),
-    Setting("max_new_tokens", "max tokens", "where the text is cut off", "max-tokens", "whole", 128, step=16),
-    Setting("confidence", "confidence", "what tells where the first draft will be rejected. Softmax: its tokens’ probabilities. Head: what a confidence head was trained to say, for drafters that have one", "confidence", "choice", "softmax", choices=CONFIDENCES),
-    Setting("cost_aware", "cost-aware", "spend on a step only what pays here: draft or not, how long, how many re-drafts and nodes (at most γ, K, B). For speed on text that is hard to guess", "cost-aware", "flag", False),
-    Setting("chat", "chat template", "put the prompt into the form that chat models expect", "chat", "flag", False),
-)  # fmt: skip
-_NAMES = re.compile(rf"\b({'|'.join(s.name for s in SETTINGS if '_' in s.name)})\b")
 
 
 def readable(error: InputError) -> str:
@@ -95,4 +64,4 @@ def config(method: str, values: dict[str, Any]) -> DecodeConfig:
     """The configuration of a run from the controls' values by name; raises ``InputError``."""
     if method not in METHODS:
         raise InputError(f"unknown method {str(method)[:40]!r}; choose one of: {', '.join(METHODS)}")
-    return DecodeConfig(method=method, **{s.name: s.read(values[s.name]) for s in SETTINGS if s.name in values})
+    return DecodeConfig(method=method, **{s.name: read(s, values[s.name]) for s in SETTINGS if s.name in values})

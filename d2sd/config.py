@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Literal
 
-from d2sd.attention import NAMES
 from d2sd.errors import InputError
 from d2sd.methods import METHODS
 from d2sd.methods.base import MAX_BLOCK
@@ -13,7 +13,69 @@ MAX_NEW_TOKENS = 4096
 MAX_NODES = 512
 MAX_DEPTH, MAX_TOP_K = 15, 64
 MAX_BRANCHES = 64
+MAX_SEED = 2**63 - 1
 CONFIDENCES = ("softmax", "head")
+BACKENDS = ("auto", "cascade", "dense", "flashinfer")  # of d2sd.attention, which imports torch
+
+
+Kind = Literal["whole", "real", "flag", "choice"]
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting: an entry of ``SETTINGS``, from which validation and all user interfaces are derived.
+
+    name: the field of ``DecodeConfig``, of links, and with dashes the command-line option.
+    default: None, where ``optional``, leaves the value to the engine.
+    choices: the values of kind "choice".
+    least, most: bounds of a number, both included unless ``above``, which excludes ``least``.
+    bounds: the bounds in words for error messages, where the numbers alone do not say enough.
+    symbol: short name in ``bench`` settings (``d2sd:K=8``).
+    help: of the command-line option; None: there is no such option. metavar: its placeholder.
+    label, meaning: on the page; without a label it is not there. control: id of its element there; step: of its number field.
+    """
+
+    name: str
+    default: Any
+    kind: Kind
+    choices: tuple[str, ...] = ()
+    optional: bool = False
+    least: float | None = None
+    most: float | None = None
+    above: bool = False
+    bounds: str = ""
+    symbol: str = ""
+    help: str | None = None
+    metavar: str | None = None
+    label: str = ""
+    meaning: str = ""
+    control: str = ""
+    step: float = 1
+
+    def check(self, value: object) -> None:
+        """Raise ``InputError`` for a value of the wrong type or out of bounds."""
+        if value is None and self.optional:
+            return
+        if self.kind == "choice":
+            if not (isinstance(value, str) and value in self.choices):
+                raise InputError(f"unknown {self.name} {_short(value)}; choose one of: {', '.join(self.choices)}")
+        elif self.kind == "flag":
+            if not isinstance(value, bool):
+                raise InputError(f"{self.name} must be true or false")
+        elif not (_whole(value) or (self.kind == "real" and isinstance(value, float))):
+            raise InputError(f"{self.name} must be a {'whole ' if self.kind == 'whole' else ''}number")
+        elif not self._within(value):
+            bounds = self.bounds or f"between {self.least} and {self.most}"
+            raise InputError(f"{self.name} must be {bounds}, not {value}")
+
+    def _within(self, value: Any) -> bool:
+        low = self.least is None or (value > self.least if self.above else value >= self.least)
+        return low and (self.most is None or value <= self.most)
+
+
+def setting(default: Any, kind: Kind, **about: Any) -> Any:
+    """A dataclass field with an entry of ``SETTINGS``; about: the other fields of ``Setting``."""
+    return field(default=default, metadata={"kind": kind, **about})
 
 
 def _whole(value: object) -> bool:
@@ -30,80 +92,105 @@ def _short(value: object) -> str:
 class DecodeConfig:
     """Settings of one generation, validated on construction; an ``InputError`` says what to change.
 
-    block_size: γ, anchor included (None: the drafter's trained block). second_block_size: γ₂ ≥ γ of the re-drafts
-    (None: γ). num_branches: K. node_budget: B, the most tree nodes below the anchor that are verified (None: all;
-    methods that grow a tree then use 64, eagle3 59: with the anchor, its authors' ``total_token`` of 60).
-    draft_depth and draft_top_k: of eagle3 alone, ``depth`` and ``top_k`` of its authors: passes after the first one, each
-    of which adds a level, and nodes that a level keeps and children that each of them gets. cost_aware: spend on a step only what is expected to pay on this
-    machine, whether to draft at all, how long, from how many of the K prefixes again, and which nodes to verify
-    (d2sd.decoding.adaptive); γ, K and B are then the most. Steps then depend on measured times, the text never does.
+    Every field is declared once, here: its bounds, command-line option, and control on the page (``SETTINGS``).
+
+    block_size: γ, anchor included (None: the drafter's trained block).
+    second_block_size: γ₂ ≥ γ of the re-drafts (None: γ).
+    num_branches: K.
+    node_budget: B, the most tree nodes below the anchor that are verified. None: all; methods that grow a tree then use 64,
+        eagle3 59: with the anchor, its authors' ``total_token`` of 60.
+    draft_depth, draft_top_k: of eagle3 alone, ``depth`` and ``top_k`` of its authors: passes after the first one, each of which
+        adds a level, and nodes that a level keeps and children that each of them gets.
+    cost_aware: spend on a step only what is expected to pay on this machine: whether to draft at all, how long, from how many
+        of the K prefixes again, and which nodes to verify (d2sd.decoding.adaptive); γ, K and B are then the most. Steps then
+        depend on measured times, the text never does.
+    top_p, top_k: restrict the target's distribution at temperature > 0.
     backend: an attention backend, or "auto" for the fastest one on the device (d2sd.attention).
-    chat: put a prompt given as text into the target's chat template; thinking: let the model think first, where its
-    template knows of that (Qwen3).
-    confidence: what says where the first draft will be rejected: "softmax", its tokens' probabilities, or "head", the confidence
-    head of a drafter that has one (DSpark).
-    top_p and top_k restrict the target's distribution at temperature > 0. ``inspect`` records alternatives,
-    target probabilities and ranks for the page (≤ 5% of the time); the tokens do not depend on it.
+    chat: put a prompt given as text into the target's chat template.
+    thinking: let the model think first, if its template supports that (Qwen3).
+    inspect: record alternatives, target probabilities and ranks for the page (≤ 5% of the time); the tokens do not depend on it.
+    confidence: what the boundary estimate uses: "softmax", the tokens' probabilities, or "head", the confidence head of a
+        drafter that has one (DSpark).
     """
 
     method: str = "d2sd"
-    max_new_tokens: int = 128
-    block_size: int | None = None
-    second_block_size: int | None = None
-    num_branches: int = 4
-    node_budget: int | None = None
-    draft_depth: int = 5
-    draft_top_k: int = 10
-    cost_aware: bool = False
-    temperature: float = 0.0
-    top_p: float = 1.0
-    top_k: int = 0
-    seed: int = 0
-    backend: str = "auto"
-    chat: bool = False
-    thinking: bool = False
-    inspect: bool = True
-    confidence: str = "softmax"
+    max_new_tokens: int = setting(
+        128, "whole", least=1, most=MAX_NEW_TOKENS, help="(default 128)", metavar="N",
+        label="max tokens", meaning="where the text is cut off", control="max-tokens", step=16,
+    )  # fmt: skip
+    block_size: int | None = setting(
+        None, "whole", optional=True, least=2, most=MAX_BLOCK, symbol="gamma",
+        help="γ, anchor included (default: as trained)", metavar="G", label="block γ", control="gamma",
+        meaning="tokens in a drafted block, the anchor among them; auto: as the drafter was trained, which is also the most",
+    )  # fmt: skip
+    second_block_size: int | None = setting(
+        None, "whole", optional=True, least=2, most=MAX_BLOCK, symbol="gamma2",
+        help="γ₂ ≥ γ of the re-drafts (default: γ)", metavar="G2", label="block γ₂", control="gamma-2",
+        meaning="the same for the second drafter; auto: as γ",
+    )  # fmt: skip
+    num_branches: int = setting(
+        4, "whole", least=1, most=MAX_BRANCHES, symbol="K", help="prefixes to re-draft from (default 4)", metavar="K",
+        label="branches K", control="branches", meaning="of how many likely boundaries a re-draft starts",
+    )  # fmt: skip
+    node_budget: int | None = setting(
+        None, "whole", optional=True, least=1, most=MAX_NODES, symbol="B", metavar="B",
+        help="most drafted nodes verified a step, besides the anchor (default: all; 64 for grown trees, 59 for eagle3)",
+        label="nodes B", control="budget",
+        meaning="drafted nodes verified at most (counts of nodes have one more, the anchor); auto: all, or 64 for methods that grow trees",
+    )  # fmt: skip
+    draft_depth: int = setting(
+        5, "whole", least=1, most=MAX_DEPTH, symbol="depth", help="eagle3: passes after the first, one a level (default 5)",
+        metavar="N", label="depth", meaning="eagle3: passes after the first one, each of which adds a level to its tree",
+    )  # fmt: skip
+    draft_top_k: int = setting(
+        10, "whole", least=1, most=MAX_TOP_K, symbol="topk", metavar="K",
+        help="eagle3: nodes kept a level, children of each (default 10)", label="top k",
+        meaning="eagle3: nodes that a level keeps, and children that each of them gets",
+    )  # fmt: skip
+    cost_aware: bool = setting(
+        False, "flag",
+        help="spend on a step only what is expected to pay here (at most γ, K, B): draft or not, how long, re-drafts, nodes",
+        label="cost-aware",
+        meaning="spend on a step only what pays here: draft or not, how long, how many re-drafts and nodes (at most γ, K, B). For speed on text that is hard to guess",
+    )  # fmt: skip
+    temperature: float = setting(
+        0.0, "real", least=0, most=5, bounds="between 0 (greedy) and 5", help="0 = greedy (default)", metavar="T",
+        label="temperature", meaning="0: the target’s favourite; more: drawn from its probabilities", step=0.1,
+    )  # fmt: skip
+    top_p: float = setting(
+        1.0, "real", least=0, above=True, most=1, bounds="above 0 and at most 1", help="1 = off (default)", metavar="P",
+        label="top-p", meaning="draw only from the likeliest tokens that have this probability together", step=0.05,
+    )  # fmt: skip
+    top_k: int = setting(0, "whole", least=0, bounds="0 (off) or more", help="0 = off (default)", metavar="N")
+    seed: int = setting(
+        0, "whole", least=0, most=MAX_SEED, bounds="between 0 and 2^63 - 1", help="default 0", metavar="S",
+        label="seed", meaning="of all random draws: the same seed, the same text",
+    )  # fmt: skip
+    backend: str = setting(
+        "auto",
+        "choice",
+        choices=BACKENDS,
+        help="attention: auto (default), cascade, dense or flashinfer",
+        metavar="NAME",
+    )
+    chat: bool = setting(
+        False, "flag", help="put prompts into the target's chat template (default: as they are)",
+        label="chat template", meaning="put the prompt into the form that chat models expect",
+    )  # fmt: skip
+    thinking: bool = setting(False, "flag", help="with --chat: let the model think first (Qwen3)")
+    inspect: bool = setting(True, "flag")
+    confidence: str = setting(
+        "softmax", "choice", choices=CONFIDENCES, metavar="KIND", label="confidence",
+        help="what boundaries are predicted from: softmax (default), or head, the confidence head of a DSpark drafter",
+        meaning="what tells where the first draft will be rejected. Softmax: its tokens’ probabilities. Head: what a confidence head was trained to say, for drafters that have one",
+    )  # fmt: skip
 
     def __post_init__(self) -> None:
-        def check(ok: bool, sentence: str) -> None:
-            if not ok:
-                raise InputError(sentence)
-
-        known = isinstance(self.method, str) and self.method in METHODS
-        check(known, f"unknown method {_short(self.method)}; choose one of: {', '.join(METHODS)}")
-        check(
-            self.backend in ("auto", *NAMES),
-            f"unknown backend {_short(self.backend)}; choose one of: auto, {', '.join(NAMES)}",
-        )
-        check(
-            self.confidence in CONFIDENCES,
-            f"unknown confidence {_short(self.confidence)}; choose one of: {', '.join(CONFIDENCES)}",
-        )
-        for name in ("max_new_tokens", "num_branches", "draft_depth", "draft_top_k", "top_k", "seed"):
-            check(_whole(getattr(self, name)), f"{name} must be a whole number")
-        for name in ("temperature", "top_p"):
-            value = getattr(self, name)
-            check(isinstance(value, float) or _whole(value), f"{name} must be a number")
-        for name in ("cost_aware", "chat", "thinking", "inspect"):
-            check(isinstance(getattr(self, name), bool), f"{name} must be true or false")
-        check(
-            1 <= self.max_new_tokens <= MAX_NEW_TOKENS,
-            f"max_new_tokens must be between 1 and {MAX_NEW_TOKENS}, not {self.max_new_tokens}",
-        )
-        bounds = {"block_size": (2, MAX_BLOCK), "second_block_size": (2, MAX_BLOCK), "node_budget": (1, MAX_NODES)}
-        for name, (least, most) in bounds.items():
-            value = getattr(self, name)
-            check(value is None or _whole(value), f"{name} must be a whole number")
-            check(value is None or value >= least, f"{name} must be at least {least}, not {value}")
-            check(value is None or value <= most, f"{name} must be at most {most}, not {value}")
-        for name, most in (("draft_depth", MAX_DEPTH), ("draft_top_k", MAX_TOP_K)):
-            check(1 <= getattr(self, name) <= most, f"{name} must be between 1 and {most}, not {getattr(self, name)}")
+        if not (isinstance(self.method, str) and self.method in METHODS):
+            raise InputError(f"unknown method {repr(self.method)[:40]}; choose one of: {', '.join(METHODS)}")
+        for entry in SETTINGS.values():
+            entry.check(getattr(self, entry.name))
         self._check_branches(self.block_size)
-        check(0 <= self.temperature <= 5, f"temperature must be between 0 (greedy) and 5, not {self.temperature}")
-        check(0 < self.top_p <= 1, f"top_p must be above 0 and at most 1, not {self.top_p}")
-        check(self.top_k >= 0, f"top_k must be 0 (off) or more, not {self.top_k}")
-        check(0 <= self.seed < 2**63, f"seed must be between 0 and 2^63 - 1, not {self.seed}")
 
     @property
     def decides(self) -> bool:
@@ -131,11 +218,13 @@ class DecodeConfig:
         return replace(self, block_size=gamma, second_block_size=longer, node_budget=budget)
 
     def _check_branches(self, gamma: int | None) -> None:
-        """Check K against its bounds and, if γ is known, against the number of prefixes of a block."""
+        """Check K against the number of prefixes of a block, if γ is known."""
         if gamma is not None and METHODS[self.method].second_drafter != "none" and self.num_branches > gamma - 1:
             most, range_ = ("1 prefix", "1") if gamma == 2 else (f"{gamma - 1} prefixes", f"1 to {gamma - 1}")
             raise InputError(
                 f"num_branches {self.num_branches} is more than the {most} that a block of {gamma} has; choose {range_}"
             )
-        if not 1 <= self.num_branches <= MAX_BRANCHES:
-            raise InputError(f"num_branches must be between 1 and {MAX_BRANCHES}, not {self.num_branches}")
+
+
+SETTINGS = {f.name: Setting(f.name, f.default, **f.metadata) for f in fields(DecodeConfig) if f.metadata}
+"""All settings but the method, by name."""

@@ -117,7 +117,9 @@ def build_race(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> RaceTab:
     )
     stop.click(stopped, ticket, notice, show_progress="hidden", queue=False)
     mine = [inputs[name] for name in BROUGHT]
-    brought = gr.Textbox(json.dumps([box.value for box in mine]), visible=False)  # not a State: this stays in the browser
+    brought = gr.Textbox(
+        json.dumps([box.value for box in mine]), visible=False
+    )  # not a State: this stays in the browser
     explored = [shown.controls.inputs[name] for name in BROUGHT]
     tab.select(None, [brought, *explored, *mine], [brought, *mine], js=BRING, show_progress="hidden", queue=False)
     opened = lanes.select(open_lane, explore, [shown.view, tabs, notice], show_progress="hidden", queue=False)

@@ -9,29 +9,29 @@ import gradio as gr
 
 from app.models import templated
 from app.presets import first_model
-from app.settings import SETTINGS, Setting
+from app.settings import SETTINGS, element
+from d2sd.config import Setting
 
 
 def setting_box(setting: Setting, prefix: str = "", **options: Any) -> gr.Number | gr.Checkbox | gr.Dropdown:
     """A number field, a checkbox or a list; ``prefix`` of its id, ``options`` of what is no checkbox."""
-    name = f"{prefix}{setting.elem_id}"
+    name = f"{prefix}{element(setting)}"
     if setting.kind == "flag":
         chat = setting.name == "chat" and templated(first_model())
-        return gr.Checkbox(bool(setting.value) or chat, label=setting.label, elem_id=name, min_width=60)
+        return gr.Checkbox(bool(setting.default) or chat, label=setting.label, elem_id=name, min_width=60)
     label = setting.label[:1].upper() + setting.label[1:]
     if setting.kind == "choice":
         return gr.Dropdown(
             list(setting.choices),
-            value=setting.value,
+            value=setting.default,
             label=label,
             elem_id=name,
             filterable=False,
             min_width=60,
             **options,
         )
-    assert not isinstance(setting.value, str)
     return gr.Number(
-        setting.value,
+        setting.default,
         label=label,
         elem_id=name,
         step=setting.step,

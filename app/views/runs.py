@@ -11,7 +11,7 @@ import orjson
 from app import links, trace_hosts
 from app.history import History, KeptRun
 from app.method_names import said
-from app.settings import SETTINGS
+from app.settings import SETTINGS, element
 from app.uploads import MAX_MEGABYTES
 from app.views.drawn import DrawnView
 from d2sd.methods import METHODS
@@ -19,8 +19,8 @@ from d2sd.models.store import REMOTE
 
 MAX_LINK = 8000  # characters; longer ones are cut off on their way by some
 NAMED = ("prompt", "model", "folder", "vp", "method", "compare")  # controls whose element has their own name
-FORM: dict[str, str] = dict(zip(NAMED, NAMED, strict=True)) | {s.name: s.elem_id for s in SETTINGS}
-DEFAULTS = {s.name: s.value for s in SETTINGS}
+FORM: dict[str, str] = dict(zip(NAMED, NAMED, strict=True)) | {s.name: element(s) for s in SETTINGS}
+DEFAULTS = {s.name: s.default for s in SETTINGS}
 
 
 class RunsView(DrawnView):

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from itertools import product
 
-from d2sd.config import DecodeConfig
+from d2sd.config import SETTINGS, DecodeConfig
 from d2sd.engine import Engine
 from d2sd.errors import InputError
 from d2sd.methods import METHODS
+from d2sd.methods.base import TREE_SETTINGS
 
-SYMBOLS = {
-    "gamma": "block_size", "gamma2": "second_block_size", "K": "num_branches", "B": "node_budget",
-    "depth": "draft_depth", "topk": "draft_top_k",
-}  # fmt: skip
-NAMES = {field: symbol for symbol, field in SYMBOLS.items()}
-FIELDS = (*SYMBOLS.values(), "cost_aware", "backend")
+FIELDS = tuple(name for name in SETTINGS if name in TREE_SETTINGS or name == "backend")
+NAMES = {name: SETTINGS[name].symbol for name in FIELDS if SETTINGS[name].symbol}
+SYMBOLS = {symbol: name for name, symbol in NAMES.items()}
 SYNTAX = (
     "a method, or a method with fields of its own: d2sd:K=8:gamma=8. Fields: "
     + ", ".join(f"{NAMES[f]} ({f})" if f in NAMES else f for f in FIELDS)
@@ -83,17 +81,17 @@ def _field(name: str, where: str) -> str:
 
 
 def _value(field: str, text: str) -> object:
-    kind = next(f.type for f in fields(DecodeConfig) if f.name == field)
-    if kind == "str":
+    kind = SETTINGS[field].kind
+    if kind == "choice":
         return text
-    if kind == "bool" and text in ("true", "false"):
+    if kind == "flag" and text in ("true", "false"):
         return text == "true"
     try:
-        if kind == "bool":
+        if kind == "flag":
             raise ValueError
         return int(text)
     except ValueError:
-        form = "true or false" if kind == "bool" else "a whole number"
+        form = "true or false" if kind == "flag" else "a whole number"
         raise InputError(f"{NAMES.get(field, field)} must be {form}, not {text!r}") from None
 
 

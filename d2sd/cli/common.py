@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 from tqdm.auto import tqdm
 
 from d2sd.bench.prompts import Prompt, read_prompts
+from d2sd.config import SETTINGS, DecodeConfig
 from d2sd.errors import InputError
 from d2sd.trace.sets import read_traces
 from d2sd.trace.trace import Trace
 
-if TYPE_CHECKING:  # with torch they take seconds and 340 MB, which commands that only read traces do without
-    from d2sd.config import DecodeConfig
+if TYPE_CHECKING:  # with torch it takes seconds and 340 MB, which commands that only read traces do without
     from d2sd.engine import Engine
 
 MAX_PROMPT_BYTES = 1 << 20
@@ -57,52 +57,15 @@ def add_model_arguments(parser: argparse.ArgumentParser, several: bool = False) 
 
 def add_decode_arguments(parser: argparse.ArgumentParser) -> None:
     """Settings of ``DecodeConfig``."""
-    parser.add_argument("--max-new-tokens", type=int, default=128, metavar="N")
-    parser.add_argument("--block-size", type=int, metavar="G", help="γ, anchor included (default: as trained)")
-    parser.add_argument("--second-block-size", type=int, metavar="G2", help="γ₂ ≥ γ of the re-drafts (default: γ)")
-    parser.add_argument(
-        "--num-branches", type=int, default=4, metavar="K", help="prefixes to re-draft from (default 4)"
-    )
-    parser.add_argument(
-        "--node-budget",
-        type=int,
-        metavar="B",
-        help="most drafted nodes verified a step, besides the anchor (default: all; 64 for grown trees, 59 for eagle3)",
-    )
-    parser.add_argument(
-        "--draft-depth",
-        type=int,
-        default=5,
-        metavar="N",
-        help="eagle3: passes after the first, one a level (default 5)",
-    )
-    parser.add_argument(
-        "--draft-top-k",
-        type=int,
-        default=10,
-        metavar="K",
-        help="eagle3: nodes kept a level, children of each (default 10)",
-    )
-    parser.add_argument(
-        "--cost-aware",
-        action="store_true",
-        help="spend on a step only what is expected to pay here (at most γ, K, B): draft or not, how long, re-drafts, nodes",
-    )
-    parser.add_argument(
-        "--confidence", default="softmax", metavar="KIND", help="what boundaries are predicted from: softmax (default), or head, "
-        "the confidence head of a DSpark drafter"
-    )  # fmt: skip
-    parser.add_argument("--temperature", type=float, default=0.0, metavar="T", help="0 = greedy (default)")
-    parser.add_argument("--top-p", type=float, default=1.0, metavar="P")
-    parser.add_argument("--top-k", type=int, default=0, metavar="N", help="0 = off (default)")
-    parser.add_argument(
-        "--chat", action="store_true", help="put prompts into the target's chat template (default: as they are)"
-    )
-    parser.add_argument("--thinking", action="store_true", help="with --chat: let the model think first (Qwen3)")
-    parser.add_argument("--seed", type=int, default=0, metavar="S", help="default 0")
-    parser.add_argument(
-        "--backend", default="auto", metavar="NAME", help="attention: auto (default), cascade, dense or flashinfer"
-    )
+    for entry in SETTINGS.values():
+        if entry.help is None:
+            continue
+        option = f"--{entry.name.replace('_', '-')}"
+        if entry.kind == "flag":
+            parser.add_argument(option, action="store_true", help=entry.help)
+        else:
+            read = {"whole": int, "real": float, "choice": str}[entry.kind]
+            parser.add_argument(option, type=read, default=entry.default, metavar=entry.metavar, help=entry.help)
 
 
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
@@ -167,29 +130,9 @@ def load_engine(arguments: argparse.Namespace, device: str | None = None) -> Eng
 
 
 def decode_config(arguments: argparse.Namespace, method: str, inspect: bool = True) -> DecodeConfig:
-    """Checked settings from the decode arguments."""
-    from d2sd.config import DecodeConfig
-
-    return DecodeConfig(
-        method=method,
-        max_new_tokens=arguments.max_new_tokens,
-        block_size=arguments.block_size,
-        second_block_size=arguments.second_block_size,
-        num_branches=arguments.num_branches,
-        node_budget=arguments.node_budget,
-        draft_depth=arguments.draft_depth,
-        draft_top_k=arguments.draft_top_k,
-        cost_aware=arguments.cost_aware,
-        temperature=arguments.temperature,
-        top_p=arguments.top_p,
-        top_k=arguments.top_k,
-        seed=arguments.seed,
-        backend=arguments.backend,
-        chat=arguments.chat,
-        thinking=arguments.thinking,
-        inspect=inspect,
-        confidence=arguments.confidence,
-    )
+    """Returns validated settings from the decode arguments."""
+    given = {entry.name: getattr(arguments, entry.name) for entry in SETTINGS.values() if entry.help is not None}
+    return DecodeConfig(method=method, inspect=inspect, **given)
 
 
 def read_sets(paths: Iterable[str]) -> Iterator[Trace]:

@@ -21,7 +21,7 @@ from d2sd import Finished
 from d2sd.models.loading import BUNDLED
 from d2sd.models.models import Models
 
-DEFAULTS = {s.name: s.value for s in SETTINGS}
+DEFAULTS = {s.name: s.default for s in SETTINGS}
 
 
 def asked(prompt="One day, a cat", model="tiny", vp="", method="d2sd", compare=False, **settings) -> Asked:
@@ -121,10 +121,10 @@ def test_settings_are_warmed_up_once_before_they_are_timed(monkeypatch):
     [
         ({"prompt": "  "}, "the prompt is empty"),
         ({"prompt": "a" * 30_000}, "at most 20000"),
-        ({"block_size": 1}, "block γ must be at least 2"),
+        ({"block_size": 1}, "block γ must be between 2 and"),
         ({"block_size": 4, "num_branches": 4}, "more than the 3 prefixes"),
         ({"block_size": 8, "second_block_size": 4}, "block γ₂ 4 is smaller than block γ 8"),
-        ({"node_budget": 10_000}, "nodes B must be at most"),
+        ({"node_budget": 10_000}, "nodes B must be between 1 and"),
         ({"node_budget": 1.5}, "nodes B must be a whole number"),
         ({"temperature": -1}, "temperature must be"),
         ({"temperature": None}, "temperature must be"),

@@ -198,7 +198,7 @@ def test_a_link_to_a_race_fills_in_what_fits_and_the_windows_race_comes_back():
 
 def test_a_link_to_a_race_runs_it_once_and_only_where_all_of_it_can_be_used(monkeypatch):
     query = dict(parse_qsl(race_query(recorded_race())))
-    form = {"model": query["model"], **{s.name: s.value for s in SETTINGS}, "chat": query["chat"] == "true"}
+    form = {"model": query["model"], **{s.name: s.default for s in SETTINGS}, "chat": query["chat"] == "true"}
     tab = RaceTab({name: SimpleNamespace(value=value) for name, value in form.items()}, None, WhatIf(None, None, None))
     monkeypatch.setattr(models, "loaded", lambda chosen: chosen.model == query["model"])
     assert tab.begins(History(), query)

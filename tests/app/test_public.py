@@ -21,7 +21,7 @@ from d2sd.drawing.viewer_lines import unpack_line
 from d2sd.models.loading import BUNDLED
 from tests.unit.test_logs import SGLANG, VLLM
 
-DEFAULTS = {s.name: s.value for s in SETTINGS} | {"max_new_tokens": 8}
+DEFAULTS = {s.name: s.default for s in SETTINGS} | {"max_new_tokens": 8}
 CAPITAL = str(BUNDLED / "tiny")  # a folder that would load
 WAYS = [Chosen(CAPITAL), Chosen("Qwen/Qwen3-0.6B"), Chosen("tiny", str(BUNDLED / "tiny" / "vp")), Chosen("../assets/models/tiny"), Chosen("folder")]  # fmt: skip
 

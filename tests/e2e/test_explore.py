@@ -251,7 +251,7 @@ def test_all_methods_explain_themselves_and_switch_off_what_they_do_not_use(show
         used = settings.used_by(method.id)
         for setting in (s for s in settings.SETTINGS if s.kind != "flag"):
             kind = "input" if setting.kind == "choice" else "input[type=number]"
-            field = shown.locator(f"#{setting.elem_id}").locator(kind).first
+            field = shown.locator(f"#{settings.element(setting)}").locator(kind).first
             expect(field).to_be_enabled() if setting.name in used else expect(field).to_be_disabled()
     choose_method(shown, presets.opening().header["method"])
 

@@ -105,7 +105,12 @@ def test_every_kind_of_drafter_is_trained_for_it(tokenizer, tmp_path, kind):
     train_eagle3(*learn, tmp_path / "eagle3", objective=Eagle3Objective(2, 0.8, 4), config=loop, target_layer_ids=[0, 1, 0])  # fmt: skip
     folders = {name: str(tmp_path / name) for name in ("target", "dflash", "vp", "dspark", "eagle3")}
     plain = None
-    for method, drafter in (("autoregressive", "dflash"), ("d2sd", "dflash"), ("dflash", "dspark"), ("eagle3", "eagle3")):
+    for method, drafter in (
+        ("autoregressive", "dflash"),
+        ("d2sd", "dflash"),
+        ("dflash", "dspark"),
+        ("eagle3", "eagle3"),
+    ):
         models = {"drafter": folders[drafter]} | ({"second_drafter": folders["vp"]} if method == "d2sd" else {})
         engine = load("tiny", target=folders["target"], **models)
         ids = engine.generate(PROMPTS[0], DecodeConfig(method, 12)).token_ids

@@ -93,7 +93,7 @@ def test_bench_prints_a_row_per_method(capfd, tmp_path):
         (["--prompt", ""], "the prompt is empty"),
         (["--prompt", "a " * 3000], "the prompt has"),
         (["--prompt-file", "/no/file"], "cannot read the prompt file"),
-        (["--prompt", "a", "--block-size", "1"], "block_size must be at least 2"),
+        (["--prompt", "a", "--block-size", "1"], "block_size must be between 2 and"),
         (["--prompt", "a", "--block-size", "17"], "larger than the block"),
         (["--prompt", "a", "--block-size", "4", "--num-branches", "4"], "more than the 3 prefixes"),
         (["--prompt", "a", "--temperature", "-1"], "temperature must be"),

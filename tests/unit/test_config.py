@@ -1,8 +1,15 @@
 from __future__ import annotations
 
+import argparse
+import subprocess
+import sys
+
 import pytest
 
 from d2sd import DecodeConfig, InputError
+from d2sd.attention import NAMES
+from d2sd.cli.common import add_decode_arguments, decode_config
+from d2sd.config import BACKENDS, SETTINGS
 
 
 @pytest.mark.parametrize(
@@ -10,7 +17,7 @@ from d2sd import DecodeConfig, InputError
     [
         ({"method": "magic"}, "unknown method 'magic'; choose one of"),
         ({"backend": "magic"}, "unknown backend"),
-        ({"block_size": 1}, "block_size must be at least 2"),
+        ({"block_size": 1}, "block_size must be between 2 and 1024"),
         ({"num_branches": 0}, "num_branches must be between 1"),
         ({"temperature": -0.1}, "temperature must be between 0"),
         ({"temperature": float("nan")}, "temperature must be between 0"),
@@ -18,7 +25,7 @@ from d2sd import DecodeConfig, InputError
         ({"top_k": -1}, "top_k must be 0"),
         ({"max_new_tokens": 0}, "max_new_tokens must be between 1"),
         ({"max_new_tokens": 2.5}, "max_new_tokens must be a whole number"),
-        ({"block_size": 10**12}, "block_size must be at most 1024"),
+        ({"block_size": 10**12}, "block_size must be between 2 and 1024"),
         ({"seed": -1}, "seed must be between"),
         ({"seed": 10**5000}, "seed must be a whole number"),
         ({"temperature": 10**400}, "temperature must be a number"),
@@ -60,3 +67,31 @@ def test_an_empty_prompt_is_refused(engine, prompt):
 def test_an_over_long_prompt_is_refused_with_its_length(engine):
     with pytest.raises(InputError, match=r"the prompt has \d+ tokens; with 400 new tokens at most 112 fit"):
         engine.stream("the cat sat on the mat " * 100, DecodeConfig(max_new_tokens=400))
+
+
+def test_backends_are_those_of_the_attention_package():
+    """The settings name them without importing torch."""
+    assert ("auto", *NAMES) == BACKENDS
+
+
+def test_settings_need_no_torch():
+    code = "import sys, d2sd.config; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_every_setting_is_an_option_that_sets_it():
+    parser = argparse.ArgumentParser()
+    add_decode_arguments(parser)
+    assert decode_config(parser.parse_args([]), "dflash") == DecodeConfig("dflash")
+    changed = {"whole": "3", "real": "0.5"}
+    for entry in SETTINGS.values():
+        if entry.name == "inspect":  # left to each command
+            continue
+        option = f"--{entry.name.replace('_', '-')}"
+        given = (
+            [option]
+            if entry.kind == "flag"
+            else [option, changed.get(entry.kind, entry.choices[-1:] and entry.choices[-1])]
+        )
+        config = decode_config(parser.parse_args(given), "dflash")
+        assert getattr(config, entry.name) != entry.default
