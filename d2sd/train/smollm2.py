@@ -33,18 +33,18 @@ def commands(target: str, prompts: Sequence[Path], out: Path) -> list[list[str]]
          "--first-words", *FIRST_WORDS],
         ["regenerate", "--target", target, "--chat", "--prompts", str(questions), *map(str, prompts), "--out", str(responses),
          "--batch-size", "96", "--max-new-tokens", "128", "--greedy-share", "1"],
-        # The first drafter, at first without a head. Three quarters of a step would be the LM head over 49,152 tokens, so the
-        # loss is over the tokens that occur.
+        # The first drafter. Three quarters of a step would be the LM head over 49,152 tokens, so most steps have a loss over
+        # the tokens that occur; the last ones are over all, so that confidence keeps its meaning.
         ["dflash", *block, "--out", str(out / "base"), "--layers", "2", "--target-layers", "1", "14", "26",
          "--block-size", "8", "--mask-token", "<empty_output>", "--own-tokens", "--anchors", "24",
          "--steps", "550", "--warmup", "40", "--learning-rate", "2e-3", "--save-every", "100"],
-        # Then with a Markov head, which corrects each row by the token before it, over the tokens that it will draft.
-        ["dflash", *block, "--start", str(out / "base"), "--out", str(out / "dflash"), "--draft-vocab-size", "16384",
-         "--markov-rank", "48", "--anchors", "24", "--steps", "420", "--warmup", "40", "--learning-rate", "1.5e-3",
-         "--save-every", "100"],
+        ["dflash", *block, "--start", str(out / "base"), "--out", str(out / "dflash"), "--anchors", "16",
+         "--steps", "120", "--warmup", "10", "--learning-rate", "6e-4", "--save-every", "40"],
         # The VP-Drafter goes on from the first one: a visible prefix is all that is new to it.
-        ["vp", *block, "--start", str(out / "dflash"), "--out", str(out / "vp"), "--anchors", "24", "--beta", "0.75",
-         "--steps", "150", "--warmup", "20", "--learning-rate", "1e-3", "--save-every", "100"],
+        ["vp", *block, "--start", str(out / "base"), "--out", str(out / "vp-own"), "--own-tokens", "--anchors", "24",
+         "--beta", "0.75", "--steps", "300", "--warmup", "20", "--learning-rate", "1.4e-3", "--save-every", "50"],
+        ["vp", *block, "--start", str(out / "vp-own"), "--out", str(out / "vp"), "--anchors", "16",
+         "--beta", "0.75", "--steps", "80", "--warmup", "10", "--learning-rate", "4e-4", "--save-every", "40"],
         # Drafts the 4,096 commonest tokens alone, which keeps its file small.
         ["eagle3", *learn, "--out", str(out / "eagle3"), "--target-layers", "1", "14", "26", "--draft-vocab-size", "4096",
          "--batch-size", "12", "--rows", "24", "--unrolled", "5", "--steps", "260", "--warmup", "30",
