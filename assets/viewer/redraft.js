@@ -5,7 +5,7 @@ import { capital, count, joined, probability, quoted, visible } from "./words.js
 
 const NO_ENGINE = "This file holds the recorded run without its models. To re-draft, open the run in the D²SD Explorer page where they are loaded, and click there.";
 const MOST = 512; // tokens
-const UNSEEN = 3; // tokens behind the rejected one, until all are asked for
+const UNSEEN = 2; // tokens behind the rejected one, until all are asked for
 
 /** What the server answers: a problem as a sentence, or the fields of a `d2sd.whatif.redraft.Redraft`. */
 export function readAnswer(raw) {
@@ -30,7 +30,7 @@ export function redraftSentence(prefix, { tokens, kept, accepted, added, wanted 
   const end = wanted === null ? "" : `; then the target wanted ${quoted(wanted)}`;
   if (kept < prefix) return `${would} nothing: ${wanted === null ? `the text ends after ${kept} of these tokens` : `the target wanted ${quoted(wanted)} at position ${kept + 1} already`}.`;
   if (added) return `${would} ${added}: ${tokens.slice(accepted - added, accepted).map((t) => visible(t.text)).join(" ")}${end}.`;
-  if (accepted) return `${would} nothing: ${accepted === 1 ? "its first token is" : `its first ${accepted} tokens are`} right, but so ${accepted === 1 ? "is that" : "are those"} of the first draft${end}.`;
+  if (accepted) return `${would} nothing: ${count(accepted, "token")} right, which the first draft has as well.`;
   return `${would} nothing: ${wanted === null ? "the text ends here" : `the target wanted ${quoted(wanted)} for its first token`}.`;
 }
 
@@ -40,7 +40,7 @@ export function chosenSentence(prefix, { chosen, extra, same }, committed, rando
   const who = chosen.length ? `${random ? "Drawn at random" : "K chose"} ${joined(brought)}.` : "The step re-drafted from nowhere.";
   if (same === false) return `${who} From ${prefix} the run drafted other tokens: what nearly ties is rounded another way here.`;
   if (same) return `${who} From ${prefix} the run drafted the same tokens.`;
-  return `${who} With this one as well the step commits ${extra ? `${extra} more than its ${count(committed, "token")}` : "no more"}.`;
+  return `${who} With this one too the step commits ${extra ? `${extra} more than its ${count(committed, "token")}` : "no more"}.`;
 }
 
 export class Redraft {

@@ -8,7 +8,7 @@ const answer = (fields) => readAnswer({ texts: [" shells", " and", " gets"], con
 test("the sentence says what a re-draft would have added, and where it ends", () => {
   assert.equal(redraftSentence(3, answer()), "From 3 it would have added 2: ␣shells ␣and; then the target wanted “ finds”.");
   assert.equal(redraftSentence(3, answer({ wanted: null })), "From 3 it would have added 2: ␣shells ␣and.");
-  assert.match(redraftSentence(1, answer({ kept: 1, added: 0 })), /^From 1 it would have added nothing: its first 2 tokens are right, but so are those of the first draft/);
+  assert.equal(redraftSentence(1, answer({ kept: 1, added: 0 })), "From 1 it would have added nothing: 2 tokens right, which the first draft has as well.");
   assert.match(redraftSentence(5, answer({ accepted: 0, added: 0 })), /wanted “ finds” at position 4 already/);
   assert.match(redraftSentence(3, answer({ accepted: 0, added: 0 })), /wanted “ finds” for its first token/);
 });
