@@ -6,9 +6,11 @@ import gc
 import json
 import socket
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import torch
 from huggingface_hub import constants, try_to_load_from_cache
@@ -20,9 +22,11 @@ from app.pairs import DSPARK, PUBLISHED, Pair, is_folder, pairs
 from app.visitors import public, without_paths
 from d2sd.models.loading import BUNDLED, load_models
 from d2sd.models.store import REMOTE, Remote, found
+from d2sd.trace.differences import weights_of
 
 FOLDER = "folder"
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}  # of a weight
+MADE_WITH = ("target", "first_drafter", "second_drafter")
 ROOM = 1.2  # the drafters and caches beside the target
 
 
@@ -219,6 +223,9 @@ class _Shelf:
                     gc.freeze()
             return self.other[1]
 
+    def engines(self) -> list[tuple[Chosen, d2sd.Engine]]:
+        return [*((Chosen(name), engine) for name, engine in self.bundled.items()), *filter(None, [self.other])]
+
     def loaded(self, chosen: Chosen) -> bool:
         own = self.other is not None and self.other[0] == chosen
         return own or (chosen.model in self.bundled and not chosen.vp)
@@ -230,6 +237,16 @@ _shelf = _Shelf()
 def loaded(chosen: Chosen) -> bool:
     """Whether ``engine`` would answer at once."""
     return _shelf.loaded(chosen)
+
+
+def loaded_for(header: Mapping[str, Any]) -> Chosen | None:
+    """The loaded models that a run was made with, going by the weights that its header names; None where none are."""
+    wanted = {part: digest for part in MADE_WITH if (digest := weights_of([header], part))}
+    for chosen, engine in _shelf.engines():
+        own = {"parts": engine.parts}
+        if "target" in wanted and all(weights_of([own], part) == digest for part, digest in wanted.items()):
+            return chosen
+    return None
 
 
 def engine(chosen: Chosen) -> d2sd.Engine:

@@ -80,10 +80,11 @@ class Engine:
 
     def header(self, request: Request) -> dict[str, object]:
         """Returns the first line of a trace of this run: models, settings, versions, hardware."""
-        return make_header(self.models, self._parts, request.config, request.prompt)
+        return make_header(self.models, self.parts, request.config, request.prompt)
 
     @cached_property
-    def _parts(self) -> dict[str, dict[str, object]]:
+    def parts(self) -> dict[str, dict[str, object]]:
+        """What its models are, as headers name it (``d2sd.models.identity.parts``)."""
         return parts(self.models)
 
     def resolve(self, config: DecodeConfig) -> DecodeConfig:

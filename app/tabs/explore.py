@@ -8,7 +8,7 @@ from typing import Any
 
 import gradio as gr
 
-from app import explore, getting, models, presets, share, uploads
+from app import explore, getting, models, presets, redraft, share, uploads
 from app.gradio_internals import asked as asked_as
 from app.gradio_internals import told
 from app.machine import give_back
@@ -19,7 +19,7 @@ from app.tabs.notice import MODEL, Said, ask, line_of, sentence, stopped
 from app.tabs.runs import AT_ONCE, FILES, Shown
 from app.views.explore import ExplorerView
 from app.views.runs import RunsView
-from app.work import TURNS, Update
+from app.work import TURNS, Ticket, Update
 from d2sd import InputError
 
 LINES_BEFORE_STEPS = 3  # header, prompt, and the first step
@@ -51,6 +51,7 @@ def build_explore(session: gr.State) -> Shown:
     shown = Shown(session, controls, view, runs, controls.back)
     _wire_runs(shown)
     _wire_getting(shown)
+    _wire_redraft(shown)
     opened = controls.upload.upload(
         open_trace, [session, controls.upload], [view, controls.notice], show_progress="minimal"
     )
@@ -97,6 +98,45 @@ def _wire_runs(shown: Shown) -> None:
         return gr.skip() if own else said
 
     controls.stop.click(stop, session, controls.notice, show_progress="hidden", queue=False)
+
+
+def _wire_redraft(shown: Shown) -> None:
+    """A prefix of the strip that was clicked on: it takes its turn as a run does, without cancelling the run of this window."""
+    controls, ticket = shown.controls, gr.State(Ticket())
+    number, wanted, line = gr.State(0), gr.State({}), line_of(controls.notice, ticket)
+
+    def count(current: Ticket, data: gr.EventData, request: gr.Request) -> tuple[Any, ...]:
+        if not current.latest(asked_as(request)):
+            return gr.skip(), gr.skip(), gr.skip(), gr.skip()
+        mine, said, timer = ask(current, request)
+        # what the notice says of a run stays, unless there is a place in the line to tell of
+        return mine, told(data), said if current.place >= 0 else gr.skip(), timer
+
+    def run(session: Session, current: Ticket, mine: int, asked: dict[str, Any]) -> Iterator[tuple[Any, Any]]:
+        said, speaks = Said(current, mine), current.place >= 0
+        for update in TURNS.taken(current, redraft.run(current, mine, session.shown, asked)):
+            speaks = speaks or bool(update.news)
+            run = session.shown
+            answer = gr.skip() if update.value is None else run.segment(len(run), redraft=update.value)
+            yield answer, said(update) if speaks else gr.skip()
+
+    requested = shown.view.redraft(
+        count, ticket, [number, wanted, controls.notice, line], show_progress="hidden", queue=False
+    )
+    requested.then(
+        run,
+        [shown.session, ticket, number, wanted],
+        [shown.view, controls.notice],
+        show_progress="hidden",
+        concurrency_id=MODEL,
+        concurrency_limit=1,
+        trigger_mode="multiple",
+    )
+
+    def stop(current: Ticket) -> None:
+        current.stop()
+
+    controls.stop.click(stop, ticket, None, show_progress="hidden", queue=False)
 
 
 def _wire_getting(shown: Shown) -> None:

@@ -120,11 +120,12 @@ export class DetailsView {
     host.append(this.close, this.body);
   }
 
-  show(step, total) {
+  /** `other`: a card that takes the place of the step's. */
+  show(step, total, other = null) {
     const node = this.selection.shownNode;
     const known = step && node !== null && (node === BONUS ? step.bonus : step.nodes.has(node));
     this.close.hidden = !known;
     this.host.dataset.node = known ? (node === BONUS ? "bonus" : node) : "";
-    this.body.replaceChildren(step ? (known ? nodeCard(step, node) : stepCard(step, total)) : "");
+    this.body.replaceChildren(step ? (known ? nodeCard(step, node) : other || stepCard(step, total)) : "");
   }
 }

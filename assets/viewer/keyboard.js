@@ -35,7 +35,7 @@ function depthOf(tree, node) {
   return found ? found.depth : null;
 }
 
-export function keyActions({ store, selection, tree, viewport, search, help, finder, timeline, fullScreen, quiz, presenter }) {
+export function keyActions({ store, selection, tree, viewport, search, help, finder, timeline, fullScreen, quiz, presenter, redraft }) {
   const toNode = (direction) => {
     const step = selection.shown;
     const node = tree.neighbour(selection.shownNode, direction);
@@ -80,6 +80,6 @@ export function keyActions({ store, selection, tree, viewport, search, help, fin
     // a clicker's keys; else they scroll the page
     PageDown: () => presenter.on && selection.move(1),
     PageUp: () => presenter.on && selection.move(-1),
-    Escape: () => selection.release(),
+    Escape: () => redraft.release(store.step(selection.shown)) || selection.release(),
   };
 }

@@ -12,8 +12,10 @@ import { NumbersView } from "./numbers.js";
 import { Panes } from "./panes.js";
 import { PathView } from "./path.js";
 import { PictureMaker } from "./picture.js";
+import { PlacesView } from "./places.js";
 import { PresenterView } from "./presenter.js";
 import { QuizView } from "./quiz.js";
+import { Redraft } from "./redraft.js";
 import { SearchView } from "./search.js";
 import { PACES, Selection } from "./selection.js";
 import { saveFile } from "./save.js";
@@ -66,6 +68,7 @@ export function start(element, trigger, props, watch) {
   const pathBox = h("p", { class: "path", dir: "auto", hidden: true, "aria-label": "The accepted path" });
   const panes = new Panes(root, (id) => ({ reading: textBox.parentElement.offsetHeight, facts: details.parentElement.offsetWidth, tree: treeBox.offsetHeight })[id]);
   const quizBox = h("div", {});
+  const redraftBox = h("div", { class: "redraft-box", role: "status", hidden: true }); // where the details are far below
   const views = h(
     "div",
     { class: "views", hidden: true },
@@ -74,7 +77,7 @@ export function start(element, trigger, props, watch) {
     panes.bar("facts"),
     h("div", { class: "panel facts" }, details),
     panes.bar("reading"),
-    h("div", { class: "panel drawing" }, h("div", { class: "head" }, sentence, h("div", { class: "tools" }, unfoldButton, chip.button, playButton, paceButton, wideButton, fitButton, fullButton, helpButton)), lacks, treeBox, pathBox, swipe, panes.bar("tree"), stripBox, quizBox, presenter.box),
+    h("div", { class: "panel drawing" }, h("div", { class: "head" }, sentence, h("div", { class: "tools" }, unfoldButton, chip.button, playButton, paceButton, wideButton, fitButton, fullButton, helpButton)), lacks, treeBox, pathBox, swipe, panes.bar("tree"), stripBox, redraftBox, quizBox, presenter.box),
     steps,
     legend(),
   );
@@ -93,6 +96,8 @@ export function start(element, trigger, props, watch) {
   tree.scaled = () => presenter.scale;
   tree.asked = (depth) => quiz.asking && (quiz.guess(depth), true);
   const strip = new StripView(stripBox, tree, viewport, tooltip);
+  const redraft = new Redraft(store, selection, props.linked ? (question) => trigger("redraft", question) : null, () => draw());
+  const places = new PlacesView(strip, (prefix) => redraft.request(prefix));
   const words = new TextView(textBox, store, selection);
   const path = new PathView(pathBox, selection);
   const search = new SearchView(textTools, words, selection);
@@ -135,7 +140,7 @@ export function start(element, trigger, props, watch) {
     quiz.show();
     presenter.show(selection.shown);
     drawn = { step, node: selection.shownNode, total: store.length };
-    panel.show(step, store.length);
+    showRedraft(step);
     totals.show(selection.shown);
     run.show(store);
     timeline.follow();
@@ -143,6 +148,19 @@ export function start(element, trigger, props, watch) {
     chip.show();
     showPlaying();
     mirror();
+  }
+
+  let looked = 0; // the latest answer that was brought into view
+  /** In the details, or under the strip where those are far away. */
+  function showRedraft(step) {
+    const card = redraft.card(step);
+    const here = strip.narrow ? card : null;
+    redraftBox.hidden = !here;
+    redraftBox.replaceChildren(here || "");
+    panel.show(step, store.length, here ? null : card);
+    if (here && looked !== redraft.now.number) redraftBox.scrollIntoView({ block: "nearest" });
+    looked = here && redraft.now.answer ? redraft.now.number : looked;
+    places.mark(card ? redraft.now.prefix : null);
   }
 
   /** Where a log holds no tokens, a sentence stands in the place of tree and strip. */
@@ -216,7 +234,8 @@ export function start(element, trigger, props, watch) {
     wanted = null;
   }
 
-  function onData({ reset, wanted: more, file }) {
+  function onData({ reset, wanted: more, file, redraft: answer }) {
+    if (answer) return redraft.hear(answer);
     if (file) return saveFile(text(file.name), text(file.type), text(file.text));
     if (more) wanted = { step: whole(more.step, 0, 1e9, 0), node: nodeNumber(more.node) };
     if (reset) {
@@ -224,6 +243,7 @@ export function start(element, trigger, props, watch) {
       totals.reset();
       selection.reset();
       quiz.reset();
+      redraft.reset();
       words.reset();
       search.reset();
       timeline.first = 0;
@@ -311,7 +331,7 @@ export function start(element, trigger, props, watch) {
   element.addEventListener("explorer:quiz", (event) => quiz.toggle(event.detail.on === true));
   /** A tour says which end of a tree that is too wide for the screen is looked at. */
   element.addEventListener("explorer:look", (event) => viewport.look(event.detail.start === true));
-  listenForKeys(element, keyActions({ store, selection, tree, viewport, search, help, finder, timeline, fullScreen, quiz, presenter }));
+  listenForKeys(element, keyActions({ store, selection, tree, viewport, search, help, finder, timeline, fullScreen, quiz, presenter, redraft }));
   watch("value", () => store.feed(props.value));
   store.feed(props.value);
 }

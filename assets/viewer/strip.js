@@ -35,8 +35,9 @@ export class StripView {
     Object.assign(this, { host, tree, viewport, tooltip, step: null });
     this.svg = s("svg", { role: "img", "aria-label": "Confidence and predicted boundaries", width: "100%", height: "100%" });
     host.append(this.svg);
-    this.svg.addEventListener("pointermove", (event) => this.point(event));
-    this.svg.addEventListener("pointerleave", () => this.tooltip.hide());
+    this.placed = () => {}; // it was drawn, at a new place of the tree maybe
+    host.addEventListener("pointermove", (event) => this.point(event));
+    host.addEventListener("pointerleave", () => this.tooltip.hide());
     this.svg.addEventListener("click", (event) => this.step && this.tree.asked(Math.round(this.depthAt(event))));
   }
 
@@ -73,6 +74,7 @@ export class StripView {
   place() {
     const { step } = this;
     this.host.classList.toggle("narrow", this.narrow);
+    this.placed();
     if (!step) return this.svg.replaceChildren();
     if (step.levels.length) return this.put(this.drawAxis(), this.drawLevels(), this.drawLevelTitles());
     if (!step.draft) return this.put(s("text", { class: "none", x: "50%", y: 23 }, "Nothing was drafted in this step, so there is no confidence and no boundary to show."));
@@ -287,7 +289,7 @@ export class StripView {
     const last = i === posterior.length;
     const rank = selected.indexOf(i);
     const closed = this.step.closed !== null && i >= this.step.closed && rank < 0 && !last;
-    const notes = [closed ? "No re-draft starts here, however likely it is: the draft ends the text before this place, and nothing can follow that." : "", rank < 0 ? "" : this.step.random ? "Drawn at random: a re-draft started here." : `Predicted boundary number ${rank + 1}: a re-draft started here.`, i === boundary ? "This is what happened." : ""];
+    const notes = [closed ? "No re-draft starts here, however likely it is: the draft ends the text before this place, and nothing can follow that." : "", rank < 0 ? "" : this.step.random ? "Drawn at random: a re-draft started here." : `Predicted boundary number ${rank + 1}: a re-draft started here.`, i === boundary ? "This is what happened." : "", "Click: what would a re-draft from here have added?"];
     const title = last ? `all = ${probability(full, 4)}` : `r(${i}) = ${probability(posterior[i], 4)}`;
     const meaning = last ? "Predicted chance that the whole first draft is accepted." : `Predicted chance that exactly ${count(i, "drafted token")} ${i === 1 ? "is" : "are"} accepted.`;
     return h("div", {}, h("b", {}, title), h("p", {}, [meaning, ...notes].filter(Boolean).join(" ")));

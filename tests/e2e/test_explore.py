@@ -256,11 +256,35 @@ def test_all_methods_explain_themselves_and_switch_off_what_they_do_not_use(show
     choose_method(shown, presets.opening().header["method"])
 
 
+def fits(page: Page) -> bool:
+    details = "document.querySelector('#details').scrollHeight <= document.querySelector('#details').clientHeight"
+    return page.evaluate(f"document.documentElement.scrollHeight <= 900 && {details}")
+
+
 def test_it_all_fits_a_laptop_without_scrolling(shown: Page):
-    assert shown.evaluate("document.documentElement.scrollHeight") <= 900
-    assert shown.evaluate(
-        "document.querySelector('#details').scrollHeight <= document.querySelector('#details').clientHeight"
-    )
+    assert fits(shown)
+
+
+def test_a_click_on_the_strip_drafts_again_from_there(shown: Page):
+    shown.locator("#text .tok[data-step='1']").first.click()
+    expect(view(shown)).to_have_attribute("data-step", "1")
+    card, places = shown.locator("#details .card.redraft"), shown.locator("#strip .places button")
+    recorded = presets.opening().trace().steps[1]
+    for prefix in (recorded.selected_prefixes[0], 9):
+        places.nth(prefix).click()
+        expect(places.nth(prefix)).to_have_attribute("aria-pressed", "true")
+        expect(card).to_contain_text(f"From {prefix} it would have added", timeout=PATIENCE)
+        assert card.locator("li").count() > 1
+        assert fits(shown)
+    expect(card).to_contain_text("not chosen")
+    places.first.focus()
+    for key in ("ArrowRight", "ArrowRight", "Enter"):
+        shown.keyboard.press(key)
+    expect(card).to_contain_text("From 2 it would have added", timeout=PATIENCE)
+    expect(view(shown)).to_have_attribute("data-step", "1")  # the arrows moved along the strip
+    shown.keyboard.press("Escape")
+    expect(card).to_have_count(0)
+    expect(view(shown)).to_have_attribute("data-pinned", "1")
 
 
 def test_two_windows_never_see_each_others_runs(used: Page, laptop, address):

@@ -57,6 +57,12 @@ def view(page: Page):
     return page.locator("#explorer[data-run]")
 
 
+def test_a_click_on_the_strip_says_where_re_drafts_can_be_made(show, opening):
+    page = show(opening)
+    page.locator("#strip .places button").nth(3).click()
+    expect(page.locator("#details .card.redraft")).to_contain_text("holds the recorded run without its models")
+
+
 def test_it_draws_the_run_and_keeps_what_was_measured(show, opening):
     page = show(opening)
     trace = d2sd.load_trace(OPENING)

@@ -100,9 +100,12 @@ def _served(engine: Engine, recorded: str) -> str:
 
 
 class Replay:
-    """A recorded run, ready for what-if questions. Raises ``InputError`` where it cannot answer them."""
+    """A recorded run, ready for what-if questions. Raises ``InputError`` where it cannot answer them.
 
-    def __init__(self, engine: Engine, trace: Trace):
+    most: how many tokens of its output are read; None: all.
+    """
+
+    def __init__(self, engine: Engine, trace: Trace, most: int | None = None):
         if recorded_config(trace).temperature != 0:
             raise InputError("what-if needs a run at temperature 0: only then is the text the same for every setting")
         if lacks := {"prompt", "tokens", "target"}.intersection(trace.missing):
@@ -112,7 +115,7 @@ class Replay:
         if trace.prefill is None or len(trace.token_ids) < 2:
             raise InputError("the trace holds no text to draft; record a run of at least two tokens")
         self.engine, self.prompt = engine, list(trace.prefill.prompt_token_ids)
-        self.output = trace.token_ids
+        self.output = trace.token_ids[:most]
         models = engine.models
         drafters = [d for d in (models.first, models.second, models.eagle3) if d is not None]
         with engine.lock:

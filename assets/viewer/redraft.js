@@ -1,0 +1,124 @@
+// Re-draft from here: what the second drafter would have added to the shown step from a prefix that somebody picks.
+
+import { h, list, number, text, whole } from "./dom.js";
+import { capital, count, joined, probability, quoted, visible } from "./words.js";
+
+const NO_ENGINE = "This file holds the recorded run without its models. To re-draft, open the run in the D²SD Explorer page where they are loaded, and click there.";
+const MOST = 512; // tokens
+const UNSEEN = 2; // tokens behind the rejected one, until all are asked for
+
+/** What the server answers: a problem as a sentence, or the fields of a `d2sd.whatif.redraft.Redraft`. */
+export function readAnswer(raw) {
+  const confidence = list(raw.confidence);
+  const small = (value) => whole(value, 0, MOST, 0);
+  return {
+    problem: text(raw.problem),
+    tokens: list(raw.texts).slice(0, MOST).map((t, at) => ({ text: text(t), c: number(confidence[at], 0, 1, 0) })),
+    kept: small(raw.kept),
+    accepted: small(raw.accepted),
+    added: small(raw.added),
+    wanted: raw.wanted === null || raw.wanted === undefined ? null : text(raw.wanted),
+    chosen: list(raw.chosen).slice(0, MOST).map((pair) => list(pair).map(small)),
+    extra: small(raw.extra),
+    same: typeof raw.same === "boolean" ? raw.same : null,
+  };
+}
+
+/** What came of it, as a sentence. */
+export function redraftSentence(prefix, { tokens, kept, accepted, added, wanted }) {
+  const would = `From ${prefix} it would have added`;
+  const end = wanted === null ? "" : `; then the target wanted ${quoted(wanted)}`;
+  if (kept < prefix) return `${would} nothing: ${wanted === null ? `the text ends after ${kept} of these tokens` : `the target wanted ${quoted(wanted)} at position ${kept + 1} already`}.`;
+  if (added) return `${would} ${added}: ${tokens.slice(accepted - added, accepted).map((t) => visible(t.text)).join(" ")}${end}.`;
+  if (accepted) return `${would} nothing: ${count(accepted, "token")} right, which the first draft has as well.`;
+  return `${would} nothing: ${wanted === null ? "the text ends here" : `the target wanted ${quoted(wanted)} for its first token`}.`;
+}
+
+/** Beside it, what the prefixes brought that the step did re-draft from; `committed`: tokens of the step. */
+export function chosenSentence(prefix, { chosen, extra, same }, committed, random) {
+  const brought = chosen.map(([from, added]) => `${from} (${added ? `+${added}` : "0"})`);
+  const who = chosen.length ? `${random ? "Drawn at random" : "K chose"} ${joined(brought)}.` : "The step re-drafted from nowhere.";
+  if (same === false) return `${who} From ${prefix} the run drafted other tokens: what nearly ties is rounded another way here.`;
+  if (same) return `${who} From ${prefix} the run drafted the same tokens.`;
+  return `${who} With this one too the step commits ${extra ? `${extra} more than its ${count(committed, "token")}` : "no more"}.`;
+}
+
+export class Redraft {
+  /** `ask(question)` sends a question to the server, null where there is none; `changed()`: what is to be shown has. */
+  constructor(store, selection, ask, changed) {
+    Object.assign(this, { store, selection, ask, changed, now: null, number: 0 });
+  }
+
+  reset() {
+    this.now = null;
+  }
+
+  request(prefix) {
+    const step = this.selection.shown;
+    if (step === null) return;
+    this.number += 1;
+    this.now = { step, prefix, number: this.number, answer: this.ask ? null : readAnswer({ problem: NO_ENGINE }) };
+    this.selection.pause();
+    this.selection.pin(step);
+    if (this.ask) this.ask({ key: this.store.key, step, prefix, number: this.number });
+    this.changed();
+  }
+
+  /** An answer to an older question is dropped. */
+  hear(raw) {
+    if (!this.now || this.now.answer || !raw || raw.number !== this.now.number) return;
+    this.now.answer = readAnswer(raw);
+    this.changed();
+  }
+
+  /** What was asked of a step, while no node of it is looked at. */
+  of(step) {
+    return step && this.now && this.now.step === step.index && this.selection.shownNode === null ? this.now : null;
+  }
+
+  /** Whether there was something to put away. */
+  release(step) {
+    if (!this.of(step)) return false;
+    this.now = null;
+    this.changed();
+    return true;
+  }
+
+  /** The card of a step; null where nothing was asked of it. */
+  card(step) {
+    const now = this.of(step);
+    if (!now) return null;
+    const { prefix, answer, all } = now;
+    const rank = step.selected.indexOf(prefix);
+    const close = h("button", { class: "icon close", type: "button", "aria-label": "Close the re-draft" }, "✕");
+    close.addEventListener("click", () => this.release(step));
+    const card = h(
+      "div",
+      { class: "card redraft" },
+      close,
+      h("div", { class: "title" }, h("b", {}, `Re-draft from ${prefix}`), h("span", {}, `step ${step.index + 1} · ${rank < 0 ? "not chosen" : step.random ? "drawn at random" : `number ${rank + 1} of K`}`)),
+    );
+    if (!answer) card.append(h("p", {}, "Drafting again …"));
+    else if (answer.problem) card.append(h("p", {}, capital(answer.problem)));
+    else {
+      const items = answer.tokens.map((token, at) => tokenItem(token, at, answer, prefix));
+      const shown = all ? items.length : answer.accepted + 1 + UNSEEN;
+      const more = h("button", { type: "button", "aria-label": `Show the ${items.length - shown} tokens behind, which the target did not reach` }, `+${items.length - shown}`);
+      more.addEventListener("click", () => {
+        now.all = true;
+        this.changed();
+      });
+      card.append(
+        h("p", {}, redraftSentence(prefix, answer)),
+        h("p", {}, chosenSentence(prefix, answer, step.committed.length, step.random)),
+        h("ol", { class: "redrafted", "aria-label": "Its tokens, each with its confidence" }, ...items.slice(0, shown), items.length > shown ? h("li", {}, more) : null),
+      );
+    }
+    return card;
+  }
+}
+
+function tokenItem({ text: words, c }, at, { kept, accepted, wanted }, prefix) {
+  const [state, said] = kept === prefix && at < accepted ? ["right", "accepted"] : kept === prefix && at === accepted && wanted !== null ? ["wrong", "rejected"] : ["unseen", "not reached"];
+  return h("li", { class: state }, h("bdi", {}, visible(words, 14)), " ", probability(c), h("span", { class: "spoken" }, ` ${said}`));
+}

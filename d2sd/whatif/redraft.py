@@ -1,0 +1,149 @@
+"""What would the second drafter have added from another prefix? Asked of one step of a recorded greedy run.
+
+The step's context is read again and the second drafter drafts from any prefix of the recorded first draft. Nothing is generated:
+what the target accepts, the recorded text says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+
+from d2sd.config import DecodeConfig
+from d2sd.decoding.inspection import describe_draft
+from d2sd.engine import Engine
+from d2sd.errors import InputError
+from d2sd.methods import METHODS
+from d2sd.trace.differences import weights_of
+from d2sd.trace.events import Draft, StepDone
+from d2sd.trace.trace import Trace
+from d2sd.tree.boundary import open_prefixes
+from d2sd.whatif import Replay, recorded_config
+
+
+@dataclass(frozen=True, slots=True)
+class Redraft:
+    """What the second drafter writes from one prefix of a recorded first draft, and what the target makes of it.
+
+    draft: its tokens with their confidences.
+    kept: tokens of the prefix that the target accepts; fewer than ``draft.prefix`` where it rejects one of them.
+    accepted: tokens of the re-draft that it accepts after them.
+    added: those of them that lie behind the end of what it accepts of the first draft.
+    wanted: the target's token, as text, in place of the first that it rejects; None where it rejects none, or where the text ends
+        before it does.
+    chosen: for every prefix of the first draft that the run itself re-drafted from, in its order: the prefix, and ``added``.
+    extra: tokens that the step would have committed on top of its own, had this re-draft been in its tree.
+    same: whether the run drafted the same tokens from this prefix; None where it drafted none.
+    """
+
+    draft: Draft
+    kept: int
+    accepted: int
+    added: int
+    wanted: str | None
+    chosen: tuple[tuple[int, int], ...]
+    extra: int
+    same: bool | None
+
+
+@torch.inference_mode()
+def redraft(engine: Engine, trace: Trace, step: int, prefix: int) -> Redraft:
+    """Draft again from the first ``prefix`` tokens of a recorded step's first draft, as the run's second drafter would have.
+
+    One target pass over prompt and text up to there, one pass of the second drafter; the recorded text says what the target
+    accepts.
+
+    step: its number, from 0.
+    prefix: from 0 to the length of the first draft, where something can follow that many tokens.
+
+    Raises ``InputError`` for numbers that are not of this run, for runs that nothing can be re-drafted in, and where the engine
+    has other models than the run was made with.
+    """
+    config = engine.resolve(replace(recorded_config(trace), inspect=False, backend="auto"))
+    first, event = _first_draft(trace, config, step)
+    _check_weights(engine, trace, config)
+    start = event.anchor_position
+    ids = [*(trace.prefill.prompt_token_ids if trace.prefill else ()), *trace.token_ids]
+    if ids[start : start + 1] != [event.anchor]:
+        raise InputError(f"step {step + 1} of this trace does not fit its text, so nothing can be drafted again in it")
+    proposer = engine.proposer(config, start + 1)
+    drafter, size = proposer.second, 1 + len(first.ids) + proposer.extension
+    assert drafter is not None, "resolved settings of a method with a second drafter"
+    _check_prefix(first.ids, prefix, size, engine.models.target.end_ids)
+    replay = Replay(engine, trace, start + size + len(trace.token_ids) - len(ids))
+    with engine.lock:
+        context = replay.features[tuple(drafter.taps)][:, :start]
+        drafter.extend(context, torch.arange(start, device=context.device))
+        (block,) = drafter.draft(event.anchor, [first.ids[:prefix]], size, 1)
+    goal = ids[start + 1 :]
+
+    def right(draft: Sequence[int], given: int) -> int:
+        """Tokens that the target accepts of so many of the first draft and those of another one after them."""
+        chain = (*first.ids[:given], *draft)
+        return next(
+            (n for n, (a, b) in enumerate(zip(chain, goal, strict=False)) if a != b), min(len(chain), len(goal))
+        )
+
+    own, found = right(first.ids, 0), right(block.ids, prefix)
+    rejected = found < min(prefix + len(block.ids), len(goal))
+    recorded = [b for b in event.branches if b.base == 0]
+    there = next((b for b in recorded if b.prefix == prefix), None)
+    return Redraft(
+        draft=describe_draft(block, engine.texts, False),
+        kept=min(found, prefix),
+        accepted=max(0, found - prefix),
+        added=max(0, found - own),
+        wanted=engine.texts[goal[found]] if rejected else None,
+        chosen=tuple((b.prefix, max(0, right(b.ids, b.prefix) - own)) for b in recorded),
+        extra=max(0, min(found + 1, len(goal)) - len(event.committed)),
+        same=None if there is None else there.ids == block.ids,
+    )
+
+
+def _first_draft(trace: Trace, config: DecodeConfig, step: int) -> tuple[Draft, StepDone]:
+    """The first draft of a step that a second drafter can re-draft, and the step; raises ``InputError`` where there is none."""
+    if METHODS[config.method].second_drafter == "none":
+        raise InputError(
+            f"the method of this run, {METHODS[config.method].name}, has no second drafter; re-drafts can be asked for in a run "
+            f"of {METHODS['d2sd'].name}"
+        )
+    if config.temperature != 0:
+        raise InputError(
+            "re-drafts can be asked for at temperature 0 only, where the run's text says what the target accepts; "
+            "run the prompt again with temperature 0"
+        )
+    if not 0 <= step < len(trace.steps):
+        raise InputError(f"this run has no step {step + 1}; it has {len(trace.steps)}")
+    event = trace.steps[step]
+    if event.first_draft is None or not event.first_draft.ids:
+        raise InputError(
+            f"nothing was drafted in step {step + 1}, so there is nothing to re-draft; choose another step"
+        )
+    return event.first_draft, event
+
+
+def _check_prefix(ids: Sequence[int], prefix: int, size: int, end_ids: Collection[int]) -> None:
+    """Raise ``InputError`` where a block of ``size`` cannot go on after so many of these tokens."""
+    if not 0 <= prefix <= len(ids):
+        raise InputError(f"the first draft has no prefix of {prefix} tokens; choose 0 to {len(ids)}")
+    if prefix >= (usable := open_prefixes(ids, end_ids)):
+        raise InputError(
+            f"the first draft ends the text at its token {usable}, so nothing can follow it; choose 0 to {usable - 1}"
+        )
+    if prefix > size - 2:
+        raise InputError(
+            f"a block of {size} has no room after all {prefix} tokens of the first draft: that needs γ₂ > γ; choose 0 to {size - 2}"
+        )
+
+
+def _check_weights(engine: Engine, trace: Trace, config: DecodeConfig) -> None:
+    """Raise ``InputError`` where the trace names other weights for the target or the drafter that re-drafts."""
+    second = "second_drafter" if METHODS[config.method].second_drafter == "vp" else "first_drafter"
+    for part in ("target", second):
+        theirs, ours = (weights_of([header], part) for header in (trace.header, {"parts": engine.parts}))
+        if theirs and theirs != ours:
+            raise InputError(
+                f"this run was made with another {part.replace('_', ' ')} than the models {engine.models.name} have; load its own"
+            )

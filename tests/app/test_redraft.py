@@ -1,0 +1,128 @@
+"""Re-draft from here, past the browser: answers, refusals, turns, and answers that come late."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from app import models, presets, redraft
+from app.layout import build, launch_options
+from app.models import Chosen
+from app.work import Ticket
+from tests.page_client import PageClient, Window
+
+RUN = presets.opening()
+
+
+@pytest.fixture(scope="module")
+def client():
+    page = build()
+    _, address, _ = page.launch(**launch_options(), prevent_thread_lock=True, quiet=True, server_port=None)
+    try:
+        yield PageClient(address)
+    finally:
+        page.close(verbose=False)
+
+
+def asked(**changes):
+    return {"key": RUN.key, "step": 1, "prefix": 4, "number": 7, **changes}
+
+
+def updates(shown=None, ticket=None, **changes):
+    ticket = ticket or Ticket()
+    return list(redraft.run(ticket, ticket.request(), shown or RUN, asked(**changes)))
+
+
+def answer(*args, **changes):
+    return updates(*args, **changes)[-1].value
+
+
+def test_the_page_answers_a_click_in_the_view(client):
+    window, first = Window(client), client.call("explorer", "redraft")
+    step = RUN.trace().steps[1]
+    (value,) = [c["props"]["value"] for c in client.components.values() if c["props"].get("elem_id") == "explorer"]
+    key, said = json.loads(value.split("\n")[0])["key"], []
+    for prefix, number in ((step.selected_prefixes[1], 1), (9, 2)):
+        window.at_once(first, client.values(first), asked(key=key, prefix=prefix, number=number))
+        work = client.then(first)
+        messages = list(window.queued(work, client.values(work)))
+        done = [m for m in messages if m["msg"] == "process_completed"][-1]
+        assert done["success"]
+        said.append(json.dumps([m.get("output") for m in messages]))
+    head, late = (text.replace("\\", "") for text in said)
+    assert '"same":true' in head
+    assert '"number":1' in head
+    assert '"same":null' in late
+    assert '"texts":[' in late
+
+
+@pytest.mark.parametrize("step", [None, True, -1, 1.5, "1", 10**9, [], {}])
+@pytest.mark.parametrize("prefix", [4, None, 99, "x"])
+def test_wrong_numbers_are_one_sentence(step, prefix):
+    found = answer(step=step, prefix=prefix)
+    assert found.keys() == {"number", "problem"}
+    assert found["problem"].endswith(".")
+    assert "failed" not in found["problem"]
+
+
+def test_what_is_no_question_is_one_sentence_too():
+    ticket = Ticket()
+    (update,) = redraft.run(ticket, ticket.request(), RUN, {})
+    assert update.value == {
+        "number": None,
+        "problem": "This run is not shown any more; choose a step of the one that is.",
+    }
+
+
+def test_a_run_of_models_that_are_not_loaded_says_what_to_do(monkeypatch):
+    run = presets.opening()
+    header = {
+        **run.header,
+        "models": {"preset": None, "target": "/srv/big/target"},
+        "parts": {"target": {"weights": "0"}},
+    }
+    monkeypatch.setattr(type(RUN), "header", property(lambda _: header))
+    monkeypatch.setenv("SPACE_ID", "a/b")
+    said = answer()["problem"]
+    assert "(…/target) are not loaded here; choose them above and press Run" in said
+
+
+def test_bundled_models_are_loaded_and_others_are_found_by_their_weights(monkeypatch, bundled):
+    shelf = models._Shelf()
+    monkeypatch.setattr(models, "_shelf", shelf)
+    header = RUN.header
+    assert models.loaded_for(header) is None
+    first, last = updates()
+    assert first.news == "Loading tiny …"
+    assert last.value["same"] is True
+    shelf.bundled.clear()
+    shelf.other = Chosen("mine"), bundled
+    assert models.loaded_for(header) == Chosen("mine")
+    assert models.loaded_for({**header, "parts": {}}) is None
+    assert answer()["same"] is True
+
+
+def test_an_answer_that_a_newer_question_overtook_is_not_given(monkeypatch):
+    ticket = Ticket()
+    real = redraft._redraft
+
+    def slowly(*args):
+        ticket.request()
+        return real(*args)
+
+    monkeypatch.setattr(redraft, "_redraft", slowly)
+    assert [u.value for u in updates(ticket=ticket) if not u.news] == []
+    old, new = ticket.request(), ticket.request()
+    assert list(redraft.run(ticket, old, RUN, asked())) == []
+    ticket.stop()
+    (update,) = redraft.run(ticket, new, RUN, asked())
+    assert update.value == {"number": 7, "problem": redraft.STOPPED}
+
+
+def test_what_nobody_expected_is_a_sentence(monkeypatch):
+    def broken(*_):
+        raise RuntimeError("no kernel\nat /srv/x.py")
+
+    monkeypatch.setattr(redraft, "_redraft", broken)
+    assert answer()["problem"] == "The re-draft failed: no kernel."
