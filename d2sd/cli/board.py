@@ -122,7 +122,7 @@ def _texts(a: argparse.Namespace, models: Models) -> tuple[list[Trace], str]:
         texts = written_texts(models, encoded, config, a.folder / TEXTS)
         template = ", in the chat template" if a.chat else ""
         source = (
-            f"{count(len(prompts), 'prompt')} of {name} (sha256 {digest(name, prompts)[:16]}){template}, "
+            f"{count(len(prompts), 'prompt')} of {_public(name)} (sha256 {digest(name, prompts)[:16]}){template}, "
             f"at most {a.max_new_tokens} tokens each"
         )
     used = [text for text in texts if len(text.token_ids) > 1]  # of one token nothing is drafted
@@ -132,6 +132,11 @@ def _texts(a: argparse.Namespace, models: Models) -> tuple[list[Trace], str]:
     if said:
         print(said, file=sys.stderr)
     return used, source
+
+
+def _public(word: str) -> str:
+    """A word of the command as it may be published: of a path from the root its last part."""
+    return Path(word).name if Path(word).is_absolute() else word
 
 
 def _origin(
@@ -148,7 +153,7 @@ def _origin(
         },
         "Role": "second drafter, method d2sd" if a.role == "second" else "first drafter",
         "Texts": f"greedy answers to {source}; fingerprint {texts}",
-        "Command": f"d2sd {shlex.join(a.argv)}",
+        "Command": f"d2sd {shlex.join(map(_public, a.argv))}",
         "Measured": " and ".join(sorted({f"{m.date} with {m.versions}" for m in measured})),
     }
 
@@ -188,7 +193,7 @@ def _page(rows: Sequence[Row], steps: Sequence[int | None], texts: Sequence[Trac
         f"Checkpoints: {count(len(rows), 'drafter')} over {count(len(texts), 'text')}",
         [verdict(rows), how_replayed(rows, len(texts))],
         board_panels(rows, steps, second),
-        facts=settings([text.header for text in texts]),
+        facts=((f"The texts’ {name.lower()}", table) for name, table in settings([text.header for text in texts])),
         blocks=[("For a model card", card)],
     )
 

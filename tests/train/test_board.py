@@ -142,6 +142,7 @@ def test_the_report_and_the_card_say_what_was_measured(trained, folder, capsys, 
     assert all(w in card for w in weights)
     for said in ("4 prompts of", "torch", "transformers", "d2sd board", "| checkpoint | weights | α |"):
         assert said in card
+    assert str(trained) not in card  # it is published
     text = page.read_text()
     assert "α over training" in text
     assert all(w in text for w in weights)
