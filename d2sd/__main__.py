@@ -17,6 +17,7 @@ COMMANDS = {
     "app": "open the page: see it happen, step by step",
     "generate": "generate text from a prompt",
     "bench": "compare methods on a prompt file, or check that they are lossless",
+    "board": "the drafters that a training run kept, over the same texts: which is the best",
     "calibrate": "reliability of the first drafter's confidence",
     "doctor": "why a drafter is rejected: its folder, and a short run that changes one thing at a time",
     "compare": "what differs between two sets of recorded runs, with intervals",

@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from tqdm.auto import tqdm
@@ -24,7 +23,7 @@ from d2sd.doctor.probes import alpha
 from d2sd.doctor.report import markdown
 from d2sd.engine import Engine
 from d2sd.errors import InputError
-from d2sd.models.loading import DTYPES, is_eagle3_folder, load_drafter, load_eagle3, load_models, presets
+from d2sd.models.loading import load_models, presets, with_drafter
 from d2sd.models.models import Models
 from d2sd.models.plan import SIZES, plan
 from d2sd.models.plan import markdown as markdown_of_plan
@@ -111,22 +110,12 @@ def load_checked(models: Models, dtype: str | None, into: Examination) -> Engine
     into.checks = check_folder(into.drafter, models.target, second=bool(into.visible))
     if fault(into.checks) is None:
         try:
-            return _with_drafter(models, into.drafter, dtype)
+            return Engine(with_drafter(models, into.drafter, dtype))
         except InputError as error:
             said = str(error).removeprefix(f"cannot load the drafter {into.drafter}: ")
             into.checks.append(Check("loading", "fault", said))
     into.conclude()
     return None
-
-
-def _with_drafter(models: Models, source: str, dtype: str | None) -> Engine:
-    """An engine whose first drafter, or EAGLE-3 drafter, is the one in this folder."""
-    target, kind = models.target, DTYPES[dtype or "float32"]
-    if is_eagle3_folder(source):
-        return Engine(replace(models, first=None, eagle3=load_eagle3(source, kind, target)))
-    drafter = load_drafter(source, kind, str(target.device), target)
-    drafter.mixed = target.mixed
-    return Engine(replace(models, first=drafter))
 
 
 def _examine(

@@ -30,6 +30,7 @@ def report_page(
     panels: Iterable[Panel],
     stats: Iterable[Stat] = (),
     facts: Iterable[tuple[str, Table]] = (),
+    blocks: Iterable[tuple[str, str]] = (),
 ) -> str:
     """One HTML file with plotly.js, figures and numbers in it.
 
@@ -38,6 +39,7 @@ def report_page(
     panels: the figures.
     stats: the headline figures.
     facts: more tables, each with its name, such as ``settings`` gives.
+    blocks: texts to copy, each with its name, shown as they are.
 
     Nothing in the texts can become markup or code. The page's policy allows its own two scripts and no connection at all.
     """
@@ -50,6 +52,9 @@ def report_page(
     items = "".join(f"<li>{_text(s)}</li>" for s in rest)
     more = "".join(
         f'<section class="panel facts"><h3>{_text(name)}</h3>{_table(table)}</section>\n' for name, table in facts
+    )
+    copied = "".join(
+        f'<section class="panel"><h3>{_text(n)}</h3><pre>{_text(block)}</pre></section>\n' for n, block in blocks
     )
     return f"""<!doctype html>
 <html lang="en">
@@ -74,7 +79,7 @@ def report_page(
 <h2>What was run</h2>
 <div class="grid">
 {more}</div>
-<script>{library}</script>
+{copied}<script>{library}</script>
 <script>{script}</script>
 </body>
 </html>

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -112,6 +113,22 @@ def load_models(
             block.mixed = loaded.mixed
     small = None if draft_model is None else load_target(draft_model, DTYPES[kind], near)
     return Models(loaded, first, second, small, label, level)
+
+
+def with_drafter(models: Models, source: str, dtype: str | None = None, second: bool = False) -> Models:
+    """These models with the drafter of a folder or hub id: as first one, or as EAGLE-3 drafter without a first one.
+
+    dtype: as for ``load_models``, and as the target was loaded. second: as second drafter beside the first one that is there.
+    Raises ``InputError`` where it cannot be loaded, does not fit the target, or is to be second and is no block drafter.
+    """
+    target, kind = models.target, DTYPES[dtype or "float32"]
+    if is_eagle3_folder(source):
+        if second:
+            raise InputError(f"{source} is an EAGLE-3 drafter, which drafts alone; only block drafters draft second")
+        return replace(models, first=None, eagle3=load_eagle3(source, kind, target))
+    drafter = load_drafter(source, kind, str(target.device), target)
+    drafter.mixed = target.mixed
+    return replace(models, second=drafter) if second else replace(models, first=drafter)
 
 
 def _mixes(target: Target, dtype: str | None) -> bool:

@@ -143,7 +143,7 @@ class Replay:
             at = int(gap.gt(margin).int().argmax())
             raise InputError(
                 f"this trace was not written greedily by the model {self.engine.models.name}: token {at + 1} of its output "
-                "is not the one that it would choose; give the model with --model"
+                "is not the one that it would choose; give the model with --model or --target"
             )
 
     def run(

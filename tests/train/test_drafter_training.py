@@ -236,7 +236,11 @@ def test_a_prompt_begins_a_document(folder):
     assert "".join(opening.texts) == "Tom has 2"
 
 
-def test_a_run_goes_on_to_more_steps_keeps_its_results_and_measures_them_as_they_are_in_use(folder, tmp_path):
+def test_a_run_goes_on_to_more_steps_keeps_its_results_and_measures_them_as_they_are_in_use(
+    folder, tmp_path, monkeypatch
+):
+    told = []
+    monkeypatch.setattr("d2sd.train.loop.Accelerator.log", lambda _, row, step: told.append((step, dict(row))))
     prompts = [prompt_of(t) for t in sums(24)[20:]]
     (tmp_path / "held.jsonl").write_text("".join(json.dumps({"prompt": p}) + "\n" for p in prompts))
     for steps in (2, 4):
@@ -245,6 +249,7 @@ def test_a_run_goes_on_to_more_steps_keeps_its_results_and_measures_them_as_they
                       block_size=6, held_out=tmp_path / "held.jsonl")  # fmt: skip
     rows = list(map(json.loads, (tmp_path / "d" / "metrics.jsonl").read_text().splitlines()))
     assert [row["step"] for row in rows] == [1, 2, 3, 4]
+    assert [(step, row.keys()) for step, row in told] == [(row["step"], row.keys()) for row in rows]  # trackers get all
     for step in (2, 4):
         engine = load(target=str(folder / "target"), drafter=str(tmp_path / "d" / f"step-{step}"))
         runs = [engine.generate(p, DecodeConfig("dflash", TOKENS, inspect=False)).steps for p in prompts]

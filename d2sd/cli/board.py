@@ -1,0 +1,218 @@
+"""Replay every drafter that a training run kept over the same texts: α over training, and which checkpoint is the best.
+
+The target writes the texts once. They, and what was measured, are kept in FOLDER: the same command measures only what is new.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from d2sd.bench.prompts import digest, read_prompts
+from d2sd.calibration.checkpoints import best, compare_checkpoints, first_position, verdict
+from d2sd.calibration.reading import count, with_interval
+from d2sd.calibration.replays import Row
+from d2sd.calibration.replays_reading import how_replayed
+from d2sd.cli.common import ended_at_once, read_sets, tell_of_template
+from d2sd.config import DecodeConfig
+from d2sd.engine import Engine
+from d2sd.errors import InputError
+from d2sd.models.identity import parts
+from d2sd.models.loading import load_models
+from d2sd.models.models import Models
+from d2sd.trace.files import write_whole
+from d2sd.trace.text import escaped, printable
+from d2sd.trace.trace import Trace
+from d2sd.train.board import Board, Checkpoint, Measured, checkpoints, with_checkpoint, written_texts
+
+KEPT, TEXTS = "board.json", "board-texts"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Arguments of ``board``."""
+    parser.add_argument("folder", type=Path, metavar="FOLDER", help="the --out of `d2sd train … --keep-every N`")
+    parser.add_argument("--target", required=True, metavar="FOLDER|HUB-ID|FILE.gguf|NAME", help="what the drafters were trained for")  # fmt: skip
+    parser.add_argument("--role", choices=("first", "second"), help="second: VP-Drafters, measured by α of d2sd with the first drafter in --drafter")  # fmt: skip
+    parser.add_argument("--drafter", metavar="FOLDER|HUB-ID", help="with --role second: the first drafter")
+    parser.add_argument("--prompts", metavar="NAME|FILE.jsonl|ORG/NAME:SPLIT:COLUMN", help="as for calibrate; take prompts that were not trained on")  # fmt: skip
+    parser.add_argument("--limit", type=int, metavar="N", help="use only N prompts, taken from every domain in turn")
+    parser.add_argument("--chat", action="store_true", help="put prompts into the target's chat template")
+    parser.add_argument("--max-new-tokens", type=int, default=128, metavar="N")
+    parser.add_argument(
+        "--traces", nargs="+", metavar="TRACE|FOLDER", help="greedy runs of this target instead of prompts"
+    )
+    parser.add_argument("--dtype", help="float32, mixed, bfloat16 or float16 (default: as for generate)")
+    parser.add_argument("--device", metavar="NAME", help="cpu, cuda, cuda:1 (default: cuda if there is one)")
+    parser.add_argument(
+        "--html", metavar="OUT.html", help="also write a report: figures, tables, lines for a model card"
+    )
+    parser.add_argument("--card", action="store_true", help="also print Markdown for a model card: figures and where they are from")  # fmt: skip
+    parser.add_argument("--json", nargs="?", const="-", metavar="OUT.json", help="write one JSON object there; without a name print it and nothing else")  # fmt: skip
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Measure what is new, then print a table; Ctrl-C leaves the checkpoints that are done."""
+    a = arguments
+    if a.limit is not None and a.limit < 1:
+        raise InputError(f"limit must be at least 1, not {a.limit}")
+    if (a.role == "second") != (a.drafter is not None):
+        raise InputError(
+            "--role second and --drafter belong together: second drafters are measured with the first one that --drafter names, "
+            "and first ones alone"
+        )
+    found = checkpoints(a.folder)
+    models = load_models(target=a.target, drafter=a.drafter, dtype=a.dtype, device=a.device)
+    with_checkpoint(models, found[0], a.dtype, a.role)  # what does not fit is said before texts are written
+    done: list[tuple[Checkpoint, Measured]] = []
+    stopped = False
+    try:
+        texts, source = _texts(a, models)
+        board = Board(models, texts, a.folder / KEPT, a.dtype, a.role)
+        for checkpoint in found:
+            done.append((checkpoint, board.measure(checkpoint)))
+    except KeyboardInterrupt:
+        print(
+            f"Stopped: {len(done)} of {count(len(found), 'checkpoint')} measured. What is done is kept in "
+            f"{printable(str(a.folder))}; the same command goes on from it.",
+            file=sys.stderr,
+        )
+        stopped = True
+        if not done:
+            return 130
+    names = [checkpoint.name for checkpoint, _ in done]
+    if len(done) > 1 and done[-1][1] is done[-2][1]:  # training ended with a step that was kept
+        names = [*names[:-2], f"{names[-2]} ({names[-1]})"]
+        done.pop()
+    rows = compare_checkpoints(names, [m.committed for _, m in done], [m.cut for _, m in done])
+    origin = _origin(a, models, source, board.texts_digest, [m for _, m in done])
+    card = _card(rows, [m.weights for _, m in done], origin, len(texts))
+    if a.html:
+        write_whole(a.html, _page(rows, [c.step for c, _ in done], texts, card, a.role == "second"))
+        print(f"{a.html}: a report of {count(len(rows), 'checkpoint')}", file=sys.stderr)
+    if a.json:
+        result = orjson.dumps(_json(rows, done, origin), option=orjson.OPT_INDENT_2) + b"\n"
+        if a.json == "-":
+            sys.stdout.write(result.decode())
+        else:
+            write_whole(a.json, result)
+    if a.json != "-":
+        print(printable(card if a.card else _table(rows, len(texts))))
+    return 130 if stopped else 0
+
+
+def _texts(a: argparse.Namespace, models: Models) -> tuple[list[Trace], str]:
+    """The texts, and where they are from."""
+    if a.traces:
+        if a.prompts or a.limit or a.chat:
+            raise InputError("--traces brings the texts: leave out --prompts, --limit and --chat")
+        texts, source = list(read_sets(a.traces)), "recorded runs"
+    else:
+        config = DecodeConfig("autoregressive", a.max_new_tokens, chat=a.chat, inspect=False)
+        engine, name = Engine(models), a.prompts or "heldout"
+        tell_of_template(engine, config)
+        prompts = read_prompts(name, a.limit)
+        encoded = [(prompt.text, engine.encode(prompt.text, config)) for prompt in prompts]
+        texts = written_texts(models, encoded, config, a.folder / TEXTS)
+        template = ", in the chat template" if a.chat else ""
+        source = (
+            f"{count(len(prompts), 'prompt')} of {_public(name)} (sha256 {digest(name, prompts)[:16]}){template}, "
+            f"at most {a.max_new_tokens} tokens each"
+        )
+    used = [text for text in texts if len(text.token_ids) > 1]  # of one token nothing is drafted
+    said = ended_at_once(len(texts) - len(used), len(texts), a.chat or bool(a.traces))
+    if not used:
+        raise InputError(f"there is no text to draft. {said}")
+    if said:
+        print(said, file=sys.stderr)
+    return used, source
+
+
+def _public(word: str) -> str:
+    """A word of the command as it may be published: of a path from the root its last part."""
+    return Path(word).name if Path(word).is_absolute() else word
+
+
+def _origin(
+    a: argparse.Namespace, models: Models, source: str, texts: str, measured: Sequence[Measured]
+) -> dict[str, str]:
+    """Where the figures are from, by name."""
+    used = {"Target": "target"} | ({"First drafter": "first_drafter"} if a.drafter else {})
+    facts = parts(models)
+    return {
+        **{
+            name: f"{f['name']} (weights {f['weights']}, {f['dtype']})"
+            for name, part in used.items()
+            if (f := facts[part])
+        },
+        "Role": "second drafter, method d2sd" if a.role == "second" else "first drafter",
+        "Texts": f"greedy answers to {source}; fingerprint {texts}",
+        "Command": f"d2sd {shlex.join(map(_public, a.argv))}",
+        "Measured": " and ".join(sorted({f"{m.date} with {m.versions}" for m in measured})),
+    }
+
+
+def _table(rows: Sequence[Row], texts: int) -> str:
+    """The figures for a terminal."""
+    shown = [("checkpoint", "α", "first position", "against the last"), *map(_cells, rows)]
+    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
+    lines = [
+        "  ".join(f"{cell:{width}s}" for cell, width in zip(cells, widths, strict=True)).rstrip() for cells in shown
+    ]
+    lines[1 + rows.index(best(rows))] += "  ← highest α"
+    return "\n".join([*lines, verdict(rows), f"{count(texts, 'text')}. {how_replayed(rows, texts)}"])
+
+
+def _cells(row: Row) -> tuple[str, str, str, str]:
+    whole = row.whole
+    against = "–" if whole.difference is None else with_interval(whole.difference, "+")
+    return row.name, with_interval(whole.alpha), first_position(row), against
+
+
+def _card(rows: Sequence[Row], weights: Sequence[str], origin: dict[str, str], texts: int) -> str:
+    """Markdown for a model card: the figures, and where they are from."""
+    lines = ["## Acceptance over training", "", f"{verdict(rows)} {how_replayed(rows, texts)}", ""]
+    lines += ["| checkpoint | weights | α | first position | against the last |", "| --- | --- | --- | --- | --- |"]
+    for row, fingerprint in zip(rows, weights, strict=True):
+        name, *figures = _cells(row)
+        lines.append(f"| {f'**{name}**' if row is best(rows) else name} | `{fingerprint}` | {' | '.join(figures)} |")
+    return "\n".join([*lines, "", *(f"* {name}: `{escaped(words)}`" for name, words in origin.items())])
+
+
+def _page(rows: Sequence[Row], steps: Sequence[int | None], texts: Sequence[Trace], card: str, second: bool) -> str:
+    from d2sd.drawing.board import board_panels
+    from d2sd.drawing.report import report_page, settings
+
+    return report_page(
+        f"Checkpoints: {count(len(rows), 'drafter')} over {count(len(texts), 'text')}",
+        [verdict(rows), how_replayed(rows, len(texts))],
+        board_panels(rows, steps, second),
+        facts=((f"The texts’ {name.lower()}", table) for name, table in settings([text.header for text in texts])),
+        blocks=[("For a model card", card)],
+    )
+
+
+def _json(rows: Sequence[Row], done: Sequence[tuple[Checkpoint, Measured]], origin: dict[str, str]) -> dict[str, Any]:
+    return {
+        "verdict": verdict(rows),
+        "best": best(rows).name,
+        "checkpoints": [
+            {
+                "name": row.name,
+                "step": checkpoint.step,
+                "weights": measured.weights,
+                "alpha": asdict(row.whole.alpha),
+                "first_position": asdict(row.reached[0]) if row.reached else None,
+                "against_last": asdict(row.whole.difference) if row.whole.difference else None,
+                "steps": row.whole.steps,
+            }
+            for row, (checkpoint, measured) in zip(rows, done, strict=True)
+        ],
+        "origin": origin,
+    }

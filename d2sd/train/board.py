@@ -1,0 +1,179 @@
+"""The drafters that a training run kept, each replayed over the same texts; what was measured of one is kept in a file."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import torch
+import transformers
+from tqdm import tqdm
+
+from d2sd.__about__ import __version__
+from d2sd.config import DecodeConfig
+from d2sd.engine import Engine
+from d2sd.errors import InputError, first_line
+from d2sd.models.identity import parts
+from d2sd.models.loading import with_drafter
+from d2sd.models.models import Models
+from d2sd.trace.files import make_folder, write_whole
+from d2sd.trace.trace import Trace, load_trace
+from d2sd.train.identity import digest_of
+from d2sd.whatif import recorded_config, replayed
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A drafter of a training run; step: None where its folder does not say how long it was trained."""
+
+    name: str
+    step: int | None
+    folder: Path
+
+
+class Measured(msgspec.Struct, frozen=True):
+    """What one drafter committed.
+
+    weights: the drafter's fingerprint.
+    committed: of every text, the tokens of its steps.
+    cut: of every text, whether it ended within its last step's draft.
+    date, versions: when and by which packages this was measured.
+    """
+
+    weights: str
+    committed: tuple[tuple[int, ...], ...]
+    cut: tuple[bool, ...]
+    date: str
+    versions: str
+
+
+def checkpoints(folder: Path) -> list[Checkpoint]:
+    """The drafters in ``step-N``, by N, then the one that training ended with, unless training goes on.
+
+    Raises ``InputError`` where no drafter was kept on the way.
+    """
+    if not folder.is_dir():
+        raise InputError(f"there is no folder {folder}; give the one that `d2sd train` has as --out")
+    numbers = (
+        int(m[1]) for path in folder.glob("step-*/config.json") if (m := re.fullmatch(r"step-(\d+)", path.parent.name))
+    )
+    found = [Checkpoint(f"step-{n}", n, folder / f"step-{n}") for n in sorted(numbers)]
+    if not found:
+        raise InputError(
+            f"{folder} holds no step-N folders: train with --keep-every N, which keeps a drafter there every N steps"
+        )
+    done: int | None = None
+    steps: int | None = None
+    try:
+        state = json.loads((folder / "checkpoint" / "state.json").read_text())
+        done, steps = int(state["step"]), int(state["identity"]["steps"])
+    except (OSError, ValueError, KeyError, TypeError):
+        pass  # a folder may be copied without what training resumes from
+    if (folder / "config.json").is_file() and done == steps:
+        found.append(Checkpoint("final", done, folder))
+    return found
+
+
+def with_checkpoint(models: Models, checkpoint: Checkpoint, dtype: str | None, role: str | None) -> Models:
+    """The models with a checkpoint's drafter.
+
+    models: the target, and for second drafters the first one.
+    dtype: as the target was loaded.
+    role: of the drafter, ``first`` or ``second``; None: first, unless it is a VP-Drafter, which is refused.
+    Raises ``InputError``, also where the drafter was trained for another target.
+    """
+    try:
+        found = with_drafter(models, str(checkpoint.folder), dtype, role == "second")
+    except InputError as error:
+        if str(error).endswith("do not fit"):
+            raise InputError(f"{error}; give the target that it was trained for with --target") from None
+        raise
+    if role == "second" and found.first is None:
+        raise InputError("the drafter in --drafter is an EAGLE-3 one, which drafts alone; give a DFlash drafter")
+    if role is None and found.first is not None and found.first.form.second_role:
+        raise InputError(
+            f"{checkpoint.folder} is a VP-Drafter, which drafts second: give --role second and its first drafter with "
+            "--drafter, or --role first to measure it as a first one"
+        )
+    return found
+
+
+def written_texts(
+    models: Models, prompts: Sequence[tuple[str, Sequence[int]]], config: DecodeConfig, folder: Path
+) -> list[Trace]:
+    """The target's greedy answers to prompts, each kept in ``folder`` as a trace and not decoded again.
+
+    prompts: text and token ids of each; config: of plain decoding. Raises ``InputError``.
+    """
+    engine = Engine(Models(models.target, name=models.name))
+    settings = asdict(engine.resolve(config))
+    facts = _facts(engine.models)
+    make_folder(folder)
+    texts = []
+    for prompt, ids in tqdm(prompts, desc="texts", unit="prompt", leave=False, disable=None):
+        path = folder / f"{digest_of([facts, settings, list(ids)])}.jsonl.gz"
+        if not path.exists():
+            trace = engine.generate(ids, config)
+            replace(trace, header=trace.header | {"prompt": prompt}).save(path)
+        texts.append(load_trace(path))
+    return texts
+
+
+def _facts(models: Models) -> dict[str, dict[str, Any]]:
+    """What the models are, wherever they lie."""
+    return {part: {name: f for name, f in own.items() if name != "name"} for part, own in parts(models).items()}
+
+
+class Board:
+    """Drafters over the same texts. What is measured is written to a file at once, and read from it the next time."""
+
+    def __init__(
+        self, models: Models, texts: Sequence[Trace], path: Path, dtype: str | None = None, role: str | None = None
+    ):
+        """texts: greedy runs of this target, of at least two tokens each.
+        path: the file.
+        models, dtype, role: as for ``with_checkpoint``.
+        Raises ``InputError`` where the file cannot be read.
+        """
+        self._models, self._texts, self._path, self._dtype, self._role = models, texts, path, dtype, role
+        self.texts_digest = digest_of(
+            [
+                [list(t.prefill.prompt_token_ids) if t.prefill else [], t.token_ids, asdict(recorded_config(t))]
+                for t in texts
+            ]
+        )
+        self._kept: dict[str, Measured] = {}
+        if path.exists():
+            try:
+                self._kept = msgspec.json.decode(path.read_bytes(), type=dict[str, Measured])
+            except (OSError, msgspec.DecodeError) as error:
+                raise InputError(
+                    f"cannot read {path} ({first_line(error)}); remove it to measure its checkpoints again"
+                ) from None
+
+    def measure(self, checkpoint: Checkpoint) -> Measured:
+        """What the checkpoint's drafter commits over the texts, measured or read. Raises ``InputError``, as ``replayed`` does."""
+        models = with_checkpoint(self._models, checkpoint, self._dtype, self._role)
+        method = "d2sd" if self._role == "second" else "dflash" if models.first is not None else "eagle3"
+        facts = _facts(models)
+        key = digest_of([method, self.texts_digest, facts])
+        if key not in self._kept:
+            engine = Engine(models)
+            bar = tqdm(self._texts, desc=checkpoint.name, unit="text", leave=False, disable=None)
+            outcomes = [replayed(engine, text, method) for text in bar]
+            drafter = {"d2sd": "second_drafter", "dflash": "first_drafter", "eagle3": "eagle3"}[method]
+            self._kept[key] = Measured(
+                facts[drafter]["weights"],
+                tuple(o.committed for o in outcomes),
+                tuple(o.cut for o in outcomes),
+                datetime.now(UTC).date().isoformat(),
+                f"d2sd {__version__}, torch {torch.__version__}, transformers {transformers.__version__}",
+            )
+            write_whole(self._path, msgspec.json.encode(self._kept))
+        return self._kept[key]

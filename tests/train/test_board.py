@@ -1,0 +1,205 @@
+"""The drafters of a training run over the same texts: α as in use, measured once, and the clear answers to bad input."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+from d2sd import DecodeConfig, load
+from d2sd.__main__ import main
+from d2sd.calibration.checkpoints import best, compare_checkpoints, verdict
+from d2sd.train.board import Board, checkpoints
+from d2sd.train.drafters import DrafterConfig
+from d2sd.train.eagle3 import Eagle3Objective, train_eagle3
+from d2sd.train.loop import LoopConfig
+from d2sd.train.regenerate import RegenerateConfig
+from d2sd.train.stages import regenerate_responses, train_drafter, train_target
+from d2sd.train.target import TargetShape
+from tests.train.texts import prompt_of, sums
+
+LOOP = {"batch_size": 4, "warmup": 2, "save_every": 2, "log_every": 1, "keep_every": 2}
+TOKENS = 8
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A target, drafters of each kind with what was kept of them on the way, and prompts that they did not see."""
+    out = tmp_path_factory.mktemp("nets")
+    texts = sums(200)
+    shape = TargetShape(512, 64, 3, 2, 1, 32, 96, 256)
+    train_target(texts, texts[:50], out / "target", shape, LoopConfig(6, **LOOP | {"keep_every": 0}), 64)
+    target, responses = out / "target", out / "r.jsonl"
+    regenerate_responses(target, [prompt_of(t) for t in texts[:20]], responses, RegenerateConfig(8, 20))
+    for name, steps, second in (("dflash", 5, False), ("vp", 4, True)):
+        config = DrafterConfig(second, anchors=4)
+        train_drafter(target, responses, out / name, objective=config, config=LoopConfig(steps, **LOOP), block_size=6)
+    rows = Eagle3Objective(3, 0.8, 4)
+    train_eagle3(
+        target, responses, out / "eagle3", objective=rows, config=LoopConfig(2, **LOOP), target_layer_ids=[0, 0, 0]
+    )
+    prompts = [prompt_of(t) for t in texts[20:24]]
+    (out / "held.jsonl").write_text("".join(json.dumps({"prompt": p}) + "\n" for p in prompts))
+    return out
+
+
+@pytest.fixture
+def folder(trained, tmp_path):
+    """The first drafter's training run, of which nothing is measured."""
+    return shutil.copytree(trained / "dflash", tmp_path / "dflash")
+
+
+def board(trained, folder, *more):
+    """The command over the held-out prompts; its exit code."""
+    given = [
+        "--target",
+        str(trained / "target"),
+        "--prompts",
+        str(trained / "held.jsonl"),
+        "--max-new-tokens",
+        str(TOKENS),
+    ]
+    return main(["board", str(folder), *given, *more])
+
+
+def figures(capsys):
+    return json.loads(capsys.readouterr().out)
+
+
+def alpha(engine, method, prompts):
+    runs = [engine.generate(p, DecodeConfig(method, TOKENS, inspect=False)).steps for p in prompts]
+    return sum(len(s.committed) for run in runs for s in run) / sum(map(len, runs))
+
+
+def prompts(trained):
+    return [json.loads(line)["prompt"] for line in (trained / "held.jsonl").read_text().splitlines()]
+
+
+def test_every_checkpoint_has_the_alpha_that_it_has_in_use(trained, folder, capsys):
+    assert board(trained, folder, "--json") == 0
+    rows = figures(capsys)["checkpoints"]
+    assert [(r["name"], r["step"]) for r in rows] == [("step-2", 2), ("step-4", 4), ("final", 5)]
+    for row, part in zip(rows, ("step-2", "step-4", ""), strict=True):
+        engine = load(target=str(trained / "target"), drafter=str(folder / part))
+        assert row["alpha"]["value"] == pytest.approx(alpha(engine, "dflash", prompts(trained)))
+        assert row["alpha"]["low"] <= row["alpha"]["value"] <= row["alpha"]["high"]
+    assert [r["against_last"] is None for r in rows] == [False, False, True]
+
+
+def test_second_drafters_are_measured_with_the_first_one_and_the_end_of_training_once(trained, capsys):
+    first = str(trained / "dflash")
+    assert board(trained, trained / "vp", "--role", "second", "--drafter", first, "--json") == 0
+    rows = figures(capsys)["checkpoints"]
+    assert [r["name"] for r in rows] == ["step-2", "step-4 (final)"]
+    engine = load(target=str(trained / "target"), drafter=first, second_drafter=str(trained / "vp"))
+    assert rows[-1]["alpha"]["value"] == pytest.approx(alpha(engine, "d2sd", prompts(trained)))
+
+
+def test_eagle3_drafters_are_measured(trained, capsys):
+    assert board(trained, trained / "eagle3", "--json") == 0
+    (row,) = figures(capsys)["checkpoints"]
+    engine = load(target=str(trained / "target"), drafter=str(trained / "eagle3"))
+    assert row["alpha"]["value"] == pytest.approx(alpha(engine, "eagle3", prompts(trained)))
+
+
+def test_what_was_measured_is_read_and_ctrl_c_keeps_it(trained, folder, capsys, monkeypatch):
+    import d2sd.train.board as module
+
+    replay, calls = module.replayed, []
+
+    def counted(*arguments):
+        calls.append(arguments)
+        if len(calls) == 6:  # within the second checkpoint's four texts
+            raise KeyboardInterrupt
+        return replay(*arguments)
+
+    monkeypatch.setattr(module, "replayed", counted)
+    assert board(trained, folder) == 130
+    told = capsys.readouterr()
+    assert "Stopped: 1 of 3 checkpoints measured" in told.err
+    assert "There is one checkpoint, step-2" in told.out
+    assert board(trained, folder, "--json", str(folder / "a.json")) == 0
+    assert len(calls) == 6 + 8
+    monkeypatch.setattr(module, "replayed", lambda *_: pytest.fail("measured again"))
+    monkeypatch.setattr("d2sd.engine.Engine.generate", lambda *_: pytest.fail("decoded again"))
+    assert board(trained, folder, "--json", str(folder / "b.json")) == 0
+    kept = [json.loads((folder / name).read_text()) for name in ("a.json", "b.json")]
+    assert kept[0]["checkpoints"] == kept[1]["checkpoints"]
+    monkeypatch.setattr(module, "replayed", counted)
+    engine = load(target=str(trained / "target"))
+    texts = [module.load_trace(p) for p in sorted((folder / "board-texts").iterdir())]
+    Board(engine.models, texts[:3], folder / "board.json").measure(checkpoints(folder)[0])
+    assert len(calls) == 14 + 3  # other texts are another measurement
+
+
+def test_the_report_and_the_card_say_what_was_measured(trained, folder, capsys, tmp_path):
+    page = tmp_path / "board.html"
+    assert board(trained, folder, "--html", str(page), "--card") == 0
+    card = capsys.readouterr().out
+    weights = [m["weights"] for m in json.loads((folder / "board.json").read_bytes()).values()]
+    assert len(set(weights)) == 3
+    assert all(w in card for w in weights)
+    for said in ("4 prompts of", "torch", "transformers", "d2sd board", "| checkpoint | weights | α |"):
+        assert said in card
+    assert str(trained) not in card  # it is published
+    text = page.read_text()
+    assert "α over training" in text
+    assert all(w in text for w in weights)
+    assert "<script src" not in text
+
+
+def test_texts_may_be_traces(trained, folder, tmp_path, capsys):
+    engine = load(target=str(trained / "target"), drafter=str(folder))
+    for n, prompt in enumerate(prompts(trained)):
+        engine.generate(prompt, DecodeConfig("dflash", TOKENS)).save(tmp_path / f"{n}.jsonl")
+    files = [str(tmp_path / f"{n}.jsonl") for n in range(4)]
+    assert main(["board", str(folder), "--target", str(trained / "target"), "--traces", *files, "--json"]) == 0
+    traced = figures(capsys)["checkpoints"]
+    assert board(trained, folder, "--json") == 0
+    assert traced == figures(capsys)["checkpoints"]
+
+
+def test_bad_input_is_one_sentence(trained, folder, tmp_path, capsys):
+    def said(*arguments):
+        assert main(["board", *map(str, arguments)]) == 2
+        return capsys.readouterr().err
+
+    target = ("--target", trained / "target")
+    assert "there is no folder" in said(tmp_path / "none", *target)
+    assert "holds no step-N folders: train with --keep-every N" in said(trained / "target", *target)
+    assert "--role second and --drafter belong together" in said(folder, *target, "--role", "second")
+    held = ("--prompts", trained / "held.jsonl")
+    assert "they do not fit; give the target that it was trained for" in said(folder, "--target", "tiny", *held)
+    assert "is a VP-Drafter, which drafts second" in said(trained / "vp", *target, *held)
+    assert "leave out --prompts" in said(folder, *target, *held, "--traces", "x.jsonl")
+    assert "A chat model needs its template: add --chat" in said(folder, *target, *held, "--max-new-tokens", 1)
+    (folder / "board.json").write_text('{"a": 1}')
+    assert "remove it to measure its checkpoints again" in said(folder, *target, *held)
+
+
+def test_training_that_goes_on_has_no_end_yet(folder):
+    state = folder / "checkpoint" / "state.json"
+    about = json.loads(state.read_text())
+    about["identity"]["steps"] = 9
+    state.write_text(json.dumps(about))
+    assert [c.name for c in checkpoints(folder)] == ["step-2", "step-4"]
+    shutil.rmtree(folder / "checkpoint")
+    assert [(c.name, c.step) for c in checkpoints(folder)] == [("step-2", 2), ("step-4", 4), ("final", None)]
+
+
+def texts(*counts):
+    """24 texts of steps that commit these counts, in an order of their own."""
+    return [[counts[(n + k) % len(counts)] for k in range(10)] for n in range(24)]
+
+
+def test_the_best_is_held_against_the_last():
+    low, high = texts(1, 2, 2), texts(3, 4, 4)
+    rows = compare_checkpoints(["a", "b", "c"], [low, high, low], [[False] * 24] * 3)
+    assert best(rows).name == "b"
+    assert "The best checkpoint is b: α 3.6" in verdict(rows)
+    assert verdict(rows).endswith("more than chance.")
+    rows = compare_checkpoints(["a", "b", "c"], [low, high, high], [[False] * 24] * 3)
+    assert best(rows).name == "c"
+    assert "The last checkpoint, c, is the best" in verdict(rows)
+    assert verdict(rows).endswith("which may be chance.")
