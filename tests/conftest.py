@@ -6,6 +6,7 @@ What they need is imported inside: where several processes test, the one that ha
 from __future__ import annotations
 
 import gc
+import sys
 
 import pytest
 
@@ -14,6 +15,9 @@ from tests.chromium import find, launch
 
 def pytest_collection_finish() -> None:
     """What is imported stays: no need to look through it for garbage again and again."""
+    if sys.version_info < (3, 12):
+        # Gradio imports this late, and until Python 3.11.8 an import fails that a finaliser interrupts with one of its own.
+        import pydantic.v1  # noqa: F401
     gc.freeze()
 
 

@@ -14,7 +14,7 @@ RUNS = {
     "What is 17 plus 25?": {"block_size": 6, "num_branches": 2, "inspect": False},
 }
 DRAFTERS = BUNDLED / "smollm2"
-NEW_TOKENS = 12
+NEW_TOKENS = 8
 WHERE, TARGET = home().parent, found("smollm2")  # of this machine, asked before the tests get a home of their own
 
 pytestmark = pytest.mark.skipif(
