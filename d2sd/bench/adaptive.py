@@ -24,7 +24,7 @@ COST_AWARE_AND_FIXED = (
 
 
 def ratios(by_domain: dict[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
-    """One entry per cost-aware setting and domain, from the rows of ``d2sd.bench.summary`` of a run."""
+    """Returns one entry per cost-aware setting and domain, from the rows of ``d2sd.bench.summary`` of a run."""
     out = []
     for domain, rows in by_domain.items():
         fixed = [r for r in rows if r["config"] is not None and not r["config"]["cost_aware"]]
@@ -49,7 +49,7 @@ def ratios(by_domain: dict[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
 
 
 def cells(entries: list[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
-    """Head and rows of the table, the worst domain of every setting below its others."""
+    """Returns head and rows of the table; the worst domain of every setting comes after its others."""
     head = ["cost-aware setting", "domain", "÷ plain", "÷ best fixed", "best fixed", "α", "its α"]
     rows = []
     for label in dict.fromkeys(e["label"] for e in entries):

@@ -33,7 +33,7 @@ STOCK_ATTENTION = "sdpa"
 
 
 def stock_twin(target: Target) -> Any:
-    """The target's weights, shared, in a fresh transformers model with stock attention and without hooks."""
+    """Returns a fresh transformers model that shares the target's weights, with stock attention and without hooks."""
     config = copy.deepcopy(target.config)
     # drafters read decoder layers as they are; without this, transformers hands the last one over normalised
     config.tie_last_hidden_states = False
@@ -125,7 +125,7 @@ def _draft_model(engine: Engine, whole: bool) -> Any:
 
 
 def _stock_drafter(drafter: DFlashDraftModel | None) -> Any:
-    """The drafter's weights, shared, in transformers' own DFlash network.
+    """Returns transformers' own DFlash network with the drafter's weights, shared.
 
     transformers does not read ``DFlashDraftModel`` folders, but its loop runs any drafter of this form, and the one
     that it ships differs from ours in two parameter names only.

@@ -17,7 +17,7 @@ INK, FAINT, GRID, SLOW = (COLOURS[name] for name in ("ink", "muted", "line", "re
 
 @dataclass(frozen=True, slots=True)
 class MapPoint:
-    """A method: its α, and what its step costs in plain steps, here as measured and on another machine; None: not known."""
+    """A method: its α, and the cost of its step in plain steps, measured here and on another machine; None if unknown."""
 
     label: str
     alpha: float

@@ -14,7 +14,7 @@ from d2sd.whatif import Replay
 
 
 class Calculator:
-    """Settings replayed over the texts of plain decoding (``d2sd.whatif``), with the times of a cost table.
+    """Replays settings over the texts of plain decoding (``d2sd.whatif``), with the times of a cost table.
 
     base: settings of the texts, at temperature 0. Cost-aware settings go by the table too, and learn from text to text as they
     do in an engine.
@@ -26,7 +26,7 @@ class Calculator:
         self._replay: Replay | None = None  # of the last prompt, None if its text had no cycle
 
     def entry(self, setting: BenchSetting) -> Entry:
-        """A setting as an entry."""
+        """Returns a setting as an entry."""
         config, experience = setting.config, Experience(self._costs.of(setting.config.method))
 
         def run(ids: Sequence[int]) -> Run:
@@ -49,7 +49,7 @@ class Calculator:
         return Entry(setting.label, config.method, config, run=run)
 
     def _written(self, ids: tuple[int, ...]) -> Replay | None:
-        """What plain decoding writes after a prompt, ready to be replayed."""
+        """Returns plain decoding's output after a prompt, ready to be replayed."""
         if ids != self._ids:
             trace = self._engine.generate(ids, self._base)
             self._ids, self._replay = ids, Replay(self._engine, trace) if trace.steps else None

@@ -25,7 +25,7 @@ class ChartPoint:
 
 
 def interval_chart(title: str, unit: str, points: Sequence[ChartPoint], over: str = "over prompts") -> str:
-    """One line a point: a dot with its 95% interval and its value, on an axis from 0. ``over``: what kind of interval."""
+    """One line per point: a dot with its 95% interval and value, on an axis from 0. ``over``: kind of interval."""
     left, x, axis = _axis([p.label for p in points], max(p.high for p in points))
     parts = [axis]
     for row, p in enumerate(points):
@@ -41,7 +41,7 @@ def interval_chart(title: str, unit: str, points: Sequence[ChartPoint], over: st
 
 
 def stacked_chart(title: str, unit: str, parts_of: Sequence[tuple[str, dict[str, float]]]) -> str:
-    """One bar a row, made of named parts that follow each other from 0; the total stands after it."""
+    """One bar per row, of named parts stacked from 0; the total stands after it."""
     names = list(dict.fromkeys(name for _, parts in parts_of for name in parts))
     left, x, axis = _axis([label for label, _ in parts_of], max(sum(p.values()) for _, p in parts_of))
     parts = [axis]

@@ -19,7 +19,7 @@ GAMMAS, BRANCHES = (2, 5, 16), (1, 4, 8)
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One text: its label, prompt number, length, first divergence, and, where measured, its largest shortfall."""
+    """One text: its label, prompt number, length, first divergence and, if measured, its largest shortfall."""
 
     label: str
     prompt: int
@@ -31,7 +31,7 @@ class Result:
 def grid(
     methods: Sequence[str], gammas: Sequence[int], branches: Sequence[int], base: DecodeConfig
 ) -> list[BenchSetting]:
-    """Method × γ × K × backend, each only where the method uses it; K is at most γ−1."""
+    """Returns method × γ × K × backend, each only if the method uses it; K is at most γ−1."""
     for method in methods:
         name, *fields = method.split(":")
         if fields:
@@ -56,7 +56,7 @@ def run_check(
     exact: bool,
     progress: Callable[[], object] = lambda: None,
 ) -> Iterator[list[Result]]:
-    """Yields, for every (number, ids) of ``prompts``, one result per entry, held against ``plain``.
+    """Yields, for every (number, ids) of ``prompts``, one result per entry, compared with ``plain``.
 
     ``twin`` is the stock model that reads texts again; unless ``exact`` it reads all of them.
     """
@@ -72,7 +72,7 @@ def run_check(
 
 
 def tally(results: Sequence[Result], labels: Sequence[str], margin: float | None) -> list[dict[str, Any]]:
-    """One row per setting: how many texts are identical, the first divergence, and whether all is well.
+    """Returns one row per setting: number of identical texts, first divergence, and whether it passed.
 
     ``passed`` asks for identical texts, or, where a margin is given, for no shortfall above it.
     """

@@ -16,12 +16,12 @@ MIN_VERSION = 4  # older ones can run code that a data set brings along
 
 
 def fits(source: str) -> bool:
-    """Whether a source is a data set and no file: ``org/name:split:column``, or ``org/name/configuration:split:column``."""
+    """Returns whether a source names a data set: ``org/name:split:column``, or ``org/name/configuration:split:column``."""
     return FORM.fullmatch(source) is not None and not Path(source).is_file()
 
 
 def read_texts(source: str, limit: int | None = None) -> list[str]:
-    """The first prompts of the data set, ``limit`` of them or else ``MAX_ROWS``. Raises ``InputError``."""
+    """Returns the first prompts of the data set, ``limit`` of them or else ``MAX_ROWS``. Raises ``InputError``."""
     match = FORM.fullmatch(source)
     assert match is not None
     name, configuration, split, column = match.groups()

@@ -23,7 +23,7 @@ MARGIN_REASON = (
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """Where a text leaves plain decoding.
+    """The place where a text leaves plain decoding.
 
     prompt: number of the prompt.
     position: of the output token, from 0.
@@ -39,7 +39,7 @@ class Divergence:
 
 
 def first_difference(expected: Sequence[int], got: Sequence[int]) -> int | None:
-    """Index of the first token that differs or that only one text has; None for equal texts."""
+    """Returns the index of the first token that differs or is in one text only; None for equal texts."""
     for index, (a, b) in enumerate(zip(expected, got, strict=False)):
         if a != b:
             return index
@@ -63,7 +63,7 @@ def shortfalls(logits: Tensor, ids: Sequence[int]) -> Tensor:
 def divergence(
     model: Any, number: int, prompt: Sequence[int], expected: Sequence[int], got: Sequence[int]
 ) -> Divergence | None:
-    """The first divergence of two continuations of a prompt with its logit gap; None if there is none."""
+    """Returns the first divergence of two continuations of a prompt with its logit gap, or None."""
     at = first_difference(expected, got)
     if at is None:
         return None

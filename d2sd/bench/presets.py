@@ -12,7 +12,7 @@ BUDGETS = (16, 32, 64, 128)
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """``methods`` in the syntax of ``d2sd.bench.settings``; ``published`` is None where no figures are printed."""
+    """``methods`` in the syntax of ``d2sd.bench.settings``; ``published`` is None if the paper prints no figures."""
 
     sentence: str
     methods: tuple[str, ...]

@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Processes:
-    """This process among ``count``; ``device`` is the one it is to use, None where there is no choice to make."""
+    """This process among ``count``; ``device``: the one it should use, or None."""
 
     index: int = 0
     count: int = 1
@@ -27,7 +27,7 @@ class Processes:
 
     @classmethod
     def launched(cls) -> Processes:
-        """The processes that ``accelerate launch`` started, or just this one."""
+        """Returns the processes started by ``accelerate launch``, or just this one."""
         if int(os.environ.get("WORLD_SIZE", "1")) < 2:
             return cls()
         state = PartialState(cpu=not torch.cuda.is_available())  # gloo where there is no GPU
@@ -39,13 +39,13 @@ class Processes:
         return self.index == 0
 
     def share(self, items: Sequence[T]) -> list[T]:
-        """Every ``count``-th item, so that groups that follow each other are spread over all processes."""
+        """Returns every ``count``-th item, so that consecutive groups are spread over all processes."""
         return list(items[self.index :: self.count])
 
     def collect(
         self, batches: Callable[[Callable[[], object]], Iterator[list[T]]], total: int, name: str
     ) -> tuple[list[T], bool]:
-        """The items of all batches of all processes, and whether Ctrl-C ended them early; whole batches are kept.
+        """Returns the items of all batches of all processes, and whether Ctrl-C ended them; only whole batches are kept.
 
         ``batches`` is given a function to call ``total`` times in all; it moves the progress bar of the main process.
         """

@@ -27,12 +27,12 @@ class Prompt:
 
 
 def names() -> list[str]:
-    """Bundled prompt sets."""
+    """Returns the names of the bundled prompt sets."""
     return sorted(p.stem for p in FOLDER.glob("*.jsonl"))
 
 
 def prompt_file(source: str) -> Path:
-    """Where a bundled set or a JSONL file lies."""
+    """Returns the path of a bundled set or a JSONL file."""
     path = FOLDER / f"{source}.jsonl" if source in names() else Path(source)
     if not path.is_file():
         raise InputError(
@@ -43,7 +43,7 @@ def prompt_file(source: str) -> Path:
 
 
 def read_prompts(source: str, limit: int | None = None) -> list[Prompt]:
-    """Prompts of a bundled set, a JSONL file or a data set of the hub (``hub_prompts``); the line at fault is named.
+    """Returns prompts of a bundled set, a JSONL file or a hub data set (``hub_prompts``); errors name the line.
 
     ``limit``: at most so many, taken in turn from every domain; of a data set the first.
     """
@@ -61,7 +61,7 @@ def read_prompts(source: str, limit: int | None = None) -> list[Prompt]:
 
 
 def digest(source: str, prompts: Iterable[Prompt]) -> str:
-    """SHA-256 that tells whether others have the same prompts: of the file, or of the texts of a data set."""
+    """Returns the SHA-256 of the prompt file, or of the texts of a data set."""
     if hub_prompts.fits(source):
         raw = "\0".join(prompt.text for prompt in prompts).encode("utf-8", "replace")
     else:
@@ -110,7 +110,7 @@ def _prompt(line: str, where: str) -> Prompt:
 
 
 def _spread(prompts: list[Prompt], limit: int | None) -> list[Prompt]:
-    """At most ``limit`` prompts, taken in turn from every domain, so that a short run covers all of them."""
+    """Returns at most ``limit`` prompts, taken from every domain in turn, so that a short run covers all of them."""
     if limit is None or limit >= len(prompts):
         return prompts
     groups: dict[str, list[Prompt]] = {}

@@ -25,7 +25,7 @@ PACKAGES = ("torch", "transformers", "tokenizers", "accelerate", "safetensors", 
 def provenance(
     engine: Engine, argv: list[str], source: str, prompts: Iterable[Prompt], seeds: dict[str, int], processes: int
 ) -> dict[str, Any]:
-    """Everything that another person needs to repeat a measurement and to judge it; call it when the run begins.
+    """Returns all that is needed to repeat and judge a measurement; call it when the run begins.
 
     ``source``: where the ``prompts`` are from.
     """
@@ -38,7 +38,7 @@ def provenance(
 
 
 def circumstances(target: Target, argv: list[str], processes: int = 1) -> dict[str, Any]:
-    """Date, command line, commit, versions and hardware of a measurement on this target."""
+    """Returns date, command line, commit, versions and hardware of a measurement on this target."""
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "argv": argv,
@@ -68,7 +68,7 @@ def _versions() -> dict[str, str]:
 
 
 def _commit() -> str | None:
-    """Commit of the checkout, marked where files differ from it, or that was installed; None where neither is known."""
+    """Returns the commit of the checkout, marked if files differ from it, or of the installed package; None if unknown."""
     if not (HOME / ".git").exists():  # git would answer for a checkout around it, which is another project's
         return _installed_commit()
 

@@ -14,7 +14,7 @@ BLOCK_SIZES = {8: 5.00, 16: 5.95, 24: 6.00, 32: 5.93}
 
 @dataclass(frozen=True, slots=True)
 class PublishedTable:
-    """A table of printed figures with where they were printed."""
+    """A table of published figures and its source."""
 
     source: str
     head: tuple[str, ...]
@@ -22,7 +22,7 @@ class PublishedTable:
 
 
 def by_method(methods: tuple[str, ...]) -> PublishedTable:
-    """Speedup / α of these methods on every data set for which all of them are reported."""
+    """Returns speedup / α of these methods on every data set for which all of them are reported."""
     data = [name for name, row in FIGURES.items() if set(methods) <= set(row)]
     rows = tuple((m, *("{:.2f} / {:.2f}".format(*FIGURES[d][m]) for d in data)) for m in methods)
     return PublishedTable(D2SD_SOURCE, ("method", *data), rows)

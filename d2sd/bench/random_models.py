@@ -19,7 +19,7 @@ from d2sd.models.target import Target
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A target, as its published config.json says, and its drafters."""
+    """A target's shape, from its published config.json, and its drafters."""
 
     kind: str
     hidden: int
@@ -43,7 +43,7 @@ SHAPES = {
 
 
 def random_engine(name: str, dtype: str, device: str, passes: str, positions: int) -> Engine:
-    """An engine of a shape of ``SHAPES`` with target and two drafters, for texts of at most ``positions`` tokens.
+    """Returns an engine of a shape of ``SHAPES`` with target and two drafters, for at most ``positions`` tokens.
 
     Its texts are the numbers of its tokens. Raises ``InputError`` on an unknown shape or where memory runs out.
     """

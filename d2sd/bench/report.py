@@ -36,7 +36,7 @@ class Column(NamedTuple):
     spread: bool = False
 
     def text(self, row: dict[str, Any]) -> str:
-        """The figure of a row, "–" where there is none; seconds by stage in milliseconds."""
+        """Returns the figure of a row as text, "–" if it is missing; stage seconds in milliseconds."""
         value = row[self.cell]
         if isinstance(value, dict):
             return " · ".join(self.form.format(1e3 * seconds) for seconds in value.values()) or "–"
@@ -65,26 +65,26 @@ SPEEDUP = Column("speedup", "speedup", "{:.2f}")
 
 
 def markdown_table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    """A Markdown table of one-line texts."""
+    """Returns a Markdown table of one-line texts."""
     head = list(head)
     lines = [map(plain_text, line) for line in (head, ["---"] * len(head), *rows)]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def plain_text(text: str) -> str:
-    """The text on one line, so that Markdown sees neither a new cell nor markup in it."""
+    """Returns the text on one line, escaped so that Markdown sees neither a new cell nor markup."""
     return " ".join(text.split()).replace("|", "\\|").replace("<", "\\<")
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """All figures, one row per entry."""
+    """Returns all figures, one row per entry."""
     stages: dict[str, float] = next((r["seconds_per_step"] for r in rows if r["seconds_per_step"]), {})
     named = " · ".join(stage.replace("_", " ") for stage in stages)
     return markdown_table((c.head.format(named) for c in COLUMNS), ([c.text(r) for c in COLUMNS] for r in rows))
 
 
 def layout(result: dict[str, Any]) -> str:
-    """Speedup / α by domain, as papers print it."""
+    """Returns speedup / α by domain, in the papers' layout."""
     groups = {**result["by_domain"], "all": result["rows"]}
     cells = {
         (name, r["label"]): f"{SPEEDUP.text(r)} / {r['mean_acceptance_length']:.2f}"
@@ -97,7 +97,7 @@ def layout(result: dict[str, Any]) -> str:
 
 
 def body(result: dict[str, Any], by_domain: bool, published: PublishedTable | None) -> str:
-    """What is printed: the tables and what is left out of them."""
+    """Returns the printed report: the tables, and what was left out of them."""
     parts = [table(result["rows"])]
     if by_domain:
         parts += [f"{plain_text(name)}\n\n{table(rows)}" for name, rows in result["by_domain"].items()]
@@ -139,7 +139,7 @@ def _times(speedup: float | None) -> str:
 
 
 def remarks(result: dict[str, Any]) -> list[str]:
-    """What is missing from a result, in sentences."""
+    """Returns sentences about what is missing from a result."""
     reasons: dict[str, list[str]] = {}
     for label, reason in result["left_out"].items():
         reasons.setdefault(reason, []).append(label)
@@ -152,7 +152,7 @@ def remarks(result: dict[str, Any]) -> list[str]:
 
 
 def charts(result: dict[str, Any]) -> dict[str, str]:
-    """SVG pictures by file name."""
+    """Returns SVG charts by file name."""
 
     def points(name: str) -> list[ChartPoint]:
         return [ChartPoint(r["label"], r[name], *(r[f"{name}_interval"] or [r[name]] * 2)) for r in result["rows"]]
@@ -174,7 +174,7 @@ def charts(result: dict[str, Any]) -> dict[str, str]:
 
 
 def _places(rows: Sequence[dict[str, Any]]) -> list[MapPoint]:
-    """The entries that draft, on the break-even map; none where the price of none is known."""
+    """Returns the drafting entries as points of the break-even map; none if no entry's cost is known."""
     drafting = (r for r in rows if r["method"] != PLAIN and (r["break_even"] or DEFAULT in r["elsewhere"]))
     out = []
     for row in drafting:
@@ -210,7 +210,7 @@ def _plain(run: Run) -> dict[str, Any]:
 
 
 def to_json(data: dict[str, Any]) -> str:
-    """Indented JSON that ends with a line break."""
+    """Returns indented JSON that ends with a line break."""
     return orjson.dumps(data, option=orjson.OPT_INDENT_2).decode() + "\n"
 
 

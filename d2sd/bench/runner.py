@@ -21,7 +21,7 @@ from d2sd.trace.metrics import boundary_hit
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One entry on one prompt. Times are medians where a prompt was run several times.
+    """One entry on one prompt. Times are medians if a prompt was run several times.
 
     token_ids: the whole output.
     cycle_tokens: tokens committed after prefill; tokens that prefill commits are counted for no entry.
@@ -64,7 +64,7 @@ class Entry:
 
 
 def entry(engine: Engine, setting: BenchSetting) -> Entry:
-    """A setting of ours as an entry."""
+    """Returns one of our settings as an entry."""
     config = setting.config
 
     def run(ids: Sequence[int]) -> Run:
@@ -94,7 +94,7 @@ def entry(engine: Engine, setting: BenchSetting) -> Entry:
 
 
 def elsewhere(method: str, works: Sequence[Work]) -> tuple[tuple[str, float], ...]:
-    """What steps with this work cost on every known machine together, in its plain steps."""
+    """Returns the total cost of steps with this work on every known machine, in its plain steps."""
     costs = ((name, machine.plain_steps(method, works)) for name, machine in MACHINES.items())
     return tuple((name, cost) for name, cost in costs if cost is not None)
 
@@ -105,7 +105,7 @@ def run_bench(
     repeats: int = 1,
     progress: Callable[[], object] = lambda: None,
 ) -> Iterator[list[Run]]:
-    """Every entry once for warm-up; then yields, prompt by prompt, one run per entry.
+    """Runs every entry once for warm-up; then yields, prompt by prompt, one run per entry.
 
     ``prompts`` are (number, prompt, token ids). The order of the entries is drawn anew, from a fixed seed, for every
     pass, so that none always follows the same one. ``progress`` is called after every run, ``run_count`` times in all.
@@ -126,7 +126,7 @@ def run_bench(
 
 
 def run_count(entries: int, prompts: int, repeats: int) -> int:
-    """How often ``run_bench`` calls ``progress``: warm-up and measured runs."""
+    """Returns how often ``run_bench`` calls ``progress``: warm-up and measured runs."""
     return entries * (1 + prompts * repeats) if prompts else 0
 
 

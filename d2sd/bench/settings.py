@@ -31,13 +31,13 @@ class BenchSetting:
 
 
 def uses(method: str) -> frozenset[str]:
-    """The fields of ``FIELDS`` that change what this method does; attention backends differ where trees are verified."""
+    """Returns the fields of ``FIELDS`` that affect this method; attention backends matter only where trees are verified."""
     settings = METHODS[method].settings
     return settings | {"backend"} if settings else settings
 
 
 def parse_settings(methods: str, sweeps: Sequence[str], base: DecodeConfig) -> list[BenchSetting]:
-    """All settings that ``methods`` ("all", or a comma-separated list in ``SYNTAX``) and the sweeps spell out.
+    """Returns all settings of ``methods`` ("all", or a comma-separated list in ``SYNTAX``) and the sweeps.
 
     Every sweep is ``field=value,value,…`` and multiplies each method that uses the field and does not set it itself.
     Settings that come out the same are listed once. Raises ``InputError`` on anything that cannot be read.
@@ -67,7 +67,7 @@ def parse_settings(methods: str, sweeps: Sequence[str], base: DecodeConfig) -> l
 
 
 def make_setting(base: DecodeConfig, overrides: dict[str, object]) -> BenchSetting:
-    """The base settings with these fields replaced; the label names the method and every override."""
+    """Returns the base settings with these fields replaced; the label names the method and every override."""
     ordered = [f for f in FIELDS if f in overrides]
     parts = [base.method, *(f"{NAMES.get(f, f)}={_text(overrides[f])}" for f in ordered)]
     return BenchSetting(":".join(parts), replace(base, **overrides))  # type: ignore[arg-type]
@@ -102,7 +102,7 @@ def _text(value: object) -> str:
 def runnable(
     engine: Engine, settings: Sequence[BenchSetting], lenient: bool
 ) -> tuple[list[BenchSetting], dict[str, str]]:
-    """The settings as these models run them, γ and the like filled in, and why others are left out.
+    """Returns the settings resolved for these models, and reasons for those that are left out.
 
     Unless ``lenient`` a setting that cannot run raises ``InputError``; so does it if none can.
     """

@@ -34,13 +34,13 @@ GPU_STAGES = ("first_draft", "second_draft", "tree", "verify", "commit")
 
 
 def wait(device: torch.device) -> None:
-    """Let queued work of a GPU end."""
+    """Synchronise with the GPU."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
 
 def seconds(work: Callable[[], object], device: torch.device, repeats: int) -> float:
-    """Median time of a piece of work."""
+    """Returns the median time of a piece of work."""
     times = []
     for turn in range(WARM_UP + repeats):
         wait(device)
@@ -53,7 +53,7 @@ def seconds(work: Callable[[], object], device: torch.device, repeats: int) -> f
 
 
 def bandwidth(device: torch.device, repeats: int) -> float:
-    """Bytes per second of a copy on the device, read and written bytes counted."""
+    """Returns bytes per second of a copy on the device, counting bytes read and written."""
     count = BANDWIDTH_BYTES[device.type]
     source = torch.zeros(count, dtype=torch.uint8, device=device)
     target = torch.empty_like(source)
@@ -66,13 +66,13 @@ def bandwidth(device: torch.device, repeats: int) -> float:
 
 
 def weight_bytes(module: nn.Module) -> int:
-    """Size of a module's parameters."""
+    """Returns the size of a module's parameters in bytes."""
     return sum(p.numel() * p.element_size() for p in module.parameters())
 
 
 @dataclass(frozen=True, slots=True)
 class Floors:
-    """Bytes that have to be read at least, and the rate they can be read at."""
+    """The bytes that must be read at least, and the memory bandwidth."""
 
     rate: float
     target: int
@@ -106,7 +106,7 @@ class Floors:
         return (self.target + self.head + context * self.target_slot) / self.rate
 
     def cycle(self, context: int) -> float:
-        """Seconds of a D²SD cycle: two drafts with an LM head each, and a target pass."""
+        """Returns the seconds of a D²SD cycle: two drafts with an LM head each, and a target pass."""
         drafts = self.drafters + 2 * self.head + 2 * context * self.drafter_slot
         return self.plain(context) + drafts / self.rate
 
@@ -128,12 +128,12 @@ class Bench:
             cache.length = begin
 
     def verify(self, tree: TokenTree) -> float:
-        """Seconds of verifying a tree, the choice of tokens included."""
+        """Returns the seconds of verifying a tree, including the choice of tokens."""
         verifier = self.run.verifier
         return seconds(lambda: verifier.logits(tree).argmax(-1).tolist(), self.device, self.repeats)
 
     def cycle(self) -> dict[str, Any]:
-        """Median seconds of every stage and of whole cycles, their events included, and the nodes of their trees."""
+        """Returns median seconds of every stage and of whole cycles including their events, and the nodes of their trees."""
         rows: list[dict[str, float]] = []
         for turn in range(WARM_UP + self.repeats):
             began = time.perf_counter()

@@ -116,7 +116,7 @@ def _calibration_error(runs: Sequence[Run]) -> float | None:
 
 
 def interval(numerator: np.ndarray, denominator: np.ndarray, seed: int) -> list[float] | None:
-    """95% percentile interval of Σnumerator/Σdenominator when prompts are drawn again with replacement.
+    """Returns the 95% percentile interval of Σnumerator/Σdenominator under resampling of prompts.
 
     None for a single prompt, which says nothing about others.
     """

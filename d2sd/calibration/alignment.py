@@ -33,12 +33,12 @@ class Alignment:
 
 
 def lead_of(run: Trace) -> str:
-    """What prefill adds to the text, before the first step."""
+    """Returns the text committed by prefill, before the first step."""
     return "".join(c.text for c in run.prefill.committed) if run.prefill else ""
 
 
 def text_of(step: StepDone) -> str:
-    """What a step adds to the text."""
+    """Returns the text committed by a step."""
     return "".join(c.text for c in step.committed)
 
 
@@ -62,7 +62,7 @@ def align(a: Trace, b: Trace) -> Alignment:
 
 
 def _parting(ends_a: Sequence[int], ends_b: Sequence[int]) -> int | None:
-    """The first step that ends elsewhere."""
+    """Returns the first step with a different end."""
     if ends_a == ends_b:
         return None
     pairs = enumerate(zip(ends_a, ends_b, strict=False))
@@ -70,7 +70,7 @@ def _parting(ends_a: Sequence[int], ends_b: Sequence[int]) -> int | None:
 
 
 def first_difference(one: str, other: str) -> int | None:
-    """The number of characters that two texts share before they part, None where they are the same."""
+    """Returns the length of the common prefix of two texts in characters, or None if they are equal."""
     if one == other:
         return None
     pairs = enumerate(zip(one, other, strict=False))
@@ -78,7 +78,7 @@ def first_difference(one: str, other: str) -> int | None:
 
 
 def step_at(ends: Sequence[int], character: int | None) -> int | None:
-    """The step that holds a character, given where the steps end."""
+    """Returns the step that contains a character, given the steps' ends."""
     if character is None:
         return None
     return next((n for n, end in enumerate(ends) if character < end), None)

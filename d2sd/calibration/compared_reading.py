@@ -14,7 +14,7 @@ MAX_NAMED = 6  # places in a sentence; the table has all
 
 
 def read_comparison(comparison: Comparison) -> Iterator[str]:
-    """What the differences say, in plain sentences; those that are not clear are not claimed."""
+    """Returns sentences about the differences; those that are not significant are not claimed."""
     clear = [d for d in comparison.figures if d.clear and d.name in SPOKEN]
     for d in clear:
         words, write = SPOKEN[d.name]
@@ -59,7 +59,7 @@ def _place(found: Difference) -> str:
 
 
 def how_compared(comparison: Comparison) -> str:
-    """How the intervals were made, in a sentence."""
+    """Returns a sentence about how the intervals were made."""
     together = (
         "both sides drawn together"
         if comparison.paired

@@ -38,7 +38,7 @@ MIN_ROWS = 30  # of each side, to ask about a place
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What both sides have, and B − A with its interval.
+    """Figures of both sides, and B − A with its interval.
 
     The intervals of ``figures`` hold together with 95% (Bonferroni: each for itself with more). Positions and groups are asked
     about together.
@@ -100,7 +100,7 @@ def _by_position(position: int, a: Draws, b: Draws) -> Difference:
 
 
 def _by_group(groups: Sequence[Sequence[str]], a: Draws, b: Draws) -> list[Difference]:
-    """Tokens per step of every prompt group that both sides have; nothing where there is one group in all."""
+    """Returns tokens per step of every prompt group that both sides have; nothing if there is only one group."""
     names = [np.array(g or ["all"]) for g in groups]
     if len({*names[0], *names[1]}) < 2:
         return []
@@ -124,7 +124,7 @@ def _asked(found: Difference, unit: Sequence[np.ndarray]) -> Difference:
 
 
 def _corrected(found: Sequence[Difference]) -> tuple[Difference, ...]:
-    """Differences that are asked about together, each with its corrected p."""
+    """Returns differences that are tested together, each with its corrected p."""
     return tuple(replace(d, p=p) for d, p in zip(found, holm([d.p for d in found]), strict=True))
 
 

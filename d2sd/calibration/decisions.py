@@ -10,7 +10,7 @@ from d2sd.trace.events import StepDone
 
 @dataclass(frozen=True, slots=True)
 class Expectations:
-    """What cost-aware steps expected and got; means over the steps that drafted.
+    """Expected and actual results of cost-aware steps; means over the steps that drafted.
 
     steps: drafting steps.
     expected, obtained: committed tokens, as expected and as they came.
@@ -28,7 +28,7 @@ class Expectations:
 
 
 def expectations(steps: Iterable[StepDone]) -> Expectations | None:
-    """What the steps expected and got; None where no step decided anything.
+    """Returns expected and actual results of the steps; None if no step was cost-aware.
 
     Plain steps always get the one token that they expect, so they are only counted. The last step of a run may be cut off,
     so it is left out where it drafted.
@@ -50,7 +50,7 @@ def expectations(steps: Iterable[StepDone]) -> Expectations | None:
 
 
 def pooled(parts: Iterable[Expectations | None]) -> Expectations | None:
-    """What the steps of several sets of runs expected and got together."""
+    """Returns expected and actual results of the steps of several sets of runs."""
     known = [p for p in parts if p is not None]
     if not known:
         return None

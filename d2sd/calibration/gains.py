@@ -44,7 +44,7 @@ class Gains:
 
 
 def gains(table: StepTable, unit: np.ndarray, resampler: Resampler) -> Gains:
-    """Tokens and nodes per step by source."""
+    """Returns tokens and nodes per step by source."""
     ones, count = np.ones(len(table)), max(1, len(table))
     last = table.nodes.shape[1] - 1
     sources = []

@@ -27,7 +27,7 @@ OF_RUNS = ("run", "prompt", "domain", "prompt_tokens")  # what a header says of 
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """What was taken out of some runs.
+    """Statistics of some runs.
 
     prompts: of every run.
     head: see ``head_confidence``.
@@ -42,7 +42,7 @@ class Counted:
 
 
 class Gathering:
-    """Runs, taken one at a time.
+    """Accumulates runs one at a time.
 
     headers: the different headers, without what they say of one run alone.
     texts: a digest of every prompt with what was written after it.
@@ -64,7 +64,7 @@ class Gathering:
         return len(self.texts)
 
     def add(self, trace: Trace) -> None:
-        """Take in a run. Raises ``InputError`` where it is too much to count."""
+        """Add a run. Raises ``InputError`` if it exceeds the limits."""
         self._report = self._trained = None
         header = {name: value for name, value in trace.header.items() if name not in OF_RUNS}
         self._headers.setdefault(orjson.dumps(header, option=orjson.OPT_SORT_KEYS), header)
@@ -77,11 +77,11 @@ class Gathering:
 
     @property
     def headers(self) -> list[dict[str, Any]]:
-        """The different headers."""
+        """The distinct headers."""
         return list(self._headers.values())
 
     def counted(self) -> Counted:
-        """Everything that was taken out of all runs."""
+        """Returns the statistics of all runs."""
         if self._waiting or not self._parts:
             self._count()
         if len(self._parts) > 1:
@@ -89,20 +89,20 @@ class Gathering:
         return self._parts[0]
 
     def report(self) -> Report:
-        """Every calibration figure, counted once: intervals take their time."""
+        """Returns every calibration figure, computed once, since intervals take time."""
         if self._report is None:
             counted = self.counted()
             self._report = calibrate(counted.table, counted.paths, counted.labels)
         return self._report
 
     def side(self) -> Side:
-        """The runs as one side of a comparison."""
+        """Returns the runs as one side of a comparison."""
         counted = self.counted()
         drafter = weights_of(self.headers, "first_drafter")
         return Side(counted.table, counted.prompts, drafter, counted.labels.domains)
 
     def trained(self) -> TrainedReport | None:
-        """The drafter's confidence head against its softmax; None where it has none."""
+        """Returns the confidence head against the softmax; None if the drafter has no head."""
         if self._trained is None:
             counted = self.counted()
             self._trained = (compare_trained(counted.table, counted.head),)
@@ -128,7 +128,7 @@ class Gathering:
 
 
 def compare_gathered(a: Gathering, b: Gathering) -> Comparison:
-    """The differences between two sets of runs."""
+    """Returns the differences between two sets of runs."""
     return compare(a.side(), b.side(), same_text=sorted(a.texts) == sorted(b.texts))
 
 

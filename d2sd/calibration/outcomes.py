@@ -47,7 +47,7 @@ class Ranks:
 
 
 def predicted(table: StepTable) -> np.ndarray:
-    """The likeliest outcome of each step, (N,): a number of accepted tokens, or G for all of them."""
+    """Returns the likeliest outcome of each step, (N,): a number of accepted tokens, or G for all of them."""
     r, full = boundary_posteriors(table.confidence)
     if not r.shape[1]:
         return np.zeros(len(table), int)
@@ -56,12 +56,12 @@ def predicted(table: StepTable) -> np.ndarray:
 
 
 def happened(table: StepTable) -> np.ndarray:
-    """The outcome of each step in the numbering of ``predicted``, (N,); only meaningful where it was seen."""
+    """Returns the outcome of each step in the numbering of ``predicted``, (N,); only meaningful if it was observed."""
     return np.where(table.boundary >= table.drafted, table.confidence.shape[1], table.boundary)
 
 
 def outcome_matrix(table: StepTable, unit: np.ndarray, resampler: Resampler) -> Matrix:
-    """Predicted against actual boundaries of the steps where it was seen."""
+    """Returns predicted against actual boundaries of the steps whose boundary was observed."""
     table, unit = table.take(table.sure), unit[table.sure]
     seen, size = table.seen, table.confidence.shape[1] + 1
     both = happened(table)[seen] * size + predicted(table)[seen]
@@ -89,7 +89,7 @@ def ranks(confidence: np.ndarray, boundary: np.ndarray) -> np.ndarray:
 
 
 def rank_table(table: StepTable, unit: np.ndarray, resampler: Resampler) -> Ranks:
-    """Ranks and hit rates over the steps with confidences whose first draft was rejected somewhere."""
+    """Returns ranks and hit rates over steps with confidences whose first draft was rejected."""
     there = table.partly & table.sure
     partly, unit = table.take(there), unit[there]
     place = ranks(partly.confidence, partly.boundary)

@@ -21,7 +21,7 @@ TOLERANCE = 0.02
 
 
 def profile(groups: Mapping[str, Gathering]) -> dict[str, Any]:
-    """The profile of recorded runs.
+    """Returns the profile of recorded runs.
 
     groups: runs by prompt group; "all" are all of them. Raises ``InputError`` where they have no step, or are of several methods.
     """

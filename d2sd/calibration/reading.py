@@ -32,7 +32,7 @@ class Sentence:
 
 
 def read_report(report: Report) -> list[Sentence]:
-    """The verdict, and what it rests on."""
+    """Returns the verdict and its reasons."""
     if not report.positions and report.by_position:
         return [_unsure(report), *_gains(report), _unit(report)]
     if not report.positions:
@@ -56,7 +56,7 @@ def read_report(report: Report) -> list[Sentence]:
 
 
 def _unsure(report: Report) -> Sentence:
-    """Of runs that were recorded without confidences, as most served engines log them."""
+    """Sentences about runs recorded without confidences, as logged by most serving engines."""
     first, steps = report.by_position[0], report.gains.sources[0].present
     gained = (report.gains.sources[0].tokens.value or 0.0) * report.steps / steps
     return Sentence(
@@ -176,7 +176,7 @@ def _boundary(report: Report) -> Iterator[Sentence]:
 
 
 def _repaired(report: Report) -> str:
-    """What became of it: that the place was found does not say that anything was gained there."""
+    """Sentences about repaired boundaries: a hit alone does not mean that tokens were gained."""
     repaired, gain = report.ranks.repaired.value, report.gains.per_redraft.value
     if repaired is None or gain is None:
         return ""
@@ -227,7 +227,7 @@ def _gains(report: Report) -> Iterator[Sentence]:
 
 
 def _second(report: Report) -> Iterator[Sentence]:
-    """Whether the second drafter can be trusted, and whether re-drafts bring what they promise."""
+    """Sentences about the second drafter's confidence, and about expected against actual gains of re-drafts."""
     second = report.second
     if second is None or second.confidence is None or second.accepted is None:
         return
@@ -265,7 +265,7 @@ def _range(figure: Estimate, digits: int = 0) -> str:
 
 
 def with_interval(figure: Estimate, sign: str = "") -> str:
-    """A figure with its interval, where it has one. sign: "+" to write it before positive numbers too."""
+    """Returns a figure with its interval, if it has one. sign: "+" to write it before positive numbers too."""
     if figure.value is None:
         return "–"
     if figure.low is None or figure.high is None:
@@ -282,15 +282,15 @@ def percent(share: float) -> str:
 
 
 def points(share: float) -> str:
-    """A difference of shares in percentage points."""
+    """Returns a difference of shares in percentage points."""
     return f"{100 * share:.1f} percentage points"
 
 
 def count(n: int, noun: str) -> str:
-    """The number with its noun."""
+    """Returns the number with its noun."""
     return f"{n} {noun}{'' if n == 1 else 's'}"
 
 
 def joined(words: list[str]) -> str:
-    """Words as a list in a sentence."""
+    """Returns words as a list in a sentence."""
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"

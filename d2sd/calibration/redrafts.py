@@ -63,7 +63,7 @@ class GainBin:
 
 @dataclass(frozen=True, slots=True)
 class Second:
-    """Figures of the second drafter's confidence, as those of the first in ``Report``.
+    """Figures of the second drafter's confidence, as those of the first one in ``Report``.
 
     redrafts, right: re-drafts, and those whose prefix was right.
     predicted, gained: tokens, means over re-drafts.
@@ -85,7 +85,7 @@ class Second:
 
 
 def tabulate_redrafts(runs: Sequence[Sequence[StepDone]], table: StepTable) -> RedraftTable:
-    """The re-drafts of the runs that ``table`` is of."""
+    """Returns the re-drafts of the runs in ``table``."""
     drafts, scored = [], []
     for row, step in enumerate(s for run in runs for s in run):
         written, known = tuple(c.token for c in step.committed), candidates(step)
@@ -119,7 +119,7 @@ def candidates(step: StepDone) -> list[tuple[int, ...]]:
 
 
 def promised(step: StepDone, draft: Draft) -> float:
-    """Tokens that a re-draft is expected to gain, as far as both drafters' confidence can be trusted."""
+    """Returns the expected gain of a re-draft in tokens, by both drafters' confidence."""
     chances = (*step.boundary_posterior, step.full_acceptance)
     if draft.base or draft.prefix >= len(chances):
         return float("nan")
@@ -142,7 +142,7 @@ def second_scores(redrafts: RedraftTable, unit: np.ndarray) -> Scores:
 
 
 def second_report(redrafts: RedraftTable, unit: np.ndarray, resampler: Resampler) -> Second | None:
-    """All figures; None where nothing was re-drafted."""
+    """Returns all figures; None if nothing was re-drafted."""
     if not len(redrafts.row):
         return None
     scores, edges, some = second_scores(redrafts, unit), uniform_edges(), len(redrafts.confidence) > 0
@@ -165,7 +165,7 @@ def second_report(redrafts: RedraftTable, unit: np.ndarray, resampler: Resampler
 
 
 def gain_places(redrafts: RedraftTable) -> np.ndarray:
-    """The bin of each re-draft's promise, (M,); −1 where there is none."""
+    """Returns the bin of each re-draft's expected gain, (M,); −1 for none."""
     known = ~np.isnan(redrafts.predicted)
     return np.where(known, places(np.nan_to_num(redrafts.predicted), np.array(GAIN_EDGES)), -1)
 

@@ -15,7 +15,7 @@ from d2sd.calibration.resampling import Estimate, Ratio, Resampler, wilson
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What one drafter committed.
+    """Committed tokens of one drafter.
 
     alpha: tokens a step.
     difference: α less that of the first drafter (None for itself), with an interval that holds for all drafters and groups of a
@@ -48,7 +48,7 @@ def compare_replays(
     names: Sequence[str], committed: Sequence[Sequence[Sequence[int]]], groups: Sequence[str],
     cut: Sequence[Sequence[bool]],
 ) -> list[Row]:  # fmt: skip
-    """One row per drafter.
+    """Returns one row per drafter.
 
     committed: of every drafter, of every text, the tokens of its steps.
     groups: of every text.

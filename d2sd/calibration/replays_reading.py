@@ -28,7 +28,7 @@ def _words(found: Replayed) -> str:
 
 
 def how_replayed(rows: Sequence[Row], texts: int) -> str:
-    """What the brackets in ``lines`` are."""
+    """Returns an explanation of the brackets in ``lines``."""
     if texts < MIN_UNITS:
         return f"Intervals take at least {MIN_UNITS} texts."
     if len(rows) == 1:

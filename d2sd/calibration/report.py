@@ -83,7 +83,7 @@ class Labels:
 
 
 def label(runs: Sequence[Sequence[StepDone]], table: StepTable, domains: Sequence[str] = ()) -> Labels:
-    """The labels of runs and their table; ``domains``: one for each run, none: all are of one."""
+    """Returns the labels of runs and their table; ``domains``: one per run, or none for a single group."""
     steps = [s for run in runs for s in run]
     scores = score(table, np.zeros(len(table), int))
     return Labels(tuple(domains) or ("all",) * len(runs), token_kinds(steps, scores), tabulate_redrafts(runs, table))
@@ -91,7 +91,7 @@ def label(runs: Sequence[Sequence[StepDone]], table: StepTable, domains: Sequenc
 
 @dataclass(frozen=True, slots=True)
 class Curves:
-    """What a comparison draws of one side, the same as in ``Report``."""
+    """The curves of one side that a comparison draws, as in ``Report``."""
 
     steps: int
     positions: int
@@ -100,7 +100,7 @@ class Curves:
 
 
 def curves(table: StepTable) -> Curves:
-    """Reliability and boundary ranks of these steps, without the other figures of a report."""
+    """Returns reliability and boundary ranks of these steps, without the other figures of a report."""
     unit, _ = units(table)
     scores = score(table, unit).known()
     resampler = Resampler(int(unit.max(initial=-1)) + 1)

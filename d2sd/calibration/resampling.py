@@ -28,7 +28,7 @@ class Estimate:
 
 
 class Resampler:
-    """Draws units with replacement, always the same ones for one seed, so that figures can be compared."""
+    """Draws units with replacement, with the same resamples for the same seed, so that figures can be compared."""
 
     def __init__(self, count: int, seed: int = 0):
         """``count`` units."""
@@ -39,7 +39,7 @@ class Resampler:
             row[:] = draw.multinomial(count, np.full(count, 1 / count))
 
     def sums(self, values: np.ndarray, unit: np.ndarray) -> np.ndarray:
-        """Sums over each resample, (RESAMPLES, …), of rows ``values`` (M, …) that belong to ``unit`` (M,)."""
+        """Returns sums over each resample, (RESAMPLES, …), of rows ``values`` (M, …) that belong to ``unit`` (M,)."""
         flat = values.reshape(len(values), int(np.prod(values.shape[1:], dtype=int)))
         by_unit = np.zeros((self.count, flat.shape[1]))
         for column in range(flat.shape[1]):
@@ -53,14 +53,14 @@ class Resampler:
         return summed
 
     def ratio(self, numerator: np.ndarray, denominator: np.ndarray, unit: np.ndarray) -> Estimate:
-        """Σ numerator / Σ denominator over rows, both (M,)."""
+        """Returns Σ numerator / Σ denominator over rows, both (M,)."""
         below = denominator.sum()
         if not below:
             return Estimate(None)
         return self.figure(float(numerator.sum() / below), self.ratios(numerator, denominator, unit))
 
     def ratios(self, numerator: np.ndarray, denominator: np.ndarray, unit: np.ndarray) -> np.ndarray:
-        """The same ratio in every resample, (RESAMPLES,); NaN where a resample saw nothing."""
+        """Returns the same ratio in every resample, (RESAMPLES,); NaN for empty resamples."""
         with np.errstate(invalid="ignore", divide="ignore"):
             drawn: np.ndarray = self.sums(numerator, unit) / self.sums(denominator, unit)
         return drawn
@@ -84,7 +84,7 @@ class Resampler:
         return Estimate(figure.value, *wilson(figure.value, len(yes)))
 
     def figure(self, value: float, drawn: np.ndarray, tests: int = 1) -> Estimate:
-        """A figure with the interval of its resampled values, (RESAMPLES,); NaN where a resample saw nothing.
+        """Returns a figure with the interval of its resampled values, (RESAMPLES,); NaN for empty resamples.
 
         ``tests``: of how many intervals that are to hold together this is one, see ``wider``.
         """
@@ -123,7 +123,7 @@ def p_value(difference: Estimate, units: int) -> float | None:
 
 
 def holm(values: Sequence[float | None]) -> list[float | None]:
-    """p of several questions, each corrected for all of them (Holm 1979); None stays None and is no question."""
+    """Returns p of several questions, each corrected for all of them (Holm 1979); None stays None and is not counted."""
     order = sorted((p, n) for n, p in enumerate(values) if p is not None)
     corrected, least = list(values), 0.0
     for rank, (p, n) in enumerate(order):

@@ -82,7 +82,7 @@ def bin_gaps(scored: Sequence[tuple[float, bool]]) -> tuple[float, ...]:
 
 
 def score(table: StepTable, unit: np.ndarray) -> Scores:
-    """The scored positions of the table's steps; ``unit`` (N,) numbers what each step is resampled with."""
+    """Returns the scored positions of the table's steps; ``unit`` (N,) is the resampling unit of each step."""
     row, at = np.nonzero(table.scored)
     accepted = (at < table.matched[row]).astype(float)
     return Scores(table.confidence[row, at], accepted, at + 1, row, unit[row])
@@ -100,7 +100,7 @@ def equal_mass_edges(confidence: np.ndarray, bins: int = 10) -> np.ndarray:
 
 
 def places(confidence: np.ndarray, edges: np.ndarray) -> np.ndarray:
-    """Number of the bin that each confidence falls in, −1 where it is not known; the last bin holds its right edge too."""
+    """Returns the bin of each confidence, −1 for unknown ones; the last bin includes its right edge."""
     found = np.clip(np.searchsorted(edges, confidence, side="right") - 1, 0, len(edges) - 2)
     return np.where(np.isnan(confidence), -1, found)
 
@@ -158,7 +158,7 @@ def calibration_error(scores: Scores, edges: np.ndarray, resampler: Resampler) -
 
 
 def chance_error(confidence: np.ndarray, edges: np.ndarray) -> float:
-    """The ECE that a perfectly honest drafter would show on average with as many positions, by chance alone.
+    """Returns the expected ECE of a perfectly calibrated drafter with as many positions.
 
     A bin's summed gap is then close to normal with variance Σ c(1−c), and E|x| = σ·√(2/π).
     """

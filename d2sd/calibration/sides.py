@@ -33,7 +33,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A figure on both sides.
+    """A figure of both sides.
 
     difference: B − A.
     count_a, count_b: over how many rows (steps, positions).
@@ -50,7 +50,7 @@ class Difference:
 
     @property
     def clear(self) -> bool:
-        """Whether the interval of the difference leaves out 0, or p, where there is one, is below 5%."""
+        """Whether the interval of the difference excludes 0, or p, if there is one, is below 5%."""
         if self.p is not None:
             return self.p < 1 - LEVEL
         low, high = self.difference.low, self.difference.high
@@ -88,7 +88,7 @@ def common_units(a: Side, b: Side, same_text: bool) -> tuple[np.ndarray, np.ndar
 
 
 def text_starts(table: StepTable) -> np.ndarray:
-    """Tokens committed before each step, those of the runs before its own included, (N,)."""
+    """Returns the tokens committed before each step, including earlier runs, (N,)."""
     return np.cumsum(table.committed) - table.committed
 
 

@@ -47,7 +47,7 @@ def token_kind(text: str) -> str:
 
 
 def token_kinds(steps: Sequence[StepDone], scores: Scores) -> np.ndarray:
-    """Place in ``KINDS`` of the token at each scored position, (M,)."""
+    """Returns the index in ``KINDS`` of the token at each scored position, (M,)."""
     known: dict[str, int] = {}
     out = np.empty(len(scores), int)
     drafts = [s.first_draft for s in steps]
@@ -61,7 +61,7 @@ def token_kinds(steps: Sequence[StepDone], scores: Scores) -> np.ndarray:
 
 
 def by_kind(scores: Scores, kinds: np.ndarray, resampler: Resampler) -> tuple[Group, ...]:
-    """One group for every kind of token that occurs."""
+    """Returns one group for every kind of token that occurs."""
     groups = (_group(name, scores, kinds == n, resampler) for n, name in enumerate(KINDS))
     return tuple(g for g in groups if g.positions)
 

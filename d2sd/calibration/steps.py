@@ -63,12 +63,12 @@ class StepTable:
 
     @property
     def runs(self) -> int:
-        """How many runs have steps here."""
+        """Number of runs with steps here."""
         return len(np.unique(self.run))
 
     @property
     def prompts(self) -> int:
-        """How many different prompts these runs are of."""
+        """Number of different prompts of these runs."""
         return len(np.unique(self.prompt))
 
     @property
@@ -97,7 +97,7 @@ class StepTable:
         return at < np.minimum(observed, self.drafted)[:, None]
 
     def take(self, rows: np.ndarray) -> StepTable:
-        """The steps at these row numbers (or where this mask is true)."""
+        """Returns the steps at these row numbers (or where this mask is true)."""
         return StepTable(*(getattr(self, name)[rows] for name in self.__dataclass_fields__))
 
 
@@ -178,7 +178,7 @@ def _joined_tempered(parts: Sequence[np.ndarray], width: int) -> np.ndarray:
 
 
 def widened(rows: np.ndarray, width: int, value: float = 0) -> np.ndarray:
-    """Rows (N, W) with columns of this value after theirs, (N, width)."""
+    """Returns rows (N, W) padded with this value to (N, width)."""
     return np.pad(rows, ((0, 0), (0, width - rows.shape[1])), constant_values=value)
 
 
@@ -201,12 +201,12 @@ def _check_size(steps: int, widest: int) -> None:
 
 
 def _times(run: Sequence[StepDone]) -> Iterator[tuple[float, float]]:
-    """When each step of a run began and ended, in seconds since the prompt was read."""
+    """Returns begin and end of each step of a run, in seconds after prefill."""
     return pairwise([0.0, *(s.elapsed for s in run)])
 
 
 def observed(step: StepDone) -> tuple[int, int]:
-    """``matched`` and ``boundary`` of a step, as in ``StepTable``."""
+    """Returns ``matched`` and ``boundary`` of a step, as in ``StepTable``."""
     draft, known = step.first_draft, step.actual_boundary
     if draft is None or not draft.ids:
         return UNSEEN, UNSEEN
@@ -237,7 +237,7 @@ def _by_source(steps: Sequence[StepDone]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def units(table: StepTable) -> tuple[np.ndarray, str]:
-    """What a resampling draws again: the number of its unit for every step, (N,), and what a unit is called.
+    """Returns the resampling unit of every step, (N,), and the name of a unit.
 
     Whole prompts, because the steps of one text resemble each other; where there are fewer than ``MIN_PROMPTS``
     of them, blocks of consecutive steps, which says nothing about other prompts.

@@ -57,7 +57,7 @@ def curves(confidence: np.ndarray, tempered: np.ndarray) -> np.ndarray:
 
 
 def at_temperature(curve: np.ndarray, temperature: float) -> np.ndarray:
-    """Confidence (…) at a temperature within ``KNOWN``, from ``curves``."""
+    """Returns confidence (…) at a temperature within ``KNOWN``, from ``curves``."""
     place = float(np.interp(np.log(temperature), np.log(KNOWN), np.arange(len(KNOWN))))
     low = min(int(place), len(KNOWN) - 2)
     before, after = (_log_odds(curve[..., n]) for n in (low, low + 1))
@@ -120,12 +120,12 @@ def temperature_advice(table: StepTable, scores: Scores, resampler: Resampler) -
 
 
 def _hits(confidence: np.ndarray, steps: StepTable) -> np.ndarray:
-    """Whether the true boundary is among the K likeliest, K as many as were selected, (N,) bool."""
+    """Returns whether the true boundary is among the K likeliest, with K as selected, (N,) bool."""
     return ranks(confidence, steps.boundary) < steps.selected
 
 
 def _replaced(steps: StepTable, other: np.ndarray) -> np.ndarray:
-    """How many of its K likeliest prefixes each step would replace with other confidences, (N,)."""
+    """Returns how many of its K likeliest prefixes each step would replace with other confidences, (N,)."""
 
     def likeliest(confidence: np.ndarray) -> np.ndarray:
         order = np.argsort(-boundary_posteriors(confidence)[0], axis=1, kind="stable")

@@ -16,7 +16,7 @@ EXPLAINS = 0.1  # gain of α that a soft change of a drafter must have which was
 
 @dataclass(frozen=True, slots=True)
 class Cure:
-    """Changes, made one after the other, each the one that helps most.
+    """A sequence of changes, each the one that helps most after those before it.
 
     steps: of them.
     before: the drafter as given, over the texts.
@@ -38,7 +38,7 @@ class Cure:
 
     @property
     def proved(self) -> bool:
-        """Whether with these changes it accepts what a working drafter does, so that they are the cause.
+        """Whether these changes restore a working drafter's acceptance, so that they are the cause.
 
         Level: position 1 is accepted as by a trained drafter, and acceptance decays smoothly; or it is accepted as by one that
         was trained a little, and several times as many tokens are as before. Changes that also make a drafter a little better
@@ -54,6 +54,6 @@ class Cure:
 
 
 def level(walks: Sequence[Walked], block: int, visible: int) -> tuple[float, str]:
-    """The share accepted at position 1, and the shape."""
+    """Share accepted at position 1, and the shape."""
     found = positions(walks, block - 1)[visible:]
     return (found[0].share if found else 0.0), shape(found)[0]

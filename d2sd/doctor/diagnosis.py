@@ -46,7 +46,7 @@ FETCH = "fetch or convert the weights again"
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """All that an examination knows when it is concluded; see ``Examination``."""
+    """All results of an examination; see ``Examination``."""
 
     checks: Sequence[Check]
     found: Sequence[Position]
@@ -60,7 +60,7 @@ class Findings:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """What is likely wrong.
+    """The likely cause.
 
     cause: a variant's kind, or folder, tensors, target, template, weights, training, role, confidence, tokenizer; rounding where
     that alone is to be ruled out; little where a change helps and does not explain it; unknown; none.
@@ -79,7 +79,7 @@ class Diagnosis:
 
 
 def fault(checks: Sequence[Check]) -> Diagnosis | None:
-    """What the folder alone says is wrong."""
+    """Returns the fault found in the folder alone."""
     wrong = next((c for c in checks if c.state == "fault"), None)
     return None if wrong is None else Diagnosis(wrong.kind, f"The folder is at fault: {wrong.said}.", wrong.mend)
 
@@ -126,7 +126,7 @@ def diagnose(f: Findings) -> Diagnosis:
 
 
 def _open(f: Findings) -> Diagnosis:
-    """What is said where no cause is named."""
+    """Returns the diagnosis if no cause is named."""
     fine = f.shape == "smooth" and bool(f.found) and f.found[0].share >= LOW
     first = (
         f"position {f.found[0].number} is accepted {f.found[0].share:.0%} of the time"
@@ -171,7 +171,7 @@ def _cured(cure: Cure) -> Diagnosis:
 
 
 def _damaged(w: Weighed) -> Diagnosis | None:
-    """What weights tell that no change undoes."""
+    """Returns damage of the weights that no change can undo."""
     if w.random:
         names = ", ".join(map(str, w.random))
         plural = "s" if len(w.random) > 1 else ""

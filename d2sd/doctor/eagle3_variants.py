@@ -17,7 +17,7 @@ from d2sd.models.target import Target
 
 
 def eagle3_variants(model: Eagle3DraftModel, target: Target) -> list[Variant]:
-    """Everything that is tried on an EAGLE-3 drafter, each once."""
+    """Returns every variant of an EAGLE-3 drafter, each once."""
     form = model.config
     found = [*_taps(form, target), *_rope(form, target), *_flags(form), *_heads(form, target), *undoings(model, target)]
     return each_once(found, Variant("taps", "", None, form))

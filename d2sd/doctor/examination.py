@@ -34,7 +34,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What is being done, and how far it is."""
+    """The current task and its progress."""
 
     said: str
     done: int
@@ -43,7 +43,7 @@ class Progress:
 
 @dataclass(slots=True)
 class Examination:
-    """Everything found so far about one drafter; ``examine`` fills in all but the first four.
+    """The findings about one drafter so far; ``examine`` fills in all but the first four.
 
     drafter, target: what they are called.
     checks: of its folder; none where it was not looked at.
@@ -83,16 +83,16 @@ class Examination:
 
     @property
     def positions(self) -> list[Position]:
-        """Acceptance by position, tokens that it is shown left out."""
+        """Acceptance by position, without tokens that the drafter is shown."""
         return positions(self.walks, self.block - 1)[self.visible :]
 
     @property
     def shape(self) -> tuple[Shape, int | None]:
-        """Of acceptance by position."""
+        """The shape of acceptance by position."""
         return shape(self.positions)
 
     def conclude(self) -> None:
-        """Say what is known by now."""
+        """Returns the diagnosis from the findings so far."""
         found = Findings(
             self.checks, self.positions, self.shape[0], self.cure, self.asked, self.weighed, self.signs, self.bits
         )
@@ -102,7 +102,7 @@ class Examination:
 def examine(
     engine: Engine, prompts: Sequence[str], config: DecodeConfig, into: Examination, texts: Sequence[Text] = ()
 ) -> Iterator[Progress]:
-    """Run what is to be run of a drafter, the engine's first one (its EAGLE-3 drafter where it has no other).
+    """Examine the engine's first drafter (its EAGLE-3 drafter if it has no other).
 
     Where a check is a fault, nothing is run: it is the cause. Closing the iterator stops it.
 
@@ -199,7 +199,7 @@ def _cure(
 def _masks(
     engine: Engine, subject: Subject, model: Any, texts: Sequence[Text], into: list[Variant]
 ) -> Iterator[Progress]:
-    """Look at other mask tokens, and add the best of them to what is tried."""
+    """Try other mask tokens, and add the best of them to the variants."""
     if not isinstance(model, DFlashDraftModel):
         return
     target, scores = subject.target, dict[int, int]()
@@ -214,7 +214,7 @@ def _masks(
 
 
 def _in_turn(engine: Engine, results: Iterator[Result]) -> Iterator[Result]:
-    """The results, each of them computed while nobody else uses the engine."""
+    """Yields the results, each computed while the engine is locked."""
     while True:
         with engine.lock:
             try:
@@ -228,7 +228,7 @@ def _ask(
     engine: Engine, subject: Subject, model: Any, prompts: Sequence[str], config: DecodeConfig, known: Mapping[int, Walked],
     into: Examination,
 ) -> Iterator[Progress]:  # fmt: skip
-    """The same prompts, asked in other ways.
+    """Ask the same prompts in other ways.
 
     known: the walks over the texts as they were asked for, by prompt.
     """

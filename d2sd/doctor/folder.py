@@ -30,7 +30,7 @@ ALIKE = 0.5  # of two names of tensors of one shape, to be taken for one
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was looked at.
+    """One check and its result.
 
     what: its name in a word or two.
     state: a fault stops the drafter or makes it draft wrongly, a note may be meant so.
