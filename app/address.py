@@ -12,7 +12,7 @@ EXAMPLE = "PORT=8123 python app.py, or PORT=8123 make run"
 
 
 def host() -> str:
-    """The name or address that the page listens on: of Gradio's own variable, or of ``HOST``, which ``make run`` obeys too."""
+    """Returns the name or address that the page listens on, from Gradio's own variable or from ``HOST``."""
     return os.environ.get("GRADIO_SERVER_NAME") or os.environ.get("HOST") or "127.0.0.1"
 
 

@@ -39,14 +39,14 @@ NEEDS_MCP = (
 
 
 class KeptRuns:
-    """The latest runs of programs, by keys that nobody can guess."""
+    """The latest runs of API callers, by random keys."""
 
     def __init__(self) -> None:
         self._runs: dict[str, RunLines] = {}
         self._lock = Lock()
 
     def keep(self, trace: Trace) -> str:
-        """Keep a run; its key."""
+        """Store a run; returns its key."""
         run = RunLines.packed(trace.lines())
         with self._lock:
             self._runs[run.key] = run
@@ -55,7 +55,7 @@ class KeptRuns:
         return run.key
 
     def trace(self, key: object) -> Trace:
-        """The run of this key; raises ``InputError``."""
+        """Returns the run of this key; raises ``InputError``."""
         found = self._runs.get(key) if isinstance(key, str) else None
         if found is None:
             raise InputError(
@@ -71,7 +71,7 @@ KEPT = KeptRuns()
 
 
 def in_a_sentence(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, with bad input as one sentence to the caller."""
+    """Wraps a function so that bad input is reported to the caller as one sentence."""
 
     @wraps(function)
     def answer(*args: Any, **options: Any) -> Any:
@@ -181,14 +181,14 @@ def calibrate(runs: list[str]) -> dict[str, Any]:
 
 
 def texts(**arguments: Any) -> None:
-    """Raise ``InputError`` where one of these is no text."""
+    """Raise ``InputError`` if one of these is not a string."""
     for name, value in arguments.items():
         if not isinstance(value, str):
             raise InputError(f"{name} must be a text, not {escaped(str(value)[:40])}")
 
 
 def publish(page: gr.Blocks) -> None:
-    """Add the endpoints to a page, and list no other one; called within it, after all else is wired."""
+    """Add the endpoints to a page, and list no others; called within it, after everything else is wired."""
     own = list(page.fns)
     gr.api(generate, api_name="generate", concurrency_id=MODEL, concurrency_limit=1)
     gr.api(step, api_name="step")
@@ -197,7 +197,7 @@ def publish(page: gr.Blocks) -> None:
 
 
 def mcp() -> dict[str, bool]:
-    """What ``launch`` is told of MCP: with ``MCP=1`` the endpoints are its tools. Raises ``InputError``."""
+    """Returns the arguments of ``launch`` about MCP: with ``MCP=1`` the endpoints are its tools. Raises ``InputError``."""
     if os.environ.get("MCP", "").strip() not in ("1", "true", "yes"):
         return {"mcp_server": False}
     if find_spec("mcp") is None:

@@ -29,7 +29,7 @@ MAX_PROMPT_BYTES = 5 * 10**6
 
 
 def shown(recordings: Recordings, run: RunLines, against: RunSet | None = None) -> str:
-    """Measure the run that Explore shows. Raises ``InputError``."""
+    """Measure the run shown in Explore. Raises ``InputError``."""
     traces = [run.trace()] if len(run) else []
     recordings.runs = [Recording.of(t) for t in traces]
     recordings.title = "The run in Explore"
@@ -38,7 +38,7 @@ def shown(recordings: Recordings, run: RunLines, against: RunSet | None = None) 
 
 
 def files(recordings: Recordings, paths: Sequence[str] | None, against: RunSet | None = None) -> tuple[str, str]:
-    """Measure uploaded traces: what to draw, and a sentence that names those that were left out.
+    """Measure uploaded traces. Returns what to draw, and a sentence that names files that were left out.
 
     Where none can be read ``InputError`` is raised and nothing changes.
     """
@@ -57,13 +57,13 @@ def files(recordings: Recordings, paths: Sequence[str] | None, against: RunSet |
 
 
 def again(recordings: Recordings, against: RunSet | None) -> str:
-    """The measured runs once more, now against others. Raises ``InputError``."""
+    """Returns the measured runs again, compared with others. Raises ``InputError``."""
     runs = recordings.runs
     return drawing(Measured(Kept(runs)), runs, Progress(recordings.title, len(runs), len(runs)), against)
 
 
 def left_out(bad: Sequence[str], count: int) -> str:
-    """A sentence about files that were not read; empty where all were."""
+    """Returns a sentence about files that were not read; empty if all were."""
     if not bad:
         return ""
     more = f" and {len(bad) - MAX_NAMED} more" if len(bad) > MAX_NAMED else ""
@@ -80,7 +80,7 @@ def by_paragraph(pasted: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PromptSource:
-    """Where prompts come from: a bundled set by name, or text that was pasted or brought as a file."""
+    """The source of prompts: a bundled set by name, or text that was pasted or uploaded."""
 
     name: str
     text: str | None = None
@@ -98,7 +98,7 @@ class PromptSource:
         return cls(short(Path(path).name), raw.decode("utf-8-sig", "replace"))
 
     def prompts(self, count: int) -> list[Prompt]:
-        """At most ``count`` of them, from all groups in turn; raises ``InputError``."""
+        """Returns at most ``count`` of them, from all groups in turn; raises ``InputError``."""
         if self.text is not None:
             found = parse_prompts(self.text, self.name, count)
             if any(len(p.text) > MAX_PROMPT for p in found):

@@ -19,13 +19,13 @@ MAX_TOUR_STEPS = 2000  # of one run: every step has nine stops
 
 
 def window_file(runs: Sequence[KeptRun]) -> bytes:
-    """The traces of all runs, the newest first, gzipped, as “Open a trace” reads them. Raises ``InputError``."""
+    """Returns the traces of all runs, newest first, gzipped, as “Open a trace” reads them. Raises ``InputError``."""
     traces = _traces([kept.run for kept in runs], MAX_MEGABYTES)
     return gzip.compress("".join(traces).encode("utf-8", "replace"), 6)
 
 
 def class_page(runs: Sequence[KeptRun], shown: str = "", step: int | None = None) -> str:
-    """A page that works offline: the runs in the order in which they were made, each with its quiz and the stops of Learn.
+    """Returns a page that works offline: the runs in order of creation, each with its quiz and the stops of Learn.
 
     ``shown``: key of a run that opens with this ``step``. Raises ``InputError``.
     """
@@ -38,19 +38,19 @@ def class_page(runs: Sequence[KeptRun], shown: str = "", step: int | None = None
 
 
 def _label(kept: KeptRun) -> str:
-    """Runs of one prompt are told apart by their methods."""
+    """Returns a run's label; runs of one prompt are distinguished by method."""
     return f"{said(kept.run.header)}: {kept.label}"
 
 
 def hand_out(run: RunLines, step: int | None = None, node: int | str | None = None) -> str:
-    """The same of one run, which opens with this step and node. Raises ``InputError``."""
+    """The same for one run, opened at this step and node. Raises ``InputError``."""
     (trace,) = _traces([run], MAX_PAGE_MEGABYTES)
     page = PageRun(trace, step=step, node=node, tour=_tour(run))
     return tours_page([page], TITLE)
 
 
 def _tour(run: RunLines) -> str:
-    """Where a log holds no tokens there is nothing to take a tour of."""
+    """Returns the tour of a run; empty for a log without tokens."""
     trace = run.trace()
     if not 0 < len(trace.steps) <= MAX_TOUR_STEPS:
         return ""

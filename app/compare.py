@@ -28,7 +28,7 @@ MAX_LABEL = 80
 
 @dataclass(frozen=True)
 class RunSet:
-    """Runs under one title; ``source`` tells where they are kept, for opening one of them."""
+    """Runs under one title; ``source``: where they are stored, for opening one of them."""
 
     title: str
     traces: Sequence[Trace]
@@ -36,17 +36,17 @@ class RunSet:
 
     @cached_property
     def gathering(self) -> Gathering:
-        """What figures are counted from."""
+        """The statistics for its figures."""
         return Gathering(self.traces)
 
     @property
     def prompts(self) -> tuple[str, ...]:
-        """The prompt of each run: its text, or else its tokens; empty where it is not known."""
+        """The prompt of each run: its text, or else its tokens; empty if unknown."""
         return self.gathering.counted().prompts
 
 
 class Kept(Sequence[Trace]):
-    """Recordings as traces, each read when it is asked for."""
+    """Recordings as traces, each read on access."""
 
     def __init__(self, runs: Sequence[Recording]):
         self._runs = runs
@@ -55,12 +55,12 @@ class Kept(Sequence[Trace]):
         return len(self._runs)
 
     def __getitem__(self, index: Any) -> Any:
-        """One of them; raises ``InputError`` where its file is gone."""
+        """Returns one of them; raises ``InputError`` if its file is gone."""
         return self._runs[index].read()
 
 
 def choices(history: History) -> list[tuple[str, str]]:
-    """What can be compared: the window's runs and measured sets, as labels and names."""
+    """Returns what can be compared: the window's runs and measured sets, as labels and names."""
     sets = [(f"Set: {s.title} ({about(s.runs[0].header)})", f"set {s.title}") for s in history.sets]
     # method and prompt first: a box shows the beginning
     runs = [
@@ -71,7 +71,7 @@ def choices(history: History) -> list[tuple[str, str]]:
 
 
 def pick(history: History, name: str | None) -> RunSet:
-    """The runs of a choice; raises ``InputError`` where they are not kept any more."""
+    """Returns the runs of a choice; raises ``InputError`` if they are gone."""
     kind, _, which = (name or "").partition(" ")
     if kind == "run" and (kept := history.find(which)):
         return RunSet(f"{kept.label} ({about(kept.run.header)})", (kept.run.trace(),), name or "")
@@ -82,7 +82,7 @@ def pick(history: History, name: str | None) -> RunSet:
 
 
 def compared(a: RunSet, title: str, b: Gathering) -> dict[str, Any]:
-    """Figures, differences and reliability of a set and of other runs under this title, ready for JSON."""
+    """Returns figures, differences and reliability of a set and of other runs under this title, ready for JSON."""
     sides = a.gathering, b
     found = compare_gathered(*sides)
     drawn = [curves(side.counted().table) for side in sides]
@@ -97,7 +97,7 @@ def compared(a: RunSet, title: str, b: Gathering) -> dict[str, Any]:
 
 
 def side_by_side(a: RunSet, b: RunSet) -> list[dict[str, Any]]:
-    """The texts of both sides, prompt by prompt, with their steps over the same characters."""
+    """Returns the texts of both sides, prompt by prompt, with their steps over the same characters."""
     pairs: list[dict[str, Any]] = []
     size = 0
     for left, right in partners(a.prompts, b.prompts):
@@ -122,7 +122,7 @@ def side_by_side(a: RunSet, b: RunSet) -> list[dict[str, Any]]:
 
 
 def partners(a: Sequence[str], b: Sequence[str]) -> list[tuple[int, int]]:
-    """Runs of both sides that belong together: those of the same prompt; two single runs in any case."""
+    """Returns pairs of runs of the same prompt from both sides; two single runs in any case."""
     if len(a) == len(b) == 1:
         return [(0, 0)]
     places = {prompt: n for n, prompt in reversed(list(enumerate(b)))}

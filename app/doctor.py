@@ -26,7 +26,7 @@ MOST = 60  # prompts
 def report(
     ticket: Ticket, number: int, source: PromptSource, limit: float | None, chosen: Chosen, values: dict[str, Any]
 ) -> Iterator[Update[str]]:
-    """The report as Markdown, after sentences that tell how far it is; stopped, it holds what was found by then.
+    """Yields progress sentences, then the report as Markdown; if cancelled, with the findings so far.
 
     number: what ``ticket.request()`` gave.
     values: settings by name, of which ``chat`` counts.

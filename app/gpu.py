@@ -22,5 +22,5 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def on_gpu(function: Function) -> Function:
-    """The function with the GPU lent to it while it runs; itself where nothing is lent."""
+    """Wraps a function so that a GPU is lent to it while it runs; returns it unchanged if none is lent."""
     return function if spaces is None else spaces.GPU(duration=SECONDS)(function)

@@ -24,7 +24,7 @@ SECONDS_BETWEEN_LOOKS = 0.02  # at who waits; Gradio's 0.001 takes 5% of a core,
 
 
 def told(event: gr.EventData) -> dict[str, Any]:
-    """What a drawn part of the page says with its event."""
+    """Returns the data of an event from a custom component."""
     return event._data if isinstance(event._data, dict) else {}
 
 
@@ -36,7 +36,7 @@ def asked(request: gr.Request | None) -> int | None:
 
 
 def leave_out(page: gr.Blocks, hidden: Collection[int]) -> None:
-    """Leave functions, by their keys in ``page.fns``, out of what the page tells programs of itself."""
+    """Exclude functions, by their keys in ``page.fns``, from the published API."""
     for key in hidden:
         page.fns[key].api_visibility = "private"
 
@@ -47,19 +47,19 @@ def look_less_often(page: gr.Blocks) -> None:
 
 
 def waiting(concurrency_id: str) -> list[str]:
-    """The windows whose calls wait for those of one concurrency id, in their order; asked within a call."""
+    """Returns the windows whose calls are queued for one concurrency id, in order; called within a call."""
     page = LocalContext.blocks.get()
     line = page._queue.event_queue_per_concurrency_id.get(concurrency_id) if page else None
     return [event.session_hash for event in line.queue] if line else []
 
 
 def forget(window: str, app: Any) -> None:
-    """Drop what Gradio keeps of a window: states only after an hour, the last value of every component for good."""
+    """Drop what Gradio stores for a window: it would keep states for an hour, and component values forever."""
     app.state_holder.session_data.pop(window, None)
     app.state_holder.time_last_used.pop(window, None)
     app.get_blocks()._queue.pending_messages_per_session.pop(window, None)
 
 
 def hidden_when(condition: str) -> str:
-    """A listener in JavaScript that empties and hides a component where a condition, also JavaScript, holds."""
+    """Returns a JavaScript listener that empties and hides a component on a condition, also JavaScript."""
     return f"() => {condition} ? {{ __type__: 'update', visible: false, value: '' }} : {{ __type__: 'update' }}"

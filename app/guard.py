@@ -53,7 +53,7 @@ class Guard:
         return await self._try(scope, receive, send)
 
     async def _try(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Answer what Gradio itself fails on: numbers it does not know, or a second stream of a window that has left.
+        """Handle requests that Gradio itself fails on: unknown numbers, or a second stream of a closed window.
 
         What fails in our own functions does not come through here.
         """
@@ -82,7 +82,7 @@ class Guard:
                 await _refuse(send, 400, "There is no such call.")
 
     async def _watch(self, window: str, scope: Message, receive: Receive, send: Send) -> None:
-        """Answer as long as the window is there; let go what it kept a while after its last connection is gone."""
+        """Serve a window; a while after its last connection is closed, drop its data."""
         self.open[window] += 1
         try:
             await self.app(scope, receive, send)
@@ -100,13 +100,13 @@ class Guard:
 
 
 def forget(window: str, app: Any) -> None:
-    """Drop what Gradio keeps of a window, and give free memory back to the system."""
+    """Drop what Gradio stores for a window, and return free memory to the system."""
     gradio_internals.forget(window, app)
     give_back()
 
 
 async def _drain(receive: Receive) -> None:
-    """Take in a little of what is refused, so that its sender gets to the answer."""
+    """Read a little of a refused request, so that its sender receives the answer."""
     left = 8 * MAX_CALL_BYTES
     while left > 0:
         message = await receive()

@@ -16,10 +16,10 @@ MISFIT = "A value does not fit its control, or its file is not here any more; lo
 
 
 class GuardedBlocks(gr.Blocks):
-    """Blocks whose calls are checked before any component or function sees them: a caller gets one sentence."""
+    """Blocks that validate calls before any component or function sees them; errors are one sentence."""
 
     async def preprocess_data(self, block_fn: Any, inputs: Any, state: Any, explicit_call: bool = False) -> Any:
-        """The values of a call, checked."""
+        """Returns the validated values of a call."""
         try:
             values = control_values(block_fn.inputs, inputs)
         except InputError as error:

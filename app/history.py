@@ -29,7 +29,7 @@ NUMBER = re.compile(r"[0-9]{1,3}")
 
 @dataclass(slots=True)
 class KeptRun:
-    """A run in the list. ``source``: where it came from, in a few words; ``at``: when, in seconds since 1970."""
+    """A run in the list. ``source``: its origin in a few words; ``at``: time of creation, in seconds since 1970."""
 
     label: str
     source: str
@@ -39,24 +39,24 @@ class KeptRun:
 
 @dataclass(frozen=True, slots=True)
 class KeptSet:
-    """A set of runs that was measured in Calibrate, under its title."""
+    """A set of runs measured in Calibrate, under its title."""
 
     title: str
     runs: tuple[Recording, ...]
 
     @property
     def size(self) -> int:
-        """Bytes that it takes here; uploaded files lie elsewhere."""
+        """Bytes in memory; uploaded files are stored elsewhere."""
         return sum(len(r.trace) for r in self.runs if isinstance(r.trace, bytes))
 
 
 def _same(kept: RunLines, run: RunLines) -> bool:
-    """Whether a run is one that is kept: not where it was cut off somewhere and the kept one goes on."""
+    """Returns whether a run equals a kept one, unless it was cut off and the kept one continues."""
     return kept.holds(run) and (run.ended or run.lines() == kept.lines())
 
 
 def _free(title: str, others: list[KeptSet]) -> str:
-    """The title, with a number where another set has it."""
+    """Returns the title, with a number if another set has it."""
     taken = {s.title for s in others}
     names = (f"{short(title)} ({number})" if number > 1 else short(title) for number in itertools.count(1))
     return next(n for n in names if n not in taken)
@@ -71,7 +71,7 @@ class History:
     sets: list[KeptSet] = field(default_factory=list)
 
     def keep(self, run: RunLines, source: str, label: str = "") -> RunLines:
-        """Add a run, unless the same one is there already; returns the one that is in the list from now on."""
+        """Add a run unless it is in the list already; returns the one in the list."""
         known = next((k.run for k in self.runs if k.run is run or _same(k.run, run)), None)
         if known is not None:
             return known
@@ -81,27 +81,27 @@ class History:
         return run
 
     def trim(self) -> None:
-        """Let the oldest runs go until the rest is within bounds; the newest stays in any case."""
+        """Remove the oldest runs until the rest is within bounds; the newest stays in any case."""
         while len(self.runs) > 1 and (len(self.runs) > MAX_RUNS or sum(k.run.size for k in self.runs) > MAX_RUN_BYTES):
             self.runs.pop()
 
     def find(self, key: object) -> KeptRun | None:
-        """The run with this key; None where it is not in the list (any more)."""
+        """Returns the run with this key, or None."""
         return next((k for k in self.runs if k.run.key == key), None)
 
     def numbered(self, text: str) -> KeptRun | None:
-        """The run of this number, counted from the oldest, which is 1, as in a class file; None where there is none."""
+        """Returns the run of this number, counted from the oldest, which is 1, as in a class file; or None."""
         number = int(text) if NUMBER.fullmatch(text) else 0
         return self.runs[-number] if 0 < number <= len(self.runs) else None
 
     def rename(self, key: object, label: object) -> None:
-        """Call a run something else; an empty name changes nothing."""
+        """Rename a run; an empty name changes nothing."""
         found, words = self.find(key), " ".join(str(label).split())
         if found and words:
             found.label = short(words)
 
     def remove(self, key: object) -> None:
-        """Take a run out of the list."""
+        """Remove a run from the list."""
         self.runs = [k for k in self.runs if k.run.key != key]
 
     def keep_set(self, title: str, runs: list[Recording]) -> None:
@@ -112,7 +112,7 @@ class History:
             self.sets.pop()
 
     def rename_set(self, title: str, wanted: object) -> str:
-        """Call a set something else; its title from then on. An empty name changes nothing."""
+        """Rename a set. An empty name changes nothing."""
         words = " ".join(str(wanted).split())
         own = next((s for s in self.sets if s.title == title), None)
         if own is None or not words:
@@ -128,7 +128,7 @@ class History:
 
 
 class Histories:
-    """Histories by the names of their windows, the one used longest ago first."""
+    """Histories by window name, least recently used first."""
 
     def __init__(self) -> None:
         self._histories: dict[str, History] = {}
@@ -149,7 +149,7 @@ class Histories:
             return history
 
     def _over(self) -> Iterator[str]:
-        """Names of the windows whose histories are too many, or too large together."""
+        """Returns the names of windows whose histories exceed the limits."""
         count, size = len(self._histories), sum(h.size for h in self._histories.values())
         for name, history in list(self._histories.items())[:-1]:
             if count <= MAX_WINDOWS and size <= MAX_BYTES:

@@ -23,14 +23,14 @@ _FILE = {"_type": "gradio.FileData"}
 
 
 def control_values(controls: Sequence[Any], values: Any) -> list[Any]:
-    """One value for each control; what is kept on the server is not taken from outside at all."""
+    """Returns one value for each control; server-side state is never taken from the request."""
     if not isinstance(values, list) or len(values) != len(controls):
         raise InputError(f"{len(controls)} values are needed, one for each control")
     return [None if c.stateful else control_value(c, v) for c, v in zip(controls, values, strict=True)]
 
 
 def control_value(control: Any, value: Any) -> Any:
-    """The value, or an ``InputError`` that names the control."""
+    """Returns the value, or raises an ``InputError`` that names the control."""
     read = next((r for kind, r in _READ.items() if isinstance(control, kind)), _text)
     if isinstance(control, gr.Dropdown) and control.multiselect:
         read = _choices
@@ -42,7 +42,7 @@ def control_value(control: Any, value: Any) -> Any:
 
 
 def event_data(value: Any) -> Any:
-    """What a drawn part of the page says with its event: plain data of little size, or None."""
+    """Returns the data of an event from a custom component if it is small and plain, or None."""
     left = MAX_EVENT_ITEMS
 
     def plain(value: Any, depth: int) -> Any:
@@ -65,7 +65,7 @@ def event_data(value: Any) -> Any:
 
 
 def step_number(value: Any) -> int | None:
-    """The step that an event names, from 0; None where it names none."""
+    """Returns the step that an event names, from 0, or None."""
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
@@ -98,7 +98,7 @@ def _choices(value: Any) -> list[str]:
 
 
 def _argument(value: Any) -> Any:
-    """What a program gives: one plain value, or a list of texts."""
+    """Returns an API argument: one plain value, or a list of strings."""
     if isinstance(value, list):
         return _choices(value)
     return value if isinstance(value, bool) else _text(value) if isinstance(value, str) else _number(value)
@@ -113,7 +113,7 @@ def _files(value: Any) -> Any:
 
 
 def _file(value: Any) -> dict[str, Any]:
-    """Where Gradio put an upload; whether it did is checked there. Addresses are not fetched: the server calls nobody."""
+    """Returns the path of an upload within Gradio's own folder. URLs are never fetched."""
     path = value.get("path") if isinstance(value, dict) else None
     if (
         not isinstance(path, str)

@@ -12,14 +12,14 @@ LANES = (*METHODS, f"d2sd{COST_AWARE}")
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """One method's run. ``problem``: why it broke off, empty where it did not."""
+    """One method's run. ``problem``: why it failed; empty if it did not."""
 
     trace: Trace
     problem: str = ""
 
     @property
     def complete(self) -> bool:
-        """Whether the run reached its end by itself."""
+        """Whether the run ended by itself."""
         return self.trace.finished is not None and self.trace.finished.stop_reason != "stopped"
 
 
@@ -43,15 +43,15 @@ class Race:
 
 
 def lane_name(trace: Trace) -> str:
-    """What the lane of a run is called: its method, and whether that was cost-aware."""
+    """Returns the name of a run's lane: its method, and whether that was cost-aware."""
     return name_of(trace.header["method"], trace.header["config"].get("cost_aware") is True)
 
 
 def name_of(method: str, cost_aware: bool) -> str:
-    """The name of a method's lane."""
+    """Returns the name of a method's lane."""
     return method + COST_AWARE if cost_aware else method
 
 
 def method_of(lane: str) -> str:
-    """The method of a lane's name."""
+    """Returns the method of a lane's name."""
     return lane.removesuffix(COST_AWARE)

@@ -60,7 +60,7 @@ def launch_options() -> dict[str, Any]:
 
 
 def _wire_example(button: gr.Button, tabs: gr.Tabs, explore: Shown) -> None:
-    """The recorded run of another model, one click away; the list of runs leads back."""
+    """Wire the link to the recorded run of another model; the list of runs leads back."""
 
     def show(current: Session) -> tuple[Any, gr.Tabs]:
         return current.show(presets.second(), "Recorded"), gr.Tabs(selected="explore")
@@ -69,7 +69,7 @@ def _wire_example(button: gr.Button, tabs: gr.Tabs, explore: Shown) -> None:
 
 
 def build() -> gr.Blocks:
-    """The page. Models are loaded at the first run, not here."""
+    """Returns the page. Models are loaded at the first run, not here."""
     kept = (SECONDS_BETWEEN_CLEANINGS, uploads.SECONDS_KEPT)
     options: dict[str, Any] = {"analytics_enabled": False, "fill_width": True, "delete_cache": kept}
     with GuardedBlocks(title="D²SD Explorer", **options) as page:

@@ -20,7 +20,7 @@ MAX_LISTED = 5
 
 
 def tokens_of(step: StepDone) -> tuple[int, int]:
-    """Accepted tokens of the first draft, and those that other drafts added."""
+    """Returns the accepted tokens of the first draft, and those that other drafts added."""
     by_first = sum(0 in step.nodes[n].candidates for n in step.accepted)
     return by_first, len(step.accepted) - by_first
 

@@ -43,16 +43,16 @@ class Link:
 
     @property
     def sentence(self) -> str:
-        """What was left out, as a sentence; empty where all was read."""
+        """The ignored values as a sentence; empty if there are none."""
         return f"Not everything in this link could be used: {'; '.join(self.ignored)}." if self.ignored else ""
 
     @property
     def wanted(self) -> dict[str, int | str | None] | None:
-        """The step and node to select, for the page; None where the link names no step."""
+        """The step and node to select, for the page; None if the link names no step."""
         return None if self.step is None else {"step": self.step, "node": self.node}
 
     def fits(self, header: Mapping[str, Any]) -> bool:
-        """Whether a recorded run is the one that the link speaks of: same prompt, models and settings."""
+        """Returns whether a recorded run has the link's prompt, models and settings."""
         config = header.get("config")
         of_models = header.get("models")
         if not isinstance(config, Mapping) or not isinstance(of_models, Mapping) or not self.values:
@@ -66,7 +66,7 @@ class Link:
 
 
 def read(query: Mapping[str, str]) -> Link:
-    """The link that a query string holds. Unknown names are none of our business and are passed over."""
+    """Returns the link in a query string. Unknown names are ignored."""
     values: dict[str, Any] = {}
     ignored: list[str] = []
 
@@ -116,7 +116,7 @@ def fields(header: Mapping[str, Any]) -> dict[str, str]:
 
 
 def written(value: Any) -> str:
-    """A value as ``read`` takes it."""
+    """Returns a value in the form that ``read`` parses."""
     return str(value).lower() if isinstance(value, bool) else f"{value}"
 
 

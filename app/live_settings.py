@@ -17,7 +17,7 @@ BLOCKS = (4, 6, 8, 12, 16)
 
 @dataclass(frozen=True, slots=True)
 class SettingsPoint:
-    """What K and γ would have done: tokens and work of every step."""
+    """The outcome of one K and γ: tokens and work of every step."""
 
     num_branches: int
     block_size: int
@@ -31,7 +31,7 @@ class SettingsPoint:
 
 
 def replayed(engine: Engine, trace: Trace) -> list[SettingsPoint]:
-    """The points of a recorded greedy run, exact: the tokens and nodes that real runs would have."""
+    """Returns the points of a recorded greedy run: exactly the tokens and nodes of real runs."""
     base = recorded_config(trace)
     configs = {}
     for k, gamma in itertools.product(BRANCHES, BLOCKS):
@@ -50,7 +50,7 @@ def replayed(engine: Engine, trace: Trace) -> list[SettingsPoint]:
 
 
 def spread(points: Sequence[SettingsPoint]) -> float:
-    """How much the settings matter on this text: the share of steps that K and γ, each alone, can save; the smaller one.
+    """Returns the share of steps that K and γ, each alone, can save on this text; the smaller of both.
 
     Not their number: a text of which little is drafted has many steps.
     """

@@ -17,7 +17,7 @@ GROUPS = Path("/sys/fs/cgroup")
 
 
 def memory() -> float:
-    """Bytes of memory that are free here, or that this container may still take."""
+    """Returns the bytes of free memory, within this container's limit."""
     found = [_available()]
     try:
         limit = (GROUPS / "memory.max").read_text().strip()
@@ -38,7 +38,7 @@ def _available() -> float:
 
 
 def give_back() -> None:
-    """Give memory that is free back to the system, after what took much of it for a moment.
+    """Return free memory to the system after work that needed much of it.
 
     Python looks for garbage seldom, and the C library keeps a reserve; where that is not glibc it stays.
     """
@@ -63,7 +63,7 @@ def seconds_per_weight(dtype: str) -> float:
 
 
 def about(seconds: float) -> str:
-    """A time as a rough figure: 0.4 s, 2 s, 30 s."""
+    """Returns a time as a rough figure: 0.4 s, 2 s, 30 s."""
     if seconds >= 9.5:
         return f"{round(seconds, -1):.0f} s"
     return f"{seconds:.0f} s" if seconds >= 0.95 else f"{max(0.1, seconds):.1f} s"

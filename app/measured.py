@@ -15,7 +15,7 @@ MAX_CHARACTERS = 24
 
 @dataclass(frozen=True, slots=True)
 class StepWords:
-    """What the list of steps shows of a step besides its numbers.
+    """The texts of a step in the list of steps.
 
     texts: texts of the scored tokens of the first draft, or of all nodes in a tree without one.
     nodes: ids of the tree nodes of these tokens; tokens that are not in the tree have none.
@@ -30,7 +30,7 @@ class StepWords:
 
     @classmethod
     def of(cls, step: StepDone) -> StepWords:
-        """The words of a step."""
+        """Returns the texts of a step."""
         matched, boundary = observed(step)
         draft = step.first_draft
         count = 0 if draft is None else min(matched + (boundary != UNSEEN), len(draft.ids))
@@ -49,7 +49,7 @@ class Measured:
             self.add(trace)
 
     def add(self, trace: Trace) -> None:
-        """Take in a run. Raises ``InputError`` where it is too much to count."""
+        """Add a run. Raises ``InputError`` if it exceeds the limits."""
         self.gathering.add(trace)
         self.words += map(StepWords.of, trace.steps)
 
@@ -69,5 +69,5 @@ def _nodes(step: StepDone, count: int) -> tuple[int, ...]:
 
 
 def cut(text: str) -> str:
-    """The text of a token as the list shows it."""
+    """Returns a token's text as the list shows it."""
     return text.encode("utf-8", "replace").decode()[:MAX_CHARACTERS]

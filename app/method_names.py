@@ -13,20 +13,20 @@ NAMES = {method.id: method.name for method in METHODS.values()}
 
 
 def named(lane: str) -> str:
-    """A method or a race's lane by name, its id beside it."""
+    """Returns the name of a method or lane, with its id."""
     method = method_of(lane)
     return f"{NAMES[method]}{',' if lane != method else ''}{COST_AWARE if lane != method else ''} ({lane})"
 
 
 def said(header: Mapping[str, Any]) -> str:
-    """The method of a run by name; its id where it has none."""
+    """Returns the name of a run's method, or its id."""
     method, config = str(header.get("method", "run")), header.get("config")
     aware = isinstance(config, Mapping) and config.get("cost_aware") is True
     return NAMES.get(method, method[:40]) + (f",{COST_AWARE}" if aware else "")
 
 
 def grouped(lanes: Collection[str]) -> dict[str, dict[str, str]]:
-    """What these methods or lanes are called, by id, in their groups; groups without one are left out."""
+    """Returns the names of these methods or lanes, by id, in their groups; empty groups are left out."""
     found = {
         group: {
             lane: named(lane) for m in METHODS.values() if m.group == group for lane in lanes if method_of(lane) == m.id

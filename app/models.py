@@ -32,7 +32,7 @@ ROOM = 1.2  # the drafters and caches beside the target
 
 @dataclass(frozen=True, slots=True)
 class ModelOffer:
-    """A choice of models. ``obstacle``: why it cannot run here, None where it can; ``note``: what to expect where it can."""
+    """A choice of models. ``obstacle``: why it cannot run here, or None; ``note``: what to expect."""
 
     id: str
     label: str
@@ -42,20 +42,20 @@ class ModelOffer:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """Which models: a name or folder, and a VP-Drafter of one's own or an empty string."""
+    """The chosen models: a name or folder, and optionally a VP-Drafter of one's own."""
 
     model: str
     vp: str = ""
 
     @classmethod
     def read(cls, model: str | None, folder: str | None, vp: str | None) -> Chosen:
-        """From the values of the inputs."""
+        """Returns the choice from the values of the inputs."""
         named = folder if model == FOLDER else model
         return cls((named or "").strip(), (vp or "").strip())
 
 
 def offers() -> list[ModelOffer]:
-    """All choices, those that cannot run here with the reason."""
+    """Returns all choices, including those that cannot run here, with the reason."""
     bundled = [ModelOffer(name, f"{name} (bundled)") for name in d2sd.presets() if name not in REMOTE]
     bundled = [_remote_offer(remote) for remote in offered_remotes()] + bundled
     named = [_offer(pair) for pair in pairs().values()]
@@ -64,12 +64,12 @@ def offers() -> list[ModelOffer]:
 
 
 def offered_remotes() -> list[Remote]:
-    """Targets with bundled drafters that are here or can be got."""
+    """Returns targets with bundled drafters that are present or can be downloaded."""
     return [remote for remote in REMOTE.values() if (BUNDLED / remote.name / "dflash").is_dir()]
 
 
 def to_get() -> Remote | None:
-    """A target that the page can get and has not got yet; None on a page for visitors, whose owner gets it."""
+    """Returns a target that the page can download and does not have yet; None on a public page."""
     return None if public() else next((r for r in offered_remotes() if found(r.name) is None), None)
 
 
@@ -90,7 +90,7 @@ def _offer(pair: Pair) -> ModelOffer:
 
 
 def slowness(pair: Pair) -> str:
-    """How long a token takes on the processor of this machine, roughly."""
+    """Returns roughly how long a token takes on this machine's processor, in words."""
     weights = weight_bytes(pair)
     if weights is None:
         return "on the CPU: slow"
@@ -99,7 +99,7 @@ def slowness(pair: Pair) -> str:
 
 
 def weight_bytes(pair: Pair) -> float | None:
-    """Bytes of the target's weights: as its model card states, or as its folder has them; None where neither tells."""
+    """Returns the bytes of the target's weights, from its model card or its folder; None if unknown."""
     if pair.parameters is not None:
         return pair.parameters * 1e9 * BYTES[pair.dtype]
     folder = Path(pair.target)
@@ -108,7 +108,7 @@ def weight_bytes(pair: Pair) -> float | None:
 
 
 def obstacle(pair: Pair) -> str | None:
-    """Why this machine cannot run a pair, in a few words; None where it can."""
+    """Returns why this machine cannot run a pair, in a few words, or None."""
     if pair.fault:
         return pair.fault
     weights = weight_bytes(pair)
@@ -124,12 +124,12 @@ def obstacle(pair: Pair) -> str | None:
 
 
 def config_cached(source: str) -> bool:
-    """Whether the config of a hub id is in the local cache."""
+    """Returns whether the config of a hub id is in the local cache."""
     return isinstance(try_to_load_from_cache(source, "config.json"), str)
 
 
 def _cached(source: str) -> bool:
-    """Whether config and all weights of a hub id are in the local cache."""
+    """Returns whether config and all weights of a hub id are in the local cache."""
 
     def there(name: str) -> Path | None:
         found = try_to_load_from_cache(source, name)
@@ -146,7 +146,7 @@ def _cached(source: str) -> bool:
 
 @cache
 def _hub_answers() -> bool:
-    """Whether the hub can be reached, asked once."""
+    """Returns whether the hub can be reached, tested once."""
     if constants.HF_HUB_OFFLINE:
         return False
     try:
@@ -157,7 +157,7 @@ def _hub_answers() -> bool:
 
 
 def check(chosen: Chosen) -> None:
-    """Raise ``InputError`` where a choice cannot run here; folders are checked when they are loaded."""
+    """Raise ``InputError`` if a choice cannot run here; folders are checked when they are loaded."""
     model = chosen.model
     offered = {offer.id: offer for offer in offers()}
     if public() and model not in offered:
@@ -171,7 +171,7 @@ def check(chosen: Chosen) -> None:
 
 
 def second_drafter(model: str, vp: str) -> str:
-    """Which second drafter a choice of models gets, as a sentence."""
+    """Returns a sentence about the second drafter of a choice of models."""
     if vp:
         return f"Second drafter: the VP-Drafter in {vp}."
     if model in pairs():
@@ -195,7 +195,7 @@ def drafter_folder(chosen: Chosen) -> str:
 
 
 class _Shelf:
-    """Loaded engines: every bundled one that was asked for, and the latest other one.
+    """Cache of loaded engines: all bundled ones that were used, and the latest other one.
 
     The one before is let go first: two large targets need not fit into memory at once. What is there after loading is
     frozen: looking through modules and models for garbage would stop a run for a third of a second now and then.
@@ -235,12 +235,12 @@ _shelf = _Shelf()
 
 
 def loaded(chosen: Chosen) -> bool:
-    """Whether ``engine`` would answer at once."""
+    """Returns whether ``engine`` would return at once."""
     return _shelf.loaded(chosen)
 
 
 def loaded_for(header: Mapping[str, Any]) -> Chosen | None:
-    """The loaded models that a run was made with, going by the weights that its header names; None where none are."""
+    """Returns the loaded models with which a run was made, by the weights named in its header, or None."""
     wanted = {part: digest for part in MADE_WITH if (digest := weights_of([header], part))}
     for chosen, engine in _shelf.engines():
         own = {"parts": engine.parts}
@@ -250,7 +250,7 @@ def loaded_for(header: Mapping[str, Any]) -> Chosen | None:
 
 
 def engine(chosen: Chosen) -> d2sd.Engine:
-    """The loaded models. Where there is no VP-Drafter the first drafter serves as the second one too.
+    """Returns the loaded models. Without a VP-Drafter, the first drafter is also the second one.
 
     Raises ``InputError``. What is loaded was checked when it was.
     """

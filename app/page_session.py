@@ -38,7 +38,7 @@ class Session(Ticket):
     getting: bool = False
 
     def put_aside(self, values: dict[str, Any]) -> None:
-        """Keep what a person has set in the form before it follows a run.
+        """Store the user's settings before the form follows a run.
 
         The first time all of it is kept, later only what differs from what following has put there.
         """
@@ -59,7 +59,7 @@ class Session(Ticket):
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Whether a control that was given one of these would say the other."""
+    """Returns whether both values would look the same in a control."""
     if isinstance(one, str) and isinstance(other, str):
         return one.splitlines() == other.splitlines()  # a text field has its own line ends
     numbers = isinstance(one, int | float) and isinstance(other, int | float)

@@ -57,7 +57,7 @@ DSPARK = Pair(presets.DSPARK, str(TINY / "target"), str(TINY / "dspark"), str(TI
 
 @cache
 def pairs() -> dict[str, Pair]:
-    """All of them by name; those of the owner's list that cannot be used say why."""
+    """Returns all pairs by name; unusable ones of the owner's list state the reason."""
     known = {p.name: p for p in (DSPARK, *PUBLISHED)}
     for pair in listed(os.environ.get(VARIABLE, "")):
         taken = pair.name in known or pair.name in d2sd.presets()
@@ -90,7 +90,7 @@ def _text(source: str) -> str:
 
 
 def _read(row: Any, number: int) -> Pair:
-    """One entry."""
+    """Returns one entry."""
     name = f"entry {number} of the list"
     if not isinstance(row, Mapping):
         return Pair(name, fault="it must be an object with target and drafter")
@@ -108,7 +108,7 @@ def _read(row: Any, number: int) -> Pair:
 
 
 def _fault(row: Mapping[str, Any]) -> str:
-    """What is wrong with an entry; empty where nothing is."""
+    """Returns what is wrong with an entry; empty if it is valid."""
     unknown = [str(key)[:40] for key in row if key not in FIELDS]
     if unknown:
         return f"{unknown[0]!r} is not known; an entry has {', '.join(FIELDS)}"

@@ -13,7 +13,7 @@ from d2sd.models.plan import plan, summary
 
 
 def planned(model: str, folder: str) -> str:
-    """In a line, of models that are no bundled ones; empty where nothing is to be said yet.
+    """Returns a one-line summary of chosen models that are not bundled; empty if nothing is known yet.
 
     model: the choice; folder: what was written for one's own models.
     """
@@ -32,7 +32,7 @@ def planned(model: str, folder: str) -> str:
 
 
 def _readable(source: str) -> bool:
-    """Whether its config is here: nobody waits for a network while choosing."""
+    """Returns whether the config is available without the network."""
     return is_folder(source) or models.config_cached(source)
 
 

@@ -55,13 +55,13 @@ FIRST_SAID = (
 
 @cache
 def first_model() -> str:
-    """The model of the run that the page opens with, if it is here."""
+    """Returns the model of the run that the page opens with, if it is present."""
     named = opening().header.get("models", {}).get("preset")
     return named if named in d2sd.presets() else BUNDLED
 
 
 def examples(model: str) -> dict[str, str]:
-    """Example prompts that suit a model, each with its label."""
+    """Returns example prompts for a model, by label."""
     return EXAMPLES if model in OWN else CHAT_EXAMPLES
 
 
@@ -72,17 +72,17 @@ def prompt_set(model: str) -> str:
 
 
 def opening() -> RunLines:
-    """The recorded run that the page shows before anything is run; an empty one if none is there."""
+    """Returns the recorded run that the page shows first; an empty one if there is none."""
     return _recorded(OPENING_TRACE)
 
 
 def second() -> RunLines:
-    """The recorded run of another model; an empty one if none is there."""
+    """Returns the recorded run of another model; an empty one if there is none."""
     return _recorded(SECOND_TRACE)
 
 
 def second_said(run: RunLines) -> str:
-    """What leads to it."""
+    """Returns the text of the link to it."""
     model = run.header.get("models", {}).get("preset")
     return "The same with a chat model" if model == FIRST else "The same with a tiny model"
 

@@ -95,7 +95,7 @@ def run(
 
 
 def rounded_apart(race: Race) -> bool:
-    """Whether greedy texts differ, which only numbers of 16 bits explain."""
+    """Returns whether greedy texts differ, which only 16-bit numbers explain."""
     kind = race.lanes[0].trace.header["hardware"]["dtype"] if race.lanes else ""
     greedy = race.asked is not None and race.asked.temperature == 0
     return greedy and kind in SIXTEEN_BITS and any(row.identical is False for row in rows(race))
@@ -113,14 +113,14 @@ def _generate(run: Prepared, events: list[Event], stop: Callable[[], bool]) -> I
 
 
 def reference(race: Race) -> Lane | None:
-    """The lane that texts are compared with: plain decoding, or else the first complete one."""
+    """Returns the lane that texts are compared with: plain decoding, or else the first complete one."""
     complete = [lane for lane in race.lanes if lane.complete]
     plain = [lane for lane in complete if lane.trace.header["method"] == PLAIN]
     return next(iter(plain or complete), None)
 
 
 def rows(race: Race) -> list[Row]:
-    """The table of the race, one row per lane."""
+    """Returns the table of the race, one row per lane."""
     base = reference(race)
     plain = base.trace.totals if base and base.trace.header["method"] == PLAIN else None
     order = sorted(lane.trace.totals.seconds for lane in race.lanes if lane.complete)
@@ -147,7 +147,7 @@ def _row(lane: Lane, base: Lane | None, plain_speed: float | None, order: list[f
 
 
 def _differs_at(own: list[int], other: list[int]) -> int | None:
-    """Number of leading tokens that two texts share, None where they are identical."""
+    """Returns the length of the common prefix of two texts in tokens, or None if they are equal."""
     if own == other:
         return None
     pairs = enumerate(zip(own, other, strict=False))

@@ -44,7 +44,7 @@ ASKED = "d2sd"  # the lane whose what-if answers are recorded too
 
 @cache
 def recorded_race() -> Race:
-    """The recorded race; one without lanes if none is there."""
+    """Returns the recorded race; one without lanes if there is none."""
     kept = _read()
     lanes = tuple(Lane(parse_trace(trace.encode())) for trace in kept.get("traces", ()))
     if not lanes:
@@ -55,7 +55,7 @@ def recorded_race() -> Race:
 
 @cache
 def recorded_answers() -> str | None:
-    """What the what-if panel draws before anything is asked, as its value; None if none is there."""
+    """Returns the what-if panel's initial value; None if there is none."""
     answers = _read().get("whatif")
     return msgspec.convert(answers, Drawn).value() if answers else None
 
@@ -74,7 +74,7 @@ def record_run(model: Chosen, prompt: str, values: dict[str, Any], compare: bool
 
 
 def worth(run: RunLines) -> tuple[bool, tuple[int, int], float]:
-    """Whether a run may open the page, and how good it is at that, by its own numbers.
+    """Returns whether a run may open the page, and its rank, from its own figures.
 
     It may if the step that it opens with has words, a newcomer meets repaired, missed and wholly accepted steps in it, and it was
     measured faster than plain decoding. The more steps there are of the rarest of these kinds, the better; of equals the one
@@ -93,7 +93,7 @@ def worth(run: RunLines) -> tuple[bool, tuple[int, int], float]:
 
 
 def record_opening(model: str, prompts: Sequence[str], tokens: int) -> RunLines:
-    """The example of a model that opens the page best."""
+    """Records the examples of a model and returns the best one to open the page with."""
     runs = [record_run(Chosen(model), prompt, _values(model, tokens)) for prompt in prompts]
     return max(runs, key=worth)
 

@@ -32,18 +32,18 @@ class Recording:
 
     @classmethod
     def of(cls, trace: Trace, label: str = "") -> Recording:
-        """A run that was just recorded; named by its prompt unless a label is given."""
+        """Returns a run that was just recorded; named by its prompt unless a label is given."""
         name = label or " ".join(str(trace.header.get("prompt") or "no prompt").split())
         return cls(short(name), zlib.compress("".join(trace.lines()).encode(), 3), trace.domain, trace.header)
 
     def read(self) -> Trace:
-        """The run as data; raises ``InputError`` where its file is gone."""
+        """Returns the run as data; raises ``InputError`` if its file is gone."""
         if isinstance(self.trace, bytes):
             return parse_trace(zlib.decompress(self.trace))
         return uploads.read_traces(self.trace, uploads.MAX_MEGABYTES * 10**6)[0][0]
 
     def run(self) -> RunLines:
-        """The run as Explore shows it; ``InputError`` where its file is gone or too large to draw."""
+        """Returns the run as Explore shows it; ``InputError`` if its file is gone or too large to draw."""
         if isinstance(self.trace, bytes):
             # not splitlines(): texts may hold U+2028 and the like
             return RunLines.packed(zlib.decompress(self.trace).decode().split("\n"))
@@ -52,14 +52,14 @@ class Recording:
 
 @dataclass(slots=True)
 class Recordings:
-    """The measured runs of one window, in the order of the drawing, and what they are called together."""
+    """The measured runs of one window, in the order of the drawing, and their title."""
 
     runs: list[Recording] = field(default_factory=list)
     title: str = ""
 
 
 def read_uploads(paths: Sequence[Path]) -> tuple[list[tuple[Recording, Trace]], list[str]]:
-    """Uploaded traces that can be read, and for each of the others a sentence that names it."""
+    """Returns the uploaded traces that can be read, and a sentence for each of the others."""
     good, bad = [], []
     room = uploads.MAX_MEGABYTES_TOGETHER * 10**6
     for path in paths:

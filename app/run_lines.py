@@ -23,13 +23,13 @@ BLOCK = 1 << 16  # characters
 
 
 def pack(line: str) -> str:
-    """A line as it travels; short ones as they are."""
+    """Returns a line in transport form; short ones unchanged."""
     return line if len(line) <= LONG else pack_line(line)
 
 
 @dataclass(slots=True)
 class RunLines:
-    """Trace lines of one run. ``key`` tells it from every other run; ``live``: it goes on, and lines will be added.
+    """Trace lines of one run. ``key``: unique id; ``live``: the run is in progress, and lines will be added.
 
     An entry is a line or a block of lines, as it travels.
     """
@@ -41,40 +41,40 @@ class RunLines:
 
     @classmethod
     def of(cls, lines: Iterable[str]) -> RunLines:
-        """A run whose lines are all there already."""
+        """Returns a finished run."""
         run = cls()
         run.append(lines)
         return run
 
     @classmethod
     def packed(cls, lines: Iterable[str]) -> RunLines:
-        """The same in blocks, for a run that nothing will be added to."""
+        """The same in compressed blocks, for a run that will not grow."""
         run = cls()
         run._lines += [part for block in _blocks(run._judge.lines(lines)) for part in pack(block).split("\n")]
         return run
 
     def holds(self, other: RunLines) -> bool:
-        """Whether all lines of another run, of which there are some, are the first ones of this."""
+        """Returns whether the lines of another, non-empty run are the first ones of this."""
         if not len(self) or not len(other) or self._lines[0] != other._lines[0]:
             return False  # other headers: nearly always
         theirs = other.lines()
         return self.lines()[: len(theirs)] == theirs
 
     def __len__(self) -> int:
-        """Entries, not lines."""
+        """Returns the number of entries, not lines."""
         return len(self._lines)
 
     @property
     def size(self) -> int:
-        """Characters of its lines as they are kept."""
+        """Size of its stored lines in characters."""
         return sum(map(len, self._lines))
 
     def append(self, lines: Iterable[str]) -> None:
-        """Add trace lines, each with or without its newline; empty ones are left out."""
+        """Add trace lines, with or without newlines; empty ones are skipped."""
         self._lines += [pack(line.rstrip("\n")) for line in self._judge.lines(lines) if line.strip()]
 
     def segment(self, start: int = 0, **notes: Any) -> str:
-        """The value for the page: a head, then the entries from ``start`` on.
+        """Returns the value for the page: a head, then the entries from ``start`` on.
 
         The head says whose run this is, the number of the first entry, which step shows the idea best, and the notes.
         """
@@ -83,22 +83,22 @@ class RunLines:
 
     @property
     def header(self) -> dict[str, Any]:
-        """The header of the run; empty where nothing is recorded."""
+        """The header of the run; empty if nothing is recorded."""
         return json.loads(unpack_line(self._lines[0])) if self._lines else {}
 
     @property
     def ended(self) -> bool:
-        """Whether the end of the run is there; the speed of plain decoding may follow it."""
+        """Whether the run's end is recorded; the speed of plain decoding may follow it."""
         last = "\n".join(map(unpack_line, self._lines[-2:])).split("\n")[-2:]
         return any(json.loads(line).get("event") == "Finished" for line in last if line)
 
     def lines(self) -> list[str]:
-        """The trace lines, without their newlines."""
+        """Returns the trace lines, without newlines."""
         every = (line for entry in self._lines for line in unpack_line(entry).split("\n"))
         return [line for line in every if not line.startswith(VERDICT)]
 
     def trace(self) -> Trace:
-        """The run as data; raises ``InputError`` where nothing is recorded."""
+        """Returns the run as data; raises ``InputError`` if nothing is recorded."""
         return parse_trace("\n".join([*self.lines(), ""]).encode())
 
 

@@ -39,7 +39,7 @@ def read(setting: Setting, value: Any) -> Any:
 
 
 def whole(value: Any, name: str) -> int:
-    """The whole number of a control; raises ``InputError``."""
+    """Returns the integer of a control; raises ``InputError``."""
     if not _is_number(value) or not math.isfinite(value) or value != int(value):
         raise InputError(f"{name} must be a whole number")
     return int(value)
@@ -50,18 +50,18 @@ def _is_number(value: Any) -> bool:
 
 
 def readable(error: InputError) -> str:
-    """What is wrong, with settings called as the page calls them."""
+    """Returns an error message with settings named as on the page."""
     labels = {s.name: s.label for s in SETTINGS}
     return _NAMES.sub(lambda match: labels[match[0]], str(error))
 
 
 def used_by(method: str) -> frozenset[str]:
-    """Names of the settings that have a meaning for this method: those of every run, and those that shape its trees."""
+    """Returns the names of the settings that affect this method: those of every run, and those that shape its trees."""
     return frozenset(s.name for s in SETTINGS) - TREE_SETTINGS | METHODS[method].settings
 
 
 def config(method: str, values: dict[str, Any]) -> DecodeConfig:
-    """The configuration of a run from the controls' values by name; raises ``InputError``."""
+    """Returns the configuration of a run from the controls' values by name; raises ``InputError``."""
     if method not in METHODS:
         raise InputError(f"unknown method {str(method)[:40]!r}; choose one of: {', '.join(METHODS)}")
     return DecodeConfig(method=method, **{s.name: read(s, values[s.name]) for s in SETTINGS if s.name in values})

@@ -21,7 +21,7 @@ from d2sd.trace.graph import step_graph
 
 
 def export(session: Session, data: gr.EventData) -> tuple[Any, Any]:
-    """The file that the page asks for, as a segment without lines, and a notice."""
+    """Returns the requested file as a segment without lines, and a notice."""
     asked = told(data)
     try:
         file = make_file(session.shown, asked.get("kind"), asked.get("step"), asked.get("node"))

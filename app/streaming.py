@@ -28,7 +28,7 @@ _worker = ThreadPoolExecutor(1, "engine")
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A run that was checked and can start. ``chosen``: its models, by which another process finds its own engine."""
+    """A validated run. ``chosen``: its models, by which another process finds its own engine."""
 
     chosen: Chosen
     engine: Engine
@@ -36,7 +36,7 @@ class Prepared:
 
 
 def prepare(chosen: Chosen, prompt: str, config: DecodeConfig) -> Prepared:
-    """Load the models if need be, and resolve what is to be run on them; raises ``InputError``.
+    """Load the models if needed, and resolve the settings; raises ``InputError``.
 
     A form may hold the γ of other drafters: these take theirs where that is smaller.
     """
@@ -53,7 +53,7 @@ def never() -> bool:
 
 
 def stream(run: Prepared, stop: Callable[[], bool]) -> Generator[Event, None, None]:
-    """The events of a run; once ``stop`` answers True it ends before its next step. It never waits for its reader."""
+    """Yields the events of a run; it ends before the next step if ``stop`` returns True."""
     if not ON_ZERO_GPU:
         yield from ahead(run.engine.run(run.request, stop))
         return
@@ -125,7 +125,7 @@ def ahead(events: Iterator[Item]) -> Generator[Item, None, None]:
 
 
 def collect(run: Generator[Event, None, None], events: list[Event]) -> Iterator[None]:
-    """Let a run go on, event by event, into a list."""
+    """Yields None per event while collecting the events of a run in a list."""
     with closing(run):
         for event in run:
             events.append(event)
@@ -133,7 +133,7 @@ def collect(run: Generator[Event, None, None], events: list[Event]) -> Iterator[
 
 
 def paced(steps: Iterator[None]) -> Iterator[None]:
-    """Run through ``steps``, yielding only now and then: to write out progress costs the run time.
+    """Run ``steps``, yielding only now and then, since reporting progress costs time.
 
     A window that was closed is noticed where its work yields, so work that has nothing to say does so all the same.
     """

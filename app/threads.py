@@ -8,7 +8,7 @@ import torch
 
 
 def threads_here() -> str:
-    """How many threads the nets use here, and why, in a sentence."""
+    """Returns a sentence about the number of threads used here, and why."""
     count, named = torch.get_num_threads(), os.environ.get("OMP_NUM_THREADS")
     used = f"The nets use {count} thread{'s' if count > 1 else ''}"
     if named:

@@ -13,7 +13,7 @@ HOST = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?(:[0-9]{1,5})?")
 
 
 def listed() -> list[str]:
-    """The owner's list: hosts, each with its port where that is not the usual one of its scheme, separated by commas.
+    """Returns the owner's list: hosts separated by commas, each with its port if that is not the default.
 
     The visitor's browser fetches, never this server. Raises ``InputError``.
     """

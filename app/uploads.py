@@ -27,7 +27,7 @@ MAX_OPENED = 24  # runs of one file in the list
 
 
 def read(path: str | Path) -> RunLines:
-    """The first run of a file; raises ``InputError``."""
+    """Returns the first run of a file; raises ``InputError``."""
     return read_all(path)[0][0]
 
 
@@ -64,7 +64,7 @@ def read_traces(path: Path, room: int) -> tuple[list[Trace], int]:
 
 
 def is_log(raw: bytes) -> bool:
-    """Whether a file is the log of an engine: JSON whose first record is no line of a trace."""
+    """Returns whether a file is the log of an engine: JSON whose first record is not a line of a trace."""
     head = raw.lstrip()[:MAX_HEAD]
     return head[:1] in (b"{", b"[") and b'"event"' not in head.partition(b"\n")[0]
 
@@ -142,6 +142,6 @@ def _plain(kind: str, line: Line) -> str:
 
 
 def short(text: str, most: int = 60) -> str:
-    """A name as a label."""
+    """Returns a name as a label."""
     text = text.encode("utf-8", "replace").decode()
     return text if len(text) <= most else text[: most - 1] + "…"

@@ -93,7 +93,7 @@ def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
     quick: dict[str, Any] = {"show_progress": "hidden", "concurrency_limit": 4}
 
     def offer(current: Session, chosen: str) -> gr.Dropdown:
-        """The runs and sets that there are by now."""
+        """Returns the current runs and sets to choose from."""
         known = [("nothing", NOTHING), *compare.choices(current.history)]
         return gr.Dropdown(choices=known, value=chosen if chosen in dict(known).values() else NOTHING)
 
@@ -126,7 +126,7 @@ def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
 
 
 def _against(explore: Session, name: str | None) -> RunSet | None:
-    """What is compared with; raises ``InputError``."""
+    """Returns what to compare with; raises ``InputError``."""
     return None if name in (None, NOTHING) else compare.pick(explore.history, name)
 
 
@@ -180,7 +180,7 @@ def _measure_shown(
 def _compare_again(
     ticket: Ticket, kept: Recordings, explore: Session, against: str | None, request: gr.Request
 ) -> tuple[Any, Any]:
-    """What is measured already, against something else."""
+    """Returns the measured runs compared with another choice."""
     number, runs, count = asked_as(request), kept.runs, len(kept.runs)
     if not ticket.latest(number):
         return NO_ANSWER

@@ -67,7 +67,7 @@ def build_compare(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
 
 
 def offer(session: Session, a: str | None, b: str | None) -> list[gr.Dropdown]:
-    """What there is to compare by now; at first the two newest."""
+    """Returns the runs and sets that can be compared; at first the two newest are chosen."""
     known = compare.choices(session.history)
     names = [name for _, name in known]
     first = [a if a in names else None, b if b in names else None]
@@ -79,7 +79,7 @@ def offer(session: Session, a: str | None, b: str | None) -> list[gr.Dropdown]:
 def show(
     ticket: Ticket, session: Session, a: str | None, b: str | None, request: gr.Request | None = None
 ) -> tuple[Any, Any]:
-    """Compare two choices; nothing where others were asked for meanwhile."""
+    """Compare two choices; the result is dropped if others were requested meanwhile."""
     number = asked_as(request)
     if not ticket.latest(number):
         return gr.skip(), gr.skip()
@@ -105,7 +105,7 @@ def add_files(session: Session, paths: list[str] | None, a: str | None, b: str |
 
 
 def rename(session: Session, called: str | None, a: str | None, b: str | None) -> list[Any]:
-    """Call the set in B something else; a run is named in the list of runs."""
+    """Rename the set in B; runs are renamed in the list of runs."""
     kind, _, title = (b or "").partition(" ")
     if kind != "set":
         return [gr.skip()] * 3 + [sentence(note="B is a run: the list of runs below Explore names it.")]

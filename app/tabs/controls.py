@@ -46,7 +46,7 @@ class Controls:
         return list(self.inputs.values())
 
     def asked(self, *values: Any) -> Asked:
-        """What the values of the inputs ask for."""
+        """Returns the request given by the values of the inputs."""
         by_name = dict(zip(self.inputs, values, strict=True))
         return Asked(
             prompt=by_name["prompt"] or "",
@@ -57,7 +57,7 @@ class Controls:
         )
 
     def restored(self, link: Link) -> list[Any]:
-        """The inputs as a link sets them, those that it leaves open untouched."""
+        """Returns the inputs as set by a link; others are unchanged."""
         values = sent(link)
         used = used_by(link.values["method"]) if "method" in link.values else None
 
@@ -72,7 +72,7 @@ class Controls:
 
 
 def sent(link: Link) -> dict[str, Any]:
-    """The values that ``Controls.restored`` puts into the form, by name."""
+    """Returns the values that ``Controls.restored`` puts into the form, by name."""
     return dict.fromkeys(OPTIONAL) | link.values
 
 
@@ -156,6 +156,6 @@ def _method(inputs: dict[str, Any], method: PickerView) -> None:
 
 
 def explained(method: str) -> str:
-    """What a method does and where it comes from, in a sentence."""
+    """Returns a sentence about what a method does and its source."""
     chosen = d2sd.METHODS[method]
     return f"{chosen.sentence} ({chosen.source})"

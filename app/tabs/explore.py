@@ -30,7 +30,7 @@ RUN = "Run"
 
 
 def doing(update: Update[str], session: Session) -> str:
-    """What the button says while a run goes on."""
+    """Returns the text of the Run button while a run is in progress."""
     if update.news:
         return "Waiting …" if session.waiting else "Loading …"
     if session.shown.ended:
@@ -170,7 +170,7 @@ def _wire_getting(shown: Shown) -> None:
 
 
 def open_trace(session: Session, path: str | None, request: gr.Request | None = None) -> tuple[Any, Any]:
-    """Show a trace file instead of the run; where it cannot be read, say why and leave the run alone.
+    """Show a trace file instead of the run; if it cannot be read, say why and keep the run.
 
     Where something else was asked for while it was read, it is only kept in the list.
     """
@@ -195,7 +195,7 @@ def open_trace(session: Session, path: str | None, request: gr.Request | None = 
 
 
 def send_again(session: Session, data: gr.EventData) -> Any:
-    """The lines that the page asks for."""
+    """Returns the lines that the page requests."""
     asked = told(data)
     start = asked.get("start")
     if asked.get("key") != session.shown.key or not isinstance(start, int) or start < 0:

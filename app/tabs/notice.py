@@ -94,12 +94,12 @@ def line_of(notice: gr.Textbox, ticket: gr.State) -> gr.Timer:
 
 
 def ahead(request: gr.Request) -> int:
-    """How many other windows wait for the models in front of this one."""
+    """Returns how many other windows are queued for the models before this one."""
     return len(set(itertools.takewhile(lambda window: window != request.session_hash, waiting(MODEL))))
 
 
 def waits(request: gr.Request) -> bool:
-    """Whether this window waits for the models."""
+    """Returns whether this window is queued for the models."""
     return request.session_hash in waiting(MODEL)
 
 

@@ -128,7 +128,7 @@ def build_race(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> RaceTab:
 
 
 def _linked(query: Mapping[str, str]) -> list[str]:
-    """The lanes that a link names."""
+    """Returns the lanes named in a link."""
     asked = query.get("methods", "").split(",")
     return [lane for lane in LANES if lane in asked]
 
@@ -142,7 +142,7 @@ def _ran(race: Race | None, asked: Mapping[str, Any], methods: list[str]) -> boo
 
 
 def keep(history: History, raced: Race) -> None:
-    """Keep a race and, in the list of runs, its lanes."""
+    """Store a race and add its lanes to the list of runs."""
     history.race = raced
     for lane in reversed(raced.lanes):
         if lane.trace.steps:

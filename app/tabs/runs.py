@@ -74,7 +74,7 @@ class Shown:
 
     @property
     def outputs(self) -> list[Any]:
-        """What ``follow`` changes."""
+        """The outputs of ``follow``."""
         return [*self.controls.values, self.back, self.runs, self.controls.notice]
 
     def after(self, event: Any) -> None:
@@ -101,7 +101,7 @@ class Shown:
         ]
 
     def own(self, session: Session) -> list[Any]:
-        """A person's own settings again."""
+        """Restore the user's own settings."""
         values, session.own = session.own or {}, None
         return [*self.controls.restored(Link(values)), gr.Button(visible=False)]
 
@@ -201,7 +201,7 @@ def show(session: Session, data: gr.EventData, request: gr.Request | None = None
 
 
 def rename(session: Session, data: gr.EventData) -> str:
-    """Call a run something else."""
+    """Rename a run."""
     session.history.rename(told(data).get("key"), told(data).get("label"))
     return runs_view.drawing(session.history, session.shown.key)
 
@@ -213,7 +213,7 @@ def remove(session: Session, data: gr.EventData) -> str:
 
 
 def file(session: Session, data: gr.EventData) -> tuple[Any, Any]:
-    """A run as a trace file."""
+    """Returns a run as a trace file."""
     found = session.history.find(told(data).get("key"))
     if found is None:
         return gr.skip(), sentence(problem=GONE)

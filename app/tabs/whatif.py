@@ -116,7 +116,7 @@ def build_whatif(explore: gr.State, chosen: list[Component]) -> WhatIf:
 
 
 def lane_choices(race: Race) -> dict[str, Any]:
-    """The runs that can be asked: that of Explore and the lanes of a race."""
+    """Returns the runs that can be replayed: that of Explore and the lanes of a race."""
     lanes = [lane_name(lane.trace) for lane in race.lanes]
     first = FAVOURITE if FAVOURITE in lanes else lanes[0] if lanes else EXPLORE
     return {"choices": [*((f"Race: {m}", m) for m in lanes), (EXPLORE, EXPLORE)], "value": first}
