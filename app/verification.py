@@ -33,7 +33,7 @@ class Odd:
 
 
 def visits(step: StepDone) -> tuple[Visit, ...]:
-    """The walk, anchor first."""
+    """Returns the walk, anchor first."""
     children = (*step.accepted, None)
     return tuple(Visit(c.node, c.text, c.probability, child) for c, child in zip(step.choices, children, strict=False))
 

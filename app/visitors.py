@@ -32,5 +32,5 @@ def _loopback(name: str) -> bool:
 
 
 def without_paths(sentence: str) -> str:
-    """A sentence for a visitor: of paths of this machine only the last part stays. Its owner sees them whole."""
+    """Returns a sentence for a visitor, with paths of this machine reduced to their last part; its owner sees them whole."""
     return _PATH.sub(r"…/\1", sentence) if public() else sentence

@@ -146,7 +146,7 @@ def _costs(chosen: Chosen, configs: Sequence[DecodeConfig]) -> Iterator[str]:
 
 
 def questions(engine: Engine, base: DecodeConfig, sweeps: Sequence[str], lanes: Sequence[str]) -> tuple[Question, ...]:
-    """All points of the sweeps that these models can run, the run's own value among them.
+    """Returns all points of the sweeps that these models can run, including the run's own value.
 
     A method that does not use a setting has the same settings at all its values, so it is answered once. Raises
     ``InputError`` for a method that these models cannot run at all.

@@ -6,20 +6,20 @@ Pieces = tuple[tuple[str, str], ...]
 
 
 def hat(index: str) -> Pieces:
-    """A drafted token in an equation."""
+    """Returns a drafted token in an equation."""
     return (("var", "t̂"), ("sub", index))
 
 
 def quoted(text: str) -> str:
-    """A token between quotation marks."""
+    """Returns a token between quotation marks."""
     return f"“{text}”"
 
 
 def decimal(p: float) -> str:
-    """A probability with two digits."""
+    """Returns a probability with two digits."""
     return "<0.01" if 0 < p < 0.005 else f"{p:.2f}"
 
 
 def milliseconds(seconds: float) -> str:
-    """A duration."""
+    """Returns a duration."""
     return f"{seconds * 1000:.1f} ms"

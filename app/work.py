@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Update(Generic[T]):
-    """What work tells the page. At most one of the sentences is not empty.
+    """A progress update for the page. At most one of the sentences is not empty.
 
     value: what is shown from now on; None: what is there stays.
     problem: what went wrong.
@@ -62,7 +62,7 @@ class Ticket:
         return asked is None or asked == self.asked
 
     def claim(self, number: int) -> bool:
-        """Whether the work of this number may start: it is the newest and was not started before."""
+        """Returns whether the work of this number may start: it is the newest and was not started before."""
         if number != self.newest or number == self.claimed:
             return False
         self.claimed = number
@@ -78,7 +78,7 @@ class Ticket:
         return self.newest != self.claimed
 
     def stop(self) -> bool:
-        """Stop whatever runs or waits; whether something waited that had not begun."""
+        """Cancel running or queued work; returns whether queued work had not begun."""
         waited = self.waiting
         self.stopped = self.newest
         self.newest = self.claimed = self.newest + 1
@@ -90,7 +90,7 @@ TURNS_COUNTED = 9  # the latest, which say how long one lasts
 
 
 class Turns:
-    """Whose work goes on at present."""
+    """The queue for the models."""
 
     def __init__(self) -> None:
         self._whose: object = None
@@ -112,14 +112,14 @@ class Turns:
                 self._lasted.append(time.monotonic() - self._began)
 
     def news(self, asking: object, waiting: int = 0) -> str:
-        """A sentence for who asks for work while that of others goes on; empty where none does.
+        """Returns a sentence for a request that waits for others' work; empty if nothing is running.
 
         ``waiting``: how many others wait already, in front of who asks.
         """
         return "" if self._whose is None or self._whose is asking else self.line(waiting)
 
     def line(self, waiting: int) -> str:
-        """The same for who stands in the line, also between two turns, with the time that it may take by the latest turns."""
+        """The same for a request in the queue, also between two turns, with an estimated time from the latest turns."""
         said = NEXT
         if waiting:
             said = f"Somebody else's run goes on, and {waiting} more {'is' if waiting == 1 else 'are'} ahead of yours: number {waiting + 1} in line."

@@ -46,7 +46,7 @@ class CalibrationView(DrawnView):
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a measurement has come: ``done`` of ``total`` runs."""
+    """Progress of a measurement: ``done`` of ``total`` runs."""
 
     title: str
     done: int
@@ -55,7 +55,7 @@ class Progress:
 
 
 def drawing(measured: Measured, runs: Sequence[Recording], progress: Progress, against: RunSet | None = None) -> str:
-    """What the view draws for these runs, as measured and as recorded; ``against``: others to compare them with."""
+    """Returns the view's value for these runs, as measured and as recorded; ``against``: others to compare them with."""
     gathering, words = measured.gathering, measured.words
     counted, report = gathering.counted(), gathering.report()
     table, labels = counted.table, counted.labels
@@ -85,7 +85,7 @@ def scored(table: StepTable, paths: Paths | None) -> tuple[np.ndarray, np.ndarra
 
 
 def step_columns(table: StepTable, words: Sequence[StepWords], paths: Paths | None = None) -> dict[str, list[Any]]:
-    """What the list of steps shows, one entry per step in every column.
+    """Returns the columns of the list of steps, one entry per step.
 
     * run, step: where it is.
     * matched: scored positions (or ``paths``, where given) that were accepted; −1: nothing was drafted.
@@ -164,7 +164,7 @@ def step_places(
 
 
 def _rank(table: StepTable) -> np.ndarray:
-    """Rank of the true boundary, from 1; 0 where there is none."""
+    """Returns the rank of the true boundary, from 1; 0 for none."""
     place = ranks(table.confidence, table.boundary)
     return np.where(table.partly & (place < table.confidence.shape[1]), place + 1, 0)
 

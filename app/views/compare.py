@@ -18,5 +18,5 @@ class CompareView(DrawnView):
 
 
 def drawing(a: RunSet, b: RunSet) -> str:
-    """What the view draws for two sides."""
+    """Returns the view's value for two sides."""
     return orjson.dumps({**compared(a, b.title, b.gathering), "pairs": side_by_side(a, b)}).decode()

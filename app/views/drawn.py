@@ -43,5 +43,5 @@ def panel_sheets(*folders: str) -> dict[str, str]:
 
 
 def read(path: Path) -> str:
-    """A source file of the page."""
+    """Returns a source file of the page."""
     return path.read_text(encoding="utf-8")

@@ -54,7 +54,7 @@ def tour(_: Any = None) -> str:
 
 
 def lesson_run() -> RunLines:
-    """The recorded run of the tour, for Explore."""
+    """Returns the recorded run of the tour, for Explore."""
     return RunLines.of(presets.lesson()["lines"])
 
 

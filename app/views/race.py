@@ -28,7 +28,7 @@ class RaceView(DrawnView):
 
 
 def drawing(race: Race) -> str:
-    """What the view draws: every planned lane with its state, and with its steps and figures once it has run."""
+    """Returns the view's value: every planned lane with its state, and with steps and figures once it has run."""
     base = reference(race)
     lanes = [_lane(lane) for lane in race.lanes]
     for lane, row in zip(lanes, rows(race), strict=True):
@@ -61,14 +61,14 @@ def query(race: Race) -> str:
 
 
 def sentence(name: str) -> str:
-    """What a lane of this name runs."""
+    """Returns a description of a lane."""
     method = name.removesuffix(COST_AWARE)
     words = METHODS[method].sentence
     return words if name == method else f"{words[:-1]}, spending on a step only what is expected to pay."
 
 
 def machine(header: dict[str, Any]) -> str:
-    """The hardware of a trace's header in a few words."""
+    """Returns the hardware of a trace's header in a few words."""
     hardware = header.get("hardware")
     known = hardware if isinstance(hardware, dict) else {}
     threads = known.get("threads")

@@ -40,7 +40,7 @@ class RunsView(DrawnView):
 
 
 def drawing(history: History, shown: str, file: dict[str, str] | None = None) -> str:
-    """What the view draws: the kept runs, the key of the one that is shown, and a file to save, if one was asked for."""
+    """Returns the view's value: the kept runs, the key of the shown one, and a file to save, if requested."""
     data = {"shown": shown, "runs": [_row(kept) for kept in history.runs], "file": file}
     return orjson.dumps(data).decode()
 
@@ -60,7 +60,7 @@ def _row(kept: KeptRun) -> dict[str, Any]:
 
 
 def about(header: Mapping[str, Any]) -> str:
-    """Method, models and the settings that are not as usual, in a few words."""
+    """Returns method, models and non-default settings in a few words."""
     config, of_models = header.get("config"), header.get("models")
     known = config if isinstance(config, Mapping) else {}
     name = of_models.get("preset") if isinstance(of_models, Mapping) else None
@@ -73,7 +73,7 @@ def about(header: Mapping[str, Any]) -> str:
 
 
 def _drafters(header: Mapping[str, Any]) -> list[Any]:
-    """Names of the drafters that a run was made with."""
+    """Returns the names of a run's drafters."""
     models, method = header.get("models"), METHODS.get(str(header.get("method")))
     if not isinstance(models, Mapping) or method is None:
         return []

@@ -25,7 +25,7 @@ class View(gr.HTML):
         )
 
     def postprocess(self, value: str | None) -> str | None:
-        """The value as it is. It is never read as HTML: Gradio's check for script tags does not apply."""
+        """Returns the value unchanged. It is never read as HTML: Gradio's check for script tags does not apply."""
         return value
 
     def get_block_name(self) -> str:

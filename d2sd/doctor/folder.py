@@ -90,7 +90,7 @@ def _check_parts(source: str, raw: Mapping[str, Any], target: Target, second: bo
 
 
 def check_tensors(form: DrafterForm, shapes: Shapes, target: Target) -> Iterator[Check]:
-    """Which tensors are missing, unread or of another shape than the config asks for."""
+    """Returns checks for missing, unread and misshapen tensors."""
     held = {own: shape for key, shape in shapes.items() if (own := own_name(key)) is not None and own not in MAPS}
     brought = tuple(part for part in BORROWED if f"{part}.weight" in held)
     with torch.device("meta"):
@@ -124,13 +124,13 @@ def check_tensors(form: DrafterForm, shapes: Shapes, target: Target) -> Iterator
 
 
 def _layers_held(held: Shapes) -> int:
-    """How many layers the tensors are of."""
+    """Returns the number of layers that the tensors belong to."""
     numbers = [int(parts[1]) for name in held if (parts := name.split("."))[0] == "layers" and parts[1].isdigit()]
     return max(numbers, default=-1) + 1
 
 
 def _check_fc(form: DrafterForm, held: Shapes, target: Target) -> Iterator[Check]:
-    """Whether ``fc`` reads as many layers as there are taps."""
+    """Check that ``fc`` reads as many layers as there are taps."""
     shape, hidden, count = held.get("fc.weight"), form.shape["hidden_size"], len(form.taps)
     if shape is None or len(shape) != 2 or shape == (hidden, count * hidden):
         return
@@ -145,7 +145,7 @@ def _check_fc(form: DrafterForm, held: Shapes, target: Target) -> Iterator[Check
 
 
 def check_form(form: DrafterForm, raw: Mapping[str, Any], target: Target) -> Iterator[Check]:
-    """What the config says, held against the target."""
+    """Compare the config with the target."""
     c, layers = target.config, target.config.num_hidden_layers
     if form.shape["hidden_size"] != c.hidden_size:
         yield Check("sizes", "fault", f"its hidden size is {form.shape['hidden_size']}, the target's {c.hidden_size}: it was made for another target", "target", "the target it was trained for")  # fmt: skip

@@ -35,7 +35,7 @@ MASK_TEXTS, MASK_ANCHORS = 8, 2
 
 @dataclass(frozen=True, slots=True)
 class Walked:
-    """One text, walked.
+    """The walk of one text.
 
     accepted: drafted tokens that every step accepts; the last step may have been cut by the text's end.
     tokens: that were written.
@@ -49,7 +49,7 @@ class Walked:
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """What came of a variant.
+    """The result of a variant.
 
     alpha, before: tokens a step with it, and without; None where it was only looked at.
     change: of the tokens that a draft brings, as a share, with an interval over prompts for everything tried together.
@@ -68,7 +68,7 @@ class Tried:
 
 
 def walk(drafter: Redrafting, text: Text) -> Walked:
-    """The steps that decoding would take: each commits what it shows, what is accepted and the target's own token."""
+    """Returns the steps of decoding: each commits the visible tokens, the accepted ones and the target's own token."""
     places = drafter.accepted(text, text.anchors)
     found = dict(zip(text.anchors, places, strict=True))
     at, end, accepted = text.start, len(text.ids) - 1, []
@@ -79,12 +79,12 @@ def walk(drafter: Redrafting, text: Text) -> Walked:
 
 
 def alpha(walks: Sequence[Walked]) -> float:
-    """Tokens a step, the target's own one included."""
+    """Returns tokens per step, including the target's own one."""
     return sum(w.tokens for w in walks) / max(1, sum(len(w.accepted) for w in walks))
 
 
 def alpha_figure(walks: Sequence[Walked]) -> Estimate:
-    """α with its interval over prompts."""
+    """Returns α with its interval over prompts."""
     return Resampler(len(walks)).ratio(*_rows(walks), np.arange(len(walks)))
 
 
@@ -103,12 +103,12 @@ def gain(walks: Sequence[Walked], base: Sequence[Walked], tests: int) -> Estimat
 
 
 def change_of_alpha(walks: Sequence[Walked], base: Sequence[Walked], tests: int) -> Estimate:
-    """The change of α from ``base``, whose texts may be others to the same prompts."""
+    """Returns the change of α from ``base``, whose texts may be other answers to the same prompts."""
     return Resampler(len(walks)).difference(_rows(walks), _rows(base), np.arange(len(walks)), tests)
 
 
 def clear(change: Estimate, worth: float) -> bool:
-    """Whether a change is surely above 0 and worth saying."""
+    """Returns whether a change is significantly positive and large enough to report."""
     return change.low is not None and change.low > 0 and (change.value or 0.0) >= worth
 
 
@@ -120,7 +120,7 @@ def _rows(walks: Sequence[Walked]) -> Ratio:
 def probe(
     draft: Draft, model: Any, texts: Sequence[Text], base: Sequence[Walked], variants: Sequence[Variant], tests: int
 ) -> Iterator[Tried]:
-    """What is known of each variant, said again whenever it was tried on more texts.
+    """Yields the results of all variants, updated whenever one was tried on more texts.
 
     draft: what makes a drafter over texts of a model.
     base: the drafter as given, over all texts.
@@ -161,7 +161,7 @@ def _tried(variant: Variant, walks: Sequence[Walked], base: Sequence[Walked], te
 def score_masks(
     target: Target, model: DFlashDraftModel, texts: Sequence[Text], tokens: Sequence[int], visible: int = 0
 ) -> Iterator[int]:
-    """How many drafted tokens are accepted with each of these mask tokens at a few places."""
+    """Returns how many drafted tokens are accepted with each of these mask tokens, at a few positions."""
     given = Redrafter(target, model, visible)
     some = [(t, t.anchors[:: max(1, len(t.anchors) // MASK_ANCHORS)][:MASK_ANCHORS]) for t in texts[:MASK_TEXTS]]
     contexts = [given.context(text) for text, _ in some]

@@ -22,7 +22,7 @@ GREEDY = Sampler(0.0, 0, 1.0, 0)
 
 
 class Redrafter:
-    """A block drafter that drafts greedily after any tokens of a text, each time from the text before them alone.
+    """A block drafter that drafts greedily after any token of a text, each draft from the text before it alone.
 
     visible: tokens after the anchor that it is shown, as a VP-Drafter is.
     """
@@ -34,14 +34,14 @@ class Redrafter:
 
     @torch.inference_mode()
     def context(self, text: Text) -> list[KeyValue]:
-        """Keys and values of the text, by layer; the mask token and the block make no difference to them."""
+        """Returns keys and values of the text, by layer; they do not depend on the mask token and the block."""
         features = text.read(self.form.taps).to(self.drafter.dtype)
         positions = torch.arange(features.shape[1], device=features.device)[None]
         return self.model.project_context(features, positions)
 
     @torch.inference_mode()
     def accepted(self, text: Text, anchors: Sequence[int], context: list[KeyValue] | None = None) -> list[int]:
-        """How many drafted tokens after each anchor the text goes on with.
+        """Returns how many drafted tokens after each anchor the text continues with.
 
         context: the text's, where it is at hand.
         """
@@ -75,7 +75,7 @@ class Redrafter:
 
     @torch.inference_mode()
     def trained(self, text: Text, anchors: Sequence[int]) -> Tensor:
-        """What the confidence head says of the first guess after each anchor, (A,): larger is surer."""
+        """Returns the confidence head's output for the first drafted token after each anchor, (A,)."""
         assert self.model.confidence_head is not None
         wanted = self._wanted(text, anchors)
         hidden = self._hidden(wanted, anchors, self.context(text))[:, 1 - self.form.shift]
@@ -83,7 +83,7 @@ class Redrafter:
         return self.model.confidence_head(hidden, None if markov is None else markov.markov_w1(wanted[:, 0]))
 
     def _wanted(self, text: Text, anchors: Sequence[int]) -> Tensor:
-        """Anchors and the tokens that follow them, (A, γ); −2, which no token is, after the end."""
+        """Returns anchors and the tokens after them, (A, γ); −2, which is no token id, after the end."""
         size = self.form.block_size
         ids = [(text.ids[at : at + size] + (-2,) * size)[:size] for at in anchors]
         return torch.tensor(ids, device=self.drafter.device)

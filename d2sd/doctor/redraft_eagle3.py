@@ -27,7 +27,7 @@ class ChainRedrafter:
 
     @torch.inference_mode()
     def accepted(self, text: Text, anchors: Sequence[int]) -> list[int]:
-        """How many drafted tokens after each anchor the text goes on with."""
+        """Returns how many drafted tokens after each anchor the text continues with."""
         model = self.model
         features = text.read(self.taps).to(model.dtype)
         ids = torch.tensor([*text.ids, *[-2] * (self.guesses + 1)], device=features.device)  # −2: no token

@@ -24,7 +24,7 @@ CONVENTIONS = (
 
 
 def markdown(examinations: Sequence[Examination]) -> str:
-    """The report, one section a drafter."""
+    """Returns the report, one section per drafter."""
     lines = [f"# Why is it rejected? (d2sd {__version__})", ""]
     for examination in examinations:
         lines += _section(examination)
@@ -91,17 +91,17 @@ def _probes(e: Examination) -> Iterator[str]:
 
 
 def share(f: Estimate) -> str:
-    """A change as a share, with its interval."""
+    """Returns a change as a percentage, with its interval."""
     if f.value is None or f.low is None or f.high is None:
         return "–" if f.value is None else f"{f.value:+.1%}"
     return f"{f.value:+.1%} [{f.low:+.1%} to {f.high:+.1%}]"
 
 
 def code(value: str) -> str:
-    """Somebody else's text as code on one line."""
+    """Returns untrusted text as code on one line."""
     return f"`{escaped(value).replace('`', 'ˋ').replace('|', '¦')}`"
 
 
 def text(value: str) -> str:
-    """A sentence that may quote somebody else's text: nothing in it is Markdown or HTML."""
+    """Returns a sentence with quoted untrusted text, escaped for Markdown and HTML."""
     return re.sub(r"([\\`*_{}\[\]<>#|!~&$])", r"\\\1", escaped(value))

@@ -39,12 +39,12 @@ class Position:
 
     @property
     def share(self) -> float:
-        """Accepted of those that got there."""
+        """Accepted share of those that reached it."""
         return self.accepted / self.steps
 
 
 def positions(walks: Sequence[Walked], most: int) -> list[Position]:
-    """Up to ``most`` drafted tokens; the last step of a text is left out, since the text ends there."""
+    """Returns acceptance for up to ``most`` drafted tokens; the last step of a text is left out, since the text ends there."""
     counts = reached([count for w in walks for count in w.accepted[:-1]])
     return [Position(number, *count) for number, count in enumerate(counts[:most], 1)]
 

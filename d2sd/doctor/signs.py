@@ -30,7 +30,7 @@ GRAM = 4
 
 @dataclass(frozen=True, slots=True)
 class Signs:
-    """Each is None where it was not looked at, or nothing could be told.
+    """Findings; each is None if it was not examined or is inconclusive.
 
     further: accepted tokens from position 3 on, with two tokens shown, over those where it drafted the same two itself.
     ranks: how often, of two places, the one that its confidence head favours is the accepted one.
@@ -45,22 +45,22 @@ class Signs:
 
     @property
     def second(self) -> bool:
-        """Whether it drafts as one does that was trained to see drafted tokens."""
+        """Whether it behaves like a drafter trained with visible drafted tokens."""
         return self.further is not None and self.further >= FURTHER
 
     @property
     def upside_down(self) -> bool:
-        """Whether its confidence head says the opposite of what happens."""
+        """Whether its confidence head is anti-correlated with acceptance."""
         return self.ranks is not None and self.ranks < UPSIDE_DOWN
 
     @property
     def garbled(self) -> bool:
-        """Whether the prompts mean nothing to the target."""
+        """Whether the target finds the prompts as unlikely as random tokens."""
         return self.surprise is not None and self.surprise >= GARBLED
 
 
 def signs(target: Target, model: Any, texts: Sequence[Text], walks: Sequence[Walked], visible: int) -> Signs:
-    """All that can be told of a drafter over texts and its walks."""
+    """Returns the findings about a drafter from texts and its walks."""
     block = isinstance(model, DFlashDraftModel)
     return Signs(
         further(target, model, texts, walks) if block and not visible else None,

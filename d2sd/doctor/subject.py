@@ -20,12 +20,12 @@ GUESSES = DecodeConfig("eagle3").draft_depth + 1  # of an EAGLE-3 chain: as deep
 
 
 class Redrafting(Protocol):
-    """Something that drafts greedily after any tokens of a text."""
+    """Something that drafts greedily after any token of a text."""
 
     visible: int
 
     def accepted(self, text: Text, anchors: Sequence[int]) -> list[int]:
-        """How many drafted tokens after each anchor the text goes on with."""
+        """Returns how many drafted tokens after each anchor the text continues with."""
 
 
 Draft = Callable[[Any], Redrafting]
@@ -33,7 +33,7 @@ Draft = Callable[[Any], Redrafting]
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What is examined.
+    """The drafter under examination.
 
     target: whose texts are drafted.
     visible: tokens after the anchor that a block drafter is shown.
@@ -43,13 +43,13 @@ class Subject:
     visible: int = 0
 
     def draft(self, model: Any) -> Redrafting:
-        """The drafter, or a variant of it, over texts."""
+        """Draft with the drafter, or a variant of it, over texts."""
         if isinstance(model, DFlashDraftModel):
             return Redrafter(self.target, model, self.visible)
         return ChainRedrafter(self.target, model, GUESSES)
 
     def variants(self, model: Any, longest: int, whole: bool) -> list[Variant]:
-        """Everything that is tried on it but mask tokens; see ``d2sd.doctor.variants``."""
+        """Returns all variants but mask tokens; see ``d2sd.doctor.variants``."""
         if isinstance(model, DFlashDraftModel):
             return variants(model, self.target, longest, whole)
         return eagle3_variants(model, self.target)
@@ -60,11 +60,11 @@ class Subject:
 
 
 def taps_of(model: Any) -> tuple[int, ...]:
-    """Target layers that it reads."""
+    """Returns the target layers that it reads."""
     return tuple(model.target_layer_ids)
 
 
 def taps_wanted(variant: Variant) -> tuple[int, ...]:
-    """Target layers that a variant reads."""
+    """Returns the target layers that a variant reads."""
     form: Any = variant.form
     return tuple(form.taps if hasattr(form, "taps") else form.target_layer_ids)

@@ -55,7 +55,7 @@ class Asked:
 
 
 def templates(engine: Engine, prompts: Sequence[str], config: DecodeConfig) -> list[Template]:
-    """Those that give other ids than ``config`` does."""
+    """Returns the templates whose ids differ from those of ``config``."""
     target = engine.models.target
 
     def ids(chat: bool, thinking: bool) -> tuple[tuple[int, ...], ...]:

@@ -17,7 +17,7 @@ BATCH = 10  # prompts that are best answered together
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Text:
-    """A text that the target wrote.
+    """A text written by the target.
 
     ids: tokens of the prompt and of what was written after it.
     start: where that begins.
@@ -30,23 +30,23 @@ class Text:
 
     @property
     def anchors(self) -> range:
-        """Positions after whose token something was written: those that a step can begin at."""
+        """Positions at which a step can begin: those followed by generated text."""
         return range(self.start, len(self.ids) - 1)
 
     def read(self, taps: Sequence[int]) -> Tensor:
-        """Features as a drafter with these taps reads them, (1, T − 1, taps·hidden)."""
+        """Returns the features for a drafter with these taps, (1, T − 1, taps·hidden)."""
         return torch.cat([self.features[n] for n in taps], -1)[None]
 
 
 def write(target: Target, prompts: Sequence[Sequence[int]], tokens: int) -> list[Text]:
-    """Greedy texts of at most so many new tokens, in the prompts' order, written at once."""
+    """Returns greedy texts of at most so many new tokens, in the prompts' order, generated as a batch."""
     written = respond_to(target, prompts, RegenerateConfig(len(prompts), tokens, greedy_share=1.0))
     return [Text((*p, *answer), len(p)) for p, answer in zip(prompts, written, strict=True)]
 
 
 @torch.inference_mode()
 def study(target: Target, text: Text, layers: Iterable[int]) -> Text:
-    """The text with the features of these layers, from one pass over it. The target's own taps stay as they are."""
+    """Returns the text with the features of these layers, from one pass over it. The target's own taps are unchanged."""
     wanted = sorted(set(layers))
     ids = torch.tensor([text.ids[:-1]], device=target.device)
     with LayerTaps(target.base.layers).only(wanted) as taps:

@@ -30,7 +30,7 @@ ENDS = {"attention": "self_attn.o_proj", "MLP": "mlp.down_proj"}  # what a subla
 
 @dataclass(frozen=True, slots=True)
 class _Net:
-    """What is known of a drafter's weights: names by layer, and the sizes that attention splits them into."""
+    """A drafter's weights: names by layer, and head sizes."""
 
     weights: Weights
     layers: tuple[str, ...]
@@ -39,18 +39,18 @@ class _Net:
     kept: int
 
     def named(self, part: str, layers: Sequence[str]) -> list[str]:
-        """Weights of this part in these layers, those that are there."""
+        """Returns the weights of this part in these layers that exist."""
         return [n for at in layers if (n := f"{at}{part}.weight") in self.weights]
 
     def scopes(self) -> Iterator[tuple[str, tuple[str, ...]]]:
-        """All layers, then each alone."""
+        """Returns all layers, then each alone."""
         yield "" if len(self.layers) == 1 else " in every layer", self.layers
         if 1 < len(self.layers) <= MOST_LAYERS:
             yield from ((f" in layer {n}", (at,)) for n, at in enumerate(self.layers))
 
 
 def undoings(model: DFlashDraftModel | Eagle3DraftModel, target: Target) -> list[Variant]:
-    """Everything that is tried on the weights of a drafter for this target."""
+    """Yields all weight changes to try on a drafter for this target."""
     if isinstance(model, DFlashDraftModel):
         layers = tuple(f"layers.{n}." for n in range(len(model.layers)))
         config: Any = model.config
@@ -67,7 +67,7 @@ def _variant(net: _Net, kind: Kind, said: str, mend: str, edit: Edit) -> Variant
 
 
 def exchanged(pairs: Sequence[tuple[str, str]]) -> Edit:
-    """Each two weights in each other's place."""
+    """Swaps each two weights."""
     return lambda w: {a: w[b] for one, other in pairs for a, b in ((one, other), (other, one))}
 
 
@@ -112,12 +112,12 @@ def _each(names: Sequence[str], change: Any) -> Edit:
 
 
 def halved(weight: Tensor, heads: int) -> Tensor:
-    """Rows of every head from pairs that lie side by side into two halves, as PyTorch's rotary embedding wants them."""
+    """Reorders the rows of every head from adjacent pairs into two halves, as PyTorch's RoPE expects them."""
     return weight.unflatten(0, (heads, -1, 2)).transpose(1, 2).flatten(0, 2)
 
 
 def paired(weight: Tensor, heads: int) -> Tensor:
-    """The other way round: halves into pairs, as llama.cpp's converter does for some types."""
+    """The inverse: halves into pairs, as llama.cpp's converter does for some types."""
     return weight.unflatten(0, (heads, 2, -1)).transpose(1, 2).flatten(0, 2)
 
 
@@ -129,7 +129,7 @@ def _changed_heads(
 
 
 def _with_table(name: str, table: Tensor, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """One table replaced, in the type of the one that was there."""
+    """Replaces one table, keeping its type."""
     return {name: table.to(weights[name])}
 
 

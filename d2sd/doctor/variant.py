@@ -32,7 +32,7 @@ SOFT: frozenset[Kind] = frozenset({"mask", "rope", "window", "causal", "layer", 
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """A drafter with one thing changed.
+    """A drafter with one change.
 
     said: what, in a few words.
     mend: what to change in the folder, None where nothing would undo it.
@@ -56,23 +56,23 @@ class Variant:
 
     @property
     def key(self) -> object:
-        """What it changes; equal for two that are the same."""
+        """Identifies the change."""
         form = self.form
         read = form if isinstance(form, DrafterForm) else (form.layer.to_dict(), replace(form, layer=None))
         return read, self.widened, self.said if self.edit is not None else ""
 
     @property
     def soft(self) -> bool:
-        """Whether it may help a drafter whose fault is another one."""
+        """Whether it may help although another fault is the cause."""
         return self.kind in SOFT
 
     @property
     def writable(self) -> bool:
-        """Whether a folder can be written that has it."""
+        """Whether a folder with this change can be written."""
         return self.without is None and (self.edit is not None or self.rewrite is not None)
 
     def of(self, model: Any) -> Any:
-        """The drafter as this variant has it; weights are shared, except those that become others."""
+        """Returns the drafter with this change; unchanged weights are shared."""
         other = _shared(model)
         _reform(other, self.form)
         if self.edit is not None:
@@ -82,7 +82,7 @@ class Variant:
 
 
 def weights_of(model: Drafter) -> dict[str, Tensor]:
-    """All weights by our names, and the ids of the draft vocabulary where it has one."""
+    """Returns all weights by our names, and the ids of the draft vocabulary if it has one."""
     found: dict[str, Tensor] = dict(model.named_parameters())
     if model.token_ids is not None:
         found[TOKEN_IDS] = model.token_ids
@@ -109,7 +109,7 @@ def keys(changed: Mapping[str, Any]) -> Rewrite:
 
 
 def line(changed: Mapping[str, Any]) -> str:
-    """The same keys as a line for people."""
+    """Returns the same keys as a line for people."""
     there = ", ".join(f"{path}: {json.dumps(value)}" for path, value in changed.items() if value is not None)
     gone = [path for path, value in changed.items() if value is None]
     return there + (f" (and no {', no '.join(gone)})" if gone else "")

@@ -24,7 +24,7 @@ RESERVED = 300  # special tokens that are looked at as mask tokens
 
 
 def variants(model: DFlashDraftModel, target: Target, longest: int, whole: bool) -> list[Variant]:
-    """Everything that is tried on a drafter but mask tokens, each once.
+    """Returns all variants of a drafter but mask tokens, each once.
 
     longest: tokens of the longest text.
     whole: whether some drafts are accepted to their end, so that longer ones may pay.
@@ -45,7 +45,7 @@ def variants(model: DFlashDraftModel, target: Target, longest: int, whole: bool)
 
 
 def each_once(found: Sequence[Variant], given: Variant) -> list[Variant]:
-    """Those that differ from each other and from the drafter as it is given."""
+    """Returns the variants that differ from each other and from the given drafter."""
     seen, once = [given.key], []
     for variant in found:
         if variant.key not in seen:
@@ -55,7 +55,7 @@ def each_once(found: Sequence[Variant], given: Variant) -> list[Variant]:
 
 
 def tapped(found: Sequence[Variant], form: DrafterForm) -> set[int]:
-    """All target layers that some of them read."""
+    """Returns all target layers that some of them read."""
     return {n for f in (form, *(v.form for v in found)) if isinstance(f, DrafterForm) for n in f.taps}
 
 
@@ -70,7 +70,7 @@ def mask_tokens(form: DrafterForm, target: Target) -> list[int]:
 
 
 def with_mask(form: DrafterForm, token: int, text: str) -> Variant:
-    """Another mask token, whose text is given."""
+    """Returns the variant with another mask token, given its text."""
     changed = {_key(form, "mask_token_id"): token}
     return _read("mask", f"mask token {token} ({text})", changed, replace(form, mask_token=token))
 
@@ -103,12 +103,12 @@ def _taps(form: DrafterForm, layers: int) -> Iterator[Variant]:
 
 
 def taps_line(form: DrafterForm, taps: Sequence[int]) -> str:
-    """The config line that names these layers."""
+    """Returns the config line for these layers."""
     return line(_taps_keys(form, taps))
 
 
 def _taps_keys(form: DrafterForm, taps: Sequence[int]) -> dict[str, Any]:
-    """Of these layers; speculators count a layer's input."""
+    """Returns the config keys for these layers; speculators counts a layer by its input."""
     if form.layout == "speculators":
         return {"aux_hidden_state_layer_ids": [n + 1 for n in taps]}
     return {_key(form, "target_layer_ids"): list(taps)}

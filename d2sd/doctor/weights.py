@@ -24,7 +24,7 @@ CLIPPED = 2e-3  # share of a matrix's entries that are its largest one: of train
 
 @dataclass(frozen=True, slots=True)
 class Weighed:
-    """What a drafter's weights alone tell.
+    """Findings from a drafter's weights alone.
 
     random: layers none of whose matrices stands out from random numbers.
     fresh: taps of whose part of ``fc`` training left the first random numbers.
@@ -43,7 +43,7 @@ class Weighed:
 
 
 def weigh(model: Any) -> Weighed:
-    """All of it, of a drafter of either kind."""
+    """Returns all findings for a drafter of either kind."""
     weights = {n: w for n, w in weights_of(model).items() if w.is_floating_point()}
     matrices = {n: w for n, w in weights.items() if w.dim() == 2 and min(w.shape) >= 32}
     norms = {n: w for n, w in weights.items() if n.endswith("norm.weight") and w.numel() > 1}
@@ -59,7 +59,7 @@ def weigh(model: Any) -> Weighed:
 
 
 def _copies(matrices: Mapping[str, Tensor], layers: int) -> list[tuple[int, int]]:
-    """Layers that are equal in every matrix."""
+    """Returns layers that are equal in every matrix."""
 
     def of(n: int) -> list[Tensor]:
         return [w for name, w in matrices.items() if name.startswith(f"layers.{n}.")]

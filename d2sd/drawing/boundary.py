@@ -138,7 +138,7 @@ def outcomes(matrix: Matrix) -> list[int]:
 
 
 def outcome_name(matrix: Matrix, outcome: int) -> str:
-    """How many tokens were accepted, or that all were."""
+    """Returns how many tokens were accepted, or that all were."""
     return "all" if outcome == len(matrix.counts) - 1 else f"{outcome}"
 
 
@@ -216,12 +216,12 @@ def boundary_ranks(ranks: Ranks) -> go.Figure:
 
 
 def shown_ranks(ranks: Ranks) -> tuple[int, ...]:
-    """Steps by rank, up to the last rank that occurs."""
+    """Returns steps by rank, up to the last rank that occurs."""
     last = max((n for n, steps in enumerate(ranks.counts, 1) if steps), default=0)
     return ranks.counts[: max(LEAST_RANKS, last, used_branches(ranks) or 0)]
 
 
 def used_branches(ranks: Ranks) -> int | None:
-    """The K that the runs used, if it was the same one throughout."""
+    """Returns K if all runs used the same one."""
     mean = ranks.mean_used
     return int(mean) if mean and mean == int(mean) else None

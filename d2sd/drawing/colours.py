@@ -10,7 +10,7 @@ VIEWER = HOME / "assets" / "viewer"
 
 
 def _light_colours() -> dict[str, str]:
-    """The colours of the light theme by name; those for text on filled shapes are left out."""
+    """Returns the colours of the light theme by name, without those for text on filled shapes."""
     light = (VIEWER / "colours.css").read_text(encoding="utf-8").partition(".dark")[0]
     found: list[tuple[str, str]] = re.findall(r"--([\w-]+): (#[0-9a-f]{6});", light)
     return {name: value for name, value in found if not name.endswith("-on")}

@@ -39,7 +39,7 @@ DEEPEST = 12
 
 
 def _number(places: int) -> tuple[Write, Write]:
-    """How a value and how a difference is written, with so many decimals."""
+    """Returns formatters of a value and of a difference, with this many decimals."""
     return lambda v: digits(v, places), lambda v: change(v, places)
 
 
@@ -76,7 +76,7 @@ COMPARED: dict[str, tuple[str, str, Write, Write]] = {
 
 
 def reliability_curves(a: Sequence[Bin], b: Sequence[Bin]) -> go.Figure:
-    """The reliability of both sides; on the diagonal the confidence is honest."""
+    """Reliability curves of both sides; the diagonal is perfect calibration."""
     honest: Trace = {
         "type": "scatter",
         "mode": "lines",
@@ -205,6 +205,6 @@ def compared_figures(found: Comparison) -> list[Difference]:
 
 
 def difference_words(d: Difference) -> str:
-    """A difference in a sentence."""
+    """Returns a difference as a sentence."""
     name, _, write, change = COMPARED[d.name]
     return f"{name}: {write(d.a.value)} → {write(d.b.value)}<br>B − A {with_interval(d.difference, change)}"

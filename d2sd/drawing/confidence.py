@@ -69,7 +69,7 @@ def second_drafter(second: Second) -> go.Figure:
 
 
 def promise(bins: Sequence[GainBin]) -> go.Figure:
-    """What re-drafts gained against what they promised, in tokens, by bin of what was promised."""
+    """Actual against expected gain of re-drafts, in tokens, by bin of expected gain."""
     columns = promise_columns(bins)
     most = max([0.1, *(max(c.says or 0.0, c.gets.value or 0.0, c.gets.high or 0.0) for c in columns)])
     scale: dict[str, Any] = {"tickvals": [c.place for c in columns], "ticktext": [c.name for c in columns]}
@@ -80,7 +80,7 @@ def promise(bins: Sequence[GainBin]) -> go.Figure:
 
 
 def bin_columns(bins: Sequence[Bin]) -> list[Column]:
-    """The bins that hold anything, as columns."""
+    """Returns non-empty bins as columns."""
     named = [(n, b, f"{edge_name(b.left)}–{edge_name(b.right)}") for n, b in enumerate(bins) if b.count]
     return [
         Column(n, name, b.count, b.confidence, Estimate(b.accepted, b.low, b.high), _words(f"Confidence {name}", b))
@@ -89,7 +89,7 @@ def bin_columns(bins: Sequence[Bin]) -> list[Column]:
 
 
 def position_columns(positions: Sequence[Position]) -> list[Column]:
-    """The positions as columns."""
+    """Returns positions as columns."""
     return [
         Column(
             p.position,
@@ -104,7 +104,7 @@ def position_columns(positions: Sequence[Position]) -> list[Column]:
 
 
 def promise_columns(bins: Sequence[GainBin]) -> list[Column]:
-    """The bins of promises that hold anything, as columns."""
+    """Returns non-empty bins of expected gain as columns."""
     out = []
     for n, b in enumerate(bins):
         if b.count:
@@ -116,7 +116,7 @@ def promise_columns(bins: Sequence[GainBin]) -> list[Column]:
 
 
 def edge_name(edge: float) -> str:
-    """An edge between bins in few characters."""
+    """Returns a bin edge in few characters."""
     places = 2 if edge in (0, 1) or 0.005 <= edge < 0.995 else 3
     return f"{edge:.{places}f}".rstrip("0").rstrip(".") or "0"
 

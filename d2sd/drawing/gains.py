@@ -99,21 +99,21 @@ def tokens_gained(gains: Gains) -> go.Figure:
 
 
 def source_name(gain: Gain) -> str:
-    """Who brought tokens, in a word or two."""
+    """Returns the name of a source of tokens."""
     if gain.branch is None:
         return "lower ranks"
     return f"re-draft {gain.branch}" if gain.branch else "first draft"
 
 
 def gain_words(gain: Gain) -> str:
-    """What a source brought and cost, in a sentence."""
+    """Returns gain and cost of a source as a sentence."""
     tokens = with_interval(gain.tokens, lambda v: digits(v, 2))
     name = source_name(gain)
     return f"{name[:1].upper()}{name[1:]}: {tokens} tokens a step, in {count(gain.won, 'step')}<br>{gain.nodes:.1f} nodes a step, {percent(gain.wasted)} wasted"
 
 
 def by_group(groups: Sequence[Group], places: Sequence[int]) -> go.Figure:
-    """What the first drafter says and what is accepted, one row a group; ``places``: the number of each group."""
+    """Confidence against acceptance of the first drafter, one row per group; ``places``: the number of each group."""
     known = [(n, g) for n, g in enumerate(groups) if g.confidence is not None and g.accepted is not None]
 
     def bars(name: str, faint: bool) -> Trace:
@@ -155,14 +155,14 @@ def by_group(groups: Sequence[Group], places: Sequence[int]) -> go.Figure:
 
 
 def group_words(group: Group) -> str:
-    """The figures of a group in a sentence."""
+    """Returns the figures of a group as a sentence."""
     few = "<br>too few to say" if group.positions < FEW else ""
     gap = with_interval(group.gap, signed)
     return f"{safe(group.name)}: {count(group.positions, 'position')}<br>says {percent(group.confidence)}, {percent(group.accepted)} accepted, gap {gap} points{few}"
 
 
 def _moved(figure: Estimate, by: float) -> Estimate:
-    """A figure and its interval, moved."""
+    """Returns a figure and its interval, shifted."""
     ends = (None if end is None else end + by for end in (figure.value, figure.low, figure.high))
     return Estimate(*ends)
 
@@ -203,7 +203,7 @@ def temperature(advice: TemperatureAdvice) -> go.Figure:
 
 
 def advice_words(advice: TemperatureAdvice) -> str:
-    """What the temperature would do, in a sentence or two."""
+    """Returns the effect of the temperature in a sentence or two."""
     better, low = advice.improvement.value or 0.0, advice.improvement.low
     if low is None or low <= 0:
         verdict = "no clear improvement"

@@ -12,7 +12,7 @@ DIGITS = 6
 
 
 def source() -> str:
-    """The module. Times are in steps of plain decoding, but for ``milliseconds``, those of such a step."""
+    """Returns the module's source. Times are in plain decoding steps, except ``milliseconds``, those of such a step."""
     lines = ",\n".join(f"  {json.dumps(_rounded(machine), ensure_ascii=False)}" for machine in drawings())
     return f"// Written by python -m d2sd.drawing.machines from d2sd/costs: what passes cost, in steps of plain decoding.\n\nexport const MACHINES = [\n{lines},\n];\n"
 

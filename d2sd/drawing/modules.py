@@ -92,7 +92,7 @@ def view_script(entry: Path, sheets: Mapping[str, str], given: Mapping[str, Any]
 
 
 def _function(path: Path, module: Module) -> str:
-    """A module as a function that returns its exports."""
+    """Returns a module as a function that returns its exports."""
     taken = [
         f"const {{ {', '.join(n if n == own else f'{n}: {own}' for n, own in names.items())} }} = {_name(source)};"
         for source, names in module.imports.items()

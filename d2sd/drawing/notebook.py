@@ -20,7 +20,7 @@ FRAME = (
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What a notebook draws: a page that needs nothing else, in a sandboxed frame of ``height`` pixels."""
+    """A notebook's output: a self-contained page in a sandboxed frame of ``height`` pixels."""
 
     page: str
     title: str
@@ -31,7 +31,7 @@ class Shown:
 
 
 def show(trace: Trace | str | Path, step: int | None = None, height: int = HEIGHT) -> Shown:
-    """The interactive view of a run, for the last line of a notebook's cell.
+    """Returns the interactive view of a run, for the last line of a notebook cell.
 
     trace: a run, or the path of its file.
     step: which one to open at, from 1 on; None: the first one.

@@ -61,7 +61,7 @@ class Panel:
     names: dict[int, str] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """What a page needs, ready for orjson."""
+        """Returns the panel's data for a page, ready for orjson."""
         figure = orjson.Fragment(self.figure.to_json(engine="orjson"))
         table = {"head": self.table.head, "rows": self.table.rows}
         names = {str(place): name for place, name in self.names.items()}
@@ -76,7 +76,7 @@ class Panel:
 
 
 def calibration_panels(report: Report, trained: TrainedReport | None = None) -> Iterator[Panel]:
-    """Every figure of a report that has something to show, in reading order.
+    """Yields every figure of a report that has data, in reading order.
 
     trained: of drafts whose drafter has a confidence head, what that head is worth.
     """

@@ -32,7 +32,7 @@ def report_page(
     facts: Iterable[tuple[str, Table]] = (),
     blocks: Iterable[tuple[str, str]] = (),
 ) -> str:
-    """One HTML file with plotly.js, figures and numbers in it.
+    """Returns one HTML file with plotly.js, figures and numbers.
 
     title: what was measured.
     sentences: the verdict, then what it rests on.
@@ -108,7 +108,7 @@ def _by_name(parts: Sequence[Any]) -> dict[str, list[Any]]:
 
 
 def _told(values: Sequence[Any]) -> str:
-    """The different ones of these values."""
+    """Returns the distinct ones of these values."""
     known = list(dict.fromkeys("—" if v is None else escaped(str(v))[:MAX_CHARACTERS] for v in values))
     more = f" and {len(known) - MAX_VALUES} more" if len(known) > MAX_VALUES else ""
     return f"{', '.join(known[:MAX_VALUES])}{more}"

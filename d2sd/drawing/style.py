@@ -26,12 +26,12 @@ Write = Callable[[float | None], str]  # how a number is written
 
 
 def safe(text: str, most: int = 40) -> str:
-    """Text that others wrote, for a figure: plotly reads some HTML in its texts, and TeX between dollar signs."""
+    """Returns untrusted text for a figure: plotly interprets some HTML in its texts, and TeX between dollar signs."""
     return html.escape(cut(text, most), quote=False).replace("$", "&#36;")
 
 
 def cut(text: str, most: int = 40) -> str:
-    """Text that others wrote, at most so long and on one line."""
+    """Returns untrusted text, shortened and on one line."""
     shown = escaped(text[: most + 1])
     return shown if len(shown) <= most else f"{shown[: most - 1]}…"
 
@@ -64,13 +64,13 @@ def draw(traces: list[Trace], height: int = HEIGHT, **layout: Any) -> go.Figure:
 
 
 def axis(title: str = "", **options: Any) -> dict[str, Any]:
-    """An axis with faint lines."""
+    """Returns an axis with faint lines."""
     shared = {"gridcolor": LINE, "linecolor": LINE, "zeroline": False, "tickfont": FINE, "automargin": True}
     return {**shared, "title": {"text": title, "font": FINE, "standoff": 6}, **options}
 
 
 def share_axis(**options: Any) -> dict[str, Any]:
-    """An axis of shares from none to all."""
+    """Returns an axis from 0% to 100%."""
     return axis(range=[0, 1.04], tickvals=[0, 0.25, 0.5, 0.75, 1], tickformat=".0%", **options)
 
 
@@ -111,26 +111,26 @@ def fill(kind: str, faint: bool = False) -> Trace:
 
 
 def percent(share: float | None) -> str:
-    """A share as a percentage."""
+    """Returns a share as a percentage."""
     return "—" if share is None else reading.percent(share)
 
 
 def signed(share: float | None) -> str:
-    """A difference of shares in percentage points, with its sign."""
+    """Returns a difference of shares in percentage points, with its sign."""
     return "—" if share is None else f"{'−' if share < 0 else '+'}{abs(100 * share):.1f}"
 
 
 def digits(value: float | None, places: int = 3) -> str:
-    """A number with so many decimals."""
+    """Returns a number with this many decimals."""
     return "—" if value is None else f"{value:.{places}f}".replace("-", "−")
 
 
 def change(value: float | None, places: int = 3) -> str:
-    """A difference with so many decimals and its sign."""
+    """Returns a difference with this many decimals and its sign."""
     return "—" if value is None else f"{'−' if value < 0 else '+'}{abs(value):.{places}f}"
 
 
 def with_interval(figure: Estimate, write: Write = percent) -> str:
-    """A figure and its interval in words."""
+    """Returns a figure and its interval in words."""
     between = "" if figure.low is None else f" ({write(figure.low)} to {write(figure.high)})"
     return f"{write(figure.value)}{between}"

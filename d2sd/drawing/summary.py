@@ -22,7 +22,7 @@ class Stat:
 
 
 def headline(report: Report, decided: Expectations | None = None) -> Iterator[Stat]:
-    """The headline figures; ``decided``: of runs that were cost-aware."""
+    """Returns the headline figures; ``decided``: of cost-aware runs."""
     yield Stat(
         "Scored positions",
         f"{report.positions:,}",

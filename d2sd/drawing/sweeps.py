@@ -45,7 +45,7 @@ class Point(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def interval(self) -> str:
-        """The interval of α in brackets, empty where there is none."""
+        """Returns the interval of α in brackets, or an empty string."""
         return "" if self.low is None else f" ({self.low:.2f} to {self.high:.2f})"
 
 
@@ -145,7 +145,7 @@ def what_if(sweep: Sweep, recorded: Recorded, looks: dict[str, Trace]) -> go.Fig
 
 
 def point_words(sweep: Sweep, line: Line, point: Point) -> str:
-    """An answer in a sentence."""
+    """Returns an answer as a sentence."""
     value = f"{sweep.symbol} not used" if line.flat else f"{sweep.symbol} = {sweep.values[point.at]}"
     there = "".join(f"<br>8B on {MACHINES[m].name}: {point.speedups[m]:.2f}×" for m in NAMED if m in point.speedups)
     return f"{safe(line.method)}, {value}<br>α {point.alpha:.2f}{point.interval}, {point.nodes:.1f} nodes a step{there}"
@@ -159,7 +159,7 @@ def _cheaper(points: Sequence[Point], own: Point) -> Point | None:
 
 
 def sweep_reading(sweep: Sweep, recorded: Recorded) -> str:
-    """What a sweep says about the recorded method, in a sentence."""
+    """Returns a sentence about the recorded method in a sweep."""
     lines = [line for line in sweep.lines if line.points]
     own_line = next((line for line in lines if line.method == recorded.method), None)
     line = own_line or next((line for line in lines if not line.flat), None) or next(iter(lines), None)

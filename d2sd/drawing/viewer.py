@@ -29,13 +29,13 @@ STANDALONE = VIEWER / "standalone.js"
 
 
 def viewer_styles() -> str:
-    """The style sheets of the viewer."""
+    """Returns the style sheets of the viewer."""
     return _joined(STYLES)
 
 
 @cache
 def viewer_script() -> str:
-    """The viewer as the script of a Gradio component.
+    """Returns the viewer as the script of a Gradio component.
 
     The script adds the style sheet: Gradio evaluates a ``css_template`` again on every change of the value, which would
     restyle the whole page several times a second during a stream.
@@ -65,7 +65,7 @@ class PageRun:
     tour: str = ""
 
     def value(self, key: str) -> str:
-        """The run as the viewer is fed with it, under a key of its own."""
+        """Returns the run in the viewer's input format, under a key of its own."""
         # not splitlines(): JSON may hold U+2028 and the like unescaped
         lines = [line for line in self.lines.split("\n") if line]
         if not any(map(END.match, lines)):

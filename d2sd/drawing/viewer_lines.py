@@ -29,7 +29,7 @@ def pack_line(line: str) -> str:
 
 
 def unpack_line(line: str) -> str:
-    """What ``pack_line`` was given; any other line as it is."""
+    """Returns the input of ``pack_line``; any other line unchanged."""
     return zlib.decompress(base64.b64decode(line[1:]), -zlib.MAX_WBITS).decode() if line.startswith(PACKED) else line
 
 
@@ -60,7 +60,7 @@ class Judge:
             yield line
 
     def _judged(self, raw: bytes) -> str:
-        """The verdict of the next step."""
+        """Returns the verdict of the next step."""
         number, self._steps = self._steps, self._steps + 1
         step = read_event("StepDone", raw)
         if (worth := instructiveness(step)) > self._best:

@@ -99,7 +99,7 @@ def _reach(part: Sequence[Difference]) -> float:
 
 
 def p_value(p: float) -> str:
-    """A p-value as it is written."""
+    """Returns a p-value as text."""
     return "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 

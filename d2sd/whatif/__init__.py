@@ -47,7 +47,7 @@ class Outcome:
 
     @property
     def tokens_per_second(self) -> float | None:
-        """By the cost table."""
+        """Tokens per second by the cost table."""
         return sum(self.committed) / self.seconds if self.seconds else None
 
     @property
@@ -61,7 +61,7 @@ class Outcome:
         return tuple(work.nodes for work in self.works)
 
     def speedup(self, machine: Machine) -> float | None:
-        """Over plain decoding, calculated for a machine; None where its drafter's time is not known."""
+        """Returns the calculated speedup over plain decoding on a machine; None if its drafter's time is unknown."""
         steps = machine.plain_steps(self.config.method, self.works)
         return sum(self.committed) / steps if steps else None
 
@@ -72,7 +72,7 @@ class Outcome:
 
 
 def recorded_config(trace: Trace) -> DecodeConfig:
-    """The settings that a trace was recorded with; fields that this version does not know are left out."""
+    """Returns the settings of a recorded trace; fields unknown to this version are dropped."""
     known = {f.name for f in fields(DecodeConfig)}
     recorded = trace.header.get("config")
     try:
@@ -82,7 +82,7 @@ def recorded_config(trace: Trace) -> DecodeConfig:
 
 
 def replayed(engine: Engine, trace: Trace, method: str | None = None) -> Outcome:
-    """The steps that the engine's drafters would have taken over a recorded text, γ as each was trained.
+    """Returns the steps that the engine's drafters would take over a recorded text, with γ as trained.
 
     method: None stands for the recorded one, or what these drafters can serve. Raises ``InputError``, as ``Replay`` does.
     """
@@ -123,7 +123,7 @@ class Replay:
 
     @torch.inference_mode()
     def _read(self, layers: list[list[int]]) -> None:
-        """One teacher-forced pass over the whole text, for the features of these layers."""
+        """Runs one teacher-forced pass over the whole text, for the features of these layers."""
         target, ids = self.engine.models.target, [*self.prompt, *self.output]
         size = target.config.vocab_size
         if max(ids) >= size or len(ids) > target.max_positions:
@@ -149,7 +149,7 @@ class Replay:
     def run(
         self, configs: Sequence[DecodeConfig], costs: Machine | None = None, experience: Experience | None = None
     ) -> Iterator[Outcome]:
-        """The outcome of every setting, one after the other; configs: resolved settings (``Engine.resolve``).
+        """Yields the outcome of every setting; configs: resolved settings (``Engine.resolve``).
 
         costs: what stages cost, for times and for what cost-aware settings decide; without it these go by what is measured on
         this machine. experience: what they start from and teach; without it each starts as if no text had been written before.
@@ -158,7 +158,7 @@ class Replay:
             yield self._replay(config, costs, experience)
 
     def _extend(self, proposer: Proposer, begin: int, end: int) -> None:
-        """Let the drafters read the recorded tokens from ``begin`` up to ``end``."""
+        """Feed the recorded tokens from ``begin`` up to ``end`` to the drafters."""
         positions = torch.arange(begin, end, device=self.engine.models.target.device)
         with self.engine.lock:
             proposer.committed(lambda layers: self.features[tuple(layers)][:, begin:end], positions)
