@@ -23,13 +23,8 @@ def element(setting: Setting) -> str:
 
 def read(setting: Setting, value: Any) -> Any:
     """Returns a control's value as ``DecodeConfig`` takes it; raises ``InputError``."""
-    if setting.kind == "flag":
-        if not isinstance(value, bool):
-            raise InputError(f"{setting.name} must be true or false")
-        return value
-    if setting.kind == "choice":
-        if value not in setting.choices:
-            raise InputError(f"{setting.name} must be one of {', '.join(setting.choices)}")
+    if setting.kind in ("flag", "choice"):
+        setting.check(value)
         return value
     if setting.optional and not value:  # a number field that was never touched says 0
         return None

@@ -37,10 +37,13 @@ def drawing(race: Race) -> str:
     for number, method in enumerate(race.methods[len(lanes) :]):
         state = "running" if running and number == 0 else "waiting" if running else "not run"
         lanes.append({"method": method, "sentence": sentence(method), "state": state})
+    first = race.lanes[0].trace if race.lanes else None
     data = {
         "status": race.status,
+        "prompt": first.prompt if first else "",
+        "model": str((first.header.get("models") or {}).get("preset") or "") if first else "",
         "recorded": race.recorded,
-        "machine": machine(race.lanes[0].trace.header) if race.lanes else "",
+        "machine": machine(first.header) if first else "",
         "reference": base.trace.header["method"] if base else "",
         "plain": bool(base and base.trace.header["method"] == PLAIN),
         "lanes": lanes,

@@ -143,7 +143,7 @@ class DFlashDraftModel(PreTrainedModel):
             self.candidate_selector = CandidateSelector(form.selector, hidden, config.vocab_size)
         self.token_ids: Tensor | None = None  # the target's ids of the tokens that it can draft, where they are not all
         self._lean: LeanLayers | None = None
-        self._rows: tuple[Any, Product] | None = None
+        self._rows: tuple[Tensor, Tensor, Product] | None = None
         self.mixed = False  # whether lean layers keep their weights in float16
         self.post_init()
 
@@ -182,13 +182,17 @@ class DFlashDraftModel(PreTrainedModel):
         return self._lean
 
     def rows_of_head(self, weight: Tensor) -> Product:
-        """x → its logits by the rows of its draft vocabulary in the target's LM head, (V, hidden), that it has no copy of."""
-        assert self.token_ids is not None
-        if self._rows is None or self._rows[0] is not weight:
-            rows = weight.detach()[self.token_ids.to(weight.device)]
+        """Returns the LM head of a drafter with a draft vocabulary and no head of its own: the target's rows of these tokens.
+
+        weight: (V, hidden) of the target's LM head. The rows are copied at the first call.
+        """
+        ids = self.token_ids
+        assert ids is not None
+        if self._rows is None or self._rows[0] is not weight or self._rows[1] is not ids:
+            rows = weight.detach()[ids.to(weight.device)]
             plain = rows.device.type == "cpu" and rows.dtype == torch.float32
-            self._rows = weight, product(rows, self.mixed) if plain else partial(F.linear, weight=rows)
-        return self._rows[1]
+            self._rows = weight, ids, product(rows, self.mixed) if plain else partial(F.linear, weight=rows)
+        return self._rows[2]
 
     @property
     def _plain(self) -> bool:

@@ -81,6 +81,8 @@ def test_a_recorded_race_replays_by_itself_and_can_be_scrubbed(page: Any) -> Non
     race = recorded_race()
     page.wait_for_selector("#race [data-playing=true]", state="attached")
     assert "A recorded race" in page.locator("#race .stage").text_content()
+    prompt = str(race.lanes[0].trace.header["prompt"])[:20]
+    assert f"“{prompt}" in page.locator("#race .status").first.text_content()
     seek(page, 0.5)
     assert data(page, "playing") == "false"
     end = max(lane.trace.totals.seconds for lane in race.lanes)

@@ -133,3 +133,20 @@ def test_a_link_to_a_race_runs_the_race_and_nothing_else(empty: Page, address: s
     expect(empty.locator("#race tbody tr")).to_have_count(2, timeout=PATIENCE)
     empty.get_by_role("tab", name="Explore").click()
     expect(view(empty)).to_have_attribute("data-run", presets.opening().header["run"])
+
+
+def test_prompt_and_models_come_from_explore_unless_they_were_chosen_here(page: Page):
+    def explored(prompt: str, model: str) -> None:
+        page.get_by_role("tab", name="Explore").click()
+        page.locator("#model select").select_option(model)
+        page.locator("#prompt textarea").fill(prompt)
+        page.get_by_role("tab", name="Race").click()
+
+    prompt, model = page.locator("#race-prompt textarea"), page.locator("#race-model select")
+    explored("First", presets.DSPARK)
+    expect(prompt).to_have_value("First")
+    expect(model).to_have_value(presets.DSPARK)
+    model.select_option("tiny")
+    explored("Second", presets.DSPARK)
+    expect(prompt).to_have_value("Second")
+    expect(model).to_have_value("tiny")

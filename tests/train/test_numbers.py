@@ -14,6 +14,7 @@ from d2sd.train.data import Responses
 from d2sd.train.features import cache_features
 from d2sd.train.loop import LoopConfig, make_optimizers
 from d2sd.train.muon import Float32Muon, orthogonalized
+from d2sd.train.regenerate import RegenerateConfig, respond_to
 from d2sd.train.stages import load_frozen, load_writer
 
 
@@ -102,6 +103,8 @@ def test_a_writer_in_mixed_numbers_multiplies_with_rounded_weights(capsys):
     x = torch.randn(5, tiny.config.hidden_size)
     expected = x @ tiny.base.layers[0].mlp.gate_proj.weight.half().float().T
     torch.testing.assert_close(layer(x), expected, rtol=1e-4, atol=1e-4)
+    (written,) = respond_to(writer, [[0, 5, 6]], RegenerateConfig(max_new_tokens=4, greedy_share=1.0))
+    assert len(written) == 4 or written[-1] in writer.end_ids
 
 
 @pytest.mark.skipif(not can_mix(), reason="this machine has no products of float32 rows with float16 weights")

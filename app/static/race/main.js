@@ -1,7 +1,7 @@
 // Builds the view; a new value is another state of a running race, or another race.
 
 import { h, list, text } from "../../../assets/viewer/dom.js";
-import { PROPOSER_NAMES, PROPOSERS } from "../../../assets/viewer/words.js";
+import { PROPOSER_NAMES, PROPOSERS, quoted, visible } from "../../../assets/viewer/words.js";
 import { Controls } from "./controls.js";
 import { CostsView, retimed } from "./costs.js";
 import { LaneView, readLane } from "./lane.js";
@@ -62,8 +62,11 @@ export function start(element, trigger, props, watch) {
     element.dataset.lanes = raw.filter((lane) => lane.total).length;
     element.dataset.state = running ? "running" : raw.length ? "done" : "empty";
     heading.textContent = running ? "Running, one method after the other" : data.recorded ? "A recorded race" : "Your race";
+    // the form beside it may hold another prompt and model by now
+    const what = [text(data.prompt) && quoted(data.prompt, 40), text(data.model) && `on ${visible(data.model, 40)}`].filter(Boolean).join(" ");
     const machine = data.machine ? `measured on ${text(data.machine)}` : "";
-    status.textContent = running || (data.recorded ? `${machine} when this page was made; press Race to run one here` : machine);
+    const said = [what, machine].filter(Boolean).join(", ");
+    status.textContent = running || (data.recorded ? `${said} when this page was made; press Race to run one here` : said);
     const longest = Math.max(0, ...raw.map((lane) => lane.end));
     lanes = raw.map((lane, at) => new LaneView(lane, longest, !running, () => trigger("select", { lane: at })));
     sharing.show(running ? null : data);
