@@ -378,6 +378,10 @@ def test_a_markov_head_and_a_draft_vocabulary_are_trained_in_both_roles_and_used
     for method in ("dflash", "d2sd", "d2sd_tree", "ddtree"):
         trace = found.generate("Question: Tom", DecodeConfig(method, 12))
         assert trace.token_ids == plain.token_ids
+    with torch.no_grad():  # so that the head decides what is drafted, which it does not after so few steps
+        first.markov_head.markov_w2.weight.normal_(0, 2, generator=torch.Generator().manual_seed(0))
+    trace = found.generate("Question: Tom", DecodeConfig("dflash", 12))
+    assert trace.token_ids == plain.token_ids
     known = set(first.token_ids.tolist())
     drafts = [step.first_draft.ids for step in trace.steps]
     assert drafts
