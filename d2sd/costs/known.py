@@ -5,10 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from d2sd.costs.machine import STAGES, Machine
+from d2sd.costs.measured import H200
 from d2sd.costs.published import PAPER
 from d2sd.costs.roofline import HARDWARE, HOW, calculated
 
-MACHINES: dict[str, Machine] = {"paper": PAPER, **{name: calculated(h) for name, h in HARDWARE.items()}}
+MACHINES: dict[str, Machine] = {
+    "paper": PAPER,
+    "h200-measured": H200,
+    **{name: calculated(h) for name, h in HARDWARE.items()},
+}
 DEFAULT = "paper"  # what is compared with where nothing else was chosen
 
 

@@ -141,7 +141,8 @@ class DFlashDraftModel(PreTrainedModel):
         self.candidate_selector: CandidateSelector | None = None
         if form.selector is not None:
             self.candidate_selector = CandidateSelector(form.selector, hidden, config.vocab_size)
-        self.token_ids: Tensor | None = None  # the target's ids of the tokens that it can draft, where they are not all
+        self.token_ids: Tensor | None  # the target's ids of the tokens that it can draft, where they are not all
+        self.register_buffer("token_ids", None, persistent=False)
         self._lean: LeanLayers | None = None
         self._rows: tuple[Tensor, Tensor, Product] | None = None
         self.mixed = False  # whether lean layers keep their weights in float16

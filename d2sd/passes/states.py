@@ -114,6 +114,10 @@ class LayerCache(KeyValueCache):
         for state in self._states.values():
             state.become(state.inputs[index], state.matrix[index])
 
+    def has_previous_state(self, *_: object, **__: object) -> bool:
+        """There is none at the beginning of a text (what transformers asks for up to 5.17 at least)."""
+        return False
+
     def get_conv_state(self, *_: object, **__: object) -> None:
         """There is none at the beginning of a text."""
 

@@ -8,12 +8,13 @@ import pytest
 import torch
 
 
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(config, items):
     here = Path(__file__).parent
     for item in items:
         if here in item.path.parents:
             item.add_marker(pytest.mark.gpu)
-            item.add_marker(pytest.mark.timeout(1800))  # the first use of flashinfer compiles
+            if not config.getoption("timeout", None):
+                item.add_marker(pytest.mark.timeout(1800))  # the first use of flashinfer compiles
             item.add_marker(pytest.mark.filterwarnings("default"))  # what only GPUs need warns in ways of its own
             if not torch.cuda.is_available():
                 item.add_marker(pytest.mark.skip(reason="needs a CUDA GPU"))

@@ -8,7 +8,6 @@ from contextlib import suppress
 import pytest
 import torch
 
-from app.explore import failure_sentence
 from d2sd import METHODS, DecodeConfig, load
 from d2sd.bench.baselines import stock_twin
 from d2sd.bench.lossless import DEFAULT_MARGIN, shortfalls, teacher_forced
@@ -108,5 +107,8 @@ def test_out_of_memory_is_a_sentence_and_the_next_run_works(engine):
             engine.generate(PROMPTS[0], DecodeConfig("d2sd", 900))
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)
-    assert "not enough memory" in failure_sentence(caught.value)
     assert engine.generate(PROMPTS[0], short).token_ids == expected
+    pytest.importorskip("gradio", reason="the page turns the error into a sentence")
+    from app.explore import failure_sentence
+
+    assert "not enough memory" in failure_sentence(caught.value)
