@@ -25,7 +25,7 @@ from app.views.drawn import STATIC
 from d2sd import METHODS, DecodeConfig, Trace
 from d2sd.calibration import scored_positions
 from tests.app.test_explore_view import HOSTILE
-from tests.e2e.driving import click_mark, drawn_figure, list_steps
+from tests.e2e.driving import click_mark, close_tables, drawn_figure, list_steps
 from tests.e2e.measure_calibrate import STEPS, repeated
 
 
@@ -217,8 +217,7 @@ def page(window: Any) -> Iterator[Any]:
         expect(title).to_have_text("kite")
     if close.is_visible():
         close.click()
-    for table in window.locator("#calibration button[aria-pressed=true]", has_text="Table").all():
-        table.click()
+    close_tables(window)
     drawn_figure(window, "uniform")
     yield window
     assert window.wrong == []

@@ -157,6 +157,12 @@ def drawn_figure(page: Page, figure: str) -> Locator:
     return host
 
 
+def close_tables(page: Page) -> None:
+    """Show the figures whose numbers a test has asked for."""
+    for button in page.locator("#calibration button[aria-pressed=true]", has_text="Table").all():
+        button.click()
+
+
 def click_mark(page: Page, figure: str, place: int) -> None:
     """Click with the pointer on a bar or a cell."""
     host = drawn_figure(page, figure)

@@ -13,7 +13,7 @@ from playwright.sync_api import Locator, Page, Route, expect
 from app import presets
 from app.work import Ticket
 from d2sd.decoding.generation import Generation
-from tests.e2e.driving import PATIENCE, click_mark, drawn_figure, list_steps, set_number, view, window
+from tests.e2e.driving import PATIENCE, click_mark, close_tables, drawn_figure, list_steps, set_number, view, window
 
 pytestmark = pytest.mark.e2e
 HOSTILE = "<img src=x onerror='window.pwned=1'>${window.pwned=1}{{window.pwned=1}}</script>"
@@ -38,6 +38,7 @@ def calibrate(kept_calibrate: Page) -> Page:
             page.locator("#traces").get_by_label("Clear").click()
         source.get_by_label("The run in Explore").check()
     expect(title(page)).to_contain_text("The run in Explore")
+    close_tables(page)
     drawn_figure(page, "uniform")
     return page
 
