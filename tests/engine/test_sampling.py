@@ -19,7 +19,7 @@ from tests.nets import make_drafter, make_eagle3, make_target
 VOCABULARY, LENGTH, RUNS = 4, 3, 450
 SEEDS = 64  # with which every method must draw the text of plain decoding
 PROMPT = [1, 2]
-SETTINGS = [{"temperature": 1.0}, {"temperature": 1.6, "top_k": 3, "top_p": 0.85}]
+SETTINGS = [{"temperature": 1.0}, {"temperature": 0.4, "top_k": 3, "top_p": 0.95}]
 
 
 @pytest.fixture(scope="module")
