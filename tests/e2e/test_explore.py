@@ -160,10 +160,11 @@ def test_stop_stops_within_a_step_and_keeps_what_is_there(used: Page, monkeypatc
     used.locator("#stop").click()
     while TURNS.news(None):
         used.wait_for_timeout(20)
-    used.wait_for_timeout(700)  # what is still on its way to the page
-    steps = view(used).get_attribute("data-steps")
-    assert 0 < int(steps or 0) < 400
-    assert used.locator("#text .tok[data-step]").count() == int(steps or 0)  # one more is of prefill
+    used.wait_for_function(  # what is on its way to the page has come; one more token is of prefill
+        "() => document.querySelectorAll('#text .tok[data-step]').length"
+        " === Number(document.querySelector('#explorer [data-run]').dataset.steps)"
+    )
+    assert 0 < int(view(used).get_attribute("data-steps") or 0) < 400
 
 
 def test_hostile_text_is_shown_as_text(used: Page):
