@@ -12,6 +12,8 @@ import pytest
 
 from tests.chromium import find, launch
 
+gc.disable()  # until all is collected
+
 
 def pytest_collection_finish() -> None:
     """What is imported stays: no need to look through it for garbage again and again."""
@@ -19,6 +21,7 @@ def pytest_collection_finish() -> None:
         # Gradio imports this late, and until Python 3.11.8 an import fails that a finaliser interrupts with one of its own.
         import pydantic.v1  # noqa: F401
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session", autouse=True)

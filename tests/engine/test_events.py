@@ -18,7 +18,7 @@ def test_a_third_pass_is_counted_where_there_was_one(bundled, settings, passes):
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("temperature", [0.0, 0.9])
 def test_steps_are_consistent(bundled, method, temperature):
-    events = list(bundled.stream("Once upon a time, a frog", DecodeConfig(method, 60, temperature=temperature)))
+    events = list(bundled.stream("Once upon a time, a frog", DecodeConfig(method, 30, temperature=temperature)))
     assert isinstance(events[0], PrefillDone)
     assert isinstance(events[-1], Finished)
     steps = events[1:-1]

@@ -49,19 +49,20 @@ def transformers_favourites(engine, prompt_ids, ids):
 
 @pytest.mark.parametrize(("gamma", "branches"), SHAPES)
 def test_many_prompts_equal_plain_greedy_and_transformers(bundled, gamma, branches):
-    prompts = read_prompts("heldout", limit=48)
-    assert len(prompts) == 48
+    """D²SD with every shape and backend; the other two methods meet the backends in turns."""
+    turn, methods = SHAPES.index((gamma, branches)), ("d2sd", "dflash", "d2sd", "autoregressive")
+    prompts = read_prompts("heldout", limit=len(SHAPES) * len(methods))
+    assert len(prompts) == len(SHAPES) * len(methods)
     accepted = 0
-    for number, prompt in enumerate(prompts[SHAPES.index((gamma, branches)) :: len(SHAPES)]):
-        backend = list(BACKENDS)[number % len(BACKENDS)]
-        method = ("d2sd", "dflash", "d2sd", "autoregressive")[number // 2]
+    for number, (method, prompt) in enumerate(zip(methods, prompts[turn :: len(SHAPES)], strict=True)):
+        backend = list(BACKENDS)[(turn + number // 2) % len(BACKENDS)]
         drafts = {} if method == "autoregressive" else {"block_size": gamma, "num_branches": branches}
         config = DecodeConfig(method, 40, backend=backend, **drafts)
         trace = bundled.generate(prompt.text, config)
         found = transformers_favourites(bundled, trace.prefill.prompt_token_ids, trace.token_ids)
         assert trace.token_ids == found, (prompt, config)
         accepted += sum(len(s.accepted) for s in trace.steps)
-    assert accepted > 40  # the drafts were really used
+    assert accepted > 20  # the drafts were really used
 
 
 SETTINGS = [
@@ -110,7 +111,7 @@ def sampled_ids(bundled):
 
     @cache
     def sampled(method, seed):
-        config = DecodeConfig(method, 24, temperature=0.8, top_p=0.95, top_k=50, seed=seed, inspect=False)
+        config = DecodeConfig(method, 20, temperature=0.8, top_p=0.95, top_k=50, seed=seed, inspect=False)
         return bundled.generate("One day, a cat", config).token_ids
 
     return sampled
@@ -118,8 +119,8 @@ def sampled_ids(bundled):
 
 @pytest.mark.parametrize("method", DRAFTED)
 def test_a_seed_gives_the_same_sampled_text_with_every_method(sampled_ids, method):
-    for seed in range(3):
-        assert sampled_ids(method, seed) == sampled_ids("autoregressive", seed)
+    seed = DRAFTED.index(method) % 3
+    assert sampled_ids(method, seed) == sampled_ids("autoregressive", seed)
 
 
 def test_a_prompt_may_have_one_token(engine):

@@ -22,7 +22,7 @@ def story(bundled):
 @pytest.mark.parametrize("method", AGAIN)
 @pytest.mark.parametrize("settings", [{}, {"block_size": 6, "second_block_size": 9}], ids=["trained", "longer"])
 def test_a_prefix_that_the_run_chose_gives_what_the_run_drafted(bundled, method, settings):
-    run, tried = bundled.generate(PROMPT, DecodeConfig(method, 24, **settings)), 0
+    run, tried = bundled.generate(PROMPT, DecodeConfig(method, 14, **settings)), 0
     for event in run.steps:
         for branch in (b for b in event.branches if b.base == 0):
             found = redraft(bundled, run, event.step, branch.prefix)

@@ -20,8 +20,10 @@ SETTINGS = [{}, {"num_branches": 1, "block_size": 7}, {"block_size": 6, "second_
 
 @pytest.mark.parametrize("method", METHODS)
 def test_a_replay_equals_real_runs(engine, method):
+    """Half of the settings on one kind of target, half on the other; from method to method they change."""
+    turn = (engine.models.target.config.model_type == "llama") + list(METHODS).index(method)
     recorded = engine.generate("the cat sat", DecodeConfig("d2sd", 40))
-    configs = [DecodeConfig(method, 40, **settings) for settings in SETTINGS]
+    configs = [DecodeConfig(method, 40, **settings) for settings in SETTINGS[turn % 2 :: 2]]
     for config, outcome in zip(configs, Replay(engine, recorded).run(map(engine.resolve, configs)), strict=True):
         real = engine.generate("the cat sat", config)
         assert outcome.committed == tuple(len(s.committed) for s in real.steps)
