@@ -12,9 +12,9 @@ run: $(VENV)/.run
 	@$(PYTHON) -m d2sd get smollm2 || echo "The page opens with the bundled model, tiny."
 	GRADIO_SERVER_NAME=$(HOST) GRADIO_SERVER_PORT=$(PORT) $(PYTHON) app.py
 
-# One process more than cores, since tests of the page also wait, so torch takes one thread in each. The tests of a file run in
-# one process, which opens its windows and makes its models once; files in order, so that the long ones come first.
-WORKERS = -n $$($(PYTHON) -c "import os; print(min(4, 1 + (os.cpu_count() or 1)))") --dist loadfile --no-loadscope-reorder
+# One process more than cores, since tests of the page also wait, so torch takes one thread in each; whoever is done first
+# takes tests from the others.
+WORKERS = -n $$($(PYTHON) -c "import os; print(min(4, 1 + (os.cpu_count() or 1)))") --dist worksteal
 test: $(VENV)/.dev browser target
 	OMP_NUM_THREADS=1 $(PYTHON) -m pytest $(WORKERS)
 	@$(MAKE) --no-print-directory narrow

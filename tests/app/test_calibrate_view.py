@@ -14,7 +14,6 @@ from typing import Any
 
 import gradio as gr
 import pytest
-from playwright.sync_api import expect
 
 from app import presets
 from app.measured import Measured
@@ -25,7 +24,7 @@ from app.views.drawn import STATIC
 from d2sd import METHODS, DecodeConfig, Trace
 from d2sd.calibration import scored_positions
 from tests.app.test_explore_view import HOSTILE
-from tests.e2e.driving import click_mark, close_tables, drawn_figure, list_steps
+from tests.e2e.driving import click_mark, drawn_figure, list_steps
 from tests.e2e.measure_calibrate import STEPS, repeated
 
 
@@ -149,16 +148,8 @@ def test_runs_of_every_method_can_be_drawn(engine, method):
     assert bool(report["positions"]) == (scored or report["of_paths"])
 
 
-@pytest.fixture(scope="module")
-def many() -> str:
-    """What is drawn of ten thousand steps."""
-    traces = repeated()
-    runs = [Recording("many", b"", header=trace.header) for trace in traces]
-    return drawing(Measured(traces), runs, Progress("many", len(runs), len(runs)))
-
-
-def test_ten_thousand_steps_are_all_counted(many):
-    data = json.loads(many)
+def test_ten_thousand_steps_are_all_counted():
+    data = drawn(repeated())
     assert data["report"]["steps"] == len(data["steps"]["run"]) == STEPS
     assert data["report"]["prompts"] == 1  # one trace, again and again
 
@@ -173,8 +164,8 @@ def hostile(recorded: Trace) -> Trace:
 
 
 @pytest.fixture(scope="module")
-def address(recorded, many) -> Iterator[str]:
-    """The view alone, with buttons that draw something else."""
+def address(recorded) -> Iterator[str]:
+    """The view alone."""
 
     def shown(traces: list[Trace], labels: list[str]) -> str:
         runs = [Recording(name, b"", header=trace.header) for name, trace in zip(labels, traces, strict=True)]
@@ -184,18 +175,17 @@ def address(recorded, many) -> Iterator[str]:
         view = CalibrationView(shown([recorded], ["kite"]))
         quiet = {"show_progress": "hidden"}
         gr.Button("n", elem_id="nasty").click(lambda: shown([hostile(recorded)], [HOSTILE[1]]), None, view, **quiet)
-        gr.Button("m", elem_id="many").click(lambda: many, None, view, **quiet)
+        many = repeated()
+        gr.Button("m", elem_id="many").click(lambda: shown(many, ["many"] * len(many)), None, view, **quiet)
         gr.Button("a", elem_id="again").click(lambda: shown([recorded], ["another"]), None, view, **quiet)
-        gr.Button("k", elem_id="kite").click(lambda: shown([recorded], ["kite"]), None, view, **quiet)
         gr.Button("e", elem_id="empty").click(lambda: None, None, view, **quiet)
     _, url, _ = demo.launch(prevent_thread_lock=True, quiet=True, app_kwargs={"routes": [ROUTE]})
     yield url
     demo.close()
 
 
-@pytest.fixture(scope="module")
-def window(browser: Any, address: str) -> Iterator[Any]:
-    """A window for all tests of the view."""
+@pytest.fixture
+def page(browser: Any, address: str) -> Iterator[Any]:
     context = browser.new_context(viewport={"width": 1200, "height": 1000})
     page = context.new_page()
     page.set_default_timeout(20_000)
@@ -203,25 +193,11 @@ def window(browser: Any, address: str) -> Iterator[Any]:
     page.on("dialog", lambda d: (wrong.append(d.message), d.dismiss()))
     page.on("pageerror", lambda e: wrong.append(str(e)))
     page.goto(address)
-    page.wrong = wrong
+    drawn_figure(page, "uniform")
     yield page
+    assert wrong == []
+    assert page.evaluate("window.__pwned") is None
     context.close()
-
-
-@pytest.fixture
-def page(window: Any) -> Iterator[Any]:
-    """The recorded run, drawn, with nothing chosen."""
-    title, close = window.locator("#calibration .what").first, window.locator("#calibration .members .icon")
-    if title.text_content() != "kite":
-        window.click("#kite")
-        expect(title).to_have_text("kite")
-    if close.is_visible():
-        close.click()
-    close_tables(window)
-    drawn_figure(window, "uniform")
-    yield window
-    assert window.wrong == []
-    assert window.evaluate("window.__pwned") is None
 
 
 def listed(page: Any) -> int:

@@ -222,15 +222,13 @@ def page(browser: Any) -> Iterator[Any]:
 
 @pytest.fixture
 def plain(page: Any) -> Any:
-    """The page with a plain trace, nothing pinned, pointer out of the way; streamed anew unless it is there."""
+    """The page with a fresh plain trace, nothing pinned, pointer out of the way."""
     page.mouse.move(1, 1)
-    page.grown = getattr(page, "grown", 0)
-    if not page.grown or root(page, "run") != f"plain-{page.grown}":
-        page.grown += 1
-        page.click("#grow")
-        page.wait_for_selector(f"#explorer [data-run=plain-{page.grown}][data-steps='6']", state="attached")
-        # the totals know the end of the trace: nothing is still on its way
-        page.wait_for_function("document.querySelector('#numbers [data-stat=speedup] .value').textContent !== '—'")
+    page.grown = getattr(page, "grown", 0) + 1
+    page.click("#grow")
+    page.wait_for_selector(f"#explorer [data-run=plain-{page.grown}][data-steps='6']", state="attached")
+    # the totals know the end of the trace: nothing is still on its way
+    page.wait_for_function("document.querySelector('#numbers [data-stat=speedup] .value').textContent !== '—'")
     page.evaluate("document.activeElement.blur()")
     for _ in range(2):
         page.keyboard.press("Escape")

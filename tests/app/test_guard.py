@@ -10,7 +10,6 @@ import socket
 import time
 import weakref
 from pathlib import Path
-from threading import Thread
 
 import gradio as gr
 import pytest
@@ -20,9 +19,8 @@ from app.layout import build, launch_options
 from app.page_session import Session
 from app.run_lines import RunLines
 from app.tabs import compare, explore, notice
-from app.work import NEXT, TURNS
+from app.work import NEXT
 from d2sd import InputError
-from d2sd.decoding.generation import Generation
 from d2sd.models.models import Models
 from tests.page_client import PageClient, Window
 
@@ -67,7 +65,7 @@ def test_a_wrong_value_is_one_sentence_and_no_traceback(client, caplog, capfd):
     for call in quick(client):
         right = client.values(call)
         for place in range(len(right)):
-            for value in WRONG[tried % 6 :: 6]:  # all of them over the calls, a sixth each
+            for value in WRONG[tried % 3 :: 3]:  # all of them over the calls, a third each
                 wrong = [*right[:place], value, *right[place + 1 :]]
                 status, answer = window.at_once(call, wrong)
                 assert status in (200, 400, 422, 500)
@@ -76,7 +74,7 @@ def test_a_wrong_value_is_one_sentence_and_no_traceback(client, caplog, capfd):
             tried += 1
         for values in ([], [*right, 1], None, "x"):
             window.at_once(call, values)  # type: ignore[arg-type]
-        for event in WRONG[tried % 6 :: 6]:
+        for event in WRONG[tried % 3 :: 3]:
             status, answer = window.at_once(call, right, event)
             assert status == 200 or answer["error"].endswith("."), (call, event, answer)
     assert tried > 30
@@ -190,38 +188,6 @@ def demo_lines():
     from app import presets
 
     return presets.opening().lines()
-
-
-@pytest.mark.parametrize(
-    ("button", "number", "asked"),
-    [("start-race", 0, {"race_max_tokens": 800}), ("measure", 1, {"source": "prompts"})],
-    ids=["race", "calibrate"],
-)
-def test_work_ends_with_its_window(client, monkeypatch, button, number, asked):
-    steps, real = [], Generation.step
-    monkeypatch.setattr(Generation, "step", lambda self: time.sleep(0.02) or steps.append(self) or real(self))
-    monkeypatch.setenv("GRADIO_HEARTBEAT_INTERVAL", "0.2")
-    window, first = Window(client), client.call(button, "click", number)
-    window.stay()
-    window.at_once(first, client.values(first, **asked))
-    work = client.then(first)
-    reader = Thread(target=lambda: list(window.queued(work, client.values(work, **asked))), daemon=True)
-    reader.start()
-
-    def wait(until):
-        end = time.monotonic() + 60
-        while not until():
-            assert time.monotonic() < end
-            time.sleep(0.05)
-
-    wait(lambda: len(steps) > 5)
-    window.leave()
-    wait(lambda: not TURNS.news(None))
-    reader.join(10)
-    count = len(steps)
-    time.sleep(0.3)
-    assert len(steps) == count
-    assert not models.engine(models.Chosen("tiny")).lock.locked()
 
 
 def test_a_window_that_comes_back_keeps_its_things(client, demo, monkeypatch):

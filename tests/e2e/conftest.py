@@ -6,7 +6,7 @@ import pytest
 
 from app import machine
 from app.layout import build, launch_options
-from tests.e2e.driving import FREE_MEMORY, PHONE, emptied, put_back, reopened, window
+from tests.e2e.driving import FREE_MEMORY, PHONE, put_back, window
 
 
 @pytest.fixture(scope="package")
@@ -28,24 +28,24 @@ def laptop(browser):
     context.close()
 
 
+@pytest.fixture
+def page(laptop, address):
+    with window(laptop, address) as page:
+        yield page
+
+
 @pytest.fixture(scope="module")
 def module_page(laptop, address):
-    """A window for the tests of a module, opened once for all of them. No figures are drawn in it."""
+    """A window for the tests of a module, opened once for all of them."""
     with window(laptop, address) as page:
         yield page
 
 
 @pytest.fixture
-def fresh(module_page, address):
-    """The same, opened anew: the recorded run, and nothing that another test has typed or chosen."""
-    reopened(module_page, address)
-    return module_page
-
-
-@pytest.fixture
-def empty(module_page, address):
-    """The same with nothing opened in it yet, for links."""
-    return emptied(module_page, address)
+def empty(laptop):
+    """A window in which nothing is opened yet."""
+    with window(laptop, None) as page:
+        yield page
 
 
 @pytest.fixture(scope="package")
@@ -56,16 +56,15 @@ def kept_page(laptop, address):
 
 @pytest.fixture(scope="package")
 def kept_phone(browser, address):
-    context = browser.new_context(viewport=PHONE, has_touch=True)
-    with window(context, address, figures=True) as page:
+    context = browser.new_context(viewport=PHONE)
+    with window(context, address) as page:
         yield page
     context.close()
 
 
 @pytest.fixture
 def shown(kept_page, address):
-    """The recorded run, for tests that look at it and choose in it but run nothing: opened once for all of them. No figures
-    are drawn in it."""
+    """The recorded run, for tests that look at it and choose in it but run nothing: opened once for all of them."""
     put_back(kept_page, address)
     return kept_page
 

@@ -29,33 +29,27 @@ def opened(page: Page, address: str) -> None:
     expect(page.locator("#gamma-2 input[type=number]")).not_to_have_value("0", timeout=PATIENCE)
 
 
-def emptied(page: Page, address: str) -> Page:
-    """The window with nothing that it has kept, on a file of the server without scripts: the page keeps its form when it is
-    left."""
+def reopened(page: Page, address: str) -> None:
+    """As ``opened``, with nothing that the window has kept. It is cleared on a file of the server without scripts: the page
+    keeps its form when it is left."""
     page.goto(f"{address}theme.css")
     page.evaluate("sessionStorage.clear()")
-    return page
-
-
-def reopened(page: Page, address: str) -> None:
-    """As ``opened``, with nothing that the window has kept."""
-    opened(emptied(page, address), address)
+    opened(page, address)
 
 
 @contextmanager
-def window(context: BrowserContext, address: str, figures: bool = False) -> Iterator[Page]:
-    """A window with the recorded run; at its end nothing must have gone wrong in it, and nothing of it is kept.
+def window(context: BrowserContext, address: str | None) -> Iterator[Page]:
+    """A window with the recorded run, or an empty one; at its end nothing must have gone wrong in it, and nothing of it is
+    kept.
 
-    Windows of one context share what the browser has compiled of the page's scripts. figures: whether plotly.js comes when
-    it is asked for; to draw the figures of a tab takes longer than to open the page.
+    Windows of one context share what the browser has compiled of the page's scripts.
     """
     page = context.new_page()
-    if not figures:
-        page.route("**/plotly.js*", lambda _: None)  # is never answered
     errors: list[str] = []
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.on("dialog", lambda dialog: errors.append(f"dialog: {dialog.message}"))
-    opened(page, address)
+    if address is not None:
+        opened(page, address)
     try:
         yield page
     finally:
@@ -67,8 +61,6 @@ def window(context: BrowserContext, address: str, figures: bool = False) -> Iter
 
 def put_back(page: Page, address: str) -> None:
     """Explore on the recorded run with nothing chosen; opened anew where a test has changed more than that."""
-    if page.locator("#tree").count() > 1:  # once it was opened, Learn has one of its own
-        reopened(page, address)
     page.get_by_role("tab", name="Explore").click()
     expect(page.locator("#tree")).to_be_visible()
     page.mouse.move(0, 0)
@@ -157,12 +149,6 @@ def drawn_figure(page: Page, figure: str) -> Locator:
     host = page.locator(f"#calibration [data-figure={figure}] .plot")
     expect(host.locator(".main-svg").first).to_be_visible(timeout=PATIENCE)
     return host
-
-
-def close_tables(page: Page) -> None:
-    """Show the figures whose numbers a test has asked for."""
-    for button in page.locator("#calibration button[aria-pressed=true]", has_text="Table").all():
-        button.click()
 
 
 def click_mark(page: Page, figure: str, place: int) -> None:

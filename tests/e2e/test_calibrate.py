@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import Locator, Page, Route, expect
@@ -13,38 +12,26 @@ from playwright.sync_api import Locator, Page, Route, expect
 from app import presets
 from app.work import Ticket
 from d2sd.decoding.generation import Generation
-from tests.e2e.driving import PATIENCE, click_mark, close_tables, drawn_figure, list_steps, set_number, view, window
+from tests.e2e.driving import PATIENCE, click_mark, drawn_figure, list_steps, set_number, view
 
 pytestmark = pytest.mark.e2e
 HOSTILE = "<img src=x onerror='window.pwned=1'>${window.pwned=1}{{window.pwned=1}}</script>"
 
 
-@pytest.fixture(scope="module")
-def kept_calibrate(laptop, address) -> Iterator[Page]:
-    with window(laptop, address, figures=True) as page:
-        yield page
-
-
 @pytest.fixture
-def calibrate(kept_calibrate: Page) -> Page:
-    """The tab Calibrate with the run in Explore measured and no files chosen: one window for all of these tests."""
-    page = kept_calibrate
+def calibrate(page: Page) -> Page:
+    """The page with the tab Calibrate open and the recorded run measured."""
     page.get_by_role("tab", name="Calibrate").click()
-    source = page.locator("#source")
-    if not source.get_by_label("The run in Explore").is_checked():
-        source.get_by_label("Trace files").check()
-        expect(page.locator("#traces")).to_be_visible()
-        if page.locator("#traces").get_by_label("Clear").is_visible():
-            page.locator("#traces").get_by_label("Clear").click()
-        source.get_by_label("The run in Explore").check()
-    expect(title(page)).to_contain_text("The run in Explore")
-    close_tables(page)
     drawn_figure(page, "uniform")
     return page
 
 
-def title(page: Page) -> Locator:
-    return page.locator("#calibration .what").first
+@pytest.fixture
+def measured(shown: Page) -> Page:
+    """The same, for tests that measure nothing else."""
+    shown.get_by_role("tab", name="Calibrate").click()
+    drawn_figure(shown, "uniform")
+    return shown
 
 
 def rows(page: Page) -> Locator:
@@ -64,16 +51,51 @@ def send(page: Page, name: str, content: bytes) -> None:
     )
 
 
-def recorded(text: str) -> bytes:
-    """The recorded run as a file, under another id, with all its drafted and committed tokens called ``text``."""
+def recorded(text: str | None = None) -> bytes:
+    """The recorded run as a file, under another id; with all its drafted and committed tokens called ``text``."""
     lines = [json.loads(line) for line in presets.opening().lines()]
     lines[0]["run"] = "f" * 32
     for line in lines:
-        if line["event"] == "StepDone":
+        if line["event"] == "StepDone" and text:
             line["first_draft"]["texts"] = [text for _ in line["first_draft"]["texts"]]
             for token in line["committed"]:
                 token["text"] = text
     return "".join(json.dumps(line) + "\n" for line in lines).encode()
+
+
+def test_cells_and_bins_list_their_steps_and_one_opens_in_explore(measured: Page):
+    steps = presets.opening().trace().steps
+    expect(measured.locator("#calibration .what").first).to_contain_text("The run in Explore")
+    cell = measured.locator("#calibration [data-figure=matrix] .numbers button").nth(1)
+    place, words = int(cell.get_attribute("data-place") or ""), cell.get_attribute("aria-label") or ""
+    click_mark(measured, "matrix", place)
+    name, number = words.split(": list ")
+    expect(rows(measured)).to_have_count(int(number))
+    expect(measured.locator("#calibration .members h3")).to_have_text(name)
+    list_steps(measured, "uniform", 9)
+    expect(measured.locator("#calibration .members h3")).to_have_text("Confidence 0.9–1")
+    row = rows(measured).nth(3)
+    step = shown_step(row)
+    assert max(steps[step].first_draft.confidence) >= 0.9
+    row.click()
+    expect(measured.locator("#tree")).to_be_visible()
+    expect(view(measured)).to_have_attribute("data-pinned", str(step))
+    expect(view(measured)).to_have_attribute("data-node", re.compile(r"^\d+$"))
+    measured.get_by_role("tab", name="Calibrate").click()
+    expect(measured.locator("#calibration [data-figure=positions] .shapelayer path").first).to_be_attached()
+
+
+def test_the_drawing_library_comes_with_the_first_tab_that_needs_it(page: Page):
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url) if "plotly" in request.url else None)
+    page.get_by_role("tab", name="Learn").click()
+    page.get_by_role("tab", name="Explore").click()
+    page.wait_for_timeout(500)
+    assert not asked
+    assert not page.evaluate("Boolean(window.Plotly)")
+    page.get_by_role("tab", name="Calibrate").click()
+    drawn_figure(page, "uniform")
+    assert len(asked) == 1
 
 
 def test_to_measure_again_keeps_the_figures_and_says_what_is_wrong(calibrate: Page, monkeypatch):
@@ -119,41 +141,35 @@ def test_to_measure_again_keeps_the_figures_and_says_what_is_wrong(calibrate: Pa
     calibrate.unroute("**/queue/join*")
 
 
-def test_cells_and_bins_list_their_steps_and_one_opens_in_explore(calibrate: Page):
-    steps = presets.opening().trace().steps
-    expect(title(calibrate)).to_contain_text("The run in Explore")
-    cell = calibrate.locator("#calibration [data-figure=matrix] .numbers button").nth(1)
-    place, words = int(cell.get_attribute("data-place") or ""), cell.get_attribute("aria-label") or ""
-    click_mark(calibrate, "matrix", place)
-    name, number = words.split(": list ")
-    expect(rows(calibrate)).to_have_count(int(number))
-    expect(calibrate.locator("#calibration .members h3")).to_have_text(name)
-    list_steps(calibrate, "uniform", 9)
-    expect(calibrate.locator("#calibration .members h3")).to_have_text("Confidence 0.9–1")
-    row = rows(calibrate).nth(3)
-    step = shown_step(row)
-    assert max(steps[step].first_draft.confidence) >= 0.9
-    row.click()
-    expect(calibrate.locator("#tree")).to_be_visible()
-    expect(view(calibrate)).to_have_attribute("data-pinned", str(step))
-    expect(view(calibrate)).to_have_attribute("data-node", re.compile(r"^\d+$"))
-    calibrate.get_by_role("tab", name="Calibrate").click()
-    expect(calibrate.locator("#calibration [data-figure=positions] .shapelayer path").first).to_be_attached()
-
-
-def test_a_chat_template_is_asked_for(calibrate: Page):
-    calibrate.locator("#source").get_by_label("A prompt set").check()
-    calibrate.locator("#calibrate-chat input").check()
+def test_to_measure_again_keeps_what_was_uploaded(calibrate: Page, monkeypatch):
+    heard: list[bool] = []
+    real = Ticket.latest
+    monkeypatch.setattr(Ticket, "latest", lambda ticket, number: heard.append(real(ticket, number)) or heard[-1])
+    title = calibrate.locator("#calibration .what").first
+    send(calibrate, "mine.jsonl", recorded())
+    expect(title).to_have_text("mine.jsonl", timeout=PATIENCE)
+    before = len(heard)
     calibrate.locator("#measure").click()
-    notice = calibrate.locator("#calibrate-notice textarea")
+    until = time.monotonic() + PATIENCE / 1000
+    while len(heard) < before + 2:  # where the call began and where it ended
+        assert time.monotonic() < until
+        calibrate.wait_for_timeout(20)
+    assert all(heard[before:])
+    expect(title).to_have_text("mine.jsonl")
+
+
+def test_a_chat_template_is_asked_for(measured: Page):
+    measured.locator("#source").get_by_label("A prompt set").check()
+    measured.locator("#calibrate-chat input").check()
+    measured.locator("#measure").click()
+    notice = measured.locator("#calibrate-notice textarea")
     expect(notice).to_have_value(re.compile("has no chat template"), timeout=PATIENCE)
-    calibrate.locator("#calibrate-chat input").uncheck()
 
 
 def test_a_prompt_set_runs_with_progress_opens_in_explore_and_stops(calibrate: Page, monkeypatch):
     calibrate.locator("#source").get_by_label("A prompt set").check()
-    set_number(calibrate, "how-many", 2)
-    set_number(calibrate, "calibrate-max-tokens", 12)
+    set_number(calibrate, "how-many", 4)
+    set_number(calibrate, "calibrate-max-tokens", 24)
     calibrate.evaluate(
         """() => {
           window.told = new Set();
@@ -163,14 +179,14 @@ def test_a_prompt_set_runs_with_progress_opens_in_explore_and_stops(calibrate: P
         }"""
     )
     calibrate.locator("#measure").click()
-    expect(calibrate.locator("#calibration [data-done='2'], #calibration[data-done='2']")).to_be_attached(
+    expect(calibrate.locator("#calibration [data-done='4'], #calibration[data-done='4']")).to_be_attached(
         timeout=PATIENCE
     )
-    expect(title(calibrate)).to_have_text("2 prompts of heldout with d2sd")
+    expect(calibrate.locator("#calibration .what").first).to_have_text("4 prompts of heldout with d2sd")
     told = calibrate.evaluate("[...window.told]")
     assert told
-    assert all(re.search(r": [01] of 2 done$", words) for words in told)
-    expect(calibrate.locator("#calibration .stat").first).to_contain_text("2 runs")
+    assert all(re.search(r": [0-3] of 4 done$", words) for words in told)
+    expect(calibrate.locator("#calibration .stat").first).to_contain_text("4 runs")
     before = view(calibrate).get_attribute("data-run")
     step = shown_step(rows(calibrate).first)
     rows(calibrate).first.click()
@@ -182,9 +198,11 @@ def test_a_prompt_set_runs_with_progress_opens_in_explore_and_stops(calibrate: P
     real = Generation.step  # slowed, so that a fast machine is not done before Stop is pressed
     monkeypatch.setattr(Generation, "step", lambda self: time.sleep(0.01) or real(self))
     calibrate.locator("#measure").click()
-    expect(title(calibrate)).to_contain_text(re.compile(r": [1-9]\d* of 100 done"), timeout=PATIENCE)
+    expect(calibrate.locator("#calibration .what").first).to_contain_text(
+        re.compile(r": [1-9]\d* of 100 done"), timeout=PATIENCE
+    )
     calibrate.locator("#stop-measuring").click()
-    expect(title(calibrate)).to_contain_text("stopped: ", timeout=PATIENCE)
+    expect(calibrate.locator("#calibration .what").first).to_contain_text("stopped: ", timeout=PATIENCE)
     expect(calibrate.locator("#calibration progress")).to_be_hidden()
     expect(rows(calibrate).first).to_be_visible()
 
@@ -196,21 +214,10 @@ def test_a_bad_file_is_a_sentence_and_the_drawing_stays(calibrate: Page):
     assert calibrate.locator("#calibration .figures").text_content() == before
 
 
-def test_an_uploaded_trace_stays_when_measured_again_and_its_hostile_text_stays_text(calibrate: Page, monkeypatch):
-    heard: list[bool] = []
-    real = Ticket.latest
-    monkeypatch.setattr(Ticket, "latest", lambda ticket, number: heard.append(real(ticket, number)) or heard[-1])
+def test_hostile_text_in_an_uploaded_trace_stays_text(calibrate: Page):
     send(calibrate, "nasty.jsonl", recorded(HOSTILE))
-    expect(title(calibrate)).to_have_text("nasty.jsonl", timeout=PATIENCE)
+    expect(calibrate.locator("#calibration .what").first).to_have_text("nasty.jsonl", timeout=PATIENCE)
     expect(rows(calibrate).first).to_contain_text("<img")
-    before = len(heard)
-    calibrate.locator("#measure").click()
-    until = time.monotonic() + PATIENCE / 1000
-    while len(heard) < before + 2:  # where the call began and where it ended
-        assert time.monotonic() < until
-        calibrate.wait_for_timeout(20)
-    assert all(heard[before:])
-    expect(title(calibrate)).to_have_text("nasty.jsonl")
     rows(calibrate).first.click()
     expect(view(calibrate)).to_have_attribute("data-run", "f" * 32, timeout=PATIENCE)
     expect(view(calibrate)).to_have_attribute("data-pinned", re.compile(r"\d"))

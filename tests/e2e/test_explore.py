@@ -10,7 +10,6 @@ from playwright.sync_api import Page, expect
 
 import d2sd
 from app import machine, models, presets, settings
-from app.work import TURNS
 from d2sd.decoding.generation import Generation
 from tests.e2e.driving import (
     FREE_MEMORY,
@@ -38,13 +37,6 @@ def used(module_page: Page) -> Page:
         module_page.keyboard.press("Escape")
     choose_method(module_page, d2sd.DecodeConfig().method)
     return module_page
-
-
-@pytest.fixture(scope="module")
-def other(laptop, address):
-    """A second window."""
-    with window(laptop, address) as page:
-        yield page
 
 
 def test_opens_with_a_recorded_tree_and_no_model_loaded(shown: Page):
@@ -81,25 +73,26 @@ def test_the_end_of_a_run_is_in_view_at_its_last_step(used: Page):
     )
 
 
-def test_who_has_to_wait_is_told(used: Page, other: Page, monkeypatch):
-    real = Generation.step
+def test_who_has_to_wait_is_told(used: Page, laptop, address, monkeypatch):
+    with window(laptop, address) as other:
+        real = Generation.step
 
-    def slower(self: Generation):
-        time.sleep(0.05)
-        return real(self)
+        def slower(self: Generation):
+            time.sleep(0.05)
+            return real(self)
 
-    monkeypatch.setattr(Generation, "step", slower)
-    choose_method(used, "autoregressive")
-    start(used, "Once upon a time", 800)
-    other.locator("#run").click()
-    expect(problem(other)).to_have_value(re.compile("Something else is running"))
-    other.locator("#stop").click()
-    expect(problem(other)).to_have_value(re.compile("Stopped before its turn came"))
-    other.locator("#run").click()
-    used.locator("#stop").click()
-    monkeypatch.undo()
-    expect(problem(other)).to_be_hidden(timeout=PATIENCE)
-    finished(other)
+        monkeypatch.setattr(Generation, "step", slower)
+        choose_method(used, "autoregressive")
+        start(used, "Once upon a time", 800)
+        other.locator("#run").click()
+        expect(problem(other)).to_have_value(re.compile("Something else is running"))
+        other.locator("#stop").click()
+        expect(problem(other)).to_have_value(re.compile("Stopped before its turn came"))
+        other.locator("#run").click()
+        used.locator("#stop").click()
+        monkeypatch.undo()
+        expect(problem(other)).to_be_hidden(timeout=PATIENCE)
+        finished(other)
 
 
 def test_a_token_pins_its_step_in_every_view(shown: Page):
@@ -158,13 +151,12 @@ def test_stop_stops_within_a_step_and_keeps_what_is_there(used: Page, monkeypatc
     choose_method(used, "autoregressive")
     start(used, "Once upon a time, there was a", 512)
     used.locator("#stop").click()
-    while TURNS.news(None):
-        used.wait_for_timeout(20)
-    used.wait_for_function(  # what is on its way to the page has come; one more token is of prefill
-        "() => document.querySelectorAll('#text .tok[data-step]').length"
-        " === Number(document.querySelector('#explorer [data-run]').dataset.steps)"
-    )
-    assert 0 < int(view(used).get_attribute("data-steps") or 0) < 400
+    used.wait_for_timeout(1500)
+    steps = view(used).get_attribute("data-steps")
+    assert 0 < int(steps or 0) < 400
+    used.wait_for_timeout(700)
+    assert view(used).get_attribute("data-steps") == steps
+    assert used.locator("#text .tok[data-step]").count() == int(steps or 0)  # one more is of prefill
 
 
 def test_hostile_text_is_shown_as_text(used: Page):
@@ -214,9 +206,9 @@ def test_search_finds_what_prefill_wrote_and_what_comes_later(used: Page):
     expect(used.locator("#explorer .search .count")).to_contain_text("in the prompt", timeout=PATIENCE)
 
 
-def test_begin_with_learn_is_a_link(shown: Page):
-    shown.get_by_role("button", name="Begin with Learn").click()
-    expect(shown.locator("#learn section.card")).to_be_visible(timeout=PATIENCE)
+def test_begin_with_learn_is_a_link(page: Page):
+    page.get_by_role("button", name="Begin with Learn").click()
+    expect(page.locator("#learn section.card")).to_be_visible(timeout=PATIENCE)
 
 
 def test_it_is_said_what_the_bundled_model_can_do_and_the_examples_are_its_own(shown: Page):
@@ -295,15 +287,16 @@ def test_a_click_on_the_strip_drafts_again_from_there(shown: Page):
     expect(view(shown)).to_have_attribute("data-pinned", "1")
 
 
-def test_two_windows_never_see_each_others_runs(used: Page, other: Page):
-    before = view(other).get_attribute("data-run")
-    run = start(used, "The red boat", 32)
-    assert view(other).get_attribute("data-run") == before
-    second = start(other, "A green frog", 32)
-    finished(used)
-    finished(other)
-    assert (view(used).get_attribute("data-run"), view(other).get_attribute("data-run")) == (run, second)
-    assert output_text(used) != output_text(other)
+def test_two_windows_never_see_each_others_runs(used: Page, laptop, address):
+    with window(laptop, address) as other:
+        recorded = view(other).get_attribute("data-run")
+        run = start(used, "The red boat", 32)
+        assert view(other).get_attribute("data-run") == recorded
+        second = start(other, "A green frog", 32)
+        finished(used)
+        finished(other)
+        assert (view(used).get_attribute("data-run"), view(other).get_attribute("data-run")) == (run, second)
+        assert output_text(used) != output_text(other)
 
 
 def test_news_do_not_look_like_problems(used: Page, monkeypatch):

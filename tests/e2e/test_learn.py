@@ -10,7 +10,7 @@ from app.learn import lessons
 from app.views.learn import lesson_run
 from d2sd.trace.metrics import instructiveness
 from d2sd.trace.trace import parse_trace
-from tests.e2e.driving import PATIENCE, view
+from tests.e2e.driving import PATIENCE, PHONE, view, window
 
 pytestmark = pytest.mark.e2e
 
@@ -188,19 +188,24 @@ def test_it_ends_in_explore_at_that_step_ready_to_change_k(learn: Page, told):
     expect(learn.locator("#branches input")).to_be_focused()
 
 
-def test_it_fits_a_phone_and_ends_in_explore_there(phone: Page, told):
+def test_it_fits_a_phone_and_ends_in_explore_there(browser, address, told):
     number, stops = told
-    opened(phone)
-    for at in range(len(stops) + 1):
-        phone.locator("#learn .dots button").nth(at).click()
-        expect(phone.locator("#learn .dots [aria-current=step]")).to_have_text("K" if at == len(stops) else str(at + 1))
-        assert phone.evaluate("document.documentElement.scrollWidth") <= 390
-        expect(phone.locator("#learn .card > h3")).to_be_in_viewport()
-        if at < 4:  # the block is read from its start
-            phone.wait_for_timeout(200)
-            anchor = stage(phone).locator(".node.anchor").bounding_box()
-            assert anchor
-            assert 0 < anchor["x"] < 80
-    phone.locator("#learn-open").click()
-    expect(view(phone)).to_have_attribute("data-pinned", str(number))
-    expect(phone.locator("#branches input")).to_be_focused()
+    context = browser.new_context(viewport=PHONE, has_touch=True)
+    with window(context, address) as phone:
+        opened(phone)
+        for at in range(len(stops) + 1):
+            phone.locator("#learn .dots button").nth(at).click()
+            expect(phone.locator("#learn .dots [aria-current=step]")).to_have_text(
+                "K" if at == len(stops) else str(at + 1)
+            )
+            assert phone.evaluate("document.documentElement.scrollWidth") <= 390
+            expect(phone.locator("#learn .card > h3")).to_be_in_viewport()
+            if at < 4:  # the block is read from its start
+                phone.wait_for_timeout(200)
+                anchor = stage(phone).locator(".node.anchor").bounding_box()
+                assert anchor
+                assert 0 < anchor["x"] < 80
+        phone.locator("#learn-open").click()
+        expect(view(phone)).to_have_attribute("data-pinned", str(number))
+        expect(phone.locator("#branches input")).to_be_focused()
+    context.close()

@@ -27,7 +27,6 @@ from tests.e2e.driving import (
     opened,
     output_text,
     problem,
-    reopened,
     set_number,
     start,
     upload,
@@ -64,8 +63,7 @@ def pin(page: Page, step: int, node: int | str | None = None) -> None:
     expect(view(page)).to_have_attribute("data-pinned", str(step))
 
 
-def test_a_link_to_the_recorded_run_selects_its_step_and_node(fresh: Page, address: str):
-    page = fresh
+def test_a_link_to_the_recorded_run_selects_its_step_and_node(page: Page, address: str):
     pin(page, 5, 2)
     link = copy_link(page)
     query = parse_qs(urlparse(link).query)
@@ -173,22 +171,22 @@ def test_the_title_of_a_picture_is_whole_on_a_phone(phone: Page, browser):
     assert struct.unpack(">2I", png[16:24]) == (3 * whole["width"], 3 * whole["height"])
 
 
-def test_an_uploaded_trace_is_inspected_like_a_run_of_ones_own(module_page: Page, address: str):
-    page = module_page
-    page.locator("#model select").select_option("tiny")
+def test_an_uploaded_trace_is_inspected_like_a_run_of_ones_own(page: Page, address: str):
     start(page, "One day, a cat", 24)
     finished(page)
     text, run = output_text(page), view(page).get_attribute("data-run")
     trace = share(page, "JSONL")
-    reopened(page, address)  # a window of its own, which has not kept the run
-    upload(page, "mine.jsonl.gz", gzip.compress(trace))
-    expect(view(page)).to_have_attribute("data-run", run or "", timeout=PATIENCE)
-    finished(page)
-    assert output_text(page) == text
-    expect(page.locator("#run-label")).to_contain_text("recorded: D²SD on ")
-    pin(page, 1)
-    expect(page.locator("#sentence")).to_contain_text("Step 2")
-    assert share(page, "JSONL") == trace
+    for name, content in (("mine.jsonl", trace), ("mine.jsonl.gz", gzip.compress(trace))):
+        page.evaluate("sessionStorage.clear()")  # a window of its own, which has not kept the run
+        opened(page, address)
+        upload(page, name, content)
+        expect(view(page)).to_have_attribute("data-run", run or "", timeout=PATIENCE)
+        finished(page)
+        assert output_text(page) == text
+        expect(page.locator("#run-label")).to_contain_text("recorded: D²SD on ")
+        pin(page, 1)
+        expect(page.locator("#sentence")).to_contain_text("Step 2")
+        assert share(page, "JSONL") == trace
     assert b"graphml" in share(page, "GraphML")
 
 
