@@ -26,7 +26,7 @@ from tests.nets import make_drafter, stock_greedy
 from tests.stage_costs import CHEAP_DRAFTS
 from tests.target_nets import FIXED, PROMPTS, SHAPE, TARGETS, WINDOW, make_typed, make_typed_engine
 
-TOKENS = 18
+TOKENS = 24
 SMALL = {"num_branches": 3, "block_size": 6}
 SETTINGS = {
     "autoregressive": {}, "draft_model": {"block_size": 4}, "eagle3": {"draft_depth": 3, "draft_top_k": 3, "node_budget": 9},
