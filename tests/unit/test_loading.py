@@ -272,4 +272,5 @@ def test_transformers_own_dflash_drafts_the_same_with_a_folder_of_ours(tokenizer
 
 def test_a_draft_vocabulary_moves_with_its_drafter():
     drafter = load_drafter(str(BUNDLED / "smollm2" / "dflash"), torch.float32, "meta")
-    assert drafter.token_ids is not None and drafter.token_ids.device.type == "meta"
+    assert drafter.token_ids is not None
+    assert drafter.token_ids.device.type == "meta"
