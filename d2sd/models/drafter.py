@@ -110,9 +110,10 @@ def _between(convolution: GroupedConvolution | None, x: Tensor, sublayer: Callab
 class DFlashDraftModel(PreTrainedModel):
     """A block drafter. ``config`` is a Qwen3 config with ``block_size`` and ``dflash_config`` added.
 
-    ``dflash_config`` holds ``mask_token_id`` and ``target_layer_ids``, as in the published folders; form: what the folder says
-    where its layout is another one (``d2sd.models.layouts``); own: which of ``embed_tokens`` and ``lm_head`` it has of its own
-    and does not borrow from the target.
+    ``dflash_config`` holds ``mask_token_id`` and ``target_layer_ids``, as in the published folders.
+
+    form: what the folder says where its layout is another one (``d2sd.models.layouts``).
+    own: which of ``embed_tokens`` and ``lm_head`` it does not borrow from the target.
     """
 
     config_class = Qwen3Config

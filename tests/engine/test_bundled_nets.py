@@ -12,7 +12,7 @@ from d2sd.bench.prompts import prompt_file
 from d2sd.calibration import calibrate, label, tabulate, tabulate_paths
 from d2sd.models.loading import BUNDLED
 
-SUMS, STORIES, NEW_TOKENS = 12, 4, 200
+SUMS, STORIES, NEW_TOKENS = 20, 8, 200
 DOMAINS, PROMPTS = ("stories", "questions", "instructions", "sums", "code"), 60
 ODD = (
     "Explain how photosynthesis works.", "Hello, how are you?", "Hello!", "Who are you?", "What is the capital of France?",
@@ -53,7 +53,7 @@ def test_real_openings_do_not_run_in_circles(bundled, rows):
 
 
 def test_the_first_drafter_is_about_as_sure_as_it_deserves(bundled, rows):
-    prompts = [r["prompt"] for d in DOMAINS for r in [r for r in rows if r["domain"] == d][:2]]
+    prompts = [r["prompt"] for d in DOMAINS for r in [r for r in rows if r["domain"] == d][:3]]
     runs = [bundled.generate(prompt, DecodeConfig("dflash", 64, inspect=False)).steps for prompt in prompts]
     table = tabulate(runs)
     error = calibrate(table, tabulate_paths(runs), label(runs, table)).error.value

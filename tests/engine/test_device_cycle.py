@@ -231,8 +231,9 @@ def without_values(tokenizer):
 
 
 class OnMeta(TorchDispatchMode):
-    """Fails where a tensor is made anywhere else, and where a number is assigned to one element: for tensors on a GPU
-    torch makes the number a tensor of the host first and copies that, which no CUDA graph can hold."""
+    """Fails where a tensor is made anywhere else, and where a number is assigned to one element.
+
+    For a tensor on a GPU, torch copies that number from a tensor of the host, which no CUDA graph can hold."""
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         assert not (function is torch.ops.aten.copy_.default and args[0].ndim == 0), "assigned to one element"

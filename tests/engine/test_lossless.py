@@ -119,8 +119,8 @@ def sampled_ids(bundled):
 
 @pytest.mark.parametrize("method", DRAFTED)
 def test_a_seed_gives_the_same_sampled_text_with_every_method(sampled_ids, method):
-    seed = DRAFTED.index(method) % 3
-    assert sampled_ids(method, seed) == sampled_ids("autoregressive", seed)
+    for seed in range(3):
+        assert sampled_ids(method, seed) == sampled_ids("autoregressive", seed)
 
 
 def test_a_prompt_may_have_one_token(engine):
