@@ -104,7 +104,7 @@ class LevelDrafter:
         seen = torch.ones(
             1, 1, dtype=torch.bool, device=device
         )  # [row, slot from ``slot`` on]: itself and its ancestors
-        below = torch.zeros(1, device=device)
+        below = torch.zeros(1, dtype=torch.float32, device=device)
         found: list[Tensor] = []
         for level in range(self.depth + 1):
             end = read if read is not None else start + 1 + level * k

@@ -43,7 +43,7 @@ def generator_seed(seed: int, position: int) -> int:
 
 def gumbel_noise(seed: int, positions: list[int], vocabulary: int, device: torch.device) -> Tensor:
     """Standard Gumbel noise, (positions, vocabulary) float32; row i depends on seed and positions[i] only."""
-    rows = torch.empty(len(positions), vocabulary, device=device)
+    rows = torch.empty(len(positions), vocabulary, dtype=torch.float32, device=device)
     generator = torch.Generator(device)
     for row, position in zip(rows, positions, strict=True):
         generator.manual_seed(generator_seed(seed, position))
@@ -74,7 +74,7 @@ class Sampler:
         Empty at temperature 0.
         """
         if self.temperature == 0:
-            return torch.empty(0, device=device)
+            return torch.empty(0, dtype=torch.float32, device=device)
         return gumbel_noise(self.seed, list(range(start + 1, start + depths + 1)), vocabulary, device)
 
     def choose(self, scores: Tensor, depths: Tensor, noise: Tensor) -> Tensor:

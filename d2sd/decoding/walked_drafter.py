@@ -158,7 +158,9 @@ class WalkedDrafter(BlockDrafter):
         anchor, hidden, logits, block = self._last
         size = logits.shape[1]
         generator = torch.Generator(self.device).manual_seed(seed)
-        drawn = torch.empty(size, count, self.vocabulary, device=self.device).exponential_(generator=generator)
+        drawn = torch.empty(size, count, self.vocabulary, dtype=torch.float32, device=self.device).exponential_(
+            generator=generator
+        )
         noise = -drawn.clamp_min_(torch.finfo(drawn.dtype).tiny).log()
         given = torch.full((count, size + 1), -1, device=self.device)
         given[:, 0] = anchor

@@ -75,8 +75,8 @@ def prominence(weight: Tensor) -> float:
     """
     entries = weight.float()
     generator = torch.Generator(entries.device).manual_seed(0)
-    vector = torch.randn(entries.shape[1], generator=generator, device=entries.device)
-    size = torch.tensor(0.0)
+    vector = torch.randn(entries.shape[1], generator=generator, dtype=torch.float32, device=entries.device)
+    size = torch.tensor(0.0, dtype=torch.float32)
     for _ in range(ITERATIONS):
         vector = entries.T @ (entries @ (vector / vector.norm()))
         size = vector.norm().sqrt()

@@ -47,7 +47,7 @@ class Norm:
     """Division by the root mean square of the last ``size`` numbers, without the weight, times 1/√size."""
 
     def __init__(self, size: int, eps: float):
-        self._floor = torch.tensor((size * eps) ** 0.5)
+        self._floor = torch.tensor((size * eps) ** 0.5, dtype=torch.float32)
 
     def __call__(self, x: Tensor) -> Tensor:
         return x / torch.linalg.vector_norm(x, dim=-1, keepdim=True).hypot_(self._floor)
@@ -98,7 +98,7 @@ class LeanLayers:
         self._norm, self._head_norm = (Norm(n, config.rms_norm_eps) for n in (config.hidden_size, self.head_dim))
         self._own, self._rotary = layers, rotary
         self._weights = [p for layer in layers for p in layer.parameters()]
-        self._tables = torch.empty(0), torch.empty(0)
+        self._tables = torch.empty(0, dtype=torch.float32), torch.empty(0, dtype=torch.float32)
 
     @property
     def frozen(self) -> bool:
@@ -140,7 +140,7 @@ class LeanLayers:
         return cos[positions], sin[positions]
 
     def _tabulate(self, count: int) -> tuple[Tensor, Tensor]:
-        cos, sin = self._rotary(torch.empty(0), torch.arange(count)[None])
+        cos, sin = self._rotary(torch.empty(0, dtype=torch.float32), torch.arange(count)[None])
         half = self.head_dim // 2
         signed = torch.cat([-sin[0, :, :half], sin[0, :, half:]], -1)
         return cos[0, :, None].contiguous(), signed[:, None].contiguous()

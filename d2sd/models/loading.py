@@ -22,6 +22,7 @@ from transformers.utils.quantization_config import Mxfp4Config
 
 from d2sd.__about__ import HOME
 from d2sd.errors import InputError, first_line
+from d2sd.models.building import BUILDING
 from d2sd.models.checking import check_config, check_finite, check_shapes, check_token_ids
 from d2sd.models.drafter import DFlashDraftModel
 from d2sd.models.drafter_folder import read_drafter
@@ -176,8 +177,9 @@ def load_target(source: str, dtype: torch.dtype, device: str, load_in_8bit: bool
             options |= {"config": config, **gguf, **widened()}
         elif raw.get("quantization_config") is None and Path(source).is_dir():
             held = {name.replace(".language_model.", "."): s for name, s in tensor_shapes(weight_files(source)).items()}
-            check_shapes(held, partial(loader.from_config, text_config(config)))
-        with quiet():
+            with BUILDING:
+                check_shapes(held, partial(loader.from_config, text_config(config)))
+        with BUILDING, quiet():
             options |= text_options(config) | widened_experts(raw)
             options |= {"dtype": dtype, "output_loading_info": True, "use_safetensors": True, **SAFE}
             model, info = loader.from_pretrained(place, **options)
@@ -243,7 +245,8 @@ def load_drafter(source: str, dtype: torch.dtype, device: str, target: Target | 
     target: the one that it will draft for, if that is known by now: what it holds of it is not kept twice.
     """
     try:
-        model: Any = read_drafter(source, _short(source), dtype, target)
+        with BUILDING:
+            model: Any = read_drafter(source, _short(source), dtype, target)
     except Exception as error:
         raise InputError(f"cannot load the drafter {source}: {first_line(error, 400)}") from error
     moved: DFlashDraftModel = model.to(device)
@@ -263,7 +266,8 @@ def is_eagle3_folder(source: str) -> bool:
 def load_eagle3(source: str, dtype: torch.dtype, target: Target) -> Eagle3DraftModel:
     """Returns an EAGLE-3 drafter from a folder or hub id in one of the published forms, for this target."""
     try:
-        model = read_eagle3(source, _short(source), target.config, target.embedding.weight, dtype)
+        with BUILDING:
+            model = read_eagle3(source, _short(source), target.config, target.embedding.weight, dtype)
         check_finite(model)
     except Exception as error:
         raise InputError(f"cannot load the drafter {source}: {first_line(error, 600)}") from error

@@ -49,8 +49,8 @@ def taken_here() -> str:
 def can_mix() -> bool:
     """Returns whether torch has float32 × float16-weight products on this machine's processor (FBGEMM's)."""
     try:
-        packed = torch.ops.quantized.linear_prepack_fp16(torch.ones(8, 8), None)
-        found = torch.ops.quantized.linear_dynamic_fp16(torch.ones(1, 8), packed)
+        packed = torch.ops.quantized.linear_prepack_fp16(torch.ones(8, 8, dtype=torch.float32), None)
+        found = torch.ops.quantized.linear_dynamic_fp16(torch.ones(1, 8, dtype=torch.float32), packed)
     except (AttributeError, RuntimeError):
         return False
     return bool((found == 8).all())

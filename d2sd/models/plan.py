@@ -13,6 +13,7 @@ from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from d2sd.errors import InputError, first_line
+from d2sd.models.building import BUILDING
 from d2sd.models.checking import check_config
 from d2sd.models.drafter import DFlashDraftModel
 from d2sd.models.drafter_folder import drafter_config_of
@@ -166,7 +167,7 @@ def _read_drafter(source: str, target: Any, into: Plan) -> nn.Module:
 
 
 def _meta(make: Any) -> Any:
-    with torch.device("meta"):
+    with BUILDING, torch.device("meta"):
         return make()
 
 

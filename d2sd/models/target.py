@@ -191,7 +191,7 @@ class Target:
         weight = net.conv1d.weight
         inputs = weight.new_zeros(batch, len(weight), net.conv_kernel_size - 1)
         shape = (batch, net.num_v_heads, net.head_k_dim, net.head_v_dim)
-        return LinearState(inputs, torch.zeros(shape, device=weight.device))
+        return LinearState(inputs, torch.zeros(shape, dtype=torch.float32, device=weight.device))
 
     @cached_property
     def head_shape(self) -> tuple[int, int, int]:
@@ -254,7 +254,7 @@ class Target:
         """``forward`` for rows after a prefix that all of them see."""
         rows, mask = len(ids), None
         if rows > 1 and tree_mask is not None:
-            mask = torch.zeros(rows, cache.length + rows)
+            mask = torch.zeros(rows, cache.length + rows, dtype=torch.float32)
             mask[:, cache.length :].masked_fill_(~tree_mask, float("-inf"))
             mask = lean.grouped(mask)
         cos, sin = lean.rotation(positions)

@@ -1,0 +1,61 @@
+"""transformers sets torch's default dtype, which is one for the process, while it builds a model. Neither runs nor models
+that another thread loads may depend on it."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+
+import torch
+
+from d2sd import METHODS, DecodeConfig, load
+from d2sd.models import loading
+from tests.nets import make_engine
+
+
+@contextmanager
+def default_dtype(dtype):
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+def drafted(trace):
+    """What a run wrote and drafted, with confidences, without its times."""
+    return trace.token_ids, [
+        (s.first_draft, s.branches, s.boundary_posterior, s.nodes, s.target_tops) for s in trace.steps
+    ]
+
+
+def test_runs_do_not_depend_on_the_default_dtype(tokenizer):
+    usual, other = (make_engine(tokenizer, "llama") for _ in range(2))
+    for method in METHODS:
+        config = DecodeConfig(method, 8, temperature=0.8)
+        expected = drafted(usual.generate("the cat", config))
+        with default_dtype(torch.bfloat16):
+            assert drafted(other.generate("the cat", config)) == expected, method
+
+
+def test_models_loaded_beside_each_other_are_loaded_one_after_the_other(monkeypatch):
+    """Otherwise the default dtype that one of them found, and restores, is the other's."""
+    own, inside, most = loading.AutoModelForCausalLM.from_pretrained, [], []
+
+    def slow(*args, **options):
+        inside.append(1)
+        most.append(len(inside))
+        try:
+            return own(*args, **options)
+        finally:
+            inside.pop()
+
+    monkeypatch.setattr(loading.AutoModelForCausalLM, "from_pretrained", slow)
+    threads = [threading.Thread(target=load, args=("tiny",), kwargs={"dtype": d}) for d in ("bfloat16", "float32") * 2]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert set(most) == {1}
+    assert torch.get_default_dtype() == torch.float32
