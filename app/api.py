@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from functools import wraps
 from importlib.util import find_spec
-from threading import Lock
 from typing import Any
 
 import gradio as gr
@@ -19,8 +18,8 @@ import gradio as gr
 from app import explore, presets, settings
 from app.explore import Asked
 from app.gradio_internals import leave_out
+from app.history import History
 from app.models import Chosen
-from app.run_lines import RunLines
 from app.streaming import collect, never, paced, prepare, stream, warm_up
 from app.tabs.notice import MODEL
 from app.visitors import without_paths
@@ -28,46 +27,25 @@ from app.work import TURNS, Update
 from d2sd import Event, InputError, Trace
 from d2sd.calibration import Gathering, read_report
 from d2sd.cli.description import describe_step
+from d2sd.trace.run import RecordedRun
 from d2sd.trace.text import escaped
 from d2sd.trace.writer import to_line
 
 MAX_RUNS = 200
-MAX_BYTES = 64 * 2**20  # of all kept runs, packed
 NEEDS_MCP = (
     "MCP=1 needs the package mcp: install it with pip install 'gradio[mcp]'; without MCP=1 the page works as it is"
 )
 
 
-class KeptRuns:
-    """The latest runs of API callers, by random keys."""
-
-    def __init__(self) -> None:
-        self._runs: dict[str, RunLines] = {}
-        self._lock = Lock()
-
-    def keep(self, trace: Trace) -> str:
-        """Store a run; returns its key."""
-        run = RunLines.packed(trace.lines())
-        with self._lock:
-            self._runs[run.key] = run
-            while len(self._runs) > MAX_RUNS or (len(self._runs) > 1 and self._size() > MAX_BYTES):
-                del self._runs[next(iter(self._runs))]
-        return run.key
-
-    def trace(self, key: object) -> Trace:
-        """Returns the run of this key; raises ``InputError``."""
-        found = self._runs.get(key) if isinstance(key, str) else None
-        if found is None:
-            raise InputError(
-                f"there is no run {str(key)[:40]!r}; generate gives its name, and the latest ones are kept"
-            )
-        return found.trace()
-
-    def _size(self) -> int:
-        return sum(run.size for run in self._runs.values())
+KEPT = History(MAX_RUNS)  # the latest runs of all callers
 
 
-KEPT = KeptRuns()
+def kept(key: object) -> Trace:
+    """Returns the run of this key; raises ``InputError``."""
+    found = KEPT.find(key)
+    if found is None:
+        raise InputError(f"there is no run {str(key)[:40]!r}; generate gives its name, and the latest ones are kept")
+    return found.run.trace()
 
 
 def in_a_sentence(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -137,7 +115,7 @@ def generate(
     committed = [trace.prefill.committed if trace.prefill else (), *(s.committed for s in trace.steps)]
     said = ["".join(c.text for c in done) for done in committed]
     return {
-        "run": KEPT.keep(trace),
+        "run": KEPT.keep(RecordedRun.packed(trace.lines()), "API").key,
         "text": "".join(said),
         "steps": said[1:],
         "totals": asdict(trace.totals),
@@ -156,7 +134,7 @@ def step(run: str, number: int = 1) -> dict[str, Any]:
     Returns:
         words (lines of text that draw the step) and step (all of it, as in a trace)
     """
-    steps = KEPT.trace(run).steps
+    steps = kept(run).steps
     wanted = settings.whole(number, "number")
     if not wanted or not -len(steps) <= wanted <= len(steps):
         raise InputError(f"there is no step {wanted}; the run has {len(steps)}")
@@ -176,7 +154,7 @@ def calibrate(runs: list[str]) -> dict[str, Any]:
     """
     if not isinstance(runs, list) or not runs:
         raise InputError("runs must be a list of what generate called its runs")
-    report = Gathering(KEPT.trace(run) for run in dict.fromkeys(map(str, runs))).report()
+    report = Gathering(kept(run) for run in dict.fromkeys(map(str, runs))).report()
     return {"sentences": [s.text for s in read_report(report)], "figures": report.to_dict()}
 
 

@@ -10,25 +10,24 @@ from pathlib import Path
 from typing import Any
 
 from app import models, settings
-from app.compare import Kept, RunSet
 from app.explore import failure_sentence, on_drafters
 from app.links import MAX_PROMPT
 from app.measured import Measured
-from app.recordings import Recording, Recordings, read_uploads
-from app.run_lines import RunLines
+from app.recordings import Recording, Recordings, RunSet, Traces, read_uploads
 from app.streaming import collect, paced, prepare, stream
 from app.uploads import short
 from app.views.calibrate import Progress, drawing
 from app.work import Ticket, Update
 from d2sd import Event, InputError, Trace
 from d2sd.bench.prompts import Prompt, names, parse_prompts, read_prompts
+from d2sd.trace.run import RecordedRun
 
 MAX_FILES = 200
 MAX_NAMED = 3  # of files that are left out
 MAX_PROMPT_BYTES = 5 * 10**6
 
 
-def shown(recordings: Recordings, run: RunLines, against: RunSet | None = None) -> str:
+def shown(recordings: Recordings, run: RecordedRun, against: RunSet | None = None) -> str:
     """Measure the run shown in Explore. Raises ``InputError``."""
     traces = [run.trace()] if len(run) else []
     recordings.runs = [Recording.of(t) for t in traces]
@@ -59,7 +58,7 @@ def files(recordings: Recordings, paths: Sequence[str] | None, against: RunSet |
 def again(recordings: Recordings, against: RunSet | None) -> str:
     """Returns the measured runs again, compared with others. Raises ``InputError``."""
     runs = recordings.runs
-    return drawing(Measured(Kept(runs)), runs, Progress(recordings.title, len(runs), len(runs)), against)
+    return drawing(Measured(Traces(runs)), runs, Progress(recordings.title, len(runs), len(runs)), against)
 
 
 def left_out(bad: Sequence[str], count: int) -> str:

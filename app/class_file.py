@@ -5,26 +5,26 @@ from __future__ import annotations
 import gzip
 from collections.abc import Sequence
 
-from app.history import KeptRun
 from app.method_names import said
-from app.run_lines import RunLines
+from app.recordings import Recording
 from app.uploads import MAX_MEGABYTES
 from app.views.learn import speeds, tour_of, tours_page
 from d2sd import InputError
 from d2sd.drawing.viewer import PageRun
+from d2sd.trace.run import RecordedRun
 
 TITLE = "D²SD Explorer"
 MAX_PAGE_MEGABYTES = 32  # of traces: the page is a fifth of that, and a browser opens it at once
 MAX_TOUR_STEPS = 2000  # of one run: every step has nine stops
 
 
-def window_file(runs: Sequence[KeptRun]) -> bytes:
+def window_file(runs: Sequence[Recording]) -> bytes:
     """Returns the traces of all runs, newest first, gzipped, as “Open a trace” reads them. Raises ``InputError``."""
     traces = _traces([kept.run for kept in runs], MAX_MEGABYTES)
     return gzip.compress("".join(traces).encode("utf-8", "replace"), 6)
 
 
-def class_page(runs: Sequence[KeptRun], shown: str = "", step: int | None = None) -> str:
+def class_page(runs: Sequence[Recording], shown: str = "", step: int | None = None) -> str:
     """Returns a page that works offline: the runs in order of creation, each with its quiz and the stops of Learn.
 
     ``shown``: key of a run that opens with this ``step``. Raises ``InputError``.
@@ -37,19 +37,19 @@ def class_page(runs: Sequence[KeptRun], shown: str = "", step: int | None = None
     return tours_page(pages[::-1], TITLE)
 
 
-def _label(kept: KeptRun) -> str:
+def _label(kept: Recording) -> str:
     """Returns a run's label; runs of one prompt are distinguished by method."""
     return f"{said(kept.run.header)}: {kept.label}"
 
 
-def hand_out(run: RunLines, step: int | None = None, node: int | str | None = None) -> str:
+def hand_out(run: RecordedRun, step: int | None = None, node: int | str | None = None) -> str:
     """The same for one run, opened at this step and node. Raises ``InputError``."""
     (trace,) = _traces([run], MAX_PAGE_MEGABYTES)
     page = PageRun(trace, step=step, node=node, tour=_tour(run))
     return tours_page([page], TITLE)
 
 
-def _tour(run: RunLines) -> str:
+def _tour(run: RecordedRun) -> str:
     """Returns the tour of a run; empty for a log without tokens."""
     trace = run.trace()
     if not 0 < len(trace.steps) <= MAX_TOUR_STEPS:
@@ -61,7 +61,7 @@ def _tour(run: RunLines) -> str:
     )
 
 
-def _traces(runs: Sequence[RunLines], megabytes: int) -> list[str]:
+def _traces(runs: Sequence[RecordedRun], megabytes: int) -> list[str]:
     traces, size = [], 0
     for run in runs:
         if run.live:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from functools import cached_property
+from dataclasses import asdict, replace
 from typing import Any
 
 from app.history import History
 from app.method_names import said
-from app.recordings import Recording
+from app.recordings import RunSet
 from app.views.runs import about
 from d2sd import InputError, Trace
 from d2sd.calibration import Gathering
@@ -26,47 +25,11 @@ MAX_PAIR_CHARACTERS = 400_000  # of all texts that are drawn side by side
 MAX_LABEL = 80
 
 
-@dataclass(frozen=True)
-class RunSet:
-    """Runs under one title; ``source``: where they are stored, for opening one of them."""
-
-    title: str
-    traces: Sequence[Trace]
-    source: str = ""
-
-    @cached_property
-    def gathering(self) -> Gathering:
-        """The statistics for its figures."""
-        return Gathering(self.traces)
-
-    @property
-    def prompts(self) -> tuple[str, ...]:
-        """The prompt of each run: its text, or else its tokens; empty if unknown."""
-        return self.gathering.counted().prompts
-
-
-class Kept(Sequence[Trace]):
-    """Recordings as traces, each read on access."""
-
-    def __init__(self, runs: Sequence[Recording]):
-        self._runs = runs
-
-    def __len__(self) -> int:
-        return len(self._runs)
-
-    def __getitem__(self, index: Any) -> Any:
-        """Returns one of them; raises ``InputError`` if its file is gone."""
-        return self._runs[index].read()
-
-
 def choices(history: History) -> list[tuple[str, str]]:
     """Returns what can be compared: the window's runs and measured sets, as labels and names."""
     sets = [(f"Set: {s.title} ({about(s.runs[0].header)})", f"set {s.title}") for s in history.sets]
     # method and prompt first: a box shows the beginning
-    runs = [
-        (f"{said(k.run.header)}: {k.label} ({about(k.run.header)}, {k.source})", f"run {k.run.key}")
-        for k in history.runs
-    ]
+    runs = [(f"{said(k.header)}: {k.label} ({about(k.header)}, {k.source})", f"run {k.run.key}") for k in history.runs]
     return sets + runs
 
 
@@ -74,10 +37,10 @@ def pick(history: History, name: str | None) -> RunSet:
     """Returns the runs of a choice; raises ``InputError`` if they are gone."""
     kind, _, which = (name or "").partition(" ")
     if kind == "run" and (kept := history.find(which)):
-        return RunSet(f"{kept.label} ({about(kept.run.header)})", (kept.run.trace(),), name or "")
+        return RunSet(f"{kept.label} ({about(kept.header)})", (kept,), name or "")
     chosen = next((s for s in history.sets if s.title == which), None)
     if kind == "set" and chosen:
-        return RunSet(f"{chosen.title} ({about(chosen.runs[0].header)})", Kept(chosen.runs), name or "")
+        return replace(chosen, title=f"{chosen.title} ({about(chosen.runs[0].header)})", source=name or "")
     raise InputError("choose two runs or sets that are still in the list" if name else "choose what to compare")
 
 

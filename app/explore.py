@@ -14,14 +14,13 @@ from app import models, settings
 from app.links import MAX_PROMPT
 from app.models import Chosen
 from app.page_session import Session
-from app.run_lines import RunLines
 from app.streaming import Prepared, collect, paced, prepare, stream, warm_up
 from app.visitors import without_paths
 from app.work import Update
 from d2sd import DecodeConfig, Event, Finished, InputError, StepDone
 from d2sd.errors import first_line
 from d2sd.trace.metrics import Totals, totals
-from d2sd.trace.writer import to_line
+from d2sd.trace.run import RecordedRun
 
 log = logging.getLogger(__name__)
 SECONDS_BETWEEN_YIELDS = 1 / 6
@@ -71,8 +70,8 @@ def run(session: Session, number: int, asked: Asked) -> Iterator[Update[str]]:
         yield Update(problem=settings.readable(error))
         return
     wanted = session.link.wanted if session.link.fits(header) else None
-    shown = session.shown = RunLines(live=True)
-    shown.append([to_line(header)])
+    shown = session.shown = RecordedRun(live=True)
+    shown.append([header])
     session.history.keep(shown, "Explore")
     lines = _lines(prepared, asked.compare, stale)
     sent, last = 0, 0.0
@@ -80,40 +79,42 @@ def run(session: Session, number: int, asked: Asked) -> Iterator[Update[str]]:
     try:
         yield Update(shown.segment(wanted=wanted), note=note)  # at once: the run before it must not pass for it
         sent = len(shown)
-        for kind, line in lines:
-            shown.append([line])
+        for line in lines:
+            shown.append([] if line is None else [line])
             # out of sight it goes on for the list; shown again, the page takes what it lacks
-            new = bool(line) and session.shown is shown
-            if (not new or kind == "StepDone") and time.monotonic() - last < SECONDS_BETWEEN_YIELDS:
+            new = line is not None and session.shown is shown
+            if (not new or isinstance(line, StepDone)) and time.monotonic() - last < SECONDS_BETWEEN_YIELDS:
                 continue
             yield Update(shown.segment(sent) if new else None, note=note)
             sent, last = len(shown) if new else sent, time.monotonic()
     except Exception as error:  # whatever it was, the person is told and the page goes on
         sentence = failure_sentence(error)
-        shown.append([to_line({"event": "Failed", "sentence": sentence})])
+        shown.append([{"event": "Failed", "sentence": sentence}])
         yield Update(shown.segment(sent) if session.shown is shown else None, problem=sentence)
     finally:
         shown.live = False
         lines.close()
 
 
-def _lines(run: Prepared, compare: bool, stop: Callable[[], bool]) -> Generator[tuple[str, str], None, None]:
-    """Yields the lines of a run after its header, each with its kind; last its speedup, if requested.
-    While work goes on that writes no line there are empty ones."""
+def _lines(
+    run: Prepared, compare: bool, stop: Callable[[], bool]
+) -> Generator[Event | dict[str, Any] | None, None, None]:
+    """Yields what the trace of a run holds after its header; last its speedup, if requested. While work goes on that adds
+    nothing there are Nones."""
     finished = None
     for _ in paced(warm_up(run, stop)):
-        yield "", ""
+        yield None
     for event in stream(run, stop):
         finished = event if isinstance(event, Finished) else None
-        yield type(event).__name__, to_line(event)
+        yield event
     if not compare or finished is None or finished.stop_reason == "stopped" or run.request.config.method == PLAIN:
         return
     seen: tuple[list[Totals], list[Totals]] = [], []
     for _ in paced(_timed(run, max(1, len(finished.token_ids)), stop, seen)):
-        yield "", ""
+        yield None
     if not stop():
         again, plain = (sum(t.tokens for t in mine) / max(1e-9, sum(t.seconds for t in mine)) for mine in seen)
-        yield "Baseline", to_line({"event": "Baseline", "tokens_per_second": plain, "unwatched": again})
+        yield {"event": "Baseline", "tokens_per_second": plain, "unwatched": again}
 
 
 def _timed(

@@ -9,13 +9,13 @@ from __future__ import annotations
 import itertools
 import re
 import threading
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from app.lanes import Race
-from app.recordings import Recording, short
-from app.run_lines import RunLines
+from app.recordings import Recording, RunSet, prompt_label
+from app.uploads import short
+from d2sd.trace.run import RecordedRun
 
 MAX_RUNS = 24
 MAX_RUN_BYTES = 64 * 2**20  # of the runs of one window, as they are kept: packed
@@ -27,35 +27,12 @@ NAME = re.compile(r"[0-9a-f]{32}")
 NUMBER = re.compile(r"[0-9]{1,3}")
 
 
-@dataclass(slots=True)
-class KeptRun:
-    """A run in the list. ``source``: its origin in a few words; ``at``: time of creation, in seconds since 1970."""
-
-    label: str
-    source: str
-    run: RunLines
-    at: float = field(default_factory=time.time)
-
-
-@dataclass(frozen=True, slots=True)
-class KeptSet:
-    """A set of runs measured in Calibrate, under its title."""
-
-    title: str
-    runs: tuple[Recording, ...]
-
-    @property
-    def size(self) -> int:
-        """Bytes in memory; uploaded files are stored elsewhere."""
-        return sum(len(r.trace) for r in self.runs if isinstance(r.trace, bytes))
-
-
-def _same(kept: RunLines, run: RunLines) -> bool:
+def _same(kept: RecordedRun, run: RecordedRun) -> bool:
     """Returns whether a run equals a kept one, unless it was cut off and the kept one continues."""
     return kept.holds(run) and (run.ended or run.lines() == kept.lines())
 
 
-def _free(title: str, others: list[KeptSet]) -> str:
+def _free(title: str, others: list[RunSet]) -> str:
     """Returns the title, with a number if another set has it."""
     taken = {s.title for s in others}
     names = (f"{short(title)} ({number})" if number > 1 else short(title) for number in itertools.count(1))
@@ -64,32 +41,32 @@ def _free(title: str, others: list[KeptSet]) -> str:
 
 @dataclass(slots=True)
 class History:
-    """Runs, the newest first; the last race that was run; measured sets, the newest first."""
+    """Runs, the newest first; the last race that was run; measured sets, the newest first. ``most``: runs that are kept."""
 
-    runs: list[KeptRun] = field(default_factory=list)
+    most: int = MAX_RUNS
+    runs: list[Recording] = field(default_factory=list)
     race: Race | None = None
-    sets: list[KeptSet] = field(default_factory=list)
+    sets: list[RunSet] = field(default_factory=list)
 
-    def keep(self, run: RunLines, source: str, label: str = "") -> RunLines:
+    def keep(self, run: RecordedRun, source: str, label: str = "") -> RecordedRun:
         """Add a run unless it is in the list already; returns the one in the list."""
         known = next((k.run for k in self.runs if k.run is run or _same(k.run, run)), None)
         if known is not None:
             return known
-        words = label or " ".join(str(run.header.get("prompt") or "no prompt").split())
-        self.runs.insert(0, KeptRun(short(words), source, run))
+        self.runs.insert(0, Recording(short(label) if label else prompt_label(run.header), run, source))
         self.trim()
         return run
 
     def trim(self) -> None:
         """Remove the oldest runs until the rest is within bounds; the newest stays in any case."""
-        while len(self.runs) > 1 and (len(self.runs) > MAX_RUNS or sum(k.run.size for k in self.runs) > MAX_RUN_BYTES):
+        while len(self.runs) > 1 and (len(self.runs) > self.most or sum(k.run.size for k in self.runs) > MAX_RUN_BYTES):
             self.runs.pop()
 
-    def find(self, key: object) -> KeptRun | None:
+    def find(self, key: object) -> Recording | None:
         """Returns the run with this key, or None."""
         return next((k for k in self.runs if k.run.key == key), None)
 
-    def numbered(self, text: str) -> KeptRun | None:
+    def numbered(self, text: str) -> Recording | None:
         """Returns the run of this number, counted from the oldest, which is 1, as in a class file; or None."""
         number = int(text) if NUMBER.fullmatch(text) else 0
         return self.runs[-number] if 0 < number <= len(self.runs) else None
@@ -107,7 +84,7 @@ class History:
     def keep_set(self, title: str, runs: list[Recording]) -> None:
         """Add a measured set. Only the same runs take the place of those before; other ones of a title get a number."""
         others = [s for s in self.sets if s.runs != tuple(runs)]
-        self.sets = [KeptSet(_free(title, others), tuple(runs)), *others][:MAX_SETS]
+        self.sets = [RunSet(_free(title, others), tuple(runs)), *others][:MAX_SETS]
         while len(self.sets) > 1 and sum(s.size for s in self.sets) > MAX_SET_BYTES:
             self.sets.pop()
 

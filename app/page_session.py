@@ -7,8 +7,8 @@ from typing import Any
 
 from app.history import History
 from app.links import Link
-from app.run_lines import RunLines
 from app.work import Ticket
+from d2sd.trace.run import RecordedRun
 
 OWN = ("Explore", "Race")  # sources of runs that were made in the window
 
@@ -28,7 +28,7 @@ class Session(Ticket):
     getting: models are being got, and what asked for them says how that ended.
     """
 
-    shown: RunLines = field(default_factory=RunLines)
+    shown: RecordedRun = field(default_factory=RecordedRun)
     link: Link = field(default_factory=Link)
     fetched: dict[str, Any] | None = None
     history: History = field(default_factory=History)
@@ -49,7 +49,7 @@ class Session(Ticket):
             if not any(name in filled and _same(value, filled[name]) for filled in self.filled):
                 self.own[name] = value
 
-    def show(self, run: RunLines, source: str, label: str = "", **notes: Any) -> str:
+    def show(self, run: RecordedRun, source: str, label: str = "", **notes: Any) -> str:
         """Show another run, which the window keeps from now on: the segment for the view, with the given notes.
 
         A run that goes on does so out of sight.

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import d2sd
-from app.run_lines import RunLines
 from d2sd.__about__ import HOME
+from d2sd.trace.run import RecordedRun
 
 ASSETS = HOME / "assets"
 OPENING_TRACE = ASSETS / "traces" / "opening.jsonl.gz"
@@ -71,24 +71,24 @@ def prompt_set(model: str) -> str:
     return "heldout" if model in OWN else "chat"
 
 
-def opening() -> RunLines:
+def opening() -> RecordedRun:
     """Returns the recorded run that the page shows first; an empty one if there is none."""
     return _recorded(OPENING_TRACE)
 
 
-def second() -> RunLines:
+def second() -> RecordedRun:
     """Returns the recorded run of another model; an empty one if there is none."""
     return _recorded(SECOND_TRACE)
 
 
-def second_said(run: RunLines) -> str:
+def second_said(run: RecordedRun) -> str:
     """Returns the text of the link to it."""
     model = run.header.get("models", {}).get("preset")
     return "The same with a chat model" if model == FIRST else "The same with a tiny model"
 
 
-def _recorded(path: Path) -> RunLines:
-    return RunLines.of(gzip.decompress(path.read_bytes()).decode().split("\n")) if path.exists() else RunLines()
+def _recorded(path: Path) -> RecordedRun:
+    return RecordedRun.of(gzip.decompress(path.read_bytes()).decode().split("\n")) if path.exists() else RecordedRun()
 
 
 def lesson() -> dict[str, Any]:

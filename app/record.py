@@ -23,7 +23,6 @@ from app.explore import Asked
 from app.lanes import COST_AWARE, Lane, Race, lane_name
 from app.models import Chosen
 from app.page_session import Session
-from app.run_lines import RunLines
 from app.settings import SETTINGS
 from app.threads import leave_a_core
 from app.views.learn import speeds
@@ -31,6 +30,7 @@ from app.views.whatif import Drawn, drawn
 from app.work import Ticket
 from d2sd import METHODS, DecodeConfig
 from d2sd.trace.metrics import instructiveness, verdict
+from d2sd.trace.run import RecordedRun
 from d2sd.trace.trace import parse_trace
 from d2sd.whatif import recorded_config
 
@@ -64,7 +64,7 @@ def _read() -> dict[str, Any]:
     return json.loads(gzip.decompress(RACE.read_bytes())) if RACE.exists() else {}
 
 
-def record_run(model: Chosen, prompt: str, values: dict[str, Any], compare: bool = True) -> RunLines:
+def record_run(model: Chosen, prompt: str, values: dict[str, Any], compare: bool = True) -> RecordedRun:
     """A run of Explore's default method; ``compare``: timed against plain decoding."""
     session = Session()
     for update in explore.run(session, session.request(), Asked(prompt, model, DecodeConfig().method, compare, values)):
@@ -73,7 +73,7 @@ def record_run(model: Chosen, prompt: str, values: dict[str, Any], compare: bool
     return session.shown
 
 
-def worth(run: RunLines) -> tuple[bool, tuple[int, int], float]:
+def worth(run: RecordedRun) -> tuple[bool, tuple[int, int], float]:
     """Returns whether a run may open the page, and its rank, from its own figures.
 
     It may if the step that it opens with has words, a newcomer meets repaired, missed and wholly accepted steps in it, and it was
@@ -92,7 +92,7 @@ def worth(run: RunLines) -> tuple[bool, tuple[int, int], float]:
     return words >= WORDS and rarest > 0 and gain > 1, (rarest, outcomes["repaired"]), gain
 
 
-def record_opening(model: str, prompts: Sequence[str], tokens: int) -> RunLines:
+def record_opening(model: str, prompts: Sequence[str], tokens: int) -> RecordedRun:
     """Records the examples of a model and returns the best one to open the page with."""
     runs = [record_run(Chosen(model), prompt, _values(model, tokens)) for prompt in prompts]
     return max(runs, key=worth)
@@ -136,7 +136,11 @@ def record_lesson(path: Path, model: Chosen, _: str, values: dict[str, Any]) -> 
     Of the text that the page opens with there is one recording, made before: two would name two speeds.
     """
     opening = path.with_name(presets.OPENING_TRACE.name)
-    known = RunLines.of(gzip.decompress(opening.read_bytes()).decode().split("\n")) if opening.exists() else RunLines()
+    known = (
+        RecordedRun.of(gzip.decompress(opening.read_bytes()).decode().split("\n"))
+        if opening.exists()
+        else RecordedRun()
+    )
     engine = models.engine(model)
     best: dict[str, Any] = {}
     most = -1.0
@@ -200,7 +204,7 @@ def main() -> None:
         print(f"{path}: {size} bytes", file=sys.stderr)
 
 
-def _write_run(path: Path, run: RunLines) -> int:
+def _write_run(path: Path, run: RecordedRun) -> int:
     return _write(path, "\n".join([*run.lines(), ""]))
 
 

@@ -1,53 +1,98 @@
-"""Measured runs of one browser window, kept so that each of their steps can be opened in Explore."""
+"""Runs with a name, as lists and sets of the page hold them."""
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Sequence
+import time
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from app import uploads
-from app.run_lines import RunLines
 from app.uploads import short
 from d2sd import InputError, Trace
-from d2sd.trace.trace import parse_trace
+from d2sd.calibration import Gathering
+from d2sd.trace.run import RecordedRun
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Recording:
-    """One run.
+    """A run in a list.
 
-    label: what it is called.
-    trace: packed, or as a file that was uploaded.
+    label: its name there.
+    source: its origin in a few words.
     domain: its prompt's group.
-    header: what it was made with.
+    at: time of creation, in seconds since 1970.
     """
 
     label: str
-    trace: bytes | Path
+    run: RecordedRun
+    source: str = ""
     domain: str = "all"
-    header: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    at: float = field(default_factory=time.time, compare=False)
 
     @classmethod
     def of(cls, trace: Trace, label: str = "") -> Recording:
         """Returns a run that was just recorded; named by its prompt unless a label is given."""
-        name = label or " ".join(str(trace.header.get("prompt") or "no prompt").split())
-        return cls(short(name), zlib.compress("".join(trace.lines()).encode(), 3), trace.domain, trace.header)
+        return cls(label or prompt_label(trace.header), RecordedRun.packed(trace.lines()), domain=trace.domain)
 
-    def read(self) -> Trace:
-        """Returns the run as data; raises ``InputError`` if its file is gone."""
-        if isinstance(self.trace, bytes):
-            return parse_trace(zlib.decompress(self.trace))
-        return uploads.read_traces(self.trace, uploads.MAX_MEGABYTES * 10**6)[0][0]
+    @property
+    def header(self) -> dict[str, Any]:
+        """The header of the run."""
+        return self.run.header
 
-    def run(self) -> RunLines:
-        """Returns the run as Explore shows it; ``InputError`` if its file is gone or too large to draw."""
-        if isinstance(self.trace, bytes):
-            # not splitlines(): texts may hold U+2028 and the like
-            return RunLines.packed(zlib.decompress(self.trace).decode().split("\n"))
-        return uploads.read(self.trace)
+
+def prompt_label(header: dict[str, Any]) -> str:
+    """Returns a run's prompt as a label."""
+    return short(" ".join(str(header.get("prompt") or "no prompt").split()))
+
+
+class Traces(Sequence[Trace]):
+    """Recordings as data, each decoded on access."""
+
+    def __init__(self, runs: Sequence[Recording]):
+        self._runs = runs
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._runs[index].run.trace()
+
+
+@dataclass(frozen=True)
+class RunSet:
+    """Runs under one title; ``source``: where they are stored, for opening one of them."""
+
+    title: str
+    runs: tuple[Recording, ...]
+    source: str = ""
+
+    @classmethod
+    def of(cls, title: str, traces: Iterable[Trace]) -> RunSet:
+        """Returns a set of runs that were just recorded."""
+        return cls(title, tuple(map(Recording.of, traces)))
+
+    @property
+    def traces(self) -> Traces:
+        """The runs as data."""
+        return Traces(self.runs)
+
+    @cached_property
+    def gathering(self) -> Gathering:
+        """The statistics for its figures."""
+        return Gathering(self.traces)
+
+    @property
+    def prompts(self) -> tuple[str, ...]:
+        """The prompt of each run: its text, or else its tokens; empty if unknown."""
+        return self.gathering.counted().prompts
+
+    @property
+    def size(self) -> int:
+        """Size in memory, in characters."""
+        return sum(r.run.size for r in self.runs)
 
 
 @dataclass(slots=True)
@@ -64,14 +109,12 @@ def read_uploads(paths: Sequence[Path]) -> tuple[list[tuple[Recording, Trace]], 
     room = uploads.MAX_MEGABYTES_TOGETHER * 10**6
     for path in paths:
         try:
-            traces, size = uploads.read_traces(path, room)
+            found, size = uploads.read_together(path, room)
         except InputError as error:
             bad.append(f"{short(path.name)} was not read: {error}")
-        else:
-            room -= size
-            if len(traces) == 1:
-                good.append((Recording(short(path.name), path, traces[0].domain, traces[0].header), traces[0]))
-            else:
-                named = ((f"{n} of {short(path.name, 40)}", trace) for n, trace in enumerate(traces, 1))
-                good += [(Recording.of(trace, label), trace) for label, trace in named]
+            continue
+        room -= size
+        for number, (run, trace) in enumerate(found, 1):
+            label = short(path.name) if len(found) == 1 else f"{number} of {short(path.name, 40)}"
+            good.append((Recording(label, run, domain=trace.domain), trace))
     return good, bad

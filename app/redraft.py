@@ -11,12 +11,12 @@ from app import models
 from app.gpu import on_gpu
 from app.inputs import step_number
 from app.models import Chosen
-from app.run_lines import RunLines
 from app.visitors import without_paths
 from app.work import Ticket, Update
 from d2sd import InputError, Trace
 from d2sd.errors import first_line
 from d2sd.models.store import REMOTE
+from d2sd.trace.run import RecordedRun
 from d2sd.whatif.redraft import Redraft, redraft
 
 Answer = dict[str, Any]
@@ -24,7 +24,7 @@ STOPPED = "Stopped before its turn came: nothing was drafted."
 MAX_NAME = 60
 
 
-def run(ticket: Ticket, number: int, shown: RunLines, asked: dict[str, Any]) -> Iterator[Update[Answer]]:
+def run(ticket: Ticket, number: int, shown: RecordedRun, asked: dict[str, Any]) -> Iterator[Update[Answer]]:
     """Draft again and yield the answer for the page: ``number`` as it came, and a ``problem`` or the fields of a ``Redraft``.
 
     asked: what the page says: ``key`` of the run, ``step`` and ``prefix``, and a ``number`` of its own for the question. It may be

@@ -14,10 +14,10 @@ from app.class_file import hand_out
 from app.gradio_internals import told
 from app.inputs import step_number
 from app.page_session import Session
-from app.run_lines import RunLines
 from app.tabs.notice import sentence
 from d2sd import METHODS, InputError
 from d2sd.trace.graph import step_graph
+from d2sd.trace.run import RecordedRun
 
 
 def export(session: Session, data: gr.EventData) -> tuple[Any, Any]:
@@ -27,10 +27,10 @@ def export(session: Session, data: gr.EventData) -> tuple[Any, Any]:
         file = make_file(session.shown, asked.get("kind"), asked.get("step"), asked.get("node"))
     except InputError as error:
         return gr.skip(), sentence(problem=f"The file was not made: {error}.")
-    return session.shown.segment(len(session.shown), file=file), sentence()
+    return session.shown.note(file=file), sentence()
 
 
-def make_file(run: RunLines, kind: Any, step: Any, node: Any = None) -> dict[str, str]:
+def make_file(run: RecordedRun, kind: Any, step: Any, node: Any = None) -> dict[str, str]:
     """``name``, ``type`` and ``text`` of a file; a page opens with ``step`` and ``node``. Raises ``InputError``."""
     step = step_number(step)
     node = node if node == "bonus" or (isinstance(node, int) and 0 <= node < 10**9) else None

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import gzip
 import re
-import zlib
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
-from app.run_lines import RunLines
 from d2sd import InputError, Trace
+from d2sd.trace.files import UNREADABLE, opened
 from d2sd.trace.logs import Totals, import_log
 from d2sd.trace.reader import Reader, lines_of
+from d2sd.trace.run import RecordedRun
 from d2sd.trace.schema import EVENTS, Line, kind_of, read_baseline, read_event
 from d2sd.trace.trace import trace_of
 from d2sd.trace.writer import to_line
@@ -26,12 +25,7 @@ MAX_HEAD = 65536
 MAX_OPENED = 24  # runs of one file in the list
 
 
-def read(path: str | Path) -> RunLines:
-    """Returns the first run of a file; raises ``InputError``."""
-    return read_all(path)[0][0]
-
-
-def read_all(path: str | Path) -> tuple[list[RunLines], str]:
+def read_all(path: str | Path) -> tuple[list[RecordedRun], str]:
     """The runs of a trace file or of a log, plain or gzip, checked strictly, at most ``MAX_OPENED`` of them, and a note where
     there are more; raises ``InputError``.
 
@@ -41,26 +35,27 @@ def read_all(path: str | Path) -> tuple[list[RunLines], str]:
     if is_log(raw):
         runs, more = _imported(path, MAX_OPENED)
         note = f"{MAX_OPENED} of its runs are in the list; Calibrate reads all of them." if more else ""
-        return [RunLines.packed(run.lines()) for run in runs], note
+        return [RecordedRun.packed(run.lines()) for run in runs], note
     parts = _parts(raw)
     readers = [_reader(part) for part in parts[:MAX_OPENED]]
     if not all(len(reader.steps) for reader in readers):
         raise InputError("the trace has no steps, so there is nothing to show")
     note = f"{MAX_OPENED} of its {len(parts)} runs are in the list." if len(parts) > MAX_OPENED else ""
-    return [RunLines.packed(_for_the_page(reader)) for reader in readers], note
+    return [RecordedRun.packed(_for_the_page(reader)) for reader in readers], note
 
 
-def read_traces(path: Path, room: int) -> tuple[list[Trace], int]:
-    """The runs of a trace file or of a log as data, and its unpacked size; raises ``InputError``, also where it is larger than
-    ``room`` (bytes)."""
+def read_together(path: Path, room: int) -> tuple[list[tuple[RecordedRun, Trace]], int]:
+    """The runs of a trace file or of a log, to keep and as data, and its unpacked size; raises ``InputError``, also where it is
+    larger than ``room`` (bytes)."""
     raw = _unpacked(path)
     if len(raw) > room:
         raise InputError(
             f"all files together hold more than {MAX_MEGABYTES_TOGETHER} MB, unpacked; choose fewer at once"
         )
     if is_log(raw):
-        return _imported(path, None)[0], len(raw)
-    return [trace_of(_reader(part)) for part in _parts(raw)], len(raw)
+        return [(RecordedRun.packed(run.lines()), run) for run in _imported(path, None)[0]], len(raw)
+    readers = map(_reader, _parts(raw))
+    return [(RecordedRun.packed(_for_the_page(reader)), trace_of(reader)) for reader in readers], len(raw)
 
 
 def is_log(raw: bytes) -> bool:
@@ -102,13 +97,11 @@ def _unpacked(path: str | Path) -> bytes:
     """A file, at most ``MAX_MEGABYTES`` unpacked."""
     limit = MAX_MEGABYTES * 10**6
     try:
-        with open(path, "rb") as file:
-            packed = file.read(2) == b"\x1f\x8b"
-        with gzip.open(path) if packed else open(path, "rb") as file:
+        with opened(path) as file:
             raw = file.read(limit + 1)
     except FileNotFoundError:
         raise InputError("this file is not kept any more; upload it again") from None
-    except (OSError, EOFError, zlib.error):
+    except UNREADABLE:
         raise InputError("the file cannot be read: it is neither JSON lines nor a whole gzip file") from None
     if len(raw) > limit:
         raise InputError(

@@ -9,7 +9,6 @@ import gradio as gr
 
 import d2sd
 from app import calibrate, compare, presets
-from app.compare import RunSet
 from app.gradio_internals import asked as asked_as
 from app.gradio_internals import told
 from app.inputs import MAX_CHARACTERS
@@ -17,7 +16,7 @@ from app.machine import give_back
 from app.method_names import grouped
 from app.models import Chosen
 from app.page_session import Session
-from app.recordings import Recording, Recordings
+from app.recordings import Recording, Recordings, RunSet
 from app.tabs import doctor
 from app.tabs.memory import remember
 from app.tabs.model_choice import build_models, follow_model
@@ -248,14 +247,8 @@ def _open(
         return gr.skip(), gr.skip(), sentence("This run is no longer there; measure again.")
     if asked.get("loaded"):
         return gr.skip(), gr.Tabs(selected="explore"), gr.skip()
-    try:
-        run = recordings.runs[at].run()
-    except d2sd.InputError as error:
-        return gr.skip(), gr.skip(), sentence(f"{error}")
-    if not explore.latest(asked_as(request)):
-        return gr.skip(), gr.skip(), gr.skip()
-    label = recordings.runs[at].label
-    return explore.show(run, "Calibrate", label), gr.Tabs(selected="explore"), sentence()
+    opened = recordings.runs[at]
+    return explore.show(opened.run, "Calibrate", opened.label), gr.Tabs(selected="explore"), sentence()
 
 
 def _prompt_set() -> tuple[list[Any], gr.Column, gr.Dropdown, gr.Column]:

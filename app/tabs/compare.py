@@ -12,7 +12,6 @@ from app.gradio_internals import asked as asked_as
 from app.gradio_internals import told
 from app.page_session import Session
 from app.recordings import Recording, read_uploads
-from app.run_lines import RunLines
 from app.tabs.notice import notice_box, sentence
 from app.tabs.replay import build_replay
 from app.tabs.runs import Shown
@@ -124,14 +123,12 @@ def open_step(
         return gr.skip(), gr.skip(), gr.skip()
     name = (a, b)[side] or ""
     try:
-        traces = compare.pick(session.history, name).traces
-        if not 0 <= run < len(traces):
+        runs = compare.pick(session.history, name).runs
+        if not 0 <= run < len(runs):
             raise InputError("this run is no longer there; compare again")
     except InputError as error:
         return gr.skip(), gr.skip(), sentence(problem=f"{error}")
     if not session.latest(number):
         return gr.skip(), gr.skip(), gr.skip()
     wanted = {"step": max(0, step), "node": None}
-    kept = session.history.find(name.removeprefix("run "))
-    lines = kept.run if kept else RunLines.of(traces[run].lines())
-    return session.show(lines, "Compare", wanted=wanted), gr.Tabs(selected="explore"), sentence()
+    return session.show(runs[run].run, "Compare", wanted=wanted), gr.Tabs(selected="explore"), sentence()

@@ -117,7 +117,7 @@ def _wire_redraft(shown: Shown) -> None:
         for update in TURNS.taken(current, redraft.run(current, mine, session.shown, asked)):
             speaks = speaks or bool(update.news)
             run = session.shown
-            answer = gr.skip() if update.value is None else run.segment(len(run), redraft=update.value)
+            answer = gr.skip() if update.value is None else run.note(redraft=update.value)
             yield answer, said(update) if speaks else gr.skip()
 
     requested = shown.view.redraft(

@@ -19,7 +19,6 @@ from app.method_names import grouped
 from app.models import Chosen
 from app.page_session import Session
 from app.record import DEFAULT, recorded_race
-from app.run_lines import RunLines
 from app.tabs.memory import remember
 from app.tabs.model_choice import build_models, follow_model
 from app.tabs.notice import MODEL, Said, ask, forgive, line_of, notice_box, sentence, stopped
@@ -31,6 +30,7 @@ from app.views.race import RaceView, drawing
 from app.views.race import query as race_query
 from app.views.race import sentence as lane_sentence
 from app.work import TURNS, Ticket
+from d2sd.trace.run import RecordedRun
 
 CHOSEN = ("model", "folder", "vp")
 # Prompt and models come along from Explore, except those that were changed here since they last did.
@@ -146,7 +146,7 @@ def keep(history: History, raced: Race) -> None:
     history.race = raced
     for lane in reversed(raced.lanes):
         if lane.trace.steps:
-            history.keep(RunLines.of(lane.trace.lines()), "Race")
+            history.keep(RecordedRun.packed(lane.trace.lines()), "Race")
 
 
 def open_lane(session: Session, event: gr.EventData, request: gr.Request | None = None) -> tuple[Any, Any, Any]:
@@ -157,7 +157,7 @@ def open_lane(session: Session, event: gr.EventData, request: gr.Request | None 
     at = asked.get("lane")
     if not isinstance(at, int) or not 0 <= at < len(lanes) or not lanes[at].trace.steps:
         return gr.skip(), gr.skip(), sentence(problem="This lane is not there any more; race again.")
-    run = RunLines.of(lanes[at].trace.lines())
+    run = RecordedRun.packed(lanes[at].trace.lines())
     if not session.latest(number):
         return gr.skip(), gr.skip(), gr.skip()
     return session.show(run, "Race"), gr.Tabs(selected="explore"), sentence()

@@ -18,13 +18,13 @@ from app.inputs import step_number
 from app.links import Link
 from app.models import Chosen
 from app.page_session import OWN, Session
-from app.run_lines import RunLines
 from app.tabs.controls import Controls, sent
 from app.tabs.notice import sentence
 from app.views import runs as runs_view
 from app.views.explore import ExplorerView
 from app.views.runs import RunsView
 from d2sd import InputError
+from d2sd.trace.run import RecordedRun
 
 TABS = ("explore", "race", "compare", "calibrate", "learn")
 PLACE = {"tab", "step", "node", "quiz", "embed", "__theme"}  # where to look, in whatever run is shown
@@ -141,7 +141,7 @@ def wire_runs(page: gr.Blocks, tabs: gr.Tabs, shown: Shown, race: Any) -> None:
             segment = found.run.segment(recorded=not found.run.live, own=found.source in OWN, wanted=link.wanted)
             link = form or link
         elif link.wanted and len(current.shown) and (link.fits(current.shown.header) or query.keys() <= PLACE):
-            segment = current.shown.segment(len(current.shown), wanted=link.wanted)
+            segment = current.shown.note(wanted=link.wanted)
             link = link if link.values else form or link
         elif link.sentence:
             # nothing is run from a link that is not understood: the run that was there stays
@@ -151,7 +151,7 @@ def wire_runs(page: gr.Blocks, tabs: gr.Tabs, shown: Shown, race: Any) -> None:
             link.values.get("prompt") and tab in (None, "explore") and not races and not link.fits(current.shown.header)
         ):
             # another run in its place would pass for this one
-            current.shown = RunLines()
+            current.shown = RecordedRun()
             segment = current.shown.segment()
             model = link.values.get("model") or shown.controls.inputs["model"].value or ""
             at_once = "run" if models.loaded(Chosen(model)) else ""

@@ -15,11 +15,11 @@ from app.method_names import grouped
 from app.models import Chosen
 from app.page_session import Session
 from app.record import DEFAULT, recorded_answers, recorded_race
-from app.run_lines import RunLines
 from app.tabs.notice import MODEL, Said, ask, line_of, notice_box, sentence, stopped
 from app.views.whatif import WhatIfView, drawn
 from app.work import TURNS, Ticket, Update
 from d2sd import METHODS, InputError, Trace
+from d2sd.trace.run import RecordedRun
 from d2sd.whatif import recorded_config
 
 EXPLORE = "The run in Explore"
@@ -122,7 +122,7 @@ def lane_choices(race: Race) -> dict[str, Any]:
     return {"choices": [*((f"Race: {m}", m) for m in lanes), (EXPLORE, EXPLORE)], "value": first}
 
 
-def _trace(race: Race, chosen: str, shown: RunLines) -> tuple[str, Trace | None]:
+def _trace(race: Race, chosen: str, shown: RecordedRun) -> tuple[str, Trace | None]:
     """What the chosen run is called, and the run; ``shown``: the run in Explore."""
     if chosen == EXPLORE:
         return EXPLORE, shown.trace() if len(shown) else None

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import orjson
 
-from app.compare import RunSet, compared
+from app.compare import compared
 from app.measured import Measured, StepWords
-from app.recordings import Recording
+from app.recordings import Recording, RunSet
 from app.views.drawn import FIGURES, DrawnView
 from d2sd.calibration import (
     Labels,

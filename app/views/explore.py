@@ -9,7 +9,7 @@ from d2sd.drawing.viewer import viewer_script
 
 
 class ExplorerView(View):
-    """Draws a run. The value is a segment of an ``app.run_lines.RunLines``: new lines and where they belong.
+    """Draws a run. The value is a segment of an ``d2sd.trace.run.RecordedRun``: new lines and where they belong.
 
     Events and what they carry:
 

@@ -13,16 +13,16 @@ import orjson
 
 from app import presets
 from app.learn import lessons
-from app.run_lines import RunLines
 from app.views.drawn import STATIC, DrawnView, panel_sheets, read
 from d2sd.costs import known
 from d2sd.costs.here import here
 from d2sd.costs.machine import STAGES, Curve, Machine
 from d2sd.drawing.viewer import PageRun, runs_page, viewer_styles
-from d2sd.drawing.viewer_lines import Judge
 from d2sd.trace.metrics import instructiveness
+from d2sd.trace.run import RecordedRun
 from d2sd.trace.schema import read_baseline
 from d2sd.trace.trace import Trace, parse_trace
+from d2sd.trace.viewer_lines import Judge
 
 HANDOUT = STATIC / "learn" / "handout.js"
 
@@ -53,9 +53,9 @@ def tour(_: Any = None) -> str:
     return packed_tour()
 
 
-def lesson_run() -> RunLines:
+def lesson_run() -> RecordedRun:
     """Returns the recorded run of the tour, for Explore."""
-    return RunLines.of(presets.lesson()["lines"])
+    return RecordedRun.of(presets.lesson()["lines"])
 
 
 def speeds(lines: list[str]) -> tuple[float | None, float | None]:

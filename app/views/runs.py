@@ -9,8 +9,9 @@ from urllib.parse import urlencode
 import orjson
 
 from app import links, trace_hosts
-from app.history import History, KeptRun
+from app.history import History
 from app.method_names import said
+from app.recordings import Recording
 from app.settings import SETTINGS, element
 from app.uploads import MAX_MEGABYTES
 from app.views.drawn import DrawnView
@@ -45,7 +46,7 @@ def drawing(history: History, shown: str, file: dict[str, str] | None = None) ->
     return orjson.dumps(data).decode()
 
 
-def _row(kept: KeptRun) -> dict[str, Any]:
+def _row(kept: Recording) -> dict[str, Any]:
     header = kept.run.header
     fields = links.fields(header)
     query = urlencode(fields)

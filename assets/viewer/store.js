@@ -10,7 +10,7 @@ const KEPT_STEPS = 96;
 const PACKED = "~";
 
 /** A line as it was written. Long ones, and blocks of lines, travel packed ("~", then raw deflate in base64; see
- *  app/run_lines.py). */
+ *  d2sd/trace/run.py). */
 export async function openLine(line) {
   if (line[0] !== PACKED) return line;
   try {

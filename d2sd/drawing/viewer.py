@@ -18,7 +18,7 @@ from typing import Any
 
 from d2sd.drawing.colours import VIEWER
 from d2sd.drawing.modules import join_modules, view_script
-from d2sd.drawing.viewer_lines import Judge, pack_line
+from d2sd.trace.viewer_lines import Judge, pack_line
 
 STYLES = ("colours.css", "map.css", "explorer.css", "drawing.css", "presenter.css")
 STEP = '{"event":"StepDone"'

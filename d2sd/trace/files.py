@@ -1,11 +1,35 @@
-"""Atomic file writing: a full disk, a missing folder or Ctrl-C never replaces a whole file by a partial one."""
+"""Reading files, plain or gzip, and atomic writing: a full disk, a missing folder or Ctrl-C never replaces a whole file by a
+partial one."""
 
 from __future__ import annotations
 
+import gzip
 import os
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO, cast
 
 from d2sd.errors import InputError
+
+UNREADABLE = (OSError, EOFError, zlib.error)  # what reading from ``opened`` can raise
+
+
+@contextmanager
+def opened(path: str | Path) -> Iterator[IO[bytes]]:
+    """Opens a file for reading; what it yields is unpacked if it is gzip. Raises one of ``UNREADABLE``, also while it is read."""
+    with open(path, "rb") as file:
+        if file.peek(2)[:2] != b"\x1f\x8b":
+            yield file
+            return
+        with gzip.open(file) as unpacked:
+            yield cast(IO[bytes], unpacked)
+
+
+def cannot_read(kind: str, path: str | Path, error: Exception) -> InputError:
+    """Returns the error for a file of this kind that cannot be read."""
+    return InputError(f"cannot read the {kind} {path}: {getattr(error, 'strerror', None) or error}")
 
 
 def write_whole(path: str | Path, data: str | bytes) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -12,6 +10,7 @@ from typing import Any, cast, overload
 from d2sd.errors import InputError
 from d2sd.trace.consistency import check_order, check_prefill, check_step
 from d2sd.trace.events import Finished, PrefillDone, StepDone
+from d2sd.trace.files import UNREADABLE, cannot_read, opened
 from d2sd.trace.schema import Line, check_event, check_other, is_json, kind_of, read_event, read_header
 
 MAX_BYTES = 512 * 2**20  # unpacked
@@ -158,13 +157,9 @@ def read_file(path: str | Path) -> Reader:
     """A reader that has taken a whole trace file, plain or gzip."""
     reader = Reader()
     try:
-        with open(path, "rb") as file:
-            if file.peek(2)[:2] != b"\x1f\x8b":
-                reader.read(lines_of(file.read(MAX_BYTES + 1)))
-            else:
-                # Line by line, so that a small file cannot unpack to more than its lines are worth.
-                with gzip.open(file) as unpacked:
-                    reader.read(iter(lambda: unpacked.readline(MAX_LINE_BYTES + 1), b""))
-    except (OSError, EOFError, zlib.error) as error:
-        raise InputError(f"cannot read the trace {path}: {getattr(error, 'strerror', None) or error}") from None
+        with opened(path) as file:
+            # line by line, so that a small file cannot unpack to more than its lines are worth
+            reader.read(iter(lambda: file.readline(MAX_LINE_BYTES + 1), b""))
+    except UNREADABLE as error:
+        raise cannot_read("trace", path, error) from None
     return reader

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import gzip
 import os
-import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import IO, cast
+from typing import IO
 
 from d2sd.errors import InputError
+from d2sd.trace.files import UNREADABLE, cannot_read, opened
 from d2sd.trace.reader import MAX_LINE_BYTES, Reader
 from d2sd.trace.schema import kind_of
 from d2sd.trace.trace import Trace, trace_of
@@ -20,18 +20,16 @@ START = b'{"event":"Header"'  # as every writer here puts it
 def read_traces(path: str | Path) -> Iterator[Trace]:
     """The traces of a file, plain or gzip; a file with a single one will do. Raises ``InputError``, which names the run."""
     try:
-        with open(path, "rb") as file:
-            packed = file.read(2) == b"\x1f\x8b"
-        with gzip.open(path) if packed else open(path, "rb") as file:
-            for number, lines in enumerate(_runs(cast(IO[bytes], file)), 1):
+        with opened(path) as file:
+            for number, lines in enumerate(_runs(file), 1):
                 reader = Reader()
                 try:
                     reader.read(lines)
                 except InputError as error:
                     raise InputError(f"run {number}: {error}" if number > 1 else str(error)) from None
                 yield trace_of(reader)
-    except (OSError, EOFError, zlib.error) as error:
-        raise InputError(f"cannot read the trace {path}: {getattr(error, 'strerror', None) or error}") from None
+    except UNREADABLE as error:
+        raise cannot_read("trace", path, error) from None
 
 
 def _runs(file: IO[bytes]) -> Iterator[list[bytes]]:

@@ -8,10 +8,11 @@ import gradio as gr
 import pytest
 
 from app import api
+from app.history import History
 from app.layout import build
-from app.run_lines import RunLines
-from d2sd import InputError, Trace
+from d2sd import InputError
 from d2sd.__about__ import HOME
+from d2sd.trace.run import RecordedRun
 from d2sd.trace.sets import read_traces
 
 
@@ -22,7 +23,8 @@ def page():
 
 @pytest.fixture
 def run():
-    return api.KEPT.keep(next(iter(read_traces(HOME / "assets" / "traces" / "opening.jsonl.gz"))))
+    trace = next(iter(read_traces(HOME / "assets" / "traces" / "opening.jsonl.gz")))
+    return api.KEPT.keep(RecordedRun.packed(trace.lines()), "API").key
 
 
 def test_only_the_endpoints_for_programs_are_listed_and_say_what_they_take(page):
@@ -90,15 +92,11 @@ def test_a_step_that_is_not_there_is_named(run):
 
 
 def test_only_the_latest_runs_are_kept(monkeypatch):
-    monkeypatch.setattr(api, "MAX_RUNS", 2)
-    kept = api.KeptRuns()
-    keys = [kept.keep(Trace({"event": "Header", "method": "d2sd"}, None, (), None)) for _ in range(3)]
+    monkeypatch.setattr(api, "KEPT", History(most=2))
+    keys = [api.KEPT.keep(RecordedRun.of([f'{{"event":"Header","prompt":"{n}"}}']), "API").key for n in range(3)]
+    assert [bool(api.KEPT.find(key)) for key in keys] == [False, True, True]
     with pytest.raises(InputError, match="there is no run"):
-        kept.trace(keys[0])
-    monkeypatch.setattr(api, "MAX_BYTES", 1)
-    kept.keep(Trace({"event": "Header", "method": "d2sd"}, None, (), None))
-    assert len(kept._runs) == 1
-    assert isinstance(next(iter(kept._runs.values())), RunLines)
+        api.kept(keys[0])
 
 
 def test_tools_are_offered_when_asked_for_and_what_is_lacking_is_said(monkeypatch):

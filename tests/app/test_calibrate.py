@@ -10,11 +10,9 @@ import gradio as gr
 import pytest
 
 from app import calibrate, models, presets
-from app.compare import RunSet
 from app.models import Chosen
 from app.page_session import Session
-from app.recordings import Recording, Recordings
-from app.run_lines import RunLines
+from app.recordings import Recording, Recordings, RunSet
 from app.tabs.calibrate import NAMES, _measure, _measure_prompts, _open, build_calibrate
 from app.tabs.explore import build_explore
 from app.tabs.notice import stopped
@@ -22,6 +20,7 @@ from d2sd import InputError, load_trace
 from d2sd.bench.prompts import read_prompts
 from d2sd.decoding.block_drafter import BlockDrafter
 from d2sd.models.models import Models
+from d2sd.trace.run import RecordedRun
 from tests.app.event import Event
 
 VALUES = {"block_size": 16, "num_branches": 4, "temperature": 0, "max_new_tokens": 16}
@@ -68,7 +67,7 @@ def test_a_measurement_ends_with_what_is_to_be_known_of_the_drafters(monkeypatch
 
 def test_before_any_run_there_is_nothing_to_score():
     recordings = Recordings()
-    drawn = json.loads(calibrate.shown(recordings, RunLines()))
+    drawn = json.loads(calibrate.shown(recordings, RecordedRun()))
     assert drawn["report"]["positions"] == 0
     assert "Nothing to score" in drawn["reading"][0]["text"]
     assert recordings.runs == []
@@ -98,10 +97,10 @@ def test_a_prompt_set_measures_what_the_engine_generates():
     (prompt,) = read_prompts("heldout", 1)
     engine = models.engine(Chosen("tiny"))
     (recording,) = recordings.runs
-    assert [s.committed for s in recording.run().trace().steps] == [
+    assert [s.committed for s in recording.run.trace().steps] == [
         s.committed for s in engine.generate(prompt.text, calibrate.settings.config("d2sd", VALUES)).steps
     ]
-    assert json.loads(last.value)["report"]["steps"] == len(recording.run().trace().steps)
+    assert json.loads(last.value)["report"]["steps"] == len(recording.run.trace().steps)
 
 
 def test_stop_keeps_the_prompts_that_are_finished():
@@ -141,7 +140,7 @@ def test_what_is_measured_while_prompts_run_takes_their_place(opening):
 
 
 def test_prompts_that_run_do_not_list_the_steps_of_those_before():
-    recordings = Recordings([Recording("before", b"")])
+    recordings = Recordings([Recording("before", RecordedRun())])
     running = updates(recordings)
     while not next(running).value:
         pass
@@ -184,7 +183,7 @@ def test_a_measurement_stopped_while_it_waited_never_starts():
     ],
 )
 def test_bad_input_is_one_sentence_and_leaves_the_drawing(changes, sentence):
-    recordings = Recordings([Recording("kept", b"")])
+    recordings = Recordings([Recording("kept", RecordedRun())])
     said = list(updates(recordings, **changes))
     assert all(u.value is None for u in said)
     assert sentence in said[-1].problem
@@ -240,7 +239,7 @@ def test_a_bad_file_among_good_ones_is_left_out_and_named(opening, tmp_path, con
 def test_a_measurement_may_be_set_against_another(opening):
     recordings, trace = Recordings(), presets.opening().trace()
     calibrate.files(recordings, [str(opening)])
-    drawn = json.loads(calibrate.again(recordings, RunSet("the same", (trace,))))
+    drawn = json.loads(calibrate.again(recordings, RunSet.of("the same", [trace])))
     against = drawn["against"]
     assert against["titles"] == ["the same", "opening.jsonl"]
     assert against["comparison"]["paired"]
@@ -253,7 +252,7 @@ def test_prompts_of_ones_own_keep_their_groups_in_their_traces():
     recordings = Recordings()
     *_, last = updates(recordings, source=None, text=text)
     assert [r.domain for r in recordings.runs] == ["story", "sum"]
-    assert recordings.runs[1].read().header["domain"] == "sum"
+    assert recordings.runs[1].header["domain"] == "sum"
     assert [g["name"] for g in json.loads(last.value)["report"]["domains"]] == ["story", "sum"]
 
 
@@ -302,12 +301,9 @@ def test_a_run_that_is_not_there_is_a_sentence(opening, data):
     assert "no longer there" in _open(session, recordings, Event(data))[2].value
 
 
-def test_a_file_that_has_gone_is_a_sentence(opening):
+def test_a_measured_run_opens_when_its_file_has_gone(opening):
     recordings, session = Recordings(), Session()
     calibrate.files(recordings, [str(opening)])
     opening.unlink()
-    notice = _open(session, recordings, Event({"run": 0}))[2]
-    assert notice.value == "this file is not kept any more; upload it again"
-    assert notice.label == "Please check"
-    with pytest.raises(InputError, match="not kept any more"):
-        calibrate.again(recordings, None)
+    _open(session, recordings, Event({"run": 0}))
+    assert session.shown.trace() == presets.opening().trace()

@@ -23,6 +23,8 @@ from app.views.calibrate import CalibrationView, Progress, drawing
 from app.views.drawn import STATIC
 from d2sd import METHODS, DecodeConfig, Trace
 from d2sd.calibration import scored_positions
+from d2sd.trace.run import RecordedRun
+from d2sd.trace.writer import to_line
 from tests.app.test_explore_view import HOSTILE
 from tests.e2e.driving import click_mark, drawn_figure, list_steps
 from tests.e2e.measure_calibrate import STEPS, repeated
@@ -31,7 +33,7 @@ from tests.e2e.measure_calibrate import STEPS, repeated
 def drawn(traces: list[Trace], labels: list[str] | None = None) -> dict[str, Any]:
     """What the page is sent for these runs."""
     names = labels or [f"run {n}" for n in range(len(traces))]
-    runs = [Recording(name, b"", header=trace.header) for name, trace in zip(names, traces, strict=True)]
+    runs = [Recording(name, RecordedRun.of([to_line(trace.header)])) for name, trace in zip(names, traces, strict=True)]
     return json.loads(drawing(Measured(traces), runs, Progress("Some runs", len(traces), len(traces))))
 
 
@@ -168,7 +170,9 @@ def address(recorded) -> Iterator[str]:
     """The view alone."""
 
     def shown(traces: list[Trace], labels: list[str]) -> str:
-        runs = [Recording(name, b"", header=trace.header) for name, trace in zip(labels, traces, strict=True)]
+        runs = [
+            Recording(name, RecordedRun.of([to_line(trace.header)])) for name, trace in zip(labels, traces, strict=True)
+        ]
         return drawing(Measured(traces), runs, Progress(labels[0], len(labels), len(labels)))
 
     with gr.Blocks() as demo:

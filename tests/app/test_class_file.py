@@ -12,10 +12,10 @@ from app import class_file, presets, uploads
 from app.class_file import class_page, window_file
 from app.history import History
 from app.page_session import Session
-from app.run_lines import RunLines
 from app.tabs.explore import open_trace
 from app.tabs.runs import together
 from d2sd import InputError
+from d2sd.trace.run import RecordedRun
 from tests.app.event import Event
 
 
@@ -25,7 +25,7 @@ def kept():
     lines = presets.opening().lines()
     for number in range(3):
         head = {**json.loads(lines[0]), "run": f"{number}" * 32, "prompt": f"prompt {number} </script>"}
-        history.keep(RunLines.of([json.dumps(head, separators=(",", ":")), *lines[1:]]), "Explore")
+        history.keep(RecordedRun.of([json.dumps(head, separators=(",", ":")), *lines[1:]]), "Explore")
     return history
 
 

@@ -11,13 +11,13 @@ import pytest
 from app import compare, presets
 from app.page_session import Session
 from app.record import recorded_race
-from app.recordings import Recording
-from app.run_lines import RunLines
+from app.recordings import Recording, RunSet
 from app.tabs.compare import add_files, offer, open_step, rename, show
 from app.views.compare import drawing
 from app.views.runs import about
 from app.work import Ticket
 from d2sd import InputError
+from d2sd.trace.run import RecordedRun
 from tests.app.event import Event
 
 
@@ -25,7 +25,7 @@ from tests.app.event import Event
 def session():
     session = Session()
     for lane in recorded_race().lanes:
-        session.history.keep(RunLines.of(lane.trace.lines()), "Race")
+        session.history.keep(RecordedRun.of(lane.trace.lines()), "Race")
     return session
 
 
@@ -55,7 +55,7 @@ def test_methods_of_a_greedy_race_are_compared_over_the_same_text(session):
 
 def test_without_any_interval_the_figure_says_so_instead_of_standing_empty(session):
     whole = session.history.runs[0].run.trace()
-    sides = [compare.RunSet(name, (replace(whole, steps=whole.steps[:2]),), name) for name in "AB"]
+    sides = [RunSet.of(name, [replace(whole, steps=whole.steps[:2], finished=None)]) for name in "AB"]
     panels = json.loads(orjson.dumps(compare.compared(sides[0], "B", sides[1].gathering)["panels"]))
     figure = next(panel for panel in panels if panel["id"] == "differences")["figure"]
     assert "Too few steps" in figure["layout"]["annotations"][0]["text"]
@@ -88,7 +88,7 @@ def test_sets_meet_by_prompt():
     one, other = (lane.trace for lane in recorded_race().lanes[:2])
     assert compare.partners(("x", "y"), ("y", "z")) == [(1, 0)]
     assert compare.partners(("x",), ("y",)) == [(0, 0)]
-    drawn = json.loads(drawing(compare.RunSet("a", (one, one)), compare.RunSet("b", (other,))))
+    drawn = json.loads(drawing(RunSet.of("a", [one, one]), RunSet.of("b", [other])))
     assert [pair["runs"] for pair in drawn["pairs"]] == [[0, 0], [1, 0]]
 
 

@@ -14,12 +14,12 @@ from app.explore import Asked
 from app.links import Link
 from app.models import Chosen
 from app.page_session import Session
-from app.run_lines import RunLines
 from app.settings import SETTINGS
 from app.work import Update
 from d2sd import Finished
 from d2sd.models.loading import BUNDLED
 from d2sd.models.models import Models
+from d2sd.trace.run import RecordedRun
 
 DEFAULTS = {s.name: s.default for s in SETTINGS}
 
@@ -45,7 +45,7 @@ def lines(updates):
 
 
 def events(updates):
-    run = RunLines(_lines=lines(updates))
+    run = RecordedRun(_entries=lines(updates))
     return [json.loads(line) for line in run.lines()]
 
 
@@ -57,7 +57,7 @@ def test_a_run_is_a_trace_in_segments_with_a_measured_baseline():
     assert kinds[-2:] == ["Finished", "Baseline"]
     assert set(kinds[2:-2]) == {"StepDone"}
     assert min(events(updates)[-1][speed] for speed in ("tokens_per_second", "unwatched")) > 0
-    assert session.shown.lines() == RunLines(_lines=lines(updates)).lines()
+    assert session.shown.lines() == RecordedRun(_entries=lines(updates)).lines()
     assert session.shown.trace().finished is not None
 
 
@@ -143,7 +143,7 @@ def test_settings_are_warmed_up_once_before_they_are_timed(monkeypatch):
 def test_bad_input_is_one_sentence_and_changes_nothing(changes, sentence, monkeypatch):
     monkeypatch.setattr(models.torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(models.machine, "memory", lambda: 4e9)
-    session = Session(shown=RunLines.of(["before"]))
+    session = Session(shown=RecordedRun.of(["before"]))
     *_, last = outcome(session, **changes)
     assert last.value is None
     assert sentence in last.problem
@@ -190,7 +190,7 @@ def test_a_run_says_nothing_more_once_its_window_shows_something_else():
     session = Session()
     run = explore.run(session, session.request(), asked(compare=True))
     next(run)
-    session.show(RunLines.of(["another trace"]), "Opened", "trace")
+    session.show(RecordedRun.of(["another trace"]), "Opened", "trace")
     assert all(update == Update() for update in run)
     assert session.shown.lines() == ["another trace"]
 
@@ -214,7 +214,7 @@ def test_a_window_that_closes_is_noticed_whatever_goes_on(out_of_sight, monkeypa
     if out_of_sight:
         while not next(run).value:
             pass
-        session.show(RunLines.of(["another trace"]), "Opened", "trace")
+        session.show(RecordedRun.of(["another trace"]), "Opened", "trace")
     silent = [begun[-1] for update in run if update == Update()]
     assert set(silent) >= {"d2sd watched", "d2sd", "autoregressive"}
 

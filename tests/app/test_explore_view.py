@@ -10,9 +10,9 @@ from typing import Any
 import gradio as gr
 import pytest
 
-from app.run_lines import RunLines
 from app.views.explore import ExplorerView
-from d2sd.drawing.viewer_lines import Judge
+from d2sd.trace.run import RecordedRun
+from d2sd.trace.viewer_lines import Judge
 
 HOSTILE = [
     "<script>window.__pwned=1</script>",
@@ -157,14 +157,14 @@ def page(browser: Any) -> Iterator[Any]:
         step |= {"committed": step["committed"][:2], "actual_boundary": None}
         return [*lines, json.dumps(step) + "\n", finished.replace("stopped", "max_new_tokens")]
 
-    run = RunLines.of(trace("lossy", [WORDS] * 6))
+    run = RecordedRun.of(trace("lossy", [WORDS] * 6))
 
     def lossy() -> Iterator[str]:
         for start, end in ((0, 3), (5, 7), (7, len(run))):
-            part = RunLines(run.key, run._lines[:end])
+            part = RecordedRun(run.key, _entries=run._entries[:end])
             yield part.segment(start)
 
-    steps = RunLines.of(trace("wanted", [WORDS] * 6))
+    steps = RecordedRun.of(trace("wanted", [WORDS] * 6))
     place = {"step": 2, "node": 4}
 
     def again(data: gr.EventData) -> str:
@@ -172,7 +172,7 @@ def page(browser: Any) -> Iterator[Any]:
         return asked.segment(data._data["start"])
 
     def wanted() -> Iterator[str]:
-        yield RunLines(steps.key, steps._lines[:3]).segment(0, wanted=place)
+        yield RecordedRun(steps.key, _entries=steps._entries[:3]).segment(0, wanted=place)
         yield steps.segment(3, wanted=place)
 
     with gr.Blocks() as demo:
@@ -636,7 +636,7 @@ def test_the_last_step_says_why_the_text_ends_once_that_is_known(page: Any) -> N
 
 def test_packed_lines_are_the_same_lines_and_much_shorter() -> None:
     lines = trace("packed", hostile_steps())
-    run = RunLines.of(lines)
+    run = RecordedRun.of(lines)
     assert [line + "\n" for line in run.lines()] == [line.encode("utf-8", "replace").decode() for line in lines]
     assert len(run.segment()) < len("".join(lines)) / 2
     assert run.segment(2).split("\n")[1:] == run.segment().split("\n")[3:]

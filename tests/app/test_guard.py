@@ -17,11 +17,11 @@ import pytest
 from app import gradio_internals, guard, models, visitors
 from app.layout import build, launch_options
 from app.page_session import Session
-from app.run_lines import RunLines
 from app.tabs import compare, explore, notice
 from app.work import NEXT
 from d2sd import InputError
 from d2sd.models.models import Models
+from d2sd.trace.run import RecordedRun
 from tests.page_client import PageClient, Window
 
 WRONG = [
@@ -170,7 +170,7 @@ def test_a_window_that_has_gone_leaves_nothing(client, demo, monkeypatch):
     call = client.call("open-trace", "upload")
     list(window.queued(call, [None, {"path": there, "meta": {"_type": "gradio.FileData"}}]))
     kept = demo.app.state_holder.session_data[window.hash]
-    shown = [s.shown for s in kept.state_data.values() if hasattr(s, "shown") and isinstance(s.shown, RunLines)]
+    shown = [s.shown for s in kept.state_data.values() if hasattr(s, "shown") and isinstance(s.shown, RecordedRun)]
     gone = [weakref.ref(s) for s in (kept, *kept.state_data.values()) if hasattr(s, "__weakref__")]
     assert any("".join(s.lines()) for s in shown)
     del kept, shown

@@ -9,11 +9,10 @@ from urllib.parse import parse_qsl
 import pytest
 
 from app import history, links, models, presets
-from app.history import Histories, History, KeptRun
+from app.history import Histories, History
 from app.page_session import Session
 from app.record import recorded_race
 from app.recordings import Recording
-from app.run_lines import RunLines
 from app.settings import SETTINGS
 from app.tabs.controls import Controls
 from app.tabs.race import METHODS as METHOD_GROUPS
@@ -22,13 +21,14 @@ from app.tabs.runs import GONE, Shown, _kept, file, remove, rename, show
 from app.tabs.whatif import WhatIf
 from app.views.race import query as race_query
 from app.views.runs import FORM, about, drawing
+from d2sd.trace.run import RecordedRun
 from tests.app.event import Event
 
 NAME = "0123456789abcdef" * 2
 
 
 def made(number, size=10):
-    return RunLines.of([json.dumps({"event": "Header", "prompt": f"prompt {number}", "run": f"{number}" * size})])
+    return RecordedRun.of([json.dumps({"event": "Header", "prompt": f"prompt {number}", "run": f"{number}" * size})])
 
 
 def test_a_window_keeps_the_newest_runs(monkeypatch):
@@ -46,8 +46,8 @@ def test_a_window_keeps_the_newest_runs(monkeypatch):
 def test_the_same_run_is_kept_once_and_a_longer_copy_serves_for_a_shorter():
     kept = History()
     lines = presets.opening().lines()
-    whole = kept.keep(RunLines.of(lines), "Recorded")
-    assert kept.keep(RunLines.of(lines[:-1]), "Calibrate") is whole
+    whole = kept.keep(RecordedRun.of(lines), "Recorded")
+    assert kept.keep(RecordedRun.of(lines[:-1]), "Calibrate") is whole
     assert kept.keep(whole, "Explore") is whole
     assert len(kept.runs) == 1
 
@@ -55,10 +55,10 @@ def test_the_same_run_is_kept_once_and_a_longer_copy_serves_for_a_shorter():
 def test_a_run_that_was_cut_off_is_not_the_whole_one():
     kept = History()
     lines = presets.opening().lines()
-    kept.keep(RunLines.of(lines), "Recorded")
-    cut = RunLines.of(lines[:9])
+    kept.keep(RecordedRun.of(lines), "Recorded")
+    cut = RecordedRun.of(lines[:9])
     assert kept.keep(cut, "Opened") is cut
-    assert kept.keep(RunLines.of(lines[:9]), "Opened") is cut
+    assert kept.keep(RecordedRun.of(lines[:9]), "Opened") is cut
 
 
 def test_a_page_finds_its_window_again_and_no_other():
@@ -93,7 +93,7 @@ def test_a_run_of_the_list_is_shown_with_the_step_that_was_looked_at():
 
 
 def test_runs_have_numbers_from_the_oldest():
-    history = History(runs=[KeptRun(label, "", RunLines()) for label in ("newest", "between", "oldest")])
+    history = History(runs=[Recording(label, RecordedRun()) for label in ("newest", "between", "oldest")])
     assert [getattr(history.numbered(text), "label", None) for text in ("1", "3")] == ["oldest", "newest"]
     assert not any(history.numbered(text) for text in ("0", "4", "-1", "", "²", "1" * 99, history.runs[0].run.key))
 
@@ -156,9 +156,9 @@ def test_lanes_of_a_race_are_kept_and_open():
 def test_sets_are_kept_by_title_within_bounds():
     kept = History()
     for number in range(history.MAX_SETS + 2):
-        kept.keep_set(f"set {number}", [Recording("a", bytes([number]))])
-    kept.keep_set("set 4", [Recording("b", b"y")])
-    kept.keep_set("set 4", [Recording("b", b"y")])
+        kept.keep_set(f"set {number}", [Recording("a", made(number))])
+    kept.keep_set("set 4", [Recording("b", made(9))])
+    kept.keep_set("set 4", [Recording("b", made(9))])
     assert len(kept.sets) == history.MAX_SETS
     assert [s.title for s in kept.sets][:3] == ["set 4 (2)", "set 5", "set 4"]
 
@@ -166,7 +166,7 @@ def test_sets_are_kept_by_title_within_bounds():
 def test_a_set_of_the_same_title_does_not_take_the_place_of_another_checkpoint():
     kept = History()
     for label in "aba":
-        kept.keep_set("6 prompts with dflash", [Recording(label, label.encode())])
+        kept.keep_set("6 prompts with dflash", [Recording(label, made(ord(label)))])
     assert [s.title for s in kept.sets] == ["6 prompts with dflash", "6 prompts with dflash (2)"]
     assert [s.runs[0].label for s in kept.sets] == ["a", "b"]
 
@@ -242,7 +242,7 @@ class Form:
 
 def written(prompt, **config):
     header = {**presets.opening().header, "prompt": prompt}
-    return RunLines.of([json.dumps({**header, "config": {**header["config"], **config}})])
+    return RecordedRun.of([json.dumps({**header, "config": {**header["config"], **config}})])
 
 
 def test_what_is_typed_while_the_form_follows_runs_is_not_lost():

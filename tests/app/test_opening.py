@@ -6,13 +6,13 @@ import json
 
 from app import presets
 from app.record import worth
-from app.run_lines import RunLines
+from d2sd.trace.run import RecordedRun
 
 
-def changed(**baseline: float) -> RunLines:
+def changed(**baseline: float) -> RecordedRun:
     """The opening run with other speeds."""
     lines = [line for line in presets.opening().lines() if json.loads(line)["event"] != "Baseline"]
-    return RunLines.of([*lines, json.dumps({"event": "Baseline", **baseline})] if baseline else lines)
+    return RecordedRun.of([*lines, json.dumps({"event": "Baseline", **baseline})] if baseline else lines)
 
 
 def test_the_opening_run_has_words_and_every_kind_of_step_and_was_faster_than_plain_decoding():
@@ -35,11 +35,11 @@ def test_a_run_of_punctuation_or_without_a_missed_step_does_not_open_the_page():
     for event in events:
         if event["event"] == "StepDone":
             event["committed"] = [{**token, "text": " 7,"} for token in event["committed"]]
-    assert worth(RunLines.of(map(json.dumps, events)))[0] is False
+    assert worth(RecordedRun.of(map(json.dumps, events)))[0] is False
     for event in events:
         if event["event"] == "StepDone" and event["actual_boundary"] not in event["selected_prefixes"]:
             event["selected_prefixes"] = []  # nothing was predicted
-    assert worth(RunLines.of(map(json.dumps, events)))[1][0] == 0
+    assert worth(RecordedRun.of(map(json.dumps, events)))[1][0] == 0
 
 
 def test_the_second_example_is_of_another_model():

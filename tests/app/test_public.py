@@ -14,11 +14,11 @@ from app.learn import lessons
 from app.models import Chosen
 from app.page_session import Session
 from app.recordings import Recordings
-from app.run_lines import RunLines
 from app.settings import SETTINGS
 from d2sd import InputError
-from d2sd.drawing.viewer_lines import unpack_line
 from d2sd.models.loading import BUNDLED
+from d2sd.trace.run import RecordedRun
+from d2sd.trace.viewer_lines import unpack_line
 from tests.unit.test_logs import SGLANG, VLLM
 
 DEFAULTS = {s.name: s.default for s in SETTINGS} | {"max_new_tokens": 8}
@@ -81,7 +81,7 @@ def trace_file(folder: Path, change=lambda lines: lines, name="x.jsonl") -> Path
 
 def test_an_upload_reads_back_as_it_was_in_a_tenth_of_its_size(tmp_path):
     path = trace_file(tmp_path)
-    run = uploads.read(path)
+    run = uploads.read_all(path)[0][0]
     assert [json.loads(line) for line in run.lines()] == [json.loads(line) for line in presets.opening().lines()]
     assert run.ended
     assert len(run) < 0.75 * len(run.lines())
@@ -92,13 +92,13 @@ def test_an_upload_reads_back_as_it_was_in_a_tenth_of_its_size(tmp_path):
 @pytest.mark.parametrize("speed", [10**400, -1, 0, "fast", None, []])
 def test_a_speed_that_is_none_is_left_out(tmp_path, speed):
     path = trace_file(tmp_path, lambda t: [*t[:-1], {"event": "Baseline", "tokens_per_second": speed}])
-    assert not [line for line in uploads.read(path).lines() if "Baseline" in line]
+    assert not [line for line in uploads.read_all(path)[0][0].lines() if "Baseline" in line]
 
 
 @pytest.mark.parametrize("measured", [{"tokens_per_second": 25.0}, {"tokens_per_second": 25.0, "unwatched": 40.5}])
 def test_measured_speeds_stay_with_an_opened_trace(tmp_path, measured):
     path = trace_file(tmp_path, lambda t: [*t[:-1], {"event": "Baseline", **measured, "more": 1}])
-    assert json.loads(uploads.read(path).lines()[-1]) == {"event": "Baseline", **measured}
+    assert json.loads(uploads.read_all(path)[0][0].lines()[-1]) == {"event": "Baseline", **measured}
 
 
 @pytest.mark.parametrize(
@@ -113,14 +113,14 @@ def test_deep_nesting_is_a_sentence(tmp_path, line):
     path = trace_file(tmp_path)
     path.write_text(path.read_text() + line + "\n")
     with pytest.raises(InputError, match=r"trace line \d+|nested|not JSON"):
-        uploads.read(path)
+        uploads.read_all(path)
 
 
 @pytest.mark.parametrize("change", [{"temperature": 10**400}, {"seed": -(10**30)}, {"x": [1, 2**70]}])
 def test_numbers_of_the_header_fit_64_bits(tmp_path, change):
     path = trace_file(tmp_path, lambda t: [{**t[0], "config": {**t[0]["config"], **change}}, *t[1:]])
     with pytest.raises(InputError, match=r"line 1: .*(64 bits|out of range)"):
-        uploads.read(path)
+        uploads.read_all(path)
 
 
 def test_only_what_was_checked_goes_on_to_the_page(tmp_path):
@@ -129,12 +129,12 @@ def test_only_what_was_checked_goes_on_to_the_page(tmp_path):
     lines[2] = lines[2][:-1] + ',"event":"Failed","sentence":"x"}'
     path.write_text("\n".join(lines))
     with pytest.raises(InputError):
-        uploads.read(path)
+        uploads.read_all(path)
     lines[2] = lines[2].replace(',"event":"Failed","sentence":"x"}', ',"event":"StepDone"}')
     reordered = json.loads(lines[3])
     lines[3] = json.dumps({**{k: v for k, v in reordered.items() if k != "event"}, "event": "StepDone"}, indent=None)
     path.write_text("\n".join([*lines[:-1], '{"event":"Unheard-of","html":"<script>"}', ""]))
-    run = uploads.read(path).lines()
+    run = uploads.read_all(path)[0][0].lines()
     assert all(line.startswith('{"event":"') for line in run)
     assert not any("Unheard-of" in line or line.count('"event"') > 1 for line in run)
 
@@ -143,7 +143,7 @@ def test_line_breaks_of_other_scripts_stay_inside_their_texts():
     trace = presets.opening().trace()
     steps = [replace(trace.steps[0], anchor_text="a\u2028b\u0085c"), *trace.steps[1:]]
     kept = recordings.Recording.of(replace(trace, steps=steps))
-    assert list(kept.run().trace().steps) == steps
+    assert list(kept.run.trace().steps) == steps
 
 
 def test_files_together_are_bounded(tmp_path, monkeypatch):
@@ -160,7 +160,7 @@ def test_a_packed_bomb_is_refused_in_little_memory(tmp_path, monkeypatch):
     path = tmp_path / "x.jsonl.gz"
     path.write_bytes(gzip.compress(bytes(50 << 20), 1))
     with pytest.raises(InputError, match="larger than 2 MB"):
-        uploads.read(path)
+        uploads.read_all(path)
 
 
 def test_the_tour_goes_on_without_confidences(tmp_path):
@@ -168,7 +168,7 @@ def test_the_tour_goes_on_without_confidences(tmp_path):
         lines[2]["first_draft"].update(confidence=[])
         return lines
 
-    run = uploads.read(trace_file(tmp_path, without)).trace()
+    run = uploads.read_all(trace_file(tmp_path, without))[0][0].trace()
     stops = {s.id: s for s in lessons(run)[0].stops}
     assert stops["confidence"].say == ("No confidence was recorded in this step.",)
     assert not stops["boundary"].numbers
@@ -176,11 +176,12 @@ def test_the_tour_goes_on_without_confidences(tmp_path):
 
 def test_a_block_holds_many_lines_and_the_header_stands_alone():
     lines = presets.opening().lines()
-    run = RunLines.packed(lines)
+    run = RecordedRun.packed(lines)
     assert run.lines() == lines
-    assert run.segment(1).count("\n") == len(run)
-    assert RunLines.packed(["", "x", "", "y"]).lines() == ["x", "y"]
-    assert RunLines.packed([]).lines() == []
+    segment = run.segment(1)
+    assert segment.count("\n") == len(run)
+    assert RecordedRun.packed(["", "x", "", "y"]).lines() == ["x", "y"]
+    assert RecordedRun.packed([]).lines() == []
 
 
 def test_logs_of_served_engines_are_opened_as_they_are(tmp_path):
@@ -193,15 +194,15 @@ def test_logs_of_served_engines_are_opened_as_they_are(tmp_path):
     assert (len(good), bad) == (30, [])
     log.write_text(json.dumps(SGLANG), encoding="utf-8")
     with pytest.raises(InputError, match=r"totals alone, no steps \(sglang, 33 steps, 69 of 231"):
-        uploads.read(log)
+        uploads.read_all(log)
 
 
 def test_a_run_that_was_recorded_is_judged_as_one_that_goes_on():
     trace = presets.opening().trace()
-    live = RunLines(live=True)
+    live = RecordedRun(live=True)
     for line in trace.lines():
         live.append([line])
-    kept = RunLines.packed(trace.lines())
+    kept = RecordedRun.packed(trace.lines())
     plain = [line.rstrip("\n") for line in trace.lines()]
     assert live.lines() == kept.lines() == plain
     heads = [json.loads(run.segment().partition("\n")[0]) for run in (live, kept)]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from app import models, presets, replay
-from app.compare import RunSet
 from app.models import Chosen
+from app.recordings import RunSet
 from app.work import Ticket
 from d2sd import DecodeConfig
 
@@ -14,7 +14,7 @@ from d2sd import DecodeConfig
 def recorded(method="dflash", model="tiny", **settings):
     engine = models.engine(Chosen(model))
     config = DecodeConfig(method, max_new_tokens=40, **settings)
-    return RunSet("mine", tuple(engine.generate(p, config) for p in ("One day, a cat", "Why is the sky blue?")))
+    return RunSet.of("mine", (engine.generate(p, config) for p in ("One day, a cat", "Why is the sky blue?")))
 
 
 @pytest.fixture(scope="module")

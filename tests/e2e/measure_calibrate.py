@@ -22,6 +22,8 @@ from app.measured import Measured
 from app.recordings import Recording
 from app.views.calibrate import CalibrationView, Progress, drawing
 from d2sd import Trace
+from d2sd.trace.run import RecordedRun
+from d2sd.trace.writer import to_line
 from tests.chromium import launch
 
 STEPS = 10_000
@@ -69,7 +71,10 @@ def measure() -> dict[str, Any]:
         began = time.perf_counter()
         value = drawing(
             Measured(traces),
-            [Recording(name, b"", header=trace.header) for name, trace in zip(labels, traces, strict=True)],
+            [
+                Recording(name, RecordedRun.of([to_line(trace.header)]))
+                for name, trace in zip(labels, traces, strict=True)
+            ],
             Progress(f"round {len(computed)}", len(traces), len(traces)),
         )
         computed.append(time.perf_counter() - began)

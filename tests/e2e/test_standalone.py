@@ -14,9 +14,9 @@ import d2sd
 from app import presets
 from app.class_file import class_page
 from app.history import History
-from app.run_lines import RunLines
 from d2sd.__main__ import main
 from d2sd.drawing.viewer import standalone_page
+from d2sd.trace.run import RecordedRun
 
 pytestmark = pytest.mark.e2e
 
@@ -178,7 +178,7 @@ def test_a_class_file_has_runs_quiz_and_tour_without_a_network(show, tmp_path):
     lines = presets.opening().lines()
     for number in range(2):
         head = {**json.loads(lines[0]), "run": f"{number}" * 32, "prompt": BREAKOUT}
-        history.keep(RunLines.of([json.dumps(head, separators=(",", ":")), *lines[1:]]), "Explore")
+        history.keep(RecordedRun.of([json.dumps(head, separators=(",", ":")), *lines[1:]]), "Explore")
     path = tmp_path / "class.html"
     path.write_text(class_page(history.runs, history.runs[0].run.key, 3), "utf-8")
     page = show(path)

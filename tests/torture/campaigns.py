@@ -82,7 +82,7 @@ def _mutated(rng: random.Random, recorded: list[dict[str, Any]]) -> bytes:
 
 def _read_everywhere(path: Path) -> str | None:
     try:
-        run = uploads.read(path)
+        run = uploads.read_all(path)[0][0]
     except InputError as error:
         return one_sentence(error)
     trace, header = run.trace(), run.header
@@ -227,7 +227,7 @@ def archives(rng: random.Random) -> Cases:
                 rng.choice((raw, raw[: len(raw) // 2], raw + rng.randbytes(50), b"PK\x03\x04" + raw, b"\x7fELF" + raw))
             )
             try:
-                uploads.read(path)
+                uploads.read_all(path)
                 yield "was read"
             except InputError as error:
                 yield one_sentence(error)

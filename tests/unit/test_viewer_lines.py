@@ -7,8 +7,8 @@ import json
 import pytest
 
 from d2sd import DecodeConfig
-from d2sd.drawing.viewer_lines import VERDICT, Judge, pack_line, unpack_line
 from d2sd.trace.metrics import closed_from, instructiveness, tokens_gained, verdict
+from d2sd.trace.viewer_lines import VERDICT, Judge, pack_line, unpack_line
 
 
 @pytest.fixture(scope="module", params=["d2sd", "random_prefix", "dflash"])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,6 +10,7 @@ import msgspec
 import orjson
 
 from d2sd.errors import InputError
+from d2sd.trace.files import UNREADABLE, cannot_read, opened
 from d2sd.trace.reader import MAX_BYTES, MAX_LINE_BYTES
 from d2sd.trace.text import escaped
 
@@ -26,9 +25,7 @@ Bad = Callable[[str], None]  # takes the sentence about a record that is skipped
 def numbered(path: str | Path, most: int = MAX_BYTES) -> Iterator[tuple[int, bytes]]:
     """The lines of a log that hold something, plain or gzip, with their numbers; ``InputError`` where they are too large."""
     try:
-        with open(path, "rb") as file:
-            packed = file.read(2) == b"\x1f\x8b"
-        with gzip.open(path) if packed else open(path, "rb") as file:
+        with opened(path) as file:
             size, number = 0, 0
             while line := file.readline(MAX_LINE_BYTES + 1):
                 size, number = size + len(line), number + 1
@@ -38,8 +35,8 @@ def numbered(path: str | Path, most: int = MAX_BYTES) -> Iterator[tuple[int, byt
                     raise InputError(f"line {number}: longer than {MAX_LINE_BYTES // 2**20} MiB")
                 if line.strip():
                     yield number, line
-    except (OSError, EOFError, zlib.error) as error:
-        raise InputError(f"cannot read the log {path}: {getattr(error, 'strerror', None) or error}") from None
+    except UNREADABLE as error:
+        raise cannot_read("log", path, error) from None
 
 
 def read_rows(lines: Iterator[tuple[int, bytes]], most: int = MAX_BYTES, bad: Bad | None = None) -> Iterator[Row]:

@@ -9,10 +9,12 @@ from __future__ import annotations
 import base64
 import zlib
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import msgspec
 
 from d2sd.errors import InputError
+from d2sd.trace.events import Event, StepDone
 from d2sd.trace.metrics import closed_from, instructiveness, tokens_gained, verdict
 from d2sd.trace.schema import kind_of, read_event
 from d2sd.trace.writer import to_line
@@ -46,7 +48,7 @@ class Judge:
         self._method = ""
 
     def lines(self, lines: Iterable[str]) -> Iterator[str]:
-        """The lines of a trace, with or without their newlines, and before each step its verdict."""
+        """Yields the lines of a trace, with or without their newlines, and before each step its verdict."""
         for line in lines:
             raw = line.encode("utf-8", "replace")
             try:
@@ -54,15 +56,22 @@ class Judge:
                 if kind == "Header":
                     self._method = str(msgspec.json.decode(raw).get("method"))
                 elif kind == "StepDone":
-                    yield self._judged(raw)
+                    yield self._judged(read_event("StepDone", raw))
             except (InputError, msgspec.DecodeError):
                 pass  # nothing that could be judged; the viewer leaves out what it cannot read
             yield line
 
-    def _judged(self, raw: bytes) -> str:
+    def event_lines(self, event: Event | dict[str, Any]) -> Iterator[str]:
+        """Yields the line of an event, a header or another record, and before a step's its verdict."""
+        if isinstance(event, StepDone):
+            yield self._judged(event)
+        elif isinstance(event, dict) and event.get("event") == "Header":
+            self._method = str(event.get("method"))
+        yield to_line(event)
+
+    def _judged(self, step: StepDone) -> str:
         """Returns the verdict of the next step."""
         number, self._steps = self._steps, self._steps + 1
-        step = read_event("StepDone", raw)
         if (worth := instructiveness(step)) > self._best:
             self._best, self.instructive = worth, number
         closed = closed_from(step, self._method)
