@@ -19,11 +19,16 @@ HOSTILE = "<img src=x onerror='window.pwned=1'>${window.pwned=1}{{window.pwned=1
 
 
 @pytest.fixture
-def calibrate(page: Page) -> Page:
-    """The page with the tab Calibrate open and the recorded run measured."""
-    page.get_by_role("tab", name="Calibrate").click()
-    drawn_figure(page, "uniform")
-    return page
+def calibrate(module_page: Page) -> Page:
+    """The tab Calibrate with the run in Explore measured and no file chosen, whatever tests before have done there."""
+    module_page.get_by_role("tab", name="Calibrate").click()
+    for clear in module_page.locator("#traces button[aria-label=Clear]").all():
+        module_page.locator("#source").get_by_label("Trace files").check()
+        clear.click()
+    module_page.locator("#source").get_by_label("The run in Explore").check()
+    expect(module_page.locator("#calibration .what").first).to_contain_text("The run in Explore", timeout=PATIENCE)
+    drawn_figure(module_page, "uniform")
+    return module_page
 
 
 @pytest.fixture
