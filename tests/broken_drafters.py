@@ -16,14 +16,14 @@ from d2sd.cli.doctor import load_checked
 from d2sd.config import DecodeConfig
 from d2sd.doctor.diagnosis import Diagnosis
 from d2sd.doctor.examination import TOKENS, Examination, examine
-from d2sd.doctor.texts import Text, write
+from d2sd.doctor.texts import Text, study, write
 from d2sd.models.loading import load_models
 from d2sd.models.models import Models
 from tests.broken_ways import KEPT_OUT, SOUND, WAYS, Broken
 
 
 class Ward:
-    """Examines broken folders over the same prompts; what a target writes is kept as long as the target is the bundled one."""
+    """Examines broken folders over the same prompts; what the bundled target writes, and its features of it, are kept."""
 
     def __init__(self, prompts: int):
         self.prompts = [p.text for p in read_prompts("heldout", prompts)]
@@ -43,7 +43,8 @@ class Ward:
         config = DecodeConfig("autoregressive", TOKENS, chat=way.chat)
         if way.target is None and not texts:
             ids = [engine.encode(p, config) for p in self.prompts]
-            texts = self._texts = write(models.target, ids, TOKENS)
+            every = range(models.target.config.num_hidden_layers)
+            texts = self._texts = [study(models.target, t, every) for t in write(models.target, ids, TOKENS)]
         for _ in examine(engine, self.prompts, config, found, texts):
             pass
         return found
@@ -58,7 +59,7 @@ def judged(said: Diagnosis, way: Broken) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--prompts", type=int, default=30)
+    parser.add_argument("--prompts", type=int, default=20)
     parser.add_argument("--only", default="")
     parser.add_argument("--trained", type=Path, help="folder of a drafter that was trained for 50 steps")
     parser.add_argument("--part", default="", metavar="I/N", help="only every Nth of them, from the Ith on")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -12,7 +11,8 @@ from typing import Any, TypeVar
 import torch
 from accelerate import PartialState
 from accelerate.utils import gather_object
-from tqdm.auto import tqdm
+
+from d2sd.trace.progress import progress
 
 T = TypeVar("T")
 
@@ -51,7 +51,7 @@ class Processes:
         """
         items: list[T] = []
         stopped = False
-        with tqdm(total=total, desc=name, unit="run", file=sys.stderr, disable=not self.main) as bar:
+        with progress(total=total, desc=name, unit="run", disable=not self.main) as bar:
             try:
                 for batch in batches(bar.update):
                     items += batch

@@ -10,7 +10,6 @@ from typing import Any
 
 import orjson
 import torch
-from tqdm.auto import tqdm
 
 from d2sd.bench.provenance import as_markdown, circumstances
 from d2sd.bench.random_models import SHAPES, random_engine
@@ -20,6 +19,7 @@ from d2sd.cli.common import decode_config
 from d2sd.cli.lossless import whole_numbers
 from d2sd.engine import Engine
 from d2sd.errors import InputError
+from d2sd.trace.progress import progress
 from d2sd.trace.text import printable
 
 OUT = Path("docs/benchmarks")
@@ -76,7 +76,7 @@ def measure(engine: Engine, arguments: argparse.Namespace, contexts: list[int]) 
     origin = circumstances(engine.models.target, arguments.argv)
     rate = bandwidth(device, repeats)
     floors = Floors.of(engine, rate)
-    rows = [context_row(engine, config, c, floors, repeats) for c in tqdm(contexts, "contexts", disable=None)]
+    rows = [context_row(engine, config, c, floors, repeats) for c in progress(contexts, desc="contexts")]
     backends = dict.fromkeys((engine.resolve(config).backend, "cascade"))
     others = [replace(config, backend=name) for name in backends]
     uncaptured = any(row["plain_captured_ms"] is None for row in rows)

@@ -12,7 +12,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import orjson
-from tqdm.auto import tqdm
 
 from d2sd.calibration import Estimate, Gathering, read_report, read_trained
 from d2sd.calibration.profile import profile
@@ -20,6 +19,7 @@ from d2sd.calibration.reading import count
 from d2sd.cli.common import add_run_arguments, decode_config, ended_at_once, prepare, read_sets
 from d2sd.errors import InputError
 from d2sd.trace.files import make_folder, write_whole
+from d2sd.trace.progress import progress
 from d2sd.trace.text import escaped, printable
 
 SHOWN_K = (1, 2, 4, 8)
@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
         engine, prompts = prepare(arguments, config)
         config = engine.resolve(config)
         try:
-            for prompt, ids in tqdm(prompts, desc="calibrate", unit="prompt", file=sys.stderr, disable=None):
+            for prompt, ids in progress(prompts, desc="calibrate", unit="prompt"):
                 trace = engine.generate(ids, config)
                 trace = replace(trace, header=trace.header | {"prompt": prompt.text, "domain": prompt.domain})
                 if arguments.traces_out:

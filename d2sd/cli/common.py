@@ -9,11 +9,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tqdm.auto import tqdm
-
 from d2sd.bench.prompts import Prompt, read_prompts
 from d2sd.config import SETTINGS, DecodeConfig
 from d2sd.errors import InputError
+from d2sd.trace.progress import progress
 from d2sd.trace.sets import read_traces
 from d2sd.trace.trace import Trace
 
@@ -138,7 +137,7 @@ def decode_config(arguments: argparse.Namespace, method: str, inspect: bool = Tr
 def read_sets(paths: Iterable[str]) -> Iterator[Trace]:
     """The traces of all files, one at a time, with a bar on a terminal where that takes long."""
     traces = (trace for path in paths for file in files_of(path) for trace in read_traces(file))
-    return iter(tqdm(traces, desc="read", unit="run", file=sys.stderr, delay=1, disable=None))
+    return iter(progress(traces, desc="read", unit="run", delay=1))
 
 
 def files_of(path: str) -> list[str]:

@@ -6,11 +6,8 @@ Prints Markdown, for a bug report. docs/acceptance.md explains it.
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
-
-from tqdm.auto import tqdm
 
 from d2sd.bench.prompts import read_prompts
 from d2sd.cli.common import tell_of_template
@@ -28,6 +25,7 @@ from d2sd.models.models import Models
 from d2sd.models.plan import SIZES, plan
 from d2sd.models.plan import markdown as markdown_of_plan
 from d2sd.trace.files import write_whole
+from d2sd.trace.progress import progress
 from d2sd.trace.text import printable
 
 LIMIT = 30
@@ -122,13 +120,13 @@ def _examine(
     models: Models, dtype: str | None, prompts: Sequence[str], config: DecodeConfig, into: Examination
 ) -> bool:
     """Check it, then run it with a progress bar; False where Ctrl-C ended it."""
-    bar = tqdm(desc="doctor", bar_format="{desc}: {n_fmt} of {total_fmt}", file=sys.stderr, leave=False, disable=None)
+    bar = progress(desc="doctor", bar_format="{desc}: {n_fmt} of {total_fmt}", leave=False)
     try:
         engine = load_checked(models, dtype, into)
-        for progress in () if engine is None else examine(engine, prompts, config, into):
-            bar.set_description(progress.said)
-            bar.total, bar.n = progress.total, progress.done
-            bar.refresh()
+        for step in () if engine is None else examine(engine, prompts, config, into):
+            bar.set_description(step.said, refresh=False)
+            bar.total = step.total
+            bar.update(step.done - bar.n)
     except KeyboardInterrupt:
         return False
     finally:

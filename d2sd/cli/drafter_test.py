@@ -9,12 +9,12 @@ from copy import copy
 from dataclasses import asdict
 
 import orjson
-from tqdm import tqdm
 
 from d2sd.calibration.replays import compare_replays
 from d2sd.calibration.replays_reading import how_replayed, lines
 from d2sd.cli.common import load_engine
 from d2sd.errors import InputError
+from d2sd.trace.progress import progress
 from d2sd.trace.text import printable
 from d2sd.trace.trace import Trace
 from d2sd.whatif import replayed
@@ -32,7 +32,7 @@ def run(arguments: argparse.Namespace, drafters: Sequence[str | None], traces: S
         own.drafter = drafter
         engine = load_engine(own)
         steps.append(
-            [replayed(engine, t, arguments.methods) for t in tqdm(traces, unit="text", leave=False, disable=None)]
+            [replayed(engine, t, arguments.methods) for t in progress(traces, desc="replay", unit="text", leave=False)]
         )
     names = [d or arguments.model for d in drafters]
     groups = [str(t.header.get("domain") or "all") for t in traces]

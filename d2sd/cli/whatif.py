@@ -1,7 +1,7 @@
 """Ask recorded greedy runs what other settings, or other drafters, would have committed: nothing is decoded again.
 
 One trace and one drafter give a row per setting. Several traces or drafters give a row per drafter: α, by prompt group and
-by position, and the difference from the first drafter with its interval.
+by position, and the difference from the first drafter with its interval. ``--served`` holds a server's log against the same drafter.
 """
 
 from __future__ import annotations
@@ -13,10 +13,9 @@ from dataclasses import replace
 from typing import Any
 
 import orjson
-from tqdm import tqdm
 
 from d2sd.bench.settings import SYNTAX, parse_settings, runnable
-from d2sd.cli import drafter_test
+from d2sd.cli import drafter_test, served
 from d2sd.cli.common import add_model_arguments, files_of, load_engine
 from d2sd.config import DecodeConfig
 from d2sd.costs.file import COSTS_HELP, machine_of
@@ -24,6 +23,7 @@ from d2sd.costs.machine import Machine
 from d2sd.engine import Engine
 from d2sd.errors import InputError
 from d2sd.methods import METHODS
+from d2sd.trace.progress import progress
 from d2sd.trace.sets import read_traces
 from d2sd.trace.text import escaped, printable
 from d2sd.whatif import Replay, recorded_config
@@ -52,6 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "not measured): " + COSTS_HELP
     )  # fmt: skip
     add_model_arguments(parser, several=True)
+    parser.add_argument("--served", action="store_true", help="the traces are a server's log, with token ids: hold each of its steps against what this drafter gets at the same place")  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
 
@@ -59,6 +60,8 @@ def run(arguments: argparse.Namespace) -> None:
     """Print what was recorded, then one row per setting; of several traces or drafters one row per drafter."""
     drafters = arguments.drafter or [None]
     traces = [trace for path in arguments.traces for file in files_of(path) for trace in read_traces(file)]
+    if arguments.served:
+        return served.run(arguments, drafters, traces)
     if len(traces) > 1 or len(drafters) > 1:
         return drafter_test.run(arguments, drafters, traces)
     arguments.drafter, (trace,) = drafters[0], traces
@@ -76,7 +79,7 @@ def run(arguments: argparse.Namespace) -> None:
     outcomes = Replay(engine, trace).run([s.config for s in settings], given)
     rows = []
     for setting, outcome in zip(
-        settings, tqdm(outcomes, total=len(settings), unit="setting", leave=False, disable=None), strict=True
+        settings, progress(outcomes, total=len(settings), desc="replay", unit="setting", leave=False), strict=True
     ):
         row = {
             "setting": setting.label,

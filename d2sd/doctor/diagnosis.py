@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from d2sd.doctor.cure import Cure
 from d2sd.doctor.folder import Check
@@ -97,7 +97,10 @@ def diagnose(f: Findings) -> Diagnosis:
     cured = f.cure if f.cure is not None and f.cure.proved else None
     if cured is not None and not all(step.variant.soft for step in cured.steps[:1]):
         return _cured(cured)
-    if (damaged := _damaged(f.weighed)) is not None:
+    if f.weighed.fresh:
+        said = f"It was hardly trained: what it reads of layers {list(f.weighed.fresh)} is still as random as at the start. {TRAINING}."
+        return Diagnosis("training", said)
+    if (damaged := _damaged(f.weighed, works(f))) is not None:
         return damaged
     if cured is not None:
         return _cured(cured)
@@ -105,9 +108,13 @@ def diagnose(f: Findings) -> Diagnosis:
     if asks is not None:
         said = f"Most likely it was trained with another template: with {asks.template.said}, α is {asks.alpha:.2f} ({asks.change.value:+.2f})."
         return Diagnosis("template", said, asks.template.mend)
-    if f.weighed.fresh:
-        said = f"It was hardly trained: what it reads of layers {list(f.weighed.fresh)} is still as random as at the start. {TRAINING}."
-        return Diagnosis("training", said)
+    if f.signs.backwards:
+        return Diagnosis(
+            "swapped",
+            "Most likely its Markov tables stand in each other's place: they make the pairs of tokens of these texts likelier "
+            "when exchanged.",
+            "exchange markov_w1 and markov_w2",
+        )  # fmt: skip
     if f.signs.second:
         return Diagnosis(
             "role",
@@ -122,12 +129,16 @@ def diagnose(f: Findings) -> Diagnosis:
             f"one {f.signs.ranks:.0%} of the time. Drafts are what they were; whatever cuts them by confidence cuts the wrong ones.",
             "the sign of confidence_head.proj",
         )  # fmt: skip
-    return _open(f)
+    found = _open(f)
+    if f.weighed.constant:
+        also = f"{f.weighed.constant[0]} holds one number alone: it was lost, or training never moved it."
+        return replace(found, said=f"{found.said} {also}")
+    return found
 
 
 def _open(f: Findings) -> Diagnosis:
     """Returns the diagnosis if no cause is named."""
-    fine = f.shape == "smooth" and bool(f.found) and f.found[0].share >= LOW
+    fine = works(f)
     first = (
         f"position {f.found[0].number} is accepted {f.found[0].share:.0%} of the time"
         if f.found
@@ -170,8 +181,16 @@ def _cured(cure: Cure) -> Diagnosis:
     )
 
 
-def _damaged(w: Weighed) -> Diagnosis | None:
-    """Returns damage of the weights that no change can undo."""
+def works(f: Findings) -> bool:
+    """Returns whether it is accepted as by a trained drafter, without any change."""
+    return f.shape == "smooth" and bool(f.found) and f.found[0].share >= LOW
+
+
+def _damaged(w: Weighed, works: bool) -> Diagnosis | None:
+    """Returns damage of the weights that no change can undo.
+
+    works: whether it is accepted as by a trained drafter, so that what may also come of training is none.
+    """
     if w.random:
         names = ", ".join(map(str, w.random))
         plural = "s" if len(w.random) > 1 else ""
@@ -184,8 +203,12 @@ def _damaged(w: Weighed) -> Diagnosis | None:
         return Diagnosis(
             "weights", f"Most likely its weights were damaged: layer {other} is a copy of layer {one}.", FETCH
         )
-    if w.constant:
-        said = f"Most likely the weights of its norms were lost: {w.constant[0]} holds one number alone"
+    if w.odd and not works:
+        name = w.odd[0]
+        said = f"Most likely some weights are damaged or were never trained: {name} does not differ from random numbers of its size, and that of every other layer does."
+        return Diagnosis("weights", said, FETCH)
+    if w.constant and not works:
+        said = f"Most likely the weights of its norms were lost, or training never moved them: {w.constant[0]} holds one number alone"
         others = len(w.constant) - 1
-        return Diagnosis("norms", f"{said}{f', and so do {others} others' if others else ''}; training leaves none of them so.", FETCH)  # fmt: skip
+        return Diagnosis("norms", f"{said}{f', and so do {others} others' if others else ''}. Training in bfloat16 alone rounds small updates of a 1 away.", FETCH)  # fmt: skip
     return None

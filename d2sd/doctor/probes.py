@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -27,8 +28,9 @@ from d2sd.models.target import Target
 
 # At first a look at every so many places of a few texts: so many variants go on, of those whose change is above this.
 LOOK_TEXTS, LOOK_EVERY, LOOK_KEEP, LOOK_FLOOR = 3, 6, 6, -0.15
+LOOK_NO_FURTHER = -0.5  # a variant that loses as much in the first of these texts is not looked at in the others
 # After so many texts, so many of them.
-ROUNDS = ((4, 3, -0.1), (12, 2, -0.03))
+ROUNDS = ((4, 3, -0.1), (12, 2, 0.0))
 # Texts, and anchors of each, where mask tokens are compared before the likeliest become variants.
 MASK_TEXTS, MASK_ANCHORS = 8, 2
 
@@ -91,20 +93,26 @@ def alpha_figure(walks: Sequence[Walked]) -> Estimate:
 def gain(walks: Sequence[Walked], base: Sequence[Walked], tests: int) -> Estimate:
     """How much more tokens a draft brings than in ``base``, over the same places, as a share (of geometric means)."""
     places = np.array([len(w.places) for w in walks], float)
-    rises = np.array(
-        [
-            np.log((1.0 + np.array(w.places)) / (1.0 + np.array(b.places))).sum()
-            for w, b in zip(walks, base, strict=True)
-        ]
-    )
-    resampler = Resampler(len(walks))
+    rises = np.array([_rise(w, b) for w, b in zip(walks, base, strict=True)])
+    resampler = _resampler(len(walks))
     drawn = np.expm1(resampler.ratios(rises, places, np.arange(len(walks))))
     return resampler.figure(float(np.expm1(rises.sum() / places.sum())), drawn, tests)
 
 
+@lru_cache(4)
+def _resampler(count: int) -> Resampler:
+    """Returns the same resamples for every variant, drawn once."""
+    return Resampler(count)
+
+
+def _rise(walked: Walked, base: Walked) -> float:
+    """Returns the sum over places of the logarithm of how many times as many tokens a draft brings."""
+    return float(np.log((1.0 + np.array(walked.places)) / (1.0 + np.array(base.places))).sum())
+
+
 def change_of_alpha(walks: Sequence[Walked], base: Sequence[Walked], tests: int) -> Estimate:
     """Returns the change of α from ``base``, whose texts may be other answers to the same prompts."""
-    return Resampler(len(walks)).difference(_rows(walks), _rows(base), np.arange(len(walks)), tests)
+    return _resampler(len(walks)).difference(_rows(walks), _rows(base), np.arange(len(walks)), tests)
 
 
 def clear(change: Estimate, worth: float) -> bool:
@@ -131,10 +139,14 @@ def probe(
     looks: list[float] = []
     for variant in variants:
         drafter = draft(variant.of(model))
-        seen = [Walked((), 0, tuple(drafter.accepted(t, t.anchors[::LOOK_EVERY]))) for t in few]
-        change = gain(seen, given, tests)
+        seen: list[Walked] = []
+        for text in few:
+            seen.append(Walked((), 0, tuple(drafter.accepted(text, text.anchors[::LOOK_EVERY]))))
+            if len(seen) == 1 and np.expm1(_rise(seen[0], given[0]) / len(given[0].places)) < LOOK_NO_FURTHER:
+                break
+        change = gain(seen, given[: len(seen)], tests)
         looks.append(change.value or 0.0 if seen != given else -1.0)
-        yield Tried(variant, None, None, change, len(few), False)
+        yield Tried(variant, None, None, change, len(seen), False)
     order = sorted((n for n in range(len(looks)) if looks[n] > LOOK_FLOOR), key=lambda n: -looks[n])
     left: list[tuple[Variant, list[Walked]]] = [(variants[n], []) for n in order[:LOOK_KEEP]]
     for most, keep, floor in (*ROUNDS, (len(texts), 0, 0.0)):

@@ -100,8 +100,7 @@ class Redrafter:
         masks: dict[tuple[int | None, bool], Tensor] = {}
         for layer, kind in enumerate(kinds):
             if kind not in masks:
-                each = [attention_mask(form, layer, at, length, rows, device) for at in anchors]
-                masks[kind] = torch.stack(each)[:, None]
+                masks[kind] = attention_mask(form, layer, starts[:, None, None], length, rows, device)[:, None]
         ways = [partial(attend_masked, self.drafter.scale, masks[kind]) for kind in kinds]
         positions = starts[:, None] + torch.arange(rows, device=device)
         return self.model(self.drafter.embed(ids), positions, context, ways)

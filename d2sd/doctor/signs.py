@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from d2sd.calibration.resampling import Estimate, Resampler
 from d2sd.doctor.probes import Walked
 from d2sd.doctor.redraft import Redrafter
 from d2sd.doctor.texts import Text
@@ -36,12 +37,14 @@ class Signs:
     ranks: how often, of two places, the one that its confidence head favours is the accepted one.
     surprise: of the prompts' tokens to the target, over that of tokens drawn evenly.
     repeated: share of 4-token sequences that stand in their text before.
+    follows: how much likelier its Markov tables make the texts' pairs of tokens than with both tables exchanged, in nats a token.
     """
 
     further: float | None = None
     ranks: float | None = None
     surprise: float | None = None
     repeated: float | None = None
+    follows: Estimate | None = None
 
     @property
     def second(self) -> bool:
@@ -52,6 +55,11 @@ class Signs:
     def upside_down(self) -> bool:
         """Whether its confidence head is anti-correlated with acceptance."""
         return self.ranks is not None and self.ranks < UPSIDE_DOWN
+
+    @property
+    def backwards(self) -> bool:
+        """Whether its Markov tables surely describe what precedes a token, where they should describe what follows it."""
+        return self.follows is not None and self.follows.high is not None and self.follows.high < 0
 
     @property
     def garbled(self) -> bool:
@@ -67,6 +75,7 @@ def signs(target: Target, model: Any, texts: Sequence[Text], walks: Sequence[Wal
         ranks(target, model, texts, walks) if block and model.confidence_head is not None else None,
         surprise(target, texts),
         repeated(texts),
+        follows(model, texts) if block else None,
     )
 
 
@@ -99,6 +108,30 @@ def ranks(target: Target, model: DFlashDraftModel, texts: Sequence[Text], walks:
     order = np.empty(len(said))
     order[said.argsort(kind="stable")] = np.arange(1, len(said) + 1)
     return float((order[accepted].sum() - good * (good + 1) / 2) / (good * bad))
+
+
+@torch.inference_mode()
+def follows(model: DFlashDraftModel, texts: Sequence[Text]) -> Estimate | None:
+    """Returns the gain in log-likelihood of its Markov tables over the exchanged ones, with its interval over texts.
+
+    A row of the first table times the second one is the logits that a token adds to those after it. None where there is more to it
+    than that, and where the tables differ in shape, so that nobody can have exchanged them.
+    """
+    if model.markov_head is None or model.markov_head.kind != "vanilla":
+        return None
+    before, after = model.markov_head.markov_w1.weight.float(), model.markov_head.markov_w2.weight.float()
+    if before.shape != after.shape:
+        return None
+    gains = []
+    for text in texts:
+        ids = torch.tensor(text.ids, device=before.device)
+        one, other = (
+            (rows[ids[:-1]] @ columns.T).log_softmax(-1).gather(1, ids[1:, None]).sum()
+            for rows, columns in ((before, after), (after, before))
+        )
+        gains.append(float(one - other))
+    counts = np.array([len(text.ids) - 1 for text in texts], float)
+    return Resampler(len(texts)).ratio(np.array(gains), counts, np.arange(len(texts)))
 
 
 @torch.inference_mode()

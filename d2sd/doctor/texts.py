@@ -46,8 +46,13 @@ def write(target: Target, prompts: Sequence[Sequence[int]], tokens: int) -> list
 
 @torch.inference_mode()
 def study(target: Target, text: Text, layers: Iterable[int]) -> Text:
-    """Returns the text with the features of these layers, from one pass over it. The target's own taps are unchanged."""
+    """Returns the text with the features of these layers, from one pass over it, or the text itself where it has them already.
+
+    The target's own taps are unchanged.
+    """
     wanted = sorted(set(layers))
+    if text.features.keys() >= set(wanted):
+        return text
     ids = torch.tensor([text.ids[:-1]], device=target.device)
     with LayerTaps(target.base.layers).only(wanted) as taps:
         target.base(input_ids=ids, past_key_values=target.new_cache(ids.shape[1]), use_cache=True)

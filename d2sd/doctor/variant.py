@@ -27,7 +27,7 @@ Rewrite = Callable[[dict[str, Any]], dict[str, Any]]
 WORTH = 0.02
 TOKEN_IDS = "token_ids"  # among weights: the target's ids of a draft vocabulary
 # Where a drafter is broken in another way, these often make it a little better, so that a gain alone proves nothing.
-SOFT: frozenset[Kind] = frozenset({"mask", "rope", "window", "causal", "layer", "sublayer", "output"})
+SOFT: frozenset[Kind] = frozenset({"mask", "rope", "window", "causal", "layer", "sublayer", "output", "norms"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +32,7 @@ class Weighed:
     empty: matrices that are all zero.
     clipped: matrices of which many entries are as large as the largest.
     copies: pairs of layers with the same matrices.
+    odd: matrices that do not stand out from random numbers while the same matrix of every other layer does.
     """
 
     random: tuple[int, ...] = ()
@@ -40,6 +41,7 @@ class Weighed:
     empty: tuple[str, ...] = ()
     clipped: tuple[str, ...] = ()
     copies: tuple[tuple[int, int], ...] = ()
+    odd: tuple[str, ...] = ()
 
 
 def weigh(model: Any) -> Weighed:
@@ -48,13 +50,15 @@ def weigh(model: Any) -> Weighed:
     matrices = {n: w for n, w in weights.items() if w.dim() == 2 and min(w.shape) >= 32}
     norms = {n: w for n, w in weights.items() if n.endswith("norm.weight") and w.numel() > 1}
     block = isinstance(model, DFlashDraftModel)
+    layers = prominences(model) if block else []
     return Weighed(
-        tuple(random_layers(model)) if block else (),
+        tuple(random_layers(layers)),
         tuple(fresh_taps(model)) if block else (),
         tuple(n for n, w in norms.items() if bool((w == w[0]).all())),
         tuple(n for n, w in matrices.items() if not bool(w.any())),
         tuple(n for n, w in matrices.items() if bool(w.any()) and float((w.abs() == w.abs().max()).float().mean()) > CLIPPED),
         tuple(_copies(matrices, len(model.layers))) if block else (),
+        tuple(odd_matrices(layers)),
     )  # fmt: skip
 
 
@@ -84,14 +88,36 @@ def prominence(weight: Tensor) -> float:
     return float(size / (entries.std() * (rows**0.5 + columns**0.5)).clamp_min(1e-12))
 
 
-def random_layers(model: DFlashDraftModel) -> list[int]:
-    """Layers none of whose matrices stands out from random numbers of its size."""
-    found = []
-    for number, layer in enumerate(model.layers):
-        matrices = [w for w in layer.parameters() if w.dim() == 2 and min(w.shape) >= 32]
-        if matrices and max(map(prominence, matrices)) < RANDOM:
-            found.append(number)
-    return found
+def prominences(model: DFlashDraftModel) -> list[dict[str, float]]:
+    """Returns the prominence of every matrix of every layer, by its name."""
+    return [
+        {n: prominence(w) for n, w in layer.named_parameters() if w.dim() == 2 and min(w.shape) >= 32}
+        for layer in model.layers
+    ]
+
+
+def random_layers(layers: Sequence[Mapping[str, float]]) -> list[int]:
+    """Returns layers none of whose matrices stands out from random numbers of its size.
+
+    layers: see ``prominences``.
+    """
+    return [number for number, of in enumerate(layers) if of and max(of.values()) < RANDOM]
+
+
+def odd_matrices(layers: Sequence[Mapping[str, float]]) -> list[str]:
+    """Returns matrices that look random where the same one of every other layer surely does not.
+
+    Among trained drafters, some matrices never stand out in any layer; so one says nothing without the others.
+    """
+    if len(layers) < 2:
+        return []
+    named = ((n, [of[n] for of in layers]) for n in layers[0])
+    return [
+        f"layers.{at}.{name}"
+        for name, values in named
+        for at, value in enumerate(values)
+        if value < FRESH_VALUE and min(values[:at] + values[at + 1 :]) >= RANDOM
+    ]
 
 
 def fresh_taps(model: DFlashDraftModel) -> list[int]:

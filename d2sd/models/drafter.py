@@ -236,14 +236,18 @@ def attention_mask(
     form: DrafterForm, layer: int, start: Tensor | int, context: int, rows: int, device: torch.device
 ) -> Tensor:
     """What a layer's rows see, (R, C + R) bool: of ``context`` slots, whose numbers are their positions and of which those
-    before ``start`` are filled, and of the block's own rows at ``start`` and after it."""
+    before ``start`` are filled, and of the block's own rows at ``start`` and after it.
+
+    start: of one block, or of many as (A, 1, 1), which gives (A, R, C + R).
+    """
     query = torch.arange(rows, device=device)[:, None] + start
     slots = torch.arange(context, device=device)[None]
     own = torch.arange(rows, device=device)[None] + start
-    seen = torch.cat([(slots < start).expand(rows, -1), (own <= query) | (not form.causal[layer])], 1)
+    filled = (slots < start).expand(*query.shape[:-1], -1)
+    seen = torch.cat([filled, (own <= query) | (not form.causal[layer])], -1)
     window = form.windows[layer]
     if window is not None:
-        seen = seen & (query - torch.cat([slots, own], 1) < window)
+        seen = seen & torch.cat([query - slots < window, query - own < window], -1)
     return seen
 
 

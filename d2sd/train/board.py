@@ -13,7 +13,6 @@ from typing import Any
 import msgspec
 import torch
 import transformers
-from tqdm import tqdm
 
 from d2sd.__about__ import __version__
 from d2sd.config import DecodeConfig
@@ -23,6 +22,7 @@ from d2sd.models.identity import parts
 from d2sd.models.loading import with_drafter
 from d2sd.models.models import Models
 from d2sd.trace.files import make_folder, write_whole
+from d2sd.trace.progress import progress
 from d2sd.trace.trace import Trace, load_trace
 from d2sd.train.identity import digest_of
 from d2sd.whatif import recorded_config, replayed
@@ -116,7 +116,7 @@ def written_texts(
     facts = _facts(engine.models)
     make_folder(folder)
     texts = []
-    for prompt, ids in tqdm(prompts, desc="texts", unit="prompt", leave=False, disable=None):
+    for prompt, ids in progress(prompts, desc="texts", unit="prompt", leave=False):
         path = folder / f"{digest_of([facts, settings, list(ids)])}.jsonl.gz"
         if not path.exists():
             trace = engine.generate(ids, config)
@@ -165,7 +165,7 @@ class Board:
         key = digest_of([method, self.texts_digest, facts])
         if key not in self._kept:
             engine = Engine(models)
-            bar = tqdm(self._texts, desc=checkpoint.name, unit="text", leave=False, disable=None)
+            bar = progress(self._texts, desc=checkpoint.name, unit="text", leave=False)
             outcomes = [replayed(engine, text, method) for text in bar]
             drafter = {"d2sd": "second_drafter", "dflash": "first_drafter", "eagle3": "eagle3"}[method]
             self._kept[key] = Measured(

@@ -14,11 +14,11 @@ from typing import Any
 import torch
 from safetensors import safe_open
 from torch import Tensor
-from tqdm.auto import tqdm
 
 from d2sd.models.identity import weights_digest
 from d2sd.models.numbers import halve, halved, mixes_by_default, quick_bfloat16
 from d2sd.models.taps import LayerTaps
+from d2sd.trace.progress import progress
 from d2sd.train.data import Responses
 
 _BATCH = 32
@@ -66,7 +66,7 @@ def cache_features(path: Path, target: Any, taps: list[int], data: Responses, di
             halve(target.model.layers)
         autocast = quick_bfloat16() and not halved(target.model.layers)
         order = data.lengths.argsort()
-        for batch in tqdm(order.split(_BATCH), desc="features", mininterval=1, disable=None):
+        for batch in progress(order.split(_BATCH), desc="features", mininterval=1):
             width = int(data.lengths[batch].max())
             with torch.autocast(target.device.type, torch.bfloat16, enabled=autocast):  # what is kept is no finer
                 read = target.model(input_ids=data.ids[batch, :width].long().to(target.device), use_cache=False)

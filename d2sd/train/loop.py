@@ -22,10 +22,10 @@ import torch
 from accelerate import Accelerator, PartialState
 from accelerate.tracking import get_available_trackers
 from torch import Tensor, nn
-from tqdm.auto import tqdm
 
 from d2sd.errors import InputError
 from d2sd.models.numbers import quick_bfloat16
+from d2sd.trace.progress import progress
 from d2sd.train.checkpoint import keep_metrics_before, load_checkpoint, save_checkpoint
 from d2sd.train.muon import Float32Muon
 
@@ -161,7 +161,7 @@ def train(
     metrics_file = out / "metrics.jsonl"
     if accelerator.is_main_process:
         keep_metrics_before(metrics_file, start)
-    bar = tqdm(range(start, config.steps), initial=start, total=config.steps, desc=note, mininterval=1,
+    bar = progress(range(start, config.steps), initial=start, total=config.steps, desc=note, mininterval=1,
                disable=not accelerator.is_main_process)  # fmt: skip
     world, began, seen = accelerator.num_processes, time.monotonic(), 0
     for step in bar:
@@ -193,7 +193,7 @@ def train(
             with metrics_file.open("a") as f:
                 f.write(json.dumps({k: round(v, 6) for k, v in row.items()}) + "\n")
             accelerator.log(row, step=done)
-            bar.set_postfix({k: f"{v:.3g}" for k, v in logged.items()})
+            bar.set_postfix({k: f"{v:.3g}" for k, v in logged.items()}, refresh=False)
         if saves:
             if accelerator.is_main_process:
                 save_checkpoint(out, parameters, optimizers, identity, done)

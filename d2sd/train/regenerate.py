@@ -10,12 +10,12 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
-from tqdm.auto import tqdm
 
 from d2sd.decoding.sampling import gumbel_noise, restrict
 from d2sd.errors import InputError
 from d2sd.models.identity import weights_digest
 from d2sd.models.target import Target
+from d2sd.trace.progress import progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +81,12 @@ def regenerate(target: Target, prompts: Sequence[Sequence[int]], out: Path, conf
     settings.write_text(json.dumps(identity))
     with out.open("ab") as f:
         f.truncate(sum(map(len, written[:kept])))
-        for number in tqdm(
-            range(first, len(todo)), initial=first, total=len(todo), desc="regenerate", mininterval=1, disable=None
+        for number in progress(
+            range(first, len(todo)),
+            initial=first,
+            total=len(todo),
+            desc="regenerate",
+            mininterval=1,
         ):
             responses = _respond(target, todo[number], config, number)
             for request, response in zip(todo[number], responses, strict=True):
@@ -93,7 +97,7 @@ def regenerate(target: Target, prompts: Sequence[Sequence[int]], out: Path, conf
 def respond_to(target: Target, prompts: Sequence[Sequence[int]], config: RegenerateConfig) -> list[list[int]]:
     """Continuations in the order of the prompts, without a file."""
     found: dict[tuple[int, ...], list[list[int]]] = {}
-    for number, batch in enumerate(tqdm(batches(prompts, config), desc="respond", mininterval=1, disable=None)):
+    for number, batch in enumerate(progress(batches(prompts, config), desc="respond", mininterval=1)):
         for request, response in zip(batch, _respond(target, batch, config, number), strict=True):
             found.setdefault(tuple(request.prompt), []).append(response)
     return [found[tuple(p)].pop() for p in prompts]

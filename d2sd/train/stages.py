@@ -19,7 +19,7 @@ from d2sd.errors import InputError, first_line
 from d2sd.models.drafter import DFlashDraftModel
 from d2sd.models.drafter_folder import save_speculators
 from d2sd.models.eagle3_folder import SHARD
-from d2sd.models.loading import DTYPES, load_drafter, load_target, widened_experts
+from d2sd.models.loading import DTYPES, load_drafter, load_target, quiet, widened_experts
 from d2sd.models.numbers import halve, mixes_by_default
 from d2sd.models.store import located
 from d2sd.models.target import Target
@@ -250,4 +250,5 @@ def save_weights(model: Any, out: Path) -> None:
     if isinstance(model, DFlashDraftModel) and model.form.layout == "speculators":
         save_speculators(model.bfloat16(), out)
     else:
-        model.bfloat16().save_pretrained(out, max_shard_size=SHARD)
+        with quiet():
+            model.bfloat16().save_pretrained(out, max_shard_size=SHARD)

@@ -1,0 +1,116 @@
+"""A server's log against the same drafter here: equal where both are one drafter, and where a worse one falls behind."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from d2sd import DecodeConfig, Engine, InputError
+from d2sd.__main__ import main
+from d2sd.cli.served import lines
+from d2sd.doctor.served import At, Place, hold, summed
+from d2sd.models.loading import BUNDLED
+from d2sd.models.models import Models
+from d2sd.trace.logs.chain import Texts
+from d2sd.trace.logs.counts import Counts
+from d2sd.trace.sets import write_traces
+
+PROMPTS = ["Once upon a time there was a little dog. The dog", "Tom had a red ball. He"]
+
+
+def written(bundled, method, **models):
+    """What a server of these drafters logs: counts of its steps, and token ids."""
+    engine = Engine(Models(bundled.models.target, **models))
+    settings = {"draft_top_k": 1} if method == "eagle3" else {}
+    return [logged(engine.generate(p, DecodeConfig(method, 32, inspect=False, **settings))) for p in PROMPTS]
+
+
+def logged(run):
+    accepted = tuple(len(s.accepted) for s in run.steps)
+    drafted = tuple(max(n.depth for n in s.nodes) for s in run.steps)
+    return Counts(
+        "vllm", "log", len(accepted), sum(accepted), sum(drafted), accepted=accepted, drafted=drafted,
+        prompt_ids=run.prefill.prompt_token_ids, output_ids=tuple(run.token_ids),
+    ).result(Texts())  # fmt: skip
+
+
+def held(bundled, model, traces):
+    return summed(list(hold(bundled, model, traces)), traces)
+
+
+def test_every_step_of_the_same_drafter_is_equal(bundled):
+    for method, name in (("dflash", "first"), ("eagle3", "eagle3")):
+        model = getattr(bundled.models, name)
+        traces = written(bundled, method, **{name: model})
+        found = held(bundled, model, traces)
+        assert (found.less, found.more, found.first, found.others) == (0, 0, None, 0)
+        assert [p.server for p in found.places if p.run == 0] == [len(s.accepted) for s in traces[0].steps]
+        assert all(at.server == at.reference for at in found.positions)
+        assert found.tokens == 64
+
+
+def test_the_first_step_with_fewer_tokens_is_named(bundled):
+    first = bundled.models.first
+    worse = first.reformed(replace(first.form, mask_token=77))
+    traces = written(bundled, "dflash", first=worse)
+    found = held(bundled, first, traces)
+    assert found.less > found.more
+    place = found.first
+    assert place == next(p for p in found.places if p.server < p.reference)
+    ids = traces[place.run].token_ids[: place.at]
+    again = bundled.generate(
+        [*traces[place.run].prefill.prompt_token_ids, *ids[:-1]], DecodeConfig("dflash", 16, inspect=False)
+    )
+    assert again.token_ids[0] == ids[-1]
+    assert len(again.steps[0].accepted) == place.reference
+    assert found.difference.value < 0
+    said = list(lines(found, 2))
+    assert f"step {place.step + 1} of run {place.run + 1}, after {place.at} tokens" in said[1]
+    assert "Intervals take at least" in said[-1]
+
+
+def test_after_a_draft_that_was_accepted_whole_nothing_is_known():
+    places = [Place(0, 0, 1, 2, 2, 2, False), Place(0, 1, 4, 2, 1, 2, False), Place(0, 2, 6, 2, 0, 0, True)]
+    found = summed([(places, 0)], [])
+    assert found.positions == (At(1.0, 1.0), At(0.5, 1.0))
+
+
+def changed(trace, **header):
+    return replace(trace, header={**trace.header, **header})
+
+
+def test_what_cannot_be_drafted_again_is_refused(bundled):
+    model = bundled.models.first
+    (run, _) = written(bundled, "dflash", first=model)
+    refused = {
+        "holds totals and no steps": replace(run, steps=()),
+        "return_token_ids": changed(run, missing=["tokens"]),
+        "above temperature 0": changed(run, config={"temperature": 1.0}),
+        "nothing was drafted": replace(run, steps=tuple(replace(s, first_draft=None) for s in run.steps)),
+        "its tokens or its length do not fit": replace(
+            run, prefill=replace(run.prefill, prompt_token_ids=(99_999, *run.prefill.prompt_token_ids[1:]))
+        ),
+        "was not written greedily": replace(
+            run, prefill=replace(run.prefill, prompt_token_ids=(7,) * len(run.prefill.prompt_token_ids))
+        ),
+    }
+    for said, trace in refused.items():
+        with pytest.raises(InputError, match=said):
+            list(hold(bundled, model, [trace]))
+
+
+def test_the_command_holds_a_log_against_one_drafter(bundled, tmp_path, capsys):
+    log = tmp_path / "log.jsonl"
+    write_traces(log, written(bundled, "dflash", first=bundled.models.first))
+    assert main(["whatif", str(log), "--served"]) == 0
+    out = capsys.readouterr().out
+    assert "fewer by the server in 0, more in 0." in out
+    tiny = BUNDLED / "tiny"
+    assert main(["whatif", str(log), "--served", "--drafter", str(tiny / "eagle3"), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["drafter"] == "tiny/eagle3"
+    assert found["less"] + found["more"] > 0
+    assert main(["whatif", str(log), "--served", "--methods", "d2sd"]) == 2
+    assert "leave out --methods" in capsys.readouterr().err
