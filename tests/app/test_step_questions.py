@@ -1,4 +1,4 @@
-"""Re-draft from here, past the browser: answers, refusals, turns, and answers that come late."""
+"""What is asked of a step, past the browser: answers, refusals, turns, and answers that come late."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import json
 
 import pytest
 
-from app import models, presets, redraft
+from app import models, presets, step_questions
 from app.layout import build, launch_options
 from app.models import Chosen
 from app.work import Ticket
 from tests.page_client import PageClient, Window
 
 RUN = presets.opening()
+REDRAFT, TYPED = (step_questions.QUESTIONS[name] for name in ("redraft", "typed"))
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +32,7 @@ def asked(**changes):
 
 def updates(shown=None, ticket=None, **changes):
     ticket = ticket or Ticket()
-    return list(redraft.run(ticket, ticket.request(), shown or RUN, asked(**changes)))
+    return list(step_questions.run(REDRAFT, ticket, ticket.request(), shown or RUN, asked(**changes)))
 
 
 def answer(*args, **changes):
@@ -68,7 +69,7 @@ def test_wrong_numbers_are_one_sentence(step, prefix):
 
 def test_what_is_no_question_is_one_sentence_too():
     ticket = Ticket()
-    (update,) = redraft.run(ticket, ticket.request(), RUN, {})
+    (update,) = step_questions.run(REDRAFT, ticket, ticket.request(), RUN, {})
     assert update.value == {
         "number": None,
         "problem": "This run is not shown any more; choose a step of the one that is.",
@@ -105,24 +106,24 @@ def test_bundled_models_are_loaded_and_others_are_found_by_their_weights(monkeyp
 
 def test_an_answer_that_a_newer_question_overtook_is_not_given(monkeypatch):
     ticket = Ticket()
-    real = redraft._redraft
+    real = step_questions._done
 
     def slowly(*args):
         ticket.request()
         return real(*args)
 
-    monkeypatch.setattr(redraft, "_redraft", slowly)
+    monkeypatch.setattr(step_questions, "_done", slowly)
     assert [u.value for u in updates(ticket=ticket) if not u.news] == []
     old, new = ticket.request(), ticket.request()
-    assert list(redraft.run(ticket, old, RUN, asked())) == []
+    assert list(step_questions.run(REDRAFT, ticket, old, RUN, asked())) == []
     ticket.stop()
-    (update,) = redraft.run(ticket, new, RUN, asked())
-    assert update.value == {"number": 7, "problem": redraft.STOPPED}
+    (update,) = step_questions.run(REDRAFT, ticket, new, RUN, asked())
+    assert update.value == {"number": 7, "problem": step_questions.STOPPED}
 
 
 def test_what_nobody_expected_is_a_sentence(monkeypatch):
     def broken(*_):
         raise RuntimeError("no kernel\nat /srv/x.py")
 
-    monkeypatch.setattr(redraft, "_redraft", broken)
+    monkeypatch.setattr(step_questions, "_done", broken)
     assert answer()["problem"] == "The re-draft failed: no kernel."
