@@ -58,6 +58,44 @@ def test_the_page_answers_a_click_in_the_view(client):
     assert '"texts":[' in late
 
 
+def test_the_page_verifies_a_readers_own_draft(client):
+    window, first = Window(client), client.call("explorer", "typed")
+    (value,) = [c["props"]["value"] for c in client.components.values() if c["props"].get("elem_id") == "explorer"]
+    right = "".join(c.text for c in RUN.trace().steps[1].committed[:3])
+    question = {"key": json.loads(value.split("\n")[0])["key"], "step": 1, "number": 3, "words": f"{right} zebra"}
+    window.at_once(first, client.values(first), question)
+    work = client.then(first)
+    messages = list(window.queued(work, client.values(work)))
+    said = json.dumps([m.get("output") for m in messages]).replace("\\", "")
+    assert '"number":3' in said
+    assert '"accepted":3' in said
+
+
+def test_a_readers_own_draft_is_verified_or_refused_in_a_sentence(monkeypatch):
+    def typed(**fields):
+        ticket, asked = Ticket(), {"key": RUN.key, "step": 1, "number": 7, **fields}
+        return list(step_questions.run(TYPED, ticket, ticket.request(), RUN, asked))[-1].value
+
+    whole = "".join(c.text for c in RUN.trace().steps[1].committed)
+    found = typed(words=whole)
+    assert found["accepted"] == len(found["texts"]) == len(RUN.trace().steps[1].committed)
+    assert found["number"] == 7
+    for fields in (
+        {},
+        {"words": 5},
+        {"words": "a", "step": "x"},
+        {"words": " "},
+        {"words": "a" * 999},
+        {"words": "a", "step": 999},
+    ):
+        answer = typed(**fields)
+        assert answer.keys() == {"number", "problem"}
+        assert answer["problem"].endswith(".")
+        assert "failed" not in answer["problem"]
+    monkeypatch.setattr(step_questions, "_done", lambda *_: 1 / 0)
+    assert typed(words="a")["problem"].startswith("The check failed: ")
+
+
 @pytest.mark.parametrize("step", [None, True, -1, 1.5, "1", 10**9, [], {}])
 @pytest.mark.parametrize("prefix", [4, None, 99, "x"])
 def test_wrong_numbers_are_one_sentence(step, prefix):
