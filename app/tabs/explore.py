@@ -8,7 +8,7 @@ from typing import Any
 
 import gradio as gr
 
-from app import explore, getting, models, presets, redraft, share, uploads
+from app import explore, getting, models, presets, share, step_questions, uploads
 from app.gradio_internals import asked as asked_as
 from app.gradio_internals import told
 from app.machine import give_back
@@ -51,7 +51,8 @@ def build_explore(session: gr.State) -> Shown:
     shown = Shown(session, controls, view, runs, controls.back)
     _wire_runs(shown)
     _wire_getting(shown)
-    _wire_redraft(shown)
+    for name, event in ("redraft", view.redraft), ("typed", view.typed):
+        _wire_question(shown, name, event)
     opened = controls.upload.upload(
         open_trace, [session, controls.upload], [view, controls.notice], show_progress="minimal"
     )
@@ -100,9 +101,12 @@ def _wire_runs(shown: Shown) -> None:
     controls.stop.click(stop, session, controls.notice, show_progress="hidden", queue=False)
 
 
-def _wire_redraft(shown: Shown) -> None:
-    """A prefix of the strip that was clicked on: it takes its turn as a run does, without cancelling the run of this window."""
-    controls, ticket = shown.controls, gr.State(Ticket())
+def _wire_question(shown: Shown, name: str, event: Any) -> None:
+    """A question about the shown step: it takes its turn as a run does, without cancelling the run of this window.
+
+    name: of the kind of question; ``event``: with which the view asks it.
+    """
+    controls, ticket, question = shown.controls, gr.State(Ticket()), step_questions.QUESTIONS[name]
     number, wanted, line = gr.State(0), gr.State({}), line_of(controls.notice, ticket)
 
     def count(current: Ticket, data: gr.EventData, request: gr.Request) -> tuple[Any, ...]:
@@ -114,15 +118,13 @@ def _wire_redraft(shown: Shown) -> None:
 
     def run(session: Session, current: Ticket, mine: int, asked: dict[str, Any]) -> Iterator[tuple[Any, Any]]:
         said, speaks = Said(current, mine), current.place >= 0
-        for update in TURNS.taken(current, redraft.run(current, mine, session.shown, asked)):
+        for update in TURNS.taken(current, step_questions.run(question, current, mine, session.shown, asked)):
             speaks = speaks or bool(update.news)
             run = session.shown
-            answer = gr.skip() if update.value is None else run.note(redraft=update.value)
+            answer = gr.skip() if update.value is None else run.note(**{name: update.value})
             yield answer, said(update) if speaks else gr.skip()
 
-    requested = shown.view.redraft(
-        count, ticket, [number, wanted, controls.notice, line], show_progress="hidden", queue=False
-    )
+    requested = event(count, ticket, [number, wanted, controls.notice, line], show_progress="hidden", queue=False)
     requested.then(
         run,
         [shown.session, ticket, number, wanted],

@@ -27,7 +27,7 @@ from d2sd import InputError
 from d2sd.trace.run import RecordedRun
 
 TABS = ("explore", "race", "compare", "calibrate", "learn")
-PLACE = {"tab", "step", "node", "quiz", "embed", "__theme"}  # where to look, in whatever run is shown
+PLACE = {"tab", "step", "node", "quiz", "draft", "beat", "embed", "__theme"}  # where to look, in whatever run is shown
 RECENT = 8  # runs that the form has followed: more are not on their way to the page at once
 GONE = "This run is no longer in the list."
 ELSEWHERE = (

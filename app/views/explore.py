@@ -17,7 +17,8 @@ class ExplorerView(View):
     * ``missed``: the page lacks lines (``key``, ``start``);
     * ``export``: a file is wanted that the server makes (``kind``, ``step``);
     * ``redraft``: what would a re-draft have added (``key``, ``step``, ``prefix``, ``number`` of the question)? The answer is a
-      segment's note of this name, see ``app.redraft.run``.
+      segment's note of this name, see ``app.step_questions.run``.
+    * ``typed``: what does the target make of a reader's own draft (``key``, ``step``, ``words``, ``number``)? Answered likewise.
 
     linked: names of the settings that a link carries; without them nothing that needs a server is offered.
     """

@@ -17,6 +17,7 @@ const KEYS = [
   ["S", "speed of playing"],
   ["T", "present: sentence, tree and strip, twice as large"],
   ["Q", "quiz: guess where the first draft is rejected; 1 to 9 or Enter on a token answer, 0: nowhere"],
+  ["B", "be the drafter: write the tokens that come next; Enter verifies them"],
   ["Tab", "to the strip: ← → choose a place there, Enter re-drafts from it, as a click does"],
   ["Esc", "release the node or the re-draft, then the step"],
   ["?", "this list"],

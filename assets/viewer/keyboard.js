@@ -35,7 +35,7 @@ function depthOf(tree, node) {
   return found ? found.depth : null;
 }
 
-export function keyActions({ store, selection, tree, viewport, search, help, finder, timeline, fullScreen, quiz, presenter, redraft }) {
+export function keyActions({ store, selection, tree, viewport, search, help, finder, timeline, fullScreen, quiz, typed, presenter, redraft }) {
   const toNode = (direction) => {
     const step = selection.shown;
     const node = tree.neighbour(selection.shownNode, direction);
@@ -74,6 +74,7 @@ export function keyActions({ store, selection, tree, viewport, search, help, fin
     ".": fullScreen,
     t: () => presenter.toggle(),
     q: () => quiz.toggle(),
+    b: () => typed.toggle(),
     Enter: () => quiz.asking && quiz.guess(depthOf(tree, selection.shownNode)),
     ...Object.fromEntries(Array.from({ length: 10 }, (_, digit) => [String(digit), () => quiz.asking && quiz.guess(digit || Infinity)])),
     s: () => selection.repace(),

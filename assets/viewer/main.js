@@ -2,7 +2,7 @@
 
 import { ChipView } from "./chip.js";
 import { DetailsView } from "./details.js";
-import { h, oncePerFrame, text, whole } from "./dom.js";
+import { h, number, oncePerFrame, text, whole } from "./dom.js";
 import { stepSentence, stepSummary } from "./explain.js";
 import { FinderView, icon } from "./finder.js";
 import { HelpView } from "./help.js";
@@ -27,6 +27,7 @@ import { TimelineView } from "./timeline.js";
 import { Tooltip } from "./tooltip.js";
 import { TreeView } from "./tree.js";
 import { BONUS } from "./tree_layout.js";
+import { TypedView } from "./typed_view.js";
 import { Viewport } from "./viewport.js";
 import { count } from "./words.js";
 
@@ -68,6 +69,7 @@ export function start(element, trigger, props, watch) {
   const pathBox = h("p", { class: "path", dir: "auto", hidden: true, "aria-label": "The accepted path" });
   const panes = new Panes(root, (id) => ({ reading: textBox.parentElement.offsetHeight, facts: details.parentElement.offsetWidth, tree: treeBox.offsetHeight })[id]);
   const quizBox = h("div", {});
+  const playTyped = h("button", { id: "be-the-drafter", class: "small", type: "button", title: "Write the tokens that come next, and let the target verify them (B)" }, "Be the drafter");
   const redraftBox = h("div", { class: "redraft-box", role: "status", hidden: true }); // where the details are far below
   const views = h(
     "div",
@@ -91,7 +93,6 @@ export function start(element, trigger, props, watch) {
     strip.place();
   });
   const quiz = new QuizView(root, store, selection, () => redraw());
-  quizBox.append(quiz.box);
   const tree = new TreeView(treeBox, selection, tooltip, viewport, (hidden) => showFolding(hidden));
   tree.scaled = () => presenter.scale;
   tree.asked = (depth) => quiz.asking && (quiz.guess(depth), true);
@@ -114,7 +115,25 @@ export function start(element, trigger, props, watch) {
     names: props.linked || null,
     ask: (kind, step, node = null) => trigger("export", { kind, step, node }),
   });
-  textTools.append(share.box);
+  // What the address asks for beside run, step and node.
+  const address = new URLSearchParams(props.linked ? location.search : text(props.address));
+  const typed = new TypedView({
+    root,
+    store,
+    selection,
+    ask: props.linked ? (question) => trigger("typed", question) : null,
+    copy: props.linked ? (fields) => share.copy(props.linked, fields) : null,
+    rival: number(address.get("beat"), 0, 512, null),
+    changed: () => redraw(),
+  });
+  const games = [quiz, typed];
+  quizBox.append(quiz.box, typed.box);
+  playTyped.addEventListener("click", () => typed.toggle());
+  textTools.append(playTyped, share.box);
+  /** The game that the address asks for, until the run is there to play it on. */
+  let begins = games.find(({ name }) => address.get(name) === "1") || null;
+  if (begins) root.dataset[begins.name] = "asking"; // nothing is told before
+  const asking = () => begins !== null || games.some((game) => game.asking);
 
   let drawn = { step: null, node: null, total: 0 };
   const draw = oncePerFrame(() => {
@@ -136,12 +155,12 @@ export function start(element, trigger, props, watch) {
       if (selection.shownNode !== drawn.node) tree.mark();
     }
     words.show(selection.shown);
-    words.hide(quiz.hidden);
-    quiz.show();
+    words.hide(begins ? 0 : (quiz.hidden ?? typed.hidden));
+    for (const game of begins ? [] : games) game.show();
     presenter.show(selection.shown);
     drawn = { step, node: selection.shownNode, total: store.length };
     showRedraft(step);
-    totals.show(selection.shown);
+    totals.show(asking() ? null : selection.shown);
     run.show(store);
     timeline.follow();
     finder.place();
@@ -176,13 +195,13 @@ export function start(element, trigger, props, watch) {
     sentence.replaceChildren(...(step ? [h("b", {}, `Step ${step.index + 1} `)] : []), ...pieces.map((p) => h("span", { class: p.kind || null }, p.text)));
     const summary = nameTree(step);
     // Read out what was chosen, not every step of a running stream or of the pointer's way.
-    if (selection.previewed === null && !selection.following) spoken.textContent = summary;
+    if (selection.previewed === null && !selection.following) spoken.textContent = asking() ? "" : summary;
   }
 
   /** The name of the tree says how many steps there are, which may grow. */
   function nameTree(step) {
     const summary = step ? stepSummary(step, store.length, store.live || store.waiting.length > 0) : "";
-    tree.svg.setAttribute("aria-label", summary || "Draft tree");
+    tree.svg.setAttribute("aria-label", (!asking() && summary) || "Draft tree");
     return summary;
   }
 
@@ -193,7 +212,7 @@ export function start(element, trigger, props, watch) {
     wideButton.textContent = tree.widened ? "Narrow" : "Widen";
     wideButton.title = tree.widened ? "The whole block in view" : "Every token readable; swipe to move";
     const read = tree.wordless ? "Tap a slim token to read it, or Widen and swipe." : "Widen and swipe to read long tokens.";
-    path.show(quiz.asking ? null : tree.step, strip.narrow && tree.step !== null && tree.cut);
+    path.show(asking() ? null : tree.step, strip.narrow && tree.step !== null && tree.cut);
     swipe.textContent = tree.widened ? "← Swipe the tree to move along it →" : `The whole block is in view. ${read}`;
   }
 
@@ -234,15 +253,16 @@ export function start(element, trigger, props, watch) {
     wanted = null;
   }
 
-  function onData({ reset, wanted: more, file, redraft: answer }) {
+  function onData({ reset, wanted: more, file, redraft: answer, typed: verified }) {
     if (answer) return redraft.hear(answer);
+    if (verified) return typed.hear(verified);
     if (file) return saveFile(text(file.name), text(file.type), text(file.text));
     if (more) wanted = { step: whole(more.step, 0, 1e9, 0), node: nodeNumber(more.node) };
     if (reset) {
       wanted = null;
       totals.reset();
       selection.reset();
-      quiz.reset();
+      for (const game of games) game.reset();
       redraft.reset();
       words.reset();
       search.reset();
@@ -251,9 +271,10 @@ export function start(element, trigger, props, watch) {
     }
     selection.advance();
     selectWanted();
-    if (!quizzed && store.complete && store.length) {
-      quizzed = true;
-      quiz.toggle(true);
+    if (begins && store.complete && store.length && !(wanted && store.live)) {
+      const game = begins;
+      begins = null;
+      game.toggle(true);
     }
     const nothing = store.key === null || (!store.received && !store.early.size);
     empty.hidden = !nothing;
@@ -300,13 +321,10 @@ export function start(element, trigger, props, watch) {
   };
   root.addEventListener("fullscreenchange", () => presenter.toggle(document.fullscreenElement === root));
   paceButton.addEventListener("click", () => selection.repace());
-  // What the address asks for beside run, step and node.
-  const address = new URLSearchParams(props.linked ? location.search : text(props.address));
   if (address.get("embed") === "1") {
     root.classList.add("embedded");
     document.body.classList.add("embedded-page");
   }
-  let quizzed = address.get("quiz") !== "1";
   fullButton.addEventListener("click", fullScreen);
   unfoldButton.addEventListener("click", () => tree.unfold(!tree.unfolded));
   helpButton.addEventListener("click", () => help.toggle());
@@ -328,10 +346,12 @@ export function start(element, trigger, props, watch) {
     selection.pause();
     selection.pin(step, nodeNumber(event.detail.node));
   });
-  element.addEventListener("explorer:quiz", (event) => quiz.toggle(event.detail.on === true));
+  element.addEventListener("explorer:guess", ({ detail: { name, on } }) => games.find((game) => game.name === name).toggle(on));
+  // one game at a time
+  root.addEventListener("explorer:guessing", ({ detail: { name, on } }) => on && games.forEach((game) => game.name === name || game.toggle(false)));
   /** A tour says which end of a tree that is too wide for the screen is looked at. */
   element.addEventListener("explorer:look", (event) => viewport.look(event.detail.start === true));
-  listenForKeys(element, keyActions({ store, selection, tree, viewport, search, help, finder, timeline, fullScreen, quiz, presenter, redraft }));
+  listenForKeys(element, keyActions({ store, selection, tree, viewport, search, help, finder, timeline, fullScreen, quiz, typed, presenter, redraft }));
   watch("value", () => store.feed(props.value));
   store.feed(props.value);
 }

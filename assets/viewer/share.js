@@ -37,6 +37,7 @@ export class ShareView {
       { class: "menu", role: "menu", hidden: true, "aria-label": "Share" },
       names && item("Copy link", "prompt, settings, step, node", () => this.copy(names)),
       names && item("Quiz", "a link that asks where drafts are rejected", () => this.copy(names, "quiz=1")),
+      names && item("Challenge", "a link to be the drafter of this step", () => this.copy(names, "draft=1")),
       names && item("Embed", "a frame for another page", () => this.copy(names, "embed=1")),
       item("JSONL", "the whole trace", () => this.lines()),
       names && item("GraphML", "this step, for networkx", () => ask("graphml", selection.shown)),

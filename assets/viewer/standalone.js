@@ -1,5 +1,5 @@
 // Traces as a file of its own: the viewer is fed from the page's data block and takes its colours from the system. The address
-// says what is looked at: #run=2&step=10&node=7&stop=5&quiz=1&embed=1&theme=dark, counted from 1 (nodes: 0 is the anchor).
+// says what is looked at: #run=2&step=10&node=7&stop=5&quiz=1&draft=1&embed=1&theme=dark, counted from 1 (nodes: 0 is the anchor).
 
 import { start as startViewer } from "./main.js";
 
@@ -28,6 +28,10 @@ function button(words, pressed, changes) {
   made.addEventListener("click", () => (location.hash = addressWith(changes)));
   return made;
 }
+
+const NO_GAME = { quiz: "", draft: "" };
+/** The game that the address asks for; empty where it asks for none. */
+const gameOf = () => Object.keys(NO_GAME).find((name) => fields().get(name) === "1") || "";
 
 /** What the address names and the file does not hold, as a sentence; empty where it holds all. `steps`: of the shown run. */
 export function missing(asked, runs, steps) {
@@ -68,9 +72,10 @@ export function start({ startTour = null, ...given }) {
   /** Which run, and how it is looked at; nothing to choose where there is one run without a tour. */
   function drawChoices() {
     const tour = Boolean(startTour) && runs[shown].tour !== "";
-    const [stop, quiz] = [tour && named("stop") !== null, fields().get("quiz") === "1"];
+    const [stop, game] = [tour && named("stop") !== null, gameOf()];
     const of = runs.map((run, at) => button(`${at + 1}. ${run.label}`, at === shown, { run: at + 1, step: "", node: "" }));
-    const ways = [button("Explore", !stop && !quiz, { stop: "", quiz: "" }), button("Quiz", !stop && quiz, { stop: "", quiz: 1 }), ...(tour ? [button("Learn", stop, { stop: 1, quiz: "" })] : [])];
+    const way = (words, name) => button(words, !stop && game === name, { ...NO_GAME, stop: "", [name]: 1 });
+    const ways = [button("Explore", !stop && !game, { ...NO_GAME, stop: "" }), way("Quiz", "quiz"), way("Be the drafter", "draft"), ...(tour ? [button("Learn", stop, { ...NO_GAME, stop: 1 })] : [])];
     const row = (buttons) => {
       const box = document.createElement("div");
       box.append(...buttons);
@@ -103,10 +108,11 @@ export function start({ startTour = null, ...given }) {
 
   drawChoices();
   takeTour();
-  let quizzing = fields().get("quiz") === "1";
-  element.addEventListener("explorer:quizzing", ({ detail }) => {
-    quizzing = detail.on; // it also begins and ends in the viewer itself
-    history.replaceState(null, "", addressWith({ quiz: quizzing ? 1 : "" }));
+  let playing = gameOf();
+  element.addEventListener("explorer:guessing", ({ detail: { name, on } }) => {
+    if (!on && playing !== name) return; // another one has begun
+    playing = on ? name : ""; // it also begins and ends in the viewer itself
+    history.replaceState(null, "", addressWith({ ...NO_GAME, ...(on ? { [name]: 1 } : {}) }));
     drawChoices();
   });
   // The address follows what is chosen, so that it can be passed on.
@@ -118,7 +124,7 @@ export function start({ startTour = null, ...given }) {
     drawChoices();
   });
   addEventListener("hashchange", () => {
-    const quiz = fields().get("quiz") === "1";
+    const game = gameOf();
     paint();
     if (asked() !== shown) {
       shown = asked();
@@ -127,7 +133,7 @@ export function start({ startTour = null, ...given }) {
     } else if (wanted()) element.dispatchEvent(new CustomEvent("explorer:select", { detail: wanted() }));
     drawChoices();
     takeTour();
-    if (quiz !== quizzing) element.dispatchEvent(new CustomEvent("explorer:quiz", { detail: { on: quiz } }));
+    if (game !== playing) element.dispatchEvent(new CustomEvent("explorer:guess", { detail: { name: game || playing, on: game !== "" } }));
   });
   startViewer(element, trigger, props, watch);
 }

@@ -36,8 +36,8 @@ function readSegment(value) {
     return { key: "", from: 0, lines };
   }
   if (!head || head.event !== "Segment") return { key: lines[0], from: 0, lines };
-  const { wanted, file, redraft, recorded, own } = head;
-  return { key: text(head.key), from: whole(head.from, 0, 1e9, 0), lines: lines.slice(1), instructive: whole(head.instructive, 0, 1e9, 0), wanted, file, redraft, recorded, own };
+  const { wanted, file, redraft, typed, recorded, own } = head;
+  return { key: text(head.key), from: whole(head.from, 0, 1e9, 0), lines: lines.slice(1), instructive: whole(head.instructive, 0, 1e9, 0), wanted, file, redraft, typed, recorded, own };
 }
 
 const noSums = () => ({ steps: 0, tokens: 0, nodes: 0, redrafts: 0, gained: 0, outcomes: { repaired: 0, found: 0, missed: 0, all: 0 }, seconds: readSeconds(null) });
@@ -56,7 +56,7 @@ function addSums(sums, summary) {
 export const judged = ({ outcomes }) => outcomes.repaired + outcomes.found + outcomes.missed;
 
 export class Store {
-  /** `changed({reset, wanted, file, redraft})` is called after every slice that was read, when another run begins, and for what a
+  /** `changed({reset, wanted, file, redraft, typed})` is called after every slice that was read, when another run begins, and for what a
    *  segment brings besides lines; `missed(key, start)` when lines from `start` on are lacking. */
   constructor(changed, missed) {
     this.changed = changed;
@@ -111,7 +111,7 @@ export class Store {
   /** Takes what an update brings. Updates that the page did not get to see leave a gap, which is asked for. */
   feed(value) {
     if (!value) return;
-    const { key, from, lines, instructive, wanted, file, redraft, recorded, own } = readSegment(value);
+    const { key, from, lines, instructive, wanted, file, redraft, typed, recorded, own } = readSegment(value);
     if (key !== this.key && from > 0 && this.key !== null) return this.missed(key, 0); // which of the two is shown, the server knows
     if (key !== this.key) {
       this.clear(key);
@@ -123,6 +123,7 @@ export class Store {
     if (wanted) this.changed({ wanted });
     if (file) this.changed({ file });
     if (redraft) this.changed({ redraft });
+    if (typed) this.changed({ typed });
     this.early.set(from, lines);
     for (let at; (at = [...this.early.keys()].find((place) => place <= this.received)) !== undefined; ) {
       const more = this.early.get(at).slice(this.received - at);

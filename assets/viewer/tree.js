@@ -247,6 +247,7 @@ export class TreeView {
 
   /** Shows which node is selected; one that is folded away is brought out. */
   mark() {
+    if (!this.viewport.size.width) return; // out of sight, where nothing is laid out
     const { shownNode: node, shown } = this.selection;
     const known = this.step && this.step.index === shown && this.step.nodes.has(node);
     if (known && !this.layout.lanes.has(node)) return this.show(this.step);
@@ -271,7 +272,7 @@ export class TreeView {
   }
 
   neighbour(node, direction) {
-    return nextNode(this.step, this.layout, node, direction);
+    return this.layout ? nextNode(this.step, this.layout, node, direction) : null;
   }
 
   reveal(node) {

@@ -93,7 +93,7 @@ def runs_page(
     """One HTML file with style, script and data in it, which opens from a disk without a network.
 
     Its address names what is looked at, all counted from 1: ``#run=2&step=10&node=7``, ``stop=5`` of the tour, ``quiz=1``,
-    ``embed=1``. Nothing in a run can become markup or code: it stands in a block that is not a script, as JSON without ``<``,
+    ``draft=1``, ``embed=1``. Nothing in a run can become markup or code: it stands in a block that is not a script, as JSON without ``<``,
     and the page's policy allows this one script and no connection at all.
 
     entry: the module whose ``start`` draws the page; another one than the viewer's own can add tours.

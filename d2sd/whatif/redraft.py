@@ -16,11 +16,11 @@ from d2sd.decoding.inspection import describe_draft
 from d2sd.engine import Engine
 from d2sd.errors import InputError
 from d2sd.methods import METHODS
-from d2sd.trace.differences import weights_of
 from d2sd.trace.events import Draft, StepDone
 from d2sd.trace.trace import Trace
 from d2sd.tree.boundary import open_prefixes
 from d2sd.whatif import Replay, recorded_config
+from d2sd.whatif.asked_step import check_weights, step_of, text_around
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,21 +63,19 @@ def redraft(engine: Engine, trace: Trace, step: int, prefix: int) -> Redraft:
     """
     config = engine.resolve(replace(recorded_config(trace), inspect=False, backend="auto"))
     first, event = _first_draft(trace, config, step)
-    _check_weights(engine, trace, config)
+    second = "second_drafter" if METHODS[config.method].second_drafter == "vp" else "first_drafter"
+    check_weights(engine, trace, ["target", second])
     start = event.anchor_position
-    ids = [*(trace.prefill.prompt_token_ids if trace.prefill else ()), *trace.token_ids]
-    if ids[start : start + 1] != [event.anchor]:
-        raise InputError(f"step {step + 1} of this trace does not fit its text, so nothing can be drafted again in it")
+    _, goal = text_around(trace, event)
     proposer = engine.proposer(config, start + 1)
     drafter, size = proposer.second, 1 + len(first.ids) + proposer.extension
     assert drafter is not None, "resolved settings of a method with a second drafter"
     _check_prefix(first.ids, prefix, size, engine.models.target.end_ids)
-    replay = Replay(engine, trace, start + size + len(trace.token_ids) - len(ids))
+    replay = Replay(engine, trace, size - 1 + len(trace.token_ids) - len(goal))
     with engine.lock:
         context = replay.features[tuple(drafter.taps)][:, :start]
         drafter.extend(context, torch.arange(start, device=context.device))
         (block,) = drafter.draft(event.anchor, [first.ids[:prefix]], size, 1)
-    goal = ids[start + 1 :]
 
     def right(draft: Sequence[int], given: int) -> int:
         """Tokens that the target accepts of so many of the first draft and those of another one after them."""
@@ -109,14 +107,7 @@ def _first_draft(trace: Trace, config: DecodeConfig, step: int) -> tuple[Draft, 
             f"the method of this run, {METHODS[config.method].name}, has no second drafter; re-drafts can be asked for in a run "
             f"of {METHODS['d2sd'].name}"
         )
-    if config.temperature != 0:
-        raise InputError(
-            "re-drafts can be asked for at temperature 0 only, where the run's text says what the target accepts; "
-            "run the prompt again with temperature 0"
-        )
-    if not 0 <= step < len(trace.steps):
-        raise InputError(f"this run has no step {step + 1}; it has {len(trace.steps)}")
-    event = trace.steps[step]
+    event = step_of(trace, config, step, "re-drafts")
     if event.first_draft is None or not event.first_draft.ids:
         raise InputError(
             f"nothing was drafted in step {step + 1}, so there is nothing to re-draft; choose another step"
@@ -136,14 +127,3 @@ def _check_prefix(ids: Sequence[int], prefix: int, size: int, end_ids: Collectio
         raise InputError(
             f"a block of {size} has no room after all {prefix} tokens of the first draft: that needs γ₂ > γ; choose 0 to {size - 2}"
         )
-
-
-def _check_weights(engine: Engine, trace: Trace, config: DecodeConfig) -> None:
-    """Raise ``InputError`` where the trace names other weights for the target or the drafter that re-drafts."""
-    second = "second_drafter" if METHODS[config.method].second_drafter == "vp" else "first_drafter"
-    for part in ("target", second):
-        theirs, ours = (weights_of([header], part) for header in (trace.header, {"parts": engine.parts}))
-        if theirs and theirs != ours:
-            raise InputError(
-                f"this run was made with another {part.replace('_', ' ')} than the models {engine.models.name} have; load its own"
-            )

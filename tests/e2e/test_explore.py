@@ -287,6 +287,31 @@ def test_a_click_on_the_strip_drafts_again_from_there(shown: Page):
     expect(view(shown)).to_have_attribute("data-pinned", "1")
 
 
+def test_a_reader_plays_the_drafter_and_is_told_only_then(shown: Page):
+    step = presets.opening().trace().steps[1]
+    words = "".join(c.text for c in step.committed)
+    game, text = shown.locator("#explorer .typed"), shown.locator("#explorer .views")
+    assert words.strip() in text.inner_text()
+    shown.get_by_role("button", name="Be the drafter").click()
+    expect(game.locator("input")).to_be_focused()
+    assert words.strip() not in text.inner_text()
+    expect(shown.locator("#tree")).to_be_hidden()
+    game.locator("input").fill(f"{''.join(c.text for c in step.committed[:2]).strip()} zebra")
+    shown.keyboard.press("Enter")
+    expect(game.locator(".source")).to_contain_text("Verified by the target", timeout=PATIENCE)
+    expect(game.locator("li.right")).to_have_count(2)
+    expect(game.locator("li.wrong")).to_have_count(1)
+    expect(game.locator(".facts-of")).to_contain_text(f"{step.actual_boundary} of {len(step.first_draft.ids)} accepted")
+    expect(game.locator(".facts-of")).to_contain_text("over 1 step: you 2.00")
+    expect(shown.locator("#tree")).to_be_visible()
+    expect(game.get_by_role("button", name="Next")).to_be_focused()
+    shown.keyboard.press("Enter")
+    expect(view(shown)).to_have_attribute("data-pinned", "2")
+    shown.keyboard.press("Escape")
+    expect(game).to_be_hidden()
+    expect(shown.locator("#tree")).to_be_visible()
+
+
 def test_two_windows_never_see_each_others_runs(used: Page, laptop, address):
     with window(laptop, address) as other:
         recorded = view(other).get_attribute("data-run")

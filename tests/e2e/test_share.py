@@ -77,6 +77,11 @@ def test_a_link_to_the_recorded_run_selects_its_step_and_node(page: Page, addres
     expect(view(page)).to_have_attribute("data-pinned", "3", timeout=PATIENCE)
     expect(page.locator("#explorer .quiz .said")).to_contain_text("Where will the first draft be rejected?")
     expect(page.locator("body.dark")).to_be_visible()
+    page.evaluate("location.hash = 'draft=1&step=2&beat=1.5'")
+    asked = page.locator("#explorer .typed")
+    expect(asked.locator(".said")).to_contain_text("Step 2: you are the drafter", timeout=PATIENCE)
+    expect(asked.locator(".facts-of")).to_have_text("To beat: 1.50 accepted tokens a step.")
+    expect(page.locator("#gamma-2 input[type=number]")).not_to_have_value("0", timeout=PATIENCE)
     page.evaluate("location.hash = 'stop=5'")
     expect(page.locator("#learn .stage .frame")).to_have_attribute("data-stop", "branches", timeout=PATIENCE)
 

@@ -205,5 +205,15 @@ def test_a_class_file_has_runs_quiz_and_tour_without_a_network(show, tmp_path):
         expect(quiz).to_have_attribute("aria-pressed", "false")
     quiz.click()
     expect(view(page)).to_have_attribute("data-pinned", "4")
+    page.locator("#runs button", has_text="Be the drafter").click()
+    expect(quiz).to_have_attribute("aria-pressed", "false")
+    asked = page.locator("#explorer .typed")
+    expect(asked.locator("input")).to_be_focused()
+    words = "".join(c.text for c in presets.opening().trace().steps[4].committed)
+    assert words not in page.locator("main").inner_text()
+    page.keyboard.type(words.strip())
+    page.keyboard.press("Enter")
+    expect(asked.locator(".source")).to_contain_text("Compared with the recorded text")
+    expect(asked.locator("li.right")).to_have_count(len(presets.opening().trace().steps[4].committed))
     assert page.evaluate("window.pwned") is None
     assert page.locator("img").count() == 0

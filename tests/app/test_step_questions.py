@@ -1,4 +1,4 @@
-"""Re-draft from here, past the browser: answers, refusals, turns, and answers that come late."""
+"""What is asked of a step, past the browser: answers, refusals, turns, and answers that come late."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import json
 
 import pytest
 
-from app import models, presets, redraft
+from app import models, presets, step_questions
 from app.layout import build, launch_options
 from app.models import Chosen
 from app.work import Ticket
 from tests.page_client import PageClient, Window
 
 RUN = presets.opening()
+REDRAFT, TYPED = (step_questions.QUESTIONS[name] for name in ("redraft", "typed"))
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +32,7 @@ def asked(**changes):
 
 def updates(shown=None, ticket=None, **changes):
     ticket = ticket or Ticket()
-    return list(redraft.run(ticket, ticket.request(), shown or RUN, asked(**changes)))
+    return list(step_questions.run(REDRAFT, ticket, ticket.request(), shown or RUN, asked(**changes)))
 
 
 def answer(*args, **changes):
@@ -57,6 +58,44 @@ def test_the_page_answers_a_click_in_the_view(client):
     assert '"texts":[' in late
 
 
+def test_the_page_verifies_a_readers_own_draft(client):
+    window, first = Window(client), client.call("explorer", "typed")
+    (value,) = [c["props"]["value"] for c in client.components.values() if c["props"].get("elem_id") == "explorer"]
+    right = "".join(c.text for c in RUN.trace().steps[1].committed[:3])
+    question = {"key": json.loads(value.split("\n")[0])["key"], "step": 1, "number": 3, "words": f"{right} zebra"}
+    window.at_once(first, client.values(first), question)
+    work = client.then(first)
+    messages = list(window.queued(work, client.values(work)))
+    said = json.dumps([m.get("output") for m in messages]).replace("\\", "")
+    assert '"number":3' in said
+    assert '"accepted":3' in said
+
+
+def test_a_readers_own_draft_is_verified_or_refused_in_a_sentence(monkeypatch):
+    def typed(**fields):
+        ticket, asked = Ticket(), {"key": RUN.key, "step": 1, "number": 7, **fields}
+        return list(step_questions.run(TYPED, ticket, ticket.request(), RUN, asked))[-1].value
+
+    whole = "".join(c.text for c in RUN.trace().steps[1].committed)
+    found = typed(words=whole)
+    assert found["accepted"] == len(found["texts"]) == len(RUN.trace().steps[1].committed)
+    assert found["number"] == 7
+    for fields in (
+        {},
+        {"words": 5},
+        {"words": "a", "step": "x"},
+        {"words": " "},
+        {"words": "a" * 999},
+        {"words": "a", "step": 999},
+    ):
+        answer = typed(**fields)
+        assert answer.keys() == {"number", "problem"}
+        assert answer["problem"].endswith(".")
+        assert "failed" not in answer["problem"]
+    monkeypatch.setattr(step_questions, "_done", lambda *_: 1 / 0)
+    assert typed(words="a")["problem"].startswith("The check failed: ")
+
+
 @pytest.mark.parametrize("step", [None, True, -1, 1.5, "1", 10**9, [], {}])
 @pytest.mark.parametrize("prefix", [4, None, 99, "x"])
 def test_wrong_numbers_are_one_sentence(step, prefix):
@@ -68,7 +107,7 @@ def test_wrong_numbers_are_one_sentence(step, prefix):
 
 def test_what_is_no_question_is_one_sentence_too():
     ticket = Ticket()
-    (update,) = redraft.run(ticket, ticket.request(), RUN, {})
+    (update,) = step_questions.run(REDRAFT, ticket, ticket.request(), RUN, {})
     assert update.value == {
         "number": None,
         "problem": "This run is not shown any more; choose a step of the one that is.",
@@ -105,24 +144,24 @@ def test_bundled_models_are_loaded_and_others_are_found_by_their_weights(monkeyp
 
 def test_an_answer_that_a_newer_question_overtook_is_not_given(monkeypatch):
     ticket = Ticket()
-    real = redraft._redraft
+    real = step_questions._done
 
     def slowly(*args):
         ticket.request()
         return real(*args)
 
-    monkeypatch.setattr(redraft, "_redraft", slowly)
+    monkeypatch.setattr(step_questions, "_done", slowly)
     assert [u.value for u in updates(ticket=ticket) if not u.news] == []
     old, new = ticket.request(), ticket.request()
-    assert list(redraft.run(ticket, old, RUN, asked())) == []
+    assert list(step_questions.run(REDRAFT, ticket, old, RUN, asked())) == []
     ticket.stop()
-    (update,) = redraft.run(ticket, new, RUN, asked())
-    assert update.value == {"number": 7, "problem": redraft.STOPPED}
+    (update,) = step_questions.run(REDRAFT, ticket, new, RUN, asked())
+    assert update.value == {"number": 7, "problem": step_questions.STOPPED}
 
 
 def test_what_nobody_expected_is_a_sentence(monkeypatch):
     def broken(*_):
         raise RuntimeError("no kernel\nat /srv/x.py")
 
-    monkeypatch.setattr(redraft, "_redraft", broken)
+    monkeypatch.setattr(step_questions, "_done", broken)
     assert answer()["problem"] == "The re-draft failed: no kernel."

@@ -1,0 +1,111 @@
+// Be the drafter: how typed words are compared with the recorded text, what is said of them, and which answers are heard.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { agreeing, asText, compared, drafterSentence, piecesFrom, readTyped, scoreSentence, spaced, typedSentence } from "../../assets/viewer/typed.js";
+import { TypedView } from "../../assets/viewer/typed_view.js";
+
+const PIECES = [" with", " 24", " shells", " and"];
+
+test("words are cut as the recorded text is, as far as they agree with it", () => {
+  assert.deepEqual(agreeing(PIECES, " with 24 sh"), [2, 8]);
+  assert.deepEqual(agreeing(["a", "", "é", ""], "aé"), [3, 2]);
+  assert.deepEqual(agreeing(["a", "", "é"], "ab"), [1, 1]);
+  assert.deepEqual(agreeing([" cats"], " cat sat"), [0, 0]);
+  assert.deepEqual(agreeing([], "a"), [0, 0]);
+});
+
+test("a space that nobody can see is the text's, and the marks stand for what they are drawn for", () => {
+  assert.equal(spaced(PIECES, "with"), " with");
+  assert.equal(spaced(["s", " sat"], " s sat"), "s sat");
+  assert.equal(spaced(["\n"], " cat"), " cat");
+  assert.equal(spaced([], " cat"), " cat");
+  assert.equal(asText("a␣b↵"), "a b\n");
+});
+
+test("without a server the recorded text says what is accepted, and what was wanted", () => {
+  assert.deepEqual(compared(PIECES, "with 24 dogs", 15), { tokens: [" with", " 24", " dogs"].map((t) => ({ text: t, p: null })), accepted: 2, wanted: " shells", cut: false });
+  assert.deepEqual(compared(PIECES, "with 24 shells", 2), { tokens: [" with", " 24"].map((t) => ({ text: t, p: null })), accepted: 2, wanted: " shells", cut: true });
+  assert.equal(compared(PIECES, "dog", 15).accepted, 0);
+  const over = compared([" end"], "end of it", 15);
+  assert.deepEqual([over.accepted, over.wanted], [1, null]);
+  assert.equal(typedSentence(over), "1 of your 2 tokens was accepted; there the recorded text ends.");
+});
+
+test("the sentence says how many were accepted and what the target wanted", () => {
+  const tokens = [{}, {}, {}];
+  assert.equal(typedSentence({ tokens, accepted: 2, wanted: " on", cut: false }), "2 of your 3 tokens were accepted; then the target wanted “ on”.");
+  assert.equal(typedSentence({ tokens, accepted: 0, wanted: " on", cut: false }), "None of your 3 tokens were accepted; the target wanted “ on”.");
+  assert.match(typedSentence({ tokens, accepted: 3, wanted: " on", cut: true }), /^All 3 of your tokens were accepted; the target goes on with “ on”\. What stood behind them had no room/);
+  assert.equal(drafterSentence("first drafter", { drafted: 15, boundary: 4 }, 8), "First drafter: 4 of 15 accepted. The whole tree of the step: 8.");
+  assert.equal(drafterSentence("draft model", { drafted: 4, boundary: 4 }, 4), "Draft model: 4 of 4 accepted.");
+});
+
+test("the score over a run compares the reader with the drafter", () => {
+  const told = [{ mine: 1, first: 4, all: 8 }, { mine: 2, first: 0, all: 0 }];
+  assert.equal(scoreSentence("first drafter", told, null), "Accepted a step, over 2 steps: you 1.50, the first drafter 2.00, the whole tree 4.00.");
+  assert.match(scoreSentence("first drafter", [told[1]], 2.5), /over 1 step: you 2\.00, the first drafter 0\.00; to beat: 2\.50\.$/);
+  assert.equal(scoreSentence("first drafter", [], 2.5), "To beat: 2.50 accepted tokens a step.");
+  assert.equal(scoreSentence("first drafter", [], null), "");
+});
+
+test("hostile answers become numbers and texts", () => {
+  const { tokens, accepted, wanted, cut } = readTyped({ texts: [{}, 5], probabilities: ["x", 7], accepted: 99, wanted: ["<b>"], cut: "no" });
+  assert.deepEqual(tokens.map(({ p }) => p), [0, 1]);
+  assert.deepEqual([accepted, wanted, cut], [2, "<b>", false]);
+  assert.equal(piecesFrom({ committed: [[{ text: "a" }], Array.from({ length: 9999 }, () => ({ text: "b" }))] }, 1).length, 512);
+});
+
+/** The game without its elements. */
+function game(fields) {
+  const heard = [];
+  const store = { key: "k", committed: [[{ text: " 1" }], [{ text: " with" }, { text: " 24" }]], summaries: [{ boundary: 0, counts: { first: 0, second: 0 } }, { boundary: 1, counts: { first: 1, second: 0 } }], step: () => ({ drafted: 15 }), manner: { sampled: false, lacks: "" }, length: 2, complete: true };
+  const view = Object.assign(Object.create(TypedView.prototype), { on: true, told: new Map(), number: 0, waiting: null, store, selection: { shown: 1 }, field: { value: "with 25", focus() {} }, tell: (step, verdict) => heard.push([step, verdict]), look() {}, show() {}, next: {}, ...fields });
+  return { view, heard };
+}
+
+test("only the answer to the latest draft is heard; a problem leaves the recorded text to compare with", () => {
+  const asked = [];
+  const { view, heard } = game({ ask: (question) => asked.push(question) });
+  view.submit();
+  view.field.value = "with 24";
+  view.submit();
+  view.hear({ number: 1, texts: [" old"], probabilities: [1], accepted: 1 });
+  assert.deepEqual(heard, []);
+  view.hear({ number: 2, problem: "Not loaded." });
+  view.hear({ number: 2, problem: "Again." });
+  assert.deepEqual(asked.map(({ key, step, words, number }) => [key, step, words, number]), [["k", 1, "with 25", 1], ["k", 1, "with 24", 2]]);
+  assert.equal(heard.length, 1);
+  const [[step, { mine, first, right, source }]] = heard;
+  assert.deepEqual([step, mine, first, right], [1, 2, 1, true]);
+  assert.match(source, /^Not loaded\. Compared with the recorded text/);
+});
+
+test("without a server the answer comes at once; nothing typed is no draft", () => {
+  const { view, heard } = game({ ask: null });
+  view.submit();
+  assert.equal(heard[0][1].mine, 1);
+  view.field.value = " ";
+  view.submit();
+  assert.equal(heard.length, 1);
+});
+
+test("above temperature 0, without tokens and without drafts it is said why nobody can play, and nothing is hidden", () => {
+  const { view } = game({});
+  assert.equal(view.asking, true);
+  assert.equal(view.hidden, 1);
+  view.store.manner.sampled = true;
+  assert.match(view.refusal, /temperature 0/);
+  assert.deepEqual([view.asking, view.hidden], [false, null]);
+  view.store.manner = { sampled: false, lacks: "Tokens are not in this log" };
+  assert.match(view.refusal, /does not hold all tokens/);
+  view.store.manner.lacks = "";
+  view.store.summaries = [{ boundary: null }];
+  assert.match(view.refusal, /Nothing was drafted/);
+});
+
+test("a challenge carries the reader's own score", () => {
+  const { view } = game({});
+  assert.equal(view.challenge, "draft=1");
+  view.told.set(0, { mine: 3 }).set(1, { mine: 2 });
+  assert.equal(view.challenge, "draft=1&beat=2.50");
+});
