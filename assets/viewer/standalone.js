@@ -4,11 +4,13 @@
 import { start as startViewer } from "./main.js";
 
 const fields = () => new URLSearchParams(location.hash.slice(1));
-/** A whole number from 1 on that the address names; null where it names none. */
-const named = (name, most = 1e9) => {
-  const value = Number(fields().get(name));
-  return Number.isInteger(value) && value > 0 && value <= most ? value : null;
+/** A whole number from `least` on that the address names; null where it names none. */
+const named = (name, most = 1e9, least = 1) => {
+  const value = Number(fields().get(name) || NaN);
+  return Number.isInteger(value) && value >= least && value <= most ? value : null;
 };
+/** The stop of the tour; 0 is the story before the first one. */
+const namedStop = () => named("stop", 99, 0);
 
 /** The address with other fields; an empty one goes. */
 function addressWith(changes) {
@@ -68,9 +70,9 @@ export function start({ startTour = null, ...given }) {
   /** Which run, and how it is looked at; nothing to choose where there is one run without a tour. */
   function drawChoices() {
     const tour = Boolean(startTour) && runs[shown].tour !== "";
-    const [stop, quiz] = [tour && named("stop") !== null, fields().get("quiz") === "1"];
+    const [stop, quiz] = [tour && namedStop() !== null, fields().get("quiz") === "1"];
     const of = runs.map((run, at) => button(`${at + 1}. ${run.label}`, at === shown, { run: at + 1, step: "", node: "" }));
-    const ways = [button("Explore", !stop && !quiz, { stop: "", quiz: "" }), button("Quiz", !stop && quiz, { stop: "", quiz: 1 }), ...(tour ? [button("Learn", stop, { stop: 1, quiz: "" })] : [])];
+    const ways = [button("Explore", !stop && !quiz, { stop: "", quiz: "" }), button("Quiz", !stop && quiz, { stop: "", quiz: 1 }), ...(tour ? [button("Learn", stop, { stop: 0, quiz: "" })] : [])];
     const row = (buttons) => {
       const box = document.createElement("div");
       box.append(...buttons);
@@ -88,7 +90,7 @@ export function start({ startTour = null, ...given }) {
 
   /** The tour of the shown run, at the stop that the address names. */
   function takeTour() {
-    const stop = named("stop");
+    const stop = namedStop();
     if (tourBox.hidden) return;
     if (toured === shown) return tourBox.firstChild.dispatchEvent(new CustomEvent("learn:go", { detail: { stop } }));
     toured = shown;
