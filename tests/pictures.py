@@ -46,6 +46,7 @@ def take_tabs(page: Page, address: str) -> None:
     save(page, "calibrate")
     page.get_by_role("tab", name="Learn").click()
     expect(page.locator("#learn [data-ready=yes]")).to_be_attached(timeout=60_000)
+    page.locator("#learn .story .head .on").click()
     for _ in range(3):
         page.locator("#learn").get_by_role("button", name="Next").click()
         page.wait_for_timeout(800)

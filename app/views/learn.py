@@ -24,6 +24,7 @@ from d2sd.trace.schema import read_baseline
 from d2sd.trace.trace import Trace, parse_trace
 from d2sd.trace.viewer_lines import Judge
 
+SHEETS = ("story",)
 HANDOUT = STATIC / "learn" / "handout.js"
 
 
@@ -32,7 +33,7 @@ class LearnView(DrawnView):
 
     def __init__(self, value: str | None = None, *, elem_id: str = "learn", **options: Any):
         options.setdefault("server_functions", [tour])
-        super().__init__(value, "learn", given={"styles": stage_styles()}, elem_id=elem_id, **options)
+        super().__init__(value, "learn", given={"styles": stage_styles()}, sheets=SHEETS, elem_id=elem_id, **options)
 
 
 def stage_styles() -> str:
@@ -42,7 +43,9 @@ def stage_styles() -> str:
 
 def tours_page(runs: Sequence[PageRun], title: str) -> str:
     """``runs_page`` with the tour of every run that has one."""
-    return runs_page(runs, title, HANDOUT, "\n".join(panel_sheets("learn").values()), {"styles": stage_styles()})
+    return runs_page(
+        runs, title, HANDOUT, "\n".join(panel_sheets(*SHEETS, "learn").values()), {"styles": stage_styles()}
+    )
 
 
 def tour(_: Any = None) -> str:

@@ -4,11 +4,13 @@
 import { start as startViewer } from "./main.js";
 
 const fields = () => new URLSearchParams(location.hash.slice(1));
-/** A whole number from 1 on that the address names; null where it names none. */
-const named = (name, most = 1e9) => {
-  const value = Number(fields().get(name));
-  return Number.isInteger(value) && value > 0 && value <= most ? value : null;
+/** A whole number from `least` on that the address names; null where it names none. */
+const named = (name, most = 1e9, least = 1) => {
+  const value = Number(fields().get(name) || NaN);
+  return Number.isInteger(value) && value >= least && value <= most ? value : null;
 };
+/** The stop of the tour; 0 is the story before the first one. */
+const namedStop = () => named("stop", 99, 0);
 
 /** The address with other fields; an empty one goes. */
 function addressWith(changes) {
@@ -72,10 +74,10 @@ export function start({ startTour = null, ...given }) {
   /** Which run, and how it is looked at; nothing to choose where there is one run without a tour. */
   function drawChoices() {
     const tour = Boolean(startTour) && runs[shown].tour !== "";
-    const [stop, game] = [tour && named("stop") !== null, gameOf()];
+    const [stop, game] = [tour && namedStop() !== null, gameOf()];
     const of = runs.map((run, at) => button(`${at + 1}. ${run.label}`, at === shown, { run: at + 1, step: "", node: "" }));
     const way = (words, name) => button(words, !stop && game === name, { ...NO_GAME, stop: "", [name]: 1 });
-    const ways = [button("Explore", !stop && !game, { ...NO_GAME, stop: "" }), way("Quiz", "quiz"), way("Be the drafter", "draft"), ...(tour ? [button("Learn", stop, { ...NO_GAME, stop: 1 })] : [])];
+    const ways = [button("Explore", !stop && !game, { ...NO_GAME, stop: "" }), way("Quiz", "quiz"), way("Be the drafter", "draft"), ...(tour ? [button("Learn", stop, { ...NO_GAME, stop: 0 })] : [])];
     const row = (buttons) => {
       const box = document.createElement("div");
       box.append(...buttons);
@@ -93,7 +95,7 @@ export function start({ startTour = null, ...given }) {
 
   /** The tour of the shown run, at the stop that the address names. */
   function takeTour() {
-    const stop = named("stop");
+    const stop = namedStop();
     if (tourBox.hidden) return;
     if (toured === shown) return tourBox.firstChild.dispatchEvent(new CustomEvent("learn:go", { detail: { stop } }));
     toured = shown;

@@ -15,6 +15,7 @@ SCOPES = {
     "learn": (".tour", '[data-everything="true"] .tour', ".look-here", ".dark .look-here"),
     "race": (".race", "#race"),
     "runs": ("#runs",),
+    "story": (".story",),
     "whatif": (".whatif", "#whatif"),
 }
 

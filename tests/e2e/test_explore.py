@@ -208,7 +208,7 @@ def test_search_finds_what_prefill_wrote_and_what_comes_later(used: Page):
 
 def test_begin_with_learn_is_a_link(page: Page):
     page.get_by_role("button", name="Begin with Learn").click()
-    expect(page.locator("#learn section.card")).to_be_visible(timeout=PATIENCE)
+    expect(page.locator("#learn .story section").first).to_be_visible(timeout=PATIENCE)
 
 
 def test_it_is_said_what_the_bundled_model_can_do_and_the_examples_are_its_own(shown: Page):

@@ -28,6 +28,7 @@ def learn(module_page: Page) -> Page:
     """The page with the tab Learn open at its first stop."""
     module_page.emulate_media(reduced_motion="no-preference")
     opened(module_page)
+    to_stops(module_page)
     module_page.locator("#learn .dots button").first.click()
     return module_page
 
@@ -36,6 +37,12 @@ def opened(page: Page) -> Page:
     page.get_by_role("tab", name="Learn").click()
     expect(page.locator("#learn [data-ready=yes]")).to_be_attached(timeout=PATIENCE)
     return page
+
+
+def to_stops(page: Page) -> None:
+    """Leave the story, which the tab opens with, where it is still there."""
+    if page.locator("#learn .story").is_visible():
+        page.locator("#learn .story .head .on").click()
 
 
 def stage(page: Page) -> Locator:
@@ -70,6 +77,41 @@ LIT = {
     "commit": (".node.bonus", None),
     "temperature": (".node.bonus", None),
 }
+
+
+@pytest.mark.parametrize("size", [{"width": 1440, "height": 900}, PHONE], ids=["laptop", "phone"])
+def test_the_story_is_scrolled_past_its_drawing_and_leads_to_the_stops(browser, address, told, size):
+    number, stops = told
+    step = lesson_run().trace().steps[number]
+    context = browser.new_context(viewport=size)
+    with window(context, address) as page:
+        opened(page)
+        story, sections = page.locator("#learn .story"), page.locator("#learn .story section")
+        frames = ("plain", "draft", "rejection", "redraft", "tree", "cost")
+        assert sections.count() == len(frames)
+        expect(story).to_have_attribute("data-frame", "plain")
+        shown = "es => es.filter((e) => Number(getComputedStyle(e).opacity) > 0.5).length"
+        assert story.locator(".cell.first").evaluate_all(shown) == 0
+        for at, frame in enumerate(frames[1:4], 1):  # by scrolling alone
+            sections.nth(at).evaluate(f"e => scrollBy(0, e.getBoundingClientRect().top - {size['height'] / 2})")
+            expect(story).to_have_attribute("data-frame", frame)
+            expect(story.locator(".picture")).to_be_in_viewport(ratio=0.7)
+        expect(sections.nth(1)).to_contain_text(f"guesses {len(step.first_draft.ids)} tokens")
+        expect(story.locator(".cell.first.wrong text").first).to_have_text(
+            step.first_draft.texts[step.actual_boundary].replace(" ", "␣")
+        )
+        assert page.evaluate("document.documentElement.scrollWidth") <= size["width"]
+        for frame in frames[4:]:  # by key
+            page.keyboard.press("ArrowRight")
+            expect(story).to_have_attribute("data-frame", frame)
+        expect(story.locator(".costs")).to_contain_text("plain steps")
+        page.wait_for_function("location.search.includes('stop=0')")
+        page.keyboard.press("ArrowRight")
+        expect(story).to_be_hidden()
+        expect(page.locator("#learn .card > h3")).to_have_text(stops[0].title)
+        page.locator("#learn-back").click()
+        expect(story).to_have_attribute("data-frame", "plain")
+    context.close()
 
 
 def test_all_stops_by_keyboard_light_what_they_speak_of(learn: Page, told):
@@ -193,6 +235,7 @@ def test_it_fits_a_phone_and_ends_in_explore_there(browser, address, told):
     context = browser.new_context(viewport=PHONE, has_touch=True)
     with window(context, address) as phone:
         opened(phone)
+        to_stops(phone)
         for at in range(len(stops) + 1):
             phone.locator("#learn .dots button").nth(at).click()
             expect(phone.locator("#learn .dots [aria-current=step]")).to_have_text(

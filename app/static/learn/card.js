@@ -10,7 +10,7 @@ export class CardView {
   /** `go(at)` shows a stop (`TURN` after the last one, where K and γ can be changed), `all()` shows everything, `open()` leads
    *  to Explore. */
   constructor({ go, all, open, walk, draws, pass, live }) {
-    Object.assign(this, { go, walk, draws, pass, live, at: 0, about: "", examples: [] });
+    Object.assign(this, { go, walk, draws, pass, live, at: 0, first: 0, about: "", examples: [] });
     this.title = h("h3", { tabindex: -1 });
     this.where = h("p", { class: "where" });
     this.body = h("div", { class: "body", "aria-live": "polite", "aria-atomic": "true" });
@@ -37,7 +37,7 @@ export class CardView {
     return this.live.live ? TURN : TURN - 1;
   }
 
-  /** Shows stop `at` of a lesson; `step` and `branches` are for the turn that follows the last stop. */
+  /** Shows stop `at` of a lesson, `this.first` being where Back ends; `step` and `branches` are for the turn that follows the last stop. */
   show(lesson, at, step, everything) {
     this.at = at;
     const { stops } = lesson;
@@ -49,7 +49,8 @@ export class CardView {
     if (shown !== this.shown || turn) this.body.replaceChildren(...(turn ? this.turn() : this.stop(stop, at)));
     if (shown !== this.shown) this.enter(stop);
     this.shown = shown;
-    this.back.disabled = at === 0;
+    this.back.disabled = at === this.first;
+    this.back.textContent = at === 0 && this.first < 0 ? "← The story" : "← Back";
     this.next.hidden = at >= this.last;
     this.open.hidden = !this.next.hidden;
     this.foot.hidden = turn; // everything is shown there anyway

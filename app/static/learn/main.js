@@ -4,6 +4,7 @@ import { h, text, whole } from "../../../assets/viewer/dom.js";
 import { CardView } from "./card.js";
 import { DrawsView } from "./draws.js";
 import { LiveView } from "./live.js";
+import { StoryView } from "../story/story.js";
 import { PassView } from "./pass.js";
 import { Stage, TURN } from "./stage.js";
 import { WalkView } from "./walk.js";
@@ -19,10 +20,11 @@ export async function start(element, trigger, props, watch, server, given) {
     state.step = step;
     show();
   });
+  const story = new StoryView(() => go(0));
   const notice = h("p", { class: "notice", role: "alert", hidden: true });
   const again = h("button", { type: "button", class: "small" }, "Try again");
   const layout = h("div", { class: "layout", hidden: true }, card.box, h("div", { class: "beside" }, live.cut, stage.box));
-  root.append(notice, layout);
+  root.append(notice, story.box, layout);
   element.replaceChildren(root);
   again.addEventListener("click", load);
   document.addEventListener("keydown", onKey, true);
@@ -35,14 +37,18 @@ export async function start(element, trigger, props, watch, server, given) {
       layout.hidden = false;
       state.lessons = tour.lessons;
       state.run = text(tour.run);
-      state.step = tour.start;
+      const asked = new URLSearchParams(text(props.address) || location.search);
+      const start = asked.has("stop") ? whole(asked.get("step"), 1, tour.lessons.length, tour.start + 1) - 1 : tour.start;
+      state.step = start;
       card.about = text(tour.about);
       card.examples = Object.entries(tour.examples || {}).map(([name, prompt]) => [name, text(prompt)]);
-      stage.load(props.lines ?? tour.lines);
+      const lines = props.lines ?? tour.lines;
+      stage.load(lines);
+      story.load(lines);
       live.load(tour.live, tour.here, tour.opening);
-      await until(() => stage.steps > tour.start);
-      stage.pin(tour.start);
-      state.at = Math.min(card.last, Math.max(0, whole(new URLSearchParams(text(props.address) || location.search).get("stop"), 1, TURN + 1, 1) - 1));
+      await until(() => stage.steps > start && story.read);
+      stage.pin(start);
+      state.at = within(whole(asked.get("stop"), 0, TURN + 1, 0) - 1);
       show();
       element.addEventListener("learn:go", ({ detail }) => detail.stop - 1 !== state.at && go(detail.stop - 1));
       element.dataset.ready = "yes";
@@ -56,26 +62,46 @@ export async function start(element, trigger, props, watch, server, given) {
   function show() {
     const lesson = state.lessons[state.step];
     if (!lesson) return;
+    const telling = state.at < 0;
+    [story.box.hidden, layout.hidden] = [!telling, telling];
+    if (telling) story.show(state.step);
+    else showStop(lesson);
+    Object.assign(element.dataset, { at: state.at, step: state.step, everything: state.everything });
+    element.dispatchEvent(new CustomEvent("learn:moved", { bubbles: true }));
+  }
+
+  function showStop(lesson) {
+    card.first = within(-1);
     card.show(lesson, state.at, state.step, state.everything);
     live.cut.hidden = state.at < TURN;
     if (state.at < TURN) stage.branches(null, 0);
     else live.show();
     requestAnimationFrame(() => stage.light(state.at, state.step, state.everything));
-    Object.assign(element.dataset, { at: state.at, step: state.step, everything: state.everything });
-    element.dispatchEvent(new CustomEvent("learn:moved", { bubbles: true }));
+  }
+
+  /** The nearest stop to `at` that there is; the story, where it can be told, is before the first. */
+  function within(at) {
+    return Math.min(card.last, Math.max(story.tells(state.step) ? -1 : 0, at));
   }
 
   function go(at) {
-    state.at = Math.min(card.last, Math.max(0, at));
+    state.at = within(at);
     state.everything = false;
     show();
+    if (state.at < 0) return story.go(0);
     card.title.focus({ preventScroll: true });
     if (layout.getBoundingClientRect().top < 0) layout.scrollIntoView({ block: "start" });
     requestAnimationFrame(() => card.title.scrollIntoView({ block: "nearest" })); // below the picture on a phone, once that is drawn
   }
 
+  /** One frame of the story on or back, or one stop; behind the last frame comes the first stop. */
+  function move(by) {
+    if (state.at >= 0) go(state.at + by);
+    else if (!story.go(story.at + by) && by > 0) go(0);
+  }
+
   function toggleAll() {
-    if (state.at >= TURN) return;
+    if (state.at < 0 || state.at >= TURN) return;
     state.everything = !state.everything;
     show();
   }
@@ -127,8 +153,8 @@ export async function start(element, trigger, props, watch, server, given) {
     // After a click on the tab its button has the focus.
     const ours = event.target === document.body || element.contains(event.target) || (event.target instanceof Element && event.target.matches("[role='tab']"));
     if (!ours || typing || !element.offsetParent || event.ctrlKey || event.metaKey || event.altKey || event.shiftKey) return;
-    if (event.key === "ArrowLeft") go(state.at - 1);
-    else if (event.key === "ArrowRight") go(state.at + 1);
+    const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    if (by) move(by);
     else if (event.key === "Escape") toggleAll();
     else return;
     event.preventDefault();

@@ -7,7 +7,7 @@ const SETTLE_MS = 250;
 const PATIENCE_MS = 4000;
 
 export const explorer = () => document.querySelector("#explorer [data-run]");
-/** The stop of the tour, from 1; empty before it is there. */
+/** The stop of the tour, from 1, its story being 0; empty before it is there. */
 const learnStop = () => {
   const tour = document.querySelector("#learn [data-at]");
   return tour ? Number(tour.dataset.at) + 1 : "";
@@ -75,7 +75,7 @@ export class Address {
     }, PATIENCE_MS);
     const button = tabButton(tab);
     if (button && button.getAttribute("aria-selected") !== "true") button.click();
-    const stop = whole(state.stop, 1, 99, null);
+    const stop = whole(state.stop, 0, 99, null);
     const tour = stop !== null && document.querySelector("#learn [data-at]");
     if (tour) tour.dispatchEvent(new CustomEvent("learn:go", { detail: { stop } }));
     if (run && run !== this.list().shown) this.show(run, step === null ? null : step - 1, node);
