@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from app.method_names import said
 from app.recordings import Recording
@@ -24,17 +24,36 @@ def window_file(runs: Sequence[Recording]) -> bytes:
     return gzip.compress("".join(traces).encode("utf-8", "replace"), 6)
 
 
-def class_page(runs: Sequence[Recording], shown: str = "", step: int | None = None) -> str:
-    """Returns a page that works offline: the runs in order of creation, each with its quiz and the stops of Learn.
+def class_page(
+    runs: Sequence[Recording], shown: str = "", step: int | None = None, chosen: Collection[str] | None = None
+) -> str:
+    """Returns a page that works offline: the runs, each with its quiz and the stops of Learn, numbered as in the list.
 
-    ``shown``: key of a run that opens with this ``step``. Raises ``InputError``.
+    runs: of the list, newest first; the oldest is number 1.
+    shown: key of a run that opens with this ``step``.
+    chosen: keys of the runs that the page has; None: all.
+
+    Raises ``InputError``.
     """
-    traces = _traces([kept.run for kept in runs], MAX_PAGE_MEGABYTES)
-    pages = [
-        PageRun(trace, _label(kept), step if kept.run.key == shown else None, tour=_tour(kept.run))
-        for kept, trace in zip(runs, traces, strict=True)
+    every = numbered(runs)
+    kept = [(n, k) for n, k in every if chosen is None or k.run.key in chosen]
+    if every and not kept:
+        raise InputError("no run is ticked; tick those that the class is to see")
+    return tours_page(page_runs(kept, {shown: step}), TITLE)
+
+
+def numbered(runs: Sequence[Recording]) -> list[tuple[int, Recording]]:
+    """Returns the runs of a list with their numbers, the oldest first."""
+    return list(enumerate(reversed(runs), 1))
+
+
+def page_runs(kept: Sequence[tuple[int, Recording]], steps: Mapping[str, int | None] | None = None) -> list[PageRun]:
+    """Returns numbered runs as a page takes them. ``steps``: what some open with, by key. Raises ``InputError``."""
+    traces = _traces([k.run for _, k in kept], MAX_PAGE_MEGABYTES)
+    return [
+        PageRun(trace, _label(k), (steps or {}).get(k.run.key), tour=_tour(k.run), number=number)
+        for (number, k), trace in zip(kept, traces, strict=True)
     ]
-    return tours_page(pages[::-1], TITLE)
 
 
 def _label(kept: Recording) -> str:

@@ -77,6 +77,12 @@ class History:
         if found and words:
             found.label = short(words)
 
+    def move(self, key: object, by: object) -> None:
+        """Move a run so many places down the list; its number becomes that of its place."""
+        at = next((n for n, k in enumerate(self.runs) if k.run.key == key), None)
+        if at is not None and isinstance(by, int) and 0 <= at + by < len(self.runs):
+            self.runs.insert(at + by, self.runs.pop(at))
+
     def remove(self, key: object) -> None:
         """Remove a run from the list."""
         self.runs = [k for k in self.runs if k.run.key != key]

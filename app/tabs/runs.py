@@ -11,6 +11,7 @@ import gradio as gr
 
 from app import links, models
 from app.class_file import class_page, window_file
+from app.deck import deck_page
 from app.gradio_internals import asked as asked_as
 from app.gradio_internals import told
 from app.history import HISTORIES, History
@@ -116,6 +117,7 @@ def wire_runs(page: gr.Blocks, tabs: gr.Tabs, shown: Shown, race: Any) -> None:
     session, runs, view, notice = shown.session, shown.runs, shown.view, shown.controls.notice
     shown.after(runs.show(show, session, [view, notice], **AT_ONCE))
     runs.rename(rename, session, runs, **AT_ONCE)
+    runs.move(move, session, runs, **AT_ONCE)
     runs.remove(remove, session, runs, **AT_ONCE)
     runs.file(file, session, [runs, notice], **AT_ONCE)
     runs.together(together, session, [runs, notice], **FILES)
@@ -206,6 +208,12 @@ def rename(session: Session, data: gr.EventData) -> str:
     return runs_view.drawing(session.history, session.shown.key)
 
 
+def move(session: Session, data: gr.EventData) -> str:
+    """Move a run to another place of the list."""
+    session.history.move(told(data).get("key"), told(data).get("by"))
+    return runs_view.drawing(session.history, session.shown.key)
+
+
 def remove(session: Session, data: gr.EventData) -> str:
     """Take a run out of the list; where it is shown it stays so until another one is."""
     session.history.remove(told(data).get("key"))
@@ -223,12 +231,17 @@ def file(session: Session, data: gr.EventData) -> tuple[Any, Any]:
 
 
 def together(session: Session, data: gr.EventData) -> tuple[Any, Any]:
-    """All runs of the list as one file: traces, or a page to teach with that opens with the step that is looked at."""
+    """Runs of the list as one file: traces of all, a page to teach with that opens with the step that is looked at, or a deck."""
     kept, asked = session.history.runs, told(data)
     try:
         if asked.get("kind") == "class":
-            content = class_page(kept, session.shown.key, step_number(asked.get("step"))).encode()
+            keys = asked.get("keys")
+            chosen = {key for key in keys if isinstance(key, str)} if isinstance(keys, list) else None
+            content = class_page(kept, session.shown.key, step_number(asked.get("step")), chosen).encode()
             made = {"name": "d2sd-class.html", "type": "text/html"}
+        elif asked.get("kind") == "deck":
+            content = deck_page(session.history, asked.get("cards")).encode()
+            made = {"name": "d2sd-deck.html", "type": "text/html"}
         else:
             content, made = window_file(kept), {"name": "d2sd-runs.jsonl.gz", "type": "application/gzip"}
     except InputError as error:

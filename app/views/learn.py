@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import base64
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -41,11 +42,16 @@ def stage_styles() -> str:
     return "\n".join([viewer_styles(), read(STATIC / "learn" / "stage.css")])
 
 
-def tours_page(runs: Sequence[PageRun], title: str) -> str:
-    """``runs_page`` with the tour of every run that has one."""
-    return runs_page(
-        runs, title, HANDOUT, "\n".join(panel_sheets(*SHEETS, "learn").values()), {"styles": stage_styles()}
-    )
+def tours_page(
+    runs: Sequence[PageRun],
+    title: str,
+    entry: Path = HANDOUT,
+    sheets: Sequence[str] = (),
+    more: Mapping[str, Any] | None = None,
+) -> str:
+    """``runs_page`` with the tour of every run that has one. ``sheets``: folders whose styles another ``entry`` needs."""
+    styles = "\n".join(panel_sheets(*SHEETS, "learn", *sheets).values())
+    return runs_page(runs, title, entry, styles, {"styles": stage_styles()}, more)
 
 
 def tour(_: Any = None) -> str:
@@ -70,30 +76,42 @@ def speeds(lines: list[str]) -> tuple[float | None, float | None]:
 @lru_cache(maxsize=1)
 def packed_tour() -> str:
     """What ``tour`` answers."""
-    recorded = presets.lesson()
-    trace = parse_trace("\n".join([*recorded["lines"], ""]).encode())
+    lines = presets.lesson()["lines"]
+    trace = parse_trace("\n".join([*lines, ""]).encode())
     preset = trace.header["models"].get("preset")
-    plain, unwatched = speeds(recorded["lines"])
-    machine = here(trace, plain, unwatched, _table(recorded.get("table")))
     judge = Judge()
-    lines = "\n".join([*judge.lines(recorded["lines"]), ""])
+    judged = "\n".join([*judge.lines(lines), ""])
     return _packed(
         trace,
         judge.instructive,
-        plain,
-        lines=lines,
-        live=recorded["live"],
-        here=machine and known.drawing(machine),
-        opening="".join(c.text for c in trace.prefill.committed) if trace.prefill else "",
+        speeds(lines)[0],
+        lines=judged,
+        **_settings(trace),
         about=presets.FIRST_SAID if preset == presets.FIRST else presets.TINY_SAID,
         examples=presets.examples(presets.FIRST if preset == presets.FIRST else presets.BUNDLED),
     )
 
 
 def tour_of(trace: Trace, plain: float | None = None) -> str:
-    """The same of any run, without its lines, which a page to hand out has anyway, and without other values of K and γ, which
-    would have to be replayed. ``plain``: tokens per second of plain decoding beside it."""
-    return _packed(trace, max(range(len(trace.steps)), key=lambda n: instructiveness(trace.steps[n])), plain)
+    """The same of any run, without its lines, which a page to hand out has anyway. Other values of K and γ, which would have to be
+    replayed, only the recorded run of the tour has. ``plain``: tokens per second of plain decoding beside it."""
+    start = max(range(len(trace.steps)), key=lambda n: instructiveness(trace.steps[n]))
+    return _packed(trace, start, plain, **_settings(trace))
+
+
+def _settings(trace: Trace) -> dict[str, Any]:
+    """Other values of K and γ, and what the last stop needs beside them; empty for other runs than the recorded one."""
+    recorded = presets.lesson()
+    live = recorded["live"]
+    if live is None or live["tokens"] != [c.text for step in trace.steps for c in step.committed]:
+        return {}
+    plain, unwatched = speeds(recorded["lines"])
+    machine = here(trace, plain, unwatched, _table(recorded.get("table")))
+    return {
+        "live": live,
+        "here": machine and known.drawing(machine),
+        "opening": "".join(c.text for c in trace.prefill.committed) if trace.prefill else "",
+    }
 
 
 def _table(stages: dict[str, Any] | None) -> Machine | None:

@@ -1,5 +1,6 @@
 // Traces as a file of its own: the viewer is fed from the page's data block and takes its colours from the system. The address
-// says what is looked at: #run=2&step=10&node=7&stop=5&quiz=1&draft=1&embed=1&theme=dark, counted from 1 (nodes: 0 is the anchor).
+// says what is looked at: #run=2&step=10&node=7&stop=5&quiz=1&draft=1&race=1&embed=1&theme=dark, counted from 1 (nodes: 0 is the
+// anchor).
 
 import { start as startViewer } from "./main.js";
 
@@ -32,19 +33,23 @@ function button(words, pressed, changes) {
 }
 
 const NO_GAME = { quiz: "", draft: "" };
+/** Nothing but the run as it is explored. */
+const PLAIN = { ...NO_GAME, stop: "", race: "" };
 /** The game that the address asks for; empty where it asks for none. */
 const gameOf = () => Object.keys(NO_GAME).find((name) => fields().get(name) === "1") || "";
 
-/** What the address names and the file does not hold, as a sentence; empty where it holds all. `steps`: of the shown run. */
-export function missing(asked, runs, steps) {
+/** What the address names and the file does not hold, as a sentence; empty where it holds all. `numbers`: of its runs; `steps`:
+ *  of the shown run. */
+export function missing(asked, numbers, steps) {
   const [run, step] = [asked.get("run"), asked.get("step")];
   const within = (value, most) => value === null || (/^[1-9]\d{0,8}$/.test(value) && Number(value) <= most);
-  if (!within(run, runs)) return `There is no run ${run.slice(0, 20)} in this file; run 1 is shown.`;
+  if (run !== null && !(within(run, 1e9) && numbers.includes(Number(run)))) return `There is no run ${run.slice(0, 20)} in this file; run ${numbers[0]} is shown.`;
   return within(step, steps) ? "" : `There is no step ${step.slice(0, 20)}: this run has ${steps}.`;
 }
 
-/** `startTour`: draws the tour of a run, with `given`; without it there is none. */
-export function start({ startTour = null, ...given }) {
+/** `startTour`: draws the tour of a run, with `given`; without it there is none. `startRace(box)`: draws the race of the file, if it
+ *  has one. */
+export function start({ startTour = null, startRace = null, ...given }) {
   const runs = JSON.parse(document.getElementById("trace").textContent);
 
   const dark = matchMedia("(prefers-color-scheme: dark)");
@@ -55,6 +60,11 @@ export function start({ startTour = null, ...given }) {
   const element = document.getElementById("explorer");
   const tourBox = document.getElementById("tour");
   const runsBox = document.getElementById("runs");
+  const raceBox = startRace && document.createElement("div");
+  if (raceBox) {
+    raceBox.id = "race";
+    tourBox.after(raceBox);
+  }
   const heard = [];
   const watch = (_, act) => heard.push(act);
   const trigger = () => {};
@@ -66,7 +76,7 @@ export function start({ startTour = null, ...given }) {
   };
   // before each step its verdict
   const stepsOf = (at) => runs[at].value.split("\n").filter((line) => line.startsWith('{"event":"Verdict"')).length;
-  const asked = () => (named("run", runs.length) ?? 1) - 1;
+  const asked = () => Math.max(0, runs.findIndex(({ number }) => number === named("run")));
   let shown = asked();
   let toured = null;
   const props = { value: valueOf(shown), address: location.hash.slice(1) };
@@ -74,10 +84,11 @@ export function start({ startTour = null, ...given }) {
   /** Which run, and how it is looked at; nothing to choose where there is one run without a tour. */
   function drawChoices() {
     const tour = Boolean(startTour) && runs[shown].tour !== "";
-    const [stop, game] = [tour && namedStop() !== null, gameOf()];
-    const of = runs.map((run, at) => button(`${at + 1}. ${run.label}`, at === shown, { run: at + 1, step: "", node: "" }));
-    const way = (words, name) => button(words, !stop && game === name, { ...NO_GAME, stop: "", [name]: 1 });
-    const ways = [button("Explore", !stop && !game, { ...NO_GAME, stop: "" }), way("Quiz", "quiz"), way("Be the drafter", "draft"), ...(tour ? [button("Learn", stop, { ...NO_GAME, stop: 0 })] : [])];
+    const race = Boolean(startRace) && fields().get("race") === "1";
+    const [stop, game] = [!race && tour && namedStop() !== null, gameOf()];
+    const of = runs.map((run, at) => button(`${run.number}. ${run.label}`, at === shown, { run: run.number, step: "", node: "", race: "" }));
+    const way = (words, name) => button(words, !stop && !race && game === name, { ...PLAIN, [name]: 1 });
+    const ways = [button("Explore", !stop && !game && !race, PLAIN), way("Quiz", "quiz"), way("Be the drafter", "draft"), ...(tour ? [button("Learn", stop, { ...PLAIN, stop: 0 })] : []), ...(startRace ? [button("Race", race, { ...PLAIN, race: 1 })] : [])];
     const row = (buttons) => {
       const box = document.createElement("div");
       box.append(...buttons);
@@ -87,22 +98,23 @@ export function start({ startTour = null, ...given }) {
     const theme = button(night ? "☀ Light" : "☾ Dark", null, { theme: night ? "light" : "dark" });
     theme.className = "theme";
     const said = document.createElement("p");
-    said.textContent = missing(fields(), runs.length, stepsOf(shown));
+    said.textContent = missing(fields(), runs.map(({ number }) => number), stepsOf(shown));
     said.setAttribute("role", "status");
     runsBox.replaceChildren(...(runs.length > 1 ? [row(of)] : []), row([...(startTour || runs.length > 1 ? ways : []), theme]), said);
-    [element.hidden, tourBox.hidden] = [stop, !stop];
+    [element.hidden, tourBox.hidden] = [stop || race, !stop];
+    if (raceBox) raceBox.hidden = !race;
   }
 
   /** The tour of the shown run, at the stop that the address names. */
   function takeTour() {
     const stop = namedStop();
     if (tourBox.hidden) return;
-    if (toured === shown) return tourBox.firstChild.dispatchEvent(new CustomEvent("learn:go", { detail: { stop } }));
+    if (toured === shown) return tourBox.firstChild.dispatchEvent(new CustomEvent("learn:go", { detail: { stop, step: named("step") } }));
     toured = shown;
     const box = document.createElement("div");
     tourBox.replaceChildren(box);
     const leave = (name, { step }) => name === "select" && (location.hash = addressWith({ stop: "", step: step + 1, node: "" }));
-    box.addEventListener("learn:moved", () => box.dataset.ready && history.replaceState(null, "", addressWith({ stop: Number(box.dataset.at) + 1 })));
+    box.addEventListener("learn:moved", () => box.dataset.ready && history.replaceState(null, "", addressWith({ stop: Number(box.dataset.at) + 1, step: Number(box.dataset.step) + 1 })));
     const { tour, value } = runs[shown];
     const lines = value.slice(value.indexOf("\n") + 1); // without the head, which may ask for another step
     startTour(box, leave, { address: location.hash.slice(1), lines }, () => {}, { tour: async () => tour }, given);
@@ -110,6 +122,7 @@ export function start({ startTour = null, ...given }) {
 
   drawChoices();
   takeTour();
+  if (raceBox) startRace(raceBox);
   let playing = gameOf();
   element.addEventListener("explorer:guessing", ({ detail: { name, on } }) => {
     if (!on && playing !== name) return; // another one has begun

@@ -56,6 +56,7 @@ class PageRun:
     step: what it opens with, from 0; None: the viewer chooses.
     node: of that step.
     tour: what its tour of stops is drawn from besides its lines, for the page's ``entry``; empty where it has none.
+    number: what addresses call it; 0: its place among the runs, from 1.
     """
 
     lines: str
@@ -63,6 +64,7 @@ class PageRun:
     step: int | None = None
     node: int | str | None = None
     tour: str = ""
+    number: int = 0
 
     def value(self, key: str) -> str:
         """Returns the run in the viewer's input format, under a key of its own."""
@@ -89,6 +91,7 @@ def runs_page(
     entry: Path = STANDALONE,
     styles: str = "",
     given: Mapping[str, Any] | None = None,
+    more: Mapping[str, Any] | None = None,
 ) -> str:
     """One HTML file with style, script and data in it, which opens from a disk without a network.
 
@@ -99,10 +102,14 @@ def runs_page(
     entry: the module whose ``start`` draws the page; another one than the viewer's own can add tours.
     styles: style sheets that it needs besides the viewer's.
     given: what its ``start`` is called with, as JSON.
+    more: what it reads besides the runs, from a data block of its own, ``more``.
     """
-    shown = [{"label": run.label, "value": run.value(f"run {n}"), "tour": run.tour} for n, run in enumerate(runs, 1)]
-    data = json.dumps(shown).replace("<", "\\u003c")
-    words = json.dumps(dict(given or {})).replace("<", "\\u003c")
+    shown = [
+        {"label": run.label, "value": run.value(f"run {n}"), "tour": run.tour, "number": run.number or n}
+        for n, run in enumerate(runs, 1)
+    ]
+    block = "" if more is None else f'\n<script type="application/json" id="more">{_inert(dict(more))}</script>'
+    words = _inert(dict(given or {}))
     script = f"\n{join_modules(entry)}.start({words});\n"
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src blob:; base-uri 'none'; form-action 'none'"
@@ -120,8 +127,13 @@ def runs_page(
 <body>
 <header><h1>{html.escape(title)}</h1><p>{SAID[len(runs) > 1]} Press ? for the keys.</p><nav id="runs"></nav></header>
 <main><div id="explorer"><noscript>This page draws the run with JavaScript.</noscript></div><div id="tour" hidden></div></main>
-<script type="application/json" id="trace">{data}</script>
+<script type="application/json" id="trace">{_inert(shown)}</script>{block}
 <script>{script}</script>
 </body>
 </html>
 """
+
+
+def _inert(data: Any) -> str:
+    """Returns data as JSON that no HTML parser takes for markup."""
+    return json.dumps(data).replace("<", "\\u003c")

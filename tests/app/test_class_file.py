@@ -54,6 +54,18 @@ def test_a_class_file_holds_every_run_in_the_order_of_making_with_its_step_and_i
     assert [tour["start"] for tour in tours] == [head["instructive"] for head in heads]
 
 
+def test_a_class_file_takes_the_ticked_runs_under_their_numbers_of_the_list(kept):
+    session = Session(history=kept, shown=kept.runs[0].run)
+    newest, _, oldest = (k.run.key for k in kept.runs)
+    file = json.loads(together(session, Event(kind="class", keys=[newest, oldest, "gone", 7]))[0])["file"]
+    runs = data_of(base64.b64decode(file["base64"]).decode())
+    assert [(run["number"], run["label"]) for run in runs] == [
+        (1, "D²SD: prompt 0 </script>"),
+        (3, "D²SD: prompt 2 </script>"),
+    ]
+    assert "no run is ticked" in together(session, Event(kind="class", keys=[]))[1].value
+
+
 def test_what_cannot_be_one_file_is_said_in_a_sentence(kept, monkeypatch):
     session = Session(history=kept, shown=kept.runs[0].run)
     monkeypatch.setattr(class_file, "MAX_PAGE_MEGABYTES", 0)

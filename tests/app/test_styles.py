@@ -11,7 +11,9 @@ from app.views.drawn import STATIC
 # the class or id of what each folder draws
 SCOPES = {
     "calibrate": (".calibrate",),
+    "cards": ("#runs .deck",),
     "compare": (".compared", "#compare-view"),
+    "deck": (".deck-page", ".speaker", ".audience"),
     "learn": (".tour", '[data-everything="true"] .tour', ".look-here", ".dark .look-here"),
     "race": (".race", "#race"),
     "runs": ("#runs",),

@@ -142,8 +142,8 @@ def test_runs_are_renamed_saved_and_removed(two: Page):
     row = rows(two).nth(0)
     row.hover()
     row.locator("[data-act=rename]").click()
-    two.locator("#runs li input").fill(HOSTILE)
-    two.locator("#runs li input").press("Enter")
+    two.locator("#runs li input[type=text]").fill(HOSTILE)
+    two.locator("#runs li input[type=text]").press("Enter")
     expect(rows(two).nth(0).locator("b")).to_contain_text("<img src=x")
     assert two.evaluate("window.pwned") is None
     rows(two).nth(1).hover()

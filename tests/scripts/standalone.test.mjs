@@ -3,10 +3,10 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { missing } from "../../assets/viewer/standalone.js";
 
-const of = (address) => missing(new URLSearchParams(address), 2, 12);
+const of = (address) => missing(new URLSearchParams(address), [2, 5], 12);
 
 test("runs and steps that the file does not hold are said", () => {
-  assert.deepEqual(["", "run=2&step=12&stop=5", "step=1"].map(of), ["", "", ""]);
-  assert.equal(of("run=3&step=1"), "There is no run 3 in this file; run 1 is shown.");
+  assert.deepEqual(["", "run=5&step=12&stop=5", "step=1"].map(of), ["", "", ""]);
+  assert.equal(of("run=3&step=1"), "There is no run 3 in this file; run 2 is shown.");
   for (const step of ["13", "0", "-1", "1.5", "x"]) assert.equal(of(`step=${step}`), `There is no step ${step}: this run has 12.`);
 });

@@ -15,17 +15,21 @@ function clock(seconds) {
   return then.toDateString() === new Date().toDateString() ? time : `${then.toLocaleDateString()} ${time}`;
 }
 
-/** `act`: what its buttons do, by name, each given the run. */
-export function runRow(run, shown, act) {
-  const name = h("b", {}, spoken(run.label, 60));
+/** `number`: of the run, in class files too; `ticked`: whether it goes into them; `act`: what its buttons do, by name, each given
+ *  the run. */
+export function runRow(run, { number, shown, ticked }, act) {
+  const tick = h("input", { type: "checkbox", class: "tick", title: "In the class file", "aria-label": `Run ${number} in the class file: ${run.label}` });
+  tick.checked = ticked;
+  tick.addEventListener("change", () => act.tick(run, tick.checked));
+  const name = h("b", {}, `${number}. ${spoken(run.label, 60)}`);
   const open = h("button", { type: "button", class: "open", "aria-current": shown ? "true" : null, title: shown ? "Shown in Explore" : "Show in Explore" }, name, h("span", {}, `${run.about} · ${clock(run.at)}`));
   const tool = (kind, mark, words) => {
     const button = h("button", { type: "button", class: "icon", "data-act": kind, title: words, "aria-label": `${words}: ${run.label}` }, mark);
     button.addEventListener("click", () => act[kind](run, row));
     return button;
   };
-  const tools = h("span", { class: "tools" }, tool("rename", "✎", "Rename"), tool("link", "↗", "Copy a link"), tool("file", "↓", "Save the trace"), tool("remove", "✕", "Remove"));
-  const row = h("li", { class: shown ? "shown" : null, "data-key": run.key }, open, tools);
+  const tools = h("span", { class: "tools" }, tool("up", "▲", "Move up"), tool("down", "▼", "Move down"), tool("rename", "✎", "Rename"), tool("link", "↗", "Copy a link"), tool("file", "↓", "Save the trace"), tool("remove", "✕", "Remove"));
+  const row = h("li", { class: shown ? "shown" : null, "data-key": run.key }, tick, open, tools);
   open.addEventListener("click", () => act.show(run));
   return row;
 }

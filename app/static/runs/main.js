@@ -2,6 +2,7 @@
 
 import { h, text } from "../../../assets/viewer/dom.js";
 import { saveFile } from "../../../assets/viewer/save.js";
+import { DeckView } from "../cards/deck.js";
 import { Address, explorer } from "./address.js";
 import { rememberForm } from "./form.js";
 import { listenForKeys } from "./keys.js";
@@ -12,6 +13,7 @@ export function start(element, trigger, props, watch, server, given) {
   let data = { shown: "", runs: [] };
   let naming = false;
   let linked = false;
+  const left = new Set(); // keys of the runs that the class file leaves out
   const title = h("summary", {});
   const list = h("ol", {});
   const said = h("p", { class: "said", role: "status" });
@@ -19,19 +21,28 @@ export function start(element, trigger, props, watch, server, given) {
     const button = h("button", { type: "button", class: "small", title: hint, "data-kind": kind }, words);
     button.addEventListener("click", () => {
       const { pinned } = explorer() ? explorer().dataset : {};
-      trigger("together", { kind, step: pinned ? Number(pinned) : null });
+      trigger("together", { kind, step: pinned ? Number(pinned) : null, keys: data.runs.map(({ key }) => key).filter((key) => !left.has(key)) });
     });
     return button;
   };
-  const all = h("p", { class: "all" }, together("traces", "Save all", "All runs in one file that “Open a trace” opens"), together("class", "Class file", "All runs in one page that works offline, with quiz and Learn"));
+  const all = h("p", { class: "all" }, together("traces", "Save all", "All runs in one file that “Open a trace” opens"), together("class", "Class file", "The ticked runs in one page that works offline, with quiz and Learn"));
   const wide = matchMedia("(min-width: 901px)").matches;
-  element.replaceChildren(h("section", { class: "panels", "aria-label": "Runs of this window" }, h("details", { class: "panel kept", open: wide }, title, list, all, said)));
+  const deck = new DeckView((cards) => trigger("together", { kind: "deck", cards }));
+  element.replaceChildren(h("section", { class: "panels", "aria-label": "Runs of this window" }, h("details", { class: "panel kept", open: wide }, title, list, all, said), deck.box));
 
   const say = (words) => {
     said.textContent = words;
     setTimeout(() => said.textContent === words && (said.textContent = ""), 6000);
   };
+  let moved = null; // what the focus returns to
+  const move = (key, by, kind) => {
+    trigger("move", { key, by });
+    moved = { key, kind };
+  };
   const act = {
+    tick: ({ key }, on) => (on ? left.delete(key) : left.add(key)),
+    up: ({ key }) => move(key, -1, "up"),
+    down: ({ key }) => move(key, 1, "down"),
     show: ({ key }) => trigger("show", { key }),
     remove: ({ key }) => trigger("remove", { key }),
     file: ({ key }) => trigger("file", { key }),
@@ -64,9 +75,11 @@ export function start(element, trigger, props, watch, server, given) {
     if (naming) return;
     const focused = list.contains(document.activeElement) ? document.activeElement.closest("li").dataset.key : null;
     title.textContent = `Runs of this window (${data.runs.length})`;
-    list.replaceChildren(...data.runs.map((run) => runRow(run, run.key === data.shown, act)));
+    list.replaceChildren(...data.runs.map((run, at) => runRow(run, { number: data.runs.length - at, shown: run.key === data.shown, ticked: !left.has(run.key) }, act)));
     const again = focused && [...list.children].find((row) => row.dataset.key === focused);
-    if (again) again.querySelector(".open").focus();
+    if (again) again.querySelector(moved && moved.key === focused ? `[data-act=${moved.kind}]` : ".open").focus();
+    moved = null;
+    deck.name(data.runs.map(({ key, label }, at) => [key, `${data.runs.length - at}. ${label}`]));
   }
 
   function save({ name, type, text: content, base64 }) {
@@ -96,6 +109,12 @@ export function start(element, trigger, props, watch, server, given) {
     address.soon();
   }
 
+  // A step or a stop is pinned where it is looked at.
+  document.addEventListener("deck:pin", ({ detail }) => {
+    const entry = data.runs.find(({ key }) => key === data.shown);
+    const known = detail.key || (entry && explorer() && explorer().dataset.run === entry.run ? entry.key : "");
+    if (known) deck.pin({ ...detail, key: known });
+  });
   const runsOf = (raw) => (Array.isArray(raw) ? raw.map(readRun) : []);
   rememberForm(given.form);
   listenForKeys();
