@@ -20,7 +20,7 @@ from d2sd.trace.run import RecordedRun
 from d2sd.whatif.redraft import Redraft, redraft
 
 Answer = dict[str, Any]
-STOPPED = "Stopped before its turn came: nothing was drafted."
+STOPPED = "Cancelled while waiting in the queue: nothing was drafted."
 MAX_NAME = 60
 
 
@@ -37,9 +37,9 @@ def run(ticket: Ticket, number: int, shown: RecordedRun, asked: dict[str, Any]) 
     step, prefix = step_number(asked.get("step")), step_number(asked.get("prefix"))
     try:
         if asked.get("key") != shown.key or not len(shown):
-            raise InputError("this run is not shown any more; choose a step of the one that is")
+            raise InputError("this run is no longer shown; choose a step of the run that is")
         if step is None or prefix is None:
-            raise InputError("a re-draft is asked for by the number of a step and the length of a prefix")
+            raise InputError("a re-draft needs the number of a step and the length of a prefix")
         chosen = _models(shown.header)
         if not models.loaded(chosen):
             yield Update(news=f"Loading {chosen.model} …")
@@ -67,10 +67,10 @@ def _models(header: dict[str, Any]) -> Chosen:
     preset = names.get("preset")
     if preset in d2sd.presets() and preset not in REMOTE:
         return Chosen(preset)
-    called = str(preset or names.get("target") or "which it does not name")[:MAX_NAME]
+    called = str(preset or names.get("target") or "not named in it")[:MAX_NAME]
     raise InputError(
-        f"the models of this run ({called}) are not loaded here; choose them above and press Run, then ask again in that run "
-        "or, from the list of runs, in this one"
+        f"the models of this run ({called}) are not loaded here; choose them above and press Run, then click again, in that run "
+        "or in this one from the list of runs"
     )
 
 
