@@ -1,6 +1,6 @@
 """The page's API: ``generate``, ``step``, ``calibrate``, for gradio_client and as MCP tools.
 
-All else that the page calls is for its own controls and is not listed.
+The page's other endpoints serve its controls and are not listed.
 """
 
 from __future__ import annotations
@@ -41,15 +41,17 @@ KEPT = History(MAX_RUNS)  # the latest runs of all callers
 
 
 def kept(key: object) -> Trace:
-    """Returns the run of this key; raises ``InputError``."""
+    """Returns the run with this key. Raises ``InputError`` if it is not among the latest runs."""
     found = KEPT.find(key)
     if found is None:
-        raise InputError(f"there is no run {str(key)[:40]!r}; generate gives its name, and the latest ones are kept")
+        raise InputError(
+            f"there is no run {str(key)[:40]!r}; use the name that generate returned (only the latest runs are kept)"
+        )
     return found.run.trace()
 
 
 def in_a_sentence(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Wraps a function so that bad input is reported to the caller as one sentence."""
+    """Wraps a function so that its ``InputError`` reaches the caller as a ``gr.Error`` of one sentence, without paths."""
 
     @wraps(function)
     def answer(*args: Any, **options: Any) -> Any:
@@ -72,20 +74,20 @@ def generate(
     seed: int = 0,
     chat: bool = False,
 ) -> dict[str, Any]:
-    """Continue a prompt by speculative decoding, and say how much each step committed.
+    """Continue a prompt by speculative decoding, and return the text that each step committed.
 
     Args:
-        prompt: the text to go on with
+        prompt: the text to continue
         model: tiny, or another model that the page offers
         method: d2sd, dflash, ddtree, autoregressive or another method of the page
-        max_new_tokens: where the text is cut off
-        num_branches: K, of how many likely rejection points a re-draft starts
-        temperature: 0 for the target's favourite tokens, more for random draws
-        seed: of the random draws
-        chat: whether the prompt goes into the model's chat template
+        max_new_tokens: maximum number of generated tokens
+        num_branches: K, the number of likely rejection boundaries to re-draft from
+        temperature: 0 for greedy decoding, above 0 for sampling
+        seed: seed of the sampling
+        chat: whether to put the prompt into the model's chat template
 
     Returns:
-        run (its name for step and calibrate), text, steps (the text that each one committed), and totals:
+        run (its name for step and calibrate), text, steps (the text that each one committed), stop_reason, and totals:
         mean_acceptance_length (α), tokens_per_second and others
     """
     texts(prompt=prompt, model=model, method=method)
@@ -125,14 +127,14 @@ def generate(
 
 @in_a_sentence
 def step(run: str, number: int = 1) -> dict[str, Any]:
-    """One step of a run: its drafts, confidences, token tree, and what the target accepted.
+    """Return one step of a run: its drafts, confidences, token tree, and the accepted tokens.
 
     Args:
-        run: what generate called it
-        number: which step, from 1 on; -1 is the last
+        run: name of the run, as generate returned it
+        number: number of the step, from 1; -1 is the last
 
     Returns:
-        words (lines of text that draw the step) and step (all of it, as in a trace)
+        words (lines of text that draw the step) and step (all its fields, as in a trace)
     """
     steps = kept(run).steps
     wanted = settings.whole(number, "number")
@@ -144,29 +146,29 @@ def step(run: str, number: int = 1) -> dict[str, Any]:
 
 @in_a_sentence
 def calibrate(runs: list[str]) -> dict[str, Any]:
-    """Whether the first drafter's confidence can be trusted, measured over some runs.
+    """Measure over some runs whether the first drafter's confidence can be trusted.
 
     Args:
-        runs: what generate called them; more runs give narrower intervals
+        runs: names of runs, as generate returned them; more runs give narrower intervals
 
     Returns:
-        sentences (what the figures say) and figures (each with its 95% interval, where runs suffice)
+        sentences (a summary) and figures (each with its 95% interval, if there are enough runs)
     """
     if not isinstance(runs, list) or not runs:
-        raise InputError("runs must be a list of what generate called its runs")
+        raise InputError("runs must be a list of run names that generate returned")
     report = Gathering(kept(run) for run in dict.fromkeys(map(str, runs))).report()
     return {"sentences": [s.text for s in read_report(report)], "figures": report.to_dict()}
 
 
 def texts(**arguments: Any) -> None:
-    """Raise ``InputError`` if one of these is not a string."""
+    """Raise ``InputError`` if an argument is not a string; the message names it."""
     for name, value in arguments.items():
         if not isinstance(value, str):
             raise InputError(f"{name} must be a text, not {escaped(str(value)[:40])}")
 
 
 def publish(page: gr.Blocks) -> None:
-    """Add the endpoints to a page, and list no others; called within it, after everything else is wired."""
+    """Add the endpoints to a page and unlist all others. Call it inside the page's context, after all other events."""
     own = list(page.fns)
     gr.api(generate, api_name="generate", concurrency_id=MODEL, concurrency_limit=1)
     gr.api(step, api_name="step")
@@ -175,7 +177,10 @@ def publish(page: gr.Blocks) -> None:
 
 
 def mcp() -> dict[str, bool]:
-    """Returns the arguments of ``launch`` about MCP: with ``MCP=1`` the endpoints are its tools. Raises ``InputError``."""
+    """Returns the MCP arguments of ``launch``: with ``MCP=1`` in the environment, the endpoints are MCP tools.
+
+    Raises ``InputError`` if the package ``mcp`` is missing.
+    """
     if os.environ.get("MCP", "").strip() not in ("1", "true", "yes"):
         return {"mcp_server": False}
     if find_spec("mcp") is None:

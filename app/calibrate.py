@@ -32,7 +32,7 @@ def shown(recordings: Recordings, run: RecordedRun, against: RunSet | None = Non
     traces = [run.trace()] if len(run) else []
     recordings.runs = [Recording.of(t) for t in traces]
     recordings.title = "The run in Explore"
-    title = f"{recordings.title}: one text; a prompt set says more"
+    title = f"{recordings.title}: one text; a prompt set gives more reliable figures"
     return drawing(Measured(traces), recordings.runs, Progress(title, len(traces), len(traces)), against)
 
 

@@ -35,7 +35,7 @@ def report(
         return
     try:
         if ON_ZERO_GPU:
-            raise InputError("a GPU is lent here for a minute at a time; run d2sd doctor on a machine of your own")
+            raise InputError("this server provides a GPU for a minute at a time; run d2sd doctor on your own machine")
         count = settings.whole(limit, "how many")
         if not 1 <= count <= MOST:
             raise InputError(f"how many must be between 1 and {MOST}, not {count}")

@@ -56,18 +56,18 @@ def run(session: Session, number: int, remote: Remote) -> Iterator[Update[str]]:
         try:
             while not wait([work], SECONDS_BETWEEN_NEWS).done:
                 have, total = arrived
-                said = "asking for it" if not total else so_far() if have < total else "unpacking"
+                said = "connecting" if not total else so_far() if have < total else "unpacking"
                 yield Update(news=f"Getting {remote.title}: {said} …")
             work.result()
         except Stopped:
-            yield Update(note=f"Stopped at {so_far()}; the next try goes on from there.")
+            yield Update(note=f"Stopped at {so_far()}; the next download resumes from there.")
         except (InputError, OSError) as error:
             yield Update(problem=without_paths(f"{error}"))
         else:
             seconds = time.monotonic() - began
             yield Update(
                 remote.name,
-                note=f"{remote.title} is here after {seconds:.0f} s: press Run. The page opens with it from its next start.",
+                note=f"{remote.title} was downloaded in {seconds:.0f} s: press Run. The page opens with it from its next start.",
             )
         finally:
             session.getting = False

@@ -46,7 +46,7 @@ class Guard:
             length = dict(scope["headers"]).get(b"content-length", b"0")
             if not length.isdigit() or int(length[:20]) > limit:
                 await _drain(receive)
-                return await _refuse(send, 413, f"This is too large; at most {limit >> 20} MiB are taken in.")
+                return await _refuse(send, 413, f"This is too large; at most {limit >> 20} MiB are accepted.")
             receive = _counted(receive, limit)  # a proxy may have left the length out
         if path.startswith(HEARTBEAT):
             return await self._watch(path.split("/")[1], scope, receive, send)

@@ -11,8 +11,8 @@ from app.inputs import control_values, event_data
 from d2sd import InputError
 
 log = logging.getLogger(__name__)
-UNEXPECTED = "Something went wrong here; it was written into the server's log."
-MISFIT = "A value does not fit its control, or its file is not here any more; load the page again."
+UNEXPECTED = "Something went wrong; the error is in the server's log."
+MISFIT = "A value is not valid for its control, or its file no longer exists; reload the page."
 
 
 class GuardedBlocks(gr.Blocks):

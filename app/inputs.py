@@ -49,7 +49,7 @@ def event_data(value: Any) -> Any:
         nonlocal left
         left -= 1
         if left < 0 or depth > MAX_EVENT_DEPTH:
-            raise InputError("more than an event says")
+            raise InputError("the event holds too much data")
         if isinstance(value, dict):
             return {_text(k): plain(v, depth + 1) for k, v in value.items()}
         if isinstance(value, list):
@@ -81,7 +81,7 @@ def _number(value: Any) -> float | int:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InputError("it must be a number")
     if not -MAX_NUMBER < value < MAX_NUMBER or not isfinite(value):
-        raise InputError("it must be a number of usual size")
+        raise InputError("it must be a number below 2⁶³")
     return value
 
 

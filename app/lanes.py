@@ -12,14 +12,14 @@ LANES = (*METHODS, f"d2sd{COST_AWARE}")
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """One method's run. ``problem``: why it failed; empty if it did not."""
+    """The run of one method. ``problem``: why it failed, or an empty string."""
 
     trace: Trace
     problem: str = ""
 
     @property
     def complete(self) -> bool:
-        """Whether the run ended by itself."""
+        """Whether the run ended without being stopped."""
         return self.trace.finished is not None and self.trace.finished.stop_reason != "stopped"
 
 
@@ -27,11 +27,11 @@ class Lane:
 class Race:
     """One prompt through several methods.
 
-    methods: in the order in which they run.
+    methods: names of the lanes, in the order in which they run.
     lanes: the runs so far.
-    status: what is going on, empty at the end.
-    recorded: it was run earlier, maybe on another machine.
-    asked: the settings before the engine fills in each method's defaults.
+    status: progress as a sentence; empty at the end.
+    recorded: whether it is a stored race, possibly from another machine.
+    asked: the requested settings, without the defaults that the engine fills in for each method.
     """
 
     prompt: str
@@ -43,7 +43,7 @@ class Race:
 
 
 def lane_name(trace: Trace) -> str:
-    """Returns the name of a run's lane: its method, and whether that was cost-aware."""
+    """Returns the name of a run's lane: the method, with a suffix if it was cost-aware."""
     return name_of(trace.header["method"], trace.header["config"].get("cost_aware") is True)
 
 
@@ -53,5 +53,5 @@ def name_of(method: str, cost_aware: bool) -> str:
 
 
 def method_of(lane: str) -> str:
-    """Returns the method of a lane's name."""
+    """Returns the method in the name of a lane."""
     return lane.removesuffix(COST_AWARE)

@@ -27,7 +27,7 @@ MAX_WAITING = 200  # calls that wait for their turn
 TITLE = (
     "# D²SD Explorer\n"
     "A drafter fills a block, a second one re-drafts from where it will likely be rejected, "
-    "the target checks all as one tree. New here?"
+    "and the target verifies both as one tree. New here?"
 )
 
 # early/theme.js finds the choice when the page is loaded again

@@ -133,9 +133,9 @@ def _boundary(trace: Trace, step: StepDone) -> Stop:
         (
             "The target will accept the draft up to some place and reject the next token; everything after that is lost. "
             "To break after i tokens, the first i must be right and the next one wrong.",
-            f"Taking the confidences at their word gives a probability for every i. The {len(picks)} likeliest get a flag."
+            f"If the confidences are right, they give a probability for every i. The {len(picks)} likeliest get a flag."
             if picks
-            else "Taking the confidences at their word gives a probability for every i.",
+            else "If the confidences are right, they give a probability for every i.",
             *left_out,
         ),
         (("var", "r"), ("", "("), ("var", "i"), ("", ") = "), ("var", "c"), ("sub", "1"), ("", " · … · "), ("var", "c"), ("sub", "i"), ("", " · (1 − "), ("var", "c"), ("sub", "i+1"), ("", ")")),
@@ -192,7 +192,7 @@ def _verify(trace: Trace, step: StepDone) -> Stop:
             numbers.append(("the target wanted", quoted(step.committed[wrong].text)))
         hit = boundary_hit(step)
         if hit is not None and wrong is not None:
-            rank = f"yes: flag {step.selected_prefixes.index(wrong) + 1}" if hit else "no: no flag stood there"
+            rank = f"yes: flag {step.selected_prefixes.index(wrong) + 1}" if hit else "no: there was no flag"
             numbers.append(("was the break expected", rank))
             if hit:
                 numbers.append(("was it repaired", "yes" if added else "no: the re-draft was wrong at once"))
@@ -229,8 +229,8 @@ def _commit(trace: Trace, step: StepDone, alpha: float) -> Stop:
             "The accepted tokens go into the text. Where the walk ends, the target’s own token is known already: it comes for "
             "free, and is the anchor of the next step.",
             f"The text {same}, only in fewer passes.",
-            "EAGLE-3, which most published drafters are, keeps this step but drafts otherwise: one token after the other, each "
-            "level of its tree in a pass of its own. Race puts both on the clock.",
+            "EAGLE-3, the kind of most published drafters, verifies in the same way but drafts differently: one token after the "
+            "other, with a separate pass for each level of its tree. Race compares their times.",
         ),
         (("", "new tokens = accepted + 1 = "), ("", f"{by_first} + {added} + {0 if ended else 1} = {len(step.committed)}")),
         (

@@ -40,7 +40,11 @@ class StepWords:
 
 
 class Measured:
-    """What was taken out of runs; ``words``: of every step, in the order of the runs."""
+    """Data extracted from runs.
+
+    gathering: the data for the figures.
+    words: the texts of every step, in the order of the runs.
+    """
 
     def __init__(self, traces: Iterable[Trace] = ()):
         self.gathering = Gathering()
@@ -49,7 +53,7 @@ class Measured:
             self.add(trace)
 
     def add(self, trace: Trace) -> None:
-        """Add a run. Raises ``InputError`` if it exceeds the limits."""
+        """Add a run. Raises ``InputError`` if the runs exceed the limits of ``Gathering``."""
         self.gathering.add(trace)
         self.words += map(StepWords.of, trace.steps)
 

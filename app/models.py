@@ -32,7 +32,7 @@ ROOM = 1.2  # the drafters and caches beside the target
 
 @dataclass(frozen=True, slots=True)
 class ModelOffer:
-    """A choice of models. ``obstacle``: why it cannot run here, or None; ``note``: what to expect."""
+    """A choice of models. ``obstacle``: why it cannot run on this machine, or None; ``note``: a remark in the list."""
 
     id: str
     label: str
@@ -42,14 +42,14 @@ class ModelOffer:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The chosen models: a name or folder, and optionally a VP-Drafter of one's own."""
+    """The chosen models: ``model``, a name or folder, and optionally ``vp``, the folder or hub id of a VP-Drafter."""
 
     model: str
     vp: str = ""
 
     @classmethod
     def read(cls, model: str | None, folder: str | None, vp: str | None) -> Chosen:
-        """Returns the choice from the values of the inputs."""
+        """Returns the choice from the values of the controls."""
         named = folder if model == FOLDER else model
         return cls((named or "").strip(), (vp or "").strip())
 
@@ -78,7 +78,7 @@ def _remote_offer(remote: Remote) -> ModelOffer:
 
 
 def templated(model: str) -> bool:
-    """Whether a model that is offered by name has a chat template, into which prompts then go unless somebody says no."""
+    """Returns whether an offered model is a chat model, for which the page applies the chat template by default."""
     return model in REMOTE or model in {pair.name for pair in PUBLISHED}
 
 
@@ -187,7 +187,7 @@ def second_drafter(model: str, vp: str) -> str:
 
 
 def drafter_folder(chosen: Chosen) -> str:
-    """Folder or hub id of the first drafter of a choice that is loaded, or of its EAGLE-3 drafter where it has no other."""
+    """Returns the folder or hub id of the first drafter of a loaded choice, or of its EAGLE-3 drafter if it has no other."""
     if chosen.model in pairs():
         return pairs()[chosen.model].drafter or pairs()[chosen.model].eagle3
     folder = BUNDLED / chosen.model if chosen.model in d2sd.presets() else Path(chosen.model)
@@ -197,8 +197,8 @@ def drafter_folder(chosen: Chosen) -> str:
 class _Shelf:
     """Cache of loaded engines: all bundled ones that were used, and the latest other one.
 
-    The one before is let go first: two large targets need not fit into memory at once. What is there after loading is
-    frozen: looking through modules and models for garbage would stop a run for a third of a second now and then.
+    The previous one is dropped before the next is loaded, so that two large targets need not fit into memory. After loading,
+    objects are frozen for the garbage collector, which would otherwise pause runs for a third of a second now and then.
     """
 
     def __init__(self) -> None:
@@ -235,12 +235,12 @@ _shelf = _Shelf()
 
 
 def loaded(chosen: Chosen) -> bool:
-    """Returns whether ``engine`` would return at once."""
+    """Returns whether these models are loaded, so that ``engine`` returns immediately."""
     return _shelf.loaded(chosen)
 
 
 def loaded_for(header: Mapping[str, Any]) -> Chosen | None:
-    """Returns the loaded models with which a run was made, by the weights named in its header, or None."""
+    """Returns the loaded models whose weights match the fingerprints in a run's header, or None."""
     wanted = {part: digest for part in MADE_WITH if (digest := weights_of([header], part))}
     for chosen, engine in _shelf.engines():
         own = {"parts": engine.parts}
@@ -250,9 +250,10 @@ def loaded_for(header: Mapping[str, Any]) -> Chosen | None:
 
 
 def engine(chosen: Chosen) -> d2sd.Engine:
-    """Returns the loaded models. Without a VP-Drafter, the first drafter is also the second one.
+    """Returns the engine of the chosen models, which are loaded if needed. Without a VP-Drafter, the first drafter is also
+    the second one.
 
-    Raises ``InputError``. What is loaded was checked when it was.
+    Raises ``InputError`` if they cannot run here or cannot be loaded.
     """
     if not loaded(chosen):
         check(chosen)

@@ -15,17 +15,17 @@ OWN = ("Explore", "Race")  # sources of runs that were made in the window
 
 @dataclass(slots=True)
 class Session(Ticket):
-    """One window's state, and the ticket of the newest run asked for in it.
+    """State of one window, and the ticket of its newest requested run.
 
     shown: the run that is shown.
-    link: what the window was opened with.
-    fetched: the step that its link names of a trace, which the browser is to fetch and upload.
-    history: of the window.
-    own: a person's settings by control, put aside while the form follows a shown run.
-    followed: key of the run that the form agrees with.
-    filled: what following has put into the form lately, by control. The last one alone is not enough: it may still be on its
-        way to the page when the next run is chosen.
-    getting: models are being got, and what asked for them says how that ended.
+    link: the parsed query string that the window was opened with.
+    fetched: fields of a link with ``?trace=URL``, which the browser fetches and uploads: the step to open.
+    history: runs of the window.
+    own: the user's settings by control, stored while the form shows the settings of a run; None if they are in the form.
+    followed: key of the run whose settings the form shows.
+    filled: settings of recent runs that were sent to the form, by control. More than the latest is needed: it may not have
+        reached the page yet when the next run is chosen.
+    getting: whether a download of models is in progress; the request that started it reports how it ended.
     """
 
     shown: RecordedRun = field(default_factory=RecordedRun)
@@ -40,7 +40,8 @@ class Session(Ticket):
     def put_aside(self, values: dict[str, Any]) -> None:
         """Store the user's settings before the form follows a run.
 
-        The first time all of it is kept, later only what differs from what following has put there.
+        values: the form's current values by control. The first call stores all of them; later calls store only those that
+            differ from the settings of runs that were sent to the form.
         """
         if self.own is None:
             self.own, self.filled = dict(values), []
@@ -50,9 +51,13 @@ class Session(Ticket):
                 self.own[name] = value
 
     def show(self, run: RecordedRun, source: str, label: str = "", **notes: Any) -> str:
-        """Show another run, which the window keeps from now on: the segment for the view, with the given notes.
+        """Add a run to the window's history and show it. A run in progress continues in the background.
 
-        A run that goes on does so out of sight.
+        source: where the run comes from, such as ``"Explore"``.
+        label: name of the run in the list; empty for a default one.
+        notes: further fields of the segment.
+
+        Returns the segment for the view.
         """
         self.shown = self.history.keep(run, source, label)
         return self.shown.segment(recorded=not self.shown.live, own=source in OWN, **notes)

@@ -44,7 +44,7 @@ TINY = "writes children’s stories, works small sums, completes small Python fu
 TINY_SAID = (
     f"The bundled model, “{BUNDLED}”, was trained here from nothing on a few plain things: it {TINY}. It knows nothing of the "
     "world and makes mistakes: asked anything else, it mostly says that it is a very small model and tells a story; it is here to "
-    "show how drafts live and die, not to be believed."
+    "show how drafts are accepted and rejected, not to give right answers."
 )
 
 FIRST_SAID = (

@@ -19,8 +19,8 @@ ASKED: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "boundary": (
         (
-            "Can a re-draft win that began elsewhere than at the true boundary?",
-            "Yes. A re-draft may write the next tokens just as the first draft did, and leave it later. The longest path that the "
+            "Can a re-draft win if it did not start at the true boundary?",
+            "Yes. A re-draft may repeat the next tokens of the first draft and differ from it later. The longest path that the "
             "target accepts wins, wherever it was drafted from.",
         ),
     ),
@@ -42,7 +42,7 @@ ASKED: dict[str, tuple[tuple[str, str], ...]] = {
         (
             "Where is the min(1, p/q) of the textbooks?",
             "There a drawn guess is accepted with that chance, p the target’s probability and q the drafter’s. Here a drafter "
-            "always offers its favourite, so q is 1 and the chance is p: just that of the target drawing the guess itself.",
+            "always offers its favourite, so q is 1 and the chance is p: the probability that the target draws the guess itself.",
         ),
     ),
 }

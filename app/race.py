@@ -22,10 +22,11 @@ from d2sd.models.numbers import NEAR_TIES, SIXTEEN_BITS
 class Row:
     """Figures of one lane. Its text is compared with the reference: plain decoding, or else the first complete lane.
 
-    speedup: tokens per second over plain decoding; None where that did not run to its end.
-    place: 1 for the first to finish; None where it did not.
-    identical: whether the texts are equal; None where one is not complete.
-    differs_at: tokens that both texts share before they differ; None where they are equal or one is not complete.
+    seconds: time of all steps, without prefill; ``stage_seconds``: the same by stage.
+    speedup: tokens per second relative to plain decoding; None if plain decoding is not complete.
+    place: rank by time, 1 for the fastest; None if the lane is not complete.
+    identical: whether the texts are equal; None if one is not complete.
+    differs_at: length of the common prefix in tokens; None if the texts are equal or one is not complete.
     """
 
     method: str
@@ -44,10 +45,14 @@ class Row:
 def run(
     ticket: Ticket, number: int, prompt: str, chosen: Chosen, methods: Sequence[str], values: dict[str, Any]
 ) -> Iterator[Update[Race]]:
-    """Run the methods in the registry's order, those left out that these models have no drafter for. On bad input the race that is shown stays.
+    """Yield updates while the methods run one after the other, in the order of ``LANES``.
 
-    ``values``: settings by name; ``number`` is what ``ticket.request()`` gave for this race; it stops once that is
-    not the newest any more.
+    Methods without a drafter in these models are left out, with a note. On invalid input the update has a ``problem`` and no
+    value, so the race on the page stays.
+
+    number: returned by ``ticket.request()`` for this race, which stops when a newer request exists.
+    methods: names of lanes.
+    values: settings by name.
     """
 
     def stale() -> bool:
@@ -95,7 +100,7 @@ def run(
 
 
 def rounded_apart(race: Race) -> bool:
-    """Returns whether greedy texts differ, which only 16-bit numbers explain."""
+    """Returns whether texts differ at temperature 0 in a 16-bit dtype, where rounding decides near ties."""
     kind = race.lanes[0].trace.header["hardware"]["dtype"] if race.lanes else ""
     greedy = race.asked is not None and race.asked.temperature == 0
     return greedy and kind in SIXTEEN_BITS and any(row.identical is False for row in rows(race))
@@ -107,7 +112,7 @@ def _config(name: str, values: dict[str, Any]) -> DecodeConfig:
 
 
 def _generate(run: Prepared, events: list[Event], stop: Callable[[], bool]) -> Iterator[None]:
-    """Warm up, then collect the events of the run that is timed."""
+    """Warm up, then append the events of the timed run to ``events``."""
     yield from first_tokens(run, stop)
     yield from collect(stream(run, stop), events)
 

@@ -23,7 +23,7 @@ from d2sd.whatif.typed import verify_typed
 
 Answer = dict[str, Any]
 Work = Callable[[Engine, Trace], Answer]
-STOPPED = "Stopped before its turn came: nothing was drafted."
+STOPPED = "Cancelled while waiting in the queue: nothing was drafted."
 MAX_NAME = 60
 
 
@@ -53,7 +53,7 @@ def run(
         return
     try:
         if asked.get("key") != shown.key or not len(shown):
-            raise InputError("this run is not shown any more; choose a step of the one that is")
+            raise InputError("this run is no longer shown; choose a step of the run that is")
         work = question.read(asked)
         chosen = _models(shown.header)
         if not models.loaded(chosen):
@@ -76,7 +76,7 @@ def _done(chosen: Chosen, work: Work, trace: Trace) -> Answer:
 def _read_redraft(asked: Answer) -> Work:
     step, prefix = step_number(asked.get("step")), step_number(asked.get("prefix"))
     if step is None or prefix is None:
-        raise InputError("a re-draft is asked for by the number of a step and the length of a prefix")
+        raise InputError("a re-draft needs the number of a step and the length of a prefix")
     return partial(_redrafted, step=step, prefix=prefix)
 
 
@@ -108,10 +108,10 @@ def _models(header: dict[str, Any]) -> Chosen:
     preset = names.get("preset")
     if preset in d2sd.presets() and preset not in REMOTE:
         return Chosen(preset)
-    called = str(preset or names.get("target") or "which it does not name")[:MAX_NAME]
+    called = str(preset or names.get("target") or "not named in it")[:MAX_NAME]
     raise InputError(
-        f"the models of this run ({called}) are not loaded here; choose them above and press Run, then ask again in that run "
-        "or, from the list of runs, in this one"
+        f"the models of this run ({called}) are not loaded here; choose them above and press Run, then ask again, in that run "
+        "or in this one from the list of runs"
     )
 
 

@@ -1,4 +1,4 @@
-"""Executes runs, on this machine or on a GPU that a shared Space lends for one run at a time."""
+"""Executes runs, on this machine or on a ZeroGPU Space, which provides a GPU for one run at a time."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _worker = ThreadPoolExecutor(1, "engine")
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A validated run. ``chosen``: its models, by which another process finds its own engine."""
+    """A validated run. ``chosen``: its models, from which another process can load its engine."""
 
     chosen: Chosen
     engine: Engine
@@ -36,9 +36,9 @@ class Prepared:
 
 
 def prepare(chosen: Chosen, prompt: str, config: DecodeConfig) -> Prepared:
-    """Load the models if needed, and resolve the settings; raises ``InputError``.
+    """Load the models if needed and returns the validated run. Raises ``InputError``.
 
-    A form may hold the γ of other drafters: these take theirs where that is smaller.
+    The form may still hold the γ of other drafters, so γ is reduced to the longest block of these ones.
     """
     engine = models.engine(chosen)
     if (longest := engine.longest_block(config.method)) is not None:
@@ -48,7 +48,7 @@ def prepare(chosen: Chosen, prompt: str, config: DecodeConfig) -> Prepared:
 
 
 def never() -> bool:
-    """Never stop: unlike a closure this can be sent to the process that a GPU is lent to."""
+    """Returns False, as a ``stop`` that never stops. Unlike a closure, it can be pickled for the process with the GPU."""
     return False
 
 
@@ -69,9 +69,9 @@ def _elsewhere(chosen: Chosen, request: Request) -> Generator[Event, None, None]
 
 
 def first_tokens(run: Prepared, stop: Callable[[], bool]) -> Generator[None, None, None]:
-    """Begin a run and end it after a few tokens: as the run itself it takes buffers that hold the whole text.
+    """Run until ``WARM_UP_TOKENS`` tokens are committed, yielding None per event.
 
-    What is done on a lent GPU is gone with it, so nothing is begun there.
+    It allocates the same buffers as the whole run. On ZeroGPU it does nothing, since its process does not outlive the run.
     """
     if ON_ZERO_GPU:
         return
@@ -85,9 +85,9 @@ def first_tokens(run: Prepared, stop: Callable[[], bool]) -> Generator[None, Non
 
 
 def warm_up(run: Prepared, stop: Callable[[], bool]) -> Generator[None, None, None]:
-    """Run a few tokens with settings that are new to these models, so that the run itself is timed alone.
+    """Run a few tokens if these settings are new to the models, so that the timed run includes no one-time work.
 
-    Memory is then touched, and passes are captured on a GPU.
+    This touches memory, and captures passes on a GPU.
     """
     # much longer texts get larger buffers, and what is captured for them is captured anew
     config = run.request.config
@@ -101,7 +101,7 @@ def warm_up(run: Prepared, stop: Callable[[], bool]) -> Generator[None, None, No
 
 
 def ahead(events: Iterator[Item]) -> Generator[Item, None, None]:
-    """The events, made by a thread of their own; closing this ends the run before its next step."""
+    """Yields the events of a generator that runs on the worker thread; closing this ends the run before its next step."""
     ready: SimpleQueue[Item | None] = SimpleQueue()
     closed = Flag()
 
@@ -125,7 +125,7 @@ def ahead(events: Iterator[Item]) -> Generator[Item, None, None]:
 
 
 def collect(run: Generator[Event, None, None], events: list[Event]) -> Iterator[None]:
-    """Yields None per event while collecting the events of a run in a list."""
+    """Append the events of a run to ``events``, yielding None per event."""
     with closing(run):
         for event in run:
             events.append(event)
@@ -133,9 +133,9 @@ def collect(run: Generator[Event, None, None], events: list[Event]) -> Iterator[
 
 
 def paced(steps: Iterator[None]) -> Iterator[None]:
-    """Run ``steps``, yielding only now and then, since reporting progress costs time.
+    """Run ``steps``, yielding at most every ``SECONDS_BETWEEN_PAUSES`` seconds, since reporting progress costs time.
 
-    A window that was closed is noticed where its work yields, so work that has nothing to say does so all the same.
+    A closed window is only detected when its work yields, so work without progress to report must yield too.
     """
     last = time.monotonic()
     for _ in steps:

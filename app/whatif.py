@@ -95,7 +95,7 @@ def run(
         return
     try:
         if trace is None:
-            raise InputError("there is no run to ask; run something first")
+            raise InputError("there is no run to replay; run something first")
         base = recorded_config(trace)
         if base.temperature != 0:
             raise InputError("what-if needs a run at temperature 0: only then is the text the same for every setting")
@@ -109,7 +109,7 @@ def run(
             raise InputError(missing[lanes[0]])
         asked = questions(engine, base, sweeps, able)
         if not asked:
-            raise InputError("nothing is asked; tick at least one setting and one method")
+            raise InputError("nothing is selected; tick at least one setting and one method")
         yield Update(news="Reading the recorded text …")
         answers = Answers(source, trace, base, asked)
         configs = list(dict.fromkeys(q.config for q in asked))

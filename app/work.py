@@ -14,12 +14,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Update(Generic[T]):
-    """A progress update for the page. At most one of the sentences is not empty.
+    """A progress update for the page. At most one of ``problem``, ``news`` and ``note`` is not empty.
 
-    value: what is shown from now on; None: what is there stays.
-    problem: what went wrong.
-    news: what goes on.
-    note: on what is shown.
+    value: new content of the view; None leaves it unchanged.
+    problem: an error message.
+    news: the current activity.
+    note: a remark about the content.
     """
 
     value: T | None = None
@@ -30,13 +30,13 @@ class Update(Generic[T]):
 
 @dataclass(slots=True)
 class Ticket:
-    """Numbers of the requests in one place of a window, which decide what runs and which answers count.
+    """Numbers of the requests of one view of a window. They decide which work runs and which answers are used.
 
     newest: the latest request; work for any other one is cancelled.
     claimed: the latest request that was started.
-    stopped: the latest request that was cancelled without another in its place.
-    asked: the page's own number of its latest call that answers at once.
-    place: how many requests were reported to be ahead in the queue; −1 if nothing was reported.
+    stopped: the latest request that was cancelled and not replaced by another.
+    asked: number that the page gave its latest call that is answered without queueing.
+    place: number of requests ahead in the queue, as last reported; −1 if none was reported.
     """
 
     newest: int = 0
@@ -52,24 +52,24 @@ class Ticket:
         return self.newest
 
     def latest(self, asked: int | None) -> bool:
-        """Returns whether this is the page's latest call; the answer to an older one must change nothing.
+        """Returns whether this is the page's latest call; the answer to an older call must not change the page.
 
-        Call it where a handler begins and again before it answers.
+        Call it at the start of a handler and again before it returns.
 
-        asked: the page's number of the call; None for a caller without one, which is always the latest.
+        asked: the page's number of the call; a call without a number (None) always counts as the latest.
         """
         self.asked = max(self.asked, asked or 0)
         return asked is None or asked == self.asked
 
     def claim(self, number: int) -> bool:
-        """Returns whether the work of this number may start: it is the newest and was not started before."""
+        """Returns whether the request with this number may start: it is the newest and was not started before."""
         if number != self.newest or number == self.claimed:
             return False
         self.claimed = number
         return True
 
     def replaced(self, number: int) -> bool:
-        """Whether a newer request replaced this one; a request that was only cancelled is not replaced."""
+        """Returns whether a newer request replaced this one; a request that was only cancelled is not replaced."""
         return self.newest != number and not self.stopped == number == self.newest - 1
 
     @property
@@ -98,8 +98,12 @@ class Turns:
         self._lasted = deque[float](maxlen=TURNS_COUNTED)
 
     def taken(self, by: object, updates: Iterator[Update[T]]) -> Iterator[Update[T]]:
-        """The updates of somebody's work, or one that changes nothing: Gradio takes a stream that ends without any for one
-        of empty values."""
+        """Yields the updates of one request, and records how long it took.
+
+        Without any update, yields one that changes nothing: Gradio would treat an empty stream as empty values.
+
+        by: identifies the requester, for ``news``.
+        """
         self._whose, self._began, first = by, time.monotonic(), None
         try:
             first = next(updates, None)
@@ -112,22 +116,25 @@ class Turns:
                 self._lasted.append(time.monotonic() - self._began)
 
     def news(self, asking: object, waiting: int = 0) -> str:
-        """Returns a sentence for a request that waits for others' work; empty if nothing is running.
+        """Returns a sentence for a request that waits for another one; empty if none runs, or only that of ``asking``.
 
-        ``waiting``: how many others wait already, in front of who asks.
+        waiting: number of requests in the queue ahead of this one.
         """
         return "" if self._whose is None or self._whose is asking else self.line(waiting)
 
     def line(self, waiting: int) -> str:
-        """The same for a request in the queue, also between two turns, with an estimated time from the latest turns."""
+        """Returns a sentence for a queued request, with a waiting time estimated from the latest requests.
+
+        waiting: number of requests in the queue ahead of this one.
+        """
         said = NEXT
         if waiting:
-            said = f"Somebody else's run goes on, and {waiting} more {'is' if waiting == 1 else 'are'} ahead of yours: number {waiting + 1} in line."
+            said = f"Another visitor's run is in progress, and {waiting} more {'is' if waiting == 1 else 'are'} ahead of yours: number {waiting + 1} in the queue."
         if not self._lasted:
             return said
         one = statistics.median(self._lasted)
         gone = 0.0 if self._whose is None else min(one, time.monotonic() - self._began)
-        return f"{said} Going by the latest turns, that takes {_about(one * (waiting + 1) - gone)}."
+        return f"{said} Judging by the latest requests, the wait is {_about(one * (waiting + 1) - gone)}."
 
 
 def _about(seconds: float) -> str:

@@ -25,14 +25,14 @@ Kind = Literal["whole", "real", "flag", "choice"]
 class Setting:
     """One setting: an entry of ``SETTINGS``, from which validation and all user interfaces are derived.
 
-    name: the field of ``DecodeConfig``, of links, and with dashes the command-line option.
-    default: None, where ``optional``, leaves the value to the engine.
+    name: the field of ``DecodeConfig`` and of links; with dashes, the command-line option.
+    default: None, allowed if ``optional``, leaves the value to the engine.
     choices: the values of kind "choice".
-    least, most: bounds of a number, both included unless ``above``, which excludes ``least``.
-    bounds: the bounds in words for error messages, where the numbers alone do not say enough.
+    least, most: inclusive bounds of a number; ``above`` excludes ``least``.
+    bounds: the bounds in words for error messages, if the numbers alone are not clear.
     symbol: short name in ``bench`` settings (``d2sd:K=8``).
-    help: of the command-line option; None: there is no such option. metavar: its placeholder.
-    label, meaning: on the page; without a label it is not there. control: id of its element there; step: of its number field.
+    help: of the command-line option; None if there is no such option. metavar: its placeholder.
+    label, meaning: on the page; without a label the page does not show it. control: id of its element there; step: of its number field.
     """
 
     name: str
@@ -74,7 +74,7 @@ class Setting:
 
 
 def setting(default: Any, kind: Kind, **about: Any) -> Any:
-    """A dataclass field with an entry of ``SETTINGS``; about: the other fields of ``Setting``."""
+    """Returns a dataclass field with an entry of ``SETTINGS``; about: the other fields of ``Setting``."""
     return field(default=default, metadata={"kind": kind, **about})
 
 
@@ -90,26 +90,25 @@ def _short(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class DecodeConfig:
-    """Settings of one generation, validated on construction; an ``InputError`` says what to change.
+    """Settings of one generation, validated on construction. Raises ``InputError``, whose message says what to change.
 
     Every field is declared once, here: its bounds, command-line option, and control on the page (``SETTINGS``).
 
     block_size: γ, anchor included (None: the drafter's trained block).
     second_block_size: γ₂ ≥ γ of the re-drafts (None: γ).
     num_branches: K.
-    node_budget: B, the most tree nodes below the anchor that are verified. None: all; methods that grow a tree then use 64,
-        eagle3 59: with the anchor, its authors' ``total_token`` of 60.
-    draft_depth, draft_top_k: of eagle3 alone, ``depth`` and ``top_k`` of its authors: passes after the first one, each of which
-        adds a level, and nodes that a level keeps and children that each of them gets.
-    cost_aware: spend on a step only what is expected to pay on this machine: whether to draft at all, how long, from how many
-        of the K prefixes again, and which nodes to verify (d2sd.decoding.adaptive); γ, K and B are then the most. Steps then
-        depend on measured times, the text never does.
+    node_budget: B, the maximum number of verified tree nodes below the anchor. None: all; methods that grow a tree then use
+        64, eagle3 59 (with the anchor, the ``total_token`` of 60 of its authors).
+    draft_depth, draft_top_k: for eagle3 only, ``depth`` and ``top_k`` of its authors: number of passes after the first one,
+        each of which adds a level; number of nodes kept per level and of children scored per node.
+    cost_aware: draft and verify only what is expected to save time on this machine. γ, K and B are then upper limits, from
+        which each step chooses (d2sd.decoding.adaptive). Steps depend on measured times, the text never does.
     top_p, top_k: restrict the target's distribution at temperature > 0.
     backend: an attention backend, or "auto" for the fastest one on the device (d2sd.attention).
     chat: put a prompt given as text into the target's chat template.
     thinking: let the model think first, if its template supports that (Qwen3).
     inspect: record alternatives, target probabilities and ranks for the page (≤ 5% of the time); the tokens do not depend on it.
-    confidence: what the boundary estimate uses: "softmax", the tokens' probabilities, or "head", the confidence head of a
+    confidence: input of the boundary estimate: "softmax", the tokens' probabilities, or "head", the confidence head of a
         drafter that has one (DSpark).
     """
 
@@ -194,13 +193,13 @@ class DecodeConfig:
 
     @property
     def decides(self) -> bool:
-        """Whether a controller decides what a step spends, which needs a method that drafts."""
+        """Returns whether a controller chooses the sizes of each step, which needs a method that drafts."""
         return self.cost_aware and METHODS[self.method].drafts
 
     def for_drafter(self, trained_block_size: int) -> DecodeConfig:
         """Returns the settings with this method's γ, γ₂ and node budget filled in.
 
-        Raises ``InputError`` where they do not fit the block that the drafters were trained with.
+        Raises ``InputError`` if they do not fit the block size that the drafters were trained with.
         """
         method = METHODS[self.method]
         gamma = self.block_size or trained_block_size

@@ -46,7 +46,7 @@ class Request:
 class Engine:
     """Loaded models that generate text.
 
-    passes: how they are run, eager, padded or captured (``d2sd.passes``), or "auto". Texts do not depend on it.
+    passes: "eager", "padded", "captured" (``d2sd.passes``) or "auto". The generated text does not depend on it.
     """
 
     def __init__(self, models: Models, passes: str = "auto"):
@@ -63,7 +63,7 @@ class Engine:
         return self.finish(self.request(prompt, config))()
 
     def finish(self, request: Request) -> Callable[[], Trace]:
-        """Generate to the end; returns a function that builds the trace, so that events do not count when runs are timed."""
+        """Generate to the end. Returns a function that builds the trace, so that building events is not part of the timing."""
         events = list(self._unread(request, lambda: False))
         return lambda: Trace.of(self.header(request), [make() for make in events])
 
@@ -74,7 +74,7 @@ class Engine:
         return self.run(self.request(prompt, config), stop)
 
     def request(self, prompt: str | Sequence[int], config: DecodeConfig) -> Request:
-        """Validate a prompt and settings; raises ``InputError``."""
+        """Returns the validated prompt and settings. Raises ``InputError``."""
         config = self.resolve(config)
         return Request(prompt if isinstance(prompt, str) else None, tuple(self.encode(prompt, config)), config)
 
@@ -84,7 +84,7 @@ class Engine:
 
     @cached_property
     def parts(self) -> dict[str, dict[str, object]]:
-        """What its models are, as headers name it (``d2sd.models.identity.parts``)."""
+        """Descriptions of the models for trace headers (``d2sd.models.identity.parts``)."""
         return parts(self.models)
 
     def resolve(self, config: DecodeConfig) -> DecodeConfig:
@@ -111,7 +111,7 @@ class Engine:
         return config if longest is None else config.for_drafter(longest)
 
     def longest_block(self, method: str) -> int | None:
-        """Largest γ, also the default of a method; None if there is no drafter or it does not draft blocks."""
+        """Returns the largest γ of a method, which is also its default; None without a drafter that drafts blocks."""
         models, wanted = self.models, METHODS[method]
         if wanted.draft_model:
             return MODEL_CHAIN
@@ -140,8 +140,10 @@ class Engine:
         return None
 
     def costs(self, config: DecodeConfig) -> Machine:
-        """What the stages of a step cost here with these resolved settings; measured at first use (in one or two
-        seconds for a small model), under the lock."""
+        """Returns the stage costs of a step on this machine with these resolved settings.
+
+        They are measured at first use, under the lock, in one or two seconds for a small model.
+        """
         method, gamma, top_k = METHODS[config.method], config.block_size or 2, 1
         if method.eagle3:
             gamma, top_k = config.draft_depth + 2, config.draft_top_k
@@ -163,7 +165,7 @@ class Engine:
 
     @contextmanager
     def _lent_passes(self, config: DecodeConfig, tokens: int) -> Iterator[Passes]:
-        """Buffers for one generation; those of fixed-shape passes go to the next one with everything captured in them."""
+        """Returns buffers for one generation; those of fixed-shape passes are reused, with their captured graphs."""
         if self.mode == "eager":
             yield self._eager_passes(config, tokens)
             return
@@ -254,7 +256,7 @@ class Engine:
     def generation(self, ids: Sequence[int], config: DecodeConfig, passes: Passes) -> Generation:
         """Returns a generation to run step by step; config: resolved settings, passes: with room for it.
 
-        A cost-aware one starts from what earlier ones of its method have taught, and teaches the next one.
+        A cost-aware generation starts from the statistics of earlier ones with its method, and updates them.
         """
         experience = None
         if config.decides:
@@ -263,9 +265,10 @@ class Engine:
         return Generation(self.models, self.texts, ids, config, passes, experience)
 
     def proposer(self, config: DecodeConfig, tokens: int, experience: Experience | None = None) -> Proposer:
-        """Returns drafters without a target's passes, with buffers of their own for this many tokens.
+        """Returns the drafters alone, without the target's passes, with separate buffers for this many tokens.
 
-        config: resolved settings; experience: what cost-aware ones go by and teach.
+        config: resolved settings.
+        experience: statistics that cost-aware drafting uses and updates.
         """
         return Proposer(self.models, config, self._eager_passes(config, tokens), experience if config.decides else None)
 

@@ -67,7 +67,7 @@ def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
                 [("nothing", NOTHING)],
                 value=NOTHING,
                 label="Compare with (A)",
-                info="What is measured becomes B.",
+                info="The set that you measure becomes B.",
                 elem_id="against",
             )
         with gr.Column(scale=1, min_width=320):
@@ -185,7 +185,7 @@ def _compare_again(
         return NO_ANSWER
     try:
         drawn = calibrate.again(kept, _against(explore, against)) if runs else gr.skip()
-        said = sentence(note="" if runs else "Press Measure: what it measures is then compared.")
+        said = sentence(note="" if runs else "Press Measure; the measured set is then compared.")
     except d2sd.InputError as error:
         drawn, said = gr.skip(), sentence(problem=f"{error}")
     # of prompts that are run there may be more by now, and drawn
@@ -259,8 +259,8 @@ def _prompt_set() -> tuple[list[Any], gr.Column, gr.Dropdown, gr.Column]:
         with gr.Column(visible=False) as mine:
             pasted = gr.Textbox(
                 label="Prompts",
-                info="One a line. Between prompts of several lines, an empty line.",
-                placeholder='One a line, or JSON lines: {"prompt": "…", "domain": "…"}',
+                info="One prompt per line. Separate prompts of several lines by an empty line.",
+                placeholder='One per line, or JSON lines: {"prompt": "…", "domain": "…"}',
                 lines=4,
                 max_lines=10,
                 elem_id="own-prompts",

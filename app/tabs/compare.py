@@ -20,8 +20,8 @@ from app.work import Ticket
 from d2sd import InputError
 
 EXPLANATION = (
-    "Two drafters, two checkpoints, two methods or two settings: A against B. Whatever you run, race, open or measure is "
-    "offered here; add trace files to compare sets."
+    "Two drafters, two checkpoints, two methods or two settings: A against B. All runs, races and measured sets of this "
+    "window are listed here; add trace files to compare sets."
 )
 
 
@@ -43,7 +43,7 @@ def build_compare(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
                 elem_id="compare-add",
             )
             called = gr.Textbox(
-                label="Call the set in B", placeholder="a name, then Enter", max_length=60, elem_id="compare-name"
+                label="Name of the set in B", placeholder="a name, then Enter", max_length=60, elem_id="compare-name"
             )
             notice = notice_box("compare-notice")
         with gr.Column(scale=1, min_width=320):
@@ -107,7 +107,7 @@ def rename(session: Session, called: str | None, a: str | None, b: str | None) -
     """Rename the set in B; runs are renamed in the list of runs."""
     kind, _, title = (b or "").partition(" ")
     if kind != "set":
-        return [gr.skip()] * 3 + [sentence(note="B is a run: the list of runs below Explore names it.")]
+        return [gr.skip()] * 3 + [sentence(note="B is a run; rename it in the list of runs below Explore.")]
     new = f"set {session.history.rename_set(title, called or '')}"
     return ["", *offer(session, new if a == b else a, new), sentence()]
 

@@ -23,7 +23,7 @@ from app.work import TURNS, Ticket, Update
 from d2sd import InputError
 
 LINES_BEFORE_STEPS = 3  # header, prompt, and the first step
-CUT_OFF = "This recording breaks off before the end of its run. What it holds is shown."
+CUT_OFF = "This recording ends before its run does. The recorded steps are shown."
 
 
 RUN = "Run"

@@ -111,4 +111,4 @@ def forgive(notice: gr.Textbox, changed: Sequence[Any]) -> None:
 
 def stopped(ticket: Ticket) -> gr.Textbox:
     """Stop what runs or waits, and say so where it had not begun."""
-    return sentence(note="Stopped before its turn came: nothing was run." if ticket.stop() else "")
+    return sentence(note="Cancelled while waiting in the queue: nothing was run." if ticket.stop() else "")

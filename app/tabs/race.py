@@ -156,7 +156,7 @@ def open_lane(session: Session, event: gr.EventData, request: gr.Request | None 
     lanes = (session.history.race or recorded_race()).lanes
     at = asked.get("lane")
     if not isinstance(at, int) or not 0 <= at < len(lanes) or not lanes[at].trace.steps:
-        return gr.skip(), gr.skip(), sentence(problem="This lane is not there any more; race again.")
+        return gr.skip(), gr.skip(), sentence(problem="This lane no longer exists; race again.")
     run = RecordedRun.packed(lanes[at].trace.lines())
     if not session.latest(number):
         return gr.skip(), gr.skip(), gr.skip()

@@ -16,8 +16,8 @@ from app.work import TURNS, Ticket, Update
 from d2sd import InputError
 
 EXPLANATION = (
-    "At temperature 0 a text is the same with every drafter. So A's texts tell, without decoding again, how far another "
-    "drafter of the same target would get: in all, by prompt group and by position."
+    "At temperature 0 a text is the same with every drafter. A's texts are therefore enough to compute the acceptance of "
+    "another drafter for the same target, without decoding again: in total, by prompt group and by position."
 )
 
 

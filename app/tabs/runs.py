@@ -32,11 +32,11 @@ PLACE = {"tab", "step", "node", "quiz", "draft", "beat", "embed", "__theme"}  # 
 RECENT = 8  # runs that the form has followed: more are not on their way to the page at once
 GONE = "This run is no longer in the list."
 ELSEWHERE = (
-    "The run of this link is not kept here, or not any more: it is made again with the settings that are filled in."
+    "The run of this link is not stored here, or no longer: it is run again with the settings that are filled in."
 )
-NOT_KEPT = "The run of this link is not kept here, or not any more. What it was made with is not in the link."
-NOT_YET = "The run of this link is not made yet."
-STAYS = "The run below is another one; Run makes one with what is filled in."
+NOT_KEPT = "The run of this link is not stored here, or no longer. The link does not contain its settings."
+NOT_YET = "The run of this link has not been made yet."
+STAYS = "The run below is a different one. Press Run to use the settings that are filled in."
 PRESS = "Press Run: its models are loaded first."
 # What a link runs by itself: the id of the button, which may be on a tab that is just being opened.
 GO = """async (id) => {
@@ -92,7 +92,9 @@ class Shown:
         link = links.read(links.fields(session.shown.header))
         session.filled = [*session.filled, sent(link)][-RECENT:]
         said = (
-            f"The form keeps yours where it cannot take this run's: {'; '.join(link.ignored)}." if link.ignored else ""
+            f"Some settings of this run cannot be filled in, so yours stay: {'; '.join(link.ignored)}."
+            if link.ignored
+            else ""
         )
         return [
             *self.controls.restored(link),

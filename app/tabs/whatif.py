@@ -25,14 +25,14 @@ from d2sd.whatif import recorded_config
 EXPLORE = "The run in Explore"
 FAVOURITE = "d2sd"
 NOT_GREEDY = (
-    "The race was drawn at a temperature above 0, where every setting writes another text: what-if can be asked of runs at "
+    "The race was sampled at a temperature above 0, where every setting gives another text. What-if needs a run at "
     "temperature 0."
 )
 EXPLANATION = (
     "**What if?** Nothing is decoded again. At temperature 0 every method and setting commits the same text, the "
     "target's own choices, so the recorded text already says what the target would accept. Only the drafters run over "
     "it once more, with other settings. The answers are therefore exact: they equal those of real runs, step by step. "
-    "Cost-aware settings go by times besides, so a real run may decide otherwise at some steps."
+    "Cost-aware settings also depend on measured times, so a real run may differ at some steps."
 )
 
 

@@ -71,7 +71,7 @@ def sentence(name: str) -> str:
     """Returns a description of a lane."""
     method = name.removesuffix(COST_AWARE)
     words = METHODS[method].sentence
-    return words if name == method else f"{words[:-1]}, spending on a step only what is expected to pay."
+    return words if name == method else f"{words[:-1]}, drafting and verifying only what is expected to save time."
 
 
 def machine(header: dict[str, Any]) -> str:

@@ -22,7 +22,7 @@ export function cycleWords({ cost, brought, gain }) {
 
 /** How fast the same steps would be on another machine, where each costs `cost` plain steps; null: that is not known. */
 export function elsewhereWords({ name }, cost, brought) {
-  if (cost === null) return `What its draft takes with an 8B model on ${name} is not known.`;
+  if (cost === null) return `The time of its draft with an 8B model on ${name} is not known.`;
   return `With an 8B model on ${name} such a step costs ${fixed(cost, 2)} plain steps, so the same ${fixed(brought, 1)} tokens would come ${fixed(brought / cost, 2)}× as fast.`;
 }
 

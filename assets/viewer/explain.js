@@ -156,7 +156,7 @@ function decisionPieces(step) {
     const other = taken.branches ? taken : best(options.filter((o) => o.size === taken.size && o.branches));
     if (other && bare) says.push(`${taken.branches ? "Re-drafts" : "Re-draft skipped"}: +${(other.tokens - bare.tokens).toFixed(1)} tokens expected for ${ms(other.seconds - bare.seconds)}.`);
   }
-  if (looking) says.push("It was tried to see whether it pays by now.");
+  if (looking) says.push("It was tried again to check whether it pays now.");
   return says.map((said) => ({ text: ` ${said}` }));
 }
 
@@ -175,7 +175,7 @@ export function stepSummary(step, total, growing = false) {
 
 export function boundaryWords(step) {
   if (!step.draft) return { short: "", long: "" };
-  if (step.boundary === null) return { short: "not seen", long: "The boundary was not seen: the text or the tree ended before target and draft parted." };
+  if (step.boundary === null) return { short: "not seen", long: "The boundary was not seen: the text or the tree ended before target and draft differed." };
   const { boundary, verdict, rank, gained } = step;
   if (verdict === "all") return { short: `${OUTCOMES.all.mark} all ${step.drafted} accepted`, long: "The whole first draft was accepted." };
   const accepted = `accepted ${boundary}`;
@@ -195,7 +195,7 @@ function leaveWords(step) {
   const drafts = leaveAtBoundary(step);
   if (!drafts.length) return "";
   const added = step.gained ? `; ${count(step.gained, "token")} came that way` : "";
-  return ` The ${draftsName(drafts)} ${drafts.length > 1 ? "leave" : "leaves"} the first draft here as well, after first writing the same tokens${added}.`;
+  return ` The ${draftsName(drafts)} ${drafts.length > 1 ? "leave" : "leaves"} the first draft here as well, after repeating its first tokens${added}.`;
 }
 
 /** The drafted block that a node's token was drafted in (not merely given as a prefix), and its place there. */

@@ -33,7 +33,7 @@ export class FinderView {
     const options = ["any", ...Object.keys(OUTCOMES), "undrafted", "sure", "longest", "slowest"].map((id) => h("option", { value: id }, capital(FILTERS[id][0])));
     this.choice = h("select", { id: "step-filter", "aria-label": "Which steps to look for" }, ...options);
     this.count = h("span", { class: "count", role: "status" });
-    this.marks = h("ul", { class: "glyphs", "aria-label": "Marks under the steps: what came of the predicted boundary" });
+    this.marks = h("ul", { class: "glyphs", "aria-label": "Marks under the steps: outcome of the predicted boundary" });
     this.marks.append(...Object.entries(OUTCOMES).map(([id, { mark, words }]) => this.markOf(id, mark, words)));
     const before = button("‹", "Previous of these steps (P)", () => this.go(-1));
     const next = button("›", "Next of these steps (N)", () => this.go(1));

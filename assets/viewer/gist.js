@@ -9,7 +9,7 @@ export function gist({ method, step, tokens, steps, cycle, machine, there, missi
   if (!steps) return [];
   const b = (text) => ({ text, kind: "b" });
   const t = (text) => ({ text });
-  if (method === "autoregressive") return [b("1 token"), t(" a step: plain decoding, which all else is compared with.")];
+  if (method === "autoregressive") return [b("1 token"), t(" a step: plain decoding, the baseline of all other methods.")];
   const alpha = tokens / steps;
   const begin = step === null ? [] : [b(count(step, "token")), t(" in this step. ")];
   const run = [t("The run: "), b(`α = ${fixed(alpha, 2)}`)];

@@ -30,7 +30,7 @@ const WORDS = [
   ["r(i)", "predicted chance that exactly i drafted tokens are accepted; “all”: every one"],
   ["α", "tokens committed per step, mean over the run"],
   ["γ", "block: the anchor and γ − 1 drafted tokens"],
-  ["K", "how many prefixes are re-drafted from"],
+  ["K", "number of prefixes to re-draft from"],
   ["T", "temperature: 0 takes the target’s favourite, above 0 it draws"],
   ["plain", "plain decoding: one target pass per token, nothing drafted"],
   ["●", "repaired: re-drafted from where the draft broke, and tokens were gained"],

@@ -9,12 +9,12 @@ import { judged } from "./store.js";
 import { count, fixed, methodName, OUTCOMES, percent, STAGES } from "./words.js";
 
 const CARDS = [
-  ["alpha", "Tokens/step α", "Mean acceptance length over all steps: committed tokens per step, the target’s own token included."],
-  ["speed", "Tokens per second", "Of the run that is drawn here: committed tokens over the time since the prompt was read. To record every step for the drawing costs time: the speedup beside it is timed without."],
-  ["speedup", "Speedup", "Tokens per second over plain decoding with the same target, both timed in turns right after the run, without drawing them: to draw a run slows it on a small machine. Below 1×, a step costs more plain steps than it brings tokens: cost-aware, or fewer nodes B, may help."],
+  ["alpha", "Tokens/step α", "Mean acceptance length over all steps: committed tokens per step, including the one that the target adds."],
+  ["speed", "Tokens per second", "Of the run shown here: committed tokens over the time since the prompt was read. Recording every step takes time; the speedup is timed without recording."],
+  ["speedup", "Speedup", "Tokens per second over plain decoding with the same target, both timed alternately right after the run and without drawing, which slows a small machine. Below 1×, a step takes longer than plain decoding of its tokens: cost-aware, or fewer nodes B, may help."],
   ["nodes", "Mean nodes/step", "Tree nodes that the target checks in one pass, anchor included; mean over the steps."],
   ["repaired", "Repaired drafts", "Of the steps whose first draft was partly rejected: how often a re-draft started exactly there and added tokens."],
-  ["gain", "Gained per re-draft", "Tokens that the drafts behind the first added, over the number of those drafts."],
+  ["gain", "Gained per re-draft", "Tokens that the drafts after the first added, divided by the number of those drafts."],
 ];
 
 /** Tokens per second, as short as is of use. */
@@ -23,7 +23,7 @@ const perSecond = (speed) => fixed(speed, speed >= 100 ? 0 : 1);
 export class NumbersView {
   constructor(host, store) {
     Object.assign(this, { host, store, cells: {}, shown: null });
-    this.gist = h("p", { class: "gist", title: "α: committed tokens a step, the target’s own included. Price and speed: against plain decoding of the same target. As many tokens a step as a step costs plain ones would be as fast: there it breaks even." });
+    this.gist = h("p", { class: "gist", title: "α: committed tokens per step, including the one that the target adds. Price and speed: relative to plain decoding with the same target. A method breaks even where α equals the price of a step in plain steps." });
     this.why = this.opener("why?", "why-open", () => this.box, "What a step costs, and where it would pay");
     this.more = this.opener("all figures", "more-open", () => this.cards, "All totals of the run");
     this.cards = h("dl", { class: "cards", "aria-label": "Totals", hidden: true });

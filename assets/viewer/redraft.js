@@ -37,8 +37,8 @@ export function redraftSentence(prefix, { tokens, kept, accepted, added, wanted 
 /** Beside it, what the prefixes brought that the step did re-draft from; `committed`: tokens of the step. */
 export function chosenSentence(prefix, { chosen, extra, same }, committed, random) {
   const brought = chosen.map(([from, added]) => `${from} (${added ? `+${added}` : "0"})`);
-  const who = chosen.length ? `${random ? "Drawn at random" : "K chose"} ${joined(brought)}.` : "The step re-drafted from nowhere.";
-  if (same === false) return `${who} From ${prefix} the run drafted other tokens: what nearly ties is rounded another way here.`;
+  const who = chosen.length ? `${random ? "Drawn at random" : "K chose"} ${joined(brought)}.` : "The step had no re-draft.";
+  if (same === false) return `${who} From ${prefix} the run drafted other tokens: a near tie was rounded differently here.`;
   if (same) return `${who} From ${prefix} the run drafted the same tokens.`;
   return `${who} With this one too the step commits ${extra ? `${extra} more than its ${count(committed, "token")}` : "no more"}.`;
 }

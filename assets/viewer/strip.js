@@ -204,7 +204,7 @@ export class StripView {
     const { step } = this;
     const [left, right] = [this.x(step.closed), this.x(step.posterior.length + 0.8)];
     const [top, bottom] = [this.band.points[0] - 20, this.band.points[1]];
-    const words = ["no flag here: the text", "was drafted to end"].slice(0, right - left > 150 ? 2 : 0);
+    const words = ["no flag here:", "the draft ends the text"].slice(0, right - left > 150 ? 2 : 0);
     return s(
       "g",
       { class: "closed" },
@@ -271,13 +271,13 @@ export class StripView {
     const level = this.step.levels[number - 1];
     if (!level) return null;
     const row = ({ text: words, p, node }) => h("li", {}, h("bdi", {}, visible(words, 14)), ` ${probability(p, 3)}${node ? "" : " (not verified)"}`);
-    return h("div", {}, h("b", {}, `Level ${number}: pass ${number} of the drafter`), h("p", {}, `${count(level.scored, "candidate")} scored; the next pass goes on from the best ${level.kept.length}, by the probability of the whole path:`), h("ol", {}, ...level.kept.slice(0, 6).map(row)));
+    return h("div", {}, h("b", {}, `Level ${number}: pass ${number} of the drafter`), h("p", {}, `${count(level.scored, "candidate")} scored; the next pass continues from the best ${level.kept.length}, by the probability of the whole path:`), h("ol", {}, ...level.kept.slice(0, 6).map(row)));
   }
 
   barCard(k) {
     const { draft } = this.step;
     if (k < 1 || k > draft.confidence.length) return null;
-    const fate = { right: "The target accepted it.", wrong: this.step.sampled ? "The target drew another token." : "The target rejected it.", unseen: "What the target would say here was not seen." }[fateOf(this.step, k)];
+    const fate = { right: "The target accepted it.", wrong: this.step.sampled ? "The target drew another token." : "The target rejected it.", unseen: "The target’s choice here was not seen." }[fateOf(this.step, k)];
     const trained = this.step.trained[k - 1];
     const head = trained === undefined ? "" : h("p", {}, `◆ Its confidence head says ${probability(trained, 4)}.`);
     return h("div", {}, h("b", {}, `c(${k}) = ${probability(draft.confidence[k - 1], 4)}`), h("p", {}, `First drafter’s own probability of ${quoted(draft.texts[k - 1])} at position ${k}. ${fate}`), head);

@@ -1,8 +1,7 @@
-"""Does a drafter's confidence deserve trust? Reliability, ECE, Brier score, boundary hits, gains, temperature advice.
+"""Can a drafter's confidence be trusted? Reliability, ECE, Brier score, boundary hits, gains, temperature advice.
 
-``Gathering(traces).report()`` gives every figure of recorded runs; ``read_report`` puts them into plain sentences.
-Intervals are 95% percentile bootstraps that draw whole prompts again (``steps.units``); of a share that is none or all
-of them, Wilson's.
+``Gathering(traces).report()`` returns all figures of recorded runs; ``read_report`` summarizes them in sentences.
+Intervals are 95% percentile bootstraps that resample whole prompts (``steps.units``); for a share of 0 or 1, Wilson's.
 """
 
 from __future__ import annotations

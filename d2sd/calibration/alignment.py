@@ -14,13 +14,14 @@ TEXTLESS = {"tokens", "target"}  # of ``Trace.missing``
 
 @dataclass(frozen=True, slots=True)
 class Alignment:
-    """Where steps end, in characters of the generated text: ``ends_a[n]`` is the end of step n. The first begins after what
-    prefill committed.
+    """Ends of the steps, in characters of the generated text.
 
-    differs_at: the first character that is not the same, None where the texts are the same; where one text is the
-    beginning of the other, the end of the shorter one. step_a, step_b: the steps that hold this character, None where
-    that side has none. parts_at: the first step that does not end at the same place on both sides, None where all do.
-    by_tokens: a side is an imported log without text, so that ends are in tokens and no text is compared.
+    ends_a, ends_b: [n]: the end of step n. The first step starts after the text committed by prefill.
+    differs_at: index of the first different character, or the length of the shorter text if the other one begins with it;
+        None if the texts are equal.
+    step_a, step_b: the steps that contain this character; None if a side has none.
+    parts_at: the first step that does not end at the same index on both sides; None if all do.
+    by_tokens: whether a side is an imported log without text; ends are then in tokens, and texts are not compared.
     """
 
     ends_a: tuple[int, ...]
@@ -43,8 +44,8 @@ def text_of(step: StepDone) -> str:
 
 
 def align(a: Trace, b: Trace) -> Alignment:
-    """Two runs over the characters of their texts, so that also those of different tokenizers meet; over their tokens where
-    a log does not hold the text."""
+    """Returns the alignment of two runs by the characters of their texts, which works across tokenizers; by tokens if a log
+    does not hold the text."""
     by_tokens = any(TEXTLESS.intersection(run.missing) for run in (a, b))
     if by_tokens:
         counts = [

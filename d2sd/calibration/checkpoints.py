@@ -22,12 +22,12 @@ def compare_checkpoints(
 
 
 def best(rows: Sequence[Row]) -> Row:
-    """The row of the highest α; of equal ones the latest."""
+    """Returns the row with the highest α; among equal ones, the latest."""
     return max(reversed(rows), key=lambda row: row.whole.alpha.value or 0.0)
 
 
 def verdict(rows: Sequence[Row]) -> str:
-    """Which of these checkpoints is the best, and how clearly, in a sentence or two."""
+    """Returns one or two sentences that name the best checkpoint and how certain that is."""
     *others, last = rows
     found = best(rows)
     alpha = f"α {with_interval(found.whole.alpha)}"
@@ -49,7 +49,7 @@ def _chance(row: Row) -> str:
 
 
 def first_position(row: Row) -> str:
-    """The share of a checkpoint's steps that accept the first drafted token, with its interval."""
+    """Returns the share of a checkpoint's steps that accept the first drafted token, with its interval."""
     share = row.reached[0] if row.reached else Estimate(None)
     if share.value is None or share.low is None or share.high is None:
         return "–"

@@ -1,7 +1,7 @@
-"""Two sets of runs against each other: every figure of both, and the difference with its interval.
+"""Comparison of two sets of runs: every figure of both, and the difference with its interval.
 
-Where both have the same prompts, or wrote the same text, they are drawn again together (a paired bootstrap): what is hard
-for one is hard for the other, and only their difference is asked for. Otherwise each is drawn on its own.
+If both have the same prompts or texts, they are resampled together (a paired bootstrap): texts that are hard for one are hard
+for the other, which cancels in the difference. Otherwise each is resampled separately.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ MIN_ROWS = 30  # of each side, to ask about a place
 class Comparison:
     """Figures of both sides, and B − A with its interval.
 
-    The intervals of ``figures`` hold together with 95% (Bonferroni: each for itself with more). Positions and groups are asked
-    about together.
+    The intervals of ``figures`` hold simultaneously with 95% (Bonferroni). The p-values of positions are corrected together,
+    and so are those of groups.
 
-    unit: what is drawn again.
-    paired: whether it is drawn on both sides together.
+    unit: name of the resampling unit.
+    paired: whether both sides are resampled together.
     same_drafter: whether both have the same first drafter.
-    figures: those of ``FIGURES`` and "error", the ECE above what chance alone would give.
-    bins: share accepted by bin of confidence.
+    figures: those of ``FIGURES``, and "error", the ECE above the one expected by chance.
+    bins: accepted share by confidence bin.
     within: [n]: share of rejected drafts whose true boundary is among the n + 1 likeliest.
-    positions: [k]: of the drafts that got as far as drafted token k + 1, the share that had it accepted; as far as both drafted.
-    groups: tokens per step by prompt group, of groups that both sides have.
+    positions: [k]: accepted share of drafted token k + 1 among the drafts that reached it, up to the shorter draft length.
+    groups: tokens per step by prompt group, for groups that both sides have.
     """
 
     unit: str
@@ -64,7 +64,10 @@ class Comparison:
 
 
 def compare(a: Side, b: Side, same_text: bool = False) -> Comparison:
-    """All figures of two sets of runs. ``same_text``: run by run, both wrote the same tokens."""
+    """Returns the comparison of two sets of runs.
+
+    same_text: whether run n of both sides has the same tokens, for every n.
+    """
     of_a, of_b, name, paired = common_units(a, b, same_text)
     count = [int(unit.max(initial=-1)) + 1 for unit in (of_a, of_b)]
     first = Resampler(max(count) if paired else count[0])
@@ -134,7 +137,8 @@ def _untested(found: Difference) -> Difference:
 
 
 def length_difference(own: Sequence[int], other: Sequence[int]) -> Difference:
-    """α of two ways through the same text, given the committed tokens of their steps, (N,) and (M,), of equal sums."""
+    """Returns α of two runs over the same text and its difference, given the committed tokens of their steps, (N,) and (M,),
+    with equal sums."""
     steps = [np.asarray(lengths, dtype=float) for lengths in (own, other)]
     length = max(MIN_BLOCK, -(-int(steps[0].sum()) // MAX_BLOCKS))
     unit = [((np.cumsum(s) - s) // length).astype(int) for s in steps]

@@ -12,11 +12,11 @@ from d2sd.trace.events import StepDone
 class Expectations:
     """Expected and actual results of cost-aware steps; means over the steps that drafted.
 
-    steps: drafting steps.
-    expected, obtained: committed tokens, as expected and as they came.
-    expected_seconds: of a step.
-    plain: steps that decided to draft nothing.
-    looks: steps that tried what was not expected to pay.
+    steps: number of drafting steps.
+    expected, obtained: expected and actual committed tokens per step.
+    expected_seconds: expected time per step.
+    plain: number of steps that drafted nothing.
+    looks: number of steps that tried an option that was not expected to pay.
     """
 
     steps: int

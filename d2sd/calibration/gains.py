@@ -12,10 +12,10 @@ from d2sd.calibration.steps import StepTable
 
 @dataclass(frozen=True, slots=True)
 class Gain:
-    """One source of tokens. What several drafts share counts for the first of them: a re-draft gets what it adds.
+    """One source of tokens. A token in several drafts counts for the first of them, so a re-draft counts only what it adds.
 
-    branch: 0 = first draft, j = re-draft j, None = lower-ranked choices of a drafter.
-    present, won: steps where it was there, and where it brought a token.
+    branch: 0 = first draft, j = re-draft j, None = lower-ranked alternatives of a drafter.
+    present, won: number of steps with this source, and of those in which it added a token.
     tokens, nodes: accepted and verified per step, means over all steps.
     wasted: share of its verified nodes that were not accepted.
     """
@@ -32,7 +32,7 @@ class Gain:
 class Gains:
     """Tokens committed per step (α, bonus included), nodes verified per step (anchor included), and their sources.
 
-    per_redraft: tokens that the drafts behind the first added, per such draft; lower-ranked choices are left out.
+    per_redraft: tokens added per draft after the first, without lower-ranked alternatives.
     """
 
     tokens_per_step: Estimate

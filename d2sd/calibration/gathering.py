@@ -44,9 +44,9 @@ class Counted:
 class Gathering:
     """Accumulates runs one at a time.
 
-    headers: the different headers, without what they say of one run alone.
-    texts: a digest of every prompt with what was written after it.
-    ended: how many runs had no step, because the text ended with prefill.
+    headers: the distinct headers, without the fields that differ for every run.
+    texts: a digest of the prompt and generated text of every run.
+    ended: number of runs without a step, because the text ended with prefill.
     """
 
     def __init__(self, traces: Iterable[Trace] = ()):

@@ -13,10 +13,14 @@ from d2sd.tree.boundary import boundary_posteriors
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """Steps by what was likeliest and what happened. Outcome i < G: exactly i tokens accepted; outcome G: all of them.
+    """Steps by likeliest and actual outcome. Outcome i < G: exactly i tokens accepted; outcome G: all of them.
 
-    Steps without confidences are no part of it. counts[actual][predicted]: steps, (G+1, G+1), those whose boundary was seen; unseen: the others that drafted. all_expected and all_happened: the mean predicted chance that the
-    whole first draft is accepted, and the share of steps where it was.
+    Steps without confidences are left out.
+
+    counts: [actual][predicted]: number of steps whose boundary is known, (G+1, G+1).
+    unseen: number of other steps that drafted.
+    all_expected, all_happened: mean predicted probability that the whole first draft is accepted, and the share of steps
+        where it was.
     """
 
     counts: tuple[tuple[int, ...], ...]
@@ -27,12 +31,16 @@ class Matrix:
 
 @dataclass(frozen=True, slots=True)
 class Ranks:
-    """Rank of the true boundary among all r(i), over the steps whose first draft was rejected somewhere.
+    """Rank of the true boundary among all r(i), over the steps whose first draft was not accepted completely.
 
-    counts[n]: steps where it was number n+1. within[n]: share of steps where it was among the first n+1 (the hit
-    rate at K = n+1); chance[n]: the same for prefixes drawn at random. used: the hit rate of the prefixes that were
-    really re-drafted from, chance_used: the same for as many drawn at random, repaired: the share where re-drafts also added
-    tokens there, all over the ``chosen`` steps that re-drafted, and mean_used how many prefixes they had; None where none did.
+    counts: [n]: number of steps where it had rank n+1.
+    within: [n]: share of steps where it was among the n+1 likeliest (the hit rate at K = n+1).
+    chance: [n]: the same for prefixes drawn at random.
+    chosen: number of steps that re-drafted; the following are over these steps, and None if there are none.
+    used: hit rate of the prefixes that were re-drafted from.
+    chance_used: the same for equally many prefixes drawn at random.
+    repaired: share of the steps where re-drafts also added tokens there.
+    mean_used: mean number of prefixes.
     """
 
     steps: int
@@ -76,7 +84,7 @@ def outcome_matrix(table: StepTable, unit: np.ndarray, resampler: Resampler) -> 
 
 
 def ranks(confidence: np.ndarray, boundary: np.ndarray) -> np.ndarray:
-    """Rank of the true boundary among r(i), 0 = likeliest, ties to the shorter prefix, (N,); G where it is none of them."""
+    """Returns the rank of the true boundary among r(i), (N,): 0 = likeliest, ties to the shorter prefix; G if it is none."""
     r, _ = boundary_posteriors(confidence)
     rows, size = np.arange(len(r)), r.shape[1]
     if not size:

@@ -1,7 +1,7 @@
-"""Trees without a block draft (EAGLE-3): is a node accepted as often as the probability of its whole path says?
+"""Trees without a block draft (EAGLE-3): is a node accepted as often as the probability of its path predicts?
 
-Every verified node counts, also those that the target never reached: their path was not the target's, so they were not
-accepted. Steps that the limit on tokens cut short are left out, because there the walk's end is not known.
+Every verified node counts. Nodes that the target did not reach are not accepted, since the target chose another path. Steps
+that the token limit cut short are left out, because the end of their walk is unknown.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from d2sd.trace.events import StepDone
 
 @dataclass(frozen=True, slots=True)
 class Paths:
-    """M verified nodes: row of the step in its table, node, depth, probability that the drafter gave the path, accepted 0/1.
+    """M verified nodes: row of the step in its table, node, depth, the drafter's probability of the path, accepted 0/1.
 
-    Step by step; in a step the accepted nodes come first, then the others, the surest first.
+    They are ordered by step; within a step accepted nodes come first, then the others by descending probability.
     """
 
     row: np.ndarray
@@ -32,7 +32,7 @@ class Paths:
 
 
 def tabulate_paths(runs: Sequence[Sequence[StepDone]]) -> Paths:
-    """The nodes of all steps whose tree is no block draft, in the order of ``tabulate``'s rows."""
+    """Returns the nodes of all steps without a block draft, in the order of ``tabulate``'s rows."""
     found: list[tuple[int, int, int, float, float]] = []
     for row, step in enumerate(s for run in runs for s in run):
         if step.first_draft is not None or len(step.nodes) < 2 or step.committed[-1].node is not None:

@@ -1,7 +1,7 @@
 """Acceptance by position in the form of ModelOpt's ``speculation_profile.json`` (schema 1.0), which deployment tools read.
 
-Rates are there twice: of the steps that accepted all tokens before it (what Dynamo's planner takes), and of all steps (what
-vLLM's synthetic acceptance takes).
+It has two kinds of rates: among the steps that accepted all earlier tokens (the input of Dynamo's planner), and among all
+steps (the input of vLLM's synthetic acceptance).
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ TOLERANCE = 0.02
 def profile(groups: Mapping[str, Gathering]) -> dict[str, Any]:
     """Returns the profile of recorded runs.
 
-    groups: runs by prompt group; "all" are all of them. Raises ``InputError`` where they have no step, or are of several methods.
+    groups: runs by prompt group; "all" holds all of them.
+
+    Raises ``InputError`` if the runs have no step or several methods.
     """
     whole = groups["all"]
     table = whole.counted().table

@@ -23,7 +23,7 @@ Tone = Literal["good", "bad", "mixed", "few", "note"]
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """``tone`` says how to take it; ``chart`` and ``places`` name the bins (or the like) that it speaks of, if any."""
+    """A sentence. ``tone``: how to display it; ``chart`` and ``places``: the bins (or similar) that it describes, if any."""
 
     tone: Tone
     text: str
@@ -32,7 +32,7 @@ class Sentence:
 
 
 def read_report(report: Report) -> list[Sentence]:
-    """Returns the verdict and its reasons."""
+    """Returns sentences about a report: the verdict first, then its reasons."""
     if not report.positions and report.by_position:
         return [_unsure(report), *_gains(report), _unit(report)]
     if not report.positions:
@@ -202,7 +202,7 @@ def _temperature(report: Report) -> Iterator[Sentence]:
 
 
 def temperature_words(temperature: float) -> str:
-    """A fitted temperature; at the ends of what was recorded the best one may lie beyond."""
+    """Returns a fitted temperature in words; at either end of the recorded range, the best one may lie beyond it."""
     if temperature >= KNOWN[-1]:
         return f"{KNOWN[-1]:g} or more"
     return f"{KNOWN[0]:g} or less" if temperature <= KNOWN[0] else f"{temperature:.2f}"
@@ -259,7 +259,7 @@ def _unit(report: Report) -> Sentence:
 
 
 def _range(figure: Estimate, digits: int = 0) -> str:
-    """The interval of a share in per cent, or nothing where there is none."""
+    """Returns the interval of a share in per cent, or an empty string without one."""
     known = figure.low is not None and figure.high is not None
     return f"{100 * (figure.low or 0):.{digits}f}–{100 * (figure.high or 0):.{digits}f}" if known else ""
 
@@ -274,7 +274,7 @@ def with_interval(figure: Estimate, sign: str = "") -> str:
 
 
 def percent(share: float) -> str:
-    """A share as a whole percentage; one digit where it would read as none or as all of something."""
+    """Returns a share as a whole percentage; with one digit if it would otherwise round to 0% or 100%."""
     whole = f"{share:.0%}"
     if whole not in ("0%", "100%") or share in (0, 1):
         return whole

@@ -1,4 +1,4 @@
-"""The second drafter: calibration where its prefix was right, and expected against actual gain of re-drafts."""
+"""The second drafter: its calibration after correct prefixes, and expected against actual gain of re-drafts."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ GAIN_EDGES = (0.0, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 1e9)
 class RedraftTable:
     """M re-drafts of the second drafter, and S scored tokens of those whose prefix was right.
 
-    row: (M,) their step's row in the ``StepTable``.
-    branch: (M,) from 1.
-    right: (M,) whether the target wrote the prefix and went on.
-    predicted: (M,) tokens that it was expected to gain, r(i) · (c₁ + c₁c₂ + …); NaN after another re-draft, which has no r.
-    gained: (M,) tokens that it brought.
+    row: (M,) row of the step in the ``StepTable``.
+    branch: (M,) number of the re-draft, from 1.
+    right: (M,) whether the prefix was accepted and the text continued after it.
+    predicted: (M,) expected gain in tokens, r(i) · (c₁ + c₁c₂ + …); NaN for a re-draft of a re-draft, which has no r.
+    gained: (M,) actual gain in tokens.
     scored_row: (S,) row of the token's step.
-    position: (S,) from 1, after the prefix.
+    position: (S,) position of the token after the prefix, from 1.
     confidence, accepted: (S,) of the token.
     """
 
@@ -52,7 +52,7 @@ class RedraftTable:
 
 @dataclass(frozen=True, slots=True)
 class GainBin:
-    """Re-drafts that were expected to gain about as much: ``predicted`` is their mean, ``gained`` what they brought."""
+    """Re-drafts with about the same expected gain: mean expected (``predicted``) and actual (``gained``) gain in tokens."""
 
     left: float
     right: float
@@ -65,8 +65,8 @@ class GainBin:
 class Second:
     """Figures of the second drafter's confidence, as those of the first one in ``Report``.
 
-    redrafts, right: re-drafts, and those whose prefix was right.
-    predicted, gained: tokens, means over re-drafts.
+    redrafts, right: number of re-drafts, and of those with a correct prefix.
+    predicted, gained: mean expected and actual gain per re-draft, in tokens.
     """
 
     redrafts: int
@@ -110,7 +110,7 @@ def tabulate_redrafts(runs: Sequence[Sequence[StepDone]], table: StepTable) -> R
 
 
 def candidates(step: StepDone) -> list[tuple[int, ...]]:
-    """All tokens of every candidate: its prefix, from the candidate before it that it goes on from, and its own.
+    """Returns all tokens of every candidate: the prefix that it continues from an earlier candidate, and its drafted tokens.
     Number 0 is the first draft."""
     known = [step.first_draft.ids if step.first_draft else ()]
     for draft in step.branches:
@@ -127,7 +127,7 @@ def promised(step: StepDone, draft: Draft) -> float:
 
 
 def scored_tokens(draft: Draft, written: Sequence[int]) -> Iterator[tuple[int, float, float]]:
-    """Position, confidence and fate of a re-draft's tokens up to the first that the target did not write."""
+    """Yields position, confidence and acceptance of a re-draft's tokens, up to the first rejected one."""
     seen = zip(draft.ids, draft.confidence, written[draft.prefix :], strict=False)
     for position, (token, confidence, wrote) in enumerate(seen, 1):
         yield position, confidence, float(token == wrote)

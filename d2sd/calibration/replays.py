@@ -1,6 +1,6 @@
-"""Several drafters over the same recorded texts: tokens a step, in all, by prompt group and by position.
+"""Several drafters over the same recorded texts: tokens per step in total, by prompt group and by position.
 
-Every drafter is held against the first one, over prompts that are drawn again together (a paired bootstrap).
+Every drafter is compared with the first one, by a paired bootstrap over prompts.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from d2sd.calibration.resampling import Estimate, Ratio, Resampler, wilson
 class Replayed:
     """Committed tokens of one drafter.
 
-    alpha: tokens a step.
-    difference: α less that of the first drafter (None for itself), with an interval that holds for all drafters and groups of a
-    table together with 95% (Bonferroni).
-    steps: how many.
+    alpha: committed tokens per step.
+    difference: α minus that of the first drafter (None for the first), with an interval that holds simultaneously for all
+        drafters and groups of a table with 95% (Bonferroni).
+    steps: number of steps.
     """
 
     alpha: Estimate
@@ -33,9 +33,9 @@ class Row:
     """A drafter's figures.
 
     whole: over all texts.
-    groups: over those of each prompt group, where there are several.
-    reached: by k, the share of its steps that accept more than k drafted tokens, among those that accept k, as far as that is
-    known: where a text ended within a draft, the drafted tokens up to there count and the next one does not.
+    groups: by prompt group, if there are several.
+    reached: [k]: share of steps that accept more than k drafted tokens, among those that accept at least k. If a text ends
+        within a draft, the tokens up to there count, and the next one does not.
     """
 
     name: str
@@ -50,9 +50,9 @@ def compare_replays(
 ) -> list[Row]:  # fmt: skip
     """Returns one row per drafter.
 
-    committed: of every drafter, of every text, the tokens of its steps.
-    groups: of every text.
-    cut: of every drafter, of every text, whether it ended within its last step's draft.
+    committed: by drafter and text, the numbers of committed tokens of the steps.
+    groups: prompt group of every text.
+    cut: by drafter and text, whether the text ended within the draft of its last step.
     """
     kinds = sorted(set(groups))
     kinds = kinds if len(kinds) > 1 else []
@@ -89,10 +89,10 @@ def _reached(texts: Sequence[Sequence[int]], cut: Sequence[bool]) -> tuple[Estim
 
 
 def reached(accepted: Sequence[int], at_least: Sequence[int] = ()) -> list[tuple[int, int]]:
-    """Of each number of drafted tokens, from 0 on: how many steps accept as many, and how many of them accept more.
+    """Returns for k = 0, 1, …: the number of steps that accept at least k drafted tokens, and of those that accept more.
 
-    accepted: drafted tokens that each step accepts.
-    at_least: of other steps, the drafted tokens that they accept before their text ends; whether they accept more is not known.
+    accepted: number of drafted tokens that each step accepts.
+    at_least: the same for steps in which the text ends; whether they would accept more is unknown.
     """
     counts = range(max([*accepted, *(a - 1 for a in at_least)], default=-1) + 1)
     return [

@@ -12,7 +12,7 @@ SHOWN_POSITIONS = 8
 
 
 def lines(row: Row) -> list[str]:
-    """A drafter's figures: in all, by prompt group, by position."""
+    """Returns lines with a drafter's figures: in total, by prompt group, by position."""
     shares = ", ".join(f"{k}: {f.value:.0%}" for k, f in enumerate(row.reached[:SHOWN_POSITIONS], 1))
     groups = [f"  {kind}: {_words(found)}" for kind, found in row.groups.items()]
     return [

@@ -34,13 +34,17 @@ from d2sd.trace.events import StepDone
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Figures of the first draft's confidence over ``runs`` runs of ``prompts`` different prompts with ``steps`` steps and ``positions`` scored positions, or, where
-    ``of_paths``, of the probabilities of the paths of so many verified nodes.
+    """Figures of the first draft's confidence.
 
-    unit: what intervals draw again. confidence, accepted: means over scored positions; gap: accepted − confidence,
-    below 0 where the drafter is over-confident. Positions without a confidence are in by_position alone. error, adaptive: ECE with equal-width and with equal-mass bins;
-    chance: the ECE that an honest drafter would show by chance. gains and outcomes: see their modules. second, domains and
-    kinds are there where ``calibrate`` was given what they need.
+    runs, prompts, steps: numbers of runs, of distinct prompts, and of steps.
+    positions: number of scored positions; with ``of_paths``, of verified nodes, scored by the probabilities of their paths.
+    unit: name of the resampling unit of the intervals.
+    confidence, accepted: means over scored positions. Positions without a confidence count in ``by_position`` only.
+    gap: accepted − confidence; negative if the drafter is over-confident.
+    error, adaptive: ECE with equal-width and with equal-mass bins.
+    chance: expected ECE of a perfectly calibrated drafter.
+    gains, outcomes: see their modules.
+    second, domains, kinds: empty unless ``calibrate`` was given the labels that they need.
     """
 
     runs: int
@@ -68,14 +72,17 @@ class Report:
     kinds: tuple[Group, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """The figures as JSON-ready data."""
+        """Returns the figures as JSON-ready data."""
         return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """What is known of steps besides their numbers. domains: the prompt group of every run; kinds: of every scored position,
-    its place in ``splits.KINDS``; redrafts: those of the second drafter."""
+    """Labels of steps.
+
+    domains: prompt group of every run.
+    kinds: index in ``splits.KINDS`` of every scored position.
+    redrafts: re-drafts of the second drafter."""
 
     domains: tuple[str, ...]
     kinds: np.ndarray
@@ -109,8 +116,9 @@ def curves(table: StepTable) -> Curves:
 
 
 def calibrate(table: StepTable, paths: Paths | None = None, labels: Labels | None = None) -> Report:
-    """Every figure of these steps, ``paths`` being their trees without a block draft, which are looked at where no step
-    has one. An empty table gives a report that has seen nothing."""
+    """Returns all figures of these steps; an empty table gives a report without observations.
+
+    paths: their trees without a block draft, which are used if no step has a block draft."""
     unit, name = units(table)
     resampler = Resampler(int(unit.max(initial=-1)) + 1)
     observed = score(table, unit)

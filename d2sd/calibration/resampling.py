@@ -20,7 +20,7 @@ Ratio = tuple[np.ndarray, np.ndarray]  # numerators and denominators, of whose s
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A measured figure and its 95% percentile interval; None where nothing was observed or units are too few."""
+    """A measured figure and its 95% percentile interval; None without observations, or with too few units."""
 
     value: float | None
     low: float | None = None
@@ -28,7 +28,7 @@ class Estimate:
 
 
 class Resampler:
-    """Draws units with replacement, with the same resamples for the same seed, so that figures can be compared."""
+    """Resamples units with replacement. The same seed gives the same resamples, so that figures can be compared."""
 
     def __init__(self, count: int, seed: int = 0):
         """``count`` units."""
@@ -47,8 +47,8 @@ class Resampler:
         return (self._weights @ by_unit).reshape(RESAMPLES, *values.shape[1:])
 
     def products(self, pairs: np.ndarray, columns: np.ndarray) -> np.ndarray:
-        """Of each resample, Σ over two of its units of their entry in ``pairs`` (units, C), (RESAMPLES,); the second is one of
-        ``columns`` (C,)."""
+        """Returns for each resample the sum of ``pairs`` (units, C) over all pairs of its units, (RESAMPLES,); the second unit
+        of a pair is one of ``columns`` (C,)."""
         summed: np.ndarray = ((self._weights @ pairs) * self._weights[:, columns]).sum(1)
         return summed
 
@@ -66,10 +66,10 @@ class Resampler:
         return drawn
 
     def difference(self, own: Ratio, base: Ratio, unit: np.ndarray, tests: int = 1) -> Estimate:
-        """Σ numerator / Σ denominator of ``own`` less that of ``base``, over units that are drawn again together.
+        """Returns Σ numerator / Σ denominator of ``own`` minus that of ``base``; units are resampled for both together.
 
         own, base: numerators and denominators, both (M,).
-        unit: of each of their rows, (M,).
+        unit: (M,) unit of each row.
         tests: as for ``figure``.
         """
         (one, steps), (other, before) = own, base
@@ -77,7 +77,7 @@ class Resampler:
         return self.figure(value, self.ratios(*own, unit) - self.ratios(*base, unit), tests)
 
     def share(self, yes: np.ndarray, unit: np.ndarray) -> Estimate:
-        """The share of rows (M,) that say yes. Where all or none do, resamples do so too: the interval is Wilson's then."""
+        """Returns the share of true rows (M,). For a share of 0 or 1, all resamples agree, so the interval is Wilson's."""
         figure = self.ratio(yes.astype(float), np.ones(len(yes)), unit)
         if figure.low is None or figure.value is None or 0 < figure.value < 1:
             return figure
@@ -86,7 +86,7 @@ class Resampler:
     def figure(self, value: float, drawn: np.ndarray, tests: int = 1) -> Estimate:
         """Returns a figure with the interval of its resampled values, (RESAMPLES,); NaN for empty resamples.
 
-        ``tests``: of how many intervals that are to hold together this is one, see ``wider``.
+        tests: number of intervals that are to hold simultaneously, see ``wider``.
         """
         known = drawn[np.isfinite(drawn)]
         if self.count < MIN_UNITS or len(known) < RESAMPLES / 2:
@@ -96,9 +96,9 @@ class Resampler:
 
 
 def wider(figure: Estimate, tests: int) -> Estimate:
-    """A 95% interval as one of ``tests`` that hold together (Bonferroni), as wide as it would be of a normal distribution.
+    """Returns a 95% interval widened so that ``tests`` of them hold simultaneously (Bonferroni).
 
-    So many resamples know no quantile as far out as many tests ask for.
+    The factor is that of a normal distribution, since the resamples are too few for the extreme quantiles of many tests.
     """
     value, low, high = figure.value, figure.low, figure.high
     if tests <= 1 or value is None or low is None or high is None:
@@ -109,9 +109,9 @@ def wider(figure: Estimate, tests: int) -> Estimate:
 
 
 def p_value(difference: Estimate, units: int) -> float | None:
-    """Two-sided p of no difference from a 95% interval by so many units; None without one.
+    """Returns the two-sided p-value of no difference, from a 95% interval over this many units; None without an interval.
 
-    Few units are drawn again too much alike: their t distribution stands for that, by Wallace's formula (1959).
+    Resamples of few units vary too little. Student's t distribution, by Wallace's formula (1959), corrects for that.
     """
     value, low, high = difference.value, difference.low, difference.high
     if value is None or low is None or high is None or low == high:
@@ -123,7 +123,7 @@ def p_value(difference: Estimate, units: int) -> float | None:
 
 
 def holm(values: Sequence[float | None]) -> list[float | None]:
-    """Returns p of several questions, each corrected for all of them (Holm 1979); None stays None and is not counted."""
+    """Returns p-values corrected for multiple tests (Holm 1979); None stays None and is not counted."""
     order = sorted((p, n) for n, p in enumerate(values) if p is not None)
     corrected, least = list(values), 0.0
     for rank, (p, n) in enumerate(order):
@@ -132,7 +132,7 @@ def holm(values: Sequence[float | None]) -> list[float | None]:
 
 
 def wilson(share: float, count: int, z: float = Z95) -> tuple[float, float]:
-    """Wilson interval of a share, of 95% unless told."""
+    """Returns the Wilson interval of a share; the default is 95%."""
     centre = (share + z * z / (2 * count)) / (1 + z * z / count)
     half = z / (1 + z * z / count) * np.sqrt(share * (1 - share) / count + z * z / (4 * count * count))
     return float(max(0, centre - half)), float(min(1, centre + half))

@@ -31,7 +31,7 @@ class Scores:
         return len(self.confidence)
 
     def known(self) -> Scores:
-        """Those with a confidence."""
+        """Returns the positions with a confidence."""
         there = ~np.isnan(self.confidence)
         return Scores(*(getattr(self, name)[there] for name in self.__dataclass_fields__))
 
@@ -51,8 +51,9 @@ class Bin:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """How the first draft fared at position k, among the ``count`` steps that reached it; interval as in ``Bin``. confidence:
-    None where any of them has none."""
+    """Acceptance of the first draft at position k, among the ``count`` steps that reached it; interval as in ``Bin``.
+
+    confidence: mean confidence; None if any of these steps has none."""
 
     position: int
     count: int
@@ -63,7 +64,7 @@ class Position:
 
 
 def scored_positions(step: StepDone) -> list[tuple[float, bool]]:
-    """(c_k, accepted) of the first draft, as far as its fate was observed (see ``StepTable.scored``); none without confidences."""
+    """Returns (c_k, accepted) of the first draft's observed positions (see ``StepTable.scored``); empty without confidences."""
     matched, boundary = observed(step)
     if step.first_draft is None or matched == UNSEEN:
         return []
@@ -72,8 +73,8 @@ def scored_positions(step: StepDone) -> list[tuple[float, bool]]:
 
 
 def bin_gaps(scored: Sequence[tuple[float, bool]]) -> tuple[float, ...]:
-    """Σ (accepted − confidence) over the scored positions in each bin of ``uniform_edges()``: such sums of several runs add up
-    to those that the ECE of all of them is made of."""
+    """Returns Σ (accepted − confidence) over the scored positions in each bin of ``uniform_edges()``. Summed over several
+    runs, these give the ECE of all of them."""
     if not scored:
         return ()
     confidence, accepted = np.array(scored, dtype=float).T
@@ -89,12 +90,12 @@ def score(table: StepTable, unit: np.ndarray) -> Scores:
 
 
 def uniform_edges(bins: int = 10) -> np.ndarray:
-    """Bin edges of equal width."""
+    """Returns bin edges of equal width."""
     return np.linspace(0, 1, bins + 1)
 
 
 def equal_mass_edges(confidence: np.ndarray, bins: int = 10) -> np.ndarray:
-    """Bin edges with about equally many positions between them (adaptive ECE)."""
+    """Returns bin edges with about equally many positions between them (adaptive ECE)."""
     inner = np.quantile(confidence, np.linspace(0, 1, bins + 1)[1:-1]) if len(confidence) else []
     return np.unique(np.concatenate([[0.0], inner, [1.0]]))
 
@@ -106,7 +107,7 @@ def places(confidence: np.ndarray, edges: np.ndarray) -> np.ndarray:
 
 
 def reliability(scores: Scores, edges: np.ndarray) -> list[Bin]:
-    """All bins of a reliability diagram, in order; an empty one has count 0 and confidence in its middle."""
+    """Returns all bins of a reliability diagram, in order; an empty one has count 0 and the confidence of its centre."""
     at, size = places(scores.confidence, edges), len(edges) - 1
     bounds = zip(edges[:-1].round(9).tolist(), edges[1:].round(9).tolist(), strict=True)
     return [
@@ -141,7 +142,7 @@ def expected_calibration_error(confidence: np.ndarray, accepted: np.ndarray, edg
 
 
 def resampled_error(scores: Scores, confidence: np.ndarray, edges: np.ndarray, resampler: Resampler) -> np.ndarray:
-    """ECE of these confidences of the scored positions in every resample, with the same bins, (RESAMPLES,)."""
+    """Returns the ECE of these confidences of the scored positions in every resample, with fixed bins, (RESAMPLES,)."""
     gaps = np.zeros((len(scores), len(edges) - 1))
     gaps[np.arange(len(scores)), places(confidence, edges)] = scores.accepted - confidence
     drawn = resampler.sums(gaps, scores.unit)

@@ -1,4 +1,4 @@
-"""Two sets of runs and a figure of both: resampling units, and the difference with its interval."""
+"""Two sets of runs, their common resampling units, and the difference of a figure with its interval."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class Side:
     """One set of runs.
 
     table: its steps.
-    prompts: of every run, by its number in the table.
-    drafter: the first drafter of all of them; empty where it is not known or they have several.
-    groups: the prompt group of every run; none: all are of one.
+    prompts: prompt of every run, by its number in the table.
+    drafter: the first drafter of all runs; empty if unknown or not the same.
+    groups: prompt group of every run; empty if there is only one group.
     """
 
     table: StepTable
@@ -36,8 +36,8 @@ class Difference:
     """A figure of both sides.
 
     difference: B − A.
-    count_a, count_b: over how many rows (steps, positions).
-    p: of one of several places that are asked about, corrected for all of them (``holm``). Its interval is of 95% for itself.
+    count_a, count_b: number of rows (steps, positions).
+    p: p-value corrected for multiple tests (``holm``), for one of several positions or groups; its interval is not corrected.
     """
 
     name: str
@@ -59,7 +59,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Draws:
-    """One side with what it is resampled with. ``observed``: all positions whose fate is known, ``scores`` those with a confidence."""
+    """One side with its resampler. ``observed``: all positions with a known outcome; ``scores``: those with a confidence."""
 
     table: StepTable
     unit: np.ndarray
@@ -73,7 +73,7 @@ Rows = Callable[[Draws], tuple[np.ndarray, np.ndarray, np.ndarray]]
 
 
 def common_units(a: Side, b: Side, same_text: bool) -> tuple[np.ndarray, np.ndarray, str, bool]:
-    """What each step of both sides is drawn again with, what that is called, and whether both sides share it."""
+    """Returns the resampling unit of each step of both sides, the name of a unit, and whether both sides share the units."""
     ready = min(len(set(side.prompts)) for side in (a, b)) >= MIN_PROMPTS
     numbers = {prompt: n for n, prompt in enumerate(dict.fromkeys(a.prompts))}
     if ready and set(a.prompts) == set(b.prompts):
@@ -93,7 +93,7 @@ def text_starts(table: StepTable) -> np.ndarray:
 
 
 def ratio(name: str, rows: Rows, a: Draws, b: Draws, tests: int) -> Difference:
-    """A figure of both sides; the interval of the difference is one of ``tests`` that hold together."""
+    """Returns a figure of both sides; the interval of the difference is one of ``tests`` that hold simultaneously."""
     sides = [(side, *rows(side)) for side in (a, b)]
     shares = all(((n == 0) | (n == d)).all() and (d <= 1).all() for _, n, d, _ in sides)
     figures = [side.resampler.ratio(n, d, unit) for side, n, d, unit in sides]
@@ -125,7 +125,7 @@ def difference_of(
 
 
 def newcombe(a: Estimate, b: Estimate) -> Estimate:
-    """B − A of two shares from their own intervals (Newcombe 1998, method 10): for shares of none or all of their rows."""
+    """Returns B − A of two shares with an interval from both intervals (Newcombe 1998, method 10), for shares of 0 or 1."""
     ends = (a.value, a.low, a.high, b.value, b.low, b.high)
     if any(end is None for end in ends):
         return Estimate(None if a.value is None or b.value is None else b.value - a.value)

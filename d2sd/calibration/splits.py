@@ -20,8 +20,8 @@ SIGNS = re.compile(r"\s*[^\w\s]+\s*")
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A group's scored positions. ``tokens`` (α) and ``repaired`` are over its steps, where steps as a whole are grouped;
-    None elsewhere."""
+    """Figures of a group's scored positions. ``tokens`` (α) and ``repaired`` are over its steps if whole steps are grouped,
+    otherwise None."""
 
     name: str
     positions: int
@@ -34,7 +34,7 @@ class Group:
 
 
 def token_kind(text: str) -> str:
-    """What kind of token a text is; a word begins with a space or a capital, anything else goes on with one."""
+    """Returns the kind of a token; a word starts with a space or a capital letter, other letters continue a word."""
     if not text.strip():
         return "space or line end" if text else "other"
     if NUMBER.fullmatch(text):
@@ -69,7 +69,9 @@ def by_kind(scores: Scores, kinds: np.ndarray, resampler: Resampler) -> tuple[Gr
 def by_domain(
     table: StepTable, scores: Scores, unit: np.ndarray, domains: Sequence[str], resampler: Resampler
 ) -> tuple[Group, ...]:
-    """One group for every domain; ``domains``: of each run, by its number in the table. None where all are the same."""
+    """Returns one group for every domain, or none if all are the same.
+
+    domains: domain of each run, by its number in the table."""
     names = sorted(set(domains))
     if len(names) < 2:
         return ()

@@ -1,4 +1,4 @@
-"""Steps of recorded runs as columns, so that ten thousand of them are counted at once."""
+"""Steps of recorded runs as columns of arrays, for vectorized statistics."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ class StepTable:
 
     run, step: number of the run and of the step in it, (N,).
     prompt: number of the run's prompt, (N,).
-    drafted: tokens of the first draft, (N,).
-    confidence: c_k, (N, G); NaN after the last drafted token, and in a whole step whose draft was recorded without.
-    tempered: the same at ``TEMPERATURES``, (N, G, len(TEMPERATURES)) float32; (N, G, 0) where no step recorded them.
-    matched: leading first-draft tokens that are also what was committed, (N,); UNSEEN where nothing was drafted.
-    boundary: the same where it is known that no more would have been accepted, (N,). UNSEEN too where the text ended, or a
-        node budget had cut the draft off, before target and draft parted.
-    selected: number of prefixes that were predicted, (N,).
+    drafted: number of tokens of the first draft, (N,).
+    confidence: c_k, (N, G); NaN after the last drafted token, and in steps recorded without confidences.
+    tempered: the same at ``TEMPERATURES``, (N, G, len(TEMPERATURES)) float32; (N, G, 0) if no step recorded them.
+    matched: number of leading first-draft tokens that equal the committed ones, (N,); UNSEEN if nothing was drafted.
+    boundary: ``matched`` if the next token is known to be rejected or all were accepted, (N,); UNSEEN if the text ended, or a
+        node budget cut the draft, before the target and the draft differed.
+    selected: number of selected prefixes, (N,).
     hit: whether the boundary was one of them, (N,).
     repaired: whether re-drafts then added tokens there, (N,).
-    committed: tokens, bonus included, (N,).
-    seconds: that the step took, (N,).
-    branches: re-drafts, (N,).
-    nodes, gained: verified and accepted tree nodes by who brought them, (N, J+2). Column 0 is the first draft, column j what
-        re-draft j added to the drafts before it, the last one nodes reached by lower-ranked choices only.
+    committed: number of committed tokens, including the bonus token, (N,).
+    seconds: time of the step, (N,).
+    branches: number of re-drafts, (N,).
+    nodes, gained: verified and accepted tree nodes by source, (N, J+2). Column 0 is the first draft, column j the nodes that
+        re-draft j adds to the earlier drafts, and the last column nodes on lower-ranked alternatives only.
     """
 
     run: np.ndarray
@@ -63,7 +63,7 @@ class StepTable:
 
     @property
     def runs(self) -> int:
-        """Number of runs with steps here."""
+        """Number of runs with steps in the table."""
         return len(np.unique(self.run))
 
     @property
@@ -73,24 +73,26 @@ class StepTable:
 
     @property
     def seen(self) -> np.ndarray:
-        """Steps whose boundary is known, (N,) bool."""
+        """Whether the boundary of each step is known, (N,) bool."""
         return self.boundary != UNSEEN
 
     @property
     def sure(self) -> np.ndarray:
-        """Steps whose drafts have confidences, (N,) bool."""
+        """Whether the draft of each step has confidences, (N,) bool."""
         return ~np.isnan(self.confidence).all(1)
 
     @property
     def partly(self) -> np.ndarray:
-        """Steps whose first draft was rejected somewhere, (N,) bool: there is a boundary to predict."""
+        """Whether a token of each step's first draft was rejected, (N,) bool, so that there is a boundary to predict."""
         return self.seen & (self.boundary < self.drafted)
 
     @property
     def scored(self) -> np.ndarray:
-        """Positions whose fate was observed, (N, G) bool: those that are what was committed, and the first that is not.
+        """Whether the outcome of each position is known, (N, G) bool: positions equal to the committed tokens, and the first
+        that differs.
 
-        That is so whatever a node budget left out: the target's own choice at the cut shows whether the draft was right there.
+        A node budget does not change this: the target's choice after the last verified node shows whether the next drafted
+        token would have been accepted.
         """
         at = np.arange(self.confidence.shape[1])
         observed = self.matched + self.seen
@@ -102,9 +104,11 @@ class StepTable:
 
 
 def tabulate(runs: Sequence[Sequence[StepDone]], prompts: Sequence[str] = ()) -> StepTable:
-    """The steps of runs as columns; ``prompts``: of each run, empty where it is not known. None: each run has its own.
+    """Returns the steps of runs as columns.
 
-    Raises ``InputError`` where so many steps with so long drafts would take too much memory.
+    prompts: prompt of each run, an empty string if unknown; without the list, every run counts as a different prompt.
+
+    Raises ``InputError`` if the table would take too much memory.
     """
     steps = [s for run in runs for s in run]
     drafts = [s.first_draft for s in steps]
@@ -148,7 +152,9 @@ def _tempered(steps: Sequence[StepDone], shape: tuple[int, ...]) -> np.ndarray:
 
 
 def joined(tables: Sequence[StepTable], prompts: Sequence[Sequence[str]]) -> StepTable:
-    """The steps of several tables as one; ``prompts``: of the runs of each table, as for ``tabulate``.
+    """Returns the steps of several tables as one.
+
+    prompts: for each table, the prompts of its runs, as for ``tabulate``.
 
     Raises ``InputError`` as ``tabulate`` does.
     """
@@ -239,8 +245,8 @@ def _by_source(steps: Sequence[StepDone]) -> tuple[np.ndarray, np.ndarray]:
 def units(table: StepTable) -> tuple[np.ndarray, str]:
     """Returns the resampling unit of every step, (N,), and the name of a unit.
 
-    Whole prompts, because the steps of one text resemble each other; where there are fewer than ``MIN_PROMPTS``
-    of them, blocks of consecutive steps, which says nothing about other prompts.
+    Units are whole prompts, because the steps of one text are correlated. With fewer than ``MIN_PROMPTS`` prompts they are
+    blocks of consecutive steps; intervals then do not apply to other prompts.
     """
     prompts, number = np.unique(table.prompt, return_inverse=True)
     if len(prompts) >= MIN_PROMPTS:

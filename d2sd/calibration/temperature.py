@@ -1,7 +1,7 @@
-"""Would another softmax temperature make the drafter's confidence more honest, and would it change what is re-drafted?
+"""Would another softmax temperature calibrate the drafter's confidence better, and would it change the selected prefixes?
 
-Steps may hold the probability of every drafted token at several temperatures. Between these its log-odds are interpolated, in
-the logarithm of the temperature: on logits of the bundled drafters that is off by 0.025 at most.
+Steps may hold the probability of every drafted token at several temperatures. Between these, its log-odds are interpolated in
+the logarithm of the temperature; on logits of the bundled drafters the error is at most 0.025.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ MIN_FITTED_POSITIONS = 50
 
 @dataclass(frozen=True, slots=True)
 class TemperatureAdvice:
-    """A temperature fitted on every other unit and judged on the rest.
+    """A temperature fitted on every other unit and evaluated on the rest.
 
-    error_before, error_after: ECE of the judged half.
+    error_before, error_after: ECE of the evaluation half.
     improvement: their difference, with its interval.
-    steps: judged steps that selected prefixes.
-    rows: those of them, as rows of the table, whose set of K prefixes would change.
-    moved_steps: their share.
-    moved: share of all single prefix choices that would change.
-    hits_before, hits_after: how often the true boundary is among the K likeliest; None without such a step.
+    steps: number of evaluated steps that selected prefixes.
+    rows: rows of the table among them whose set of K prefixes would change.
+    moved_steps: share of these steps.
+    moved: share of all selected prefixes that would change.
+    hits_before, hits_after: share of steps whose true boundary is among the K likeliest; None without such a step.
     """
 
     temperature: float
@@ -52,7 +52,7 @@ class TemperatureAdvice:
 
 
 def curves(confidence: np.ndarray, tempered: np.ndarray) -> np.ndarray:
-    """Confidence by temperature, (…, len(KNOWN)), from that at 1 (…) and those at ``TEMPERATURES``."""
+    """Returns confidence by temperature, (…, len(KNOWN)), from that at 1 (…) and those at ``TEMPERATURES``."""
     return np.insert(tempered, AS_IT_IS, confidence, axis=-1)
 
 
@@ -70,7 +70,10 @@ def _log_odds(confidence: np.ndarray) -> np.ndarray:
 
 
 def fit_temperature(curve: np.ndarray, accepted: np.ndarray) -> float:
-    """The temperature within ``KNOWN`` that gives the outcomes (M,) the largest likelihood, from ``curves`` (M, len(KNOWN))."""
+    """Returns the temperature within ``KNOWN`` with the largest likelihood of the outcomes ``accepted`` (M,).
+
+    curve: result of ``curves``, (M, len(KNOWN)).
+    """
     low, high, best = KNOWN[0], KNOWN[-1], 1.0
     for _ in range(ROUNDS):
         tried = np.geomspace(low, high, TRIED)
@@ -82,8 +85,8 @@ def fit_temperature(curve: np.ndarray, accepted: np.ndarray) -> float:
 
 
 def temperature_advice(table: StepTable, scores: Scores, resampler: Resampler) -> TemperatureAdvice | None:
-    """What a temperature would mend; None where one half has too few scored positions to fit or judge on, as where steps
-    do not say what another temperature would give."""
+    """Returns the effect of a fitted temperature; None if either half has too few scored positions with tempered
+    probabilities."""
     if not table.tempered.shape[2]:
         return None
     curve = curves(scores.confidence, table.tempered[scores.row, scores.position - 1])

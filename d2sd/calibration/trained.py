@@ -1,6 +1,6 @@
-"""A trained confidence head against the drafter's own probabilities: which of the two says better what will be accepted.
+"""A trained confidence head against the drafter's probabilities: which of the two predicts acceptance better.
 
-Both are scored on the same positions and boundaries of the same steps, so their difference is resampled in pairs.
+Both are scored on the same positions and boundaries of the same steps, so their difference uses a paired bootstrap.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ UNITS_AT_ONCE = 256  # a table of all pairs of ten thousand prompts would take 8
 
 @dataclass(frozen=True, slots=True)
 class Contest:
-    """One figure of both, and head − softmax. better: which way is better, above 0 or below it."""
+    """One figure of both, and head − softmax. better: sign of a difference in favour of the head."""
 
     name: str
     softmax: Estimate
@@ -44,8 +44,8 @@ class Contest:
 
 @dataclass(frozen=True, slots=True)
 class TrainedReport:
-    """Steps and scored positions of drafts that a head spoke about, the figures (``NAMES``), both reliability diagrams, and what
-    intervals draw again."""
+    """Numbers of steps and scored positions of drafts with a confidence head, the figures (``NAMES``), both reliability
+    diagrams, and the resampling unit."""
 
     steps: int
     positions: int
@@ -70,7 +70,7 @@ NAMES = {
 
 
 def head_confidence(steps: Sequence[StepDone]) -> np.ndarray:
-    """What a confidence head said of each drafted token, (N, G), G being the longest draft that it spoke about; NaN elsewhere."""
+    """Returns the confidence head's value for each drafted token, (N, G), G being the longest such draft; NaN elsewhere."""
     said = [s.trained[0] if s.trained else () for s in steps]
     lengths = np.array([len(values) for values in said], dtype=int)
     head = np.full((len(steps), int(lengths.max(initial=0))), np.nan)
@@ -79,8 +79,10 @@ def head_confidence(steps: Sequence[StepDone]) -> np.ndarray:
 
 
 def trained_tables(table: StepTable, head: np.ndarray) -> tuple[StepTable, StepTable] | None:
-    """The steps that a head spoke about, with the softmax's confidences and with the head's (``head_confidence``); None where
-    there are none."""
+    """Returns the steps with a confidence head twice: with softmax confidences and with those of the head; None if there are
+    none.
+
+    head: result of ``head_confidence``."""
     spoke = ~np.isnan(head).all(1)
     if not spoke.any():
         return None
@@ -89,8 +91,9 @@ def trained_tables(table: StepTable, head: np.ndarray) -> tuple[StepTable, StepT
 
 
 def compare_trained(table: StepTable, head: np.ndarray) -> TrainedReport | None:
-    """Every figure of both over the steps that a head spoke about, ``head`` being its confidences (``head_confidence``). None
-    where no drafter has a confidence head."""
+    """Returns every figure of both over the steps with a confidence head; None if no drafter has one.
+
+    head: result of ``head_confidence``."""
     tables = trained_tables(table, head)
     if tables is None:
         return None
@@ -133,7 +136,8 @@ def _figures(table: StepTable, unit: np.ndarray, resampler: Resampler) -> dict[s
 
 
 def auroc(scores: Scores, resampler: Resampler) -> tuple[float, np.ndarray]:
-    """The chance that an accepted position has more confidence than a rejected one, ties counting half; and resamples of it."""
+    """Returns the probability that an accepted position has a higher confidence than a rejected one, ties counting half; and
+    resamples of it."""
     right = scores.accepted > 0
     value, owner = scores.confidence[right], scores.unit[right]
     total, drawn = 0.0, np.zeros(RESAMPLES)
@@ -154,7 +158,7 @@ def auroc(scores: Scores, resampler: Resampler) -> tuple[float, np.ndarray]:
 
 
 def read_trained(report: TrainedReport) -> dict[str, str]:
-    """What the figures say by name, a plain sentence each; a difference whose interval holds 0 is not claimed."""
+    """Returns a sentence for each figure by name; a difference whose interval contains 0 is not called one."""
     said = {}
     for c in report.contests:
         if c.softmax.value is None or c.head.value is None:

@@ -89,9 +89,14 @@ class BlockDrafter:
         return ()
 
     def draft(self, anchor: int, prefixes: Sequence[Sequence[int]], block_size: int, top: int) -> list[Block]:
-        """One batched pass: for every prefix the block anchor, prefix, masks; greedy tokens at the masks.
+        """Draft one block per prefix in a batched pass, and returns the blocks with greedy tokens at the mask positions.
 
-        The anchor stands right after the context; all prefixes share the context's keys and values.
+        The input of a block is the anchor, its prefix and mask tokens. The anchor follows the context directly; all blocks
+        share the keys and values of the context.
+
+        prefixes: known tokens after the anchor, one sequence per block.
+        block_size: γ, including the anchor.
+        top: number of likeliest tokens to report per position.
         """
         self.catch_up()
         self.drafted = True
@@ -149,10 +154,12 @@ class BlockDrafter:
     def forward(
         self, ids: Tensor, positions: Tensor, masked: Tensor, read: int | None, top: int
     ) -> tuple[Tensor, Tensor]:
-        """What is drafted at the ``masked`` rows (M,) of blocks (B, R) at positions (R,) right after the context.
+        """Run the drafter over blocks (B, R) at positions (R,) after the context, and read out the ``masked`` rows (M,).
 
-        read: slots of the context that a fixed-shape pass reads; None: just those that are filled. Returns the top
-        probabilities and, after them in the same float64 row, their tokens and logarithms, (M, 3·top); and the logits (M, V).
+        read: context slots that a fixed-shape pass reads; None for the filled ones.
+
+        Returns the ``top`` largest probabilities, their tokens and their log probabilities, as one (M, 3·top) float64 tensor
+        in this order; and the logits (M, V).
         """
         logits = self.logits(self.hidden(ids, positions, read).flatten(0, 1)[masked])
         best = logits.log_softmax(-1).clamp_max(0.0).topk(min(top, logits.shape[-1]), dim=-1)
@@ -211,7 +218,7 @@ class BlockDrafter:
         return hidden
 
     def sample(self, count: int, seed: int) -> list[Block]:
-        """``count`` blocks drawn i.i.d. at temperature 1 from the distributions of the last unconditioned draft."""
+        """Returns ``count`` blocks sampled independently at temperature 1 from the last draft with an empty prefix."""
         assert self._first_rows is not None, "draft first"
         logits, block = self._first_rows
         probabilities = logits.softmax(-1)
@@ -225,12 +232,12 @@ class BlockDrafter:
 
 
 def best_tokens(ranked: Tensor) -> Tensor:
-    """The likeliest token of every row of ``BlockDrafter.forward``'s first output, int64."""
+    """Returns the likeliest token of every row of ``BlockDrafter.forward``'s first output, int64."""
     return ranked[..., ranked.shape[-1] // 3].long()
 
 
 def best_probabilities(ranked: Tensor) -> Tensor:
-    """The probability of the likeliest token of every row of ``BlockDrafter.forward``'s first output, float64."""
+    """Returns the probability of the likeliest token of every row of ``BlockDrafter.forward``'s first output, float64."""
     return ranked[..., 0]
 
 
@@ -250,7 +257,7 @@ def _attend(
 def attend_masked(
     scale: float, mask: Tensor, query: Tensor, context_key: Tensor, context_value: Tensor, key: Tensor, value: Tensor
 ) -> Tensor:
-    """With a mask (R, C + R), or one for every block (B, 1, R, C + R), that differs by row: backends take none."""
+    """Attention with an arbitrary mask (R, C + R), or one per block (B, 1, R, C + R), which the backends do not support."""
     pairs, batch = ((context_key, key), (context_value, value)), len(query)
     keys, values = (torch.cat([context.expand(batch, -1, -1, -1), own], 2) for context, own in pairs)
     return F.scaled_dot_product_attention(query, keys, values, attn_mask=mask, scale=scale, enable_gqa=True)

@@ -1,4 +1,4 @@
-"""The autoregressive draft model during one generation: a chain of its own greedy tokens, one pass each."""
+"""The autoregressive draft model during one generation: it drafts a chain of greedy tokens, one pass per token."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ChainDrafter:
         self._states: list[tuple[Tensor, Tensor]] = []  # of linear layers, behind the committed text that was read last
 
     def read(self, ids: Sequence[int]) -> Tensor:
-        """Read the committed ``ids`` as far as they are not in the cache; logits after the last one, (V,)."""
+        """Process the committed ``ids`` that are not in the cache yet. Returns the logits after the last one, (V,)."""
         if isinstance(self.cache, LayerCache):
             return self._read_on(self.cache, ids)
         kept, most = self._sure, min(len(self._read), len(ids) - 1)
@@ -38,7 +38,7 @@ class ChainDrafter:
         return self._forward(torch.tensor(ids[kept:], device=self.model.device))
 
     def _read_on(self, cache: LayerCache, ids: Sequence[int]) -> Tensor:
-        """``read`` where states cannot be cut back: drafted tokens are read again once they are committed."""
+        """``read`` for linear states, which cannot be truncated: drafted tokens are processed again once committed."""
         if self._states and len(ids) > self._sure:
             cache.restore(self._sure, self._states)
         else:
@@ -54,7 +54,7 @@ class ChainDrafter:
         return block
 
     def draft_after(self, rows: Tensor, count: int) -> Block:
-        """The same after tokens (R,), without keeping them in the cache; used for timing."""
+        """As ``draft``, after tokens (R,) that are not kept in the cache; used for timing."""
         return self._chain(self._forward(rows), count)[0]
 
     def _chain(self, logits: Tensor, count: int) -> tuple[Block, list[int]]:

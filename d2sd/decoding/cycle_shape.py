@@ -14,7 +14,7 @@ from d2sd.trace.events import TEMPERATURES
 class CycleShape:
     """Sizes of a cycle's passes: γ (0: no draft), K, and γ₂ − γ.
 
-    lengths: tokens below the anchor, by draft. Where γ₂ > γ one more branch goes on after the whole first draft.
+    lengths: number of tokens below the anchor, by draft. If γ₂ > γ, one more branch continues the whole first draft.
     """
 
     block_size: int
@@ -40,8 +40,10 @@ class CycleShape:
         return row_shape(1 + len(self.lengths) * (self.depths - 1))
 
     def packing(self, inspect: bool, vocabulary: int, ranked: int) -> Packing:
-        """What a cycle tells the host. A row of a draft holds the ``ranked`` / 3 likeliest tokens' probabilities, then the
-        tokens."""
+        """Returns the layout of the numbers that a cycle copies to the host.
+
+        ranked: width of a row of a draft: 3 × the number of likeliest tokens, see ``BlockDrafter.forward``.
+        """
         shapes: dict[str, tuple[int, ...]] = {"measured": (measured_rows(inspect, vocabulary), self.rows)}
         lengths = self.lengths
         if lengths:

@@ -1,9 +1,9 @@
-"""One cycle worked out on the device: the host queues it whole and decides nothing on the way.
+"""One cycle that runs entirely on the device: the host queues all its passes without waiting for a result.
 
-All stages are queued one after the other, each of them a pass of fixed shape that can be captured as a CUDA graph.
-Then a single small copy brings back every number that the events need, and the host repeats, on these numbers and with
-the code that it uses anywhere, which tree was built and what was accepted. A controller chooses the sizes of a cycle before
-it is queued: γ as ever, and as many re-drafts as the last first draft was worth.
+Each stage is a pass of fixed shape that can be captured as a CUDA graph. One small copy then returns all numbers that the
+events need. From them the host rebuilds the tree and the accepted path, with the same code as for cycles on the host. A
+controller chooses the sizes of a cycle before it is queued: γ as usual, and the number of re-drafts from the previous first
+draft.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ from d2sd.tree.walk import walk
 
 
 class DeviceCycle:
-    """Cycles of methods whose drafts follow from each other in a simple way (``Method.on_device``)."""
+    """Cycles of the methods that can run on the device (``Method.on_device``)."""
 
     @staticmethod
     def possible(config: DecodeConfig, proposer: Proposer) -> bool:
-        """Whether these settings can be run so: fixed-shape passes, no node budget that cuts trees, and drafts of which no token
-        depends on the ones before it in the block."""
+        """Returns whether these settings can run on the device: they need fixed-shape passes, no node budget that cuts trees,
+        and drafters that predict the tokens of a block independently."""
         walked = any(drafter.form.walked for drafter in proposer.block_drafters)
         simple = proposer.method.on_device is not None and config.node_budget is None
         return proposer.passes.fixed and simple and not walked
@@ -107,13 +107,13 @@ class DeviceCycle:
         return CycleDone(proposal, seen, walked, StageSeconds(**self.clock.read()))
 
     def ahead(self, ids: Sequence[int]) -> None:
-        """Queue the cycle after the committed ``ids``, which ``run`` will be asked for next, so that the GPU does not
-        wait while the host describes the last one."""
+        """Queue the cycle after the committed ``ids`` before ``run`` is called for it, so that the GPU does not wait while
+        the host builds the events of the last one."""
         if self.passes.mode == "captured":
             self._ahead = self.queue(ids)
 
     def queue(self, ids: Sequence[int]) -> tuple[CycleShape, Tensor]:
-        """Queue a whole cycle, the moving of cache rows included; returns its shape and what it found, packed."""
+        """Queue a whole cycle, including the move of cache rows. Returns its shape and its packed results."""
         passes, clock, start, shape = self.passes, self.clock, len(ids) - 1, self._shape()
         clock.start()
         read = passes.read(self.verifier.cache)

@@ -1,8 +1,7 @@
-"""Boundaries, token trees and the walk as tensor operations of fixed shapes: nothing leaves the device, no loops.
+"""Boundaries, token trees and the walk as tensor operations of fixed shapes, without loops or copies to the host.
 
-Node for node the same as ``d2sd.tree.boundary.select_prefixes``, ``d2sd.tree.tree.merge_drafts`` and ``d2sd.tree.walk.walk``
-on the host.
-For passes that are captured as CUDA graphs (``d2sd.decoding.device_cycle``).
+They give the same nodes as ``d2sd.tree.boundary.select_prefixes``, ``d2sd.tree.tree.merge_drafts`` and
+``d2sd.tree.walk.walk`` on the host, and can be captured as CUDA graphs (``d2sd.decoding.device_cycle``).
 """
 
 from __future__ import annotations
@@ -34,12 +33,12 @@ def posterior(confidence: Tensor) -> Tensor:
 
 
 def likeliest_prefixes(confidence: Tensor) -> Tensor:
-    """The prefix lengths by r(i), the largest first, (γ−1,) int64; on ties the shorter one first."""
+    """Returns the prefix lengths in descending order of r(i), ties to the shorter one, (γ−1,) int64."""
     return posterior(confidence).argsort(descending=True, stable=True)
 
 
 def open_prefixes(chain: Tensor, end_ids: Collection[int]) -> Tensor:
-    """How many of the prefix lengths 0, 1, … of a chain (M,) hold no end-of-text token, (1,) int64; at least 1."""
+    """Returns the number of prefixes of a chain (M,) without an end-of-text token, the empty one included, (1,) int64."""
     ended = torch.zeros_like(chain)
     for end in sorted(end_ids):  # numbers of the host, not a tensor: a captured pass outlives whoever captured it
         ended = ended + (chain == end)
@@ -47,17 +46,18 @@ def open_prefixes(chain: Tensor, end_ids: Collection[int]) -> Tensor:
 
 
 def first_open(order: Tensor, usable: Tensor, count: int) -> Tensor:
-    """The first ``count`` of the prefix lengths in ``order`` that are below ``usable``, (count,) int64; −1 where there
-    are no more."""
+    """Returns the first ``count`` prefix lengths in ``order`` that are below ``usable``, (count,) int64, padded with −1."""
     closed = (order >= usable).int()
     places = closed.argsort(stable=True)
     return torch.where(closed.gather(0, places).bool(), -1, order.gather(0, places))[:count]
 
 
 def block_rows(anchor: Tensor, chain: Tensor, prefixes: Tensor, mask_token: int) -> Tensor:
-    """Input rows of a draft, (B, 1 + M) int64: the anchor, a prefix of the chain, masks.
+    """Returns the input tokens of drafts, (B, 1 + M) int64: the anchor, a prefix of the chain, mask tokens.
 
-    anchor: (1,); chain: (M,) drafted tokens; prefixes: (B,) how many of them are given.
+    anchor: (1,).
+    chain: (M,) drafted tokens.
+    prefixes: (B,) prefix lengths.
     """
     given = torch.arange(len(chain), device=chain.device) < prefixes[:, None]
     rows = torch.where(given, chain, mask_token)
@@ -65,10 +65,11 @@ def block_rows(anchor: Tensor, chain: Tensor, prefixes: Tensor, mask_token: int)
 
 
 def merge(anchor: Tensor, chains: Tensor, rows: int) -> DeviceTree:
-    """Merge candidates at equal prefixes: nodes are numbered candidate by candidate, each from the top down.
+    """Returns the tree of all candidates, merged at equal prefixes. Nodes are numbered candidate by candidate, by depth.
 
-    anchor: (1,) its token; chains: (C, M) tokens below the anchor, −1 after the end of a shorter one;
-    rows: N > C · M.
+    anchor: (1,) its token.
+    chains: (C, M) tokens below the anchor, padded with −1.
+    rows: N, the number of rows of the tree; larger than C · M.
     """
     count, length = chains.shape
     device = chains.device
@@ -102,9 +103,10 @@ def merge(anchor: Tensor, chains: Tensor, rows: int) -> DeviceTree:
 
 
 def accepted_rows(tree: DeviceTree, chosen: Tensor, depths: int) -> Tensor:
-    """The anchor and the nodes that the target accepts, by depth, (depths,) int64; 0 after the last of them.
+    """Returns the anchor and the accepted nodes, by depth, (depths,) int64, padded with 0.
 
-    chosen: (N,) the target's token after every node; depths: 1 + the largest depth of the tree.
+    chosen: (N,) the target's token after every node.
+    depths: 1 + the largest depth of the tree.
     """
     matches = tree.tokens == chosen[tree.parents]
     matches[:1].fill_(True)  # an assignment would copy from the host's memory

@@ -14,7 +14,7 @@ from d2sd.models.target import Target
 def check_confidence(confidence: Iterable[float], drafter: str, target: Target) -> None:
     """Raise ``InputError`` if a drafter's probabilities, already on the host, are not finite.
 
-    It reads the target's features, so it may not be the one at fault; that is looked up only then.
+    The drafter reads the target's features, so if its probabilities are not finite, the target's weights are checked too.
     """
     if any(c != c for c in confidence):
         culprit = f"the drafter {drafter}" if _finite(_of(target)) else f"the target {target.name}"

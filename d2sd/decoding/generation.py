@@ -84,7 +84,7 @@ class Generation:
 
     @torch.inference_mode()
     def step(self) -> Callable[[], StepDone]:
-        """Run one cycle. Returns a function that builds its event; call these in order of steps, or not at all."""
+        """Run one cycle. Returns a function that builds its event; these functions must be called in the order of steps."""
         began = time.perf_counter()
         start = len(self.ids) - 1
         cycle: Cycle = self.device_cycle or self.host_cycle

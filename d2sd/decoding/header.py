@@ -21,7 +21,10 @@ PACKAGES = ("torch", "transformers")
 def make_header(
     models: Models, parts: dict[str, dict[str, Any]], config: DecodeConfig, prompt: str | None
 ) -> dict[str, Any]:
-    """First line of a trace; ``run`` is a fresh identifier, ``parts`` what ``d2sd.models.identity.parts`` says of the models."""
+    """Returns the first line of a trace, with a new ``run`` identifier.
+
+    parts: descriptions of the models from ``d2sd.models.identity.parts``.
+    """
     target = models.target
     return {
         "event": "Header",

@@ -34,9 +34,11 @@ class Cycle(Protocol):
     """Runs cycles of one generation."""
 
     def run(self, ids: Sequence[int], room: int) -> CycleDone:
-        """Run one cycle after the committed ``ids``, whose last one is the anchor; ``room``: the most tokens to commit.
+        """Run one cycle after the committed ``ids``, whose last one is the anchor.
 
-        Caches hold what was committed, unless the text ended.
+        room: maximum number of tokens to commit.
+
+        Afterwards the caches hold the committed tokens, unless the text ended.
         """
         ...
 

@@ -26,9 +26,9 @@ class Inspection:
     """The target's outputs at every node; all fields but ``chosen`` are None if not inspected.
 
     chosen: the target's choice after the node.
-    choice_probability: of that choice.
-    probability: of the node's own token, given its parent; the anchor's means nothing.
-    rank: of the node's own token, 0 = favourite; the anchor's means nothing.
+    choice_probability: the target's probability of that choice.
+    probability: the target's probability of the node's token, given its parent; undefined for the anchor.
+    rank: rank of the node's token under the target, 0 = likeliest; undefined for the anchor.
     top: the target's likeliest tokens after the node and their probabilities, best first.
     """
 
@@ -56,11 +56,15 @@ def measured_rows(inspect: bool, vocabulary: int) -> int:
 
 
 def measure(scores: Tensor, chosen: Tensor, tokens: Tensor, parents: Tensor, inspect: bool) -> Tensor:
-    """The choices alone, (1, N), or all fields of ``Inspection``, (``measured_rows``, N), in float64: of the likeliest tokens
-    first the probabilities, then the ids. Probabilities have ``DIGITS`` digits: they are only shown. A choice among scores of
-    which one is NaN or +inf is −1: argmax takes such a score for the largest.
+    """Returns the choices, (1, N), or if ``inspect`` all fields of ``Inspection``, (``measured_rows``, N), in float64.
 
-    scores: (N, V) logits that the choices ``chosen`` (N,) were made from; tokens, parents: (N,), the anchor's parent 0.
+    Of the likeliest tokens, the probabilities come first, then the ids. Probabilities are rounded to ``DIGITS`` digits, since
+    they are only shown. A choice is −1 if any of its scores is NaN or +inf, which argmax would take for the largest.
+
+    scores: (N, V) logits from which the choices were made.
+    chosen: (N,) the choices.
+    tokens: (N,) the nodes' tokens.
+    parents: (N,) the nodes' parents; 0 for the anchor.
     """
     sure = torch.where(scores.gather(1, chosen[:, None])[:, 0].isfinite(), chosen, -1)
     if not inspect:
@@ -117,7 +121,7 @@ def describe_choices(seen: Inspection, outcome: Walk, texts: TokenTexts) -> tupl
 
 
 def describe_tops(proposal: Proposal, seen: Inspection, outcome: Walk, texts: TokenTexts) -> tuple[TargetTop, ...]:
-    """The target's likeliest tokens behind every node that has others below it or that the walk came through."""
+    """Returns the target's likeliest tokens after every node that has children or was visited by the walk."""
     if seen.top is None:
         return ()
     here = sorted({*proposal.tree.parents[1:], *outcome.visited})

@@ -1,4 +1,4 @@
-"""The EAGLE-3 drafter during one generation: its cache, and draft trees that grow one level a pass."""
+"""The EAGLE-3 drafter during one generation: its cache, and draft trees that grow by one level per pass."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ MAX_COMMITTED = 64  # rows at once in a fixed-shape pass; more come with a promp
 class LevelDrafter:
     """EAGLE-3 drafts from the features of the committed text.
 
-    The cache holds keys and values of the rows whose next token is committed. A tree's rows go after them, level by level,
-    and are overwritten by what is committed next.
+    The cache holds keys and values of the rows whose next token is committed. The rows of a tree are stored after them, level
+    by level, and are overwritten by the next committed rows.
 
-    depth: passes after the first one, so the tree's deepest nodes are at depth + 1.
-    top_k: scored children of every node, and nodes that every level keeps.
+    depth: number of passes after the first one; the deepest nodes of the tree are at depth + 1.
+    top_k: number of children scored per node, and of nodes kept per level.
     """
 
     def __init__(self, model: Eagle3DraftModel, target: Target, passes: Passes, depth: int, top_k: int):
@@ -50,7 +50,7 @@ class LevelDrafter:
         self._pending = features if self._pending is None else torch.cat([self._pending, features], 1)
 
     def read(self, ids: Sequence[int]) -> None:
-        """Read the committed ``ids`` as far as features and the tokens after them are known, the last row apart."""
+        """Process the committed ``ids`` whose features and next token are known, except the last row."""
         assert self._pending is not None
         count, start, device = self._pending.shape[1] - 1, self.cache.length, self.model.device
         if not count:

@@ -50,11 +50,14 @@ def slots(config: DecodeConfig, tokens: int) -> int:
 
 
 class Proposer:
-    """The drafters with their caches; ``seconds`` holds the measured time of the last proposal by stage.
+    """The drafters with their caches.
 
-    config: resolved settings (``Engine.resolve``); passes: with room for prompt, output and a tree (``slots``);
-    experience: where a controller is to decide what a step spends. ``block_drafters``: those of ``first``
-    and ``second``, which share one where they are the same network.
+    config: resolved settings (``Engine.resolve``).
+    passes: with room for prompt, output and a tree (``slots``).
+    experience: statistics for the controller; None without a controller.
+
+    ``seconds`` is the measured time of the last proposal by stage. ``block_drafters`` are the drafters of ``first`` and
+    ``second``; there is only one if both are the same network.
     """
 
     def __init__(self, models: Models, config: DecodeConfig, passes: Passes, experience: Experience | None = None):
@@ -108,8 +111,8 @@ class Proposer:
     def extend(self, features: Callable[[list[int]], Tensor], positions: Tensor, later: bool = False) -> None:
         """Add committed tokens at these (T,) positions to the drafters' context.
 
-        features: target layers → the tokens' features, (1, T, layers·hidden); later: block drafters that have not drafted
-        since they read anything put it off until they draft next, if they ever do.
+        features: maps target layers to the tokens' features, (1, T, layers·hidden).
+        later: whether block drafters that have not drafted since their last tokens may defer this to their next draft.
         """
         found: dict[tuple[int, ...], Tensor] = {}
         for drafter in self.block_drafters:
@@ -205,7 +208,7 @@ class Proposer:
         return reach, again
 
     def planned(self, proposal: Proposal) -> None:
-        """Tell the controller, if there is one, what came of a step that it had planned."""
+        """Report the proposal of a planned step to the controller, if there is one."""
         first = proposal.first
         if self.controller is None or first is None:
             return
@@ -226,7 +229,7 @@ class Proposer:
     def learn(self, proposal: Proposal, outcome: Walk, boundary: int | None) -> Decision | None:
         """Update the controller, if there is one, with the committed tokens; returns its decision.
 
-        boundary: accepted tokens of the first draft, where that was seen.
+        boundary: number of accepted tokens of the first draft; None if unknown.
         """
         if self.controller is None:
             return None
@@ -236,7 +239,7 @@ class Proposer:
         return decision
 
     def work(self, proposal: Proposal) -> Work:
-        """Returns the rows of a step's passes; a third level is a pass of its own, after the second."""
+        """Returns the number of rows of each pass of a step; a third level is a separate pass after the second."""
         size = 1 + len(proposal.first.ids) if proposal.first else self.block_size if proposal.levels else 0
         redrafts = proposal.branches if self.second else ()
         third = sum(block.base > 0 for block in redrafts)

@@ -18,7 +18,7 @@ COLDEST = 1e-30  # a smaller temperature favours the same tokens, and logits div
 
 
 def restrict(logits: Tensor, top_k: int, top_p: float) -> Tensor:
-    """Set logits outside the top-k and outside the smallest set of mass ≥ top-p to −inf, row by row (N, V)."""
+    """Returns logits (N, V) with −inf outside the top-k and outside the smallest set of probability ≥ top-p, row by row."""
     if 0 < top_k < logits.shape[-1]:
         floor = logits.topk(top_k, dim=-1).values[:, -1:]
         logits = logits.masked_fill(logits < floor, float("-inf"))
@@ -33,8 +33,8 @@ def restrict(logits: Tensor, top_k: int, top_p: float) -> Tensor:
 def generator_seed(seed: int, position: int) -> int:
     """Returns the random seed for a position in the text.
 
-    A CPU's generator uses only the low 32 bits. The bits of a seed above these are hashed into them, anew at every
-    position; seeds below 2^32 have none.
+    A CPU generator uses only the low 32 bits. Higher bits of the seed are therefore hashed into the low ones, differently at
+    every position.
     """
     high = seed >> 32
     mixed = int.from_bytes(hashlib.blake2b(f"{high} {position}".encode(), digest_size=4).digest()) if high else 0

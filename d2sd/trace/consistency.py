@@ -1,6 +1,6 @@
-"""What the fields of a step must say together, so that whoever reads a trace can rely on it.
+"""Checks that the fields of a step are consistent, so that all readers of a trace can rely on it.
 
-Works on ``StepDone`` and on its counterpart in ``d2sd.trace.schema``; a fault is an ``InputError`` that names the field.
+They accept ``StepDone`` and its counterpart in ``d2sd.trace.schema``, and raise ``InputError`` with the name of the field.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from d2sd.trace.events import TEMPERATURES, PrefillDone
 
 
 def check_step(step: Any) -> None:
-    """Check one step on its own: its tree, its drafts, the accepted path and what was committed."""
+    """Check a single step: its tree, drafts, accepted path and committed tokens. Raises ``InputError``."""
     parents = _check_tree(step)
     path = _check_path(step, parents)
     _check_committed(step, path)
@@ -27,14 +27,17 @@ def check_step(step: Any) -> None:
 
 
 def check_prefill(prefill: Any) -> None:
-    """Check prefill: a text for every token, and at most one token committed, by the target."""
+    """Check prefill: one text per token, and at most one committed token, from the target. Raises ``InputError``."""
     _need(len(prefill.texts) == len(prefill.prompt_token_ids), "texts", "one for each prompt token is needed")
     own = all(c.node is None and c.proposer == "target" for c in prefill.committed)
     _need(own and len(prefill.committed) <= 1, "committed", "prefill gives one token, the target's own")
 
 
 def check_order(step: Any, before: Any | None, prefill: PrefillDone | None, number: int) -> None:
-    """Check that ``step`` has this number and goes on from the step ``before``, the first one from the prompt."""
+    """Check that ``step`` has this number and starts where the step ``before`` ended, or the first one where the prompt did.
+
+    Raises ``InputError``.
+    """
     _need(step.step == number, "step", f"the steps count up from 0; this is number {number}")
     if before is not None:
         position, token = before.anchor_position + len(before.committed), before.committed[-1].token

@@ -22,7 +22,10 @@ def what_differs(a: Sequence[Mapping[str, Any]], b: Sequence[Mapping[str, Any]])
 
 
 def weights_of(headers: Sequence[Mapping[str, Any]], part: str) -> str:
-    """The fingerprint of a part's weights that all of these headers name; empty where one names none, or they name several."""
+    """Returns the fingerprint of a part's weights; empty if a header lacks it or the headers name different ones.
+
+    part: ``"target"``, ``"first_drafter"`` or ``"second_drafter"``.
+    """
     found = {str(_parts([header]).get(part, {}).get("weights") or "") for header in headers}
     return found.pop() if len(found) == 1 else ""
 

@@ -1,8 +1,8 @@
-"""The events of a generation: plain, frozen data without tensors. Screen, trace file and metrics read only these.
+"""The events of a generation: plain, frozen data without tensors. The page, traces and metrics read only these.
 
-Positions are absolute (0 = first prompt token). Probabilities are in [0, 1] and taken at temperature 1 for
-drafters and at the run's temperature for the target. Times are in seconds. The annotated types are what a trace is
-checked against when it is read (``d2sd.trace.schema``).
+Positions are absolute (0 = first prompt token). Probabilities are in [0, 1]: at temperature 1 for drafters, and at the
+run's temperature for the target. Times are in seconds. When a trace is read, it is checked against the annotated types
+(``d2sd.trace.schema``).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TEMPERATURES = (0.5, 0.707, 1.414, 2.0, 2.828, 4.0)  # of ``StepDone.tempered``:
 
 
 class Alternative(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
-    """One entry of a drafter's top list at a position. Hundreds are made a step: a Struct costs a sixth of a dataclass."""
+    """One of the likeliest tokens at a position. A step makes hundreds of them: a Struct costs a sixth of a dataclass."""
 
     id: Count
     text: str
@@ -36,8 +36,8 @@ class Alternative(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
 class Draft:
     """A drafted block. Entry j has depth ``prefix + 1 + j`` below the anchor.
 
-    ``prefix`` drafted tokens of candidate ``base`` (0 = first draft, j = branch j−1) are kept in front; 0 for a
-    draft that begins at the anchor. ``confidence[j]`` is the drafter's own probability of ``ids[j]`` (c_k in D²SD, arXiv 2606.04446).
+    The draft continues the first ``prefix`` tokens of candidate ``base`` (0 = first draft, j = branch j−1); ``prefix`` is 0
+    for a draft that starts at the anchor. ``confidence[j]`` is the drafter's probability of ``ids[j]`` (c_k in D²SD, arXiv 2606.04446).
     """
 
     drafter: Literal["first", "second"]
@@ -51,11 +51,13 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class DraftLevel:
-    """One pass of a drafter whose tree grows level by level (EAGLE-3): the nodes that the pass after it went on from.
+    """One pass of a drafter whose tree grows level by level (EAGLE-3): the nodes that the next pass continued.
 
-    Entry j is the j-th best of ``scored`` candidates: parents[j] its parent's place in the level above (0, the anchor, in the
-    first level), scores[j] the natural logarithm of its path's probability, nodes[j] its node in the verified tree, None
-    where better nodes took its place there.
+    Entry j is the j-th best of ``scored`` candidates.
+
+    parents: index of its parent in the previous level; in the first level 0, the anchor.
+    scores: natural logarithm of the probability of its path.
+    nodes: its node in the verified tree; None if the tree contains better nodes instead.
     """
 
     ids: tuple[Count, ...]
@@ -70,11 +72,11 @@ class DraftLevel:
 class Node:
     """A node of the verified token tree; node 0 is the anchor.
 
-    ``candidates`` are the numbers of the drafts whose most likely (or sampled) tokens run through it (0 = first draft,
-    j = branch j−1); none where only a drafter's lower-ranked choices led here. ``drafter_probability`` is the
-    probability that its proposer gave this token (``d2sd_tree``: that of both drafters together, as weighted there).
-    ``target_probability`` and ``target_rank`` (0 = the target's favourite) are those of this token given its
-    parent path; both are None for the anchor.
+    candidates: numbers of the drafts that contain it (0 = first draft, j = branch j−1); empty if it is on no draft, only on
+        a drafter's lower-ranked alternatives.
+    drafter_probability: probability of this token under its proposer (``d2sd_tree``: weighted over both drafters).
+    target_probability: probability of this token under the target, given its parent path; None for the anchor.
+    target_rank: rank of this token under the target, 0 = likeliest; None for the anchor.
     """
 
     id: Count
@@ -110,7 +112,7 @@ class TargetTop:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """One token of the output. ``text`` is what it adds to the decoded text (may be empty inside a character)."""
+    """One token of the output. ``text``: what it adds to the decoded text, empty if it ends inside a character."""
 
     token: Count
     text: str
@@ -146,11 +148,12 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What a cost-aware step did, of the ``options`` that it looked at: first those before anything was drafted, as of the step
-    in which γ was last chosen, then those that were left with the first draft at hand.
+    """The decision of a cost-aware step.
 
-    tokens, seconds: expected of the tree that was verified; looking: the option was not expected to pay and was taken to
-    see whether it does by now.
+    options: options considered before the first draft, in the step that last chose γ, then those considered after it.
+    taken: index of the selected option.
+    tokens, seconds: expected committed tokens and time of the step, for the tree that was verified.
+    looking: whether the option was not expected to pay but tried again to update the estimates.
     """
 
     options: tuple[Option, ...]
@@ -162,10 +165,11 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class PrefillDone:
-    """The prompt has been read. ``texts`` are the pieces of the prompt, one per token.
+    """The prompt has been read.
 
-    committed: the first token of the output, which prefill gives; empty where the first
-    step begins at the prompt's last token instead, as in traces of schema 1.
+    texts: the text of each prompt token.
+    committed: the first token of the output, which prefill commits; empty if the first step starts at the last prompt token
+        instead, as in traces of schema 1.
     """
 
     prompt_token_ids: tuple[Count, ...]
@@ -176,16 +180,19 @@ class PrefillDone:
 
 @dataclass(frozen=True, slots=True)
 class StepDone:
-    """One draft → re-draft → verify → commit cycle. ``anchor_position`` tokens stand before the anchor.
+    """One draft → re-draft → verify → commit cycle.
 
-    ``boundary_posterior[i]`` = r(i), i = 0 … γ−2; ``full_acceptance`` = the remaining mass ∏ c_k.
-    ``actual_boundary`` = number of leading first-draft tokens that the target accepted, None where generation
-    ended before that was decided or nothing was drafted. ``elapsed`` counts from the end of prefill.
-    ``draft_passes``: number of sequential drafter passes, None if unknown.
-    ``decision`` is None where the settings alone say what a step does.
-    ``target_tops``: of the nodes behind which something was drafted or chosen; empty where nothing was inspected.
-    ``trained``: what a confidence head of the drafter says of each token, by draft, 0 = first draft; empty where no drafter has one.
-    ``tempered[k][n]``: the drafter's probability of token k of the first draft at ``TEMPERATURES[n]``; empty where nothing was inspected.
+    anchor_position: number of tokens before the anchor.
+    boundary_posterior: [i]: r(i), the probability that exactly i drafted tokens are accepted, i = 0 … γ−2.
+    full_acceptance: the remaining probability ∏ c_k, that all are accepted.
+    actual_boundary: number of leading first-draft tokens that the target accepted; None if generation ended before that was
+        decided or nothing was drafted.
+    elapsed: seconds since the end of prefill, after this step.
+    draft_passes: number of sequential drafter passes; None if unknown.
+    decision: None unless the step was cost-aware.
+    target_tops: for the nodes after which something was drafted or chosen; empty if not inspected.
+    trained: [d][k]: confidence of a trained head for token k of draft d, 0 = first draft; empty without such a head.
+    tempered: [k][n]: the drafter's probability of token k of the first draft at ``TEMPERATURES[n]``; empty if not inspected.
     """
 
     step: Count
@@ -228,5 +235,5 @@ Event = PrefillDone | StepDone | Finished
 
 
 def to_dict(event: Event) -> dict[str, Any]:
-    """The event as JSON-ready data, with its type under ``event``."""
+    """Returns the event as JSON-ready data, with its type under ``event``."""
     return {"event": type(event).__name__, **asdict(event)}

@@ -18,7 +18,7 @@ UNREADABLE = (OSError, EOFError, zlib.error)  # what reading from ``opened`` can
 
 @contextmanager
 def opened(path: str | Path) -> Iterator[IO[bytes]]:
-    """Opens a file for reading; what it yields is unpacked if it is gzip. Raises one of ``UNREADABLE``, also while it is read."""
+    """Returns a binary file object; gzip is unpacked while reading. Opening and reading may raise any of ``UNREADABLE``."""
     with open(path, "rb") as file:
         if file.peek(2)[:2] != b"\x1f\x8b":
             yield file
@@ -33,7 +33,7 @@ def cannot_read(kind: str, path: str | Path, error: Exception) -> InputError:
 
 
 def write_whole(path: str | Path, data: str | bytes) -> None:
-    """Write a file that is then there whole; where that fails the file is as it was before, and an ``InputError`` says why."""
+    """Write a file atomically: on failure the old file is unchanged. Raises ``InputError`` with the reason."""
     raw = data.encode() if isinstance(data, str) else data
     device = str(path).startswith("/dev/")  # or a pipe: nothing can be put in its place
     place = Path(path) if device else Path(os.path.realpath(path))
@@ -52,7 +52,7 @@ def write_whole(path: str | Path, data: str | bytes) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder that is to be written into, unless it is there; ``InputError`` where that cannot be."""
+    """Create a folder if it does not exist. Raises ``InputError`` if that fails."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

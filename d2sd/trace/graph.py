@@ -18,7 +18,7 @@ _ILLEGAL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
 
 
 def step_graph(step: StepDone) -> networkx.DiGraph:
-    """The tree of one step: node ids as in ``step.nodes``, edges from parent to child.
+    """Returns the tree of one step: node ids as in ``step.nodes``, edges from parent to child.
 
     Node attributes:
 
@@ -40,7 +40,8 @@ def step_graph(step: StepDone) -> networkx.DiGraph:
 
 
 def forest(steps: Iterable[StepDone]) -> networkx.DiGraph:
-    """The trees of all steps side by side. Node ``"3.12"`` is node 12 of step 3, counted from 1; nodes also have ``step``."""
+    """Returns the trees of all steps as one graph. Node ``"3.12"`` is node 12 of step 3, counted from 1; nodes also have
+    the attribute ``step``."""
     import networkx
 
     graph = networkx.DiGraph()

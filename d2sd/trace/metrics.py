@@ -14,16 +14,16 @@ RANDOM = "random_prefix"  # the method that re-drafts from prefixes drawn at ran
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Figures of one run. Prefill counts in ``tokens`` alone.
+    """Figures of one run. Only ``tokens`` includes the token of prefill.
 
-    tokens: of the whole output.
-    mean_acceptance_length: α, committed tokens per step, bonus included.
-    nodes_per_step: verified tree nodes, anchor included.
-    boundary_hit_rate: how often the true boundary was selected, over steps that selected prefixes and saw a rejection; None
-        without such a step.
-    repaired_rate: how often re-drafts also added tokens there, over the same steps.
-    tokens_per_redraft: tokens that a draft after the first added, on average; None where there was none.
-    stage_seconds: totals by stage.
+    tokens: number of tokens of the whole output.
+    mean_acceptance_length: α, committed tokens per step, including the bonus token.
+    nodes_per_step: verified tree nodes, including the anchor.
+    boundary_hit_rate: share of steps whose true boundary was selected, among those that selected prefixes and had a
+        rejection; None without such a step.
+    repaired_rate: share of the same steps in which re-drafts also added tokens there.
+    tokens_per_redraft: mean number of tokens added by a draft after the first; None without such a draft.
+    stage_seconds: total seconds by stage.
     """
 
     tokens: int
@@ -39,7 +39,7 @@ class Totals:
 
 
 def totals(steps: Iterable[StepDone], prefill: PrefillDone | None = None) -> Totals:
-    """Totals of these steps of one run and of its prefill; the steps are gone through once."""
+    """Returns the totals of the steps of one run and of its prefill, in one pass over the steps."""
     count, tokens, nodes, seconds = 0, 0, 0, 0.0
     verdicts: list[Verdict] = []
     gained, redrafts = 0, 0
@@ -70,10 +70,10 @@ def totals(steps: Iterable[StepDone], prefill: PrefillDone | None = None) -> Tot
 
 
 def acceptance_by_depth(steps: Iterable[StepDone]) -> list[tuple[int, int, float]]:
-    """(depth, steps that reached it, share accepted) in the token tree; depth 1 is the first token below the anchor.
+    """Returns (depth, number of steps that reached it, accepted share) by depth in the token tree.
 
-    A step reaches depth d when the target chose at the accepted node above and the tree continues below that node. The anchor
-    is above depth 1.
+    Depth 1 is the first token below the anchor. A step reaches depth d if the node accepted at depth d − 1 (for d = 1 the
+    anchor) has children in the tree and a choice of the target.
     """
     reached: dict[int, list[bool]] = {}
     for step in steps:
@@ -85,17 +85,17 @@ def acceptance_by_depth(steps: Iterable[StepDone]) -> list[tuple[int, int, float
 
 
 def tokens_gained(step: StepDone) -> int:
-    """Accepted tokens that drafts behind the first brought; a drafter's lower-ranked choices are left out."""
+    """Returns the number of accepted tokens added by drafts after the first, without lower-ranked alternatives."""
     through = [step.nodes[n].candidates for n in step.accepted]
     return sum(bool(candidates) and 0 not in candidates for candidates in through)
 
 
 def verdict(step: StepDone) -> Verdict | None:
-    """What came of the first draft; None where its true boundary was not seen, or was not predicted.
+    """Returns the outcome of the first draft; None if its true boundary is unknown or no prefixes were selected.
 
     * "repaired": the true boundary was a selected prefix, and re-drafts added tokens there;
-    * "found": it was a selected prefix, but nothing was gained;
-    * "missed": prefixes were selected, and it was none of them;
+    * "found": it was a selected prefix, but no tokens were added;
+    * "missed": prefixes were selected, but not the true boundary;
     * "all": the whole first draft was accepted, so there was no boundary.
     """
     boundary = step.actual_boundary
@@ -109,15 +109,16 @@ def verdict(step: StepDone) -> Verdict | None:
 
 
 def boundary_hit(step: StepDone) -> bool | None:
-    """Whether the true boundary was a selected prefix; None where it was not seen, or there was none."""
+    """Returns whether the true boundary was a selected prefix; None if it is unknown, or there was none."""
     outcome = verdict(step)
     return None if outcome in (None, "all") else outcome != "missed"
 
 
 def closed_from(step: StepDone, method: str) -> int | None:
-    """The first place that was not re-drafted from although a less likely one was: a drafted end of text stands before it.
+    """Returns the shortest prefix that was not re-drafted from because it contains a drafted end of text, although a less
+    likely one was re-drafted from.
 
-    None where there is none, or where ``method`` draws the places at random.
+    None if there is none, or if ``method`` draws prefixes at random.
     """
     r, picked = step.boundary_posterior, step.selected_prefixes
     least = min((r[i] for i in picked if i < len(r)), default=1.0)
@@ -125,10 +126,10 @@ def closed_from(step: StepDone, method: str) -> int | None:
 
 
 def instructiveness(step: StepDone) -> tuple[int, ...]:
-    """How well a step shows the idea, to be compared; empty where it does not.
+    """Returns a sort key for how well a step illustrates the method; empty if it does not.
 
-    It shows it where a re-draft won from a predicted prefix. Some tokens kept and some gained show more than one kind alone;
-    many run off a small screen. The end of a text would confuse.
+    A step does if a re-draft from a predicted prefix won. Steps that both keep and gain tokens rank higher. Many tokens do not
+    fit a small screen, and the last step of a text is confusing.
     """
     gained = tokens_gained(step)
     if verdict(step) != "repaired" or step.committed[-1].node is not None:

@@ -1,4 +1,4 @@
-"""Reads the lines of a trace: strict, with limits, and without keeping more than the text of the steps."""
+"""Reads and checks the lines of a trace, with limits. Steps are kept as text to save memory."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KEPT_STEPS = 2048
 class RecordedSteps(Sequence[StepDone]):
     """The steps of a trace file, checked on reading and kept as text, since objects would take several times the memory.
 
-    A step becomes a ``StepDone`` when it is asked for. The latest ones are remembered.
+    Indexing parses a step into a ``StepDone``. The most recent ones are cached.
     """
 
     def __init__(self, lines: list[Line]):
@@ -55,9 +55,10 @@ class RecordedSteps(Sequence[StepDone]):
 
 
 class Reader:
-    """Takes the lines of a trace one by one and checks each against those before it.
+    """Reads the lines of a trace one by one and checks each against the previous ones.
 
-    ``lines`` are all that were taken, those of an unknown kind included; ``token_ids`` all that was committed.
+    lines: all lines read, including those with an unknown event.
+    token_ids: all committed tokens.
     """
 
     def __init__(self) -> None:
@@ -75,7 +76,10 @@ class Reader:
         return RecordedSteps(self._steps)
 
     def read(self, lines: Iterable[Line]) -> None:
-        """All lines, newlines included; ``InputError`` names the line at fault. A last line cut off is dropped."""
+        """Read all lines, which include newlines. A truncated last line is dropped.
+
+        Raises ``InputError`` that names the line.
+        """
         size = 0
         for number, line in enumerate(lines, 1):
             size += len(line)
@@ -95,7 +99,7 @@ class Reader:
             raise InputError("the trace is empty")
 
     def take(self, line: Line) -> None:
-        """One line. Empty ones and those of an unknown kind are skipped."""
+        """Read one line. Empty lines and those with an unknown event are skipped. Raises ``InputError``."""
         if line in (b"\n", b"\r\n"):
             return
         kind = kind_of(line)
@@ -145,7 +149,7 @@ class Reader:
 
 
 def lines_of(raw: bytes) -> Iterator[Line]:
-    """The lines of a text as views: nothing is copied, which is a quarter of the time to read a long trace."""
+    """Yields the lines of a text as memory views. Copying them would take a quarter of the time to read a long trace."""
     view, at = memoryview(raw), 0
     while at < len(raw):
         end = raw.find(b"\n", at) + 1 or len(raw)
@@ -154,7 +158,7 @@ def lines_of(raw: bytes) -> Iterator[Line]:
 
 
 def read_file(path: str | Path) -> Reader:
-    """A reader that has taken a whole trace file, plain or gzip."""
+    """Returns a reader of a whole trace file, plain or gzip. Raises ``InputError``."""
     reader = Reader()
     try:
         with opened(path) as file:

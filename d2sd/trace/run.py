@@ -1,9 +1,9 @@
-"""A run as it is kept: the lines of its trace, compressed, which become data or go to the page on demand.
+"""A stored run: the compressed lines of its trace, which are parsed or sent to the page on demand.
 
-Gradio writes out, stores and compares the whole value of a component on every change. A value that grows with the run would
-make every update slower than the one before. So an update carries only the new lines, with their place in the run, and a
-page that missed some asks for them. Long lines, and blocks of lines of a finished run, travel packed: ``~``, then raw deflate
-in base64, a tenth of the bytes.
+Gradio serializes, stores and compares the whole value of a component on every change. A value that grows with the run would
+make each update slower than the previous one. An update therefore holds only the new lines and their index in the run, and a
+page that missed some requests them. Long lines, and blocks of lines of a finished run, are sent compressed: ``~``, then raw
+deflate in base64, a tenth of the bytes.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ class RecordedRun:
 
     @classmethod
     def packed(cls, lines: Iterable[str]) -> RecordedRun:
-        """Returns a finished run in compressed blocks; its steps are judged when it is first shown."""
+        """Returns a finished run in compressed blocks; the verdicts on its steps are computed when it is first shown."""
         return cls(_entries=_packed(lines), _judge=None)
 
     def holds(self, other: RecordedRun) -> bool:
-        """Returns whether the lines of another, non-empty run are the first ones of this."""
+        """Returns whether this run begins with all lines of another, non-empty run."""
         if not len(self) or not len(other) or self._entries[0] != other._entries[0]:
             return False  # other headers: nearly always
         theirs = other.lines()
@@ -77,7 +77,7 @@ class RecordedRun:
     def segment(self, start: int = 0, **notes: Any) -> str:
         """Returns the value for the page: a head, then the entries from ``start`` on.
 
-        The head says whose run this is, the number of the first entry, which step shows the idea best, and the notes.
+        The head holds the key of the run, the number of the first entry, the most instructive step, and the notes.
         """
         head = {"event": "Segment", "key": self.key, "from": start, "instructive": self._judged().instructive, **notes}
         return "".join([to_line(head), *(line + "\n" for line in self._entries[start:])])
@@ -102,7 +102,7 @@ class RecordedRun:
 
     @property
     def ended(self) -> bool:
-        """Whether the run's end is recorded; the speed of plain decoding may follow it."""
+        """Whether the end of the run is recorded; a ``Baseline`` line may follow it."""
         last = "\n".join(map(unpack_line, self._entries[-2:])).split("\n")[-2:]
         return any(json.loads(line).get("event") == "Finished" for line in last if line)
 
@@ -112,7 +112,7 @@ class RecordedRun:
         return [line for line in every if not line.startswith(VERDICT)]
 
     def trace(self) -> Trace:
-        """Returns the run as data; raises ``InputError`` if nothing is recorded."""
+        """Returns the parsed run. Raises ``InputError`` if nothing is recorded."""
         return parse_trace("\n".join([*self.lines(), ""]).encode())
 
 

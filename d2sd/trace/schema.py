@@ -35,9 +35,9 @@ class _Kind(msgspec.Struct):
 
 
 class Baseline(msgspec.Struct, tag_field="event", tag="Baseline", omit_defaults=True):
-    """The measured speed of plain decoding, a line that the page adds to runs of its own.
+    """The measured speed of plain decoding, a line that the page adds to the runs that it makes.
 
-    ``unwatched``: the run's own speed, timed again in turns with plain decoding, nothing of either being drawn.
+    ``unwatched``: the speed of the run, timed again alternately with plain decoding, without drawing either.
     """
 
     tokens_per_second: Annotated[float, msgspec.Meta(gt=0)]
@@ -58,18 +58,18 @@ class _Header(msgspec.Struct, tag_field="event", tag="Header"):
 
 
 def kind_of(line: Line) -> str:
-    """The ``event`` of a line."""
+    """Returns the ``event`` of a line."""
     match = _START.match(line)
     return match[1].decode() if match else str(_decode(_decoder(_Kind), line).event)
 
 
 def check_other(line: Line) -> None:
-    """A line of a kind that this version does not know: JSON with an ``event``, otherwise anything."""
+    """Check a line with an unknown event: it must be JSON with an ``event``; its other fields are not checked."""
     _decode(_decoder(_Kind), line)
 
 
 def read_baseline(line: Line) -> dict[str, Any] | None:
-    """What a ``Baseline`` line holds; None for any other line."""
+    """Returns the content of a ``Baseline`` line; None for any other line."""
     try:
         fields: dict[str, Any] = msgspec.to_builtins(_decode(_decoder(Baseline), line))
     except InputError:
@@ -78,7 +78,7 @@ def read_baseline(line: Line) -> dict[str, Any] | None:
 
 
 def is_json(line: Line) -> bool:
-    """Whether the line is whole; the last line of a run that was killed is not."""
+    """Returns whether the line is complete JSON; the last line of a killed run is not."""
     try:
         orjson.loads(line)
     except orjson.JSONDecodeError:
@@ -87,17 +87,20 @@ def is_json(line: Line) -> bool:
 
 
 def check_event(kind: str, line: Line) -> Any:
-    """The line as an object with the fields of its event class, lists instead of tuples, all types and bounds checked."""
+    """Returns the line as an object with the fields of its event class, but lists instead of tuples.
+
+    Types and bounds are checked. Raises ``InputError``.
+    """
     return _decode(_decoder(_strict(EVENTS[kind])), line)
 
 
 def read_event(kind: str, line: Line) -> Any:
-    """A line that ``check_event`` has passed, as its event class."""
+    """Returns a line that ``check_event`` accepted as an instance of its event class."""
     return _decoder(EVENTS[kind]).decode(line)
 
 
 def read_header(line: Line) -> dict[str, Any]:
-    """The header as it was written."""
+    """Returns the header as it was written, with all its fields."""
     _decode(_decoder(_Header), line)
     header: dict[str, Any] = _decode(_decoder(dict), line)
     if header["schema"] > SCHEMA:

@@ -18,7 +18,7 @@ START = b'{"event":"Header"'  # as every writer here puts it
 
 
 def read_traces(path: str | Path) -> Iterator[Trace]:
-    """The traces of a file, plain or gzip; a file with a single one will do. Raises ``InputError``, which names the run."""
+    """Yields the traces of a file with one or more, plain or gzip. Raises ``InputError``, which names the run."""
     try:
         with opened(path) as file:
             for number, lines in enumerate(_runs(file), 1):
@@ -52,7 +52,8 @@ def _is_header(line: bytes) -> bool:
 
 
 def write_traces(path: str | Path, traces: Iterable[Trace]) -> int:
-    """Write traces one after another, gzipped when the name ends in ``.gz``; how many. The file is there whole or not at all."""
+    """Write traces one after another, gzipped if the name ends in ``.gz``, and returns their number. The file is written
+    atomically."""
     place = Path(path)
     part, count = place.with_name(f".{place.name[:100]}.{os.getpid()}.part"), 0
     try:

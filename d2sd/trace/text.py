@@ -11,9 +11,9 @@ MARKS = {" ": "␣", "\n": "↵", "\r": "␍", "\t": "⇥"}
 
 
 class TokenTexts(dict[int, str]):
-    """Labels of single tokens, remembered: readable text, or the tokenizer's own spelling of a piece of a character.
+    """Cached labels of single tokens: readable text, or the tokenizer's spelling of an incomplete character.
 
-    An id that the tokenizer does not know, such as one that pads an embedding, is its number in brackets.
+    An id that the tokenizer does not know, such as one that pads the embedding, is shown as its number in brackets.
     """
 
     def __init__(self, tokenizer: Any):
@@ -42,7 +42,7 @@ class Detokenizer:
         self._shown = ""
 
     def feed(self, token: int) -> str:
-        """The text that this token adds."""
+        """Returns the text that this token adds."""
         self._window.append(token)
         text = str(self.tokenizer.decode(self._window, skip_special_tokens=False))
         if text.endswith(BROKEN) and len(self._window) < 2 * WINDOW:
@@ -56,16 +56,16 @@ class Detokenizer:
 
 
 def printable(text: str) -> str:
-    """Text without the control characters that could drive a terminal."""
+    """Returns the text without control characters that a terminal would interpret."""
     return "".join(c for c in text if c in "\n\t" or unicodedata.category(c) != "Cc")
 
 
 def escaped(text: str) -> str:
-    """Text on one line in which everything invisible is spelled out (``\\x1b``, ``\\u202e``): safe for a terminal."""
+    """Returns the text on one line, with everything invisible spelled out (``\\x1b``, ``\\u202e``): safe for a terminal."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def visible(text: str, most: int = 24) -> str:
-    """A token with its whitespace marked, cut to ``most`` characters; also safe for a terminal."""
+    """Returns a token with its whitespace marked, cut to ``most`` characters; safe for a terminal."""
     shown = "".join(MARKS.get(c) or escaped(c) for c in text[: most + 1]) or "∅"
     return shown if len(shown) <= most else f"{shown[: most - 1]}…"

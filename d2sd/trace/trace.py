@@ -1,6 +1,6 @@
 """Traces: a run as JSON lines (header, prefill, steps, totals), written while running and read back.
 
-The same lines feed the page, so a trace file and a live run look alike to everything that draws.
+The page receives the same lines, so it draws a trace file and a live run in the same way.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MAX_DOMAIN = 60
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """A recorded run. ``prefill`` and ``finished`` are None where recording was cut off."""
+    """A recorded run. ``prefill`` and ``finished`` are None if the recording ended before them."""
 
     header: dict[str, Any]
     prefill: PrefillDone | None
@@ -31,7 +31,7 @@ class Trace:
 
     @classmethod
     def of(cls, header: dict[str, Any], events: Iterable[Event]) -> Trace:
-        """Collect a stream of events."""
+        """Returns the trace of a stream of events."""
         prefill, steps, finished = None, [], None
         for event in events:
             if isinstance(event, StepDone):
@@ -44,19 +44,20 @@ class Trace:
 
     @property
     def prompt(self) -> str:
-        """What the run went on from: the prompt's text, or its ids where that was not kept; empty where neither is known."""
+        """The text of the prompt, or its ids if the text was not stored; empty if neither is known."""
         ids = self.prefill.prompt_token_ids if self.prefill else ()
         return str(self.header.get("prompt") or ids or "")
 
     @property
     def domain(self) -> str:
-        """The prompt group that the header names, cut to ``MAX_DOMAIN`` characters; "all" where it names none."""
+        """The prompt group in the header, cut to ``MAX_DOMAIN`` characters; "all" if there is none."""
         name = str(self.header.get("domain") or "all").encode("utf-8", "replace").decode()
         return name if len(name) <= MAX_DOMAIN else name[: MAX_DOMAIN - 1] + "…"
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """What an imported log does not hold (``tokens``, ``rejected``, ``target``, ``confidence``, ``prompt``, ``times``); of a recorded run nothing."""
+        """The parts that an imported log lacks (``tokens``, ``rejected``, ``target``, ``confidence``, ``prompt``, ``times``);
+        empty for a recorded run."""
         named = self.header.get("missing")
         return tuple(str(name) for name in named) if isinstance(named, list) else ()
 
@@ -72,7 +73,7 @@ class Trace:
         return totals(self.steps, self.prefill)
 
     def events(self) -> Iterator[Event]:
-        """The stream it was recorded from."""
+        """Yields the events of the run."""
         if self.prefill:
             yield self.prefill
         yield from self.steps
@@ -80,7 +81,7 @@ class Trace:
             yield self.finished
 
     def lines(self) -> Iterator[str]:
-        """The JSON lines of the trace file."""
+        """Yields the JSON lines of the trace file."""
         yield to_line(self.header)
         for event in self.events():
             yield to_line(event)
@@ -92,21 +93,21 @@ class Trace:
 
 
 def load_trace(path: str | Path) -> Trace:
-    """Read a trace file (plain or gzip); ``InputError`` names the line and field at fault.
+    """Returns the trace in a file, plain or gzip. Raises ``InputError``, which names the line and field.
 
-    Everything is checked at once; the steps are kept as text and decoded when they are asked for.
+    The whole file is checked immediately. Steps are kept as text and parsed on access.
     """
     return trace_of(read_file(path))
 
 
 def parse_trace(raw: bytes) -> Trace:
-    """Read the lines of a trace. A last line cut off in the middle (a killed run) is dropped."""
+    """Returns the trace in these lines. A truncated last line (a killed run) is dropped. Raises ``InputError``."""
     reader = Reader()
     reader.read(lines_of(raw))
     return trace_of(reader)
 
 
 def trace_of(reader: Reader) -> Trace:
-    """What a reader has taken, as a trace."""
+    """Returns the trace of the lines that a reader has read."""
     assert reader.header is not None
     return Trace(reader.header, reader.prefill, reader.steps, reader.finished)

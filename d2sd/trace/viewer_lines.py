@@ -1,6 +1,6 @@
-"""What the viewer reads: the lines of a trace, and before each step a line that says what came of it.
+"""The input of the viewer: the lines of a trace, with a line before each step that holds its outcome.
 
-Such a line is no part of a trace: ``{"event":"Verdict","verdict":"repaired","gained":2,"closed":null}``, the answers of
+These lines are not part of a trace: ``{"event":"Verdict","verdict":"repaired","gained":2,"closed":null}`` holds the results of
 ``verdict``, ``tokens_gained`` and ``closed_from`` in ``d2sd.trace.metrics``.
 """
 
@@ -24,7 +24,7 @@ VERDICT = '{"event":"Verdict"'
 
 
 def pack_line(line: str) -> str:
-    """A line as the viewer also reads it: ``~`` and base64 of its raw deflate stream, about a tenth as long."""
+    """Returns the compressed form of a line: ``~`` and the base64 of its raw deflate stream, about a tenth as long."""
     deflate = zlib.compressobj(6, zlib.DEFLATED, -zlib.MAX_WBITS)
     packed = deflate.compress(line.encode("utf-8", "replace")) + deflate.flush()
     return f"{PACKED}{base64.b64encode(packed).decode()}"
@@ -38,7 +38,7 @@ def unpack_line(line: str) -> str:
 class Judge:
     """Judges the steps of one run while its lines come by.
 
-    instructive: the number of the step that shows the idea best, of those that came by; 0 where none does.
+    instructive: number of the most instructive step so far (``d2sd.trace.metrics.instructiveness``); 0 if there is none.
     """
 
     def __init__(self) -> None:

@@ -18,7 +18,7 @@ _NOTHING = b',"tempered":[]}', b',"trained":[]}', b',"target_tops":[]}'
 
 
 def to_line(event: Event | dict[str, Any]) -> str:
-    """One JSON line, newline included. Text that no encoding can hold is replaced, never refused."""
+    """Returns one JSON line with its newline. Text that UTF-8 cannot encode is replaced."""
     kind = b"" if isinstance(event, dict) else b'{"event":"%s",' % type(event).__name__.encode()
     try:
         body = _encoder.encode(event)
@@ -32,8 +32,8 @@ def to_line(event: Event | dict[str, Any]) -> str:
 
 
 class TraceFile:
-    """A trace that grows with its run: every line is handed to the system whole before the next one is made, so that a
-    run that is killed leaves all lines before. Raises ``InputError`` where the file cannot be written."""
+    """A trace file that is written during its run. Each line is passed to the system before the next one is made, so a
+    killed run leaves complete lines. Raises ``InputError`` if the file cannot be written."""
 
     def __init__(self, path: str | Path):
         self.path, self.lines, self._size = path, 0, 0
@@ -43,7 +43,7 @@ class TraceFile:
             raise self._refused(error) from None
 
     def write(self, event: Event | dict[str, Any]) -> None:
-        """Add a line. Where the disk is full the part of it that found room is taken back."""
+        """Append a line. If the disk is full, the partly written line is removed."""
         raw = memoryview(to_line(event).encode())
         try:
             at = 0

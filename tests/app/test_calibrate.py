@@ -150,7 +150,7 @@ def test_prompts_that_run_do_not_list_the_steps_of_those_before():
 def test_the_note_of_a_measurement_that_was_stopped_in_the_line_stays():
     session, recordings = Session(), Recordings()
     waiting = asked_prompts(session, recordings)
-    assert stopped(session).value == "Stopped before its turn came: nothing was run."
+    assert stopped(session).value == "Cancelled while waiting in the queue: nothing was run."
     assert not any(isinstance(said, gr.Textbox) for _, said in waiting)
 
 

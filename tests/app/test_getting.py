@@ -40,11 +40,11 @@ def until_stopped(stop):
 
 def test_progress_is_told_and_stop_says_what_stays(asked):
     session, updates = asked(until_stopped)
-    assert next(updates).news == "Getting SmolLM2-135M-Instruct: asking for it …"
+    assert next(updates).news == "Getting SmolLM2-135M-Instruct: connecting …"
     assert any("5 of 93 MB" in update.news for update in updates)
     assert session.getting
     session.stop()
-    assert list(updates)[-1].note == "Stopped at 5 of 93 MB; the next try goes on from there."
+    assert list(updates)[-1].note == "Stopped at 5 of 93 MB; the next download resumes from there."
     assert not session.getting
 
 

@@ -150,7 +150,7 @@ def test_lanes_of_a_race_are_kept_and_open():
     assert tab.selected == "explore"
     assert json.loads(drawing(session.history, session.shown.key))["shown"] == session.shown.key
     for lane in (None, -1, 99, "1"):
-        assert "not there any more" in open_lane(session, Event(lane=lane))[2].value
+        assert "no longer exists" in open_lane(session, Event(lane=lane))[2].value
 
 
 def test_sets_are_kept_by_title_within_bounds():

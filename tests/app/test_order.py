@@ -180,11 +180,11 @@ def test_who_waits_is_told_how_many_are_ahead_and_how_long_that_takes(monkeypatc
     list(others)
     list(turns.taken("nothing to do", iter([])))
     assert turns.news(mine) == ""
-    assert turns.line(0).endswith("that takes about 40 s.")
+    assert turns.line(0).endswith("the wait is about 40 s.")
     others = turns.taken("others", iter([Update(news="a")]))
     next(others)
     now[0] = 55.0
-    assert "2 more are ahead of yours: number 3 in line" in turns.news(mine, 2)
+    assert "2 more are ahead of yours: number 3 in the queue" in turns.news(mine, 2)
     assert [turns.line(n).rpartition("takes ")[2] for n in (0, 1, 2)] == [
         "about 20 s.",
         "about 60 s.",

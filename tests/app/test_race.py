@@ -88,7 +88,7 @@ def test_a_cost_aware_lane_has_its_own_name_and_the_same_text():
     assert [row.method for row in race.rows(race_of)] == list(race_of.methods)
     assert [row.identical for row in race.rows(race_of)] == [True, True, True]
     assert [lane.trace.header["config"]["cost_aware"] for lane in race_of.lanes] == [False, False, True]
-    assert "expected to pay" in json.loads(drawing(race_of))["lanes"][2]["sentence"]
+    assert "expected to save time" in json.loads(drawing(race_of))["lanes"][2]["sentence"]
 
 
 def test_without_plain_decoding_there_is_no_speedup():
@@ -251,7 +251,7 @@ def test_what_if_refuses_in_one_sentence(done):
     sampled = run(["dflash"], temperature=1)[-1].value.lanes[0].trace
     assert "temperature 0" in ask(sampled)[-1].problem
     assert "there is no run" in ask(None)[-1].problem
-    assert "nothing is asked" in ask(done.lanes[1].trace, sweeps=[])[-1].problem
+    assert "nothing is selected" in ask(done.lanes[1].trace, sweeps=[])[-1].problem
 
 
 def test_the_recorded_race_is_small_and_whole():
@@ -281,7 +281,7 @@ def test_the_note_of_questions_that_were_stopped_in_the_line_stays():
     answer = next(f.fn for f in page.fns.values() if getattr(f.fn, "__name__", "") == "run")
     session = Session()
     waiting = answer(session, session.request(), "d2sd", Session(), "tiny", "", "", ["num_branches"], ["d2sd"])
-    assert stopped(session).value == "Stopped before its turn came: nothing was run."
+    assert stopped(session).value == "Cancelled while waiting in the queue: nothing was run."
     assert [said for _, said in waiting] == [gr.skip()]
 
 

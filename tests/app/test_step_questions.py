@@ -110,7 +110,7 @@ def test_what_is_no_question_is_one_sentence_too():
     (update,) = step_questions.run(REDRAFT, ticket, ticket.request(), RUN, {})
     assert update.value == {
         "number": None,
-        "problem": "This run is not shown any more; choose a step of the one that is.",
+        "problem": "This run is no longer shown; choose a step of the run that is.",
     }
 
 

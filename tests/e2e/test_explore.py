@@ -87,7 +87,7 @@ def test_who_has_to_wait_is_told(used: Page, laptop, address, monkeypatch):
         other.locator("#run").click()
         expect(problem(other)).to_have_value(re.compile("Something else is running"))
         other.locator("#stop").click()
-        expect(problem(other)).to_have_value(re.compile("Stopped before its turn came"))
+        expect(problem(other)).to_have_value(re.compile("Cancelled while waiting"))
         other.locator("#run").click()
         used.locator("#stop").click()
         monkeypatch.undo()

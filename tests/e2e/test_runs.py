@@ -163,7 +163,7 @@ def test_two_runs_are_compared_and_a_step_opens(two: Page):
     figures = two.locator("#compare-view [data-figure]")
     expect(figures.first).to_be_visible(timeout=PATIENCE)
     assert {"differences", "both-ranks"} <= {f.get_attribute("data-figure") for f in figures.all()}
-    expect(two.locator("#compare-view .status")).to_contain_text("part at character")
+    expect(two.locator("#compare-view .status")).to_contain_text("differ from character")
     two.locator("#compare-view .lane button").last.click()
     expect(two.locator("#tree")).to_be_visible(timeout=PATIENCE)
 
@@ -194,4 +194,4 @@ def test_a_link_opens_a_trace_of_its_own_host_and_no_other(empty: Page, address)
     expect(empty.locator("#runs .said")).to_contain_text("example.org is not on this page’s list", timeout=PATIENCE)
     assert not [url for url in asked if "example.org" in url and not url.startswith(address)]
     empty.goto(f"{address}?run={'f' * 32}")
-    expect(problem(empty)).to_have_value(re.compile("not kept here"), timeout=PATIENCE)
+    expect(problem(empty)).to_have_value(re.compile("not stored here"), timeout=PATIENCE)

@@ -258,7 +258,7 @@ def test_a_recording_that_breaks_off_is_shown_and_says_so(module_page: Page):
     lines[0] = json.dumps(header | {"run": header["run"][::-1]})
     upload(module_page, "half.jsonl", ("\n".join(lines[:9]) + "\n" + lines[9][:200]).encode())
     expect(view(module_page)).to_have_attribute("data-steps", "7", timeout=PATIENCE)
-    expect(problem(module_page)).to_have_value(re.compile("breaks off before the end"))
+    expect(problem(module_page)).to_have_value(re.compile("ends before its run does"))
 
 
 def test_uploading_while_a_run_goes_on_ends_the_run(module_page: Page, monkeypatch):

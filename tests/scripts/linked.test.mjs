@@ -22,7 +22,7 @@ test("only this host and those of the list are asked, by http alone", () => {
   for (const wanted of ["javascript:alert(1)", "data:,x", "blob:https://page.example:8443/x", "file:///etc/passwd", "ftp://traces.example.org/a", "https://me:secret@traces.example.org/a"]) {
     assert.match(of(wanted).problem, /http/, wanted);
   }
-  assert.match(of("http://[").problem, /no address/);
+  assert.match(of("http://[").problem, /not contain a valid address/);
 });
 
 const stream = (...parts) => ({ ok: true, status: 200, body: { getReader: () => ({ read: async () => (parts.length ? { done: false, value: parts.shift() } : { done: true }), cancel: () => {} }) } });

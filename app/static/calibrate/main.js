@@ -32,7 +32,7 @@ export function start(element, trigger, props, watch, server, given) {
   const files = downloads(() => data);
   const notice = h("p", { class: "notice", role: "alert", hidden: true });
   const empty = h("p", { class: "empty" }, "Nothing is measured yet: choose what to measure and press Measure.");
-  const hint = h("p", { class: "hint" }, "Drag to zoom, double-click to see all, click a name in a legend to hide it, a mark to list its steps. A dashed frame holds the step pinned in Explore.");
+  const hint = h("p", { class: "hint" }, "Drag to zoom, double-click to see all, click a name in a legend to hide it, a mark to list its steps. A dashed frame marks the step pinned in Explore.");
   const views = h("div", { class: "grid", hidden: true }, summary.figures, summary.reading, hint, ...main.map((c) => c.box), members.box);
   const further = h("div", { class: "further", hidden: true }, ...more.map((c) => c.box));
   root.prepend(h("div", { class: "line" }, h("span", { class: "asked" }, "Can the first drafter’s confidence be trusted?"), title, bar, h("div", { class: "tools" }, ...files)), notice, empty, compared, views, further, summary.spoken);

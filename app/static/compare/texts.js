@@ -25,7 +25,7 @@ function readPair(raw) {
 function partingWords({ parts, sides }) {
   if (parts === null) return "All steps are the same.";
   const [a, b] = sides.map((steps) => (steps[parts] ? count(steps[parts].tokens.length, "token") : "no step"));
-  return `Their steps part at step ${parts + 1}: A has ${a} there, B ${b}.`;
+  return `Their steps differ from step ${parts + 1} on: A has ${a} there, B ${b}.`;
 }
 
 export class TextsView {
@@ -40,7 +40,7 @@ export class TextsView {
       { class: "panel texts", "aria-label": "Texts side by side" },
       h("div", { class: "head" }, h("h3", {}, "The same places in both texts"), this.choice, this.status),
       ...this.lanes.map((lane) => lane.track),
-      h("ul", { class: "legend", "aria-label": "What came of the prediction" }, ...Object.entries(OUTCOMES).map(([kind, { mark, words }]) => h("li", {}, s("svg", { width: 16, height: 14, "aria-hidden": "true" }, s("rect", { class: `bar ${kind}`, width: 16, height: 14 }), s("text", { class: "mark", x: 8, y: 11 }, mark)), words))),
+      h("ul", { class: "legend", "aria-label": "Outcome of the prediction" }, ...Object.entries(OUTCOMES).map(([kind, { mark, words }]) => h("li", {}, s("svg", { width: 16, height: 14, "aria-hidden": "true" }, s("rect", { class: `bar ${kind}`, width: 16, height: 14 }), s("text", { class: "mark", x: 8, y: 11 }, mark)), words))),
       h("div", { class: "lanes" }, ...this.lanes.map((lane) => lane.box)),
     );
     this.choice.addEventListener("change", () => this.use(Number(this.choice.value)));
@@ -79,8 +79,8 @@ export class TextsView {
     this.pair = this.pairs[n];
     const { at, sides } = this.pair;
     const most = Math.max(0, ...sides.map((steps) => (steps.length ? steps[steps.length - 1].end : 0)));
-    const same = this.pair.byTokens ? "A log holds no text, so steps are laid over tokens." : `The texts are the same, ${count(most, "character")}.`;
-    this.status.textContent = at === null ? `${same} ${partingWords(this.pair)}` : `They part at character ${at + 1}.`;
+    const same = this.pair.byTokens ? "A log holds no text, so steps are aligned by tokens." : `The texts are the same, ${count(most, "character")}.`;
+    this.status.textContent = at === null ? `${same} ${partingWords(this.pair)}` : `They differ from character ${at + 1} on.`;
     this.lanes.forEach((lane, side) => lane.words.replaceChildren(...sides[side].map((step, number) => this.stepWords(step, number))));
     this.choose(at ?? 0);
   }

@@ -102,7 +102,7 @@ export class LiveView {
     const first = recorded && recorded !== point ? `Recorded with K ${own[0]}, γ ${own[1]}: ${count(recorded.committed.length, "step")}, ${recorded.nodes.toFixed(0)} nodes each. ` : "This is how the run was recorded. ";
     const more = points.filter((p) => p.gamma === point.gamma && p.k > point.k);
     const rest = !more.length ? "More re-drafts than this were not replayed. " : more.every(same) ? "More re-drafts change nothing on this text. " : `With K ${more[more.length - 1].k} it would be ${more[more.length - 1].alpha.toFixed(2)} tokens per step, for ${more[more.length - 1].nodes.toFixed(0)} nodes. `;
-    return `${first}${rest}Every node costs a little time. The text is the same each time; another text may answer otherwise.`;
+    return `${first}${rest}Every node costs a little time. The text is the same each time; another text may give another result.`;
   }
 
   /** α against K, a line for every γ; the one that is set stands out. */

@@ -15,10 +15,10 @@ export function raceTable(lanes, { plain, reference }) {
   const than = reference ? `as ${methodName(reference)}` : "";
   const heads = [
     ["Method"],
-    ["Tokens/step α", "Mean acceptance length: committed tokens per step, the target’s own token included"],
+    ["Tokens/step α", "Mean acceptance length: committed tokens per step, including the one that the target adds"],
     ["Tokens/s", "Committed tokens over the time since the prompt was read"],
     ["Speedup", plain ? "Tokens per second over plain decoding in this race" : "Needs plain decoding in the race: tick it"],
-    ["A step costs", plain ? "In steps of plain decoding: α over the speedup. With as many tokens a step it would break even here" : "Needs plain decoding in the race: tick it"],
+    ["A step costs", plain ? "In steps of plain decoding: α over the speedup. A method that commits this many tokens per step breaks even here" : "Needs plain decoding in the race: tick it"],
     ["Nodes/step", "Tree nodes that the target checks in one pass, anchor included"],
     ["Same text", than ? `Token for token the same text ${than}` : ""],
     ["Time by stage, whole run"],

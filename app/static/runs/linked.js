@@ -7,7 +7,7 @@ export function traceAddress(wanted, here, hosts) {
   try {
     address = new URL(wanted, here);
   } catch {
-    return { problem: "what the link names is no address" };
+    return { problem: "the link does not contain a valid address" };
   }
   if (!["http:", "https:"].includes(address.protocol) || address.username || address.password) return { problem: "its address must begin with http:// or https:// and name no user" };
   if (address.host !== new URL(here).host && !hosts.includes(address.host)) return { problem: `${address.host.slice(0, 80)} is not on this page’s list; download the file and use “Open a trace”` };

@@ -1,1 +1,1 @@
-"""Cost-aware decoding: the decisions (``controller``), from ``estimates``, ``costs``, and a table of these (``measure``)."""
+"""Cost-aware decoding: ``controller`` decides from ``estimates`` of tokens and stage ``costs``, which ``measure`` times."""

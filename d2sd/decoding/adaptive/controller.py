@@ -1,4 +1,4 @@
-"""What a step spends: whether to draft, how long, from how many prefixes to draft again, how many nodes to verify.
+"""Decisions of a cost-aware step: whether to draft, γ, the prefixes to re-draft from, and the number of nodes to verify.
 
 Every choice maximises expected tokens − ρ · expected seconds, where ρ is the rate that the text allows, in tokens a second.
 It depends on committed tokens, this step's drafts and measured times only, so the text stays the target's own.
@@ -37,8 +37,8 @@ class Experience:
 class Controller:
     """The decisions of one generation.
 
-    A step asks ``begin``, ``redraft`` if there is a first draft, ``nodes`` if there is a tree, and then says how it went:
-    ``observe`` and ``timed``. One that is queued as a whole takes ``begin`` and ``next_redrafts`` for its sizes.
+    A step calls ``begin``, ``redraft`` if there is a first draft, ``nodes`` if there is a tree, and reports its outcome with
+    ``observe`` and ``timed``. A step that is queued as a whole takes its sizes from ``begin`` and ``next_redrafts``.
 
     lengths: values of γ to choose from, ascending.
     extension: γ₂ − γ.
@@ -72,10 +72,12 @@ class Controller:
     def redraft(
         self, confidence: Sequence[float], prefixes: Sequence[int], planned: Sequence[int] | None = None
     ) -> tuple[int, ...]:
-        """Returns the prefix lengths that are worth a re-draft: r(i) times the tokens that one from the true boundary adds.
+        """Returns the prefix lengths that are worth a re-draft, likeliest first.
+
+        The expected gain of one is r(i) times the tokens that a re-draft from the true boundary adds.
 
         confidence: c_1 … c_{γ−1} of the first draft.
-        planned: prefixes that were drafted from already, whatever pays.
+        planned: prefixes that were already drafted from; they are returned unchanged.
         """
         costs, size, exponent = self.costs, self.block_size + self.extension, self.exponents[0]
         reach = list(accumulate((c**exponent for c in confidence), mul, initial=1.0))
@@ -98,20 +100,20 @@ class Controller:
 
     @property
     def exponents(self) -> tuple[float, ...]:
-        """κ of both drafters: a token with drafted probability p is accepted with p^κ after an accepted path."""
+        """Returns κ of both drafters: after an accepted path, a token with drafter probability p is accepted with p^κ."""
         return tuple(calibration.exponent for calibration in self.experience.calibrations)
 
     @property
     def min_log_probability(self) -> float:
-        """Drafted log probability below which no node is worth its time."""
+        """Returns the natural logarithm of the drafter probability below which no node is worth its time."""
         return min(0.0, log(max(1e-300, self.rate * self.costs.slowdown * self.costs.cheapest)) / min(self.exponents))
 
     def nodes(self, reach: Sequence[float], by_second: Sequence[bool], most: int, planned: bool = False) -> int:
-        """Returns how many nodes below the anchor to verify, at most ``most``: those worth more than their time.
+        """Returns the number of nodes below the anchor to verify, at most ``most``: those worth more than their time.
 
-        reach: their probabilities of acceptance, descending.
-        by_second: whether the second drafter proposed them.
-        planned: all are verified, whatever pays.
+        reach: probability of acceptance of each node, descending.
+        by_second: for each node, whether the second drafter proposed it.
+        planned: whether all are verified regardless of their cost.
         """
         cost, rate, most = self.costs.node, self.rate, min(most, len(reach))
         count = most if planned else next((n for n in range(most) if reach[n] <= rate * cost(1 + n)), most)
@@ -134,7 +136,7 @@ class Controller:
         """Update the statistics with the outcome of the step.
 
         accepted: drafted tokens that were accepted, ``by_second`` of them proposed by the second drafter.
-        boundary: how many of the first draft's were, where that was seen.
+        boundary: number of accepted tokens of the first draft; None if unknown.
         """
         if not self.block_size:
             self._plain_steps += 1

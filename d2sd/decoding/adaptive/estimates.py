@@ -11,10 +11,11 @@ from operator import mul
 class AcceptanceByDepth:
     """Conditional acceptance probability of a drafted token by depth, given that all tokens before it were accepted.
 
-    The prior of a depth, worth ``WEIGHT`` observations, is what is usual there, times how the depth before compares.
+    The prior of a depth counts as ``WEIGHT`` observations. It is ``usual`` at that depth, scaled by the ratio of estimate to
+    ``usual`` at the depth before.
 
-    keep: share of the counts that the next observation leaves, which sets how far back they reach.
-    usual: chances by depth; without them ``START``.
+    keep: factor by which each observation discounts the earlier counts.
+    usual: probabilities by depth; ``START`` if not given.
     """
 
     WEIGHT, START = 2.0, 0.65

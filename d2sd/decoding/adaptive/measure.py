@@ -32,7 +32,10 @@ Times = dict[Pass, list[float]]  # seconds
 
 @torch.inference_mode()
 def measure_costs(proposer: Proposer, verifier: Verifier) -> Machine:
-    """Returns typical times of every stage after a context of 192 tokens; both have room for ``MEASURED_TOKENS`` and a tree."""
+    """Returns typical times of every stage after a context of 192 tokens.
+
+    proposer, verifier: their caches need room for ``MEASURED_TOKENS`` and a tree.
+    """
     target, method, gamma = verifier.target, proposer.method, proposer.block_size
     verifier.cache.length, width = CONTEXT, target.embedding.weight.shape[1]
 
@@ -75,7 +78,7 @@ def measure_costs(proposer: Proposer, verifier: Verifier) -> Machine:
 def _timed(works: dict[Pass, Callable[[], object]], timed: Collection[Pass]) -> list[Times]:
     """Returns the seconds of the passes, measured in rounds of random order after an unmeasured warm-up of all.
 
-    A pass comes after one that it comes after in a run, so that a processor's caches are as warm as there.
+    Each pass is timed after the pass that precedes it in a run, so that the processor's caches are equally warm.
     """
     drafts, plain = [key for key in works if key[0] == "first_draft"], ("verify", 1)
     order, rounds, rng, end = list(works), list[Times](), random.Random(0), time.perf_counter() + SECONDS

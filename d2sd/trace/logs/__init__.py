@@ -1,7 +1,7 @@
-"""Logs of served engines as traces: one small reader a source, recognised by content. Needs no torch.
+"""Logs of serving engines as traces: one small reader per source, recognised by content. Needs no torch.
 
-What a log does not hold is not invented: the trace's header names it under ``missing``, and a token that is not known has the
-text ``chain.UNKNOWN``. A log of totals alone has no steps, so it gives ``Totals``, a row of figures.
+The header of a trace lists the parts that its log lacks under ``missing``, and an unknown token has the text
+``chain.UNKNOWN``. A log with totals only has no steps; it is read as ``Totals``, a row of figures.
 """
 
 from __future__ import annotations

@@ -28,9 +28,13 @@ NOT_KNOWN = Token(0, UNKNOWN)
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """What an engine logged of one step. ``accepted`` of the ``drafted`` tokens; ``bonus``: the target's own token, None where
-    the text ended before it. ``confidence``: of each drafted token, or empty. ``boundary``: how many were accepted, where that
-    is known. ``kept``: how many accepted tokens are in the text; fewer than ``accepted`` where it ended within the draft."""
+    """One step as an engine logged it.
+
+    accepted: number of accepted ``drafted`` tokens.
+    bonus: the token that the target added; None if the text ended before it.
+    confidence: of each drafted token, or empty.
+    boundary: the number of accepted tokens, if it is known.
+    kept: number of accepted tokens in the text; fewer than ``accepted`` if the text ended within the draft."""
 
     drafted: Sequence[Token]
     accepted: int
@@ -43,7 +47,12 @@ class Chain:
 
 
 def chain_step(number: int, anchor: Token, position: int, chain: Chain, elapsed: float) -> StepDone:
-    """The step as an event: ``number`` from 0, ``position`` tokens before the anchor, ``elapsed`` seconds after it."""
+    """Returns the step as an event.
+
+    number: from 0.
+    position: number of tokens before the anchor.
+    elapsed: seconds since prefill, after this step.
+    """
     drafted, kept = chain.drafted, chain.accepted if chain.kept is None else chain.kept
     ids, texts = tuple(t.id for t in drafted), tuple(t.text for t in drafted)
     draft = Draft("first", 0, ids, texts, chain.confidence, chain.alternatives) if ids else None

@@ -19,11 +19,15 @@ ENDS: dict[str | None, StopReason] = {"stop": "end_token", "length": "max_new_to
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Figures of one request; None: not in the log. place: where they stand, for sentences.
+    """Figures of one request; None if not in the log.
 
-    accepted, drafted: per step, in order; histogram[j]: steps that accepted j tokens. completion: tokens of the output;
-    prompt_tokens: of the prompt. seconds: of the output, without prefill; elapsed: the same after every step.
-    pieces, prompt_pieces: the texts of the ids, where the engine gave them itself. domain: prompt group.
+    place: where they are in the log, for error messages.
+    accepted, drafted: numbers of tokens per step, in order.
+    histogram: [j]: number of steps that accepted j tokens.
+    completion, prompt_tokens: number of tokens of the output and of the prompt.
+    seconds: time of the output, without prefill; elapsed: the same after every step.
+    pieces, prompt_pieces: the texts of the ids, if the engine returned them.
+    domain: prompt group.
     """
 
     engine: str
@@ -51,7 +55,7 @@ class Counts:
     domain: str | None = None
 
     def check(self) -> None:
-        """What the figures must say together; ``InputError`` names line and field."""
+        """Check that the figures are consistent. Raises ``InputError``, which names line and field."""
         steps, histogram, where = self.steps, self.histogram, self.place
         if self.num_drafted is not None and self.num_accepted > self.num_drafted:
             raise InputError(f"{where}: {self.num_accepted} tokens accepted of {self.num_drafted} drafted")
@@ -95,7 +99,7 @@ class Counts:
                 raise InputError(f"{where}.acceptance_histogram: it is not that of per_step_accepted")
 
     def result(self, texts: Texts) -> Trace | Totals:
-        """The request as a trace, or as totals where it has no steps. Checks first."""
+        """Returns the checked request as a trace, or as totals if it has no steps. Raises ``InputError``."""
         self.check()
         if not self.accepted or self.drafted is None:
             return totals_of(self)

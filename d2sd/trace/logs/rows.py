@@ -23,7 +23,7 @@ Bad = Callable[[str], None]  # takes the sentence about a record that is skipped
 
 
 def numbered(path: str | Path, most: int = MAX_BYTES) -> Iterator[tuple[int, bytes]]:
-    """The lines of a log that hold something, plain or gzip, with their numbers; ``InputError`` where they are too large."""
+    """Yields the nonempty lines of a log, plain or gzip, with their numbers. Raises ``InputError`` if it is too large."""
     try:
         with opened(path) as file:
             size, number = 0, 0
@@ -40,9 +40,9 @@ def numbered(path: str | Path, most: int = MAX_BYTES) -> Iterator[tuple[int, byt
 
 
 def read_rows(lines: Iterator[tuple[int, bytes]], most: int = MAX_BYTES, bad: Bad | None = None) -> Iterator[Row]:
-    """Record by record, from lines that ``numbered`` gave; ``InputError`` for one that is no JSON object.
+    """Yields the records in the lines from ``numbered``. Raises ``InputError`` for one that is not a JSON object.
 
-    bad: told of such a one, which is then skipped.
+    bad: called with such an error instead; the record is then skipped.
     """
     found = 0
     for number, line in lines:
@@ -102,7 +102,8 @@ def _object(data: Any, where: str) -> dict[str, Any]:
 
 
 def convert(data: Any, kind: type[T], where: str) -> T:
-    """Data as a class with checked fields; ``InputError`` names the field at fault, ``where`` being the place of ``data``."""
+    """Returns the data as an instance of a class with checked fields. Raises ``InputError``, which names the field and
+    ``where`` the data is."""
     try:
         return msgspec.convert(data, kind)
     except msgspec.ValidationError as error:

@@ -49,12 +49,12 @@ def is_trace(record: dict[str, Any]) -> bool:
 def import_log(
     path: str | Path, source: str = "auto", texts: Texts | None = None, most: int = MAX_BYTES, bad: Bad | None = None
 ) -> Iterator[Trace | Totals]:
-    """The requests of a log, one after another and never all at once; ``most``: bytes of the file, unpacked.
+    """Yields the requests of a log one at a time. Raises ``InputError``, which names the line and field.
 
-    A reply may stand by itself or under ``response`` of a record, its ``prompt`` and ``domain`` beside it. Raises
-    ``InputError``, which names line and field at fault.
+    A record is a reply, or an object with the reply under ``response``, and optionally ``prompt`` and ``domain``.
 
-    bad: told of a record that is at fault, which is then skipped.
+    most: maximum size of the unpacked file in bytes.
+    bad: called with the error of an invalid record, which is then skipped.
     """
     if source not in SOURCES:
         raise InputError(f"there is no source {source}; choose one of: {', '.join(SOURCES)}")

@@ -9,10 +9,11 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Figures of one request; None: not known.
+    """Figures of one request; None if unknown.
 
-    mean_acceptance_length: α, accepted tokens and the bonus per step; by_position[k]: share of the steps in which drafted token
-    k + 1 was accepted, of all steps, known where every step drafted equally many; unknown: what the log cannot say, in words.
+    mean_acceptance_length: α, accepted tokens and the bonus token per step.
+    by_position: [k]: share of all steps in which drafted token k + 1 was accepted; known if all steps drafted equally many.
+    unknown: a sentence about what the log lacks.
     """
 
     engine: str
@@ -27,7 +28,7 @@ class Totals:
     unknown: str
 
     def row(self) -> str:
-        """The figures in one line."""
+        """Returns the figures as one line of text."""
         parts = [self.engine]
         if self.tokens is not None:
             parts.append(f"{self.tokens} tokens")
@@ -51,7 +52,7 @@ class Totals:
 
 
 def together(rows: Sequence[Totals]) -> dict[str, Any]:
-    """The rows of several requests as one: sums, and the means over all of their steps and tokens."""
+    """Returns the rows of several requests as one: sums, and means over all of their steps and tokens."""
 
     def total(name: str) -> int | None:
         values = [getattr(row, name) for row in rows]

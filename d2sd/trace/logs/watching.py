@@ -19,10 +19,10 @@ SHARE = 0.1  # of α
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What came since the reading before.
+    """The figures since the previous reading.
 
-    totals: None where nothing was drafted.
-    drift: mean α of the readings before, where this one is clearly another.
+    totals: None if nothing was drafted.
+    drift: mean α of the earlier readings, if this one differs clearly from it; otherwise None.
     """
 
     totals: Totals | None
@@ -38,7 +38,7 @@ class Watch:
         self._alphas: list[float] = []
 
     def read(self) -> Reading:
-        """Ask once. The first reading of a vLLM is of all that it drafted since its start. Raises ``InputError``."""
+        """Query the server once. The first reading of vLLM covers everything since its start. Raises ``InputError``."""
         found = read_metrics(self.server.text(PATH))
         if found is None:
             raise InputError(
@@ -63,7 +63,7 @@ class Watch:
 
 
 def drifted(before: list[float], alpha: float) -> float | None:
-    """The mean of the readings before, where one is clearly off it; None where it is not, or they are too few."""
+    """Returns the mean of the earlier readings if ``alpha`` differs clearly from it; None otherwise, or if they are too few."""
     if len(before) < FEWEST:
         return None
     mean = fmean(before)
