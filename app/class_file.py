@@ -20,8 +20,9 @@ MAX_TOUR_STEPS = 2000  # of one run: every step has nine stops
 
 def window_file(runs: Sequence[Recording]) -> bytes:
     """Returns the traces of all runs, newest first, gzipped, as “Open a trace” reads them. Raises ``InputError``."""
-    traces = _traces([kept.run for kept in runs], MAX_MEGABYTES)
-    return gzip.compress("".join(traces).encode("utf-8", "replace"), 6)
+    _check([kept.run for kept in runs], MAX_MEGABYTES)
+    lines = (f"{line}\n" for kept in runs for line in kept.run.lines())
+    return gzip.compress("".join(lines).encode("utf-8", "replace"), 6)
 
 
 def class_page(
@@ -49,10 +50,9 @@ def numbered(runs: Sequence[Recording]) -> list[tuple[int, Recording]]:
 
 def page_runs(kept: Sequence[tuple[int, Recording]], steps: Mapping[str, int | None] | None = None) -> list[PageRun]:
     """Returns numbered runs as a page takes them. ``steps``: what some open with, by key. Raises ``InputError``."""
-    traces = _traces([k.run for _, k in kept], MAX_PAGE_MEGABYTES)
+    _check([k.run for _, k in kept], MAX_PAGE_MEGABYTES)
     return [
-        PageRun(trace, _label(k), (steps or {}).get(k.run.key), tour=_tour(k.run), number=number)
-        for (number, k), trace in zip(kept, traces, strict=True)
+        PageRun(k.run, _label(k), (steps or {}).get(k.run.key), tour=_tour(k.run), number=number) for number, k in kept
     ]
 
 
@@ -63,8 +63,8 @@ def _label(kept: Recording) -> str:
 
 def hand_out(run: RecordedRun, step: int | None = None, node: int | str | None = None) -> str:
     """The same for one run, opened at this step and node. Raises ``InputError``."""
-    (trace,) = _traces([run], MAX_PAGE_MEGABYTES)
-    page = PageRun(trace, step=step, node=node, tour=_tour(run))
+    _check([run], MAX_PAGE_MEGABYTES)
+    page = PageRun(run, step=step, node=node, tour=_tour(run))
     return tours_page([page], TITLE)
 
 
@@ -80,13 +80,13 @@ def _tour(run: RecordedRun) -> str:
     )
 
 
-def _traces(runs: Sequence[RecordedRun], megabytes: int) -> list[str]:
-    traces, size = [], 0
+def _check(runs: Sequence[RecordedRun], megabytes: int) -> None:
+    """Raise ``InputError`` where a run is in progress, all are empty, or their traces are larger together."""
+    size = 0
     for run in runs:
         if run.live:
             raise InputError("a run still goes on; wait for its end or stop it")
-        traces.append("".join(f"{line}\n" for line in run.lines()))
-        size += len(traces[-1])
+        size += sum(len(line) + 1 for line in run.lines())
         if size > megabytes * 10**6:
             way = (
                 "remove some runs from the list first"
@@ -94,6 +94,5 @@ def _traces(runs: Sequence[RecordedRun], megabytes: int) -> list[str]:
                 else "share it as JSONL, which “Open a trace” reads"
             )
             raise InputError(f"it would hold more than {megabytes} MB of traces; {way}")
-    if not any(traces):
+    if not size:
         raise InputError("there is no run in the list yet")
-    return traces

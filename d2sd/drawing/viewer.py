@@ -9,7 +9,6 @@ import base64
 import hashlib
 import html
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -18,11 +17,9 @@ from typing import Any
 
 from d2sd.drawing.colours import VIEWER
 from d2sd.drawing.modules import join_modules, view_script
-from d2sd.trace.viewer_lines import Judge, pack_line
+from d2sd.trace.run import RecordedRun
 
 STYLES = ("colours.css", "map.css", "explorer.css", "drawing.css", "presenter.css")
-STEP = '{"event":"StepDone"'
-END = re.compile(r'\{"event":\s*"(Finished|Failed)"')
 SAID = ("A recorded run of speculative decoding.", "Recorded runs of speculative decoding.")
 CUT_OFF = '{"event":"Failed","sentence":"The recording ends here: the run was cut off."}'
 STANDALONE = VIEWER / "standalone.js"
@@ -51,7 +48,6 @@ def _joined(names: tuple[str, ...]) -> str:
 class PageRun:
     """A run of a standalone page.
 
-    lines: its trace as JSON lines.
     label: what it is called, where there are several.
     step: what it opens with, from 0; None: the viewer chooses.
     node: of that step.
@@ -59,7 +55,7 @@ class PageRun:
     number: what addresses call it; 0: its place among the runs, from 1.
     """
 
-    lines: str
+    run: RecordedRun
     label: str = ""
     step: int | None = None
     node: int | str | None = None
@@ -68,21 +64,14 @@ class PageRun:
 
     def value(self, key: str) -> str:
         """Returns the run in the viewer's input format, under a key of its own."""
-        # not splitlines(): JSON may hold U+2028 and the like unescaped
-        lines = [line for line in self.lines.split("\n") if line]
-        if not any(map(END.match, lines)):
-            lines.append(CUT_OFF)
-        judge = Judge()
-        shown = [pack_line(line) if line.startswith(STEP) else line.rstrip("\n") for line in judge.lines(lines)]
-        head = {"event": "Segment", "key": key, "from": 0, "recorded": True, "instructive": judge.instructive}
-        if self.step is not None:
-            head["wanted"] = {"step": self.step, "node": self.node}
-        return "\n".join([json.dumps(head), *shown, ""])
+        run = self.run if self.run.ended else RecordedRun.packed([*self.run.lines(), CUT_OFF])
+        wanted = None if self.step is None else {"step": self.step, "node": self.node}
+        return run.segment(key=key, recorded=True, wanted=wanted)
 
 
 def standalone_page(trace_lines: str, title: str, step: int | None = None, node: int | str | None = None) -> str:
     """One run as an HTML file; see ``runs_page``. ``trace_lines``: a trace as JSON lines."""
-    return runs_page([PageRun(trace_lines, step=step, node=node)], title)
+    return runs_page([PageRun(RecordedRun.packed(trace_lines.split("\n")), step=step, node=node)], title)
 
 
 def runs_page(

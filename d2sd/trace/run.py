@@ -102,9 +102,9 @@ class RecordedRun:
 
     @property
     def ended(self) -> bool:
-        """Whether the end of the run is recorded; a ``Baseline`` line may follow it."""
+        """Whether the run's end, or why it broke off, is recorded; the speed of plain decoding may follow it."""
         last = "\n".join(map(unpack_line, self._entries[-2:])).split("\n")[-2:]
-        return any(json.loads(line).get("event") == "Finished" for line in last if line)
+        return any(json.loads(line).get("event") in ("Finished", "Failed") for line in last if line)
 
     def lines(self) -> list[str]:
         """Returns the trace lines, without newlines."""
