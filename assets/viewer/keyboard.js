@@ -1,5 +1,7 @@
 // Keys work while the view is visible and nothing that has a use for keys itself has the focus: after a click on Run, say.
 
+import { draftedNode } from "./quiz.js";
+
 const TAKES_TYPING = "input, textarea, select, [contenteditable='true'], [role='textbox'], [role='combobox'], [role='listbox']";
 
 const OWN_KEYS = "[role='tablist'], [role='menu'], [role='slider'], [role='separator'], [role='radiogroup'], video, audio";
@@ -38,7 +40,7 @@ function depthOf(tree, node) {
 export function keyActions({ store, selection, tree, viewport, search, help, finder, timeline, fullScreen, quiz, typed, presenter, redraft }) {
   const toNode = (direction) => {
     const step = selection.shown;
-    const node = tree.neighbour(selection.shownNode, direction);
+    const node = quiz.asking ? draftedNode(store.step(step), selection.shownNode, ["left", "up"].includes(direction) ? -1 : 1) : tree.neighbour(selection.shownNode, direction);
     if (step === null || node === null) return;
     selection.pin(step, node);
     tree.reveal(node);
@@ -76,7 +78,7 @@ export function keyActions({ store, selection, tree, viewport, search, help, fin
     q: () => quiz.toggle(),
     b: () => typed.toggle(),
     Enter: () => quiz.asking && quiz.guess(depthOf(tree, selection.shownNode)),
-    ...Object.fromEntries(Array.from({ length: 10 }, (_, digit) => [String(digit), () => quiz.asking && quiz.guess(digit || Infinity)])),
+    ...Object.fromEntries(Array.from({ length: 10 }, (_, digit) => [String(digit), () => quiz.type(String(digit))])),
     s: () => selection.repace(),
     // a clicker's keys; else they scroll the page
     PageDown: () => presenter.on && selection.move(1),

@@ -202,6 +202,7 @@ export function start(element, trigger, props, watch) {
   function nameTree(step) {
     const summary = step ? stepSummary(step, store.length, store.live || store.waiting.length > 0) : "";
     tree.svg.setAttribute("aria-label", (!asking() && summary) || "Draft tree");
+    if (asking()) strip.svg.setAttribute("aria-label", "Confidence of the first draft");
     return summary;
   }
 
@@ -279,8 +280,9 @@ export function start(element, trigger, props, watch) {
     const nothing = store.key === null || (!store.received && !store.early.size);
     empty.hidden = !nothing;
     views.hidden = nothing;
-    notice.hidden = store.failed === null;
-    notice.textContent = store.failed ?? "";
+    const lost = wanted && props.linked && store.complete && !store.live ? `There is no step ${wanted.step + 1}: this run has ${store.length}.` : "";
+    notice.textContent = store.failed ?? lost;
+    notice.hidden = !notice.textContent;
     chip.heard();
     draw();
   }
@@ -301,6 +303,7 @@ export function start(element, trigger, props, watch) {
   }
 
   function onSelect() {
+    if (selection.pinned !== null && store.failed === null) notice.hidden = true; // of a step that is not there
     draw();
   }
 

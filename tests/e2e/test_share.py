@@ -31,6 +31,7 @@ from tests.e2e.driving import (
     start,
     upload,
     view,
+    window,
 )
 
 pytestmark = pytest.mark.e2e
@@ -280,3 +281,40 @@ def test_uploading_while_a_run_goes_on_ends_the_run(module_page: Page, monkeypat
         "tiny"
     )  # the form follows the recorded run, whose target may not be here
     start(module_page, "A cat", 16)
+
+
+def test_a_frame_of_300_pixels_shows_a_step_without_controls_or_scrolling(browser, address: str):
+    context = browser.new_context(viewport={"width": 640, "height": 300})
+    with window(context, None) as frame:
+        frame.goto(f"{address}?embed=1&step=5")
+        expect(view(frame)).to_have_attribute("data-pinned", "4", timeout=PATIENCE)
+        expect(frame.locator("#tree g.node").first).to_be_in_viewport(ratio=1)
+        assert frame.locator("#explorer button:visible, #prompt:visible").count() == 0
+        assert frame.evaluate("document.documentElement.scrollHeight") <= 300
+        frame.keyboard.press("ArrowRight")
+        expect(view(frame)).to_have_attribute("data-pinned", "5")
+    context.close()
+
+
+def test_a_step_that_the_run_does_not_have_is_said(empty: Page, address: str):
+    steps = len(presets.opening().trace().steps)
+    opened(empty, f"{address}?step={steps + 1}")
+    said = empty.locator("#explorer .notice")
+    expect(said).to_have_text(f"There is no step {steps + 1}: this run has {steps}.", timeout=PATIENCE)
+    empty.keyboard.press("Home")
+    expect(said).to_be_hidden()
+
+
+def test_the_quiz_is_answered_by_keys_and_tells_screen_readers_nothing(empty: Page, address: str):
+    opened(empty, f"{address}?quiz=1&step=5")
+    step = presets.opening().trace().steps[4]
+    quiz = empty.locator("#explorer .quiz .said")
+    expect(quiz).to_contain_text("Where will the first draft be rejected?", timeout=PATIENCE)
+    expect(empty.locator("#tree svg")).to_have_attribute("aria-label", "Draft tree")
+    expect(empty.locator("#strip svg")).to_have_attribute("aria-label", "Confidence of the first draft")
+    expect(empty.locator("#explorer .spoken")).to_be_empty()
+    for _ in range(step.actual_boundary + 1):
+        empty.keyboard.press("ArrowDown")
+    empty.keyboard.press("Enter")
+    expect(quiz).to_contain_text("Right")
+    expect(empty.locator("#tree svg")).to_have_attribute("aria-label", re.compile("^Step 5 of "))
