@@ -43,7 +43,7 @@ def _label(kept: Recording) -> str:
 
 
 def hand_out(run: RecordedRun, step: int | None = None, node: int | str | None = None) -> str:
-    """The same for one run, opened at this step and node. Raises ``InputError``."""
+    """Returns an offline page of one run, opened at this step and node. Raises ``InputError``."""
     (trace,) = _traces([run], MAX_PAGE_MEGABYTES)
     page = PageRun(trace, step=step, node=node, tour=_tour(run))
     return tours_page([page], TITLE)

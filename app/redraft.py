@@ -1,4 +1,4 @@
-"""Re-draft from here: what the second drafter would have added to a step of the shown run, from a prefix that somebody picks."""
+"""Re-draft from here: the tokens that the second drafter would have added to a step of the shown run, from a chosen prefix."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ MAX_NAME = 60
 
 
 def run(ticket: Ticket, number: int, shown: RecordedRun, asked: dict[str, Any]) -> Iterator[Update[Answer]]:
-    """Draft again and yield the answer for the page: ``number`` as it came, and a ``problem`` or the fields of a ``Redraft``.
+    """Re-draft and yield the answer for the page: the page's ``number``, and a ``problem`` or the fields of a ``Redraft``.
 
-    asked: what the page says: ``key`` of the run, ``step`` and ``prefix``, and a ``number`` of its own for the question. It may be
-    anything. An answer that a newer question has overtaken is not given, nor one about a run that is not shown any more.
+    asked: untrusted request of the page: ``key`` of the run, ``step``, ``prefix``, and the page's ``number`` of the request.
+
+    There is no answer after a newer request, or if the run is no longer shown.
     """
     if not ticket.claim(number):
         if ticket.stopped == number:

@@ -101,7 +101,7 @@ def _wire_runs(shown: Shown) -> None:
 
 
 def _wire_redraft(shown: Shown) -> None:
-    """A prefix of the strip that was clicked on: it takes its turn as a run does, without cancelling the run of this window."""
+    """Wire clicks on a prefix of the strip. A re-draft is queued like a run, but does not cancel the run of this window."""
     controls, ticket = shown.controls, gr.State(Ticket())
     number, wanted, line = gr.State(0), gr.State({}), line_of(controls.notice, ticket)
 
@@ -140,7 +140,7 @@ def _wire_redraft(shown: Shown) -> None:
 
 
 def _wire_getting(shown: Shown) -> None:
-    """The button that gets a target: once it is here, the form asks for it."""
+    """Wire the button that downloads a target, which the form then selects."""
     controls = shown.controls
     number = gr.State(0)
 
@@ -172,7 +172,7 @@ def _wire_getting(shown: Shown) -> None:
 def open_trace(session: Session, path: str | None, request: gr.Request | None = None) -> tuple[Any, Any]:
     """Show a trace file instead of the run; if it cannot be read, say why and keep the run.
 
-    Where something else was asked for while it was read, it is only kept in the list.
+    If another run was requested while the file was read, the trace is only added to the list.
     """
     number, wanted, session.fetched = asked_as(request), session.fetched, None
     session.latest(number)

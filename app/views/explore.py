@@ -15,11 +15,11 @@ class ExplorerView(View):
 
     * ``select``: a step or node is pinned (``run``, ``step``, ``node``);
     * ``missed``: the page lacks lines (``key``, ``start``);
-    * ``export``: a file is wanted that the server makes (``kind``, ``step``);
-    * ``redraft``: what would a re-draft have added (``key``, ``step``, ``prefix``, ``number`` of the question)? The answer is a
-      segment's note of this name, see ``app.redraft.run``.
+    * ``export``: requests a file that the server makes (``kind``, ``step``);
+    * ``redraft``: requests a re-draft (``key``, ``step``, ``prefix``, ``number`` of the request). The answer is the note
+      ``redraft`` of a segment, see ``app.redraft.run``.
 
-    linked: names of the settings that a link carries; without them nothing that needs a server is offered.
+    linked: names of the settings in links; without them the view offers nothing that needs a server.
     """
 
     def __init__(

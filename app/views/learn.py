@@ -36,7 +36,7 @@ class LearnView(DrawnView):
 
 
 def stage_styles() -> str:
-    """Style sheets of the live view: it has a shadow root of its own, so that its ids do not meet those of Explore."""
+    """Style sheets of the live view, which has a separate shadow root, so that its ids do not collide with Explore's."""
     return "\n".join([viewer_styles(), read(STATIC / "learn" / "stage.css")])
 
 
@@ -66,7 +66,7 @@ def speeds(lines: list[str]) -> tuple[float | None, float | None]:
 
 @lru_cache(maxsize=1)
 def packed_tour() -> str:
-    """What ``tour`` answers."""
+    """Returns the result of ``tour``."""
     recorded = presets.lesson()
     trace = parse_trace("\n".join([*recorded["lines"], ""]).encode())
     preset = trace.header["models"].get("preset")
@@ -88,13 +88,13 @@ def packed_tour() -> str:
 
 
 def tour_of(trace: Trace, plain: float | None = None) -> str:
-    """The same of any run, without its lines, which a page to hand out has anyway, and without other values of K and γ, which
-    would have to be replayed. ``plain``: tokens per second of plain decoding beside it."""
+    """Returns the tour of any run, without its lines, which an exported page contains anyway, and without other values of K
+    and γ, which would have to be replayed. ``plain``: tokens per second of plain decoding."""
     return _packed(trace, max(range(len(trace.steps)), key=lambda n: instructiveness(trace.steps[n])), plain)
 
 
 def _table(stages: dict[str, Any] | None) -> Machine | None:
-    """What passes over other rows took where the run was recorded."""
+    """Returns the times of passes over other numbers of rows, on the machine where the run was recorded."""
     if not stages:
         return None
     first, second, verify = (Curve(tuple((rows, ms / 1e3) for rows, ms in stages[stage])) for stage in STAGES)

@@ -29,10 +29,10 @@ class RunsView(DrawnView):
 
     Events and what they carry:
 
-    * ``show``: another run is wanted (``key``; on the way back through the browser's history also ``step`` and ``node``);
-    * ``rename``: a run has another name (``key``, ``label``);
-    * ``remove``, ``file``: a run is to be removed, or saved (``key``);
-    * ``together``: a file of all runs is wanted (``kind``, ``step``).
+    * ``show``: show another run (``key``; for browser history navigation also ``step`` and ``node``);
+    * ``rename``: rename a run (``key``, ``label``);
+    * ``remove``, ``file``: remove or save a run (``key``);
+    * ``together``: make a file of all runs (``kind``, ``step``).
     """
 
     def __init__(self, value: str | None = None, *, elem_id: str = "runs", **options: Any):
