@@ -17,8 +17,8 @@ FEWEST = 20  # steps that a position needs to count
 FALL = 0.6  # of the share before it: what a position after a cliff is below
 STRICT = 3.0  # standard deviations, since every position is looked at
 SAID = {
-    "low": "Already position 1 is low, which wrong taps, a wrong mask token, another template and too little training have in common.",
-    "cliff": "Acceptance falls at one position: γ, a window or positions do that.",
+    "low": "Position 1 is already low, as with wrong taps, a wrong mask token, another template or too little training.",
+    "cliff": "Acceptance drops at one position, as with a wrong γ, window or positions.",
     "smooth": "Acceptance decays smoothly, without a low start or a cliff, as in a drafter that works as it was trained.",
     "unclear": "Too few steps to tell the shape.",
 }

@@ -215,7 +215,7 @@ def _gains(report: Report) -> Panel:
     return Panel(
         "gains",
         "Tokens gained, nodes spent",
-        "A re-draft’s tokens are those that the drafts before it did not bring. A node is wasted when the target does not accept it.",
+        "A re-draft counts only the tokens that earlier drafts do not contain. A node is wasted if the target does not accept it.",
         tokens_gained(gains),
         Table(("Source", "Tokens gained", "Nodes, anchor aside", "Wasted", "Brought tokens in"), tuple(rows)),
         names,
