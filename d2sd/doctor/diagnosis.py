@@ -62,10 +62,10 @@ class Findings:
 class Diagnosis:
     """The likely cause.
 
-    cause: a variant's kind, or folder, tensors, target, template, weights, training, role, confidence, tokenizer; rounding where
-    that alone is to be ruled out; little where a change helps and does not explain it; unknown; none.
+    cause: a variant's kind, or folder, tensors, target, template, weights, training, role, confidence, tokenizer; "rounding" if
+        only that remains to be ruled out; "little" if a change helps but does not explain it; "unknown"; "none".
     said: the cause in one sentence.
-    mend: the line to change, None where none is known.
+    mend: the line to change; None if unknown.
     """
 
     cause: str
@@ -74,7 +74,7 @@ class Diagnosis:
 
     @property
     def accuses(self) -> bool:
-        """Whether it names a fault."""
+        """Returns whether it names a fault."""
         return self.cause not in ("unknown", "none", "rounding", "little")
 
 
@@ -85,7 +85,7 @@ def fault(checks: Sequence[Check]) -> Diagnosis | None:
 
 
 def diagnose(f: Findings) -> Diagnosis:
-    """One cause, the strongest evidence first: the folder, garbled texts, what a change proves, weights, templates, other signs."""
+    """Returns one cause, by the strongest evidence: folder, tokenizer, a proved change, weights, templates, other signs."""
     if (wrong := fault(f.checks)) is not None:
         return wrong
     if f.signs.garbled:
