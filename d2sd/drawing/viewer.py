@@ -52,10 +52,10 @@ class PageRun:
     """A run of a standalone page.
 
     lines: its trace as JSON lines.
-    label: what it is called, where there are several.
-    step: what it opens with, from 0; None: the viewer chooses.
-    node: of that step.
-    tour: what its tour of stops is drawn from besides its lines, for the page's ``entry``; empty where it has none.
+    label: its name, if there are several runs.
+    step: the step to open, from 0; None lets the viewer choose.
+    node: the node of that step to open.
+    tour: data of its tour besides the lines, for the page's ``entry``; empty without a tour.
     """
 
     lines: str
