@@ -39,7 +39,7 @@ def shown(recordings: Recordings, run: RecordedRun, against: RunSet | None = Non
 def files(recordings: Recordings, paths: Sequence[str] | None, against: RunSet | None = None) -> tuple[str, str]:
     """Measure uploaded traces. Returns what to draw, and a sentence that names files that were left out.
 
-    Where none can be read ``InputError`` is raised and nothing changes.
+    Raises ``InputError`` if none can be read; nothing is changed then.
     """
     if not paths:
         raise InputError("choose one or more trace files first")
@@ -86,7 +86,7 @@ class PromptSource:
 
     @classmethod
     def read(cls, kind: str, bundled: str | None, pasted: str | None, path: str | None) -> PromptSource:
-        """From the controls; raises ``InputError``."""
+        """Returns the source given by the values of the controls. Raises ``InputError``."""
         if kind == "prompts":
             return cls(bundled or "")
         if not path:
@@ -97,7 +97,7 @@ class PromptSource:
         return cls(short(Path(path).name), raw.decode("utf-8-sig", "replace"))
 
     def prompts(self, count: int) -> list[Prompt]:
-        """Returns at most ``count`` of them, from all groups in turn; raises ``InputError``."""
+        """Returns at most ``count`` prompts, taken from all groups in turn. Raises ``InputError``."""
         if self.text is not None:
             found = parse_prompts(self.text, self.name, count)
             if any(len(p.text) > MAX_PROMPT for p in found):
@@ -119,12 +119,14 @@ def prompts(
     values: dict[str, Any],
     against: RunSet | None = None,
 ) -> Iterator[Update[str]]:
-    """Run a prompt set and yield what to draw, at first after every prompt, then ever more rarely. On bad input the drawing
-    stays.
+    """Run a prompt set and yield drawings, first after every prompt, then at growing intervals. On invalid input the
+    drawing stays.
 
-    ``values``: settings by name; ``against``: what to compare with. ``number`` is what ``ticket.request()`` gave; it stops
-    once that is not the newest any more, and keeps the prompts that are finished. Where something else was measured
-    meanwhile, that stays drawn.
+    number: returned by ``ticket.request()``; a newer request cancels this one, which keeps its finished prompts.
+    values: settings by name.
+    against: set to compare with.
+
+    If something else is measured in the meantime, its drawing stays.
     """
 
     def stale() -> bool:

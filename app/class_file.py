@@ -62,7 +62,7 @@ def _label(kept: Recording) -> str:
 
 
 def hand_out(run: RecordedRun, step: int | None = None, node: int | str | None = None) -> str:
-    """The same for one run, opened at this step and node. Raises ``InputError``."""
+    """Returns an offline page of one run, opened at this step and node. Raises ``InputError``."""
     _check([run], MAX_PAGE_MEGABYTES)
     page = PageRun(run, step=step, node=node, tour=_tour(run))
     return tours_page([page], TITLE)

@@ -41,16 +41,16 @@ class Asked:
     settings: dict[str, Any]
 
     def config(self) -> DecodeConfig:
-        """Returns the configuration; raises ``InputError``, also for a prompt that is too long for the page."""
+        """Returns the configuration. Raises ``InputError``, also if the prompt is too long for the page."""
         if len(self.prompt) > MAX_PROMPT:
             raise InputError(f"the prompt has {len(self.prompt)} characters; the page reads at most {MAX_PROMPT}")
         return settings.config(self.method, self.settings)
 
 
 def run(session: Session, number: int, asked: Asked) -> Iterator[Update[str]]:
-    """Run, record in the session and yield new segments. On bad input the shown run stays.
+    """Run, record in the session and yield new segments. On invalid input the shown run stays.
 
-    ``number`` is what ``session.request()`` gave for this run; it stops once that is not the newest any more.
+    number: returned by ``session.request()`` for this run; a newer request cancels it.
     """
 
     def stale() -> bool:
@@ -99,8 +99,8 @@ def run(session: Session, number: int, asked: Asked) -> Iterator[Update[str]]:
 def _lines(
     run: Prepared, compare: bool, stop: Callable[[], bool]
 ) -> Generator[Event | dict[str, Any] | None, None, None]:
-    """Yields what the trace of a run holds after its header; last its speedup, if requested. While work goes on that adds
-    nothing there are Nones."""
+    """Yields the trace lines of a run after its header, and last its speedup, if requested. Yields None during work that
+    adds no line."""
     finished = None
     for _ in paced(warm_up(run, stop)):
         yield None
@@ -120,9 +120,9 @@ def _lines(
 def _timed(
     run: Prepared, tokens: int, stop: Callable[[], bool], seen: tuple[list[Totals], list[Totals]]
 ) -> Iterator[None]:
-    """Time this run and plain decoding in turns, without drawing or inspection; ``seen`` receives the totals of each.
+    """Time this run and plain decoding alternately, without drawing or inspection, and append the totals of each to ``seen``.
 
-    A run that is watched shares the processor with what draws it, on a small machine with the browser as well.
+    A run that is drawn shares the processor with the drawing code, and on a small machine with the browser.
     """
     config = replace(run.request.config, inspect=False, max_new_tokens=tokens)
     plain = replace(config, method=PLAIN, block_size=None, second_block_size=None, node_budget=None)

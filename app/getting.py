@@ -36,9 +36,9 @@ def get_on_a_space() -> None:
 
 
 def run(session: Session, number: int, remote: Remote) -> Iterator[Update[str]]:
-    """Download a target; the value of the last update is its name if it is present then.
+    """Download a target, yielding progress. The value of the last update is its name if the download succeeded.
 
-    ``number`` is what ``session.request()`` gave; it stops once that is not the newest any more.
+    number: returned by ``session.request()``; a newer request cancels the download.
     """
     if not session.claim(number):
         return

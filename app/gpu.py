@@ -1,6 +1,6 @@
-"""GPU work on a shared Hugging Face Space (ZeroGPU), where a GPU is lent for one call at a time.
+"""GPU work on a ZeroGPU Space of Hugging Face, which provides a GPU for one call at a time.
 
-This is the one place that knows the ``spaces`` package; without it everything here is plain Python.
+Only this module uses the ``spaces`` package; without that package its functions do nothing special.
 """
 
 from __future__ import annotations
@@ -22,5 +22,5 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def on_gpu(function: Function) -> Function:
-    """Wraps a function so that a GPU is lent to it while it runs; returns it unchanged if none is lent."""
+    """Wraps a function so that it runs with a GPU on ZeroGPU; elsewhere returns it unchanged."""
     return function if spaces is None else spaces.GPU(duration=SECONDS)(function)

@@ -1,7 +1,7 @@
 """The undocumented parts of Gradio that the page depends on; see also ``guarded_blocks``.
 
-Read both again after every new version. In Gradio's own words a "session hash" names a window. ``Blocks._queue`` is its line of
-calls, and ``state_holder`` keeps the states and last values of windows.
+Review both after every new version of Gradio. In Gradio a "session hash" identifies a window, ``Blocks._queue`` is its queue of
+calls, and ``state_holder`` stores the states and last values of windows.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def told(event: gr.EventData) -> dict[str, Any]:
 
 
 def asked(request: gr.Request | None) -> int | None:
-    """Which call of its page this is, from 1, in the order in which the page made them (``app/static/early/asked.js``); None
-    where the caller does not say."""
+    """Returns the number of a call among those of its page, from 1 (``app/static/early/asked.js``); None if the caller sent
+    none."""
     number = request.headers.get("x-asked", "") if request else ""
     return int(number) if number.isascii() and number.isdigit() and len(number) < 16 else None
 
@@ -42,7 +42,7 @@ def leave_out(page: gr.Blocks, hidden: Collection[int]) -> None:
 
 
 def look_less_often(page: gr.Blocks) -> None:
-    """Let the line of calls be looked at every ``SECONDS_BETWEEN_LOOKS``. After ``page.queue()``, which makes the line."""
+    """Make Gradio poll its queue every ``SECONDS_BETWEEN_LOOKS`` seconds. Call it after ``page.queue()``."""
     page._queue.sleep_when_free = page._queue.progress_update_sleep_when_free = SECONDS_BETWEEN_LOOKS
 
 

@@ -55,7 +55,7 @@ class Guard:
     async def _try(self, scope: Message, receive: Receive, send: Send) -> None:
         """Handle requests that Gradio itself fails on: unknown numbers, or a second stream of a closed window.
 
-        What fails in our own functions does not come through here.
+        Errors in the page's functions are handled elsewhere.
         """
         began = gone = False
 
@@ -116,7 +116,7 @@ async def _drain(receive: Receive) -> None:
 
 
 def _counted(receive: Receive, limit: int) -> Receive:
-    """The same, up to ``limit`` bytes."""
+    """Returns a ``receive`` that passes on at most ``limit`` bytes."""
     left = limit
 
     async def counted() -> Message:

@@ -1,7 +1,7 @@
-"""What a browser window keeps beyond a reload: its runs, its race and the sets of runs that it measured.
+"""The state of a browser window that survives a reload: its runs, its race and its measured sets of runs.
 
-The page names its window by a secret of its own making, which stays in the browser's storage of that tab: so a reload finds
-everything again for as long as the server lives. Nothing is kept without a bound; the oldest goes first.
+The page identifies its window by a random secret in the browser's session storage, so a reload finds everything again while
+the server runs. All storage is limited; the oldest entries are dropped first.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class History:
         self.runs = [k for k in self.runs if k.run.key != key]
 
     def keep_set(self, title: str, runs: list[Recording]) -> None:
-        """Add a measured set. Only the same runs take the place of those before; other ones of a title get a number."""
+        """Add a measured set. A set with the same title and runs is replaced; other sets with that title get a number."""
         others = [s for s in self.sets if s.runs != tuple(runs)]
         self.sets = [RunSet(_free(title, others), tuple(runs)), *others][:MAX_SETS]
         while len(self.sets) > 1 and sum(s.size for s in self.sets) > MAX_SET_BYTES:
@@ -121,7 +121,7 @@ class Histories:
         return len(self._histories)
 
     def of(self, name: object, new: History) -> History:
-        """The history of the window of this name, or ``new``, which has the name from then on if it is one that a page makes."""
+        """Returns the history of the window with this name. If there is none, returns ``new``, and stores it if the name is valid."""
         if not isinstance(name, str) or not NAME.fullmatch(name):
             return new
         with self._lock:

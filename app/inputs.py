@@ -1,5 +1,5 @@
-"""What arrives in place of the values of controls. The page sends what its controls hold; anybody may send anything else
-to the same address. Here it becomes a value as that kind of control gives it, or one sentence (``InputError``)."""
+"""Validation of the values that callers send for controls. The page sends valid ones, but any caller can send anything. Each
+value is converted to the type of its control, or refused with an ``InputError``."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The tour of one step: nine stops, each with its words, its equation and the numbers of that step.
+"""The tour of one step: nine stops, each with a text, an equation and the numbers of that step.
 
-Everything that a stop says is computed from the recorded step. Equations are lists of (kind, text) pieces, kind one
+All statements of a stop are computed from the recorded step. Equations are lists of (kind, text) pieces, kind one
 of "", "sub", "sup" and "var", so that the page builds them without reading markup.
 """
 
@@ -26,7 +26,7 @@ def tokens_of(step: StepDone) -> tuple[int, int]:
 
 
 def lessons(trace: Trace, plain: float | None = None) -> list[Lesson]:
-    """The tour of every step. ``plain``: tokens per second of plain decoding where the run was recorded, if that was timed."""
+    """Returns the tour of every step. ``plain``: tokens per second of plain decoding on the recording machine, if timed."""
     alpha = trace.totals.mean_acceptance_length  # goes through the whole run, so once
     return [_lesson(trace, step, alpha, plain) for step in trace.steps]
 
@@ -171,7 +171,7 @@ def _branches(step: StepDone) -> Stop:
 
 
 def _leaving(step: StepDone) -> tuple[tuple[str, str], ...]:
-    """Re-drafts that begin like the first draft: where they are seen to leave it is not where they were drafted from."""
+    """Returns a figure about re-drafts that repeat tokens of the first draft: they diverge from it later than at their prefix."""
     trunk = {n.depth: n for n in step.nodes if 0 in n.candidates}
     late = []
     for number, branch in enumerate(step.branches, 1):

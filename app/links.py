@@ -1,6 +1,6 @@
 """Links that restore the page: prompt, models, settings, step and node as query parameters.
 
-A query string is anybody's text: every value is checked on its own, and what does not fit is left out and named.
+A query string is untrusted: every value is checked separately, and invalid ones are left out and named.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ NUMBERS = {"whole": re.compile(r"-?[0-9]{1,19}"), "real": re.compile(r"-?[0-9]{1
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """What a link asks for.
+    """The content of a link.
 
-    values: the controls that it sets, by name: ``prompt``, ``model``, ``method`` or a setting.
+    values: values of controls by name: ``prompt``, ``model``, ``method`` or a setting.
     step: counted from 0.
     node: of that step.
-    ignored: the values that do not fit, each with the reason.
+    ignored: the invalid values, each with the reason.
     """
 
     values: dict[str, Any] = field(default_factory=dict)

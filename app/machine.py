@@ -40,7 +40,7 @@ def _available() -> float:
 def give_back() -> None:
     """Return free memory to the system after work that needed much of it.
 
-    Python looks for garbage seldom, and the C library keeps a reserve; where that is not glibc it stays.
+    Python collects garbage rarely, and the C library keeps freed memory; this can only be returned with glibc.
     """
     gc.collect()
     try:
@@ -51,7 +51,7 @@ def give_back() -> None:
 
 @cache
 def seconds_per_weight(dtype: str) -> float:
-    """Time that one weight takes in a pass over one token here: measured once, on a matrix that no cache holds."""
+    """Returns the seconds per weight of a pass over one token on this CPU, measured once with a matrix larger than its caches."""
     kind = getattr(torch, dtype)
     weights, vector = torch.ones(SIDE, SIDE, dtype=kind), torch.ones(SIDE, dtype=kind)
     times = []

@@ -32,8 +32,10 @@ MAX_TEXT = 300
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A target with its drafters, each a hub id or a folder. ``parameters`` of the target, in 10⁹, as its model card states;
-    None where nobody told. ``fault``: a sentence that says why it cannot be used."""
+    """A target with its drafters, each a hub id or a folder.
+
+    parameters: of the target, in 10⁹, from its model card; None if unknown.
+    fault: a sentence that says why the pair cannot be used; empty if it can."""
 
     name: str
     target: str = ""
@@ -67,8 +69,9 @@ def pairs() -> dict[str, Pair]:
 
 
 def listed(source: str) -> list[Pair]:
-    """The owner's list; ``source``: the variable's value, a path or the list itself. What is wrong becomes a pair with a
-    fault, so that the page starts all the same and says it."""
+    """Returns the pairs of the owner's list. Invalid entries become pairs with a ``fault``, which the page shows.
+
+    source: value of the variable: a path, or the list as JSON."""
     if not source.strip():
         return []
     try:
@@ -130,5 +133,5 @@ def _fault(row: Mapping[str, Any]) -> str:
 
 
 def is_folder(source: str) -> bool:
-    """Whether a source is meant as a folder: a hub id is a name, or two with a slash between them."""
+    """Returns whether a source is a folder; a hub id is one name, or two names with a slash between them."""
     return source.startswith(("/", ".", "~")) or source.count("/") > 1

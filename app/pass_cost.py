@@ -11,7 +11,7 @@ CARD, LAPTOP = HARDWARE["h100"], HARDWARE["laptop-cpu"]
 
 
 def cost_of_a_pass(step: StepDone, plain: float | None) -> Stop:
-    """``plain``: tokens per second of plain decoding where the run was recorded."""
+    """Returns the stop. ``plain``: tokens per second of plain decoding on the machine where the run was recorded."""
     nodes = len(step.nodes)
     gigabytes = BYTES * TARGET.weights / 1e9
     reading = BYTES * TARGET.weights / CARD.bandwidth

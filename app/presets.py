@@ -66,8 +66,7 @@ def examples(model: str) -> dict[str, str]:
 
 
 def prompt_set(model: str) -> str:
-    """The bundled set of prompts that suits a model: questions for chat models, the text that it was trained for for the
-    bundled one."""
+    """Returns the name of the bundled prompt set for a model: chat questions, or held-out texts for the bundled model."""
     return "heldout" if model in OWN else "chat"
 
 
@@ -92,8 +91,8 @@ def _recorded(path: Path) -> RecordedRun:
 
 
 def lesson() -> dict[str, Any]:
-    """What the tour is about: ``lines`` of a recorded run and, where they were recorded, ``live`` settings of it; the run
-    of Explore where there is no other."""
+    """Returns the data of the tour: ``lines`` of a recorded run and, if recorded, its ``live`` settings. Without a recorded
+    lesson it is the run of Explore."""
     if not LESSON.exists():
         return {"lines": opening().lines(), "live": None}
     return json.loads(gzip.decompress(LESSON.read_bytes()))

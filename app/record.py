@@ -1,5 +1,4 @@
-"""What the page opens with, run here: ``python -m app.record`` writes the run of Explore, the race and the tour that it
-reads."""
+"""Records the content that the page opens with: ``python -m app.record`` writes the run of Explore, the race and the tour."""
 
 from __future__ import annotations
 
@@ -65,7 +64,7 @@ def _read() -> dict[str, Any]:
 
 
 def record_run(model: Chosen, prompt: str, values: dict[str, Any], compare: bool = True) -> RecordedRun:
-    """A run of Explore's default method; ``compare``: timed against plain decoding."""
+    """Returns a run of Explore's default method; ``compare``: whether it is timed against plain decoding."""
     session = Session()
     for update in explore.run(session, session.request(), Asked(prompt, model, DecodeConfig().method, compare, values)):
         if update.problem:
@@ -76,11 +75,12 @@ def record_run(model: Chosen, prompt: str, values: dict[str, Any], compare: bool
 def worth(run: RecordedRun) -> tuple[bool, tuple[int, int], float]:
     """Returns whether a run may open the page, and its rank, from its own figures.
 
-    It may if the step that it opens with has words, a newcomer meets repaired, missed and wholly accepted steps in it, and it was
-    measured faster than plain decoding. The more steps there are of the rarest of these kinds, the better; of equals the one
-    with more repaired steps, then the faster one.
+    It may if the first shown step contains words, the run has repaired, missed and fully accepted steps, and it was measured
+    faster than plain decoding. Runs are ranked by the number of steps of the rarest of these kinds, then by repaired steps, then
+    by speed.
 
-    Returns whether it may, the steps of the rarest kind and the repaired ones, and its speed divided by plain decoding's.
+    Returns whether it may, the number of steps of the rarest kind and of repaired steps, and its speed relative to plain
+    decoding.
     """
     trace = run.trace()
     plain, own = speeds(run.lines())
@@ -133,7 +133,7 @@ def record_lesson(path: Path, model: Chosen, _: str, values: dict[str, Any]) -> 
     """Run every example, replay it with many K and γ, and write the one on which they matter most to ``path`` for the
     tour; returns the file's bytes.
 
-    Of the text that the page opens with there is one recording, made before: two would name two speeds.
+    The text that the page opens with is not recorded again, since two recordings would show different speeds.
     """
     opening = path.with_name(presets.OPENING_TRACE.name)
     known = (

@@ -50,7 +50,7 @@ def _replayed(chosen: Chosen, traces: Sequence[Trace]) -> Iterator[Outcome]:
 
 
 def table(title: str, traces: Sequence[Trace], name: str, found: Sequence[Outcome]) -> str:
-    """Both drafters' figures in words. found: of every text, the steps that the drafter ``name`` took."""
+    """Returns both drafters' figures as text. found: for every text, the replayed steps of the drafter ``name``."""
     recorded = [tuple(len(step.committed) for step in trace.steps) for trace in traces]
     groups = [trace.domain for trace in traces]
     cut = [bool(trace.steps) and trace.steps[-1].committed[-1].proposer != "target" for trace in traces]

@@ -20,9 +20,15 @@ class Verified:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """``id`` names what is lit on the page; ``say``: sentences; ``numbers``: (name, value) of this step; ``walk``: what is
-    walked through; ``odds``: what can be drawn from; ``verified``: the pass whose cost is
-    drawn; ``asked``: (question, answer) of what people go on to ask."""
+    """One stop of the tour.
+
+    id: the part of the page that is highlighted.
+    say: sentences.
+    numbers: (name, value) pairs of this step.
+    walk: the nodes of an animated walk.
+    odds: the tokens of a sampling demonstration.
+    verified: the pass whose cost is drawn.
+    asked: frequent questions as (question, answer) pairs."""
 
     id: str
     title: str
@@ -37,7 +43,7 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """One step as a tour; ``by_branches[k]``: (tokens, nodes) that the first k re-drafts alone would have brought."""
+    """One step as a tour; ``by_branches[k]``: (tokens, nodes) of the step with only its first k re-drafts."""
 
     stops: tuple[Stop, ...]
     by_branches: tuple[tuple[int, int], ...]

@@ -26,10 +26,9 @@ MAX_OPENED = 24  # runs of one file in the list
 
 
 def read_all(path: str | Path) -> tuple[list[RecordedRun], str]:
-    """The runs of a trace file or of a log, plain or gzip, checked strictly, at most ``MAX_OPENED`` of them, and a note where
-    there are more; raises ``InputError``.
+    """Returns at most ``MAX_OPENED`` runs of a trace file or log, plain or gzip, and a note if there are more.
 
-    Only what was checked goes on to the page: fields that a trace does not have never reach it.
+    Only checked fields reach the page. Raises ``InputError``.
     """
     raw = _unpacked(path)
     if is_log(raw):
@@ -45,8 +44,9 @@ def read_all(path: str | Path) -> tuple[list[RecordedRun], str]:
 
 
 def read_together(path: Path, room: int) -> tuple[list[tuple[RecordedRun, Trace]], int]:
-    """The runs of a trace file or of a log, to keep and as data, and its unpacked size; raises ``InputError``, also where it is
-    larger than ``room`` (bytes)."""
+    """Returns the runs of a trace file or log, as stored and as parsed runs, and its unpacked size in bytes.
+
+    Raises ``InputError``, also if the size exceeds ``room``."""
     raw = _unpacked(path)
     if len(raw) > room:
         raise InputError(

@@ -12,9 +12,9 @@ from d2sd import StepDone
 class Visit:
     """One node of the walk.
 
-    text: the token that the target wants after ``node``.
-    probability: of that token; None: not recorded.
-    child: the node that carries it; None where no node does.
+    text: the token that the target chose after ``node``.
+    probability: the target's probability of that token; None if not recorded.
+    child: the node with that token; None if there is none.
     """
 
     node: int
@@ -25,7 +25,7 @@ class Visit:
 
 @dataclass(frozen=True, slots=True)
 class Odd:
-    """One token that the target might write at a place, with its probability; ``drafted``: whether a node carries it."""
+    """A possible next token of the target, with its probability; ``drafted``: whether a node has it."""
 
     text: str
     probability: float
@@ -39,9 +39,9 @@ def visits(step: StepDone) -> tuple[Visit, ...]:
 
 
 def odds(step: StepDone) -> tuple[Odd, ...]:
-    """What the target might have written where the first draft was rejected, likeliest first.
+    """Returns the target's possible tokens at the rejection of the first draft, likeliest first.
 
-    At the anchor where nothing was rejected; empty where the probabilities were not recorded.
+    If nothing was rejected, those after the anchor; empty if the probabilities were not recorded.
     """
     at = step.actual_boundary or 0
     path = [0, *step.accepted]

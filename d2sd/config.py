@@ -115,12 +115,12 @@ class DecodeConfig:
     method: str = "d2sd"
     max_new_tokens: int = setting(
         128, "whole", least=1, most=MAX_NEW_TOKENS, help="(default 128)", metavar="N",
-        label="max tokens", meaning="where the text is cut off", control="max-tokens", step=16,
+        label="max tokens", meaning="maximum number of generated tokens", control="max-tokens", step=16,
     )  # fmt: skip
     block_size: int | None = setting(
         None, "whole", optional=True, least=2, most=MAX_BLOCK, symbol="gamma",
         help="γ, anchor included (default: as trained)", metavar="G", label="block γ", control="gamma",
-        meaning="tokens in a drafted block, the anchor among them; auto: as the drafter was trained, which is also the most",
+        meaning="tokens in a drafted block, including the anchor; auto: as the drafter was trained, which is also the maximum",
     )  # fmt: skip
     second_block_size: int | None = setting(
         None, "whole", optional=True, least=2, most=MAX_BLOCK, symbol="gamma2",
@@ -129,41 +129,41 @@ class DecodeConfig:
     )  # fmt: skip
     num_branches: int = setting(
         4, "whole", least=1, most=MAX_BRANCHES, symbol="K", help="prefixes to re-draft from (default 4)", metavar="K",
-        label="branches K", control="branches", meaning="of how many likely boundaries a re-draft starts",
+        label="branches K", control="branches", meaning="number of likely boundaries to re-draft from",
     )  # fmt: skip
     node_budget: int | None = setting(
         None, "whole", optional=True, least=1, most=MAX_NODES, symbol="B", metavar="B",
-        help="most drafted nodes verified a step, besides the anchor (default: all; 64 for grown trees, 59 for eagle3)",
+        help="maximum drafted nodes verified per step, without the anchor (default: all; 64 for grown trees, 59 for eagle3)",
         label="nodes B", control="budget",
-        meaning="drafted nodes verified at most (counts of nodes have one more, the anchor); auto: all, or 64 for methods that grow trees",
+        meaning="maximum number of drafted nodes verified (node counts are one higher, with the anchor); auto: all, or 64 for methods that grow trees",
     )  # fmt: skip
     draft_depth: int = setting(
-        5, "whole", least=1, most=MAX_DEPTH, symbol="depth", help="eagle3: passes after the first, one a level (default 5)",
+        5, "whole", least=1, most=MAX_DEPTH, symbol="depth", help="eagle3: passes after the first, one per level (default 5)",
         metavar="N", label="depth", meaning="eagle3: passes after the first one, each of which adds a level to its tree",
     )  # fmt: skip
     draft_top_k: int = setting(
         10, "whole", least=1, most=MAX_TOP_K, symbol="topk", metavar="K",
-        help="eagle3: nodes kept a level, children of each (default 10)", label="top k",
-        meaning="eagle3: nodes that a level keeps, and children that each of them gets",
+        help="eagle3: nodes kept per level, and children of each (default 10)", label="top k",
+        meaning="eagle3: nodes kept per level, and children of each",
     )  # fmt: skip
     cost_aware: bool = setting(
         False, "flag",
-        help="spend on a step only what is expected to pay here (at most γ, K, B): draft or not, how long, re-drafts, nodes",
+        help="draft and verify only what is expected to save time here; γ, K and B become upper limits",
         label="cost-aware",
-        meaning="spend on a step only what pays here: draft or not, how long, how many re-drafts and nodes (at most γ, K, B). For speed on text that is hard to guess",
+        meaning="draft and verify only what is expected to save time here; γ, K and B become upper limits. For speed on text that is hard to draft",
     )  # fmt: skip
     temperature: float = setting(
         0.0, "real", least=0, most=5, bounds="between 0 (greedy) and 5", help="0 = greedy (default)", metavar="T",
-        label="temperature", meaning="0: the target’s favourite; more: drawn from its probabilities", step=0.1,
+        label="temperature", meaning="0: the target’s likeliest token; above 0: sampled from its probabilities", step=0.1,
     )  # fmt: skip
     top_p: float = setting(
         1.0, "real", least=0, above=True, most=1, bounds="above 0 and at most 1", help="1 = off (default)", metavar="P",
-        label="top-p", meaning="draw only from the likeliest tokens that have this probability together", step=0.05,
+        label="top-p", meaning="sample only from the likeliest tokens with this total probability", step=0.05,
     )  # fmt: skip
     top_k: int = setting(0, "whole", least=0, bounds="0 (off) or more", help="0 = off (default)", metavar="N")
     seed: int = setting(
         0, "whole", least=0, most=MAX_SEED, bounds="between 0 and 2^63 - 1", help="default 0", metavar="S",
-        label="seed", meaning="of all random draws: the same seed, the same text",
+        label="seed", meaning="of all sampling: the same seed gives the same text",
     )  # fmt: skip
     backend: str = setting(
         "auto",
@@ -173,15 +173,15 @@ class DecodeConfig:
         metavar="NAME",
     )
     chat: bool = setting(
-        False, "flag", help="put prompts into the target's chat template (default: as they are)",
-        label="chat template", meaning="put the prompt into the form that chat models expect",
+        False, "flag", help="put prompts into the target's chat template (default: unchanged)",
+        label="chat template", meaning="put the prompt into the target’s chat template",
     )  # fmt: skip
     thinking: bool = setting(False, "flag", help="with --chat: let the model think first (Qwen3)")
     inspect: bool = setting(True, "flag")
     confidence: str = setting(
         "softmax", "choice", choices=CONFIDENCES, metavar="KIND", label="confidence",
-        help="what boundaries are predicted from: softmax (default), or head, the confidence head of a DSpark drafter",
-        meaning="what tells where the first draft will be rejected. Softmax: its tokens’ probabilities. Head: what a confidence head was trained to say, for drafters that have one",
+        help="confidence that predicts boundaries: softmax (default), or head, the confidence head of a DSpark drafter",
+        meaning="what predicts the rejection of the first draft. Softmax: its tokens’ probabilities. Head: a trained confidence head, for drafters that have one",
     )  # fmt: skip
 
     def __post_init__(self) -> None:

@@ -2,14 +2,14 @@
 
 
 class InputError(ValueError):
-    """Something the user gave cannot be used; the message is one sentence that says what to do.
+    """Invalid input of the user. The message is one sentence that says what to do.
 
     The command line prints it and exits with code 2, the page shows it as a notice.
     """
 
 
 def first_line(error: Exception, most: int = 300) -> str:
-    """What an error says first, on one line of at most ``most`` characters; its type where it says nothing."""
+    """Returns the beginning of an error's message, on one line of at most ``most`` characters, or its type if it is empty."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     said = lines[: 2 if lines[0].endswith(":") else 1]  # what such a line announces follows it
     return " ".join(" ".join(said).split())[:most]

@@ -138,9 +138,9 @@ def _measure(
     against: str | None,
     request: gr.Request | None = None,
 ) -> tuple[Any, Any]:
-    """Figures of the run in Explore or of trace files; a measurement of prompts that still runs is cancelled.
+    """Returns figures of the run in Explore or of trace files, and cancels a running measurement of prompts.
 
-    Returns no change for prompts, which ``_measure_prompts`` runs, and where a newer call was made meanwhile.
+    Returns no change for prompts, which ``_measure_prompts`` runs, or if a newer call was made in the meantime.
     """
     number, found, bad = asked_as(request), Recordings(), ""
     if kind in RUN or not ticket.latest(number):

@@ -18,7 +18,7 @@ Asked = tuple[doctor.PromptSource, float | None, Chosen, str, dict[str, Any]]
 
 
 def build_report() -> gr.Markdown:
-    """Where the report goes. Somebody else's text in it is escaped, and what is left of HTML is cleaned."""
+    """Returns the component for the report. Foreign text in it is escaped, and remaining HTML is sanitized."""
     return gr.Markdown(
         visible=False,
         elem_id="doctor-report",
@@ -38,10 +38,10 @@ def wire(
     given: Sequence[Any],
     read: Any,
 ) -> None:
-    """Let the button examine; what is measured later takes the report's place.
+    """Wire the button to the doctor, and remove the report when something is measured later.
 
     given: the source and its controls.
-    read: what makes the controller's arguments of their values.
+    read: maps the values of these controls to the controller's arguments.
     """
     number = gr.State(0)
 

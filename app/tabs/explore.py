@@ -142,7 +142,7 @@ def _wire_question(shown: Shown, name: str, event: Any) -> None:
 
 
 def _wire_getting(shown: Shown) -> None:
-    """The button that gets a target: once it is here, the form asks for it."""
+    """Wire the button that downloads a target, which the form then selects."""
     controls = shown.controls
     number = gr.State(0)
 
@@ -174,7 +174,7 @@ def _wire_getting(shown: Shown) -> None:
 def open_trace(session: Session, path: str | None, request: gr.Request | None = None) -> tuple[Any, Any]:
     """Show a trace file instead of the run; if it cannot be read, say why and keep the run.
 
-    Where something else was asked for while it was read, it is only kept in the list.
+    If another run was requested while the file was read, the trace is only added to the list.
     """
     number, wanted, session.fetched = asked_as(request), session.fetched, None
     session.latest(number)

@@ -22,7 +22,7 @@ RECALL = """() => {
 
 
 def remember(box: gr.Textbox, most: int) -> None:
-    """Keep what stands in a field of the page that is being built; more than ``most`` characters do not come back."""
+    """Store the content of a text field in the browser and restore it on reload, up to ``most`` characters."""
     name = json.dumps(f"d2sd-{box.elem_id}")
     in_browser: dict[str, Any] = {"show_progress": "hidden", "queue": False}
     # Gradio's input is every key, not what is pasted, cut or deleted

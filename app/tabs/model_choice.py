@@ -14,10 +14,10 @@ from app.visitors import public, without_paths
 
 
 def follow_model(model: Any, chat: gr.Checkbox, *blocks: gr.Number) -> None:
-    """Whenever a person picks other models, leave block sizes to their drafters and, for models that are offered by name,
-    switch the chat template on where they have one.
+    """When the user selects other models, reset the block sizes to the default of their drafters, and enable the chat
+    template for offered models that have one.
 
-    A link, and a run that the form follows, bring a choice of their own.
+    This does not apply to models set by a link or by showing a run.
     """
 
     def follow(chosen: str | None) -> list[Any]:

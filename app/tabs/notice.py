@@ -17,7 +17,7 @@ MODEL = "model"  # the concurrency id of everything that runs the models: it tak
 
 
 def notice_box(elem_id: str) -> gr.Textbox:
-    """Where ``sentence`` goes, and unseen beside it an element in which screen readers notice that it changes."""
+    """Returns the box for ``sentence``, and adds a hidden live region from which screen readers announce its changes."""
     gr.HTML('<p role="status"></p>', elem_id=f"{elem_id}-said", elem_classes="said-aloud", padding=False)
     box = gr.Textbox(
         visible=False, interactive=False, elem_id=elem_id, elem_classes="notice", lines=2, max_lines=6, label="Notice"
@@ -28,7 +28,7 @@ def notice_box(elem_id: str) -> gr.Textbox:
 
 
 def sentence(problem: str = "", news: str = "", note: str = "") -> gr.Textbox:
-    """The box with one of the three; hidden where there is none."""
+    """Returns the box with one of the three sentences; hidden if all are empty."""
     return gr.Textbox(
         without_paths(problem) or news or note,
         label="Please check" if problem else "Please wait" if news else "Note",
@@ -38,11 +38,10 @@ def sentence(problem: str = "", news: str = "", note: str = "") -> gr.Textbox:
 
 
 class Said:
-    """What work says under the buttons while it goes on; nothing any more once other work was asked for, or this was stopped,
-    which says so itself.
+    """The sentences that work in progress shows under the buttons, until other work is requested or this work is stopped.
 
-    A sentence is repeated with every update: Gradio's client may lose one that an update without it follows. Not once
-    something else was asked for meanwhile, since that may have said something newer.
+    Each update repeats the sentence, since Gradio's client may lose one if the next update has none. After another request it
+    is not repeated, since that request may have shown a newer sentence.
     """
 
     def __init__(self, ticket: Ticket, number: int):
@@ -61,9 +60,9 @@ class Said:
 
 
 def ask(ticket: Ticket, request: gr.Request) -> tuple[int, gr.Textbox, gr.Timer]:
-    """Count a request for work of this window: its number, a sentence with its place where it has to wait, and a timer.
+    """Register a request of this window. Returns its number, a sentence with its place if it has to wait, and a timer.
 
-    The timer keeps the place up to date. It starts in any case: others may come in between before the request has its place.
+    The timer updates the place. It always starts, since other requests may be queued before this one.
     """
     ticket.latest(asked(request))
     place = ahead(request)
@@ -73,9 +72,9 @@ def ask(ticket: Ticket, request: gr.Request) -> tuple[int, gr.Textbox, gr.Timer]
 
 
 def line_of(notice: gr.Textbox, ticket: gr.State) -> gr.Timer:
-    """A timer that tells a waiting window its place whenever that changes; it stops once its turn has come.
+    """Returns a timer that shows a waiting window its place in the queue when it changes, and stops when its work starts.
 
-    Not more often: what is said just before the turn comes may arrive after what the work says first.
+    An unchanged place is not sent again: it could arrive after the first sentence of the work.
     """
     timer = gr.Timer(SECONDS_BETWEEN_PLACES, active=False)
 
@@ -104,11 +103,11 @@ def waits(request: gr.Request) -> bool:
 
 
 def forgive(notice: gr.Textbox, changed: Sequence[Any]) -> None:
-    """Take a problem back as soon as one of these events tells of a mended value. In the page alone: no server is asked."""
+    """Hide an error message when one of these events changes a value. This runs in the browser, without a server call."""
     hide = hidden_when(f"document.querySelector('#{notice.elem_id}.problem')")
     gr.on(list(changed), None, None, notice, js=hide, show_progress="hidden", queue=False)
 
 
 def stopped(ticket: Ticket) -> gr.Textbox:
-    """Stop what runs or waits, and say so where it had not begun."""
+    """Cancel running or queued work. Returns a sentence if it had not started."""
     return sentence(note="Cancelled while waiting in the queue: nothing was run." if ticket.stop() else "")

@@ -46,7 +46,7 @@ NAMES = ("block_size", "num_branches", "node_budget", "temperature", "seed", "ma
 
 @dataclass(frozen=True, slots=True)
 class RaceTab:
-    """The parts that are restored when the page is loaded."""
+    """The components that are restored when the page is loaded."""
 
     inputs: dict[str, Any]
     lanes: RaceView
@@ -58,7 +58,7 @@ class RaceTab:
         return [*self.inputs.values(), self.lanes, *self.whatif.outputs]
 
     def restored(self, history: History, query: Mapping[str, str]) -> list[Any]:
-        """The controls as a link to a race sets them, and the window's race where it has one."""
+        """Returns the controls as set by a link to a race, and the window's race if it has one."""
         values = dict(links.read(query).values) if "methods" in query else {}
         methods = _linked(query)
         if methods:
@@ -67,9 +67,9 @@ class RaceTab:
         return [*controls, drawing(history.race) if history.race else gr.skip(), *self.whatif.about(history.race)]
 
     def begins(self, history: History, query: Mapping[str, str]) -> bool:
-        """Whether a link asks for a race that is to be run at once.
+        """Returns whether a link requests a race that can start immediately.
 
-        All of it can be used, its models are loaded, and it is not the one that the window has.
+        This needs a completely valid link whose models are loaded, and a race that the window does not have yet.
         """
         link, methods = links.read(query), _linked(query)
         asked = {name: self.inputs[name].value for name in ("model", *NAMES)} | link.values
@@ -134,7 +134,7 @@ def _linked(query: Mapping[str, str]) -> list[str]:
 
 
 def _ran(race: Race | None, asked: Mapping[str, Any], methods: list[str]) -> bool:
-    """Whether a race is the one that is asked for; methods that it had no drafter for are not among its own."""
+    """Returns whether a race is the requested one, not counting requested methods that it had no drafter for."""
     if race is None or not set(race.methods) <= set(methods):
         return False
     own = links.read(dict(parse_qsl(race_query(race)))).values
@@ -150,7 +150,7 @@ def keep(history: History, raced: Race) -> None:
 
 
 def open_lane(session: Session, event: gr.EventData, request: gr.Request | None = None) -> tuple[Any, Any, Any]:
-    """Show a lane of the race in Explore; not where another run was asked for meanwhile."""
+    """Show a lane of the race in Explore, unless another run was requested in the meantime."""
     asked, number = told(event), asked_as(request)
     session.latest(number)
     lanes = (session.history.race or recorded_race()).lanes

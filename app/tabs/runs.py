@@ -79,11 +79,11 @@ class Shown:
         return [*self.controls.values, self.back, self.runs, self.controls.notice]
 
     def after(self, event: Any) -> None:
-        """Let form and list follow whatever an event has shown."""
+        """Update the form and the list after an event that shows a run."""
         event.then(self.follow, [self.session, *self.controls.values], self.outputs, **AT_ONCE)
 
     def follow(self, session: Session, *values: Any) -> list[Any]:
-        """The form takes the settings of the run that is shown; a person's own ones are put aside."""
+        """Fill the settings of the shown run into the form, and store the user's settings."""
         listed = runs_view.drawing(session.history, session.shown.key)
         if session.followed == session.shown.key or not len(session.shown):
             return [*(gr.skip() for _ in values), gr.skip(), listed, gr.skip()]
@@ -104,18 +104,18 @@ class Shown:
         ]
 
     def own(self, session: Session) -> list[Any]:
-        """Restore the user's own settings."""
+        """Restore the user's settings."""
         values, session.own = session.own or {}, None
         return [*self.controls.restored(Link(values)), gr.Button(visible=False)]
 
     def started(self, session: Session) -> tuple[Any, str]:
-        """A run was started from the form: its settings are one's own. The button goes, the list grows."""
+        """Handle the start of a run: its settings count as the user's. Hides the button and updates the list."""
         session.own, session.followed = None, session.shown.key
         return gr.Button(visible=False), runs_view.drawing(session.history, session.shown.key)
 
 
 def wire_runs(page: gr.Blocks, tabs: gr.Tabs, shown: Shown, race: Any) -> None:
-    """Wire list, form and what happens when the page is loaded. ``race``: the view that draws a kept race."""
+    """Wire the list, the form and the load event of the page. ``race``: the view that draws a stored race."""
     session, runs, view, notice = shown.session, shown.runs, shown.view, shown.controls.notice
     shown.after(runs.show(show, session, [view, notice], **AT_ONCE))
     runs.rename(rename, session, runs, **AT_ONCE)
@@ -181,7 +181,7 @@ def wire_runs(page: gr.Blocks, tabs: gr.Tabs, shown: Shown, race: Any) -> None:
 
 
 def _kept(text: str) -> tuple[Any, Link | None]:
-    """The window's name and its form, from what the browser kept."""
+    """Returns the window's name and its form, as stored by the browser."""
     try:
         kept = json.loads(text)
         form = json.loads(kept["form"] or "null")
@@ -192,7 +192,7 @@ def _kept(text: str) -> tuple[Any, Link | None]:
 
 
 def show(session: Session, data: gr.EventData, request: gr.Request | None = None) -> tuple[Any, Any]:
-    """Show a run of the list, with a step and node if they are given; not where another was asked for since."""
+    """Show a run of the list, with a step and node if given, unless another run was requested in the meantime."""
     asked = told(data)
     if not session.latest(asked_as(request)):
         return gr.skip(), gr.skip()
@@ -217,7 +217,7 @@ def move(session: Session, data: gr.EventData) -> str:
 
 
 def remove(session: Session, data: gr.EventData) -> str:
-    """Take a run out of the list; where it is shown it stays so until another one is."""
+    """Remove a run from the list. If it is the shown one, it remains visible until another one is shown."""
     session.history.remove(told(data).get("key"))
     return runs_view.drawing(session.history, session.shown.key)
 

@@ -50,7 +50,7 @@ class WhatIf:
         return [self.source, self.charts, self.notice]
 
     def about(self, race: Race | None) -> list[Any]:
-        """Another race is there, or none: answers about the one before are not about this one and go."""
+        """Returns the updates for a new race, or for none: its runs as choices, and no answers."""
         if race is None:
             return [gr.skip(), gr.skip(), gr.skip()]
         drawn = [lane.trace.header["method"] for lane in race.lanes if recorded_config(lane.trace).temperature]
@@ -123,7 +123,7 @@ def lane_choices(race: Race) -> dict[str, Any]:
 
 
 def _trace(race: Race, chosen: str, shown: RecordedRun) -> tuple[str, Trace | None]:
-    """What the chosen run is called, and the run; ``shown``: the run in Explore."""
+    """Returns the name of the chosen run, and the run; ``shown``: the run in Explore."""
     if chosen == EXPLORE:
         return EXPLORE, shown.trace() if len(shown) else None
     lanes = {lane_name(lane.trace): lane.trace for lane in race.lanes}

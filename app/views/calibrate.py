@@ -1,7 +1,7 @@
 """The Calibrate view: can the drafter's confidence be trusted, and where does the boundary estimate go wrong?
 
-The value is one JSON text: the reading, the figures, and where each step stands in them. So a click on a mark lists its steps
-without asking the server.
+The value is one JSON text: the sentences, the figures, and the marks of the figures that each step belongs to. A click on a mark
+can therefore list its steps without the server.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def step_columns(table: StepTable, words: Sequence[StepWords], paths: Paths | No
 def step_places(
     table: StepTable, report: Report, labels: Labels, paths: Paths | None = None
 ) -> dict[str, dict[str, list[list[int]]]]:
-    """By figure, the places of the marks that each step belongs to.
+    """Returns by figure the indices of the marks that each step belongs to.
 
     ``positions`` has one for every scored position of a step, ``steps`` those of the step as a whole.
     """
@@ -176,7 +176,7 @@ def _by_step(count: int, rows: np.ndarray, values: np.ndarray) -> list[list[Any]
 
 
 def head_places(table: StepTable, head: np.ndarray) -> list[list[int]]:
-    """The bins that each step's confidence head spoke of."""
+    """Returns the confidence bins of each step's confidence head."""
     tables = trained_tables(table, head)
     if tables is None:
         return [[] for _ in range(len(table))]

@@ -20,7 +20,7 @@ class ExplorerView(View):
       segment's note of this name, see ``app.step_questions.run``.
     * ``typed``: what does the target make of a reader's own draft (``key``, ``step``, ``words``, ``number``)? Answered likewise.
 
-    linked: names of the settings that a link carries; without them nothing that needs a server is offered.
+    linked: names of the settings in links; without them the view offers nothing that needs a server.
     """
 
     def __init__(

@@ -38,7 +38,7 @@ class LearnView(DrawnView):
 
 
 def stage_styles() -> str:
-    """Style sheets of the live view: it has a shadow root of its own, so that its ids do not meet those of Explore."""
+    """Style sheets of the live view, which has a separate shadow root, so that its ids do not collide with Explore's."""
     return "\n".join([viewer_styles(), read(STATIC / "learn" / "stage.css")])
 
 
@@ -115,7 +115,7 @@ def _settings(trace: Trace) -> dict[str, Any]:
 
 
 def _table(stages: dict[str, Any] | None) -> Machine | None:
-    """What passes over other rows took where the run was recorded."""
+    """Returns the times of passes over other numbers of rows, on the machine where the run was recorded."""
     if not stages:
         return None
     first, second, verify = (Curve(tuple((rows, ms / 1e3) for rows, ms in stages[stage])) for stage in STAGES)

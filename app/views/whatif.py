@@ -25,8 +25,8 @@ class WhatIfView(DrawnView):
 
 
 class Drawn(msgspec.Struct, frozen=True):
-    """The answers as the view draws them and as a recording keeps them: the run that was asked as measured, ``tokens`` of
-    its text, and a sweep for every setting that was varied."""
+    """The answers as the view draws them and as a recording stores them: the measured run, the number of ``tokens`` of its
+    text, and a sweep for every setting that was varied."""
 
     source: str
     status: str
@@ -44,7 +44,7 @@ class Drawn(msgspec.Struct, frozen=True):
 
 
 def drawn(answers: Answers) -> Drawn:
-    """What the view draws of the points that are answered."""
+    """Returns the drawn form of the answers so far."""
     totals, base = answers.trace.totals, answers.base
     run = Recorded(name_of(base.method, base.cost_aware), totals.mean_acceptance_length, totals.nodes_per_step)
     asked = {q.sweep for q in answers.questions}

@@ -7,7 +7,7 @@
 * joined: the same keys and values as one view (1, KV heads, C+R, D) where they lie side by side, else None;
 * seen: (C,) bool, the prefix slots that count where the prefix is padded to a fixed shape, or (R, C) bool where windows make
   rows see different ones, None = all;
-* sinks: (H,), a logit a head that takes part in the softmax and has no value, None = none;
+* sinks: (H,), one logit per head that is part of the softmax without a value, None = none;
 * returns (B, H, R, D).
 
 ``cascade`` and ``dense`` are plain torch and run anywhere; ``flashinfer`` needs a CUDA GPU and a compiler.
@@ -49,10 +49,11 @@ NAMES = (*BACKENDS, "flashinfer")
 
 
 def choose(name: str, device: torch.device, dtype: torch.dtype, head_dim: int, plain: bool = True) -> str:
-    """The backend to use for a name or "auto": dense on a CPU, flashinfer on a GPU where it can be used, else cascade.
+    """Returns the backend for a name or "auto": dense on a CPU, flashinfer on a GPU that can run it, otherwise cascade.
 
-    plain: whether all rows of the target see the whole prefix, without sinks. Raises ``InputError`` where flashinfer is asked
-    for and cannot be used.
+    plain: whether all rows of the target see the whole prefix, without sinks.
+
+    Raises ``InputError`` if flashinfer is requested and cannot be used.
     """
     if name == "auto" and device.type == "cpu":
         return "dense"

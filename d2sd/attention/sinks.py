@@ -1,4 +1,4 @@
-"""Attention sinks: one learned logit per head that takes part in the softmax and has no value (gpt-oss)."""
+"""Attention sinks: one learned logit per head that is part of the softmax without a value (gpt-oss)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torch import Tensor
 def attend_with_sinks(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float, sinks: Tensor
 ) -> Tensor:
-    """Scaled dot-product attention with sinks, (B, H, R, D), since torch's own has no argument for them.
+    """Returns scaled dot-product attention with sinks, (B, H, R, D), for which torch's function has no argument.
 
     key, value: (B, KV heads, S, D).
     mask: (R, S) bool, True = visible; None to see everything.

@@ -1,8 +1,7 @@
-"""Other people's decoding of the same target, as entries: transformers' own ``generate``.
+"""Baselines for the same target: ``generate`` of transformers.
 
-It runs plain, with a draft model (``assistant_model``), and with its DFlash speculation. All use a twin of the target:
-the same weight tensors in a fresh model with the stock attention and none of our hooks. As with
-ours, cycles are counted: time and tokens behind prefill.
+It runs plain, with a draft model (``assistant_model``), and with its DFlash speculation. All use a twin of the target: the same
+weight tensors in a new model with the stock attention and without hooks. As for our methods, time and tokens after prefill count.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ def stock_twin(target: Target) -> Any:
 def make_baselines(
     engine: Engine, twin: Any, names: Sequence[str], max_new_tokens: int
 ) -> tuple[list[Entry], dict[str, str]]:
-    """The baselines that these models allow, greedy, on a ``stock_twin``, and why others are left out."""
+    """Returns the greedy baselines that these models allow, on a ``stock_twin``, and reasons why others are left out."""
     unknown = [n for n in names if n not in BASELINES]
     if unknown:
         raise InputError(f"unknown baseline {unknown[0]!r}; choose of: {', '.join(BASELINES)}, or all")

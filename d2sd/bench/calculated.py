@@ -16,8 +16,8 @@ from d2sd.whatif import Replay
 class Calculator:
     """Replays settings over the texts of plain decoding (``d2sd.whatif``), with the times of a cost table.
 
-    base: settings of the texts, at temperature 0. Cost-aware settings go by the table too, and learn from text to text as they
-    do in an engine.
+    base: settings of the texts, at temperature 0. Cost-aware settings also use the table, and keep their statistics from text to
+        text, as in an engine.
     """
 
     def __init__(self, engine: Engine, base: DecodeConfig, costs: Machine):

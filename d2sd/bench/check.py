@@ -74,7 +74,7 @@ def run_check(
 def tally(results: Sequence[Result], labels: Sequence[str], margin: float | None) -> list[dict[str, Any]]:
     """Returns one row per setting: number of identical texts, first divergence, and whether it passed.
 
-    ``passed`` asks for identical texts, or, where a margin is given, for no shortfall above it.
+    ``passed`` requires identical texts, or, if a margin is given, no shortfall above it.
     """
     rows = []
     for label in labels:

@@ -1,4 +1,4 @@
-"""Is a text what plain greedy decoding gives? Exactly, or within the rounding of a short number format.
+"""Checks whether a text equals that of plain greedy decoding, exactly or within the rounding of a 16-bit dtype.
 
 In float32 texts are compared with plain decoding id for id. In bfloat16, passes of different shape round differently, which
 may turn near-ties and everything after them. There the target reads each text once more (teacher forcing), and every token
@@ -23,12 +23,12 @@ MARGIN_REASON = (
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """The place where a text leaves plain decoding.
+    """The first difference between a text and that of plain decoding.
 
     prompt: number of the prompt.
     position: of the output token, from 0.
-    expected, got: token ids; None where that text has ended.
-    gap: logit of expected − logit of got after the common part, by teacher forcing; None where one text has ended.
+    expected, got: token ids; None if that text has ended.
+    gap: logit of expected − logit of got after the common part, by teacher forcing; None if one text has ended.
     """
 
     prompt: int
@@ -48,14 +48,14 @@ def first_difference(expected: Sequence[int], got: Sequence[int]) -> int | None:
 
 @torch.inference_mode()
 def teacher_forced(model: Any, prompt: Sequence[int], output: Sequence[int]) -> Tensor:
-    """Logits of ``model`` before each output token, (len(output), V) float32, from one pass over prompt and output."""
+    """Returns logits of ``model`` for each output token, (len(output), V) float32, from one pass over prompt and output."""
     ids = torch.tensor([[*prompt, *output[:-1]]], device=model.device)
     logits: Tensor = model(input_ids=ids, attention_mask=torch.ones_like(ids), use_cache=False).logits
     return logits[0, len(prompt) - 1 :].float()
 
 
 def shortfalls(logits: Tensor, ids: Sequence[int]) -> Tensor:
-    """By how much each token misses the row's largest logit, in standard deviations of the row, (T,); 0 = favourite."""
+    """Returns how far each token's logit is below the row's largest, in standard deviations of the row, (T,); 0 = the largest."""
     chosen = logits.gather(1, torch.tensor(ids, device=logits.device)[:, None])[:, 0]
     return (logits.amax(1) - chosen) / logits.std(1)
 

@@ -123,7 +123,7 @@ def body(result: dict[str, Any], by_domain: bool, published: PublishedTable | No
 
 
 def machines_table(rows: Sequence[dict[str, Any]]) -> str:
-    """Speedup over plain decoding on every known machine, with where its times are from; empty where no work is known."""
+    """Returns a table of speedups over plain decoding on every known machine, with their sources; empty if no work is known."""
     known = [(name, machine) for name, machine in MACHINES.items() if any(name in r["elsewhere"] for r in rows)]
     if not known:
         return ""
@@ -184,8 +184,8 @@ def _places(rows: Sequence[dict[str, Any]]) -> list[MapPoint]:
 
 
 def write_report(folder: Path, result: dict[str, Any], runs: Sequence[Run], published: PublishedTable | None) -> None:
-    """``results.json``, ``runs.jsonl`` (every run with its token ids), ``report.md`` and the pictures; older ones in this folder
-    are replaced."""
+    """Write ``results.json``, ``runs.jsonl`` (every run with its token ids), ``report.md`` and the pictures, replacing older
+    ones in this folder."""
     pictures = charts(result)
     lines = [
         f"# {result['model']}: {result['prompts_done']} prompts of {result['prompts']}",
@@ -215,7 +215,7 @@ def to_json(data: dict[str, Any]) -> str:
 
 
 def write_files(folder: Path, files: dict[str, str]) -> None:
-    """Write texts under a folder, which is made if need be; each replaces an older one whole or not at all."""
+    """Write texts into a folder, which is created if needed. Each file is replaced atomically."""
     make_folder(folder)
     for name, text in files.items():
         write_whole(folder / name, text)

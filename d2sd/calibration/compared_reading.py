@@ -26,15 +26,15 @@ def read_comparison(comparison: Comparison) -> Iterator[str]:
     if not clear:
         some = any(d.difference.low is not None for d in comparison.figures)
         yield (
-            "No clear difference: every interval holds 0, all of them taken together. More prompts would narrow them."
+            "No clear difference: every simultaneous interval contains 0. More prompts would narrow them."
             if some
-            else "Too few steps to tell them apart: an interval takes at least four prompts or blocks of text."
+            else "Too few steps for a comparison: an interval needs at least four prompts or blocks of text."
         )
     alpha = next((d for d in comparison.figures if d.name == "tokens" and not d.clear), None)
     if alpha and alpha.difference.value is not None:
         yield f"Tokens per step (α): {_plain(alpha.a.value)} → {_plain(alpha.b.value)}, which is not clear."
     if comparison.same_drafter:
-        yield "Same first drafter: no difference of its calibration is possible, so none is looked for."
+        yield "Same first drafter: its calibration cannot differ, so it is not compared."
     yield from _where(comparison)
 
 
@@ -44,7 +44,7 @@ def _where(comparison: Comparison) -> Iterator[str]:
     kinds = [count(len(part), noun) for part, noun in zip(asked, ("prompt group", "position"), strict=True) if part]
     if not kinds:
         return
-    questions = f"{joined(kinds)} were asked about, corrected for so many questions by Holm’s method"
+    questions = f"{joined(kinds)} were tested, with Holm’s correction for multiple tests"
     clear = [_place(d) for part in asked for d in part if d.clear]
     more = f" and {len(clear) - MAX_NAMED} more" if len(clear) > MAX_NAMED else ""
     found = f"Clear: {', '.join(clear[:MAX_NAMED])}{more}" if clear else "No place is clear"
@@ -61,13 +61,11 @@ def _place(found: Difference) -> str:
 def how_compared(comparison: Comparison) -> str:
     """Returns a sentence about how the intervals were made."""
     together = (
-        "both sides drawn together"
-        if comparison.paired
-        else "each side drawn on its own: they have other prompts, or wrote other texts"
+        "both sides together" if comparison.paired else "each side separately, since their prompts or texts differ"
     )
     return (
-        f"Intervals from drawing every {comparison.unit} again, {together}. Those of the differences are so wide that all of "
-        "a table hold together with 95%."
+        f"Bootstrap intervals by {comparison.unit}, {together}. Those of the differences hold simultaneously for a whole "
+        "table with 95%."
     )
 
 

@@ -163,7 +163,7 @@ def _boundary(report: Report) -> Iterator[Sentence]:
     if matrix.unseen > MAX_UNSEEN * (matrix.unseen + sum(map(sum, matrix.counts))):
         yield Sentence(
             "note",
-            f"In {count(matrix.unseen, 'more step')} the tree or the text ended before target and draft parted; these are not among "
+            f"In {count(matrix.unseen, 'more step')} the tree or the text ended before target and draft differed; these are not among "
             "the boundaries, so long ones are missing there. Confidence is scored in them as far as they went.",
         )
         return
@@ -195,9 +195,7 @@ def _temperature(report: Report) -> Iterator[Sentence]:
         text += f" and would move {percent(advice.moved)} of the prefix choices"
     if advice.hits_before is not None and advice.hits_after is not None:
         text += f" (boundary hits {percent(advice.hits_before)} before, {percent(advice.hits_after)} after)"
-    text += (
-        ". This is no setting of a run, least of all its sampling temperature: it says how a drafter should be trained"
-    )
+    text += ". This is not a setting of a run, nor its sampling temperature: it says how a drafter should be trained"
     yield Sentence("mixed" if helps else "note", f"{text[0].upper()}{text[1:]}.", "moved", (0,) if advice.rows else ())
 
 

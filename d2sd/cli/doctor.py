@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "target", metavar="TARGET", help="folder, hub id, GGUF file, bundled preset or name of `d2sd get`"
     )
     parser.add_argument("drafter", metavar="DRAFTER", help="folder or hub id of its drafter")
-    parser.add_argument("--config-only", action="store_true", help="say from the two configs alone what would run, and in how much memory; nothing else is read or downloaded")  # fmt: skip
+    parser.add_argument("--config-only", action="store_true", help="read only the two configs, and print whether the pair would run and in how much memory")  # fmt: skip
     parser.add_argument("--vp", metavar="DRAFTER", help="also examine this VP-Drafter, in the second role")
     parser.add_argument("--prompts", default="heldout", metavar="NAME|FILE.jsonl", help="heldout (default), chat, or a file: lines with prompt or turns")  # fmt: skip
     parser.add_argument("--limit", type=int, default=LIMIT, metavar="N", help=f"use only N prompts (default {LIMIT})")
@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", metavar="NAME", help="cpu, cuda, cuda:1 (default: cuda if there is one)")
     parser.add_argument("--out", type=Path, metavar="FILE.md", help="also write the report there")
     parser.add_argument(
-        "--mend", type=Path, metavar="FOLDER", help="write DRAFTER there again with the change that is its cure"
+        "--mend", type=Path, metavar="FOLDER", help="write DRAFTER to this new folder with the change that repairs it"
     )
 
 

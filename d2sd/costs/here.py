@@ -21,11 +21,11 @@ def here(trace: Trace, plain: float | None, unwatched: float | None, table: Mach
     """Returns the machine that recorded a run, from its step times; None if they were not measured.
 
     plain: tokens per second of plain decoding there.
-    unwatched: of this run, where its steps were not recorded; None: as in the trace.
-    table: measured over other rows on the same machine; it says how a pass grows with its rows. Without it a draft takes as long
-        as in the run whatever its rows, and nodes cost the same each.
+    unwatched: tokens per second of this run when its steps are not recorded; None for that of the trace.
+    table: times over other rows on the same machine, from which the growth of a pass with its rows is taken. Without it, a
+        draft takes the same time for any number of rows, and each node costs the same.
 
-    Together the run's own steps cost what was measured: α · plain ÷ unwatched in plain steps.
+    The mean cost of the run's steps equals the measured one: α · plain ÷ unwatched in plain steps.
     """
     totals, works = trace.totals, works_of(trace)
     speed = unwatched or totals.tokens_per_second

@@ -61,13 +61,13 @@ class Machine:
     first_draft: over the rows of a block drafter's pass, the anchor's included.
     second_draft: over the rows of a re-drafting pass: blocks × positions, the given ones included.
     verify: over tree nodes, the anchor included.
-    other: what else every step takes.
-    name: what it is called.
-    source: where the times are from, in a sentence.
-    kind: how the times came about.
-    relative: only ratios of its times mean something; ``verify`` at one row is the unit.
-    drafts: by method, the curve that stands in the place of ``first_draft`` where it drafts in passes that wait for each other
-        (all of them together; EAGLE-3 over depth + 2, a draft model over γ); None where that is not known.
+    other: all other time of a step.
+    name: its name.
+    source: a sentence about the source of the times.
+    kind: how the times were obtained.
+    relative: whether only ratios of its times are meaningful; ``verify`` at one row is the unit.
+    drafts: by method, the curve that replaces ``first_draft`` for drafters with sequential passes (all passes together; EAGLE-3
+        over depth + 2, a draft model over γ); None if unknown.
     """
 
     first_draft: Curve

@@ -41,8 +41,8 @@ def cycle(method: str, data: str = "average of 8") -> float:
 def _machine() -> Machine:
     """Returns stage costs that give the published cycles of DFlash and D²SD.
 
-    Two cycles do not say how four costs share them, so two assumptions do: both drafters take the same time, since they have
-    one shape and read their weights once, and verifying 80 rows takes as long as 16. Both passes of an H200 wait for memory
+    Two cycles do not determine four costs, so two assumptions are made: both drafters take the same time, since they have
+    the same shape and read their weights once, and verifying 80 rows takes as long as 16. Both passes are memory-bound on an H200
     (``d2sd.costs.roofline``). The mean cycle of a third level that follows from them is 4% below the published one.
     """
     draft = cycle("d2sd") - cycle("dflash")

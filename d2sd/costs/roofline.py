@@ -1,8 +1,8 @@
 """Machines that are calculated from data sheets: a pass takes as long as reading its weights, or as its arithmetic.
 
 The roofline model (Williams, Waterman and Patterson, 2009): seconds = max(bytes ÷ bandwidth, operations ÷ peak), plus what
-starting the kernels takes. It is the best that the hardware allows; real kernels reach some 70 to 90% of it, for one row and
-for many alike, so that ratios of its times are nearer to measured ones than the times themselves.
+launching the kernels takes. It is a lower bound for the hardware. Real kernels reach some 70 to 90% of it, for one row and for
+many alike, so ratios of its times are closer to measured ones than the times themselves.
 """
 
 from __future__ import annotations

@@ -18,11 +18,11 @@ EXPLAINS = 0.1  # gain of α that a soft change of a drafter must have which was
 class Cure:
     """A sequence of changes, each the one that helps most after those before it.
 
-    steps: of them.
+    steps: the changes and their results.
     before: the drafter as given, over the texts.
-    clean: whether nothing helps further.
-    block: γ with all of them.
-    visible: tokens after the anchor that it is shown.
+    clean: whether no further change helps.
+    block: γ with all changes.
+    visible: number of tokens after the anchor that the drafter is given.
     """
 
     steps: tuple[Tried, ...]
@@ -38,11 +38,11 @@ class Cure:
 
     @property
     def proved(self) -> bool:
-        """Whether these changes restore a working drafter's acceptance, so that they are the cause.
+        """Returns whether these changes restore a working drafter's acceptance, so that they are the cause.
 
-        Level: position 1 is accepted as by a trained drafter, and acceptance decays smoothly; or it is accepted as by one that
-        was trained a little, and several times as many tokens are as before. Changes that also make a drafter a little better
-        that is broken elsewhere must moreover gain a good share, and leave nothing that would still help.
+        Either position 1 is accepted as with a trained drafter, and acceptance decays smoothly; or it is accepted as with a
+        drafter after little training, and several times as many tokens are accepted as before. Changes that often help a
+        drafter with another fault must also raise α by a good share, and leave no further change that helps.
         """
         gain = alpha(self.after) / alpha(self.before)
         times = (alpha(self.after) - 1) / max(alpha(self.before) - 1, 1e-3)
@@ -54,6 +54,6 @@ class Cure:
 
 
 def level(walks: Sequence[Walked], block: int, visible: int) -> tuple[float, str]:
-    """Share accepted at position 1, and the shape."""
+    """Returns the accepted share at position 1, and the shape of acceptance by position."""
     found = positions(walks, block - 1)[visible:]
     return (found[0].share if found else 0.0), shape(found)[0]

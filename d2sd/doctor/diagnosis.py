@@ -19,26 +19,26 @@ TRAINING = (
     "about 0.4 at position 1 after 670 steps, and that of tiny about 0.8 after 25,200"
 )
 WORDS: dict[Kind, str] = {
-    "taps": "it reads other target layers than it was trained with, or the columns of fc stand in another order",
-    "mask": "its mask token is another one than in training",
-    "rope": "its rotary embedding is another one than in training",
-    "window": "its attention window is another one than in training",
-    "causal": "rows of its block see each other in another way than in training",
-    "reads": "its rows are read as if about another position than in training",
+    "taps": "it reads other target layers than in training, or the columns of fc are in another order",
+    "mask": "its mask token differs from that in training",
+    "rope": "its rotary embedding differs from that in training",
+    "window": "its attention window differs from that in training",
+    "causal": "the attention mask within its block differs from that in training",
+    "reads": "its rows are read as predictions of another position than in training",
     "rows": "its block has another number of rows than in training",
     "layer": "the weights of a layer are damaged or were never trained",
     "sublayer": "some weights of a layer are damaged or were never trained",
-    "dtype": "its weights lose too much in this number format",
-    "rotary": "the rows of its queries or keys stand in another order than the rotary embedding takes them in",
-    "swapped": "two of its weights stand in each other's place",
+    "dtype": "its weights lose too much precision in this dtype",
+    "rotary": "the rows of its queries or keys are not in the order that the rotary embedding expects",
+    "swapped": "two of its weights are swapped",
     "transposed": "some of its weights are transposed",
     "norms": "the weights of its norms are off",
-    "order": "its layers stand in another order than in training",
+    "order": "its layers are not in the order of training",
     "tables": "one of its tables is not the one that it was trained with",
-    "map": "its draft vocabulary (d2t) leads to other tokens than in training",
+    "map": "its draft vocabulary (d2t) maps to other tokens than in training",
     "head_dim": "its attention is split into heads of another size than in training",
-    "residual": "its residual stream begins at another place than in training (norm_before_residual)",
-    "output": "deeper levels read another state than in training (norm_output)",
+    "residual": "its residual stream starts from another tensor than in training (norm_before_residual)",
+    "output": "deeper levels read another hidden state than in training (norm_output)",
 }
 CAUSES: dict[Kind, str] = {"layer": "weights", "sublayer": "weights"}  # of the others the kind itself
 FETCH = "fetch or convert the weights again"
@@ -62,10 +62,10 @@ class Findings:
 class Diagnosis:
     """The likely cause.
 
-    cause: a variant's kind, or folder, tensors, target, template, weights, training, role, confidence, tokenizer; rounding where
-    that alone is to be ruled out; little where a change helps and does not explain it; unknown; none.
+    cause: a variant's kind, or folder, tensors, target, template, weights, training, role, confidence, tokenizer; "rounding" if
+        only that remains to be ruled out; "little" if a change helps but does not explain it; "unknown"; "none".
     said: the cause in one sentence.
-    mend: the line to change, None where none is known.
+    mend: the line to change; None if unknown.
     """
 
     cause: str
@@ -74,25 +74,25 @@ class Diagnosis:
 
     @property
     def accuses(self) -> bool:
-        """Whether it names a fault."""
+        """Returns whether it names a fault."""
         return self.cause not in ("unknown", "none", "rounding", "little")
 
 
 def fault(checks: Sequence[Check]) -> Diagnosis | None:
     """Returns the fault found in the folder alone."""
     wrong = next((c for c in checks if c.state == "fault"), None)
-    return None if wrong is None else Diagnosis(wrong.kind, f"The folder is at fault: {wrong.said}.", wrong.mend)
+    return None if wrong is None else Diagnosis(wrong.kind, f"The folder has a fault: {wrong.said}.", wrong.mend)
 
 
 def diagnose(f: Findings) -> Diagnosis:
-    """One cause, the strongest evidence first: the folder, garbled texts, what a change proves, weights, templates, other signs."""
+    """Returns one cause, by the strongest evidence: folder, tokenizer, a proved change, weights, templates, other signs."""
     if (wrong := fault(f.checks)) is not None:
         return wrong
     if f.signs.garbled:
         return Diagnosis(
             "tokenizer",
-            f"Most likely the tokenizer is not the target's: the prompts surprise it {f.signs.surprise:.0%} as much as tokens drawn "
-            "at random would.", "the tokenizer files that came with the target",
+            f"Most likely the tokenizer is not the target's: the surprise of the prompts is {f.signs.surprise:.0%} of that of tokens "
+            "drawn at random.", "the tokenizer files that came with the target",
         )  # fmt: skip
     cured = f.cure if f.cure is not None and f.cure.proved else None
     if cured is not None and not all(step.variant.soft for step in cured.steps[:1]):
@@ -118,15 +118,15 @@ def diagnose(f: Findings) -> Diagnosis:
     if f.signs.second:
         return Diagnosis(
             "role",
-            "Most likely it is a VP-Drafter, for the second role: shown two tokens that it had drafted rightly itself, it goes on "
-            f"with {f.signs.further or 0:.2f} times as many, and one that was trained on masks alone gains nothing by that.",
+            "Most likely it is a VP-Drafter, for the second role: given two tokens that it drafted correctly, it gets "
+            f"{f.signs.further or 0:.2f} times as many further tokens accepted. A drafter trained on masks alone gains nothing by that.",
             "give it as --second-drafter, and a first drafter beside it",
         )  # fmt: skip
     if f.signs.upside_down:
         return Diagnosis(
             "confidence",
-            "Its confidence head says the opposite of what happens: of an accepted and a rejected guess, it is surer of the accepted "
-            f"one {f.signs.ranks:.0%} of the time. Drafts are what they were; whatever cuts them by confidence cuts the wrong ones.",
+            "Its confidence head is inverted: of an accepted and a rejected token, it gives the accepted one the higher confidence only "
+            f"{f.signs.ranks:.0%} of the time. Drafts are unchanged, but everything that cuts them by confidence cuts the wrong ones.",
             "the sign of confidence_head.proj",
         )  # fmt: skip
     found = _open(f)
@@ -154,7 +154,7 @@ def _open(f: Findings) -> Diagnosis:
     if f.bits is not None:
         said = (
             f"No fault of the drafter was found; {first}. To be ruled out: the target's weights were rounded to {f.bits} bits, which "
-            "is harmless where the drafter was trained with these very weights, and else costs some acceptance."
+            "is harmless if the drafter was trained with the same weights, and otherwise costs some acceptance."
         )
         return Diagnosis(
             "rounding", said if fine else f"{said} {TRAINING}.", "run it with the target that it was trained with"

@@ -1,4 +1,4 @@
-"""Examination of one drafter: its folder, a short run and probes, step by step so that it can be watched and stopped."""
+"""Examination of one drafter: its folder, a short run and probes, as a generator with progress that can be stopped."""
 
 from __future__ import annotations
 
@@ -45,22 +45,22 @@ class Progress:
 class Examination:
     """The findings about one drafter so far; ``examine`` fills in all but the first four.
 
-    drafter, target: what they are called.
-    checks: of its folder; none where it was not looked at.
-    visible: tokens after the anchor that it is shown, 0 for a first drafter.
-    chat: whether prompts stand in the chat template.
+    drafter, target: their names.
+    checks: of the folder; empty if it was not checked.
+    visible: number of tokens after the anchor that the drafter is given; 0 for a first drafter.
+    chat: whether prompts use the chat template.
     walks: of each text, with the drafter as given.
     block: γ.
-    longest: tokens of the longest text.
-    masks: mask tokens that were looked at.
-    tried: of each variant the latest.
-    cure: the changes that help most, one after the other; None where nothing helps.
-    asked: α over texts that were asked for in other ways.
-    weighed: what weights alone tell.
-    signs: what else was looked at.
-    bits: of the target's weights, None where they are not on a grid.
-    seconds: that it took.
-    diagnosis: None as long as it is not concluded.
+    longest: number of tokens of the longest text.
+    masks: number of mask tokens that were tried.
+    tried: latest result of each variant.
+    cure: the changes that help most, in order; None if none helps.
+    asked: α over texts for the same prompts in other templates.
+    weighed: findings from the weights alone.
+    signs: other findings.
+    bits: of the target's weights; None if they are not on a grid.
+    seconds: duration of the examination.
+    diagnosis: None until it is concluded.
     """
 
     drafter: str
@@ -104,12 +104,12 @@ def examine(
 ) -> Iterator[Progress]:
     """Examine the engine's first drafter (its EAGLE-3 drafter if it has no other).
 
-    Where a check is a fault, nothing is run: it is the cause. Closing the iterator stops it.
+    If a check finds a fault, it is the cause, and nothing is run. Closing the iterator stops the examination.
 
-    prompts: as people write them.
-    config: of its settings ``chat`` and ``thinking`` count.
-    into: where checks are, and what is found comes.
-    texts: what the target wrote to the prompts, where that is known.
+    prompts: without a chat template.
+    config: only ``chat`` and ``thinking`` are used.
+    into: holds the checks, and receives the findings.
+    texts: the target's texts for the prompts, if they are known.
     """
     if fault(into.checks) is not None:
         into.conclude()

@@ -33,10 +33,10 @@ class Check:
     """One check and its result.
 
     what: its name in a word or two.
-    state: a fault stops the drafter or makes it draft wrongly, a note may be meant so.
-    said: what was found.
-    kind: what a fault is about, as ``cause`` in ``d2sd.doctor.diagnosis``.
-    mend: what to change, None where nothing is to be.
+    state: a "fault" prevents the drafter from running or makes it draft wrongly; a "note" may be intended.
+    said: the finding.
+    kind: kind of a fault, as ``cause`` in ``d2sd.doctor.diagnosis``.
+    mend: what to change; None if nothing.
     """
 
     what: str
@@ -47,9 +47,9 @@ class Check:
 
 
 def check_folder(source: str, target: Target, second: bool = False) -> list[Check]:
-    """All checks of a drafter in a folder or hub id for this target; the last one is a fault where the rest cannot be read.
+    """Returns all checks of a drafter in a folder or hub id for this target; they end with a fault if it cannot be read further.
 
-    second: whether it is looked at as a second drafter.
+    second: whether it is checked as a second drafter.
     """
     checks: list[Check] = []
     try:

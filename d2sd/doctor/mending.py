@@ -25,7 +25,7 @@ OTHERS = (".json", ".md", ".txt", ".model", ".jinja")  # files beside the weight
 def mend(source: str, changes: Sequence[Variant], out: Path) -> None:
     """Write the folder or hub id ``source`` to ``out`` with these changes, applied in order.
 
-    Weights keep their published names and their type. Raises ``InputError`` where ``out`` exists or a change is none of a folder.
+    Weights keep their published names and dtype. Raises ``InputError`` if ``out`` exists or a change cannot be written.
     """
     if out.exists():
         raise InputError(f"{out} is there already; name a folder that is not")

@@ -1,12 +1,12 @@
-"""Probes: one thing of a drafter is changed, and it drafts again over the same texts.
+"""Probes: change one thing of a drafter and draft again over the same texts.
 
-A text is walked as decoding would walk it, from anchor to anchor, so tokens and steps are those of the method ``dflash`` at
-temperature 0, or those of an EAGLE-3 chain. But a walk of some hundred steps says little about a small change. So variants are held against the drafter as
-given at every place of the texts, by the geometric mean of the tokens that a draft brings there.
+The steps over a text are those of decoding, from anchor to anchor: those of the method ``dflash`` at temperature 0, or of an
+EAGLE-3 chain. A few hundred steps are too few to measure a small change. Variants are therefore compared with the drafter as
+given at every position of the texts, by the geometric mean of the number of tokens that a draft from there adds.
 
-Every variant is first looked at in some places of a few texts, the best of them are walked over more, and the best of these over
-all. Intervals
-draw prompts again in pairs and hold for everything that was tried together (Bonferroni), whatever was left out on the way.
+Every variant is first tried at some positions of a few texts, the best ones over more texts, and the best of these over all.
+Intervals are paired bootstraps over prompts and hold simultaneously for all variants (Bonferroni), including those that were
+dropped early.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ MASK_TEXTS, MASK_ANCHORS = 8, 2
 class Walked:
     """The walk of one text.
 
-    accepted: drafted tokens that every step accepts; the last step may have been cut by the text's end.
-    tokens: that were written.
-    places: accepted tokens of a draft after every anchor of the text, whether a step begins there or not.
+    accepted: number of drafted tokens that each step accepts; the last step may have been cut by the text's end.
+    tokens: number of generated tokens.
+    places: number of accepted tokens of a draft after every position of the text, whether a step starts there or not.
     """
 
     accepted: tuple[int, ...]
@@ -53,10 +53,10 @@ class Walked:
 class Tried:
     """The result of a variant.
 
-    alpha, before: tokens a step with it, and without; None where it was only looked at.
-    change: of the tokens that a draft brings, as a share, with an interval over prompts for everything tried together.
-    texts: how many it was tried on.
-    helps: whether the whole interval is above 0, the gain is worth saying and α is not lower.
+    alpha, before: tokens per step with and without it; None if it was tried at some positions only.
+    change: relative change of the tokens that a draft adds, with a simultaneous interval over prompts.
+    texts: number of texts that it was tried on.
+    helps: whether the whole interval is above 0, the gain is large enough and α is not lower.
     walks: of these texts with it.
     """
 
@@ -70,7 +70,7 @@ class Tried:
 
 
 def walk(drafter: Redrafting, text: Text) -> Walked:
-    """Returns the steps of decoding: each commits the visible tokens, the accepted ones and the target's own token."""
+    """Returns the steps of decoding: each commits the visible tokens, the accepted ones and the bonus token."""
     places = drafter.accepted(text, text.anchors)
     found = dict(zip(text.anchors, places, strict=True))
     at, end, accepted = text.start, len(text.ids) - 1, []
@@ -81,7 +81,7 @@ def walk(drafter: Redrafting, text: Text) -> Walked:
 
 
 def alpha(walks: Sequence[Walked]) -> float:
-    """Returns tokens per step, including the target's own one."""
+    """Returns committed tokens per step, including the bonus token."""
     return sum(w.tokens for w in walks) / max(1, sum(len(w.accepted) for w in walks))
 
 
@@ -91,7 +91,7 @@ def alpha_figure(walks: Sequence[Walked]) -> Estimate:
 
 
 def gain(walks: Sequence[Walked], base: Sequence[Walked], tests: int) -> Estimate:
-    """How much more tokens a draft brings than in ``base``, over the same places, as a share (of geometric means)."""
+    """Returns the relative change from ``base`` of the tokens that a draft adds, over the same positions (geometric mean)."""
     places = np.array([len(w.places) for w in walks], float)
     rises = np.array([_rise(w, b) for w, b in zip(walks, base, strict=True)])
     resampler = _resampler(len(walks))
@@ -130,9 +130,9 @@ def probe(
 ) -> Iterator[Tried]:
     """Yields the results of all variants, updated whenever one was tried on more texts.
 
-    draft: what makes a drafter over texts of a model.
+    draft: returns a drafter over texts for a model.
     base: the drafter as given, over all texts.
-    tests: how many intervals are to hold together, those of these variants among them.
+    tests: number of intervals that are to hold simultaneously, including those of these variants.
     """
     few = texts[:LOOK_TEXTS]
     given = [Walked((), 0, w.places[::LOOK_EVERY]) for w in base[: len(few)]]

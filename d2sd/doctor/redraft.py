@@ -24,7 +24,7 @@ GREEDY = Sampler(0.0, 0, 1.0, 0)
 class Redrafter:
     """A block drafter that drafts greedily after any token of a text, each draft from the text before it alone.
 
-    visible: tokens after the anchor that it is shown, as a VP-Drafter is.
+    visible: number of tokens after the anchor that it is given, as a VP-Drafter is.
     """
 
     def __init__(self, target: Target, model: DFlashDraftModel, visible: int = 0):

@@ -1,4 +1,4 @@
-"""The same for an EAGLE-3 drafter: greedy chains, one batched pass per drafted token."""
+"""Batched drafts of an EAGLE-3 drafter after many positions of a text: greedy chains, one batched pass per drafted token."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from d2sd.train.eagle3 import Chains
 
 
 class ChainRedrafter:
-    """Drafts a chain greedily after any tokens of a text; a chain is followed as long as the text goes on with it.
+    """Drafts a greedy chain after any token of a text, as long as the text continues with the drafted tokens.
 
-    guesses: tokens of a chain.
+    guesses: number of tokens of a chain.
     """
 
     visible = 0

@@ -16,9 +16,9 @@ from d2sd.trace.text import escaped
 
 MARKS = {"good": "ok", "note": "note", "fault": "FAULT"}
 CONVENTIONS = (
-    "α is tokens committed a step and counts the target's own token after the accepted ones (the bonus), so it is at least 1. Without it, the accepted length is α − 1.",
-    "Rates are per position: of the steps that accepted all tokens before it. They are not accepted ÷ drafted tokens, which falls as γ grows.",
-    "γ counts the anchor: a block of γ guesses γ − 1 tokens. A drafter that reads fill has γ rows, one that reads next has γ − 1.",
+    "α is the number of tokens committed per step. It includes the bonus token, which the target adds after the accepted ones, so it is at least 1. Without it, the accepted length is α − 1.",
+    "Rates are per position, among the steps that accepted all earlier tokens. They are not accepted ÷ drafted tokens, which falls as γ grows.",
+    "γ counts the anchor: a block of γ has γ − 1 drafted tokens. A drafter that reads fill has γ rows, one that reads next has γ − 1.",
     "Temperature 0. A softmax temperature changes no greedy draft, so none is tried; Calibrate suggests one for the confidence.",
 )
 
@@ -35,7 +35,7 @@ def _section(e: Examination) -> Iterator[str]:
     yield f"## {code(e.drafter)} for {code(e.target)}"
     yield ""
     if not e.checks:
-        yield from ("**It was not looked at: the command was stopped before.**", "")
+        yield from ("**Not examined: the command was stopped before.**", "")
         return
     if e.diagnosis is not None:
         yield f"**{text(e.diagnosis.said)}**"
@@ -60,8 +60,8 @@ def _run(e: Examination) -> Iterator[str]:
     yield ""
     yield f"{SAID[kind]}{f' Here it is position {at}.' if at else ''}"
     if (share := e.signs.repeated) is not None:
-        more = " Text that repeats itself is easy to draft: α is lower on other text." if share > REPEATED else ""
-        yield f"\n{share:.0%} of the 4-token sequences that were written stand earlier in the same text.{more}"
+        more = " Repetitive text is easy to draft: α is lower on other text." if share > REPEATED else ""
+        yield f"\n{share:.0%} of the generated 4-token sequences occur earlier in the same text.{more}"
     yield from (
         "",
         "| position | " + " | ".join(str(p.number) for p in found) + " |",

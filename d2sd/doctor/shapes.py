@@ -17,8 +17,8 @@ FEWEST = 20  # steps that a position needs to count
 FALL = 0.6  # of the share before it: what a position after a cliff is below
 STRICT = 3.0  # standard deviations, since every position is looked at
 SAID = {
-    "low": "Already position 1 is low, which wrong taps, a wrong mask token, another template and too little training have in common.",
-    "cliff": "Acceptance falls at one position: γ, a window or positions do that.",
+    "low": "Position 1 is already low, as with wrong taps, a wrong mask token, another template or too little training.",
+    "cliff": "Acceptance drops at one position, as with a wrong γ, window or positions.",
     "smooth": "Acceptance decays smoothly, without a low start or a cliff, as in a drafter that works as it was trained.",
     "unclear": "Too few steps to tell the shape.",
 }
@@ -29,8 +29,8 @@ class Position:
     """A position of a draft.
 
     number: from 1.
-    steps: that accepted all tokens before it.
-    accepted: of these steps, those that accept it too.
+    steps: number of steps that accepted all earlier tokens.
+    accepted: number of these steps that also accept this one.
     """
 
     number: int
@@ -39,7 +39,7 @@ class Position:
 
     @property
     def share(self) -> float:
-        """Accepted share of those that reached it."""
+        """Accepted share of the steps that reached it."""
         return self.accepted / self.steps
 
 
@@ -50,7 +50,7 @@ def positions(walks: Sequence[Walked], most: int) -> list[Position]:
 
 
 def shape(found: Sequence[Position]) -> tuple[Shape, int | None]:
-    """The shape, and where a cliff is. A cliff is a fall that chance does not explain, behind a position 1 that is fine."""
+    """Returns the shape, and the position of a cliff: a significant drop after a good position 1."""
     known = [p for p in found if p.steps >= FEWEST]
     if not known:
         return "unclear", None

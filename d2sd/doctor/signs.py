@@ -48,7 +48,7 @@ class Signs:
 
     @property
     def second(self) -> bool:
-        """Whether it behaves like a drafter trained with visible drafted tokens."""
+        """Returns whether it behaves like a drafter trained with visible drafted tokens."""
         return self.further is not None and self.further >= FURTHER
 
     @property
@@ -80,9 +80,9 @@ def signs(target: Target, model: Any, texts: Sequence[Text], walks: Sequence[Wal
 
 
 def further(target: Target, model: DFlashDraftModel, texts: Sequence[Text], walks: Sequence[Walked]) -> float | None:
-    """Accepted tokens from position 3 on where it is shown two tokens, over those where it drafted these two itself.
+    """Returns accepted tokens from position 3 on when two tokens are given, relative to those when it drafts these two.
 
-    A drafter that was trained on masks alone gains nothing by being shown what it drafted anyway.
+    A drafter that was trained on masks alone gains nothing from being given tokens that it drafted correctly.
     """
     shown = Redrafter(target, model, SHOWN)
     own, with_two = 0, 0
@@ -98,7 +98,7 @@ def further(target: Target, model: DFlashDraftModel, texts: Sequence[Text], walk
 
 @torch.inference_mode()
 def ranks(target: Target, model: DFlashDraftModel, texts: Sequence[Text], walks: Sequence[Walked]) -> float | None:
-    """The area under the curve of its confidence head for position 1: 1 is perfect, 0.5 chance, 0 upside down."""
+    """Returns the AUROC of the confidence head at position 1: 1 is perfect, 0.5 chance, 0 inverted."""
     drafter = Redrafter(target, model)
     said = torch.cat([drafter.trained(text, text.anchors) for text in texts]).cpu().numpy()
     accepted = np.array([count > 0 for w in walks for count in w.places])
@@ -136,7 +136,7 @@ def follows(model: DFlashDraftModel, texts: Sequence[Text]) -> Estimate | None:
 
 @torch.inference_mode()
 def surprise(target: Target, texts: Sequence[Text]) -> float | None:
-    """Mean surprise of the prompts' tokens to the target, over log V; the first token of each is given."""
+    """Returns the mean surprise of the prompts' tokens to the target, divided by log V, without the first token of each."""
     total, count = 0.0, 0
     for text in texts:
         ids = torch.tensor([text.ids[: text.start]], device=target.device)
@@ -150,7 +150,7 @@ def surprise(target: Target, texts: Sequence[Text]) -> float | None:
 
 
 def repeated(texts: Sequence[Text]) -> float | None:
-    """The share of what was written that repeats four tokens of the same text."""
+    """Returns the share of generated 4-token sequences that occur earlier in the same text."""
     written = [text.ids[text.start :] for text in texts]
     grams = [list(zip(*(ids[n:] for n in range(GRAM)), strict=False)) for ids in written]
     count = sum(map(len, grams))

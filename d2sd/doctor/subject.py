@@ -35,8 +35,8 @@ Draft = Callable[[Any], Redrafting]
 class Subject:
     """The drafter under examination.
 
-    target: whose texts are drafted.
-    visible: tokens after the anchor that a block drafter is shown.
+    target: the target whose texts are drafted.
+    visible: number of tokens after the anchor that a block drafter is given.
     """
 
     target: Target
@@ -55,7 +55,7 @@ class Subject:
         return eagle3_variants(model, self.target)
 
     def block(self, model: Any) -> int:
-        """γ: the anchor and what is guessed a step."""
+        """Returns γ: the anchor and the tokens drafted per step."""
         return model.form.block_size if isinstance(model, DFlashDraftModel) else GUESSES + 1
 
 

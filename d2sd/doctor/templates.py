@@ -23,12 +23,12 @@ MARKERS = {
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A way to ask.
+    """A way to format prompts.
 
-    said: what it is.
+    said: its description.
     mend: what to change.
-    ids: of each prompt.
-    worth: share of α that it must gain to be named.
+    ids: token ids of each prompt.
+    worth: relative gain of α from which on it is reported.
     """
 
     said: str
@@ -39,12 +39,12 @@ class Template:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What came of asking in another way.
+    """Result of another template.
 
-    alpha: over the texts that the target then wrote.
+    alpha: over the texts that the target then generates.
     change: of α over the same prompts.
-    texts: how many.
-    helps: whether the change is clear and worth saying.
+    texts: number of texts.
+    helps: whether the change is significant and large enough.
     """
 
     template: Template
@@ -93,6 +93,6 @@ def templates(engine: Engine, prompts: Sequence[str], config: DecodeConfig) -> l
 
 
 def unused_marker(target: Target) -> str | None:
-    """A marker of turns that the vocabulary has and the chat template does not use."""
+    """Returns a turn marker that is in the vocabulary but not in the chat template, or None."""
     template, vocabulary = str(target.tokenizer.chat_template or ""), target.tokenizer.get_vocab()
     return next((m for m in MARKERS if m in vocabulary and template and m not in template), None)

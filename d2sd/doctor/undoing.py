@@ -67,7 +67,7 @@ def _variant(net: _Net, kind: Kind, said: str, mend: str, edit: Edit) -> Variant
 
 
 def exchanged(pairs: Sequence[tuple[str, str]]) -> Edit:
-    """Swaps each two weights."""
+    """Returns a change that swaps the two weights of each pair."""
     return lambda w: {a: w[b] for one, other in pairs for a, b in ((one, other), (other, one))}
 
 

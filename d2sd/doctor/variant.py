@@ -34,14 +34,14 @@ SOFT: frozenset[Kind] = frozenset({"mask", "rope", "window", "causal", "layer", 
 class Variant:
     """A drafter with one change.
 
-    said: what, in a few words.
-    mend: what to change in the folder, None where nothing would undo it.
+    said: the change, in a few words.
+    mend: what to change in the folder; None if nothing there would undo it.
     form: how its weights are read.
-    edit: the weights that become others, by our names of them, from all weights.
-    rewrite: the folder's config from what it is; None where it stays, or cannot say it.
+    edit: maps all weights to the changed ones, by our names.
+    rewrite: maps the folder's config to a changed one; None if it is unchanged, or cannot express the change.
     without: layers that are left out, or parts of one.
     widened: whether its weights are read in float32.
-    worth: what it must gain to be named, as a share.
+    worth: relative gain from which on it is reported.
     """
 
     kind: Kind
@@ -63,12 +63,12 @@ class Variant:
 
     @property
     def soft(self) -> bool:
-        """Whether it may help although another fault is the cause."""
+        """Returns whether it may help although another fault is the cause."""
         return self.kind in SOFT
 
     @property
     def writable(self) -> bool:
-        """Whether a folder with this change can be written."""
+        """Returns whether a folder with this change can be written."""
         return self.without is None and (self.edit is not None or self.rewrite is not None)
 
     def of(self, model: Any) -> Any:

@@ -26,8 +26,8 @@ RESERVED = 300  # special tokens that are looked at as mask tokens
 def variants(model: DFlashDraftModel, target: Target, longest: int, whole: bool) -> list[Variant]:
     """Returns all variants of a drafter but mask tokens, each once.
 
-    longest: tokens of the longest text.
-    whole: whether some drafts are accepted to their end, so that longer ones may pay.
+    longest: number of tokens of the longest text.
+    whole: whether some drafts are accepted completely, so that longer ones may help.
     """
     form, layers = model.form, target.config.num_hidden_layers
     found = [
@@ -60,7 +60,7 @@ def tapped(found: Sequence[Variant], form: DrafterForm) -> set[int]:
 
 
 def mask_tokens(form: DrafterForm, target: Target) -> list[int]:
-    """Tokens that may stand for what is to be drafted: special ones, the first and last that no tokenizer uses, neighbours."""
+    """Returns candidates for the mask token: special tokens, the first and last unused ids, neighbouring ids."""
     tokenizer, size = target.tokenizer, target.config.vocab_size
     special = sorted(n for n, token in tokenizer.added_tokens_decoder.items() if token.special)[:RESERVED]
     others = [len(tokenizer), len(tokenizer) - 1, size - 1, form.mask_token - 1, form.mask_token + 1]
@@ -80,8 +80,8 @@ def _read(kind: Kind, said: str, changed: dict[str, Any], form: DrafterForm, **m
 
 
 def other_taps(taps: Sequence[int], layers: int) -> Iterator[tuple[str, list[int]]]:
-    """Other target layers that a drafter may have been trained with, and what is said of them: all of them moved, in another
-    order, evenly spread, and every one moved alone."""
+    """Returns other target layers that a drafter may have been trained with, with descriptions: all shifted, reordered, evenly
+    spaced, and each one shifted alone."""
     found = [(f"every tap {by:+d}", [n + by for n in taps]) for by in SHIFTS]
     found += [("taps in ascending order", sorted(taps)), ("taps in reverse order", list(taps[::-1]))]
     even = default_target_layers(layers, len(taps))
@@ -115,7 +115,7 @@ def _taps_keys(form: DrafterForm, taps: Sequence[int]) -> dict[str, Any]:
 
 
 def other_ropes(own: dict[str, Any], target: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Other rotary embeddings: the target's, usual bases, and its own without scaling."""
+    """Returns other rotary embeddings: the target's, usual bases, and the drafter's without scaling."""
     theirs = plain_rope(target)
     yield f"the target's RoPE (base {theirs.get('rope_theta'):g})", theirs
     for base in BASES:

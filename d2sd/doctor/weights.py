@@ -26,11 +26,11 @@ CLIPPED = 2e-3  # share of a matrix's entries that are its largest one: of train
 class Weighed:
     """Findings from a drafter's weights alone.
 
-    random: layers none of whose matrices stands out from random numbers.
-    fresh: taps of whose part of ``fc`` training left the first random numbers.
-    constant: norms whose weights are all one number.
-    empty: matrices that are all zero.
-    clipped: matrices of which many entries are as large as the largest.
+    random: layers whose matrices all look random.
+    fresh: taps whose part of ``fc`` still looks like its random initialization.
+    constant: norms whose weights are all the same number.
+    empty: matrices of zeros.
+    clipped: matrices with many entries as large as the largest.
     copies: pairs of layers with the same matrices.
     odd: matrices that do not stand out from random numbers while the same matrix of every other layer does.
     """
@@ -73,9 +73,9 @@ def _copies(matrices: Mapping[str, Tensor], layers: int) -> list[tuple[int, int]
 
 
 def prominence(weight: Tensor) -> float:
-    """The largest singular value of (m, n) entries, over σ·(√m + √n), what independent entries have (Marchenko–Pastur).
+    """Returns the largest singular value of an (m, n) matrix, divided by σ·(√m + √n), that of random entries (Marchenko–Pastur).
 
-    About 1 for random numbers, also where trained ones were shuffled. Training makes some directions larger.
+    It is about 1 for random numbers, also for shuffled trained ones. Training makes some directions larger.
     """
     entries = weight.float()
     generator = torch.Generator(entries.device).manual_seed(0)
@@ -121,8 +121,8 @@ def odd_matrices(layers: Sequence[Mapping[str, float]]) -> list[str]:
 
 
 def fresh_taps(model: DFlashDraftModel) -> list[int]:
-    """Taps whose part of ``fc`` still has the spread and the spectrum of the random numbers that training begins with, where they
-    are at least half of all."""
+    """Returns the taps whose part of ``fc`` still has the spread and spectrum of its random initialization, if they are at
+    least half of all taps."""
     width, begun = model.config.hidden_size, getattr(model.config, "initializer_range", 0.02) or 0.02
     found = []
     for tap, part in zip(model.form.taps, model.fc.weight.float().split(width, 1), strict=True):
@@ -132,7 +132,8 @@ def fresh_taps(model: DFlashDraftModel) -> list[int]:
 
 
 def rounded_to(target: Target) -> int | None:
-    """Bits of the grid that most matrices of the target's layers lie on, though they are kept in a wider type; None: no grid."""
+    """Returns the bits of the grid on which most matrices of the target's layers lie, although stored in a wider dtype; None
+    if there is no grid."""
     counts: dict[int, int] = {}
     layers: Any = target.base.layers
     matrices = [w for layer in (layers[0], layers[len(layers) // 2]) for w in layer.parameters() if w.dim() == 2]

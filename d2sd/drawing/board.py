@@ -33,7 +33,7 @@ def board_panels(rows: Sequence[Row], steps: Sequence[int | None], second: bool 
     yield Panel(
         "alpha",
         "α over training",
-        "Tokens a step, the target’s own included, of every checkpoint over the same texts.",
+        "Committed tokens per step of every checkpoint over the same texts.",
         _over_steps(rows, steps, alphas, [f"α {with_interval(a)}" for a in alphas], kind, axis("α", nticks=6)),
         Table(("Checkpoint", "α [95%]", "Against the last [95% for all]", "Steps"), tuple(table)),
     )

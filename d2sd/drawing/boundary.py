@@ -143,7 +143,7 @@ def outcome_name(matrix: Matrix, outcome: int) -> str:
 
 
 def boundary_ranks(ranks: Ranks) -> go.Figure:
-    """How likely the true boundary was held among all, and how often it is among the K likeliest."""
+    """Returns a figure of the rank of the true boundary, and of how often it is among the K likeliest."""
     counts, steps = shown_ranks(ranks), max(1, ranks.steps)
     at, used = list(range(1, len(counts) + 1)), used_branches(ranks)
     within = [f for f, _ in zip(ranks.within, counts, strict=False)]

@@ -20,7 +20,7 @@ def comparison_panels(found: Comparison, a: Curves, b: Curves) -> Iterator[Panel
     yield Panel(
         "differences",
         "B − A",
-        "Every difference with its interval, on a scale of its own. It is clear where the interval leaves out 0.",
+        "Every difference with its interval, each on a separate scale. It is clear if the interval excludes 0.",
         differences(found),
         _differences(
             compared_figures(found),
@@ -33,7 +33,7 @@ def comparison_panels(found: Comparison, a: Curves, b: Curves) -> Iterator[Panel
             "where",
             "Where they differ",
             "By prompt group and by position in the first draft. p is corrected for the number of places by Holm’s method; "
-            "intervals are of 95%, each for itself.",
+            "each interval is a 95% interval by itself.",
             where(found),
             _where(places),
         )

@@ -45,7 +45,7 @@ def _number(places: int) -> tuple[Write, Write]:
 
 # Of every compared figure: its name, what it means, how it and how a difference is written.
 COMPARED: dict[str, tuple[str, str, Write, Write]] = {
-    "tokens": ("Tokens per step α", "Committed tokens per step, the target’s own included.", *_number(2)),
+    "tokens": ("Tokens per step α", "Committed tokens per step, including the one that the target adds.", *_number(2)),
     "speed": (
         "Tokens per second",
         "As the runs were recorded: says something only of runs on one machine.",

@@ -1,6 +1,6 @@
-"""A figure with what is said about it: title, question, the same numbers as a table, and names of its marks.
+"""Panels: a figure with its title, question, the same numbers as a table, and names of its marks.
 
-The page and the reports show the same panels. A mark and a cell of the table carry a place: the page lists its steps.
+The page and the reports show the same panels. Marks and table cells have an index by which the page lists their steps.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Panel:
 def calibration_panels(report: Report, trained: TrainedReport | None = None) -> Iterator[Panel]:
     """Yields every figure of a report that has data, in reading order.
 
-    trained: of drafts whose drafter has a confidence head, what that head is worth.
+    trained: figures of the confidence head, for drafters that have one.
     """
     if not report.steps:
         return
@@ -215,7 +215,7 @@ def _gains(report: Report) -> Panel:
     return Panel(
         "gains",
         "Tokens gained, nodes spent",
-        "A re-draft’s tokens are those that the drafts before it did not bring. A node is wasted when the target does not accept it.",
+        "A re-draft counts only the tokens that earlier drafts do not contain. A node is wasted if the target does not accept it.",
         tokens_gained(gains),
         Table(("Source", "Tokens gained", "Nodes, anchor aside", "Wasted", "Brought tokens in"), tuple(rows)),
         names,

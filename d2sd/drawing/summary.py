@@ -63,7 +63,7 @@ def headline(report: Report, decided: Expectations | None = None) -> Iterator[St
             "Tokens a step, expected → got",
             f"{decided.expected:.2f} → {decided.obtained:.2f}" if decided.steps else "—",
             f"{count(decided.steps, 'drafting step')}, {decided.plain} plain",
-            "Of cost-aware steps that drafted: what they expected of the tree that they verified, and what came of it.",
+            "Of cost-aware steps that drafted: expected and actual committed tokens with the verified tree.",
         )
 
 
@@ -75,7 +75,7 @@ def _boundary(report: Report) -> Iterator[Stat]:
             "Boundary in top 4",
             percent(top.value),
             f"{_range(top, percent)} of {count(ranks.steps, 'step')}" if top.value is not None else "",
-            "How often the place where the first draft was rejected was among the four likeliest.",
+            "How often the place where the first draft was rejected was among the four likeliest boundaries.",
         )
         return
     found = "" if ranks.used.value is None else f"; boundary found in {percent(ranks.used.value)}"

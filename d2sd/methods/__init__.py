@@ -1,4 +1,4 @@
-"""The methods, by id. A method only builds a token tree from what the drafters say."""
+"""The methods, by id. A method only builds a token tree from the drafters' outputs."""
 
 from __future__ import annotations
 

@@ -46,10 +46,10 @@ class Drafters:
     levels: a draft tree of EAGLE-3.
     extension: γ₂ − γ.
     budget: node budget B of tree methods.
-    choose_redrafts: of prefixes of the first draft, those that a re-draft from pays for.
-    min_log_probability: of acceptance, below which no path is worth growing.
-    end_ids: tokens that end a text, after which nothing is drafted anew.
-    trained: boundaries are estimated from the confidence that a drafter has a head for, not from its tokens' probabilities.
+    choose_redrafts: maps prefixes of the first draft to those that are worth a re-draft.
+    min_log_probability: log probability of acceptance below which a path is not grown.
+    end_ids: tokens that end a text; nothing is re-drafted after them.
+    trained: whether boundaries are estimated from a trained confidence head instead of the tokens' probabilities.
     """
 
     anchor: int
@@ -68,14 +68,16 @@ class Drafters:
     trained: bool = False
 
     def boundary(self, block: Block, after: int = 0) -> Boundary:
-        """Returns the boundary estimate of a draft, from the confidences behind its first ``after`` tokens."""
+        """Returns the boundary estimate of a draft, from the confidences after its first ``after`` tokens."""
         return boundary_posterior((block.trained if self.trained and block.trained else block.confidence)[after:])
 
     @property
     def width(self) -> int:
-        """The most tokens at one position to grow from. Where nodes have to be worth their time: as many as can be, since their
-        probabilities add up to 1, and at most ``WIDEST`` or a quarter of the budget: fetching 64 instead of 16 makes a draft of
-        1.8 ms on a CPU 0.2 ms longer."""
+        """The maximum number of alternatives per position to grow from.
+
+        If nodes must be worth their time, their number is limited by their minimum probability, and by ``WIDEST`` or a quarter
+        of the budget: fetching 64 instead of 16 makes a draft of 1.8 ms on a CPU 0.2 ms longer.
+        """
         if self.min_log_probability == -inf:
             return self.budget
         widest = min(self.budget, max(WIDEST, self.budget // 4))
@@ -86,8 +88,8 @@ class Drafters:
 class Proposal:
     """A token tree and its drafts; ``first`` is None if nothing was drafted.
 
-    boundary: the estimate for the first draft that prefixes were selected by, where one was made; levels: what a tree
-    that grew level by level was chosen from.
+    boundary: the estimate from which prefixes of the first draft were selected, if there is one.
+    levels: the levels of a tree that grew level by level.
     """
 
     tree: TokenTree
@@ -112,7 +114,7 @@ class Method:
     """A drafting method.
 
     id: its key in ``METHODS``, on the command line and in traces.
-    name, group: what it is called on the page, and in which of ``GROUPS`` it is listed.
+    name, group: its name on the page, and the one of ``GROUPS`` that lists it.
     sentence: one sentence for help texts and the page.
     source: the paper.
     propose: builds the token tree of a step.
@@ -157,13 +159,13 @@ class Method:
 
 
 def random_order(rng: random.Random, positions: int) -> tuple[int, ...]:
-    """The prefix lengths of a draft of ``positions`` tokens in random order."""
+    """Returns the prefix lengths of a draft of ``positions`` tokens in random order."""
     return tuple(rng.sample(range(positions), positions))
 
 
 def split(drafters: Drafters, first: Block, selected: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Of selected prefixes, those to draft again from; and the same with the whole first block where γ₂ > γ and the text
-    does not end in it, so that one more branch goes on after it."""
+    """Returns the selected prefixes to re-draft from; and the same list with the whole first block, if γ₂ > γ and the text
+    does not end in it, so that one more branch continues it."""
     whole = len(first.ids)
     goes_on = drafters.extension and open_prefixes(first.ids, drafters.end_ids) > whole
     prefixes = drafters.choose_redrafts(first, (*selected, whole) if goes_on else tuple(selected))

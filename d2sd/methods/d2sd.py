@@ -14,7 +14,7 @@ from d2sd.tree.boundary import Boundary, open_prefixes, select_prefixes
 
 
 def propose(drafters: Drafters) -> Proposal:
-    """First draft plus K branches from the prefixes with the largest r(i)."""
+    """Returns the first draft plus K branches from the prefixes with the largest r(i)."""
     (first,) = drafters.first([()])
     boundary = drafters.boundary(first)
     usable = open_prefixes(first.ids, drafters.end_ids)
@@ -22,7 +22,7 @@ def propose(drafters: Drafters) -> Proposal:
 
 
 def propose_random(drafters: Drafters) -> Proposal:
-    """First draft plus K branches from prefixes drawn uniformly without replacement."""
+    """Returns the first draft plus K branches from prefixes drawn uniformly without replacement."""
     (first,) = drafters.first([()])
     usable = open_prefixes(first.ids, drafters.end_ids)
     order = random_order(drafters.rng, len(first.ids))

@@ -33,10 +33,10 @@ def propose(drafters: Drafters) -> Proposal:
 
 
 def agreed(first: Block, second: Block, number: int) -> list[Offer]:
-    """Product of both drafters' distributions after a re-drafted prefix, normalised over the tokens that they list.
+    """Returns the product of both drafters' distributions after a re-drafted prefix, normalised over the tokens that they list.
 
-    number: that of the re-draft; a token counts as that of the draft that gave it more. Behind the end of the first block the
-    second drafter is alone.
+    number: of the re-draft. A token is attributed to the draft with the higher probability. After the end of the first block
+        only the second drafter counts.
     """
     out, ours, theirs = offers(second, number), first.scores, second.scores
     for position, at in enumerate(range(second.prefix, len(first.ids))):

@@ -2,8 +2,8 @@
 
 DDTree, arXiv 2604.12989: pop the likeliest path from a heap, push its next sibling and its first child. Every path is
 pushed by one that is at least as likely, so paths are popped in order of probability. Logarithms are
-added, because products of very small probabilities are all 0. With several drafts, a path
-takes its next token from the draft that was given most of it.
+added, because products of very small probabilities underflow to 0. With several drafts, a path
+takes its next token from the draft with the longest given prefix on it.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from d2sd.tree.tree import TokenTree, TreeBuilder, chains
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What may follow at one position, best first: tokens, their probabilities and the logarithms of these, and the
-    draft that each one came from."""
+    """Candidates for the next token at one position, best first: tokens, their probabilities, the logarithms of these, and the
+    draft of each."""
 
     tokens: Sequence[int]
     probabilities: Sequence[float]
@@ -30,7 +30,7 @@ class Offer:
 
 
 def offers(block: Block, number: int) -> list[Offer]:
-    """Returns a draft's own distributions, one offer per drafted position."""
+    """Returns the distributions of a draft, one offer per drafted position."""
     rows = zip(block.tokens, block.probabilities, block.scores, strict=True)
     return [Offer(t, p, s, [number] * len(t)) for t, p, s in rows]
 
@@ -42,12 +42,12 @@ def grow(
     budget: int,
     min_log_probability: float = -inf,
 ) -> TokenTree:
-    """Returns the ``budget`` likeliest paths below the anchor whose probability is high enough.
+    """Returns the tree of the ``budget`` likeliest paths below the anchor.
 
-    blocks: the drafts. A later one with the same given tokens replaces an earlier one.
-    offered: for each of them what follows after the tokens that it was given, by position, whatever stands before it, unless the draft
-        knows that better (``Block.after``).
-    min_log_probability: of the paths that are likely enough.
+    blocks: the drafts. A later one with the same prefix replaces an earlier one.
+    offered: for each draft, the offers by position after its prefix. They do not depend on the tokens before, unless the draft
+        has ``Block.after``.
+    min_log_probability: minimum log probability of a path.
     """
     builder, whole = TreeBuilder(anchor), chains(blocks)
     # the given prefixes as a trie: (trie node, token) → trie node, and the draft that goes on after a trie node

@@ -1,5 +1,5 @@
-"""Model folders are anybody's files: their config.json is checked field by field before anything is built from it, and
-their weights once they are read. Whatever is wrong is an ``InputError``, one sentence that names the field."""
+"""Checks of untrusted model folders: of every field of config.json before anything is built from it, and of weights after
+they are read. Errors are ``InputError`` with one sentence that names the field."""
 
 from __future__ import annotations
 

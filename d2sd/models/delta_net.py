@@ -1,4 +1,4 @@
-"""Gated delta nets (Qwen3-Next, Qwen3.5) over token trees: every row goes on from its parent's state.
+"""Gated delta nets (Qwen3-Next, Qwen3.5) over token trees: every row continues from its parent's state.
 
 A row updates the matrix S of its parent (Gated Delta Networks, arXiv 2412.06464, equation 10):
 
@@ -9,8 +9,8 @@ Written out from the last committed state S₀, with G the sum of g along a row'
     S = exp(G) S₀ + Σ exp(G − G_m) k_m u_mᵀ
 
 so the updates u of all rows solve one triangular system, in which an entry is zero unless its column is an ancestor of its row.
-This is the chunked form (arXiv 2406.06484) with the tree's mask in the place of the causal one. No row's matrix is ever made: rows
-leave k and u, from which ``commit`` makes the state behind the last accepted one.
+This is the chunked form (arXiv 2406.06484) with the tree mask instead of the causal one. No matrix per row is computed: k and u of
+each row are stored, from which ``commit`` computes the state after the last accepted row.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ EPSILON = 1e-6  # of the L2 norm of queries and keys, as in transformers
 def tree_delta(
     query: Tensor, key: Tensor, value: Tensor, g: Tensor, beta: Tensor, matrix: Tensor, ancestors: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The gated delta rule over the rows of a tree.
+    """Applies the gated delta rule to the rows of a tree.
 
     query, key: (B, H, R, K), normed and scaled; value: (B, H, R, V).
     g, beta: (B, H, R), logarithm of the decay and strength of the update.
@@ -54,7 +54,7 @@ def tree_delta(
 
 
 def follow_trees(net: nn.Module) -> None:
-    """Let a transformers layer run over the rows of a tree after a prefix; a text from its beginning it reads as ever."""
+    """Make a transformers layer able to process the rows of a tree after a prefix; other passes are unchanged."""
     net.forward = partial(_forward, net, net.forward)
 
 

@@ -34,8 +34,9 @@ log = logging.getLogger(__name__)
 def read_drafter(source: str, name: str, dtype: torch.dtype, target: Target | None = None) -> DFlashDraftModel:
     """Returns the drafter in a folder or hub id, on the CPU, with ``name`` as its name.
 
-    target: where it is given, copies of its embedding and of its LM head are not kept. Raises ``InputError`` where something
-    is missing, unknown or wrong.
+    target: if given, copies of its embedding and LM head are dropped.
+
+    Raises ``InputError`` if something is missing, unknown or wrong.
     """
     form = read_form(published_config(source))
     config = drafter_config_of(form)

@@ -14,10 +14,14 @@ MarkovKind = Literal["vanilla", "gated", "rnn"]
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """What DFlash 2 adds: convolutions of the block's rows around every sublayer, and a choice among the likeliest tokens.
+    """The additions of DFlash 2: convolutions over the block's rows around every sublayer, and a candidate selector.
 
-    kernel: rows that a convolution reads; group: channels that share a dynamic kernel; rank: of the codebooks; top: candidates
-    a row; multiplier: of the logits; cap: logits end at ± cap, softly, None: they do not.
+    kernel: number of rows that a convolution reads.
+    group: number of channels that share a dynamic kernel.
+    rank: of the codebooks.
+    top: number of candidates per row.
+    multiplier: scale of the logits.
+    cap: soft cap of the logits; None for none.
     """
 
     rank: int = 256
@@ -30,22 +34,25 @@ class Selector:
 
 @dataclass(frozen=True, slots=True)
 class DrafterForm:
-    """A block drafter. To ask what another convention would change, replace a field and give the result to
-    ``DFlashDraftModel.reformed``: all fields but the sizes are free of the weights.
+    """Description of a block drafter. To try another convention, replace a field and pass the result to
+    ``DFlashDraftModel.reformed``: all fields except the sizes are independent of the weights.
 
-    layout: of the folder; kind: of the network.
-    shape: keys of a Qwen3 config, the rotary embedding among them as ``rope_parameters``.
+    layout: of the folder.
+    kind: of the network.
+    shape: keys of a Qwen3 config, including the rotary embedding as ``rope_parameters``.
     taps: decoder layers of the target whose outputs it reads, from 0.
-    rows: of a drafted block, the anchor's included. reads: the position that a row is about, ``fill``: its own, so that
-    ``rows`` − 1 tokens are drafted, or ``next``: the one after it, so that ``rows`` are.
-    windows: by layer, the keys that a query sees are fewer than so many positions back, None: all are seen;
-    causal: by layer, whether a row sees no later row of its block.
-    markov, markov_rank: DSpark's head that corrects a row's logits by the token before; confidence: what its head for the chance
-    of acceptance reads, a row's hidden state, alone or with that token; None where there is none.
-    draft_vocabulary: tokens that it can draft, None: the target's. embedding_scale: of its input.
-    visible_prefixes: it was trained to draft from visible prefixes that hold at least one drafted token (a VP-Drafter of
-    SpecForge).
-    second_role: it is a VP-Drafter, for the second role; ``d2sd train vp`` writes so.
+    rows: number of rows of a drafted block, including the anchor's.
+    reads: position that a row predicts: ``fill``, its own, so that ``rows`` − 1 tokens are drafted, or ``next``, the next one,
+        so that ``rows`` are.
+    windows: by layer, the attention window: a query sees keys fewer than so many positions back; None for all keys.
+    causal: by layer, whether attention within the block is causal.
+    markov, markov_rank: kind and rank of DSpark's Markov head, which corrects a row's logits by the previous token.
+    confidence: input of DSpark's confidence head: a row's hidden state, alone or with the previous token; None without a head.
+    draft_vocabulary: number of tokens that it can draft; None for the target's vocabulary.
+    embedding_scale: scale of its input embeddings.
+    visible_prefixes: whether it was trained with visible prefixes of at least one drafted token only (a VP-Drafter of
+        SpecForge).
+    second_role: whether it is a VP-Drafter, for the second role; ``d2sd train vp`` writes this.
     """
 
     layout: Layout

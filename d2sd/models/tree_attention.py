@@ -33,7 +33,7 @@ def _tree_attention(
 ) -> tuple[Tensor, None]:
     """Attention of R new rows over C cached and R own keys; without ``tree_mask`` the rows are a causal chain.
 
-    sliding_window and s_aux are what layers of some types pass: how many tokens a row sees, and sinks (H,).
+    sliding_window, s_aux: arguments of some types' layers: number of tokens that a row sees, and sinks (H,).
     """
     count = query.shape[2]
     context = key.shape[2] - count

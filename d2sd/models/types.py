@@ -1,4 +1,4 @@
-"""Supported target types, and what a transformers config says about the layers, without weights."""
+"""Supported target types, and properties of their layers from a transformers config, without weights."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ KINDS: dict[str, LayerKind] = {
 class TargetType:
     """Properties of a type that its config does not state.
 
-    norm: the class of its RMSNorm, where that computes what torch's own does, which then takes its place.
+    norm: the class of its RMSNorm, if it computes the same as torch's, which then replaces it.
     lean: layers without windows can be run by ``d2sd.models.lean``.
-    gated: half of what ``q_proj`` returns are output gates.
-    centred: weights of norms are stored less one.
+    gated: whether half of ``q_proj``'s output are output gates.
+    centred: whether norm weights are stored minus one.
     """
 
     norm: str | None = None
@@ -81,7 +81,7 @@ def text_config(config: Any) -> Any:
 
 
 def text_part(raw: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The same for a raw config.json."""
+    """Returns the text part of a raw config.json."""
     nested = raw.get("text_config")
     return nested if isinstance(nested, Mapping) else raw
 

@@ -22,7 +22,7 @@ CONVERT = (
 def weight_files(source: str) -> list[Path]:
     """Returns the safetensors files of a folder or hub id; with an index, only the files named there.
 
-    Raises ``InputError`` where it has none, or not all of them.
+    Raises ``InputError`` if there are none, or some are missing.
     """
     folder = Path(source)
     if not folder.is_dir():

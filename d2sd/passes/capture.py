@@ -45,7 +45,7 @@ class Recorder:
         self._pool: Any = None
 
     def capture(self, function: Pass, inputs: tuple[Tensor, ...]) -> CapturedPass:
-        """Capture a pass, which runs three times for it: that must change nothing. Raises ``RuntimeError`` where it cannot be captured."""
+        """Capture a pass, which is run three times and must therefore be idempotent. Raises ``RuntimeError`` if it fails."""
         with torch.cuda.device(self.device), _one_at_a_time:
             stream = _stream(self.device)
             self._pool = self._pool or torch.cuda.graph_pool_handle()

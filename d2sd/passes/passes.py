@@ -1,10 +1,10 @@
-"""How the passes of the models are run: with shapes as they come, with fixed shapes, or captured as CUDA graphs.
+"""How the passes of the models are run: eagerly with exact shapes, with fixed shapes, or captured as CUDA graphs.
 
-A captured pass replays all its kernels with one launch. That needs fixed shapes and buffers that stay where they are:
+A captured pass replays all its kernels with one launch. This needs fixed shapes and buffers with fixed addresses:
 
 * rows are padded to one of a few numbers (``d2sd.passes.shapes``);
-* the prefix is read up to one of a few lengths, and the slots beyond the text are masked out;
-* caches are lent to one generation after the other instead of being made anew.
+* the prefix is read up to one of a few lengths, and the slots beyond the text are masked;
+* caches are reused by one generation after the other.
 """
 
 from __future__ import annotations
@@ -30,8 +30,12 @@ log = logging.getLogger(__name__)
 
 
 def choose_mode(mode: str, device: torch.device, capturable: bool, fixable: bool = True) -> Mode:
-    """ "auto" is captured on a CUDA GPU where the models allow it (``Target.capturable``), and eager elsewhere and on
-    ZeroGPU. Raises ``InputError``, also for padded passes where shapes cannot be fixed (``Target.fixable``)."""
+    """Returns the mode of passes. "auto" is captured on a CUDA GPU if the models allow it (``Target.capturable``), and eager
+    otherwise and on ZeroGPU.
+
+    Raises ``InputError`` if the mode is not possible, such as padded passes of a model whose shapes cannot be fixed
+    (``Target.fixable``).
+    """
     if mode not in MODES:
         raise InputError(f"unknown kind of passes {mode!r}; choose one of: {', '.join(MODES)}")
     possible = device.type == "cuda" and capturable and not on_zero_gpu()
@@ -76,7 +80,7 @@ class Passes:
         return self.capacity if hasattr(self.backend, "plan") else min(context_shape(cache.length), self.capacity)
 
     def window(self, cache: KeyValueCache, rows: int) -> tuple[int, Tensor]:
-        """Of a fixed-shape pass over so many rows: how many prefix slots it reads, and the slots that it writes."""
+        """Returns the number of prefix slots that a fixed-shape pass over this many rows reads, and the slots that it writes."""
         return self.read(cache), torch.arange(cache.length, cache.length + rows, device=self.device)
 
     def plan(self, query: tuple[int, int, int, int], dtype: torch.dtype, kv_heads: int, context: int,
@@ -86,7 +90,7 @@ class Passes:
             self.backend.plan(torch.empty(query, dtype=dtype, device=self.device), kv_heads, context, masked, scale)
 
     def show(self, mask: Tensor) -> None:
-        """Within a fixed-shape pass, before its layers: the (R, R) mask for a backend that keeps it in its own form."""
+        """Pass the (R, R) mask to a backend that stores it in another form; call it in a fixed-shape pass before its layers."""
         if hasattr(self.backend, "show"):
             self.backend.show(mask)
 

@@ -1,4 +1,4 @@
-"""The drafters that a training run kept, each replayed over the same texts; what was measured of one is kept in a file."""
+"""The saved drafters of a training run, each replayed over the same texts; results are stored in a file."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from d2sd.whatif import recorded_config, replayed
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A drafter of a training run; step: None where its folder does not say how long it was trained."""
+    """A drafter of a training run; step: None if its folder does not name it."""
 
     name: str
     step: int | None
@@ -38,12 +38,12 @@ class Checkpoint:
 
 
 class Measured(msgspec.Struct, frozen=True):
-    """What one drafter committed.
+    """Results of one drafter.
 
-    weights: the drafter's fingerprint.
-    committed: of every text, the tokens of its steps.
-    cut: of every text, whether it ended within its last step's draft.
-    date, versions: when and by which packages this was measured.
+    weights: fingerprint of the drafter.
+    committed: by text, the number of committed tokens of each step.
+    cut: by text, whether it ended within the draft of its last step.
+    date, versions: date of the measurement and versions of the packages.
     """
 
     weights: str
@@ -54,9 +54,9 @@ class Measured(msgspec.Struct, frozen=True):
 
 
 def checkpoints(folder: Path) -> list[Checkpoint]:
-    """The drafters in ``step-N``, by N, then the one that training ended with, unless training goes on.
+    """Returns the drafters in ``step-N`` in order of N, then the final one unless training is still running.
 
-    Raises ``InputError`` where no drafter was kept on the way.
+    Raises ``InputError`` if no drafter was saved during training.
     """
     if not folder.is_dir():
         raise InputError(f"there is no folder {folder}; give the one that `d2sd train` has as --out")
@@ -81,12 +81,13 @@ def checkpoints(folder: Path) -> list[Checkpoint]:
 
 
 def with_checkpoint(models: Models, checkpoint: Checkpoint, dtype: str | None, role: str | None) -> Models:
-    """The models with a checkpoint's drafter.
+    """Returns the models with a checkpoint's drafter.
 
     models: the target, and for second drafters the first one.
-    dtype: as the target was loaded.
-    role: of the drafter, ``first`` or ``second``; None: first, unless it is a VP-Drafter, which is refused.
-    Raises ``InputError``, also where the drafter was trained for another target.
+    dtype: of the target.
+    role: of the drafter, ``first`` or ``second``; None for first, which refuses VP-Drafters.
+
+    Raises ``InputError``, also if the drafter was trained for another target.
     """
     try:
         found = with_drafter(models, str(checkpoint.folder), dtype, role == "second")
@@ -107,9 +108,12 @@ def with_checkpoint(models: Models, checkpoint: Checkpoint, dtype: str | None, r
 def written_texts(
     models: Models, prompts: Sequence[tuple[str, Sequence[int]]], config: DecodeConfig, folder: Path
 ) -> list[Trace]:
-    """The target's greedy answers to prompts, each kept in ``folder`` as a trace and not decoded again.
+    """Returns the target's greedy responses to prompts. Each is stored in ``folder`` as a trace and not decoded again.
 
-    prompts: text and token ids of each; config: of plain decoding. Raises ``InputError``.
+    prompts: text and token ids of each.
+    config: of plain decoding.
+
+    Raises ``InputError``.
     """
     engine = Engine(Models(models.target, name=models.name))
     settings = asdict(engine.resolve(config))
@@ -131,7 +135,7 @@ def _facts(models: Models) -> dict[str, dict[str, Any]]:
 
 
 class Board:
-    """Drafters over the same texts. What is measured is written to a file at once, and read from it the next time."""
+    """Drafters over the same texts. Results are written to a file immediately, and read from it the next time."""
 
     def __init__(
         self, models: Models, texts: Sequence[Trace], path: Path, dtype: str | None = None, role: str | None = None
@@ -158,7 +162,7 @@ class Board:
                 ) from None
 
     def measure(self, checkpoint: Checkpoint) -> Measured:
-        """What the checkpoint's drafter commits over the texts, measured or read. Raises ``InputError``, as ``replayed`` does."""
+        """Returns the results of the checkpoint's drafter over the texts, measured or stored. Raises ``InputError``."""
         models = with_checkpoint(self._models, checkpoint, self._dtype, self._role)
         method = "d2sd" if self._role == "second" else "dflash" if models.first is not None else "eagle3"
         facts = _facts(models)

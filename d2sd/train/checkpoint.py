@@ -26,7 +26,7 @@ def keep_metrics_before(path: Path, step: int) -> None:
 def save_checkpoint(
     out: Path, parameters: dict[str, nn.Parameter], optimizers: list[Any], identity: dict[str, Any], step: int
 ) -> None:
-    """Write ``out/checkpoint``; the folder appears whole or not at all. Raises ``InputError`` where it cannot be written."""
+    """Write ``out/checkpoint`` atomically. Raises ``InputError`` if it cannot be written."""
     try:
         _save(out, parameters, optimizers, {"step": step, "identity": identity})
     except (OSError, SafetensorError) as error:
@@ -57,9 +57,9 @@ def _save(out: Path, parameters: dict[str, nn.Parameter], optimizers: list[Any],
 def load_checkpoint(
     out: Path, parameters: dict[str, nn.Parameter], optimizers: list[Any], identity: dict[str, Any]
 ) -> int:
-    """Restore the newest whole checkpoint under ``out``; returns the step to continue at, 0 when there is none.
+    """Restore the newest complete checkpoint under ``out``. Returns the step to continue at, 0 if there is none.
 
-    Raises ``InputError`` where the checkpoint is of another run; one with more steps goes on from it.
+    Raises ``InputError`` if the checkpoint belongs to another run; a run with more steps may continue from it.
     """
     folder = out / "checkpoint"
     if not folder.exists() and (out / "checkpoint.old").exists():

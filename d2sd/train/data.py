@@ -25,7 +25,7 @@ MAX_LINE = 4_000_000
 
 
 def read_documents(source: str) -> Iterator[str]:
-    """Documents of a local ``.txt`` (split at ``<|endoftext|>``), ``.jsonl`` (field ``text``) or hub data set name."""
+    """Yields documents of a local ``.txt`` (split at ``<|endoftext|>``), ``.jsonl`` (field ``text``) or hub data set."""
     path = Path(source)
     if path.suffix == ".txt" and path.is_file():
         text = path.read_text(encoding="utf-8", errors="replace").translate(PLAIN_PUNCTUATION)
@@ -48,7 +48,7 @@ def _hub_documents(name: str) -> Iterator[str]:
 
 
 def read_jsonl(path: Path, *wanted: str) -> Iterator[dict[str, Any]]:
-    """Rows of a JSONL file that all hold the fields ``wanted``; says the line at fault otherwise."""
+    """Yields the rows of a JSONL file. Raises ``InputError`` naming the line if a row lacks one of the fields ``wanted``."""
     with path.open(encoding="utf-8", errors="replace") as lines:
         for number, line in enumerate(lines, 1):
             if not line.strip():
@@ -66,10 +66,10 @@ def read_jsonl(path: Path, *wanted: str) -> Iterator[dict[str, Any]]:
 
 
 def train_tokenizer(documents: Iterable[str], vocab_size: int, max_length: int) -> PreTrainedTokenizerFast:
-    """A byte-level BPE tokenizer with single digits, an end token (id 0) and a mask token (id 1).
+    """Returns a byte-level BPE tokenizer with single digits, an end token (id 0) and a mask token (id 1).
 
-    The end token also stands before every encoded text, as it does between the documents of ``pack``. So a model that has
-    read whole documents knows that a prompt begins one.
+    It also puts the end token before every encoded text, as ``pack`` puts it between documents, so that a model trained on
+    whole documents recognizes the start of one.
     """
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
@@ -93,7 +93,7 @@ def train_tokenizer(documents: Iterable[str], vocab_size: int, max_length: int) 
 
 
 def pack(tokenizer: Any, documents: Iterable[str], length: int, end_id: int) -> Tensor:
-    """All documents, each closed by the end token, cut into rows: (rows, length) int32."""
+    """Returns all documents, each followed by the end token, cut into rows: (rows, length) int32."""
     stream: list[int] = []
     batch: list[str] = []
 
@@ -116,7 +116,7 @@ def pack(tokenizer: Any, documents: Iterable[str], length: int, end_id: int) -> 
 
 @dataclass(frozen=True, slots=True)
 class Responses:
-    """Prompts with the target's own responses: ids (N, S) padded with the end token, and both lengths (N,)."""
+    """Prompts with the target's responses: ids (N, S) padded with the end token, and both lengths (N,)."""
 
     ids: Tensor
     prompt_lengths: Tensor

@@ -13,15 +13,16 @@ Ranked = tuple[Sequence[int], Sequence[float], Sequence[float]]  # tokens, proba
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Drafted tokens below the anchor, after ``prefix`` given ones of candidate ``base`` (see ``trace.events.Draft``).
+    """Drafted tokens below the anchor, after the first ``prefix`` tokens of candidate ``base`` (see ``trace.events.Draft``).
 
-    confidence[j]: drafter's probability of ids[j]; tokens[j], probabilities[j]: its most likely tokens there, best
-    first, as many as were asked for; logs[j]: the natural logarithms of these probabilities, which tell apart even those that
-    are 0 as numbers (empty where only probabilities are known).
-    trained[j]: the probability that ids[j] is accepted if all before it are, as a head of the drafter says that was trained to
-    say it; empty where there is none. tempered[j]: the probability of ids[j] at other temperatures (``trace.events.TEMPERATURES``);
-    empty where nothing is inspected. after: for drafters that know it, what may follow a token, given the drafted position
-    (from 0) and the token before it.
+    confidence: [j]: the drafter's probability of ids[j].
+    tokens, probabilities: [j]: its likeliest tokens there and their probabilities, best first, as many as requested.
+    logs: [j]: natural logarithms of these probabilities, which also distinguish those that underflow to 0; empty if only
+        probabilities are known.
+    trained: [j]: the probability that ids[j] is accepted, given that all earlier tokens are, from a trained confidence head;
+        empty without one.
+    tempered: [j]: the probability of ids[j] at other temperatures (``trace.events.TEMPERATURES``); empty if not inspected.
+    after: for drafters that know it, the distribution after a token, given the drafted position (from 0) and that token.
     """
 
     drafter: DrafterName

@@ -1,6 +1,6 @@
-"""Where will the target reject the first draft? Confidences → boundary posterior → selected prefixes.
+"""Predicts where the target will reject the first draft: confidences → boundary posterior → selected prefixes.
 
-D²SD, arXiv 2606.04446, section 3: the boundary is at i when the first i drafted tokens are accepted and the next is not.
+D²SD, arXiv 2606.04446, section 3: the boundary is i if the first i drafted tokens are accepted and the next one is not.
 With the drafter's confidences c as acceptance probabilities:
 
     r(i) = (c_1 · … · c_i) · (1 − c_{i+1})
@@ -18,7 +18,7 @@ import numpy as np
 
 
 class Boundary(NamedTuple):
-    """An estimate: r(i) for i = 0 … γ−2, and the mass of full acceptance; together they sum to 1."""
+    """An estimate: r(i) for i = 0 … γ−2, and the probability of full acceptance; together they sum to 1."""
 
     posterior: tuple[float, ...]
     full_acceptance: float
@@ -39,9 +39,10 @@ def boundary_posterior(confidence: Sequence[float]) -> Boundary:
 
 
 def boundary_posteriors(confidence: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The same row by row, for confidences (N, G) that are NaN after the last drafted token.
+    """Returns the estimates of N drafts: r(i), (N, G), −1 where nothing was drafted, and the probabilities of full
+    acceptance, (N,).
 
-    Returns r(i), (N, G), −1 where nothing was drafted, and the masses of full acceptance, (N,).
+    confidence: (N, G), NaN after the last drafted token.
     """
     known = ~np.isnan(confidence)
     alive = np.cumprod(np.where(known, confidence, 1.0), axis=1)
@@ -51,11 +52,11 @@ def boundary_posteriors(confidence: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 
 
 def open_prefixes(ids: Sequence[int], end_ids: Collection[int]) -> int:
-    """How many of the prefix lengths 0, 1, … of these drafted tokens hold no end-of-text token; at least 1."""
+    """Returns the number of prefixes of these drafted tokens without an end-of-text token, the empty one included."""
     return next((at for at, token in enumerate(ids) if token in end_ids), len(ids)) + 1
 
 
 def select_prefixes(posterior: Sequence[float], count: int) -> tuple[int, ...]:
-    """The ``count`` prefix lengths with the largest r(i), best first; on ties the shorter prefix first."""
+    """Returns the ``count`` prefix lengths with the largest r(i), likeliest first, ties to the shorter prefix."""
     order = sorted(range(len(posterior)), key=lambda i: (-posterior[i], i))
     return tuple(order[:count])

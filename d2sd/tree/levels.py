@@ -17,10 +17,10 @@ from d2sd.tree.tree import TokenTree
 class Level:
     """The candidates scored by one pass.
 
-    parents: places among the kept ones of the level above; 0, the anchor, at the first level.
+    parents: indices into the kept candidates of the previous level; in the first level 0, the anchor.
     tokens: ids.
-    scores: natural logarithms of the paths' probabilities, never above their parents'.
-    kept: numbers of those that the next level continues, best first.
+    scores: natural logarithms of the paths' probabilities, at most those of their parents.
+    kept: indices of the candidates that the next level continues, best first.
     """
 
     parents: Sequence[int]
@@ -30,9 +30,10 @@ class Level:
 
 
 def level_tree(anchor: int, levels: Sequence[Level], count: int) -> TokenTree:
-    """The anchor and the ``count`` best candidates of all levels; on ties the higher level, then the earlier one.
+    """Returns the tree of the anchor and the ``count`` best candidates of all levels, ties to the higher level, then the
+    earlier candidate.
 
-    No child is better than its parent, so what is taken hangs together.
+    No child scores higher than its parent, so the selected candidates form a tree.
     """
     everyone = ((-s, depth, at) for depth, level in enumerate(levels) for at, s in enumerate(level.scores))
     taken = sorted((depth, at) for _, depth, at in sorted(everyone)[:count])
@@ -54,7 +55,7 @@ def level_tree(anchor: int, levels: Sequence[Level], count: int) -> TokenTree:
 
 
 def kept_nodes(tree: TokenTree, levels: Sequence[Level]) -> list[list[int | None]]:
-    """By level, the tree's node of every kept candidate, None where the tree leaves it out."""
+    """Returns by level the tree node of every kept candidate; None if it is not in the tree."""
     children = tree.children()
     out: list[list[int | None]] = []
     for level in levels:

@@ -14,10 +14,10 @@ from d2sd.tree.block import Block
 class TokenTree:
     """A token tree. Node 0 is the anchor; parents precede their children. All fields have one entry per node.
 
-    tokens, parents, depths: the anchor's parent is −1, its depth 0;
-    blocks: number of the draft that proposed the node (0 = first draft, j = branch j−1; the anchor's means nothing);
-    probabilities: what its drafter gave the token (the anchor's is 1);
-    candidates: numbers of the drafts whose own tokens run through the node, ascending.
+    tokens, parents, depths: the anchor has parent −1 and depth 0.
+    blocks: number of the draft that proposed the node (0 = first draft, j = branch j−1); undefined for the anchor.
+    probabilities: the drafter's probability of the token; 1 for the anchor.
+    candidates: numbers of the drafts that contain the node, ascending.
     """
 
     tokens: tuple[int, ...]
@@ -31,7 +31,7 @@ class TokenTree:
         return len(self.tokens)
 
     def ancestor_mask(self) -> np.ndarray:
-        """(N, N) bool: entry [n, m] is True when m is n or an ancestor of n."""
+        """Returns the mask, (N, N) bool: entry [n, m] is True if m is n or an ancestor of n."""
         mask = np.zeros((len(self), len(self)), dtype=bool)
         for node, parent in enumerate(self.parents):
             if parent >= 0:
@@ -59,12 +59,17 @@ class TokenTree:
         return out
 
     def likeliest(self, reach: Sequence[float]) -> list[int]:
-        """The nodes below the anchor by these probabilities, which may not rise from a node to its children: the likeliest
-        first (ties: the earlier node)."""
+        """Returns the nodes below the anchor in descending order of ``reach``, ties to the earlier node.
+
+        reach: a probability per node; that of a child must not exceed its parent's.
+        """
         return sorted(range(1, len(self)), key=reach.__getitem__, reverse=True)
 
     def keep(self, count: int, order: Sequence[int] | None = None) -> TokenTree:
-        """The anchor and the first ``count`` nodes of an order of ``likeliest``; by ``reach()`` unless one is given."""
+        """Returns the tree of the anchor and the first ``count`` nodes of ``order``, a result of ``likeliest``.
+
+        order: the default is that of ``reach()``.
+        """
         if len(self) <= count + 1:
             return self
         order = self.likeliest(self.reach()) if order is None else order
@@ -128,7 +133,7 @@ class TreeBuilder:
 
 
 def chains(blocks: Sequence[Block]) -> list[tuple[int, ...]]:
-    """The whole token chain of every draft below the anchor, the tokens that it was given included."""
+    """Returns the token chain of every draft below the anchor, including the prefix that it continues."""
     out: list[tuple[int, ...]] = []
     for block in blocks:
         given = out[block.base][: block.prefix] if block.prefix else ()
@@ -137,7 +142,7 @@ def chains(blocks: Sequence[Block]) -> list[tuple[int, ...]]:
 
 
 def merge_drafts(anchor: int, blocks: Sequence[Block]) -> TokenTree:
-    """Merge drafts into one tree: every distinct prefix becomes one node, owned by the first draft that has it."""
+    """Returns one tree of all drafts. Every distinct prefix becomes one node, proposed by the first draft that contains it."""
     builder, whole = TreeBuilder(anchor), chains(blocks)
     for number, (block, chain) in enumerate(zip(blocks, whole, strict=True)):
         node = 0

@@ -14,9 +14,9 @@ class Walk:
 
     visited: nodes where the target's choice was read, anchor first.
     accepted: nodes below the anchor whose tokens are committed.
-    bonus: the choice at the last visited node when no child carries it, else None.
-    ended: an end token was committed.
-    cut: the token limit stopped the walk.
+    bonus: the choice at the last visited node if no child has that token, otherwise None.
+    ended: whether an end token was committed.
+    cut: whether the token limit stopped the walk.
     """
 
     visited: tuple[int, ...]
@@ -27,10 +27,13 @@ class Walk:
 
 
 def walk(tree: TokenTree, chosen: Sequence[int], end_ids: Collection[int], limit: int) -> Walk:
-    """Follow the target's choices from the anchor; commit at most ``limit`` tokens and none after an end token.
+    """Returns the walk that follows the target's choices from the anchor.
 
-    chosen[n] is the target's token at node n given the path to it. The token that ends the walk is the bonus
-    token, or the accepted node that carried the end token or reached the limit.
+    It commits at most ``limit`` tokens, and none after an end token. The last token is the bonus token, or the accepted node
+    with the end token or at the limit.
+
+    chosen: [n]: the target's token after node n, given the path to it.
+    end_ids: tokens that end the text.
     """
     children = tree.children()
     visited: list[int] = [0]
@@ -47,7 +50,7 @@ def walk(tree: TokenTree, chosen: Sequence[int], end_ids: Collection[int], limit
 
 
 def first_draft_boundary(tree: TokenTree, first: Sequence[int], chosen: Sequence[int], outcome: Walk) -> int | None:
-    """Number of leading first-draft tokens that the target accepted; None if the walk ended before that was seen."""
+    """Returns the number of leading first-draft tokens that the target accepted; None if the walk ended before it was known."""
     children, node, visited = tree.children(), 0, set(outcome.visited)
     for count, token in enumerate(first):
         if node not in visited:

@@ -1,8 +1,8 @@
-"""What would other settings have committed? Answered from a recorded greedy run, without decoding again.
+"""Computes what other settings would have committed, from a recorded greedy run, without decoding again.
 
 At temperature 0 the text is the same for every method and setting. One target pass over the recorded text gives the
-features that drafters read at every position; from there a setting is replayed with the drafters alone, because
-what the target chooses along the accepted path is the recorded text itself.
+features that drafters read at every position. A setting is then replayed with the drafters alone, because the target's
+choices along the accepted path are the recorded text itself.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ MARGIN_OF_16_BITS = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a setting would have done over the recorded text: committed tokens and verified nodes of every step.
+    """Result of a setting over the recorded text: committed tokens and verified nodes of every step.
 
-    works: the rows of every step's passes, which any machine can price (``d2sd.costs.machine``).
-    hits: whether the true boundary was a selected prefix, for the steps where that was decided.
-    seconds: of all steps on the machine that was given, None without one. They are calculated, not measured.
+    works: the rows of every step's passes, from which ``d2sd.costs.machine`` calculates times.
+    hits: whether the true boundary was a selected prefix, for the steps where that is known.
+    seconds: calculated time of all steps on the given machine; None without one.
     """
 
     config: DecodeConfig
@@ -84,7 +84,9 @@ def recorded_config(trace: Trace) -> DecodeConfig:
 def replayed(engine: Engine, trace: Trace, method: str | None = None) -> Outcome:
     """Returns the steps that the engine's drafters would take over a recorded text, with γ as trained.
 
-    method: None stands for the recorded one, or what these drafters can serve. Raises ``InputError``, as ``Replay`` does.
+    method: None for the recorded one, or one that these drafters can run.
+
+    Raises ``InputError``, as ``Replay`` does.
     """
     wanted = method or _served(engine, str(trace.header["method"]))
     recorded = replace(recorded_config(trace), inspect=False, backend="auto")
@@ -100,9 +102,9 @@ def _served(engine: Engine, recorded: str) -> str:
 
 
 class Replay:
-    """A recorded run, ready for what-if questions. Raises ``InputError`` where it cannot answer them.
+    """A recorded run, prepared for replays. Raises ``InputError`` if it cannot be replayed.
 
-    most: how many tokens of its output are read; None: all.
+    most: maximum number of output tokens to replay; None for all.
     """
 
     def __init__(self, engine: Engine, trace: Trace, most: int | None = None):
@@ -151,8 +153,9 @@ class Replay:
     ) -> Iterator[Outcome]:
         """Yields the outcome of every setting; configs: resolved settings (``Engine.resolve``).
 
-        costs: what stages cost, for times and for what cost-aware settings decide; without it these go by what is measured on
-        this machine. experience: what they start from and teach; without it each starts as if no text had been written before.
+        costs: stage costs for calculated times and for the decisions of cost-aware settings; without it, these are measured on
+            this machine.
+        experience: statistics that cost-aware settings use and update; without it each setting starts with none.
         """
         for config in configs:
             yield self._replay(config, costs, experience)

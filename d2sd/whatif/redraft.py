@@ -1,7 +1,7 @@
-"""What would the second drafter have added from another prefix? Asked of one step of a recorded greedy run.
+"""Computes what the second drafter would have added from another prefix in one step of a recorded greedy run.
 
-The step's context is read again and the second drafter drafts from any prefix of the recorded first draft. Nothing is generated:
-what the target accepts, the recorded text says.
+The step's context is processed again and the second drafter drafts from any prefix of the recorded first draft. Nothing is
+generated: the recorded text determines which tokens the target accepts.
 """
 
 from __future__ import annotations
@@ -25,17 +25,16 @@ from d2sd.whatif.asked_step import check_weights, step_of, text_around
 
 @dataclass(frozen=True, slots=True)
 class Redraft:
-    """What the second drafter writes from one prefix of a recorded first draft, and what the target makes of it.
+    """A re-draft from one prefix of a recorded first draft, and the tokens of it that the target accepts.
 
     draft: its tokens with their confidences.
-    kept: tokens of the prefix that the target accepts; fewer than ``draft.prefix`` where it rejects one of them.
-    accepted: tokens of the re-draft that it accepts after them.
-    added: those of them that lie behind the end of what it accepts of the first draft.
-    wanted: the target's token, as text, in place of the first that it rejects; None where it rejects none, or where the text ends
-        before it does.
-    chosen: for every prefix of the first draft that the run itself re-drafted from, in its order: the prefix, and ``added``.
-    extra: tokens that the step would have committed on top of its own, had this re-draft been in its tree.
-    same: whether the run drafted the same tokens from this prefix; None where it drafted none.
+    kept: number of accepted tokens of the prefix; fewer than ``draft.prefix`` if one of them is rejected.
+    accepted: number of accepted tokens of the re-draft after them.
+    added: number of these beyond the accepted tokens of the first draft.
+    wanted: text of the target's token at the first rejection; None if no token is rejected, or the text ends before.
+    chosen: (prefix, added) for every prefix of the first draft that the run re-drafted from, in its order.
+    extra: number of additional tokens that the step would have committed with this re-draft in its tree.
+    same: whether the run drafted the same tokens from this prefix; None if it did not re-draft from it.
     """
 
     draft: Draft
@@ -50,16 +49,15 @@ class Redraft:
 
 @torch.inference_mode()
 def redraft(engine: Engine, trace: Trace, step: int, prefix: int) -> Redraft:
-    """Draft again from the first ``prefix`` tokens of a recorded step's first draft, as the run's second drafter would have.
+    """Returns a re-draft of the run's second drafter from the first ``prefix`` tokens of a step's first draft.
 
-    One target pass over prompt and text up to there, one pass of the second drafter; the recorded text says what the target
-    accepts.
+    It takes one target pass over prompt and text up to this step, and one pass of the second drafter.
 
-    step: its number, from 0.
-    prefix: from 0 to the length of the first draft, where something can follow that many tokens.
+    step: number of the step, from 0.
+    prefix: from 0 to the length of the first draft; the text must not end within the prefix.
 
-    Raises ``InputError`` for numbers that are not of this run, for runs that nothing can be re-drafted in, and where the engine
-    has other models than the run was made with.
+    Raises ``InputError`` for numbers outside this run, for runs without a second drafter or above temperature 0, and if the
+    engine has other models than those of the run.
     """
     config = engine.resolve(replace(recorded_config(trace), inspect=False, backend="auto"))
     first, event = _first_draft(trace, config, step)

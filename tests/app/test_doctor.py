@@ -46,7 +46,7 @@ def test_where_a_check_is_a_fault_nothing_is_run(monkeypatch):
     monkeypatch.setattr(doctor, "check_folder", lambda *_: [Check("fc", "fault", "it is wrong")])
     seen = list(updates(Ticket()))
     assert [u.news for u in seen if u.news][-1] == "Reading the drafter's folder …"
-    assert "The folder is at fault: it is wrong." in seen[-1].value
+    assert "The folder has a fault: it is wrong." in seen[-1].value
 
 
 def test_stopped_it_shows_what_was_found_by_then():

@@ -185,7 +185,7 @@ def test_who_waits_is_told_how_many_are_ahead_and_how_long_that_takes(monkeypatc
     next(others)
     now[0] = 55.0
     assert "2 more are ahead of yours: number 3 in the queue" in turns.news(mine, 2)
-    assert [turns.line(n).rpartition("takes ")[2] for n in (0, 1, 2)] == [
+    assert [turns.line(n).rpartition("wait is ")[2] for n in (0, 1, 2)] == [
         "about 20 s.",
         "about 60 s.",
         "about 2 minutes.",

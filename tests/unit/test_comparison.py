@@ -237,7 +237,7 @@ def test_where_two_sides_differ_is_found_by_group_and_by_position():
     assert "code (α" in said
     assert "drafted token 2 (" in said
     assert "chat" not in said
-    assert "2 prompt groups and 2 positions were asked about" in said
+    assert "2 prompt groups and 2 positions were tested" in said
     assert "Holm" in said
 
 

@@ -503,7 +503,7 @@ def test_a_fault_of_one_drafter_leaves_the_next_one_to_be_looked_at(bundled, tmp
 def test_where_a_check_is_a_fault_nothing_is_run(bundled):
     found = Examination("d", "t", [Check("fc", "fault", "it is wrong")])
     assert list(examine(bundled, PROMPTS, DecodeConfig("autoregressive"), found)) == []
-    assert found.diagnosis.said == "The folder is at fault: it is wrong."
+    assert found.diagnosis.said == "The folder has a fault: it is wrong."
 
 
 def test_stopped_early_the_command_says_what_it_did_not_look_at(bundled, monkeypatch, capsys):
@@ -517,7 +517,7 @@ def test_stopped_early_the_command_says_what_it_did_not_look_at(bundled, monkeyp
     assert main(["doctor", "tiny", str(TINY / "dflash"), "--vp", str(TINY / "vp")]) == 130
     first, second = capsys.readouterr().out.split("\n## ")[1:3]
     assert "Stopped before the end" in first
-    assert "It was not looked at" in second
+    assert "Not examined" in second
     assert "| check |" not in second
 
 
