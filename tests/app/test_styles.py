@@ -12,6 +12,7 @@ from app.views.drawn import STATIC
 SCOPES = {
     "calibrate": (".calibrate",),
     "compare": (".compared", "#compare-view"),
+    "overtime": (".overtime",),
     "learn": (".tour", '[data-everything="true"] .tour', ".look-here", ".dark .look-here"),
     "race": (".race", "#race"),
     "runs": ("#runs",),
