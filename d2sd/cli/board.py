@@ -30,9 +30,17 @@ from d2sd.models.models import Models
 from d2sd.trace.files import write_whole
 from d2sd.trace.text import escaped, printable
 from d2sd.trace.trace import Trace
-from d2sd.train.board import Board, Checkpoint, Measured, checkpoints, with_checkpoint, written_texts
-
-KEPT, TEXTS = "board.json", "board-texts"
+from d2sd.train.board import (
+    KEPT,
+    TEXTS,
+    Board,
+    Checkpoint,
+    Measured,
+    checkpoints,
+    named,
+    with_checkpoint,
+    written_texts,
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -86,10 +94,8 @@ def run(arguments: argparse.Namespace) -> int:
         stopped = True
         if not done:
             return 130
-    names = [checkpoint.name for checkpoint, _ in done]
-    if len(done) > 1 and done[-1][1] is done[-2][1]:  # training ended with a step that was kept
-        names = [*names[:-2], f"{names[-2]} ({names[-1]})"]
-        done.pop()
+    names = [name for name, *_ in named(done)]
+    done = done[: len(names)]
     rows = compare_checkpoints(names, [m.committed for _, m in done], [m.cut for _, m in done])
     origin = _origin(a, models, source, board.texts_digest, [m for _, m in done])
     card = _card(rows, [m.weights for _, m in done], origin, len(texts))

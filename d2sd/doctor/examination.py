@@ -169,7 +169,7 @@ def _cure(
     base = into.walks
     for _ in range(MOST + 1):
         if len(steps) == MOST and into.cure is not None and not replace(into.cure, clean=True).proved:
-            return  # whether more would help makes no difference
+            return  # they are not the cause, whatever else would help
         whole = sum(count >= subject.block(model) - 1 for w in base for count in w.accepted)
         some = 20 * whole >= sum(len(w.accepted) for w in base)
         left = [v for v in subject.variants(model, into.longest, some) if studied.issuperset(taps_wanted(v))]

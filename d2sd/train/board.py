@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import torch
@@ -26,6 +26,8 @@ from d2sd.trace.progress import progress
 from d2sd.trace.trace import Trace, load_trace
 from d2sd.train.identity import digest_of
 from d2sd.whatif import recorded_config, replayed
+
+KEPT, TEXTS = "board.json", "board-texts"  # in the training folder: figures that were measured, and texts
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,15 @@ def checkpoints(folder: Path) -> list[Checkpoint]:
     return found
 
 
+def named(done: Sequence[tuple[Checkpoint, Measured]]) -> list[tuple[str, Checkpoint, Measured]]:
+    """Returns checkpoints with their names; one where training ended with a step that was kept."""
+    found = [(checkpoint.name, checkpoint, measured) for checkpoint, measured in done]
+    if len(found) > 1 and found[-1][2] is found[-2][2]:
+        (name, checkpoint, measured), (last, _, _) = found[-2:]
+        found[-2:] = [(f"{name} ({last})", checkpoint, measured)]
+    return found
+
+
 def with_checkpoint(models: Models, checkpoint: Checkpoint, dtype: str | None, role: str | None) -> Models:
     """Returns the models with a checkpoint's drafter.
 
@@ -108,7 +119,15 @@ def with_checkpoint(models: Models, checkpoint: Checkpoint, dtype: str | None, r
 def written_texts(
     models: Models, prompts: Sequence[tuple[str, Sequence[int]]], config: DecodeConfig, folder: Path
 ) -> list[Trace]:
-    """Returns the target's greedy responses to prompts. Each is stored in ``folder`` as a trace and not decoded again.
+    """The same as ``writing``, with its progress."""
+    texts = writing(models, prompts, config, folder)
+    return list(progress(texts, total=len(prompts), desc="texts", unit="prompt", leave=False))
+
+
+def writing(
+    models: Models, prompts: Sequence[tuple[str, Sequence[int]]], config: DecodeConfig, folder: Path
+) -> Iterator[Trace]:
+    """Yields the target's greedy answers to prompts, each kept in ``folder`` as a trace and not decoded again.
 
     prompts: text and token ids of each.
     config: of plain decoding.
@@ -119,14 +138,12 @@ def written_texts(
     settings = asdict(engine.resolve(config))
     facts = _facts(engine.models)
     make_folder(folder)
-    texts = []
-    for prompt, ids in progress(prompts, desc="texts", unit="prompt", leave=False):
+    for prompt, ids in prompts:
         path = folder / f"{digest_of([facts, settings, list(ids)])}.jsonl.gz"
         if not path.exists():
             trace = engine.generate(ids, config)
             replace(trace, header=trace.header | {"prompt": prompt}).save(path)
-        texts.append(load_trace(path))
-    return texts
+        yield load_trace(path)
 
 
 def _facts(models: Models) -> dict[str, dict[str, Any]]:
@@ -162,15 +179,31 @@ class Board:
                 ) from None
 
     def measure(self, checkpoint: Checkpoint) -> Measured:
-        """Returns the results of the checkpoint's drafter over the texts, measured or stored. Raises ``InputError``."""
+        """The same as ``measuring``, with its progress."""
+        steps = self.measuring(checkpoint)
+        with progress(total=len(self._texts), desc=checkpoint.name, unit="text", leave=False) as bar:
+            while True:
+                try:
+                    next(steps)
+                except StopIteration as end:
+                    return cast(Measured, end.value)
+                bar.update()
+
+    def measuring(self, checkpoint: Checkpoint) -> Generator[int, None, Measured]:
+        """Yields how many texts are done, and returns what the checkpoint's drafter commits over them, measured or read.
+
+        Raises ``InputError``, as ``replayed`` does.
+        """
         models = with_checkpoint(self._models, checkpoint, self._dtype, self._role)
         method = "d2sd" if self._role == "second" else "dflash" if models.first is not None else "eagle3"
         facts = _facts(models)
         key = digest_of([method, self.texts_digest, facts])
         if key not in self._kept:
             engine = Engine(models)
-            bar = progress(self._texts, desc=checkpoint.name, unit="text", leave=False)
-            outcomes = [replayed(engine, text, method) for text in bar]
+            outcomes = []
+            for text in self._texts:
+                outcomes.append(replayed(engine, text, method))
+                yield len(outcomes)
             drafter = {"d2sd": "second_drafter", "dflash": "first_drafter", "eagle3": "eagle3"}[method]
             self._kept[key] = Measured(
                 facts[drafter]["weights"],

@@ -14,6 +14,7 @@ SCOPES = {
     "cards": ("#runs .deck",),
     "compare": (".compared", "#compare-view"),
     "deck": (".deck-page", ".speaker", ".audience"),
+    "overtime": (".overtime",),
     "learn": (".tour", '[data-everything="true"] .tour', ".look-here", ".dark .look-here"),
     "race": (".race", "#race"),
     "runs": ("#runs",),

@@ -27,12 +27,20 @@ from d2sd.doctor.redraft import Redrafter
 from d2sd.doctor.redraft_eagle3 import ChainRedrafter
 from d2sd.doctor.report import code, markdown, text
 from d2sd.doctor.shapes import Position, positions, shape
-from d2sd.doctor.signs import FURTHER, Signs, further, repeated, surprise
+from d2sd.doctor.signs import FURTHER, Signs, follows, further, repeated, surprise
 from d2sd.doctor.subject import Subject
 from d2sd.doctor.templates import WORTH, Asked, Template, templates
 from d2sd.doctor.texts import Text, study, write
 from d2sd.doctor.variants import mask_tokens, tapped, variants, with_mask
-from d2sd.doctor.weights import Weighed, fresh_taps, prominence, random_layers, rounded_to
+from d2sd.doctor.weights import (
+    Weighed,
+    fresh_taps,
+    odd_matrices,
+    prominence,
+    prominences,
+    random_layers,
+    rounded_to,
+)
 from d2sd.engine import Engine
 from d2sd.errors import InputError
 from d2sd.models.loading import load_drafter
@@ -114,6 +122,20 @@ def test_the_probe_that_undoes_a_fault_helps_most(bundled, texts, broken, kind, 
     helped = [t for t in found if t.helps]
     assert max(helped, key=lambda t: t.change.value).variant.kind == kind
     assert [t.variant.kind for t in found if t.texts == len(texts)] == [kind]
+
+
+def test_a_variant_that_loses_most_in_the_first_text_is_not_looked_at_in_the_others(bundled, texts):
+    target, model = bundled.models.target, bundled.models.first
+    base = [walk(Redrafter(target, model), t) for t in texts]
+    found = {v.said: v for v in variants(model, target, 100, True)}
+    worst, same = found["a row is about the position after it (next)"], found["RoPE base 100000, unscaled"]
+    looks = list(probe(Subject(target).draft, model, texts, base, [worst, same], 2))[:2]
+    assert [t.texts for t in looks] == [1, probes.LOOK_TEXTS]
+
+
+def test_features_that_a_text_has_are_not_read_again(bundled, texts, monkeypatch):
+    monkeypatch.setattr(bundled.models.target, "base", None)
+    assert study(bundled.models.target, texts[0], (1, 4)) is texts[0]
 
 
 def test_mask_tokens_are_compared_over_contexts_that_are_read_once(bundled, texts, monkeypatch):
@@ -234,11 +256,35 @@ def test_three_shapes_of_acceptance_by_position():
 
 def test_shuffled_layers_look_like_random_numbers_and_trained_ones_do_not(bundled):
     model = copy.deepcopy(bundled.models.first)
-    assert random_layers(model) == []
+    assert random_layers(prominences(model)) == []
+    assert odd_matrices(prominences(model)) == []
     for w in model.layers[1].parameters():
         w.data = w.data.flatten()[torch.randperm(w.numel(), generator=torch.Generator().manual_seed(0))].view_as(w)
-    assert random_layers(model) == [1]
+    assert random_layers(prominences(model)) == [1]
     assert prominence(torch.randn(200, 300, generator=torch.Generator().manual_seed(0))) == pytest.approx(1, abs=0.05)
+
+
+def test_one_random_matrix_is_told_from_the_same_one_of_other_layers(bundled):
+    layers = prominences(bundled.models.first)
+    name = "self_attn.q_proj.weight"
+    assert odd_matrices([{**layers[0], name: 0.98}, *layers[1:]]) == [f"layers.0.{name}"]
+    small = "self_attn.v_proj.weight"  # it stands out in no layer
+    assert odd_matrices([{**layers[0], small: 0.98}, *layers[1:]]) == []
+    assert odd_matrices(layers[:1]) == []
+    found = Weighed(odd=(f"layers.0.{name}",))
+    assert concluded(weighed=found, found=at(0.2), shape="low").cause == "weights"
+    assert not concluded(weighed=found).accuses
+
+
+def test_exchanged_markov_tables_describe_what_precedes_a_token(bundled, texts):
+    model = load_drafter(str(TINY / "dspark"), torch.float32, "cpu", bundled.models.target)
+    assert not Signs(follows=follows(model, texts)).backwards
+    head = model.markov_head
+    head.markov_w1.weight, head.markov_w2.weight = head.markov_w2.weight, head.markov_w1.weight
+    sign = Signs(follows=follows(model, texts))
+    assert sign.backwards
+    assert concluded(signs=sign).cause == "swapped"
+    assert follows(bundled.models.first, texts) is None  # it has none
 
 
 def test_a_drafter_that_was_hardly_trained_still_has_its_first_random_numbers(bundled, tokenizer):
@@ -298,7 +344,8 @@ def test_one_cause_is_named_the_strongest_evidence_first(bundled):
     assert concluded(cure=cure(bundled, "layer", 3)).cause == "weights"
     for found, cause in (
         ({"weighed": Weighed(fresh=(1,))}, "training"),
-        ({"weighed": Weighed(constant=("norm.weight",))}, "norms"),
+        ({"weighed": Weighed(constant=("norm.weight",)), "found": at(0.3), "shape": "low"}, "norms"),
+        ({"weighed": Weighed(fresh=(1,), constant=("norm.weight",)), "found": at(0.3), "shape": "low"}, "training"),
         ({"weighed": Weighed(copies=((0, 1),))}, "weights"),
         ({"signs": Signs(further=1.3)}, "role"),
         ({"signs": Signs(ranks=0.2)}, "confidence"),
@@ -306,6 +353,9 @@ def test_one_cause_is_named_the_strongest_evidence_first(bundled):
         assert concluded(**found).cause == cause
         assert concluded(**found).accuses
     assert not concluded().accuses
+    kept = concluded(weighed=Weighed(constant=("norm.weight",)))  # as after training in bfloat16
+    assert not kept.accuses
+    assert "norm.weight holds one number alone" in kept.said
     assert not concluded(bits=8).accuses
     assert "about 30 prompts" in concluded(shape="unclear").said
     unknown = concluded(found=at(0.3), shape="low")
@@ -318,6 +368,7 @@ def test_a_change_is_the_cause_only_where_a_working_drafter_comes_of_it(bundled)
     assert not cure(bundled, "window", 3, before=2, clean=False).proved  # something else would still help
     assert cure(bundled, "window", 3, before=2, clean=True).proved
     assert not replace(cure(bundled, "rope", 3), before=walked(3)).proved  # no gain at all
+    assert not cure(bundled, "norms", 3, before=2, clean=False).proved  # another scale helps where others are off, too
     little = concluded(cure=cure(bundled, "window", 3, before=2, clean=False))
     assert (little.cause, little.accuses) == ("little", False)
     assert "helps a little (α 3.00 → 4.00) and does not explain it" in little.said

@@ -32,14 +32,15 @@ class _Refuse(request.HTTPRedirectHandler):
 class Server:
     """A server by its address."""
 
-    def __init__(self, address: str, allow_remote: bool = False):
-        """Raises ``InputError`` for an address that is none, or of another machine where that is not allowed."""
+    def __init__(self, address: str, allow_remote: bool = False, seconds: float = SECONDS):
+        """seconds: that a reply may take. Raises ``InputError`` for an address that is none, or of another machine where that is not allowed."""
         parts = urlsplit(address)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.username:
             raise InputError(f"{address[:200]} is no server's address; give one like http://127.0.0.1:8000")
         if not allow_remote and not _is_loopback(parts.hostname):
-            raise InputError(f"{parts.hostname} is another machine; to send prompts there say --allow-remote")
+            raise InputError(f"{parts.hostname} is another machine; to ask it, say --allow-remote on the command line")
         self.address = address.rstrip("/")
+        self._seconds = seconds
         self._open = request.build_opener(request.ProxyHandler({}), _Refuse).open
 
     def ask(self, path: str, data: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -72,7 +73,7 @@ class Server:
         body = None if data is None else orjson.dumps(data)
         asked = request.Request(self.address + path, body, {"Content-Type": "application/json"})
         try:
-            reply: IO[bytes] = self._open(asked, timeout=SECONDS)
+            reply: IO[bytes] = self._open(asked, timeout=self._seconds)
         except error.HTTPError as problem:
             said = problem.read(300).decode("utf-8", "replace")
             raise InputError(f"{self.address}{path} answered {problem.code}: {said}") from None
