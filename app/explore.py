@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from app import models, settings
-from app.links import MAX_PROMPT
+from app.links import MAX_PROMPT, Link
 from app.models import Chosen
 from app.page_session import Session
 from app.run_lines import RunLines
@@ -70,7 +70,7 @@ def run(session: Session, number: int, asked: Asked) -> Iterator[Update[str]]:
     except InputError as error:
         yield Update(problem=settings.readable(error))
         return
-    wanted = session.link.wanted if session.link.fits(header) else None
+    link = session.link if session.link.fits(header) else Link()
     shown = session.shown = RunLines(live=True)
     shown.append([to_line(header)])
     session.history.keep(shown, "Explore")
@@ -78,10 +78,11 @@ def run(session: Session, number: int, asked: Asked) -> Iterator[Update[str]]:
     sent, last = 0, 0.0
     note = on_drafters(prepared)
     try:
-        yield Update(shown.segment(wanted=wanted), note=note)  # at once: the run before it must not pass for it
+        yield Update(shown.segment(wanted=link.wanted), note=note)  # at once: the run before it must not pass for it
         sent = len(shown)
         for kind, line in lines:
             shown.append([line])
+            note = note if kind != "Finished" else f"{note} {link.other_text(shown)}".strip()
             # out of sight it goes on for the list; shown again, the page takes what it lacks
             new = bool(line) and session.shown is shown
             if (not new or kind == "StepDone") and time.monotonic() - last < SECONDS_BETWEEN_YIELDS:
