@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from app import models, settings
-from app.links import MAX_PROMPT
+from app.links import MAX_PROMPT, Link
 from app.models import Chosen
 from app.page_session import Session
 from app.streaming import Prepared, collect, paced, prepare, stream, warm_up
@@ -69,7 +69,7 @@ def run(session: Session, number: int, asked: Asked) -> Iterator[Update[str]]:
     except InputError as error:
         yield Update(problem=settings.readable(error))
         return
-    wanted = session.link.wanted if session.link.fits(header) else None
+    link = session.link if session.link.fits(header) else Link()
     shown = session.shown = RecordedRun(live=True)
     shown.append([header])
     session.history.keep(shown, "Explore")
@@ -77,10 +77,11 @@ def run(session: Session, number: int, asked: Asked) -> Iterator[Update[str]]:
     sent, last = 0, 0.0
     note = on_drafters(prepared)
     try:
-        yield Update(shown.segment(wanted=wanted), note=note)  # at once: the run before it must not pass for it
+        yield Update(shown.segment(wanted=link.wanted), note=note)  # at once: the run before it must not pass for it
         sent = len(shown)
         for line in lines:
             shown.append([] if line is None else [line])
+            note = f"{note} {link.other_text(shown)}".strip() if isinstance(line, Finished) else note
             # out of sight it goes on for the list; shown again, the page takes what it lacks
             new = line is not None and session.shown is shown
             if (not new or isinstance(line, StepDone)) and time.monotonic() - last < SECONDS_BETWEEN_YIELDS:

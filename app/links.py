@@ -18,11 +18,15 @@ from app.settings import read as read_setting
 from app.visitors import public
 from d2sd import METHODS, DecodeConfig, InputError
 from d2sd.config import Setting
+from d2sd.trace.run import RecordedRun
+from d2sd.trace.trace import Trace
+from d2sd.whatif import recorded_config
 
 MAX_PROMPT = 20_000
 PATHS = ("folder", "vp")
 FLAGS = {"true": True, "false": False}
 # not int(), which also takes other scripts' digits, spaces and underscores
+FINGERPRINT = re.compile(r"[0-9a-f]{8}")
 NUMBERS = {"whole": re.compile(r"-?[0-9]{1,19}"), "real": re.compile(r"-?[0-9]{1,9}(\.[0-9]{1,18})?")}
 
 
@@ -34,12 +38,14 @@ class Link:
     step: counted from 0.
     node: of that step.
     ignored: the invalid values, each with the reason.
+    text: the ``fingerprint`` of the text that the run had; empty where it is not known.
     """
 
     values: dict[str, Any] = field(default_factory=dict)
     step: int | None = None
     node: int | Literal["bonus"] | None = None
     ignored: tuple[str, ...] = ()
+    text: str = ""
 
     @property
     def sentence(self) -> str:
@@ -50,6 +56,27 @@ class Link:
     def wanted(self) -> dict[str, int | str | None] | None:
         """The step and node to select, for the page; None if the link names no step."""
         return None if self.step is None else {"step": self.step, "node": self.node}
+
+    @property
+    def drawn(self) -> str:
+        """Says of a run that is still to be made that its text is drawn; empty where it is not."""
+        temperature = self.values.get("temperature", 0)
+        return f"Its text is drawn at temperature {temperature:g}, so it may be another one." if temperature else ""
+
+    def other_text(self, run: RecordedRun) -> str:
+        """Says that a run of this link has another text than the link's; empty where it has not, or where that is not known."""
+        if not self.text or not run.ended:
+            return ""
+        trace = run.trace()
+        if trace.finished is None or trace.finished.stop_reason == "stopped" or fingerprint(trace) == self.text:
+            return ""
+        temperature = recorded_config(trace).temperature
+        why = (
+            f"at temperature {temperature:g} it is drawn, and a seed draws the same only with the same versions on the same hardware"
+            if temperature
+            else "other weights, versions or hardware decide near ties another way"
+        )
+        return f"This text is not the one of the link's run, and its steps are others: {why}."
 
     def fits(self, header: Mapping[str, Any]) -> bool:
         """Returns whether a recorded run has the link's prompt, models and settings."""
@@ -88,7 +115,18 @@ def read(query: Mapping[str, str]) -> Link:
         values["chat"] = models.templated(values["model"])
     step = take("step", lambda text: _at_least(1, text) - 1)
     node = take("node", lambda text: text if text == "bonus" else _at_least(0, text))
-    return Link(values, step, node if step is not None else None, tuple(ignored))
+    text = query.get("text", "")
+    known = text if FINGERPRINT.fullmatch(text) else ""
+    return Link(values, step, node if step is not None else None, tuple(ignored), known)
+
+
+def fingerprint(trace: Trace) -> str:
+    """Returns a short hash of a run's text (FNV-1a, 32 bits), by which a link tells whether a run made again wrote the same."""
+    done = (trace.prefill.committed if trace.prefill else (), *(step.committed for step in trace.steps))
+    value = 0x811C9DC5
+    for byte in "".join(c.text for committed in done for c in committed).encode("utf-8", "replace"):
+        value = (value ^ byte) * 0x01000193 & 0xFFFFFFFF
+    return f"{value:08x}"
 
 
 def remembered(form: Mapping[str, str]) -> Link:

@@ -146,6 +146,7 @@ def wire_runs(page: gr.Blocks, tabs: gr.Tabs, shown: Shown, race: Any) -> None:
             link = form or link
         elif link.wanted and len(current.shown) and (link.fits(current.shown.header) or query.keys() <= PLACE):
             segment = current.shown.note(wanted=link.wanted)
+            said = sentence(note=other) if (other := link.other_text(current.shown)) else said
             link = link if link.values else form or link
         elif link.sentence:
             # nothing is run from a link that is not understood: the run that was there stays
@@ -159,7 +160,7 @@ def wire_runs(page: gr.Blocks, tabs: gr.Tabs, shown: Shown, race: Any) -> None:
             segment = current.shown.segment()
             model = link.values.get("model") or shown.controls.inputs["model"].value or ""
             at_once = "run" if models.loaded(Chosen(model)) else ""
-            note = ELSEWHERE if "run" in query else NOT_YET
+            note = f"{ELSEWHERE if 'run' in query else NOT_YET} {link.drawn}".rstrip()
             said = sentence(note=note if at_once else f"{note} {PRESS}")
         elif not link.values:
             said = sentence(note=NOT_KEPT) if "run" in query else said

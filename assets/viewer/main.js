@@ -48,6 +48,7 @@ export function start(element, trigger, props, watch) {
   const textBox = part("text", "Generated text", { role: "region", tabindex: 0 });
   const textTools = h("div", { class: "tools" });
   const details = part("details", "Details", { role: "region", "aria-live": "polite" });
+  const facts = h("div", { class: "panel facts" }, details);
   const sentence = h("p", { id: "sentence", dir: "auto" });
   const spoken = h("p", { class: "spoken", "aria-live": "polite" });
   const fitButton = h("button", { class: "small", type: "button", title: "Fit the tree into view (F)" }, "Fit");
@@ -77,9 +78,9 @@ export function start(element, trigger, props, watch) {
     numbers,
     h("div", { class: "panel reading" }, h("div", { class: "head" }, h("h3", {}, "Text"), run.label, textTools), textBox),
     panes.bar("facts"),
-    h("div", { class: "panel facts" }, details),
+    facts,
     panes.bar("reading"),
-    h("div", { class: "panel drawing" }, h("div", { class: "head" }, sentence, h("div", { class: "tools" }, unfoldButton, chip.button, playButton, paceButton, wideButton, fitButton, fullButton, helpButton)), lacks, treeBox, pathBox, swipe, panes.bar("tree"), stripBox, redraftBox, quizBox, presenter.box),
+    h("div", { class: "panel drawing" }, h("div", { class: "head" }, sentence, h("div", { class: "tools" }, unfoldButton, chip.button, panes.opener(facts), playButton, paceButton, wideButton, fitButton, fullButton, helpButton)), lacks, treeBox, pathBox, swipe, panes.bar("tree"), stripBox, redraftBox, quizBox, presenter.box),
     steps,
     legend(),
   );

@@ -44,6 +44,13 @@ export class Panes {
     }
   }
 
+  /** The button that opens and closes the details where a short window has no place for them. */
+  opener(pane) {
+    const button = h("button", { id: "open-facts", class: "small", type: "button", title: "The stages of this step, or what is known of its chosen token", "aria-expanded": "false" }, "Details");
+    button.addEventListener("click", () => button.setAttribute("aria-expanded", String(pane.classList.toggle("open"))));
+    return button;
+  }
+
   /** The bar that moves a pane. */
   bar(id) {
     const { name, axis, low, high, sign } = PANES[id];

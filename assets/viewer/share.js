@@ -6,6 +6,15 @@ import { BONUS } from "./tree_layout.js";
 
 const LONGEST_LINK = 8000;
 
+/** A short hash of a finished run's text (FNV-1a, 32 bits), as app/links.py makes it; null where the run has not ended by itself. */
+export function fingerprint({ opening, committed, finished }) {
+  if (!finished || finished.stop_reason === "stopped") return null;
+  const words = [...opening, ...committed.flat()].map((token) => token.text).join("");
+  let value = 0x811c9dc5;
+  for (const byte of new TextEncoder().encode(words)) value = Math.imul(value ^ byte, 0x01000193) >>> 0;
+  return value.toString(16).padStart(8, "0");
+}
+
 /** The page's address with the run, its settings and what is selected. */
 function linkTo(store, selection, names) {
   const { header } = store;
@@ -16,6 +25,7 @@ function linkTo(store, selection, names) {
   put("model", header.models && header.models.preset);
   put("method", header.method);
   for (const name of names) put(name, config[name]);
+  put("text", fingerprint(store));
   if (selection.shown !== null) put("step", selection.shown + 1);
   if (selection.shownNode !== null) put("node", selection.shownNode === BONUS ? "bonus" : selection.shownNode);
   return `${location.origin}${location.pathname}?${query}`;

@@ -6,6 +6,7 @@ import { LONE } from "./words.js";
 
 const LONG_PROMPT = 280;
 const MANY_LINES = 60; // from here on, lines that are out of sight are not laid out
+const FEW_LINES = 80; // px of a box in which no line is cut for context
 const SETTLE = 120; // ms until lines that came into sight have been laid out
 
 export class TextView {
@@ -123,7 +124,7 @@ export class TextView {
     this.late = this.visible ? null : token;
     const [box, own] = [this.host.getBoundingClientRect(), token.getBoundingClientRect()];
     if (own.top < box.top + 8 || own.bottom > box.bottom - 8) {
-      this.host.scrollTop += own.top - box.top - box.height / 3;
+      this.host.scrollTop += own.top - box.top - (box.height < FEW_LINES ? 6 : box.height / 3);
     }
   }
 

@@ -9,7 +9,7 @@ import weakref
 import pytest
 
 import d2sd
-from app import explore, models, streaming
+from app import explore, links, models, streaming
 from app.explore import Asked
 from app.links import Link
 from app.models import Chosen
@@ -255,6 +255,25 @@ def test_a_run_with_the_settings_of_the_link_selects_its_step():
     assert head["wanted"] == {"step": 2, "node": 1}
     other = json.loads(outcome(session, seed=1)[0].value.split("\n")[0])
     assert other["wanted"] is None
+
+
+def test_a_run_of_a_link_says_where_its_text_is_another_one():
+    asked = {"prompt": "One day, a cat", "model": "tiny", "max_new_tokens": 24}
+    made = Session()
+    outcome(made)
+    same = links.fingerprint(made.shown.trace())
+    for text, settings, said in (
+        (same, {}, ""),
+        ("", {}, ""),
+        ("00000000", {}, "near ties"),
+        ("00000000", {"seed": 1}, ""),  # not the run of the link
+        ("00000000", {"temperature": 0.5}, "at temperature 0.5 it is drawn"),
+    ):
+        values = asked | {k: v for k, v in settings.items() if k == "temperature"}
+        notes = [u.note for u in outcome(Session(link=Link(values, step=2, text=text)), **settings)]
+        assert said in notes[-1]
+        assert notes[0] == ""
+        assert bool(notes[-1]) == bool(said)
 
 
 def test_what_is_to_be_known_of_a_drafter_reaches_the_page(monkeypatch):

@@ -312,6 +312,32 @@ def test_a_reader_plays_the_drafter_and_is_told_only_then(shown: Page):
     expect(shown.locator("#tree")).to_be_visible()
 
 
+def test_on_a_small_laptop_the_drawing_takes_two_thirds_with_the_steps_in_view(shown: Page):
+    large = shown.viewport_size
+    shown.set_viewport_size({"width": 1280, "height": 720})
+    try:
+        drawing, steps = (shown.locator(f"#explorer .{name}").bounding_box() for name in ("drawing", "steps"))
+        assert drawing["height"] >= 480
+        assert steps["y"] + steps["height"] <= 720
+        details = shown.locator("#details")
+        expect(details).to_be_hidden()
+        shown.locator("#tree g.node").nth(1).click()
+        expect(details).to_contain_text("Target’s top choices here")
+        shown.keyboard.press("Escape")
+        expect(details).to_be_hidden()
+        shown.get_by_role("button", name="Details").click()
+        expect(details).to_contain_text("one target pass")
+        shown.get_by_role("button", name="Details").click()
+        prompt, story = shown.locator("#prompt textarea"), shown.locator("#examples-tiny button").nth(1)
+        expect(story).to_be_hidden()
+        prompt.click()
+        assert prompt.bounding_box()["height"] >= 100
+        story.click()
+        expect(prompt).not_to_have_value(str(presets.opening().header["prompt"]))
+    finally:
+        shown.set_viewport_size(large)
+
+
 def test_two_windows_never_see_each_others_runs(used: Page, laptop, address):
     with window(laptop, address) as other:
         recorded = view(other).get_attribute("data-run")
