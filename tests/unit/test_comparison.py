@@ -64,7 +64,7 @@ def test_the_calibration_of_one_network_is_not_compared_with_itself():
     assert not any(figure(result, name).clear for name in ("gap", "error", "brier"))
     said = list(read_comparison(result))
     assert not any(s.startswith("Calibration error") for s in said)
-    assert any(s.startswith("Same first drafter: no difference") for s in said)
+    assert any(s.startswith("Same first drafter: its calibration cannot differ") for s in said)
 
 
 def test_the_intervals_of_a_table_hold_together_and_alpha_is_always_said():
