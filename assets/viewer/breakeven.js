@@ -147,6 +147,6 @@ export class BreakEvenMap {
   say() {
     const { probe, points, machine } = this;
     if (probe) this.said.textContent = `${pointWords("This point", probe.alpha, probe.cost)}.`;
-    else this.said.textContent = points.length ? `● here, ○ ${machine}. Drag the ring, or use the arrow keys, to try other points.` : "";
+    else this.said.textContent = points.length ? `${points.some(({ here }) => here) ? "● here, " : ""}○ ${machine}. Drag the ring, or use the arrow keys, to try other points.` : "";
   }
 }

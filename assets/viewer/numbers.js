@@ -99,7 +99,7 @@ export class NumbersView {
     const gain = speed !== null && base ? timed / base : null;
     const costs = gain !== null && gain < 1 ? `a step = ${(tokens / steps / gain).toFixed(1)} plain` : null;
     const unmeasured = store.header.method === "autoregressive" ? "nothing is drafted" : store.live ? "not measured yet" : "not measured";
-    set("speedup", gain === null ? "—" : fixed(gain, 2) + "×", costs || (base ? store.unwatched ? `else ${perSecond(timed)} vs ${perSecond(base)}` : `${perSecond(timed)} vs ${perSecond(base)} plain` : unmeasured));
+    set("speedup", gain === null ? "—" : fixed(gain, 2) + "×", costs || (base ? store.unwatched ? `undrawn ${perSecond(timed)}, plain ${perSecond(base)}` : `${perSecond(timed)} vs ${perSecond(base)} plain` : unmeasured));
     const cycle = gain === null ? null : cycleOf({ tokens, steps, speed: timed, plain: base, seconds: store.sums.seconds });
     const { machine } = this.choice;
     const there = this.thereCost(machine);

@@ -1,5 +1,6 @@
 // Draws the figures of a report in place; their numbers stand below them without any script.
 
+import { BreakEvenMap } from "./breakeven.js";
 import { FigureView } from "./figures.js";
 
 /** `given`: what figures need. */
@@ -9,5 +10,11 @@ export function start(given) {
     const figure = new FigureView(panel.id, given);
     host.replaceWith(figure.box);
     figure.show(panel);
+  }
+  for (const host of document.querySelectorAll("[data-map]")) {
+    const { points, machine } = JSON.parse(document.getElementById(host.dataset.map).textContent);
+    const map = new BreakEvenMap();
+    map.show(points, machine);
+    host.replaceWith(map.box);
   }
 }

@@ -16,7 +16,8 @@ import orjson
 from d2sd.calibration import Estimate, Gathering, read_report, read_trained
 from d2sd.calibration.profile import profile
 from d2sd.calibration.reading import count
-from d2sd.cli.common import add_run_arguments, decode_config, ended_at_once, prepare, read_sets
+from d2sd.cli.common import add_run_arguments, decode_config, ended_at_once, named, prepare, read_sets
+from d2sd.costs.places import Places
 from d2sd.errors import InputError
 from d2sd.trace.files import make_folder, write_whole
 from d2sd.trace.progress import progress
@@ -43,10 +44,10 @@ def run(arguments: argparse.Namespace) -> int:
     """Run or read, then print the figures; Ctrl-C leaves those of the prompts that are done."""
     if arguments.traces and arguments.traces_out:
         raise InputError("--traces reads recorded runs and --traces-out writes those of prompts; leave one of them out")
-    groups = {"all": Gathering()}
+    groups, places = {"all": Gathering()}, Places()
     stopped = ""
     if arguments.traces:
-        groups["all"] = Gathering(read_sets(arguments.traces))
+        groups["all"] = Gathering(places.passing(read_sets(arguments.traces)))
     else:
         config = decode_config(arguments, arguments.method)
         if arguments.traces_out:
@@ -59,6 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
                 trace = replace(trace, header=trace.header | {"prompt": prompt.text, "domain": prompt.domain})
                 if arguments.traces_out:
                     trace.save(arguments.traces_out / f"{len(groups['all']) + 1:03d}.jsonl.gz")
+                places.add(trace)
                 for name in {"all": 0, prompt.domain: 0}:
                     groups.setdefault(name, Gathering()).add(trace)
         except KeyboardInterrupt:
@@ -66,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
                 raise
             stopped = f"Stopped: only {len(groups['all'])} of {len(prompts)} prompts are counted."
     if arguments.html and len(groups["all"]):
-        _write_html(arguments.html, groups["all"], "recorded run" if arguments.traces else "prompt")
+        _write_html(arguments.html, groups["all"], "recorded run" if arguments.traces else "prompt", places)
     if arguments.profile and len(groups["all"]):
         write_whole(arguments.profile, orjson.dumps(profile(groups), option=orjson.OPT_INDENT_2) + b"\n")
         print(f"{arguments.profile}: a profile of {count(len(groups['all']), 'run')}", file=sys.stderr)
@@ -83,13 +85,13 @@ def run(arguments: argparse.Namespace) -> int:
     return 130 if stopped else 0
 
 
-def _write_html(path: str, runs: Gathering, what: str) -> None:
-    write_whole(path, report_of(runs, what))
+def _write_html(path: str, runs: Gathering, what: str, places: Places) -> None:
+    write_whole(path, report_of(runs, what, places))
     print(f"{path}: a report of {count(len(runs), 'run')}", file=sys.stderr)
 
 
-def report_of(runs: Gathering, what: str) -> str:
-    """A report of all runs as HTML; ``what``: a word for one of them."""
+def report_of(runs: Gathering, what: str, places: Places | None = None) -> str:
+    """A report of all runs as HTML; ``what``: a word for one of them; ``places``: of them, for the break-even map."""
     from d2sd.drawing.panels import calibration_panels
     from d2sd.drawing.report import report_page, settings
     from d2sd.drawing.summary import headline
@@ -102,6 +104,7 @@ def report_of(runs: Gathering, what: str) -> str:
         calibration_panels(report, runs.trained()),
         headline(report, runs.counted().expected),
         settings(runs.headers),
+        places=named(places.all()) if places else (),
     )
 
 

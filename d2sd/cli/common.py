@@ -6,12 +6,15 @@ import argparse
 import gc
 import sys
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from d2sd.bench.prompts import Prompt, read_prompts
 from d2sd.config import SETTINGS, DecodeConfig
+from d2sd.costs.places import Place
 from d2sd.errors import InputError
+from d2sd.methods import METHODS
 from d2sd.trace.progress import progress
 from d2sd.trace.sets import read_traces
 from d2sd.trace.trace import Trace
@@ -169,3 +172,9 @@ def read_text(path: str) -> str:
     if len(raw) > MAX_PROMPT_BYTES:
         raise InputError(f"the prompt file {path} is larger than 1 MiB")
     return raw.decode("utf-8", "replace")
+
+
+def named(places: Iterable[Place], prefix: str = "") -> list[Place]:
+    """Places of the break-even map with the names of their methods, each behind ``prefix``."""
+    known = {method.id: method.name for method in METHODS.values()}
+    return [replace(place, method=f"{prefix}{known.get(place.method, place.method)}") for place in places]

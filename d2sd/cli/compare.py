@@ -15,7 +15,8 @@ from d2sd.calibration.comparison import Comparison
 from d2sd.calibration.gathering import compare_gathered
 from d2sd.calibration.reading import count
 from d2sd.calibration.report import curves
-from d2sd.cli.common import read_sets
+from d2sd.cli.common import named, read_sets
+from d2sd.costs.places import Places
 from d2sd.trace.differences import what_differs
 from d2sd.trace.files import write_whole
 from d2sd.trace.text import printable
@@ -33,11 +34,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Read both sides, then print what differs."""
-    sides = [Gathering(read_sets(paths)) for paths in (arguments.a, arguments.b)]
+    places = Places(), Places()
+    sides = [
+        Gathering(its.passing(read_sets(paths))) for its, paths in zip(places, (arguments.a, arguments.b), strict=True)
+    ]
     found = compare_gathered(*sides)
     differs = what_differs(*(side.headers for side in sides))
     if arguments.html:
-        write_whole(arguments.html, _page(found, differs, sides))
+        write_whole(arguments.html, _page(found, differs, sides, places))
         print(f"{arguments.html}: a report of {count(sum(map(len, sides)), 'run')}", file=sys.stderr)
     if arguments.json:
         sys.stdout.write(orjson.dumps({"what_differs": differs, **asdict(found)}).decode() + "\n")
@@ -46,11 +50,13 @@ def run(arguments: argparse.Namespace) -> None:
             print(printable(sentence))
 
 
-def _page(found: Comparison, differs: str, sides: Sequence[Gathering]) -> str:
+def _page(found: Comparison, differs: str, sides: Sequence[Gathering], places: Sequence[Places]) -> str:
     from d2sd.drawing.compared_panels import comparison_panels
     from d2sd.drawing.report import report_page, settings
 
     panels = comparison_panels(found, *(curves(side.counted().table) for side in sides))
     title = f"Comparison: {count(len(sides[0]), 'recorded run')} (A) with {len(sides[1])} (B)"
     facts = settings(*(side.headers for side in sides), names="AB")
-    return report_page(title, [differs, *read_comparison(found), how_compared(found)], panels, facts=facts)
+    drawn = [place for its, side in zip(places, "AB", strict=True) for place in named(its.all(), f"{side}: ")]
+    sentences = [differs, *read_comparison(found), how_compared(found)]
+    return report_page(title, sentences, panels, facts=facts, places=drawn)

@@ -14,6 +14,8 @@ from plotly import __version__ as plotly_version
 from plotly.offline import get_plotlyjs
 
 from d2sd.__about__ import __version__
+from d2sd.costs.known import DEFAULT, MACHINES
+from d2sd.costs.places import Place
 from d2sd.drawing.colours import COLOURS, VIEWER
 from d2sd.drawing.modules import join_modules
 from d2sd.drawing.panels import Panel, Table
@@ -31,6 +33,7 @@ def report_page(
     stats: Iterable[Stat] = (),
     facts: Iterable[tuple[str, Table]] = (),
     blocks: Iterable[tuple[str, str]] = (),
+    places: Sequence[Place] = (),
 ) -> str:
     """Returns one HTML file with plotly.js, figures and numbers.
 
@@ -40,6 +43,7 @@ def report_page(
     stats: the headline figures.
     facts: more tables, each with its name, such as ``settings`` gives.
     blocks: texts to copy, each with its name, shown as they are.
+    places: methods on the break-even map.
 
     Nothing in the texts can become markup or code. The page's policy allows its own two scripts and no connection at all.
     """
@@ -75,7 +79,7 @@ def report_page(
 {_stats(stats)}
 <h2>Figures</h2>
 <main class="grid">
-{"".join(map(_panel, shown))}</main>
+{"".join(map(_panel, shown))}{_map(places)}</main>
 <h2>What was run</h2>
 <div class="grid">
 {more}</div>
@@ -124,6 +128,26 @@ def _panel(panel: Panel) -> str:
     )
 
 
+def _map(places: Sequence[Place]) -> str:
+    """The break-even map as data for the script, and its numbers; nothing without places."""
+    if not places:
+        return ""
+    machine = MACHINES[DEFAULT]
+    points = [{"name": p.method, "alpha": p.alpha, "here": None, "there": p.there} for p in places]
+    data = orjson.dumps({"points": points, "machine": machine.name}).decode().replace("<", "\\u003c")
+    rows = tuple((p.method, f"{p.alpha:.2f}", f"{p.there:.2f}", f"{p.alpha / p.there:.2f}×") for p in places)
+    table = _table(Table(("Method", "α here", "breaks even at", "calculated speed"), rows))
+    question = (
+        f"Tokens of a step, as measured here, against what such a step costs with an 8B model on {machine.name}, in plain steps: "
+        f"above the line drafting is faster. {machine.source}"
+    )
+    return (
+        f'<section class="panel explorer"><h3>Where drafting pays</h3><p class="question">{_text(question)}</p>'
+        f'<div data-map="map"></div><div class="numbers">{table}</div></section>\n'
+        f'<script type="application/json" id="map">{data}</script>\n'
+    )
+
+
 def _table(table: Table) -> str:
     def row(cells: Sequence[Any]) -> str:
         words = [_text(c if isinstance(c, str) else c[0]) for c in cells]
@@ -153,7 +177,8 @@ def _styles() -> str:
     colours = (VIEWER / "colours.css").read_text(encoding="utf-8")
     light, _, dark = colours.partition(".dark .explorer")
     dark = f"@media (prefers-color-scheme: dark) {{ :root {dark} }}"
-    return light.replace(".explorer", ":root") + dark + (VIEWER / "report.css").read_text(encoding="utf-8")
+    rules = "".join((VIEWER / name).read_text(encoding="utf-8") for name in ("map.css", "report.css"))
+    return light.replace(".explorer", ":root") + dark + rules
 
 
 def _digest(source: str) -> str:

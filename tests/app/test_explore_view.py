@@ -276,7 +276,7 @@ def test_numbers(plain: Any) -> None:
         "100%",
         "1.00",
     ]
-    assert plain.locator("#numbers [data-stat=speedup] .note").text_content() == "else 62.5 vs 25.0"
+    assert plain.locator("#numbers [data-stat=speedup] .note").text_content() == "undrawn 62.5, plain 25.0"
 
 
 def test_a_speedup_below_1_says_what_it_is_a_factor_of(plain: Any) -> None:

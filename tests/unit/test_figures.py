@@ -14,6 +14,7 @@ from d2sd.calibration import calibrate, label, tabulate, tabulate_paths
 from d2sd.calibration.comparison import compare
 from d2sd.calibration.report import curves
 from d2sd.calibration.sides import Side
+from d2sd.costs.places import Places
 from d2sd.drawing.compared_panels import comparison_panels, sweep_panels
 from d2sd.drawing.panels import calibration_panels
 from d2sd.drawing.report import report_page, settings
@@ -94,19 +95,37 @@ def test_a_report_holds_all_it_needs_and_nothing_in_it_is_code(trace):
         assert json.loads(data)["figure"]["data"]
 
 
+def test_a_report_without_drafts_has_no_map_and_a_hostile_method_is_a_text(trace):
+    places = Places()
+    list(places.passing([replace(trace, header={**trace.header, "method": HOSTILE})]))
+    assert places.all()[0].method == HOSTILE
+    page = report_page("x", ["x"], [], places=places.all())
+    assert "<b>" not in re.sub(r"<script>.*?</script>", "", page, flags=re.DOTALL)
+    plain = Places()
+    plain.add(replace(trace, header={**trace.header, "method": "autoregressive"}))
+    assert plain.all() == []
+    assert 'data-map="' not in re.sub(r"<script>.*?</script>", "", report_page("x", ["x"], []), flags=re.DOTALL)
+
+
 def test_commands_write_reports(tmp_path, capsys):
     one, two = tmp_path / "one.html", tmp_path / "two.html"
     header = load_trace(OPENING).header
     assert main(["calibrate", "--traces", f"{OPENING}", "--html", f"{one}"]) == 0
     assert main(["compare", "--a", f"{OPENING}", "--b", f"{OPENING}", "--html", f"{two}"]) == 0
     assert "No clear difference" in capsys.readouterr().out
-    for path, title in (
-        (one, "Calibration: 1 recorded run with d2sd"),
-        (two, "Comparison: 1 recorded run (A) with 1 (B)"),
+    for path, title, names in (
+        (one, "Calibration: 1 recorded run with d2sd", ["D²SD"]),
+        (two, "Comparison: 1 recorded run (A) with 1 (B)", ["A: D²SD", "B: D²SD"]),
     ):
         page = path.read_text(encoding="utf-8")
         assert f"<h1>{title}</h1>" in page
         assert header["models"]["target"] in page
+        (drawn,) = re.findall(r'<script type="application/json" id="map">(.*?)</script>', page)
+        places = json.loads(drawn)["points"]
+        assert [p["name"] for p in places] == names
+        for place in places:
+            assert place["alpha"] == pytest.approx(7.75)
+            assert place["there"] == pytest.approx(1.42, abs=0.01)  # as why? says of this run
         assert "transformers" in page
     assert main(["compare", "--a", "gone.jsonl", "--b", "gone.jsonl"]) == 2
     assert "gone.jsonl" in capsys.readouterr().err
