@@ -104,6 +104,9 @@ def test_the_story_is_scrolled_past_its_drawing_and_leads_to_the_stops(browser, 
         for frame in frames[4:]:  # by key
             page.keyboard.press("ArrowRight")
             expect(story).to_have_attribute("data-frame", frame)
+            page.wait_for_timeout(600)
+            seen = "es => es.filter((e) => Number(getComputedStyle(e).opacity) > 0.05).length"
+            assert story.locator(".cell.copy").evaluate_all(seen) == 0  # a node of the tree is drawn once
         expect(story.locator(".costs")).to_contain_text("plain steps")
         page.wait_for_function("location.search.includes('stop=0')")
         page.keyboard.press("ArrowRight")
