@@ -24,7 +24,7 @@ __all__ = ["pages"]
 def training(tmp_path, monkeypatch):
     """A training run that kept a worse drafter, then the bundled one."""
     monkeypatch.setattr(checkpoints, "TOKENS", 16)
-    worse = each("down_proj.weight", torch.zeros_like, 2)
+    worse = each(("down_proj.weight", "o_proj.weight"), torch.zeros_like)
     copied(tmp_path / "step-100", weights=worse)
     copied(tmp_path / "step-200")
     return tmp_path
