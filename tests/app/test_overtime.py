@@ -9,7 +9,6 @@ import torch
 
 from app import checkpoints, serving
 from app.checkpoints import said
-from app.layout import build
 from app.models import Chosen
 from app.views.overtime import drawn
 from app.work import Ticket
@@ -25,7 +24,7 @@ __all__ = ["pages"]
 def training(tmp_path, monkeypatch):
     """A training run that kept a worse drafter, then the bundled one."""
     monkeypatch.setattr(checkpoints, "TOKENS", 16)
-    worse = each("down_proj.weight", torch.zeros_like, 2)
+    worse = each(("down_proj.weight", "o_proj.weight"), torch.zeros_like)
     copied(tmp_path / "step-100", weights=worse)
     copied(tmp_path / "step-200")
     return tmp_path
@@ -117,10 +116,3 @@ def test_a_public_page_reads_no_folder_and_asks_no_server(public, training, monk
     monkeypatch.setattr(checkpoints, "checkpoints", lambda *_: pytest.fail("a folder was read"))
     assert "opens no folders" in measured(training)[-1].problem
     assert "asks no servers" in watched("http://127.0.0.1:8000")[-1].problem
-
-
-def test_only_the_owner_of_the_machine_has_both_folds(monkeypatch):
-    folds = {"checkpoints-go", "watch-go"}
-    assert folds <= {block.elem_id for block in build().blocks.values()}
-    monkeypatch.setenv("SPACE_ID", "a/b")
-    assert not folds & {block.elem_id for block in build().blocks.values()}
