@@ -148,10 +148,18 @@ def _norms(net: _Net) -> Iterator[Variant]:
     every = [n for n, w in net.weights.items() if w.dim() == 1 and n.endswith("norm.weight")]
     heads = [n for n in every if n.endswith(("q_norm.weight", "k_norm.weight"))]
     rest = [n for n in every if n not in heads]
-    groups = {"all norms": every, "norms of queries and keys": heads, "the other norms": rest}
+    layers = [n for n in rest if n.endswith("layernorm.weight")]
+    groups = {
+        "all norms": every,
+        "norms of queries and keys": heads,
+        "the other norms": rest,
+        "input and post-attention norms": layers,
+    }
+    seen: list[list[str]] = []
     for said, names in groups.items():
-        if not names or (said != "all norms" and len(names) == len(every)):
+        if not names or names in seen:
             continue
+        seen.append(names)
         for by in (1.0, -1.0):
             text = f"{by:+g} on the weights of {said}"
             why = "add 1 to" if by > 0 else "take 1 off"
