@@ -150,7 +150,7 @@ def test_interruption_reports_the_prompts_that_are_done(tmp_path):
         preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),  # background jobs of a shell ignore it
     )
     seen = b""
-    while not re.search(rb" 1\d/\d+ \[", seen):  # two warm-ups and three whole prompts, at least
+    while not re.search(rb"bench: [1-9]\d+ of \d+, ", seen):  # two warm-ups and three whole prompts, at least
         more = process.stderr.read1()
         assert more, seen
         seen += more
