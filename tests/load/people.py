@@ -12,7 +12,7 @@ from typing import Any
 from tests.page_client import PageClient, Window
 
 PROMPTS = ("One day, a cat", "Tom has 12 apples.", "# Task: add two numbers", "Once upon a time there was a fox")
-WAITS = 1.0  # seconds after which somebody who waits must have been told so
+WAITS = 2.0  # seconds after which whoever waits must know: the page asks every half second, and answers take time
 
 
 @dataclass(frozen=True, slots=True)
