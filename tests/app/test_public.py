@@ -199,16 +199,18 @@ def test_logs_of_served_engines_are_opened_as_they_are(tmp_path):
 
 def test_a_run_that_was_recorded_is_judged_as_one_that_goes_on():
     trace = presets.opening().trace()
-    live = RecordedRun(live=True)
+    live, streamed = RecordedRun(live=True), RecordedRun(live=True)
     for line in trace.lines():
         live.append([line])
+    for event in (trace.header, *trace.events()):  # as a run hands them over
+        streamed.append([event])
     kept = RecordedRun.packed(trace.lines())
     plain = [line.rstrip("\n") for line in trace.lines()]
-    assert live.lines() == kept.lines() == plain
-    heads = [json.loads(run.segment().partition("\n")[0]) for run in (live, kept)]
-    assert heads[0]["instructive"] == heads[1]["instructive"]
+    assert live.lines() == streamed.lines() == kept.lines() == plain
+    heads = [json.loads(run.segment().partition("\n")[0]) for run in (live, streamed, kept)]
+    assert len({head["instructive"] for head in heads}) == 1
 
     def opened(run):
         return [line for entry in run.segment().splitlines()[1:] for line in unpack_line(entry).split("\n")]
 
-    assert opened(live) == opened(kept)
+    assert opened(live) == opened(streamed) == opened(kept)

@@ -31,6 +31,8 @@ from d2sd.doctor.signs import FURTHER, Signs, follows, further, repeated, surpri
 from d2sd.doctor.subject import Subject
 from d2sd.doctor.templates import WORTH, Asked, Template, templates
 from d2sd.doctor.texts import Text, study, write
+from d2sd.doctor.undoing import undoings
+from d2sd.doctor.variant import weights_of
 from d2sd.doctor.variants import mask_tokens, tapped, variants, with_mask
 from d2sd.doctor.weights import (
     Weighed,
@@ -402,6 +404,15 @@ def test_an_eagle3_drafter_is_drafted_again_as_decoding_drafts_it(bundled, texts
         trace = engine.generate(known.ids[: known.start], config)
         steps = [len(s.committed) - 1 for s in trace.steps]
         assert walk(ChainRedrafter(target, model, config.draft_depth + 1), known).accepted[:-1] == tuple(steps[:-1])
+
+
+def test_one_added_to_the_layers_own_norms_is_undone_exactly(bundled):
+    model = bundled.models.first
+    given = {n: w + 1 if n.endswith("layernorm.weight") else w for n, w in weights_of(model).items()}
+    (undo,) = (v for v in undoings(model, bundled.models.target) if "-1" in v.said and "input and post" in v.said)
+    found = {**given, **undo.edit(given)}
+    assert all(torch.allclose(found[n], w, atol=1e-6) for n, w in weights_of(model).items())
+    assert not any(torch.equal(given[n], w) for n, w in weights_of(model).items() if n.endswith("layernorm.weight"))
 
 
 @pytest.mark.parametrize("name", ["q and k as GGUF", "eagle3 residual", "eagle3 d2t", "eagle3 head_dim"])
