@@ -20,7 +20,7 @@ from app.recordings import Recording, Recordings, RunSet
 from app.tabs import doctor
 from app.tabs.memory import remember
 from app.tabs.model_choice import build_models, follow_model
-from app.tabs.notice import MODEL, Said, ask, line_of, notice_box, sentence, stopped
+from app.tabs.notice import IN_TURN, Said, ask, line_of, notice_box, sentence, stopped
 from app.tabs.runs import Shown
 from app.tabs.setting_box import setting_rows
 from app.views.calibrate import CalibrationView
@@ -112,10 +112,7 @@ def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
         _measure_prompts,
         [source, ticket, number, recordings, explore, against, *inputs],
         outputs,
-        show_progress="hidden",
-        concurrency_id=MODEL,
-        concurrency_limit=1,
-        trigger_mode="multiple",
+        **IN_TURN,
     )
     offered(measured)
     doctor.wire(why, go, report, notice, ticket, [source, *inputs], _asked)

@@ -11,7 +11,7 @@ import d2sd
 from app import doctor
 from app.gradio_internals import hidden_when
 from app.models import Chosen
-from app.tabs.notice import MODEL, Said, ask, line_of
+from app.tabs.notice import IN_TURN, Said, ask, line_of
 from app.work import TURNS, Ticket, Update
 
 Asked = tuple[doctor.PromptSource, float | None, Chosen, str, dict[str, Any]]
@@ -62,7 +62,4 @@ def wire(
 
     measure.click(None, None, report, js=hidden_when("true"), show_progress="hidden", queue=False)
     asked = go.click(request, ticket, [number, notice, line_of(notice, ticket)], show_progress="hidden", queue=False)
-    asked.then(
-        run, [ticket, number, *given], [report, notice], show_progress="hidden", concurrency_id=MODEL,
-        concurrency_limit=1, trigger_mode="multiple",
-    )  # fmt: skip
+    asked.then(run, [ticket, number, *given], [report, notice], **IN_TURN)

@@ -15,7 +15,7 @@ from app.machine import give_back
 from app.page_session import Session
 from app.settings import SETTINGS
 from app.tabs.controls import build_controls
-from app.tabs.notice import MODEL, Said, ask, line_of, sentence, stopped
+from app.tabs.notice import IN_TURN, Said, ask, line_of, sentence, stopped
 from app.tabs.runs import AT_ONCE, FILES, Shown
 from app.views.explore import ExplorerView
 from app.views.runs import RunsView
@@ -87,10 +87,7 @@ def _wire_runs(shown: Shown) -> None:
             run,
             [session, number, *controls.values],
             [view, controls.notice, shown.back, shown.runs, controls.run],
-            show_progress="hidden",
-            concurrency_id=MODEL,
-            concurrency_limit=1,
-            trigger_mode="multiple",
+            **IN_TURN,
         ).then(rest, [session, number], controls.run, **AT_ONCE)
 
     def stop(current: Session) -> Any:
@@ -129,10 +126,7 @@ def _wire_question(shown: Shown, name: str, event: Any) -> None:
         run,
         [shown.session, ticket, number, wanted],
         [shown.view, controls.notice],
-        show_progress="hidden",
-        concurrency_id=MODEL,
-        concurrency_limit=1,
-        trigger_mode="multiple",
+        **IN_TURN,
     )
 
     def stop(current: Ticket) -> None:

@@ -14,6 +14,13 @@ from app.work import TURNS, Ticket, Update
 
 SECONDS_BETWEEN_PLACES = 0.5
 MODEL = "model"  # the concurrency id of everything that runs the models: it takes turns
+# Options of an event that runs the models.
+IN_TURN: dict[str, Any] = {
+    "show_progress": "hidden",
+    "concurrency_id": MODEL,
+    "concurrency_limit": 1,
+    "trigger_mode": "multiple",
+}
 
 
 def notice_box(elem_id: str) -> gr.Textbox:

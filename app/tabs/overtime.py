@@ -13,7 +13,7 @@ import gradio as gr
 from app import checkpoints, serving
 from app.models import Chosen
 from app.tabs.model_choice import build_models
-from app.tabs.notice import MODEL, Said, ask, line_of, notice_box, sentence, stopped
+from app.tabs.notice import IN_TURN, Said, ask, line_of, notice_box, sentence, stopped
 from app.views.overtime import OverTimeView, drawn
 from app.work import TURNS, Ticket
 from d2sd.drawing.board import board_panels
@@ -59,10 +59,7 @@ def build_checkpoints() -> None:
         run,
         [ticket, number, folder, limit, *chosen],
         [view, notice],
-        show_progress="hidden",
-        concurrency_id=MODEL,
-        concurrency_limit=1,
-        trigger_mode="multiple",
+        **IN_TURN,
     )
     stop.click(stopped, ticket, notice, show_progress="hidden", queue=False)
 

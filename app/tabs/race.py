@@ -21,7 +21,7 @@ from app.page_session import Session
 from app.record import DEFAULT, recorded_race
 from app.tabs.memory import remember
 from app.tabs.model_choice import build_models, follow_model
-from app.tabs.notice import MODEL, Said, ask, forgive, line_of, notice_box, sentence, stopped
+from app.tabs.notice import IN_TURN, Said, ask, forgive, line_of, notice_box, sentence, stopped
 from app.tabs.runs import Shown
 from app.tabs.setting_box import setting_rows
 from app.tabs.whatif import WhatIf, build_whatif
@@ -110,10 +110,7 @@ def build_race(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> RaceTab:
         run,
         [ticket, number, explore, *inputs.values()],
         [lanes, notice, *asked.outputs, shown.runs],
-        show_progress="hidden",
-        concurrency_id=MODEL,
-        concurrency_limit=1,
-        trigger_mode="multiple",
+        **IN_TURN,
     )
     stop.click(stopped, ticket, notice, show_progress="hidden", queue=False)
     mine = [inputs[name] for name in BROUGHT]

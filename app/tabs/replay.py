@@ -11,7 +11,7 @@ from app import compare, replay
 from app.models import Chosen
 from app.page_session import Session
 from app.tabs.model_choice import build_models
-from app.tabs.notice import MODEL, Said, ask, line_of, notice_box, stopped
+from app.tabs.notice import IN_TURN, Said, ask, line_of, notice_box, stopped
 from app.work import TURNS, Ticket, Update
 from d2sd import InputError
 
@@ -51,9 +51,6 @@ def build_replay(session: gr.State, side: gr.Dropdown) -> None:
         run,
         [ticket, number, session, side, *chosen],
         [found, notice],
-        show_progress="hidden",
-        concurrency_id=MODEL,
-        concurrency_limit=1,
-        trigger_mode="multiple",
+        **IN_TURN,
     )
     stop.click(stopped, ticket, notice, show_progress="hidden", queue=False)

@@ -15,7 +15,7 @@ from app.method_names import grouped
 from app.models import Chosen
 from app.page_session import Session
 from app.record import DEFAULT, recorded_answers, recorded_race
-from app.tabs.notice import MODEL, Said, ask, line_of, notice_box, sentence, stopped
+from app.tabs.notice import IN_TURN, Said, ask, line_of, notice_box, sentence, stopped
 from app.views.whatif import WhatIfView, drawn
 from app.work import TURNS, Ticket, Update
 from d2sd import METHODS, InputError, Trace
@@ -106,10 +106,7 @@ def build_whatif(explore: gr.State, chosen: list[Component]) -> WhatIf:
         run,
         [ticket, number, source, explore, *chosen, sweeps, methods],
         [charts, notice],
-        show_progress="hidden",
-        concurrency_id=MODEL,
-        concurrency_limit=1,
-        trigger_mode="multiple",
+        **IN_TURN,
     )
     stop.click(stopped, ticket, notice, show_progress="hidden", queue=False)
     return WhatIf(source, charts, notice)
