@@ -32,7 +32,7 @@ def product(weight: Tensor, half: bool = False) -> Product:
     """
     if half:
         halved = torch.ops.quantized.linear_prepack_fp16(weight.contiguous(), None)
-        multiply = torch.ops.quantized.linear_dynamic_fp16
+        multiply = torch.ops.quantized.linear_dynamic_fp16.default
         return lambda x: multiply(x, halved)
     try:
         packed = torch.ops.mkldnn._reorder_linear_weight(weight, _PACKED_FOR)
