@@ -6,7 +6,7 @@ import { fixed } from "./words.js";
 const [WIDE, HIGH] = [420, 268];
 const EDGE = { left: 40, right: 14, top: 12, bottom: 36 };
 const SPEEDUPS = [0.5, 1, 2, 4, 8];
-const LETTER = 7.4; // width of a letter of a name, about
+const LETTER = 8.2; // width of a letter of a name, at most about
 const SPOTS = [[8, -7, "start"], [-8, -7, "end"], [8, 17, "start"], [-8, 17, "end"], [8, -21, "start"], [-8, 31, "end"], [8, 31, "start"]]; // beside a point
 const MOST = 16; // plain steps or tokens; what lies beyond is drawn at the edge
 
@@ -40,7 +40,8 @@ export class BreakEvenMap {
     this.points = points.filter(({ alpha, here, there }) => alpha > 0 && (here || there));
     this.machine = machine;
     const costs = this.points.flatMap(({ here, there }) => [here, there]).filter(Boolean);
-    this.most = { x: Math.min(MOST, Math.max(3, ...costs) * 1.15), y: Math.min(MOST, Math.max(3, ...this.points.map(({ alpha }) => alpha)) * 1.2) };
+    const room = (values) => Math.min(MOST, Math.max(3, ...values));
+    this.most = { x: 1.15 * room(costs), y: 1.2 * room(this.points.map(({ alpha }) => alpha)) };
     this.probe = null;
     this.draw();
     this.say();
@@ -51,7 +52,7 @@ export class BreakEvenMap {
 
   draw() {
     const { most } = this;
-    this.taken = [];
+    this.taken = this.points.flatMap(({ alpha, here, there }) => [here, there].filter(Boolean).map((cost) => ({ left: this.x(cost) - 6, top: this.y(alpha) - 6, width: 12 })));
     const [right, floor] = [this.x(most.x), this.y(0)];
     const even = Math.min(most.x, most.y);
     const slower = `${this.x(0)},${floor} ${this.x(even)},${this.y(even)} ${right},${this.y(Math.min(most.y, most.x))} ${right},${floor}`;
@@ -95,7 +96,7 @@ export class BreakEvenMap {
     const box = ([dx, dy, anchor]) => ({ left: x + dx - (anchor === "end" ? width : 0), top: y + dy - 11 });
     const free = (spot) => {
       const { left, top } = box(spot);
-      return left > EDGE.left && left + width < WIDE && this.taken.every((other) => left > other.left + other.width || left + width < other.left || Math.abs(top - other.top) > 13);
+      return top > 0 && left > EDGE.left && left + width < WIDE && this.taken.every((other) => left > other.left + other.width || left + width < other.left || Math.abs(top - other.top) > 13);
     };
     const spot = SPOTS.find(free) || SPOTS[0];
     this.taken.push({ ...box(spot), width });
