@@ -121,9 +121,8 @@ class WalkedDrafter(BlockDrafter):
         selector, head = self.model.candidate_selector, self.model.markov_head
         before, rows, found, candidates = given[:, 0], hidden[:, 1 - self.shift :], [], []
         state = hidden.new_empty(0) if head is None else head.start(rows[:, 0])
-        if (
-            head is not None and not self.shift
-        ):  # rows are about themselves, and the anchor's is the first that the state saw
+        # where rows are about their own position, the anchor's row begins the state that only rnn heads have
+        if head is not None and head.kind == "rnn" and not self.shift:
             state = head(before, hidden[:, 0], state)[1]
         options = self.own_ids(torch.arange(logits.shape[-1], device=self.device)).expand(len(rows), -1)
         for at in range(rows.shape[1]):

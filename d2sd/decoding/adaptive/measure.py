@@ -18,7 +18,8 @@ from d2sd.methods.base import WIDEST
 from d2sd.tree.tree import path_tree
 
 SIZES = (1, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 28, 32, 48, 64)  # tree nodes that are timed
-CORNERS = (2, 8, 16, 24, 32, 64)  # between which a node costs the same: kernels work on eight or sixteen rows at once
+# Between these a node costs the same: kernels work on six, eight or more rows at once.
+CORNERS = (2, 4, 6, 8, 12, 16, 24, 32, 64)
 BRANCHES = (1, 2, 4, 8)  # re-drafts that are timed
 ROUNDS, SECONDS = 12, 2.5  # so many times, or for so long
 SLOW = 0.01  # seconds of a plain pass from which on only the corners are timed, and making a kernel does not count
