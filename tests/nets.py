@@ -57,7 +57,9 @@ def make_engine(tokenizer: PreTrainedTokenizerFast, kind: str) -> Engine:
     """Models of every kind that a method asks for; what they draft is taken now and then."""
     target = make_target(tokenizer, kind)
     small = disturb(make_target(tokenizer, kind))
-    first, second = teach(make_drafter(target, seed=1), target), teach(make_drafter(target, seed=2), target, True)
+    first, second = teach(make_drafter(target), target), make_drafter(target)
+    second.load_state_dict(first.state_dict())
+    teach(second, target, True, steps=10)  # of what the first one learned most is right here too
     return Engine(Models(target, first, second, small, "random", make_eagle3(target)))
 
 

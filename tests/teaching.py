@@ -18,7 +18,11 @@ NOISE = 0.02
 
 
 def teach(
-    drafter: DFlashDraftModel, target: Target, variable_prefix: bool = False, prompts: Sequence[str] = PROMPTS
+    drafter: DFlashDraftModel,
+    target: Target,
+    variable_prefix: bool = False,
+    prompts: Sequence[str] = PROMPTS,
+    steps: int = STEPS,
 ) -> DFlashDraftModel:
     """Train it for a second on what the target writes after ``prompts``: then it knows some of that, not all."""
     asked = [target.tokenizer(prompt)["input_ids"] for prompt in prompts]
@@ -30,14 +34,14 @@ def teach(
         row[: len(ids)] = torch.tensor(ids)
     config = DrafterConfig(variable_prefix=variable_prefix, anchors=ANCHORS, objective="survival")
     objective = DrafterObjective(drafter.train().requires_grad_(True), target.model, config)
-    optimizer = torch.optim.AdamW(drafter.parameters(), lr=RATE)
+    optimizer = torch.optim.AdamW(drafter.parameters(), lr=RATE, fused=True)
     taps = LayerTaps(target.model.model.layers)
     taps.add(drafter.target_layer_ids)
     with torch.no_grad():
         hidden = target.model.model(input_ids=rows, use_cache=False).last_hidden_state
         known = taps.features(drafter.target_layer_ids, rows.device), hidden
     generator = torch.Generator().manual_seed(0)
-    for _ in range(STEPS):
+    for _ in range(steps):
         anchors = draw_anchors(starts, lengths, ANCHORS, generator)
         prefixes = torch.zeros_like(anchors)
         if variable_prefix:

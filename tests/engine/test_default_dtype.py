@@ -10,7 +10,7 @@ import torch
 
 from d2sd import METHODS, DecodeConfig, load
 from d2sd.models import loading
-from tests.nets import make_engine
+from tests.target_nets import make_typed_engine
 
 
 @contextmanager
@@ -31,9 +31,9 @@ def drafted(trace):
 
 
 def test_runs_do_not_depend_on_the_default_dtype(tokenizer):
-    usual, other = (make_engine(tokenizer, "llama") for _ in range(2))
+    usual, other = (make_typed_engine(tokenizer, "mistral") for _ in range(2))
     for method in METHODS:
-        config = DecodeConfig(method, 8, temperature=0.8)
+        config = DecodeConfig(method, 5, temperature=0.8)
         expected = drafted(usual.generate("the cat", config))
         with default_dtype(torch.bfloat16):
             assert drafted(other.generate("the cat", config)) == expected, method
@@ -52,7 +52,7 @@ def test_models_loaded_beside_each_other_are_loaded_one_after_the_other(monkeypa
             inside.pop()
 
     monkeypatch.setattr(loading.AutoModelForCausalLM, "from_pretrained", slow)
-    threads = [threading.Thread(target=load, args=("tiny",), kwargs={"dtype": d}) for d in ("bfloat16", "float32") * 2]
+    threads = [threading.Thread(target=load, args=("tiny",), kwargs={"dtype": d}) for d in ("bfloat16", "float32")]
     for thread in threads:
         thread.start()
     for thread in threads:

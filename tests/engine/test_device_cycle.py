@@ -86,7 +86,7 @@ def test_its_events_are_those_of_the_host(engine, padded, method, turn, monkeypa
     """Half of the settings on one kind of target, half on the other; from method to method they change."""
     settings = SETTINGS[2 * turn + (is_llama(engine) + ON_DEVICE.index(method)) % 2]
     settings = {k: v for k, v in settings.items() if k in METHODS[method].settings or "_" not in k or "top" in k}
-    config = DecodeConfig(method, 16, **settings)
+    config = DecodeConfig(method, 10, **settings)
     expected = engine.generate("the cat sat", config)
 
     def refuse(*_):
@@ -107,7 +107,7 @@ def test_prefixes_behind_a_drafted_end_of_text_are_left_out_as_on_the_host(token
     models.target.model.generation_config.eos_token_id = list(range(0, VOCABULARY, 9))  # most drafts hold one
     host, device = (Engine(models, passes=mode) for mode in ("eager", "padded"))
     left_out = 0
-    for prompt in ("the cat sat", "a dog ran", "on the mat to the"):
+    for prompt in ("the cat sat", "on the mat to the"):
         config = DecodeConfig(method, 12, block_size=12, second_block_size=longer, num_branches=6, temperature=1)
         expected = host.generate(prompt, config)
         for one, other in zip(untimed(device.generate(prompt, config)), untimed(expected), strict=True):
@@ -169,7 +169,7 @@ def test_what_is_planned_for_the_device_leaves_the_text_alone(engine, padded, me
     One kind of blocks on one kind of target, one on the other; from method to method they change.
     """
     noises = ({}, {"temperature": 0.9, "seed": 4})
-    plain = [engine.generate("the cat sat on", DecodeConfig("autoregressive", 40, **noise)) for noise in noises]
+    plain = [engine.generate("the cat sat on", DecodeConfig("autoregressive", 28, **noise)) for noise in noises]
     monkeypatch.setattr(HostCycle, "run", None)
     monkeypatch.setattr(Engine, "costs", lambda *_: FLAT)
     blocks = ({"num_branches": 3}, {"block_size": 6, "second_block_size": 9, "num_branches": 4})
@@ -179,7 +179,7 @@ def test_what_is_planned_for_the_device_leaves_the_text_alone(engine, padded, me
     if METHODS[method].second_drafter == "none":
         settings = {k: v for k, v in settings.items() if k == "block_size"}
     for noise, expected in zip(noises, plain, strict=True):
-        trace = padded.generate("the cat sat on", DecodeConfig(method, 40, cost_aware=True, **settings, **noise))
+        trace = padded.generate("the cat sat on", DecodeConfig(method, 28, cost_aware=True, **settings, **noise))
         assert trace.token_ids == expected.token_ids
         seen |= plans(trace)
     assert len(seen) > (3 if METHODS[method].second_drafter == "none" else 5)
@@ -189,12 +189,12 @@ def test_drafters_read_on_while_the_device_decodes_plainly(engine, padded, monke
     """A draft after plain cycles is the one that a run gives which begins there."""
     monkeypatch.setattr(Engine, "costs", lambda *_: FLAT)
     monkeypatch.setattr(proposing, "Controller", restless(2, few=True))
-    ids = list(padded.encode("the cat sat on", DecodeConfig("dflash", 40)))
-    trace = padded.generate(ids, DecodeConfig("dflash", 40, block_size=8, cost_aware=True))
+    ids = list(padded.encode("the cat sat on", DecodeConfig("dflash", 28)))
+    trace = padded.generate(ids, DecodeConfig("dflash", 28, block_size=8, cost_aware=True))
     whole, checked = [*ids, *trace.token_ids], 0
     for before, step in pairwise(trace.steps):
         if step.first_draft and not before.first_draft:
-            begun = engine.generate(whole[: step.anchor_position], DecodeConfig("dflash", 40, block_size=8)).steps[0]
+            begun = engine.generate(whole[: step.anchor_position], DecodeConfig("dflash", 2, block_size=8)).steps[0]
             assert (begun.anchor, begun.first_draft.ids) == (step.anchor, step.first_draft.ids)
             checked += 1
     assert checked > 2
@@ -243,16 +243,15 @@ class OnMeta(TorchDispatchMode):
 
 
 @pytest.mark.parametrize("method", ON_DEVICE)
-@pytest.mark.parametrize(
-    ("inspect", "dtype", "backend", "cost_aware"),
-    [(True, torch.float32, "dense", False), (False, torch.bfloat16, "cascade", False), (True, torch.float32, "dense", True)],
-)  # fmt: skip
+@pytest.mark.parametrize("cost_aware", [False, True])
 @torch.inference_mode()
-def test_a_whole_cycle_is_queued_before_anything_is_read(
-    method, inspect, dtype, backend, cost_aware, without_values, monkeypatch
-):
-    """On torch's meta device tensors hold no values: whatever looks at one on the way fails."""
+def test_a_whole_cycle_is_queued_before_anything_is_read(method, cost_aware, without_values, monkeypatch):
+    """On torch's meta device tensors hold no values: whatever looks at one on the way fails.
+
+    The other settings change from method to method, so that re-drafts meet either."""
     engine = without_values
+    turn = (ON_DEVICE.index(method) + cost_aware) % 2
+    inspect, dtype, backend = ((True, torch.float32, "dense"), (False, torch.bfloat16, "cascade"))[turn]
     target = engine.models.target
     config = engine.resolve(DecodeConfig(method, 20, inspect=inspect, cost_aware=cost_aware))
     for model in (target.model, engine.models.first, engine.models.second):
@@ -349,7 +348,7 @@ def frozen(small, monkeypatch):
 
 @pytest.mark.parametrize("method", [*ON_DEVICE, "d2sd_tree", "eagle3"])
 def test_what_is_frozen_at_capture_does_not_change_a_text(small, frozen, method):
-    config = DecodeConfig(method, 16, num_branches=3)
+    config = DecodeConfig(method, 8, num_branches=3)
     for prompt in ("the cat sat", "a dog ran to the park and"):
         one, other = frozen.generate(prompt, config), small.generate(prompt, config)
         assert one.token_ids == other.token_ids
@@ -383,5 +382,5 @@ def test_settings_do_not_share_what_was_captured(small, frozen):
     noisy = {"temperature": 2.0, "seed": 5}
     changes = ({}, {"inspect": False}, {"num_branches": 3}, noisy, noisy | {"top_k": 2}, noisy | {"top_p": 0.2})
     for settings in (*changes, {"temperature": 0.5, "seed": 5}, {"block_size": 6}):
-        config = DecodeConfig("d2sd", 8, **{"num_branches": 2} | settings)
+        config = DecodeConfig("d2sd", 6, **{"num_branches": 2} | settings)
         assert frozen.generate("the cat sat", config).token_ids == small.generate("the cat sat", config).token_ids

@@ -18,7 +18,7 @@ def test_a_third_pass_is_counted_where_there_was_one(bundled, settings, passes):
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("temperature", [0.0, 0.9])
 def test_steps_are_consistent(bundled, method, temperature):
-    events = list(bundled.stream("Once upon a time, a frog", DecodeConfig(method, 30, temperature=temperature)))
+    events = list(bundled.stream("Once upon a time, a frog", DecodeConfig(method, 16, temperature=temperature)))
     assert isinstance(events[0], PrefillDone)
     assert isinstance(events[-1], Finished)
     steps = events[1:-1]
@@ -62,7 +62,7 @@ def test_steps_are_consistent(bundled, method, temperature):
 
 
 def test_inspection_changes_no_token_and_records_less(bundled):
-    seen, blind = (bundled.generate("A boat", DecodeConfig("d2sd", 40, inspect=i)) for i in (True, False))
+    seen, blind = (bundled.generate("A boat", DecodeConfig("d2sd", 20, inspect=i)) for i in (True, False))
     assert seen.token_ids == blind.token_ids
     assert seen.steps[0].first_draft.alternatives
     assert not blind.steps[0].first_draft.alternatives
@@ -81,7 +81,7 @@ def test_stop_ends_before_the_next_step(bundled):
 
 
 def test_two_interleaved_runs_do_not_disturb_each_other(bundled):
-    config = DecodeConfig("d2sd", 40)
+    config = DecodeConfig("d2sd", 20)
     prompts = ("A boat", "Question: Ann has 4 pens and 5 hats. How many things are there?\nAnswer:")
     alone = [bundled.generate(p, config).token_ids for p in prompts]
     streams = [bundled.stream(p, config) for p in prompts]

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from d2sd import METHODS, DecodeConfig, Engine, InputError
+from d2sd import METHODS, DecodeConfig, Engine, InputError, StepDone
 from d2sd.methods import d2sd as d2sd_method
 from d2sd.whatif.redraft import redraft
 
@@ -22,7 +22,7 @@ def story(bundled):
 @pytest.mark.parametrize("method", AGAIN)
 @pytest.mark.parametrize("settings", [{}, {"block_size": 6, "second_block_size": 9}], ids=["trained", "longer"])
 def test_a_prefix_that_the_run_chose_gives_what_the_run_drafted(bundled, method, settings):
-    run, tried = bundled.generate(PROMPT, DecodeConfig(method, 14, **settings)), 0
+    run, tried = bundled.generate(PROMPT, DecodeConfig(method, 8, **settings)), 0
     for event in run.steps:
         for branch in (b for b in event.branches if b.base == 0):
             found = redraft(bundled, run, event.step, branch.prefix)
@@ -44,9 +44,9 @@ def test_every_prefix_brings_what_a_run_from_it_alone_commits(bundled, story, mo
             found = redraft(bundled, story, event.step, prefix)
             monkeypatch.setattr(d2sd_method, "select_prefixes", lambda posterior, count, prefix=prefix: (prefix,))
             # prefill commits the anchor
-            run = bundled.generate(ids[: event.anchor_position], DecodeConfig("d2sd", 18))
+            run = bundled.stream(ids[: event.anchor_position], DecodeConfig("d2sd", 18))
+            first = next(e for e in run if isinstance(e, StepDone))
             monkeypatch.undo()
-            first = run.steps[0]
             assert first.first_draft.ids == event.first_draft.ids
             assert first.branches[0].ids == found.draft.ids
             assert len(first.accepted) == first.actual_boundary + found.added

@@ -17,7 +17,7 @@ from d2sd.models.target import ATTENTION
 from tests.nets import make_drafter, make_eagle3, make_target
 
 VOCABULARY, LENGTH, RUNS = 4, 3, 450
-SEEDS = 64  # with which every method must draw the text of plain decoding
+SEEDS = 32  # with which every method must draw the text of plain decoding
 PROMPT = [1, 2]
 SETTINGS = [{"temperature": 1.0}, {"temperature": 0.4, "top_k": 3, "top_p": 0.95}]
 

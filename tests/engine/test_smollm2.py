@@ -38,16 +38,17 @@ def smollm2():
 
 @pytest.mark.parametrize(("prompt", "settings"), RUNS.items(), ids=RUNS)
 def test_every_method_writes_the_text_of_plain_decoding(smollm2, prompt, settings):
+    """Half of the methods in either run."""
     plain = smollm2.generate(prompt, DecodeConfig("autoregressive", NEW_TOKENS, chat=True)).token_ids
     methods = [m for m in METHODS if m != "autoregressive" and smollm2.obstacle(m) is None]
-    assert methods
-    for method in methods:
+    assert len(methods) > 1
+    for method in methods[list(RUNS).index(prompt) :: len(RUNS)]:
         assert smollm2.generate(prompt, DecodeConfig(method, NEW_TOKENS, chat=True, **settings)).token_ids == plain, (
             method
         )
 
 
-def test_a_cpu_runs_it_in_mixed_numbers_unless_told_otherwise():
-    models = load_models(target="smollm2")
-    assert models.target.numbers == ("mixed" if models.target.mixable else "float32")
+def test_a_cpu_runs_it_in_mixed_numbers_unless_told_otherwise(smollm2):
+    target = smollm2.models.target
+    assert target.numbers == ("mixed" if target.mixable else "float32")
     assert load_models(target="smollm2", dtype="float32").target.numbers == "float32"

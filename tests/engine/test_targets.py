@@ -33,6 +33,13 @@ SETTINGS = {
 }  # fmt: skip
 
 
+@pytest.fixture(scope="module")
+def drafted(typed):
+    """What D²SD tells of its run after a prompt, which several tests look at."""
+    engine, _, _ = typed
+    return cache(lambda prompt: engine.generate(prompt, DecodeConfig("d2sd", TOKENS, **SMALL)))
+
+
 @pytest.fixture(scope="module", params=TARGETS)
 def typed(request, tokenizer):
     """An engine of a type, its place among them, and what transformers writes after a prompt."""
@@ -47,22 +54,21 @@ def typed(request, tokenizer):
     return engine, list(TARGETS).index(request.param), expected
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_every_method_writes_what_transformers_writes(typed, method, monkeypatch):
-    """Half of the methods with one backend after one prompt, half with the other; from type to type they change."""
+def test_every_method_writes_what_transformers_writes(typed, monkeypatch):
+    """Half of the methods with one type, half with the next, and with types of the same layers all of them; in either half the
+    backends and prompts change from method to method."""
     engine, number, expected = typed
     monkeypatch.setattr(Engine, "costs", lambda *_: CHEAP_DRAFTS)
-    turn = (number + list(METHODS).index(method)) % 2
-    settings = SETTINGS.get(method, {**SMALL, "cost_aware": bool(number % 3 == 0)})
-    trace = engine.generate(PROMPTS[turn], DecodeConfig(method, TOKENS, backend=list(BACKENDS)[turn], **settings))
-    assert trace.token_ids == expected(PROMPTS[turn])
+    for place, method in enumerate(list(METHODS)[number % 2 :: 2]):
+        turn = (number // 2 + place) % 2
+        settings = SETTINGS.get(method, {**SMALL, "cost_aware": bool(number % 3 == 0)})
+        config = DecodeConfig(method, TOKENS, backend=list(BACKENDS)[turn], **settings)
+        assert engine.generate(PROMPTS[turn], config).token_ids == expected(PROMPTS[turn]), config
 
 
-def test_drafts_are_taken_now_and_then(typed):
+def test_drafts_are_taken_now_and_then(drafted):
     """Else the test above would hold for caches that never move a row."""
-    engine, _, _ = typed
-    runs = [engine.generate(prompt, DecodeConfig("d2sd", TOKENS, **SMALL)) for prompt in PROMPTS]
-    accepted = [step.accepted for run in runs for step in run.steps]
+    accepted = [step.accepted for prompt in PROMPTS for step in drafted(prompt).steps]
     assert sum(map(len, accepted)) > 8
     assert sum(map(bool, accepted)) > 2
 
@@ -127,19 +133,17 @@ def test_a_run_that_is_left_leaves_nothing_to_the_next_one(typed):
 def test_a_seed_gives_the_same_sampled_text(typed):
     engine, number, _ = typed
     plain, drafted = (
-        DecodeConfig(method, TOKENS, temperature=0.8, seed=number, **SETTINGS.get(method, SMALL))
+        DecodeConfig(method, 16, temperature=0.8, seed=number, **SETTINGS.get(method, SMALL))
         for method in ("autoregressive", "d2sd")
     )
     assert engine.generate(PROMPTS[0], drafted).token_ids == engine.generate(PROMPTS[0], plain).token_ids
 
 
-def test_what_if_says_what_a_run_does(typed):
+def test_what_if_says_what_a_run_does(typed, drafted):
     engine, _, _ = typed
-    recorded = engine.generate(PROMPTS[0], DecodeConfig("autoregressive", TOKENS))
-    config = engine.resolve(DecodeConfig("d2sd", TOKENS, **SMALL))
-    (outcome,) = Replay(engine, recorded).run([config])
-    run = engine.generate(PROMPTS[0], config)
-    assert outcome.committed == tuple(len(step.committed) for step in run.steps)
+    recorded = engine.generate(PROMPTS[0], DecodeConfig("autoregressive", TOKENS, inspect=False))
+    (outcome,) = Replay(engine, recorded).run([engine.resolve(DecodeConfig("d2sd", TOKENS, **SMALL))])
+    assert outcome.committed == tuple(len(step.committed) for step in drafted(PROMPTS[0]).steps)
 
 
 def test_passes_of_fixed_shape_where_layers_allow_it(typed):

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-from d2sd import DecodeConfig, Engine, InputError, load
+from d2sd import DecodeConfig, Engine, InputError
 from d2sd.decoding.tempered import tempered
-from d2sd.models.loading import BUNDLED
+from d2sd.models.loading import BUNDLED, load_drafter
+from d2sd.models.models import Models
 from d2sd.trace.consistency import check_step
 from d2sd.trace.events import TEMPERATURES
-from tests.nets import make_engine
+from tests.nets import make_drafter, make_target
 
 
 def test_it_is_the_softmax_at_these_temperatures():
@@ -37,14 +38,15 @@ def test_every_drafted_token_falls_with_temperature_through_its_confidence(bundl
         assert (np.diff(whole, axis=1) <= 2e-6).all()  # the likeliest token of a row
 
 
-def test_a_drafter_that_walks_and_cycles_on_the_device_say_it_too(tokenizer):
-    walked = load("tiny", drafter=str(BUNDLED / "tiny" / "dspark"))
+def test_a_drafter_that_walks_and_cycles_on_the_device_say_it_too(bundled, tokenizer):
+    dspark = load_drafter(str(BUNDLED / "tiny" / "dspark"), torch.float32, "cpu", bundled.models.target)
+    walked = Engine(Models(bundled.models.target, dspark))
     (first, *_) = walked.generate("One day, a dog", DecodeConfig("dflash", 8)).steps
     assert len(first.tempered) == len(first.first_draft.ids)
-    eager = make_engine(tokenizer, "qwen3")
-    padded = Engine(eager.models, passes="padded")
+    target = make_target(tokenizer)
+    models = Models(target, *(make_drafter(target, seed=seed) for seed in (1, 2)))
     config = DecodeConfig("d2sd", 12, num_branches=2)
-    both = [e.generate("the cat", config).steps for e in (eager, padded)]
+    both = [Engine(models, passes).generate("the cat", config).steps for passes in ("eager", "padded")]
     for a, b in zip(*both, strict=True):
         assert np.array(a.tempered) == pytest.approx(np.array(b.tempered), abs=1e-4)
 

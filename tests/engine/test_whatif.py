@@ -18,12 +18,16 @@ from tests.stage_costs import CHEAP_DRAFTS
 SETTINGS = [{}, {"num_branches": 1, "block_size": 7}, {"block_size": 6, "second_block_size": 12}, {"node_budget": 12}]
 
 
+@pytest.fixture(scope="module")
+def recorded(engine):
+    return engine.generate("the cat sat", DecodeConfig("d2sd", 24))
+
+
 @pytest.mark.parametrize("method", METHODS)
-def test_a_replay_equals_real_runs(engine, method):
+def test_a_replay_equals_real_runs(engine, recorded, method):
     """Half of the settings on one kind of target, half on the other; from method to method they change."""
     turn = (engine.models.target.config.model_type == "llama") + list(METHODS).index(method)
-    recorded = engine.generate("the cat sat", DecodeConfig("d2sd", 40))
-    configs = [DecodeConfig(method, 40, **settings) for settings in SETTINGS[turn % 2 :: 2]]
+    configs = [DecodeConfig(method, 24, **settings) for settings in SETTINGS[turn % 2 :: 2]]
     for config, outcome in zip(configs, Replay(engine, recorded).run(map(engine.resolve, configs)), strict=True):
         real = engine.generate("the cat sat", config)
         assert outcome.committed == tuple(len(s.committed) for s in real.steps)
@@ -89,8 +93,7 @@ def test_a_near_tie_that_16_bits_round_the_other_way_is_no_other_model(engine, m
     Replay(engine, run)
 
 
-def test_times_and_decisions_come_from_a_stated_table(engine):
-    recorded = engine.generate("the cat sat", DecodeConfig("d2sd", 40))
+def test_times_and_decisions_come_from_a_stated_table(engine, recorded):
     table = Machine(Curve(((1, 1e-3),)), Curve(((1, 1e-3),)), Curve(((1, 5e-3), (64, 6e-3))), 1e-3)
     configs = [DecodeConfig("autoregressive"), DecodeConfig("d2sd"), DecodeConfig("d2sd", cost_aware=True)]
     resolved = [engine.resolve(c) for c in configs]
@@ -108,11 +111,11 @@ def test_every_pass_of_a_step_takes_its_time(engine):
     """A draft tree is drafted too, and a third level waits for the second."""
     draft, target = 10e-3, 30e-3
     table = Machine(Curve(((1, draft),)), Curve(((1, draft),)), Curve(((1, target),)), 0.0)
-    recorded = engine.generate("the cat sat", DecodeConfig("autoregressive", 40))
-    deep = engine.generate("the cat sat", DecodeConfig("d2sd_three_level", 40))
+    recorded = engine.generate("the cat sat", DecodeConfig("autoregressive", 24))
+    deep = engine.generate("the cat sat", DecodeConfig("d2sd_three_level", 24))
     passes = [1 + bool(s.branches) + any(b.base for b in s.branches) for s in deep.steps]
     assert 3 in passes
-    configs = [engine.resolve(DecodeConfig(m, 40)) for m in ("eagle3", "d2sd_three_level")]
+    configs = [engine.resolve(DecodeConfig(m, 24)) for m in ("eagle3", "d2sd_three_level")]
     tree, three = Replay(engine, recorded).run(configs, table)
     assert tree.seconds == pytest.approx(len(tree.nodes) * (draft + target))
     assert three.seconds == pytest.approx(sum(draft * count + target for count in passes))
