@@ -8,6 +8,7 @@ from typing import Any
 
 import gradio as gr
 import pytest
+from playwright.sync_api import expect
 
 from app.lanes import Lane, Race
 from app.method_names import named
@@ -151,10 +152,13 @@ def test_hostile_text_and_sentences_stay_text(page: Any) -> None:
 def test_the_what_if_figures_mark_the_recorded_setting_and_have_a_table(page: Any) -> None:
     figures = page.locator("#whatif .figure")
     assert figures.count() == 4
+    assert page.locator("#whatif .main-svg").count() == 0
     page.locator("#whatif [data-figure=K]").scroll_into_view_if_needed()  # figures are drawn when they come into view
     page.wait_for_selector("#whatif [data-figure=K] .main-svg")
     assert "recorded: 4" in page.locator("#whatif [data-figure=K] .xtitle").text_content()
     figures.first.get_by_role("button", name="Table").click()
     rows = page.locator("#whatif [data-figure=K] tbody tr").all_text_contents()
     assert any(words.startswith("K = 4d2sd") for words in rows)
-    assert page.locator("#whatif [data-figure=γ] .plot .legendtext").count() == 5  # four methods and the recorded run
+    page.locator("#whatif [data-figure=γ]").scroll_into_view_if_needed()
+    names = page.locator("#whatif [data-figure=γ] .plot .legendtext")
+    expect(names).to_have_count(5)  # four methods and the recorded run

@@ -87,7 +87,7 @@ def test_cells_and_bins_list_their_steps_and_one_opens_in_explore(measured: Page
     expect(view(measured)).to_have_attribute("data-pinned", str(step))
     expect(view(measured)).to_have_attribute("data-node", re.compile(r"^\d+$"))
     measured.get_by_role("tab", name="Calibrate").click()
-    expect(measured.locator("#calibration [data-figure=positions] .shapelayer path").first).to_be_attached()
+    expect(drawn_figure(measured, "positions").locator(".shapelayer path").first).to_be_attached()
 
 
 def test_the_drawing_library_comes_with_the_first_tab_that_needs_it(page: Page):
