@@ -2,6 +2,8 @@
 
 import { h, oncePerFrame, text } from "./dom.js";
 
+const NEAR = 200; // pixels from the edge of the window, within which a figure is drawn
+
 /** What plotly offers beside a figure; `name`: of the files that it saves. */
 function configOf(library, name) {
   const vector = { name: "svg", title: "Save as SVG", icon: library.Icons.disk, click: (shown) => library.downloadImage(shown, { format: "svg", filename: name }) };
@@ -45,10 +47,11 @@ export function frames(data, places, line) {
 }
 
 export class FigureView {
-  /** `given`: the light `colours` that figures are made in, and the address of `plotly`; `choose(id, places)` is called with
-   *  the place of a mark that is chosen, with none when it is chosen again. */
+  /** `given`: the light `colours` that figures are made in, the address of `plotly`, and whether figures are drawn `outOfView`,
+   *  as in a report, which may be printed; `choose(id, places)` is called with the place of a mark that is chosen, with none
+   *  when it is chosen again. */
   constructor(id, given, choose = null) {
-    Object.assign(this, { id, given, choose, panel: null, chosen: new Set(), here: new Set(), width: 0 });
+    Object.assign(this, { id, given, choose, panel: null, chosen: new Set(), here: new Set(), width: 0, inView: Boolean(given.outOfView), late: false });
     this.title = h("h3", {});
     this.question = h("p", { class: "question" });
     this.host = h("div", { class: "plot", role: "img" });
@@ -68,6 +71,13 @@ export class FigureView {
         this.draw();
       }
     }).observe(this.host);
+    if (!given.outOfView) {
+      const seen = (entries) => {
+        this.inView = entries[entries.length - 1].isIntersecting;
+        if (this.late && this.inView) this.draw();
+      };
+      new IntersectionObserver(seen, { rootMargin: `${NEAR}px 0px` }).observe(this.host);
+    }
     new MutationObserver(this.draw).observe(document.body, { attributeFilter: ["class"] });
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", this.draw);
   }
@@ -81,12 +91,16 @@ export class FigureView {
     this.question.textContent = panel.question;
     this.box.setAttribute("aria-label", panel.title);
     this.host.setAttribute("aria-label", `${panel.title}: ${panel.question} Its numbers are in the table.`);
+    this.host.style.minHeight = `${panel.figure.layout.height}px`; // what is below stays where it is when this is drawn
     this.fillTable();
     this.draw();
   }
 
+  /** Now, or when one comes near it: plotly takes a tenth of a second and more for each. */
   async redraw() {
     if (!this.panel || !this.width || this.host.hidden || !this.host.isConnected) return;
+    this.late = !this.inView;
+    if (this.late) return;
     try {
       const library = await plotly(this.given.plotly);
       const { data, layout } = themed(this.panel.figure, this.host, this.given.colours);

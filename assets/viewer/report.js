@@ -7,7 +7,7 @@ import { FigureView } from "./figures.js";
 export function start(given) {
   for (const host of document.querySelectorAll("[data-panel]")) {
     const panel = JSON.parse(document.getElementById(host.dataset.panel).textContent);
-    const figure = new FigureView(panel.id, given);
+    const figure = new FigureView(panel.id, { ...given, outOfView: true });
     host.replaceWith(figure.box);
     figure.show(panel);
   }

@@ -182,26 +182,45 @@ def address(recorded) -> Iterator[str]:
         many = repeated()
         gr.Button("m", elem_id="many").click(lambda: shown(many, ["many"] * len(many)), None, view, **quiet)
         gr.Button("a", elem_id="again").click(lambda: shown([recorded], ["another"]), None, view, **quiet)
+        gr.Button("k", elem_id="kite").click(lambda: shown([recorded], ["kite"]), None, view, **quiet)
         gr.Button("e", elem_id="empty").click(lambda: None, None, view, **quiet)
     _, url, _ = demo.launch(prevent_thread_lock=True, quiet=True, app_kwargs={"routes": [ROUTE]})
     yield url
     demo.close()
 
 
-@pytest.fixture
-def page(browser: Any, address: str) -> Iterator[Any]:
-    context = browser.new_context(viewport={"width": 1200, "height": 1000})
-    page = context.new_page()
+@pytest.fixture(scope="module")
+def opened(browser: Any, address: str) -> Iterator[Any]:
+    page = browser.new_page(viewport={"width": 1200, "height": 1000})
     page.set_default_timeout(20_000)
-    wrong: list[str] = []
-    page.on("dialog", lambda d: (wrong.append(d.message), d.dismiss()))
-    page.on("pageerror", lambda e: wrong.append(str(e)))
+    page.wrong = []
+    page.on("dialog", lambda d: (page.wrong.append(d.message), d.dismiss()))
+    page.on("pageerror", lambda e: page.wrong.append(str(e)))
     page.goto(address)
+    yield page
+    page.close()
+
+
+@pytest.fixture
+def page(opened: Any) -> Iterator[Any]:
+    """The recorded run in light colours with nothing chosen; opened once for all tests."""
+    page = opened
+    page.evaluate("document.body.classList.remove('dark')")
+    if (
+        page.locator("#calibration .line .what").text_content() != "kite"
+        or page.locator("#calibration .empty").is_visible()
+    ):
+        page.click("#kite")
+        page.wait_for_function("document.querySelector('#calibration .line .what').textContent === 'kite'")
+        page.wait_for_selector("#calibration .empty", state="hidden")
+    if page.locator("#calibration .members .icon").is_visible():
+        page.locator("#calibration .members .icon").click()
+    for table in page.locator("#calibration .figure .tools button[aria-pressed=true]").all():
+        table.click()
     drawn_figure(page, "uniform")
     yield page
-    assert wrong == []
+    assert page.wrong == []
     assert page.evaluate("window.__pwned") is None
-    context.close()
 
 
 def listed(page: Any) -> int:

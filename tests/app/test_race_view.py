@@ -8,6 +8,7 @@ from typing import Any
 
 import gradio as gr
 import pytest
+from playwright.sync_api import expect
 
 from app.lanes import Lane, Race
 from app.method_names import named
@@ -37,28 +38,37 @@ def address() -> Iterator[str]:
         view = RaceView(drawing(recorded_race()))
         WhatIfView(recorded_answers())
         gr.Button("nasty", elem_id="nasty").click(lambda: drawing(hostile_race()), None, view, show_progress="hidden")
+        gr.Button("recorded", elem_id="recorded").click(
+            lambda: drawing(recorded_race()), None, view, show_progress="hidden"
+        )
         gr.Button("empty", elem_id="empty").click(lambda: drawing(Race("", ())), None, view, show_progress="hidden")
     _, url, _ = demo.launch(prevent_thread_lock=True, quiet=True, app_kwargs={"routes": [ROUTE]})
     yield url
     demo.close()
 
 
-@pytest.fixture
-def page(browser: Any, address: str, request: Any) -> Iterator[Any]:
-    """The views, with the motion that the person asked for: ``still`` in the test's marker means none."""
-    motion = getattr(request, "param", "no-preference")
-    context = browser.new_context(viewport={"width": 1100, "height": 1400}, reduced_motion=motion)
-    page = context.new_page()
+@pytest.fixture(scope="module")
+def opened(browser: Any, address: str) -> Iterator[Any]:
+    """A window for all tests: they say which time of the race they look at, or open it anew."""
+    page = browser.new_page(viewport={"width": 1100, "height": 1400})
     page.set_default_timeout(20_000)
-    wrong: list[str] = []
-    page.on("dialog", lambda d: (wrong.append(d.message), d.dismiss()))
-    page.on("pageerror", lambda e: wrong.append(str(e)))
+    page.wrong = []
+    page.on("dialog", lambda d: (page.wrong.append(d.message), d.dismiss()))
+    page.on("pageerror", lambda e: page.wrong.append(str(e)))
     page.goto(address)
-    page.wait_for_selector("#race .track")
     yield page
-    assert wrong == []
-    assert page.evaluate("window.__pwned") is None
-    context.close()
+    page.close()
+
+
+@pytest.fixture
+def page(opened: Any) -> Iterator[Any]:
+    if opened.locator("#race .empty").is_visible() or opened.locator("#race .problem").count():
+        opened.click("#recorded")
+    opened.wait_for_selector("#race .stage:not([hidden]) .track")
+    opened.wait_for_selector("#race .problem", state="detached")
+    yield opened
+    assert opened.wrong == []
+    assert opened.evaluate("window.__pwned") is None
 
 
 def data(page: Any, name: str) -> str:
@@ -79,6 +89,7 @@ def visible_tokens(page: Any) -> list[int]:
 
 def test_a_recorded_race_replays_by_itself_and_can_be_scrubbed(page: Any) -> None:
     race = recorded_race()
+    page.reload()
     page.wait_for_selector("#race [data-playing=true]", state="attached")
     assert "A recorded race" in page.locator("#race .stage").text_content()
     prompt = str(race.lanes[0].trace.header["prompt"])[:20]
@@ -129,10 +140,13 @@ def test_the_keyboard_reaches_everything(page: Any) -> None:
     assert chosen.get_attribute("value") in {"1", "0.5", "0.25", "0.1"}
 
 
-@pytest.mark.parametrize("page", ["reduce"], indirect=True)
 def test_reduced_motion_shows_the_end_until_play_is_pressed(page: Any) -> None:
+    page.emulate_media(reduced_motion="reduce")
+    page.reload()
+    page.wait_for_selector("#race .track")
     assert visible_tokens(page) == [lane.trace.totals.tokens for lane in recorded_race().lanes]
     assert data(page, "playing") == "false"
+    page.emulate_media(reduced_motion="no-preference")
 
 
 def test_hostile_text_and_sentences_stay_text(page: Any) -> None:
@@ -157,4 +171,6 @@ def test_the_what_if_figures_mark_the_recorded_setting_and_have_a_table(page: An
     figures.first.get_by_role("button", name="Table").click()
     rows = page.locator("#whatif [data-figure=K] tbody tr").all_text_contents()
     assert any(words.startswith("K = 4d2sd") for words in rows)
-    assert page.locator("#whatif [data-figure=γ] .plot .legendtext").count() == 5  # four methods and the recorded run
+    page.locator("#whatif [data-figure=γ]").scroll_into_view_if_needed()
+    names = page.locator("#whatif [data-figure=γ] .plot .legendtext")
+    expect(names).to_have_count(5)  # four methods and the recorded run

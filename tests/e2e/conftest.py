@@ -1,4 +1,7 @@
-"""The page, started once for all tests of this folder: a window that is left open takes a tenth of a core."""
+"""The page, started once for all tests of this folder: a window that is left open takes a tenth of a core.
+
+Nothing moves by itself in these windows, but where a test says that it wants motion: a replayed race keeps a core busy.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ def address():
 
 @pytest.fixture(scope="package")
 def laptop(browser):
-    context = browser.new_context(viewport={"width": 1440, "height": 900})
+    context = browser.new_context(viewport={"width": 1440, "height": 900}, reduced_motion="reduce")
     yield context
     context.close()
 
@@ -56,7 +59,7 @@ def kept_page(laptop, address):
 
 @pytest.fixture(scope="package")
 def kept_phone(browser, address):
-    context = browser.new_context(viewport=PHONE)
+    context = browser.new_context(viewport=PHONE, reduced_motion="reduce")
     with window(context, address) as page:
         yield page
     context.close()

@@ -145,8 +145,9 @@ MARK = """(host, place) => {
 
 
 def drawn_figure(page: Page, figure: str) -> Locator:
-    """The plotly figure of Calibrate with this name, once it is drawn."""
+    """The plotly figure of Calibrate with this name, once it is drawn: in view, and not before."""
     host = page.locator(f"#calibration [data-figure={figure}] .plot")
+    host.scroll_into_view_if_needed(timeout=PATIENCE)
     expect(host.locator(".main-svg").first).to_be_visible(timeout=PATIENCE)
     return host
 
@@ -154,7 +155,6 @@ def drawn_figure(page: Page, figure: str) -> Locator:
 def click_mark(page: Page, figure: str, place: int) -> None:
     """Click with the pointer on a bar or a cell."""
     host = drawn_figure(page, figure)
-    host.scroll_into_view_if_needed()
     page.wait_for_timeout(200)
     x, y = host.evaluate(MARK, place)
     page.mouse.move(x, y)

@@ -87,19 +87,23 @@ def test_cells_and_bins_list_their_steps_and_one_opens_in_explore(measured: Page
     expect(view(measured)).to_have_attribute("data-pinned", str(step))
     expect(view(measured)).to_have_attribute("data-node", re.compile(r"^\d+$"))
     measured.get_by_role("tab", name="Calibrate").click()
-    expect(measured.locator("#calibration [data-figure=positions] .shapelayer path").first).to_be_attached()
+    expect(drawn_figure(measured, "positions").locator(".shapelayer path").first).to_be_attached()
 
 
-def test_the_drawing_library_comes_with_the_first_tab_that_needs_it(page: Page):
+def test_the_drawing_library_comes_with_the_first_figure_in_view(page: Page):
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url) if "plotly" in request.url else None)
     page.get_by_role("tab", name="Learn").click()
-    page.get_by_role("tab", name="Explore").click()
+    page.get_by_role("tab", name="Race").click()  # its figures are far below
+    expect(page.locator("#whatif .figure").last).to_be_visible()
     page.wait_for_timeout(500)
     assert not asked
     assert not page.evaluate("Boolean(window.Plotly)")
     page.get_by_role("tab", name="Calibrate").click()
     drawn_figure(page, "uniform")
+    expect(page.locator("#calibration [data-figure=kind] .plot")).to_be_visible()
+    assert page.locator("#calibration [data-figure=kind] .main-svg").count() == 0
+    drawn_figure(page, "kind")
     assert len(asked) == 1
 
 

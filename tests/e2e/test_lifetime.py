@@ -100,7 +100,7 @@ def test_a_page_that_rests_asks_for_no_frames(laptop, address):
 
 
 def test_nothing_is_fetched_from_anywhere_else(browser, address):
-    context = browser.new_context()
+    context = browser.new_context(reduced_motion="reduce")
     page = context.new_page()
     elsewhere: list[str] = []
     page.on("request", lambda r: None if r.url.startswith((address, "data:", "blob:")) else elsewhere.append(r.url))
@@ -130,11 +130,14 @@ def server():
     process = subprocess.Popen([sys.executable, "app.py"], cwd=ROOT, env=environment, stdout=subprocess.DEVNULL)
     address = f"http://127.0.0.1:{port}"
     try:
-        for _ in range(300):
+        until = time.monotonic() + 180  # where other tests take all cores, it imports for long
+        while True:
             try:
                 urlopen(address, timeout=5).close()
                 break
             except OSError:
+                assert process.poll() is None, "the server ended"
+                assert time.monotonic() < until, "the server does not answer"
                 time.sleep(0.2)
         yield process, address
     finally:
@@ -144,7 +147,7 @@ def server():
 
 def test_a_lost_server_is_a_sentence_and_what_is_there_stays(browser, server):
     process, address = server
-    page = browser.new_page()
+    page = browser.new_page(reduced_motion="reduce")
     opened(page, address)
     choose_method(page, "autoregressive")
     start(page, "🙂", 1000)  # goes on without an end

@@ -112,7 +112,7 @@ def typed_elsewhere(page: Page) -> tuple[str, str]:
 
 
 def test_a_reload_keeps_what_was_typed_in_race_and_calibrate_and_tells_nobody(page: Page, address: str):
-    before = typed_elsewhere(page)
+    _, before = typed_elsewhere(page)
     page.get_by_role("tab", name="Race").click()
     page.locator("#race-prompt textarea").fill(HOSTILE)
     page.get_by_role("tab", name="Calibrate").click()
@@ -128,14 +128,12 @@ def test_a_reload_keeps_what_was_typed_in_race_and_calibrate_and_tells_nobody(pa
     assert told
     assert not any("window.pwned" in words or "my own" in words for words in told)
 
-    page.evaluate("sessionStorage.setItem('d2sd-race-prompt', 'x'.repeat(20001))")
-    page.evaluate("sessionStorage.setItem('d2sd-own-prompts', 'x'.repeat(200001))")
-    opened(page, address)
-    assert typed_elsewhere(page) == before
+    # a link comes before what was typed, and what is longer than its field takes is not put there
     page.evaluate("sessionStorage.setItem('d2sd-race-prompt', 'typed')")
+    page.evaluate("sessionStorage.setItem('d2sd-own-prompts', 'x'.repeat(200001))")
     page.goto(f"{address}?methods=d2sd&prompt=linked")
     expect(page.locator("#prompt textarea")).to_have_value("linked", timeout=PATIENCE)
-    assert typed_elsewhere(page)[0] == "linked"
+    assert typed_elsewhere(page) == ("linked", before)
 
 
 def test_runs_are_renamed_saved_and_removed(two: Page):

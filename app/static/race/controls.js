@@ -30,8 +30,10 @@ export class Controls {
     const { time, duration, playing, speed } = this.player;
     const seconds = (t) => (duration < 10 ? t.toFixed(3) : t.toFixed(1));
     this.box.hidden = duration <= 0;
-    this.play.textContent = playing ? "❚❚ Pause" : "▶ Play";
-    this.play.setAttribute("aria-pressed", playing);
+    if (this.play.getAttribute("aria-pressed") !== String(playing)) {
+      this.play.textContent = playing ? "❚❚ Pause" : "▶ Play";
+      this.play.setAttribute("aria-pressed", playing);
+    }
     this.slider.value = duration > 0 ? Math.round((1000 * time) / duration) : 0;
     const words = `${seconds(time)} of ${seconds(duration)} s`;
     this.slider.setAttribute("aria-valuetext", words);

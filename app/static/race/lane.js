@@ -85,20 +85,20 @@ export class LaneView {
     return { node, step };
   }
 
-  /** Shows what was committed at a time of the race. */
+  /** Shows what was committed at a time of the race; returns whether that is more or less than before, which `follow` scrolls to. */
   show(time) {
     const { tokens, lane, ends } = this;
     const before = this.shown;
     this.rail.style.clipPath = `inset(0 ${Math.max(0, 100 - (100 * time) / this.longest).toFixed(3)}% 0 0)`;
     while (this.shown < tokens.length && ends[tokens[this.shown].step] <= time) tokens[this.shown++].node.hidden = false;
     while (this.shown > 0 && ends[tokens[this.shown - 1].step] > time) tokens[--this.shown].node.hidden = true;
-    if (before === this.shown && this.drawn) return;
+    if (before === this.shown && this.drawn) return false;
     this.drawn = true;
     const over = this.shown === tokens.length && tokens.length > 0;
     this.panel.classList.toggle("over", over);
     this.note.textContent = this.shown ? count(this.shown, "token") : { waiting: "waiting", running: "running now", "not run": "not run" }[lane.state] || "";
     this.result.textContent = over ? this.verdict() : "";
-    this.follow();
+    return true;
   }
 
   verdict() {

@@ -30,10 +30,11 @@ export function start(element, trigger, props, watch) {
   let waiting = false; // for the first time that a finished race can be seen
 
   function draw() {
-    for (const lane of lanes) lane.show(player.time);
+    const grown = lanes.filter((lane) => lane.show(player.time));
     controls.show();
     element.dataset.time = player.time.toFixed(3);
     element.dataset.playing = player.playing;
+    for (const lane of grown) lane.follow(); // reads the layout: once all is written
     if (player.duration > 0 && player.time >= player.duration) tell();
   }
 
@@ -79,7 +80,7 @@ export function start(element, trigger, props, watch) {
     costs.scale(longest);
     player.load(running ? 0 : longest);
     // While methods still run nothing is replayed: what is there already stands still, the clock is theirs.
-    if (running) for (const lane of lanes) lane.show(Infinity);
+    if (running) lanes.filter((lane) => lane.show(Infinity)).forEach((lane) => lane.follow());
     else if (still.matches) player.seek(player.duration);
     else waiting = player.duration > 0;
     begin();

@@ -7,6 +7,7 @@ export const SPEEDS = [
   [0.1, "1/10×"],
 ];
 const LEAST_SECONDS = 5; // a replay shorter than this is shown in slow motion to begin with
+const BETWEEN = 50; // milliseconds from one drawing to the next while it plays: a page takes a whole core to draw each frame
 
 export class Player {
   /** `changed()` is called whenever time, speed or playing change. */
@@ -19,7 +20,11 @@ export class Player {
         this.playing = false;
         return;
       }
-      this.time = Math.min(this.duration, this.time + (Math.max(0, now - this.before) / 1000) * this.speed);
+      if (now - this.before < BETWEEN) {
+        this.ask();
+        return;
+      }
+      this.time = Math.min(this.duration, this.time + ((now - this.before) / 1000) * this.speed);
       this.before = now;
       if (this.time >= this.duration) this.playing = false;
       else this.ask();
