@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from contextlib import ExitStack
+from typing import TYPE_CHECKING
 
 import orjson
 
@@ -17,12 +18,14 @@ from d2sd.cli.common import (
     read_text,
     tell_of_template,
 )
-from d2sd.engine import Engine
 from d2sd.methods import METHODS
 from d2sd.trace.events import Event, Finished, PrefillDone, StepDone
 from d2sd.trace.text import printable
 from d2sd.trace.trace import Trace
 from d2sd.trace.writer import TraceFile
+
+if TYPE_CHECKING:  # with torch it takes seconds, which --help does without
+    from d2sd.engine import Engine
 
 COLOURS = {"first": "\033[34m", "second": "\033[33m", "target": "\033[32m"}
 RESET = "\033[0m"

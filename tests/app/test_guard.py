@@ -65,16 +65,16 @@ def test_a_wrong_value_is_one_sentence_and_no_traceback(client, caplog, capfd):
     for call in quick(client):
         right = client.values(call)
         for place in range(len(right)):
-            for value in WRONG[tried % 6 :: 6]:  # all of them over the calls, a sixth each
+            for value in WRONG[tried % 12 :: 12]:  # all of them over the calls, two or one each
                 wrong = [*right[:place], value, *right[place + 1 :]]
                 status, answer = window.at_once(call, wrong)
                 assert status in (200, 400, 422, 500)
                 if status == 500:
                     assert answer["error"].endswith("."), (call, value, answer)
             tried += 1
-        for values in ([], [*right, 1], None, "x"):
+        for values in ([], [*right, 1], None, "x")[tried % 2 :: 2]:
             window.at_once(call, values)  # type: ignore[arg-type]
-        for event in WRONG[tried % 3 :: 3]:
+        for event in WRONG[tried % 9 :: 9]:
             status, answer = window.at_once(call, right, event)
             assert status == 200 or answer["error"].endswith("."), (call, event, answer)
     assert tried > 30

@@ -165,14 +165,14 @@ def test_what_can_be_drawn_are_the_targets_own_probabilities_where_the_draft_bro
 
 
 def test_live_settings_are_those_of_real_runs(engine):
-    trace = engine.generate("the cat sat", DecodeConfig("d2sd", 24))
+    trace = engine.generate("the cat sat", DecodeConfig("d2sd", 16))
     points = live_settings.replayed(engine, trace)
     assert {(p.num_branches, p.block_size) for p in points} == {
         (k, b) for k in live_settings.BRANCHES for b in live_settings.BLOCKS if k < b
     }
     for point in points[::5]:
         k = point.num_branches
-        config = DecodeConfig("d2sd" if k else "dflash", 24, num_branches=max(1, k), block_size=point.block_size)
+        config = DecodeConfig("d2sd" if k else "dflash", 16, num_branches=max(1, k), block_size=point.block_size)
         run = engine.generate("the cat sat", config)
         assert point.committed == tuple(len(s.committed) for s in run.steps)
         assert point.works == tuple(works_of(run))
@@ -195,9 +195,9 @@ def test_a_text_on_which_settings_matter_more_is_preferred():
     )
 
 
-@pytest.mark.parametrize("temperature", [0, 1])
 @pytest.mark.parametrize("method", list(METHODS))
-def test_every_step_of_every_method_can_be_told(engine, method, temperature):
+def test_every_step_of_every_method_can_be_told(engine, method):
+    temperature = (list(METHODS).index(method) + (engine.models.target.config.model_type == "llama")) % 2  # each once
     trace = engine.generate("the cat sat", DecodeConfig(method, 16, temperature=temperature))
     for told, step in zip(lessons(trace), trace.steps, strict=True):
         assert [s.id for s in told.stops] == STOPS

@@ -1,22 +1,16 @@
-"""The bench command as a program: reports on disk, exit codes, Ctrl-C, several processes."""
+"""The bench command: reports on disk, exit codes, Ctrl-C. Several processes: tests/train/test_processes.py."""
 
 from __future__ import annotations
 
 import json
-import os
 import re
-import signal
-import socket
-import subprocess
-import sys
-from functools import partial
+from itertools import count
 from xml.etree import ElementTree
 
 import pytest
 
 from d2sd.__main__ import main
-
-ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.getcwd()}
+from d2sd.engine import Engine
 
 
 def bench(capfd, *arguments):
@@ -35,7 +29,7 @@ def test_a_report_has_tables_pictures_and_provenance(capfd, tmp_path):
         "--limit",
         "2",
         "--max-new-tokens",
-        "8",
+        "4",
         "--out",
         str(tmp_path),
     )
@@ -67,7 +61,7 @@ def test_times_of_another_machine_are_calculated_and_said_to_be(capfd, tmp_path)
         "second_draft": [[16, 3.5], [64, 3.8]],
     }
     (tmp_path / "costs.json").write_text(json.dumps({"machine": "a <b>card", "milliseconds": costs}))
-    arguments = ["--limit", "3", "--max-new-tokens", "24", "--by-domain", "--costs", str(tmp_path / "costs.json")]
+    arguments = ["--limit", "2", "--max-new-tokens", "16", "--by-domain", "--costs", str(tmp_path / "costs.json")]
     methods = "autoregressive,dflash,d2sd:cost_aware=true"
     code, out, _ = bench(capfd, "--methods", methods, *arguments, "--out", str(tmp_path / "report"))
     assert code == 0
@@ -87,7 +81,7 @@ def test_times_of_another_machine_are_calculated_and_said_to_be(capfd, tmp_path)
 
 
 def test_the_lossless_check_passes_and_says_so(capfd, tmp_path):
-    arguments = ["--check-lossless", "--methods", "d2sd", "--limit", "2", "--max-new-tokens", "12", "--branches", "4"]
+    arguments = ["--check-lossless", "--methods", "d2sd", "--limit", "2", "--max-new-tokens", "6", "--branches", "4"]
     code, out, _ = bench(capfd, *arguments, "--gamma", "5,16", "--out", str(tmp_path))
     assert code == 0
     assert "5 of 5 settings pass on 2 of 2 prompts" in out
@@ -131,67 +125,20 @@ def test_bad_input_is_one_sentence(capfd, arguments, sentence):
     assert sentence in err
 
 
-def test_interruption_reports_the_prompts_that_are_done(tmp_path):
-    command = [
-        "bench",
-        "--methods",
-        "autoregressive,dflash",
-        "--max-new-tokens",
-        "4",
-        "--json",
-        "--out",
-        str(tmp_path),
-    ]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "d2sd", *command],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=ENVIRONMENT,
-        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),  # background jobs of a shell ignore it
-    )
-    seen = b""
-    while not re.search(rb"bench: [1-9]\d+ of \d+, ", seen):  # two warm-ups and three whole prompts, at least
-        more = process.stderr.read1()
-        assert more, seen
-        seen += more
-    process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=60)
-    assert process.returncode == 130
+def test_interruption_reports_the_prompts_that_are_done(capfd, tmp_path, monkeypatch):
+    finish, calls = Engine.finish, count(1)
+
+    def interrupted(*given):
+        if next(calls) > 9:  # two warm-ups, three whole prompts, and one run of two of the fourth
+            raise KeyboardInterrupt
+        return finish(*given)
+
+    monkeypatch.setattr(Engine, "finish", interrupted)
+    arguments = ["--methods", "autoregressive,dflash", "--max-new-tokens", "4", "--json", "--out", str(tmp_path)]
+    code, out, _ = bench(capfd, *arguments)
+    assert code == 130
     result = json.loads(out)
     assert result["stopped"]
-    assert 3 <= result["prompts_done"] < result["prompts_asked"]
-    assert all(r["prompts"] == result["prompts_done"] for r in result["rows"])
+    assert result["prompts_done"] == 3 < result["prompts_asked"]
+    assert [r["prompts"] for r in result["rows"]] == [3, 3]
     assert "Stopped: only" in (tmp_path / "report.md").read_text()
-
-
-def test_two_processes_share_the_prompts_and_merge_the_rows(capfd):
-    command = ["d2sd", "bench", "--methods", "autoregressive,d2sd", "--limit", "5", "--max-new-tokens", "12", "--json"]
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = str(probe.getsockname()[1])
-    # what accelerate launch sets, whose own start tests/train/test_processes.py waits for
-    environment = ENVIRONMENT | {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-m", *command],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=environment | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
-        )
-        for rank in range(2)
-    ]
-    (out, error), (silent, _) = (process.communicate(timeout=120) for process in processes)
-    assert [process.returncode for process in processes] == [0, 0], error[-3000:]
-    assert silent == ""  # one process prints
-    result = json.loads(out)
-    assert result["provenance"]["hardware"]["processes"] == 2
-    assert result["prompts_done"] == 5
-    assert [(r["label"], r["prompts"], r["identical"]) for r in result["rows"]] == [
-        ("autoregressive", 5, 1),
-        ("d2sd", 5, 1),
-    ]
-    _, alone, _ = bench(capfd, *command[2:])
-    for ours, theirs in zip(result["rows"], json.loads(alone)["rows"], strict=True):
-        assert ours["mean_acceptance_length"] == theirs["mean_acceptance_length"]
-        assert ours["mean_acceptance_length_interval"] == theirs["mean_acceptance_length_interval"]

@@ -16,6 +16,9 @@ from d2sd.passes.passes import Passes
 from d2sd.tree.block import Block
 from d2sd.tree.tree import merge_drafts
 
+if not torch.cuda.is_available():
+    pytest.skip("needs a CUDA GPU", allow_module_level=True)
+
 GPU = torch.device("cuda")
 TOLERANCES = {torch.float32: 2e-4, torch.float16: 5e-3, torch.bfloat16: 3e-2}
 

@@ -13,6 +13,9 @@ from d2sd.bench.baselines import stock_twin
 from d2sd.bench.lossless import DEFAULT_MARGIN, shortfalls, teacher_forced
 from d2sd.bench.prompts import read_prompts
 
+if not torch.cuda.is_available():
+    pytest.skip("needs a CUDA GPU", allow_module_level=True)
+
 PROMPTS = [p.text for p in read_prompts("heldout", limit=6)]
 
 

@@ -28,7 +28,6 @@ from d2sd.train.drafters import (
 )
 from d2sd.train.dspark import DSparkConfig, DSparkObjective, train_dspark
 from d2sd.train.eagle3 import Eagle3Objective, Unrolled, train_eagle3
-from d2sd.train.held_out import TOKENS
 from d2sd.train.loop import LoopConfig, rate_at, rows_at
 from d2sd.train.regenerate import RegenerateConfig
 from d2sd.train.stages import cached, load_frozen, regenerate_responses, train_drafter, train_target
@@ -239,7 +238,8 @@ def test_a_prompt_begins_a_document(folder):
 def test_a_run_goes_on_to_more_steps_keeps_its_results_and_measures_them_as_they_are_in_use(
     folder, tmp_path, monkeypatch
 ):
-    told = []
+    told, tokens = [], 24
+    monkeypatch.setattr("d2sd.train.held_out.TOKENS", tokens)  # of 128, which take longer
     monkeypatch.setattr("d2sd.train.loop.Accelerator.log", lambda _, row, step: told.append((step, dict(row))))
     prompts = [prompt_of(t) for t in sums(24)[20:]]
     (tmp_path / "held.jsonl").write_text("".join(json.dumps({"prompt": p}) + "\n" for p in prompts))
@@ -252,7 +252,7 @@ def test_a_run_goes_on_to_more_steps_keeps_its_results_and_measures_them_as_they
     assert [(step, row.keys()) for step, row in told] == [(row["step"], row.keys()) for row in rows]  # trackers get all
     for step in (2, 4):
         engine = load(target=str(folder / "target"), drafter=str(tmp_path / "d" / f"step-{step}"))
-        runs = [engine.generate(p, DecodeConfig("dflash", TOKENS, inspect=False)).steps for p in prompts]
+        runs = [engine.generate(p, DecodeConfig("dflash", tokens, inspect=False)).steps for p in prompts]
         counts = [[len(s.committed) for s in run] for run in runs]
         measured = rows[step - 1]
         assert measured["held_out_acceptance_length"] == pytest.approx(

@@ -1,4 +1,4 @@
-"""Training in several processes: the same command under ``accelerate launch``."""
+"""Training and measuring in several processes: the same commands under ``accelerate launch``."""
 
 from __future__ import annotations
 
@@ -10,57 +10,75 @@ import sys
 import pytest
 
 from d2sd import DecodeConfig, load
+from d2sd.__main__ import main
 from d2sd.train.loop import LoopConfig
 from d2sd.train.regenerate import RegenerateConfig
 from d2sd.train.stages import regenerate_responses, train_target
 from d2sd.train.target import TargetShape
 from tests.train.texts import prompt_of, sums
 
+LAUNCH = [
+    "accelerate.commands.launch",
+    "--multi_gpu",  # also where there is none: it is what makes the launcher start several processes
+    "--num_processes",
+    "2",
+    "--num_machines",
+    "1",
+    "--mixed_precision",
+    "no",
+    "--dynamo_backend",
+    "no",
+    "--main_process_port",
+    "0",
+]
+BENCH = ["bench", "--methods", "autoregressive,d2sd", "--limit", "5", "--max-new-tokens", "8", "--json"]
 
-@pytest.fixture
-def folder(tmp_path):
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """What two processes leave behind that bench and train; they start once for both, which takes most of the time."""
+    out = tmp_path_factory.mktemp("launched")
     texts = sums(60)
     loop = LoopConfig(2, batch_size=4, warmup=1, save_every=2)
-    train_target(texts, texts, tmp_path / "target", TargetShape(512, 64, 3, 2, 1, 32, 96, 256), loop, 64)
-    regenerate_responses(
-        tmp_path / "target", [prompt_of(t) for t in texts[:12]], tmp_path / "r.jsonl", RegenerateConfig(8, 16)
-    )
-    return tmp_path
-
-
-def test_two_processes_train_one_drafter(folder):
-    launch = [
-        "accelerate.commands.launch",
-        "--multi_gpu",  # also where there is none: it is what makes the launcher start several processes
-        "--num_processes",
-        "2",
-        "--num_machines",
-        "1",
-        "--mixed_precision",
-        "no",
-        "--dynamo_backend",
-        "no",
-        "--main_process_port",
-        "0",
-    ]
-    command = [
-        "-m", "d2sd", "train", "vp", "--target", str(folder / "target"), "--responses", str(folder / "r.jsonl"),
-        "--out", str(folder / "vp"), "--layers", "2", "--block-size", "6", "--anchors", "4", "--steps", "4", "--batch-size", "3",
+    train_target(texts, texts, out / "target", TargetShape(512, 64, 3, 2, 1, 32, 96, 256), loop, 64)
+    regenerate_responses(out / "target", [prompt_of(t) for t in texts[:12]], out / "r.jsonl", RegenerateConfig(8, 16))
+    train = [
+        "train", "vp", "--target", str(out / "target"), "--responses", str(out / "r.jsonl"),
+        "--out", str(out / "vp"), "--layers", "2", "--block-size", "6", "--anchors", "4", "--steps", "4", "--batch-size", "3",
         "--accumulate", "2", "--warmup", "1", "--save-every", "2", "--precision", "float32",
     ]  # fmt: skip
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.getcwd()}
+    commands = json.dumps({"bench": BENCH, "train": train})
     done = subprocess.run(
-        [sys.executable, "-m", *launch, *command],
+        [sys.executable, "-m", *LAUNCH, "-m", "tests.train.launched", str(out), commands],
         capture_output=True,
         text=True,
-        env=environment,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.getcwd()},
         timeout=200,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
+    return out
+
+
+def test_two_processes_train_one_drafter(folder):
     last = json.loads((folder / "vp" / "metrics.jsonl").read_text().splitlines()[-1])
     assert last["step"] == 4
     state = json.loads((folder / "vp" / "checkpoint" / "state.json").read_text())
     assert state["identity"]["processes"] == 2
-    (folder / "vp").rename(folder / "dflash")
-    assert len(load(str(folder)).generate("Question", DecodeConfig("dflash", 8)).token_ids) == 8
+    engine = load(target=str(folder / "target"), drafter=str(folder / "vp"))
+    assert len(engine.generate("Question", DecodeConfig("dflash", 8)).token_ids) == 8
+
+
+def test_two_processes_share_the_prompts_and_merge_the_rows(folder, capfd):
+    assert (folder / "bench-1.txt").read_text() == ""  # one process prints
+    result = json.loads((folder / "bench-0.txt").read_text())
+    assert result["provenance"]["hardware"]["processes"] == 2
+    assert result["prompts_done"] == 5
+    assert [(r["label"], r["prompts"], r["identical"]) for r in result["rows"]] == [
+        ("autoregressive", 5, 1),
+        ("d2sd", 5, 1),
+    ]
+    assert main(BENCH) == 0
+    for ours, theirs in zip(result["rows"], json.loads(capfd.readouterr().out)["rows"], strict=True):
+        assert ours["mean_acceptance_length"] == theirs["mean_acceptance_length"]
+        assert ours["mean_acceptance_length_interval"] == theirs["mean_acceptance_length_interval"]

@@ -78,7 +78,7 @@ def test_bench_prints_a_row_per_method(capfd, tmp_path):
         "--prompts",
         str(tmp_path / "p.jsonl"),
         "--max-new-tokens",
-        "16",
+        "4",
     ]
     assert main(["bench", *arguments, "--json"]) == 0
     rows = json.loads(capfd.readouterr().out)["rows"]

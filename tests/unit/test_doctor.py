@@ -294,12 +294,14 @@ def test_a_drafter_that_was_hardly_trained_still_has_its_first_random_numbers(bu
     assert len(fresh_taps(make_drafter(make_target(tokenizer, layers=8), layers=4))) >= 2
 
 
+def test_a_target_that_is_on_no_grid_is_not_called_rounded(bundled):
+    assert rounded_to(bundled.models.target) is None
+
+
 @pytest.mark.parametrize("bits", [8, 4])
 @pytest.mark.parametrize("group", [None, 32])
-def test_a_target_on_a_grid_is_told_from_one_that_is_not(bundled, bits, group):
-    target = bundled.models.target
-    assert rounded_to(target) is None
-    layers = copy.deepcopy(target.base.layers[:1])
+def test_a_target_on_a_grid_is_told_with_its_bits(bundled, bits, group):
+    layers = copy.deepcopy(bundled.models.target.base.layers[:1])
     for w in layers.parameters():
         if w.dim() == 2:
             rows = w.data if group is None else w.data.unflatten(1, (-1, group)).flatten(0, 1)
@@ -452,7 +454,7 @@ def test_a_whole_examination_fills_the_report_and_can_be_closed(tokenizer, monke
         return drafted(*asked)
 
     monkeypatch.setattr(Redrafter, "_hidden", hidden)
-    for progress in examine(engine, PROMPTS, config, found):
+    for progress in examine(engine, PROMPTS[:3], config, found):
         assert not engine.lock.locked()  # others may use the models in between
         seen.append(progress.said)
     assert seen.count("mask tokens") == found.masks > 1
@@ -462,7 +464,7 @@ def test_a_whole_examination_fills_the_report_and_can_be_closed(tokenizer, monke
     assert "| position | 1" in report
     assert "γ counts the anchor" in report
     stopped = Examination("a", "b", [Check("layout", "good", "nested")])
-    run = examine(engine, PROMPTS, config, stopped)
+    run = examine(engine, PROMPTS[:3], config, stopped)
     while next(run).said != "probes":
         pass
     run.close()

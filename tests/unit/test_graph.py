@@ -79,8 +79,9 @@ def imported_at_once(path: Path) -> set[str]:
 
 def test_the_engine_imports_no_drawing_library():
     for path in Path(d2sd.__file__).parent.rglob("*.py"):
-        assert not imported_at_once(path) & {"gradio", "networkx", "app"}, path
-        assert "plotly" not in imported_at_once(path) or path.parent.name == "drawing", path
+        names = imported_at_once(path)
+        assert not names & {"gradio", "networkx", "app"}, path
+        assert "plotly" not in names or path.parent.name == "drawing", path
 
 
 def test_a_tree_that_grew_by_levels_says_so_and_its_scores_are_those_of_the_drafter(engine):

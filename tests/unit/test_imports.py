@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from functools import cache
 from importlib.util import resolve_name
 from pathlib import Path
 
@@ -45,11 +46,17 @@ PAGE = modules("app")
 TOPS = ("d2sd", "app")
 
 
+@cache
+def nodes(source):
+    """All import statements anywhere in a source."""
+    return [n for n in ast.walk(ast.parse(source)) if isinstance(n, ast.Import | ast.ImportFrom)]
+
+
 def imported(source, name):
     """Modules of this project that a source imports anywhere in it, by their full names."""
     known = MODULES | PAGE
     package = name if known[name].stem == "__init__" else name.rpartition(".")[0]
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes(source):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name.split(".")[0] in TOPS)
         elif isinstance(node, ast.ImportFrom):
@@ -105,9 +112,9 @@ def test_modules_do_not_import_each_other_in_circles(found):
 
 def of_the_page(path):
     """Whether a module imports something of the page or of Gradio."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    froms = {n.module for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) and not n.level}
-    names = froms | {a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names}
+    found = nodes(path.read_text(encoding="utf-8"))
+    froms = {n.module for n in found if isinstance(n, ast.ImportFrom) and not n.level}
+    names = froms | {a.name for n in found if isinstance(n, ast.Import) for a in n.names}
     return bool({n.split(".")[0] for n in names} & {"app", "gradio"})
 
 
