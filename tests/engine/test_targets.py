@@ -74,10 +74,11 @@ def test_drafts_are_taken_now_and_then(drafted):
 
 
 def random_tree(rng, size):
-    """A tree of so many nodes with random tokens, in which any node may have children."""
+    """A tree of so many nodes with random tokens, in which any node may have children; in one of 12 only the last two, so that
+    its paths are longer than windows are."""
     builder = TreeBuilder(rng.randrange(300))
-    while len(builder.tokens) < size:
-        builder.add(rng.randrange(len(builder.tokens)), rng.randrange(300), 0, 0.5)
+    while (count := len(builder.tokens)) < size:
+        builder.add(rng.randrange(max(0, count - 2) if size == 12 else 0, count), rng.randrange(300), 0, 0.5)
     return builder.build([])
 
 
