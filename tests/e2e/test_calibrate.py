@@ -167,16 +167,15 @@ def test_to_measure_again_keeps_what_was_uploaded(calibrate: Page, monkeypatch):
     expect(title).to_have_text("mine.jsonl")
 
 
-def test_a_chat_template_is_asked_for(measured: Page):
-    measured.locator("#source").get_by_label("A prompt set").check()
-    measured.locator("#calibrate-chat input").check()
-    measured.locator("#measure").click()
-    notice = measured.locator("#calibrate-notice textarea")
-    expect(notice).to_have_value(re.compile("has no chat template"), timeout=PATIENCE)
-
-
-def test_a_prompt_set_runs_with_progress_opens_in_explore_and_stops(calibrate: Page, monkeypatch):
+def test_a_prompt_set_needs_a_chat_template_if_asked_runs_with_progress_opens_in_explore_and_stops(
+    calibrate: Page, monkeypatch
+):
     calibrate.locator("#source").get_by_label("A prompt set").check()
+    calibrate.locator("#calibrate-chat input").check()
+    calibrate.locator("#measure").click()
+    notice = calibrate.locator("#calibrate-notice textarea")
+    expect(notice).to_have_value(re.compile("has no chat template"), timeout=PATIENCE)
+    calibrate.locator("#calibrate-chat input").uncheck()
     set_number(calibrate, "how-many", 4)
     set_number(calibrate, "calibrate-max-tokens", 24)
     calibrate.evaluate(

@@ -39,6 +39,13 @@ def used(module_page: Page) -> Page:
     return module_page
 
 
+@pytest.fixture(scope="module")
+def other(laptop, address):
+    """A second window beside it, whatever it has run before."""
+    with window(laptop, address) as page:
+        yield page
+
+
 def test_opens_with_a_recorded_tree_and_no_model_loaded(shown: Page):
     expect(shown.locator("#tree g.node").first).to_be_visible(timeout=10_000)
     assert shown.locator("#tree g.node").count() > 8
@@ -73,26 +80,25 @@ def test_the_end_of_a_run_is_in_view_at_its_last_step(used: Page):
     )
 
 
-def test_who_has_to_wait_is_told(used: Page, laptop, address, monkeypatch):
-    with window(laptop, address) as other:
-        real = Generation.step
+def test_who_has_to_wait_is_told(used: Page, other: Page, monkeypatch):
+    real = Generation.step
 
-        def slower(self: Generation):
-            time.sleep(0.05)
-            return real(self)
+    def slower(self: Generation):
+        time.sleep(0.05)
+        return real(self)
 
-        monkeypatch.setattr(Generation, "step", slower)
-        choose_method(used, "autoregressive")
-        start(used, "Once upon a time", 800)
-        other.locator("#run").click()
-        expect(problem(other)).to_have_value(re.compile("Something else is running"))
-        other.locator("#stop").click()
-        expect(problem(other)).to_have_value(re.compile("Cancelled while waiting"))
-        other.locator("#run").click()
-        used.locator("#stop").click()
-        monkeypatch.undo()
-        expect(problem(other)).to_be_hidden(timeout=PATIENCE)
-        finished(other)
+    monkeypatch.setattr(Generation, "step", slower)
+    choose_method(used, "autoregressive")
+    start(used, "Once upon a time", 800)
+    other.locator("#run").click()
+    expect(problem(other)).to_have_value(re.compile("Something else is running"))
+    other.locator("#stop").click()
+    expect(problem(other)).to_have_value(re.compile("Cancelled while waiting"))
+    other.locator("#run").click()
+    used.locator("#stop").click()
+    monkeypatch.undo()
+    expect(problem(other)).to_be_hidden(timeout=PATIENCE)
+    finished(other)
 
 
 def test_a_token_pins_its_step_in_every_view(shown: Page):
@@ -338,16 +344,15 @@ def test_on_a_small_laptop_the_drawing_takes_two_thirds_with_the_steps_in_view(s
         shown.set_viewport_size(large)
 
 
-def test_two_windows_never_see_each_others_runs(used: Page, laptop, address):
-    with window(laptop, address) as other:
-        recorded = view(other).get_attribute("data-run")
-        run = start(used, "The red boat", 32)
-        assert view(other).get_attribute("data-run") == recorded
-        second = start(other, "A green frog", 32)
-        finished(used)
-        finished(other)
-        assert (view(used).get_attribute("data-run"), view(other).get_attribute("data-run")) == (run, second)
-        assert output_text(used) != output_text(other)
+def test_two_windows_never_see_each_others_runs(used: Page, other: Page):
+    recorded = view(other).get_attribute("data-run")
+    run = start(used, "The red boat", 32)
+    assert view(other).get_attribute("data-run") == recorded
+    second = start(other, "A green frog", 32)
+    finished(used)
+    finished(other)
+    assert (view(used).get_attribute("data-run"), view(other).get_attribute("data-run")) == (run, second)
+    assert output_text(used) != output_text(other)
 
 
 def test_news_do_not_look_like_problems(used: Page, monkeypatch):

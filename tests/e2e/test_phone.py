@@ -58,7 +58,7 @@ def test_every_tool_of_a_folded_tree_is_in_sight_on_a_phone(phone: Page):
 
 
 def test_every_tab_is_in_sight_on_a_phone(phone: Page, address):
-    for width in (320, 360, 390):
+    for width in (320, 390):
         phone.set_viewport_size({"width": width, "height": 844})
         opened(phone, address)
         for name in ("Explore", "Race", "Compare", "Calibrate", "Learn"):

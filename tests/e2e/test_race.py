@@ -68,6 +68,12 @@ def test_lanes_follow_their_text_to_its_end(recorded_race: Page):
         scrolled, most = words.evaluate("e => [e.scrollTop, e.scrollHeight - e.clientHeight]")
         assert most > 0
         assert scrolled > most - 12
+        words.evaluate("e => { e.scrollTop = 0; }")
+        for time in (0, 1000):  # also where only the text grows
+            recorded_race.locator("#race .time").evaluate(
+                "(e, time) => { e.value = time; e.dispatchEvent(new Event('input')); }", time
+            )
+        assert words.evaluate("e => e.scrollTop") > most - 12
 
 
 def test_a_chat_template_is_asked_for(recorded_race: Page):
