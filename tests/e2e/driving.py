@@ -76,12 +76,6 @@ def put_back(page: Page, address: str) -> None:
         reopened(page, address)
 
 
-def at_rest(page: Page) -> None:
-    """Wait until all transitions are over, and animations that end."""
-    moving = "(a) => a.playState === 'running' && a.effect.getTiming().iterations !== Infinity"
-    page.wait_for_function(f"() => !document.getAnimations().some({moving})")
-
-
 def unfold(page: Page, button: str = "#fold") -> None:
     """Open what is folded away in Explore: the settings, or the list of runs (``#fold-runs``)."""
     closed = page.locator(f"{button} button[aria-expanded=false]")

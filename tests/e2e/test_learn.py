@@ -10,7 +10,7 @@ from app.learn import lessons
 from app.views.learn import lesson_run
 from d2sd.trace.metrics import instructiveness
 from d2sd.trace.trace import parse_trace
-from tests.e2e.driving import PATIENCE, PHONE, at_rest, view, window
+from tests.e2e.driving import PATIENCE, PHONE, view, window
 
 pytestmark = pytest.mark.e2e
 
@@ -192,12 +192,12 @@ def test_before_the_check_no_node_tells_how_it_will_end_unless_asked(learn: Page
       const s = getComputedStyle(e);
       return [s.fill, s.stroke, s.strokeWidth, s.strokeDasharray].join();
     }))]"""
-    at_rest(learn)
+    learn.wait_for_timeout(400)
     assert len(stage(learn).locator(".node.first .shape").evaluate_all(looks)) == 1
     for _ in range(3):
         learn.keyboard.press("ArrowRight")
     expect(stage(learn)).to_have_attribute("data-stop", "branches")
-    at_rest(learn)
+    learn.wait_for_timeout(400)
     assert len(stage(learn).locator(".node.second .shape").evaluate_all(looks)) == 1
     learn.keyboard.press("Escape")
     expect(stage(learn)).to_have_attribute("data-stop", "all")
@@ -247,7 +247,7 @@ def test_it_fits_a_phone_and_ends_in_explore_there(browser, address, told):
             assert phone.evaluate("document.documentElement.scrollWidth") <= 390
             expect(phone.locator("#learn .card > h3")).to_be_in_viewport()
             if at < 4:  # the block is read from its start
-                at_rest(phone)
+                phone.wait_for_timeout(200)
                 anchor = stage(phone).locator(".node.anchor").bounding_box()
                 assert anchor
                 assert 0 < anchor["x"] < 80
