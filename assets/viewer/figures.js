@@ -2,7 +2,7 @@
 
 import { h, oncePerFrame, text } from "./dom.js";
 
-const NEAR = 200; // pixels from the edge of the window, within which a figure is drawn
+const NEAR = 200; // pixels: a figure is drawn when it is this close to the window
 
 /** What plotly offers beside a figure; `name`: of the files that it saves. */
 function configOf(library, name) {
@@ -91,12 +91,12 @@ export class FigureView {
     this.question.textContent = panel.question;
     this.box.setAttribute("aria-label", panel.title);
     this.host.setAttribute("aria-label", `${panel.title}: ${panel.question} Its numbers are in the table.`);
-    this.host.style.minHeight = `${panel.figure.layout.height}px`; // what is below stays where it is when this is drawn
+    this.host.style.minHeight = `${panel.figure.layout.height}px`; // so that drawing it later moves nothing below
     this.fillTable();
     this.draw();
   }
 
-  /** Now, or when one comes near it: plotly takes a tenth of a second and more for each. */
+  /** Draws the figure, or defers that until it is near the window: plotly takes a tenth of a second or more for each. */
   async redraw() {
     if (!this.panel || !this.width || this.host.hidden || !this.host.isConnected) return;
     this.late = !this.inView;

@@ -78,8 +78,7 @@ SETTINGS = [
 
 @pytest.mark.parametrize("method", DRAFTED)
 def test_small_models_equal_plain_greedy(engine, plain_ids, method, monkeypatch):
-    """Every method with all settings, half of them on one kind of target, half on the other; from method to method they
-    change. Prompts and backends rotate: every method, setting and kind of target meets all of them."""
+    """Every method runs all settings, half of them on each kind of target. Prompts and backends rotate."""
     monkeypatch.setattr(Engine, "costs", lambda *_: CHEAP_DRAFTS)  # measuring has tests of its own
     kind, number = engine.models.target.config.model_type == "llama", DRAFTED.index(method)
     for turn in range((kind + number) % 2, len(SETTINGS), 2):

@@ -35,7 +35,7 @@ SETTINGS = {
 
 @pytest.fixture(scope="module")
 def drafted(typed):
-    """What D²SD tells of its run after a prompt, which several tests look at."""
+    """Returns the trace of D²SD after a prompt, computed once for several tests."""
     engine, _, _ = typed
     return cache(lambda prompt: engine.generate(prompt, DecodeConfig("d2sd", TOKENS, **SMALL)))
 
@@ -55,8 +55,7 @@ def typed(request, tokenizer):
 
 
 def test_every_method_writes_what_transformers_writes(typed, monkeypatch):
-    """Half of the methods with one type, half with the next, and with types of the same layers all of them; in either half the
-    backends and prompts change from method to method."""
+    """Each type runs every second method, and the next type the others. Backends and prompts alternate by method."""
     engine, number, expected = typed
     monkeypatch.setattr(Engine, "costs", lambda *_: CHEAP_DRAFTS)
     for place, method in enumerate(list(METHODS)[number % 2 :: 2]):
@@ -74,8 +73,10 @@ def test_drafts_are_taken_now_and_then(drafted):
 
 
 def random_tree(rng, size):
-    """A tree of so many nodes with random tokens, in which any node may have children; in one of 12 only the last two, so that
-    its paths are longer than windows are."""
+    """Returns a random tree of ``size`` nodes.
+
+    Any node may have children. With 12 nodes only the last two may, so that paths are longer than the windows.
+    """
     builder = TreeBuilder(rng.randrange(300))
     while (count := len(builder.tokens)) < size:
         builder.add(rng.randrange(max(0, count - 2) if size == 12 else 0, count), rng.randrange(300), 0, 0.5)

@@ -1,4 +1,4 @@
-"""Tests that need a CUDA GPU: where there is none, each module is skipped as a whole, before its tests are made."""
+"""Tests that need a CUDA GPU. Without one, each module skips itself before its tests are collected."""
 
 from __future__ import annotations
 

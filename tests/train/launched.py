@@ -1,4 +1,4 @@
-"""What each process of a launch runs: several commands one after the other, each with its own file for what it prints."""
+"""The program of each launched process: runs several commands in turn and writes the output of each to its own file."""
 
 from __future__ import annotations
 

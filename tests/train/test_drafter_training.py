@@ -239,7 +239,7 @@ def test_a_run_goes_on_to_more_steps_keeps_its_results_and_measures_them_as_they
     folder, tmp_path, monkeypatch
 ):
     told, tokens = [], 24
-    monkeypatch.setattr("d2sd.train.held_out.TOKENS", tokens)  # of 128, which take longer
+    monkeypatch.setattr("d2sd.train.held_out.TOKENS", tokens)  # fewer than usual, for speed
     monkeypatch.setattr("d2sd.train.loop.Accelerator.log", lambda _, row, step: told.append((step, dict(row))))
     prompts = [prompt_of(t) for t in sums(24)[20:]]
     (tmp_path / "held.jsonl").write_text("".join(json.dumps({"prompt": p}) + "\n" for p in prompts))

@@ -36,7 +36,7 @@ BENCH = ["bench", "--methods", "autoregressive,d2sd", "--limit", "5", "--max-new
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """What two processes leave behind that bench and train; they start once for both, which takes most of the time."""
+    """Returns the folder that two processes wrote. One launch runs bench and training: starting takes most of the time."""
     out = tmp_path_factory.mktemp("launched")
     texts = sums(60)
     loop = LoopConfig(2, batch_size=4, warmup=1, save_every=2)

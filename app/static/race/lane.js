@@ -85,7 +85,7 @@ export class LaneView {
     return { node, step };
   }
 
-  /** Shows what was committed at a time of the race; returns whether that is more or less than before, which `follow` scrolls to. */
+  /** Shows the tokens committed by a time of the race; returns whether their number changed, so that `follow` has to scroll. */
   show(time) {
     const { tokens, lane, ends } = this;
     const before = this.shown;

@@ -34,7 +34,7 @@ export function start(element, trigger, props, watch) {
     controls.show();
     element.dataset.time = player.time.toFixed(3);
     element.dataset.playing = player.playing;
-    for (const lane of grown) lane.follow(); // reads the layout: once all is written
+    for (const lane of grown) lane.follow(); // reads the layout, so after all writes
     if (player.duration > 0 && player.time >= player.duration) tell();
   }
 

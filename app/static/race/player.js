@@ -7,7 +7,7 @@ export const SPEEDS = [
   [0.1, "1/10×"],
 ];
 const LEAST_SECONDS = 5; // a replay shorter than this is shown in slow motion to begin with
-const BETWEEN = 50; // milliseconds from one drawing to the next while it plays: a page takes a whole core to draw each frame
+const BETWEEN = 50; // least milliseconds between two drawings of a replay: drawing every frame takes a whole core
 
 export class Player {
   /** `changed()` is called whenever time, speed or playing change. */
