@@ -20,6 +20,11 @@ export function cycleWords({ cost, brought, gain }) {
   return `A step cost ${fixed(cost, 1)} plain steps and brought ${fixed(brought, 1)} tokens, ${end}.`;
 }
 
+/** What would make a slower run faster here; "" where it is not slower. `aware`: its setting cost-aware, which imported runs lack. */
+export function savingWords({ gain }, aware) {
+  return gain < 1 && aware === false ? "With the setting “cost-aware”, a step drafts and verifies only what is expected to save time here." : "";
+}
+
 /** How fast the same steps would be on another machine, where each costs `cost` plain steps; null: that is not known. */
 export function elsewhereWords({ name }, cost, brought) {
   if (cost === null) return `The time of its draft with an 8B model on ${name} is not known.`;

@@ -1,7 +1,7 @@
 // The run in a sentence; behind it all totals, each with the shown step's own value, and why it is as fast as it is.
 
 import { BreakEvenMap } from "./breakeven.js";
-import { cycleBars, cycleOf, cycleWords, elsewhereWords } from "./cost.js";
+import { cycleBars, cycleOf, cycleWords, elsewhereWords, savingWords } from "./cost.js";
 import { h, text } from "./dom.js";
 import { gist } from "./gist.js";
 import { MachineChoice, meanCost } from "./machine.js";
@@ -69,9 +69,9 @@ export class NumbersView {
   }
 
   showWhy(cycle, alpha, there) {
-    const { method } = this.store.header;
+    const { method, config } = this.store.header;
     const { machine } = this.choice;
-    this.words.replaceChildren(...(cycle ? [h("b", {}, cycle.gain < 1 ? "Why slower here" : "Why faster here"), h("p", {}, cycleWords(cycle)), cycleBars(cycle)] : [h("b", {}, "What a step costs"), h("p", {}, "Plain decoding was not timed with this run, so its price here is not known.")]));
+    this.words.replaceChildren(...(cycle ? [h("b", {}, cycle.gain < 1 ? "Why slower here" : "Why faster here"), h("p", {}, `${cycleWords(cycle)} ${savingWords(cycle, config?.cost_aware)}`), cycleBars(cycle)] : [h("b", {}, "What a step costs"), h("p", {}, "Plain decoding was not timed with this run, so its price here is not known.")]));
     this.there.textContent = elsewhereWords(machine, there, alpha);
     this.source.textContent = machine.source;
     this.map.show([{ name: methodName(text(method)), alpha, here: cycle && cycle.cost, there }], machine.name);

@@ -7,7 +7,7 @@ import { mapPoints, retimed, timeTicks } from "../../app/static/race/costs.js";
 import { ordinal, readLane } from "../../app/static/race/lane.js";
 import { Player } from "../../app/static/race/player.js";
 import { stagesOf, whyWords } from "../../app/static/race/table.js";
-import { cycleOf, cycleWords } from "../../assets/viewer/cost.js";
+import { cycleOf, cycleWords, savingWords } from "../../assets/viewer/cost.js";
 import { frames as framesAround } from "../../assets/viewer/figures.js";
 import { stepCost } from "../../assets/viewer/machine.js";
 import { MACHINES } from "../../assets/viewer/machines.js";
@@ -132,6 +132,8 @@ test("a race is timed again on another machine: what it measures or calculates f
 test("what a step costs and brings says why drafting is faster or slower", () => {
   const cycle = cycleOf({ tokens: 92, steps: 20, speed: 82, plain: 100, seconds: { verify: 0.3, first_draft: 0.1 } });
   assert.equal(cycleWords(cycle), "A step cost 5.6 plain steps and brought 4.6 tokens, so it is 0.82× as fast as plain decoding.");
+  assert.match(savingWords(cycle, false), /“cost-aware”/);
+  assert.deepEqual([savingWords(cycle, true), savingWords(cycle, undefined), savingWords({ gain: 1.1 }, false)], ["", "", ""]);
   assert.deepEqual(cycle.parts.filter((part) => part.cost).map((part) => part.cost.toFixed(2)), ["1.40", "4.21"]);
   assert.equal(cycleOf({ tokens: 1, steps: 1, speed: 5, plain: null, seconds: {} }), null);
   assert.match(whyWords([PLAIN, DRAFTED]), /^D²SD: A step cost 4\.0 plain steps and brought 2\.0 tokens, so it is 0\.50× as fast as plain decoding\.$/);
