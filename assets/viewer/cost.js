@@ -20,7 +20,7 @@ export function cycleWords({ cost, brought, gain }) {
   return `A step cost ${fixed(cost, 1)} plain steps and brought ${fixed(brought, 1)} tokens, ${end}.`;
 }
 
-/** What would make a slower run faster here; "" where it is not slower. `aware`: its setting cost-aware, which imported runs lack. */
+/** Recommends cost-aware steps for a run that was slower without them; else "". `aware`: the run's setting, undefined if imported. */
 export function savingWords({ gain }, aware) {
   return gain < 1 && aware === false ? "With the setting “cost-aware”, a step drafts and verifies only what is expected to save time here." : "";
 }

@@ -86,9 +86,12 @@ class WalkedDrafter(BlockDrafter):
         noise: (γ − 1, V), or empty at temperature 0.
         read, top: as for ``forward``.
 
-        Returns the drafts, (B, γ − 1, 3 + 3·top) float64, see ``_block``; the rows' hidden states and logits, from which
-        ``sample`` continues; the result of ``tempered`` for the first block, if inspected; and with a candidate selector, the
-        candidates and their log probabilities after each candidate of the previous row.
+        Returns, in this order:
+
+        * the drafts, (B, γ − 1, 3 + 3·top) float64, with the columns that ``_block`` reads;
+        * the hidden states and the logits of the rows, for ``sample``;
+        * the result of ``tempered`` for the first block, or no rows without inspection;
+        * with a candidate selector: the candidates, and their log probabilities after each candidate of the previous row.
         """
         hidden = self.hidden(ids, positions, read)
         rows = hidden[:, 1 - self.shift :]
@@ -110,18 +113,21 @@ class WalkedDrafter(BlockDrafter):
     def chain(
         self, hidden: Tensor, logits: Tensor, given: Tensor, temperature: float, noise: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Callable[[Tensor], Tensor]]:
-        """Returns the drafted tokens (B, γ − 1), chosen from left to right.
-
-        Also returns the log probabilities (B, γ − 1, D or C) at each position given the previous tokens, at temperature 1;
-        the index of the drafted token among them, (B, γ − 1, 1), undefined for a given token; and a function that maps such
-        indices (B, γ − 1, n) to the target's ids.
+        """Choose the drafted tokens from left to right.
 
         noise: (γ − 1, B or 1, V).
+
+        Returns, in this order:
+
+        * the tokens, (B, γ − 1);
+        * the log probabilities at each position given the previous tokens, at temperature 1, (B, γ − 1, D or C);
+        * the index of each token among them, (B, γ − 1, 1), undefined for a given token;
+        * a function that maps such indices, (B, γ − 1, n), to the target's ids.
         """
         selector, head = self.model.candidate_selector, self.model.markov_head
         before, rows, found, candidates = given[:, 0], hidden[:, 1 - self.shift :], [], []
         state = hidden.new_empty(0) if head is None else head.start(rows[:, 0])
-        # where rows are about their own position, the anchor's row begins the state that only rnn heads have
+        # where rows predict their own position, the anchor's row is the first input to an rnn head's state
         if head is not None and head.kind == "rnn" and not self.shift:
             state = head(before, hidden[:, 0], state)[1]
         options = self.own_ids(torch.arange(logits.shape[-1], device=self.device)).expand(len(rows), -1)

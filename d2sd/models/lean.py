@@ -1,8 +1,8 @@
 """Decoder layers run with few calls: on a CPU and with a small model, calling takes longer than computing.
 
-The same numbers as the layers' own forward passes up to rounding: query, key and value come from one product, gate and up
-from another, with weights laid out once for the CPU's kernels and with the norms' weights in them; rotary tables are looked
-up; keys and values are written where they stay; and no module is called. For Qwen3- and Llama-type layers without biases.
+The results equal those of the layers' own forward passes up to rounding. One product gives query, key and value, another gate
+and up. Their weights include those of the norms and are laid out once for the CPU's kernels. Rotary tables are looked up, keys
+and values are written directly into the cache, and no module is called. For Qwen3- and Llama-type layers without biases.
 """
 
 from __future__ import annotations
@@ -107,8 +107,8 @@ class LeanLayers:
 
     @cached_property
     def _contexts(self) -> tuple[Product, Tensor | None]:
-        """The keys of all layers and then their values from one product, and the weights of the keys' norms, (layers · KV
-        heads, head_dim): made at the first use, since only block drafters read rows that bring nothing else."""
+        """One product for the keys of all layers and then their values, and the weights of the keys' norms, (layers · KV heads,
+        head_dim). Created at the first use: only block drafters have rows that are keys and values but never queries."""
         own = [layer.self_attn for layer in self._own]
         norms = None
         if hasattr(own[0], "k_norm"):

@@ -18,11 +18,12 @@ from d2sd.methods.base import WIDEST
 from d2sd.tree.tree import path_tree
 
 SIZES = (1, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 28, 32, 48, 64)  # tree nodes that are timed
-# Between these a node costs the same: kernels work on six, eight or more rows at once.
+# Between two corners every node costs the same: kernels work on six, eight or more rows at once.
 CORNERS = (2, 4, 6, 8, 12, 16, 24, 32, 64)
-BRANCHES = (1, 2, 4, 8)  # re-drafts that are timed
-ROUNDS, SECONDS = 12, 2.5  # so many times, or for so long
-SLOW = 0.01  # seconds of a plain pass from which on only the corners are timed, and making a kernel does not count
+BRANCHES = (1, 2, 4, 8)  # numbers of re-drafts that are timed
+ROUNDS, SECONDS = 12, 2.5  # timing ends after this many rounds or seconds
+# Seconds. If a plain pass takes longer, only the corners are timed. Creating a kernel is then a negligible part of a pass.
+SLOW = 0.01
 TYPICAL = 0.3  # quantile of the times that is believed: what disturbs a pass only makes it longer
 CONTEXT, COMMITTED = 192, 2  # tokens before the pass, and those of the last step, which drafters read first
 MEASURED_TOKENS = CONTEXT + 128  # that caches have room for
