@@ -200,7 +200,7 @@ def page(browser: Any) -> Iterator[Any]:
             "random": lambda: "".join(run_of("random", ["found"] * 2, method="random_prefix")),
             "equal": lambda: "".join([*same[:2], json.dumps(equal) + "\n", *same[3:]]),
         }
-        slow = run_of("slow", ["found"] * 2)
+        slow = run_of("slow", ["found"] * 2, config={"cost_aware": False})
         feeds["slow"] = lambda: "".join([*slow[:-1], slow[-1].replace("25.0", "80.0")])
         feeds |= {"cut": lambda: "".join(cut()[:-1]), "ended": lambda: "".join(cut())}
         for name, feed in feeds.items():
@@ -288,6 +288,8 @@ def test_a_speedup_below_1_says_what_it_is_a_factor_of(plain: Any) -> None:
     plain.wait_for_function("document.querySelector('#numbers [data-stat=speedup] .value').textContent !== '—'")
     assert float(speedup.text_content().rstrip("×")) < 1
     assert "as fast" in speedup.evaluate(said)
+    plain.click(".why-open")
+    assert "“cost-aware”" in plain.locator(".why").text_content()
 
 
 def test_a_token_pins_its_step_everywhere(plain: Any) -> None:
