@@ -22,7 +22,7 @@ export function cycleWords({ cost, brought, gain }) {
 
 /** Recommends cost-aware steps for a run that was slower without them; else "". `aware`: the run's setting, undefined if imported. */
 export function savingWords({ gain }, aware) {
-  return gain < 1 && aware === false ? "The setting “cost-aware” verifies only what pays here." : "";
+  return gain < 1 && aware === false ? "The setting “cost-aware” verifies only what pays." : "";
 }
 
 /** How fast the same steps would be on another machine, where each costs `cost` plain steps; null: that is not known. */
