@@ -158,9 +158,7 @@ def _accepted(step: StepDone) -> int:
 def count_others(target: Target, text: Text) -> int:
     """Returns how many tokens of the output surely are not the target's greedy choice."""
     ids = torch.tensor([text.ids[:-1]], device=target.device)
-    hidden = target.base(
-        input_ids=ids, past_key_values=target.new_cache(ids.shape[1]), use_cache=True
-    ).last_hidden_state
+    hidden = target.read(ids, target.new_cache(ids.shape[1]))
     scores = target.logits(hidden[:, text.start - 1 :])[0].float()
     own = torch.tensor(text.ids[text.start :], device=target.device)
     gap = scores.max(-1).values - scores.gather(1, own[:, None])[:, 0]

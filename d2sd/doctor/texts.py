@@ -55,6 +55,6 @@ def study(target: Target, text: Text, layers: Iterable[int]) -> Text:
         return text
     ids = torch.tensor([text.ids[:-1]], device=target.device)
     with LayerTaps(target.base.layers).only(wanted) as taps:
-        target.base(input_ids=ids, past_key_values=target.new_cache(ids.shape[1]), use_cache=True)
+        target.read(ids, target.new_cache(ids.shape[1]))
         features = {n: taps.features([n], target.device)[0].clone() for n in wanted}
     return Text(text.ids, text.start, features)

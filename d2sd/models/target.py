@@ -34,6 +34,7 @@ from d2sd.models.types import (
 )
 from d2sd.passes.cache import CacheWindow, KeyValueCache
 from d2sd.passes.states import LayerCache, LinearState
+from d2sd.passes.transformers_calls import cache_argument
 
 
 def _fuse_norms(model: nn.Module, name: str | None) -> None:
@@ -61,6 +62,7 @@ class Target:
         self.model: Any = model.eval().requires_grad_(False)
         self.tokenizer, self.name = tokenizer, name
         self.base: Any = model.model
+        self._cache_argument = cache_argument(type(self.base).forward)
         self.embedding: Any = model.get_input_embeddings()
         self._taps = LayerTaps(self.base.layers)
         self.kinds = layer_kinds(config)
@@ -239,16 +241,28 @@ class Target:
         tree = backend is dense and tree_mask is not None
         if self._lean is not None and isinstance(cache, KeyValueCache) and (tree or len(ids) == 1):
             return self._run_lean(self._lean, ids, positions, cache, tree_mask)
-        return self.base(
-            input_ids=ids[None],
-            position_ids=positions[None],
-            past_key_values=cache,
-            use_cache=True,
+        return self.read(
+            ids[None],
+            cache,
+            positions[None],
             backend=backend,
             tree_mask=tree_mask,
             window=cache if isinstance(cache, CacheWindow) else None,
             rows=PassRows(positions, tree_mask) if self._rows_differ else None,
-        ).last_hidden_state[0]
+        )[0]
+
+    def read(
+        self, ids: Tensor, cache: KeyValueCache | CacheWindow, positions: Tensor | None = None, **others: Any
+    ) -> Tensor:
+        """Returns the last hidden states of a batch of rows, (B, R, hidden), after the final norm; writes their keys and values.
+
+        ids: (B, R) int64; positions: (B or 1, R) int64, None for those after the cache's text.
+        others: further arguments of the layers, for their attention function.
+        """
+        hidden: Tensor = self.base(
+            input_ids=ids, position_ids=positions, use_cache=True, **{self._cache_argument: cache}, **others
+        ).last_hidden_state
+        return hidden
 
     def _run_lean(
         self, lean: LeanLayers, ids: Tensor, positions: Tensor, cache: KeyValueCache, tree_mask: Tensor | None

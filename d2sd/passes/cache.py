@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
+from d2sd.passes.transformers_calls import refuse_unknown
+
 
 class KeyValueCache:
     """Keys and values of layers in static buffers, (layers, batch, KV heads, capacity, head_dim) each.
@@ -60,8 +62,14 @@ class KeyValueCache:
         keys, values = self._parts[part]
         return keys[index], values[index]
 
-    def update(self, key: Tensor, value: Tensor, layer: int, *_: object, **__: object) -> tuple[Tensor, Tensor]:
-        """Write (batch, KV heads, R, D) rows after the committed slots; returns views of both parts together."""
+    def update(
+        self, key: Tensor, value: Tensor, layer: int, kwargs: object = None, **others: object
+    ) -> tuple[Tensor, Tensor]:
+        """Write (batch, KV heads, R, D) rows after the committed slots; returns views of both parts together.
+
+        kwargs: of the attention layer, from transformers 5.24 on; not used.
+        """
+        refuse_unknown("caches", others)
         end = self.length + key.shape[2]
         self._check(end)
         keys, values = self.buffers(layer)
@@ -125,8 +133,11 @@ class CacheWindow:
         self.seen = torch.arange(read, device=slots.device) < slots[0]
         self.fresh: tuple[Tensor, Tensor]
 
-    def update(self, key: Tensor, value: Tensor, layer: int, *_: object, **__: object) -> tuple[Tensor, Tensor]:
-        """Write (1, KV heads, R, D) rows; returns the layer's window, (1, KV heads, read, D) each."""
+    def update(
+        self, key: Tensor, value: Tensor, layer: int, kwargs: object = None, **others: object
+    ) -> tuple[Tensor, Tensor]:
+        """Write (1, KV heads, R, D) rows; returns the layer's window, (1, KV heads, read, D) each; ``kwargs`` as there."""
+        refuse_unknown("caches", others)
         self.fresh = key, value
         keys, values = self._cache.buffers(layer)
         keys.index_copy_(2, self._slots, key)

@@ -114,21 +114,21 @@ class LayerCache(KeyValueCache):
         for state in self._states.values():
             state.become(state.inputs[index], state.matrix[index])
 
-    def has_previous_state(self, *_: object, **__: object) -> bool:
+    def has_previous_state(self, layer: int) -> bool:
         """There is none at the beginning of a text (what transformers asks for up to 5.17 at least)."""
         return False
 
-    def get_conv_state(self, *_: object, **__: object) -> None:
+    def get_conv_state(self, layer: int, state_idx: int = 0) -> None:
         """There is none at the beginning of a text."""
 
-    def get_recurrent_state(self, *_: object, **__: object) -> None:
+    def get_recurrent_state(self, layer: int, state_idx: int = 0) -> None:
         """There is none at the beginning of a text."""
 
-    def update_conv_state(self, inputs: Tensor, layer: int, **_: object) -> Tensor:
+    def update_conv_state(self, inputs: Tensor, layer: int, conv_kernel_size: int | None = None) -> Tensor:
         """Keep the last of these inputs (B, channels, T), which are returned as they are."""
         self.state(layer).read_text(inputs)
         return inputs
 
-    def update_recurrent_state(self, matrix: Tensor, layer: int, **_: object) -> None:
+    def update_recurrent_state(self, matrix: Tensor, layer: int) -> None:
         """Keep the matrix (B, H, K, V) behind the text."""
         self.state(layer).matrix = matrix
