@@ -32,6 +32,7 @@ from d2sd.models.gguf import gguf_options, widened
 from d2sd.models.models import Models
 from d2sd.models.numbers import DTYPES, MIXED_FROM
 from d2sd.models.refusals import refuse_others
+from d2sd.models.self_check import check_passes
 from d2sd.models.store import found, located
 from d2sd.models.target import Target
 from d2sd.models.types import SUPPORTED, TYPES, check_supported, text_config, text_options, text_part
@@ -193,6 +194,7 @@ def load_target(source: str, dtype: torch.dtype, device: str, load_in_8bit: bool
         if not tokenizer("a")["input_ids"]:
             raise InputError("it has no tokenizer; put the tokenizer files of its model into the folder")
         check_token_ids([max(tokenizer.get_vocab().values())], target.config.vocab_size, "tokenizer's id")
+        check_passes(target)
         return target
     except torch.OutOfMemoryError as error:
         raise InputError(

@@ -209,7 +209,7 @@ class Target:
         return LeanLayers(self.base.layers, self.base.rotary_emb, self.config, self.mixed) if possible else None
 
     @cached_property
-    def _rows_differ(self) -> bool:
+    def rows_differ(self) -> bool:
         """Whether layers need more than the tree's mask to know what rows see."""
         return not self.plain_attention or "linear" in self.kinds
 
@@ -248,7 +248,7 @@ class Target:
             backend=backend,
             tree_mask=tree_mask,
             window=cache if isinstance(cache, CacheWindow) else None,
-            rows=PassRows(positions, tree_mask) if self._rows_differ else None,
+            rows=PassRows(positions, tree_mask) if self.rows_differ else None,
         )[0]
 
     def read(
