@@ -16,8 +16,8 @@ from app import presets
 from app.learn import lessons
 from app.views.drawn import STATIC, DrawnView, panel_sheets, read
 from d2sd.costs import known
-from d2sd.costs.here import here
-from d2sd.costs.machine import STAGES, Curve, Machine
+from d2sd.costs.machines import STAGES, Curve, Machine
+from d2sd.costs.runs import here
 from d2sd.drawing.viewer import PageRun, runs_page, viewer_styles
 from d2sd.trace.metrics import instructiveness
 from d2sd.trace.run import RecordedRun

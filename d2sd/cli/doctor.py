@@ -14,7 +14,7 @@ from d2sd.cli.common import tell_of_template
 from d2sd.config import DecodeConfig
 from d2sd.doctor.diagnosis import fault
 from d2sd.doctor.examination import TOKENS, VISIBLE, Examination, examine
-from d2sd.doctor.folder import Check, check_folder
+from d2sd.doctor.folder_checks import Check, check_folder
 from d2sd.doctor.mending import mend
 from d2sd.doctor.probes import alpha
 from d2sd.doctor.report import markdown

@@ -19,7 +19,7 @@ from d2sd.cli import drafter_test, served
 from d2sd.cli.common import add_model_arguments, files_of, load_engine
 from d2sd.config import DecodeConfig
 from d2sd.costs.file import COSTS_HELP, machine_of
-from d2sd.costs.machine import Machine
+from d2sd.costs.machines import Machine
 from d2sd.engine import Engine
 from d2sd.errors import InputError
 from d2sd.methods import METHODS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from d2sd.costs.machine import STAGES, Machine
+from d2sd.costs.machines import STAGES, Machine
 from d2sd.costs.measured import H200
 from d2sd.costs.published import PAPER
 from d2sd.costs.roofline import HARDWARE, HOW, calculated

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from d2sd.costs.machine import Curve, Machine
+from d2sd.costs.machines import Curve, Machine
 
 
 def _milliseconds(*points: tuple[int, float]) -> Curve:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from d2sd.costs.here import works_of
 from d2sd.costs.known import DEFAULT, MACHINES
+from d2sd.costs.runs import works_of
 from d2sd.trace.trace import Trace
 
 PLAIN = "autoregressive"

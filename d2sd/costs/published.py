@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from d2sd.costs.machine import Curve, Machine
+from d2sd.costs.machines import Curve, Machine
 
 SOURCE = "D²SD, arXiv 2606.04446: Qwen3-8B, temperature 0, γ = 16, K = 4, one H200"
 # data set → column → (speedup over plain decoding, α)

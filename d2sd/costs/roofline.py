@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from d2sd.costs.machine import Curve, Machine
+from d2sd.costs.machines import Curve, Machine
 
 BYTES = 2  # of a weight: bfloat16
 CONTEXT = 1024  # tokens whose keys and values a pass reads

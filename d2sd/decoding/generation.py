@@ -9,7 +9,7 @@ from functools import partial
 import torch
 
 from d2sd.config import DecodeConfig
-from d2sd.decoding.adaptive.controller import Experience
+from d2sd.decoding.cost_aware import Experience
 from d2sd.decoding.device_cycle import DeviceCycle
 from d2sd.decoding.finite import not_finite
 from d2sd.decoding.host_cycle import Cycle, CycleDone, HostCycle

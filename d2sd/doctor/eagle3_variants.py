@@ -8,8 +8,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from d2sd.doctor.changes import Kind, Variant, keys, line
 from d2sd.doctor.undoing import undoings
-from d2sd.doctor.variant import Kind, Variant, keys, line
 from d2sd.doctor.variants import each_once, other_ropes, other_taps
 from d2sd.models.eagle3 import Eagle3Config, Eagle3DraftModel
 from d2sd.models.eagle3_folder import LAYERS

@@ -12,7 +12,7 @@ import torch
 from huggingface_hub import save_torch_state_dict
 from torch import Tensor
 
-from d2sd.doctor.variant import TOKEN_IDS, Variant
+from d2sd.doctor.changes import TOKEN_IDS, Variant
 from d2sd.errors import InputError
 from d2sd.models.drafter_folder import MAPS, own_name
 from d2sd.models.eagle3_folder import eagle3_name, is_eagle3, published_config

@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 
 from d2sd.calibration.resampling import Estimate, Ratio, Resampler
+from d2sd.doctor.changes import Variant
 from d2sd.doctor.redraft import Redrafter
 from d2sd.doctor.subject import Draft, Redrafting
 from d2sd.doctor.texts import Text
-from d2sd.doctor.variant import Variant
 from d2sd.models.drafter import DFlashDraftModel
 from d2sd.models.target import Target
 

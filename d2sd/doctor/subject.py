@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from d2sd.config import DecodeConfig
+from d2sd.doctor.changes import Variant
 from d2sd.doctor.eagle3_variants import eagle3_variants
 from d2sd.doctor.redraft import Redrafter
 from d2sd.doctor.redraft_eagle3 import ChainRedrafter
 from d2sd.doctor.texts import Text
-from d2sd.doctor.variant import Variant
 from d2sd.doctor.variants import variants
 from d2sd.models.drafter import DFlashDraftModel
 from d2sd.models.target import Target

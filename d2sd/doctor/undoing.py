@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from d2sd.doctor.variant import TOKEN_IDS, Edit, Form, Kind, Variant, Weights, weights_of
+from d2sd.doctor.changes import TOKEN_IDS, Edit, Form, Kind, Variant, Weights, weights_of
 from d2sd.models.drafter import DFlashDraftModel
 from d2sd.models.eagle3 import Eagle3DraftModel
 from d2sd.models.target import Target

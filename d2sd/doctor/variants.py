@@ -7,8 +7,8 @@ from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
+from d2sd.doctor.changes import WORTH, Kind, Variant, keys, line
 from d2sd.doctor.undoing import undoings
-from d2sd.doctor.variant import WORTH, Kind, Variant, keys, line
 from d2sd.methods.base import MAX_BLOCK
 from d2sd.models.beginnings import plain_rope
 from d2sd.models.drafter import DFlashDraftModel, default_target_layers

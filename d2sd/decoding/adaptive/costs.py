@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from math import exp, log
 
-from d2sd.costs.machine import Machine
+from d2sd.costs.machines import Machine
 
 MACHINE_RATE, STAGE_RATE = 0.05, 0.01  # share of a surprising time that is believed: of the machine, of the stage alone
 OUTLIER, KEPT = 1.0, 0.999  # most that a single time counts, as a logarithm; what is left of an overhead after a step

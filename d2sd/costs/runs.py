@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from statistics import fmean
 
-from d2sd.costs.machine import Curve, Machine
+from d2sd.costs.machines import Curve, Machine
 from d2sd.costs.work import Work
 from d2sd.trace.trace import Trace
 

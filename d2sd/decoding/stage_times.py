@@ -10,7 +10,7 @@ from statistics import median
 
 import torch
 
-from d2sd.costs.machine import STAGES, Curve, Machine
+from d2sd.costs.machines import STAGES, Curve, Machine
 from d2sd.decoding.block_drafter import BlockDrafter
 from d2sd.decoding.proposer import Proposer
 from d2sd.decoding.verifier import Verifier

@@ -11,7 +11,7 @@ from itertools import accumulate
 from math import log
 from operator import mul
 
-from d2sd.costs.machine import STAGES, Machine
+from d2sd.costs.machines import STAGES, Machine
 from d2sd.decoding.adaptive.costs import RunningCosts
 from d2sd.decoding.adaptive.estimates import AcceptanceByDepth, Calibration
 from d2sd.trace.events import Decision, Option, StageSeconds
