@@ -15,7 +15,7 @@ import orjson
 from app import presets
 from app.learn import lessons
 from app.views.drawn import STATIC, DrawnView, panel_sheets, read
-from d2sd.costs import known
+from d2sd.costs import machines as known
 from d2sd.costs.machines import STAGES, Curve, Machine
 from d2sd.costs.runs import here
 from d2sd.drawing.viewer import PageRun, runs_page, viewer_styles

@@ -15,7 +15,7 @@ from app.race import reference, rows
 from app.views.drawn import DrawnView
 from app.views.runs import MAX_LINK
 from d2sd import METHODS
-from d2sd.costs.work import Work
+from d2sd.costs.machines import Work
 
 FILLED_IN = ("block_size", "second_block_size", "node_budget")  # by the engine, for each method its own
 

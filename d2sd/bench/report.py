@@ -15,8 +15,7 @@ from d2sd.bench.provenance import as_markdown
 from d2sd.bench.published import PublishedTable
 from d2sd.bench.runner import Run
 from d2sd.bench.summary import PLAIN
-from d2sd.costs.known import DEFAULT, MACHINES
-from d2sd.costs.roofline import HOW
+from d2sd.costs.machines import DEFAULT, HOW, MACHINES
 from d2sd.trace.files import make_folder, write_whole
 
 NOTES = (

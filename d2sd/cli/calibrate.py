@@ -17,7 +17,7 @@ from d2sd.calibration import Estimate, Gathering, read_report, read_trained
 from d2sd.calibration.profile import profile
 from d2sd.calibration.reading import count
 from d2sd.cli.common import add_run_arguments, decode_config, ended_at_once, named, prepare, read_sets
-from d2sd.costs.places import Places
+from d2sd.costs.runs import Places
 from d2sd.errors import InputError
 from d2sd.trace.files import make_folder, write_whole
 from d2sd.trace.progress import progress

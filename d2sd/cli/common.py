@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from d2sd.bench.prompts import Prompt, read_prompts
 from d2sd.config import SETTINGS, DecodeConfig
-from d2sd.costs.places import Place
+from d2sd.costs.runs import Place
 from d2sd.errors import InputError
 from d2sd.methods import METHODS
 from d2sd.trace.progress import progress

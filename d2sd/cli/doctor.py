@@ -15,9 +15,8 @@ from d2sd.config import DecodeConfig
 from d2sd.doctor.diagnosis import fault
 from d2sd.doctor.examination import TOKENS, VISIBLE, Examination, examine
 from d2sd.doctor.folder_checks import Check, check_folder
-from d2sd.doctor.mending import mend
 from d2sd.doctor.probes import alpha
-from d2sd.doctor.report import markdown
+from d2sd.doctor.report import markdown, mend
 from d2sd.engine import Engine
 from d2sd.errors import InputError
 from d2sd.models.loading import load_models, presets, with_drafter

@@ -9,8 +9,7 @@ from typing import Any
 
 import orjson
 
-from d2sd.costs.known import MACHINES
-from d2sd.costs.machines import STAGES, Curve, Machine
+from d2sd.costs.machines import MACHINES, STAGES, Curve, Machine
 from d2sd.errors import InputError
 
 MAX_FILE_BYTES, MAX_POINTS, MAX_ROWS, MAX_MILLISECONDS = 1 << 16, 64, 1 << 16, 1e6

@@ -7,14 +7,122 @@ It depends on committed tokens, this step's drafts and measured times only, so t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from itertools import accumulate
-from math import log
+from math import exp, log
 from operator import mul
 
 from d2sd.costs.machines import STAGES, Machine
-from d2sd.decoding.adaptive.costs import RunningCosts
-from d2sd.decoding.adaptive.estimates import AcceptanceByDepth, Calibration
 from d2sd.trace.events import Decision, Option, StageSeconds
+
+# Expected accepted tokens of drafts: discounted counts with a prior. Plain floats; nothing is random.
+
+
+class AcceptanceByDepth:
+    """Conditional acceptance probability of a drafted token by depth, given that all tokens before it were accepted.
+
+    The prior of a depth counts as ``WEIGHT`` observations. It is ``usual`` at that depth, scaled by the ratio of estimate to
+    ``usual`` at the depth before.
+
+    keep: factor by which each observation discounts the earlier counts.
+    usual: probabilities by depth; ``START`` if not given.
+    """
+
+    WEIGHT, START = 2.0, 0.65
+
+    def __init__(self, keep: float = 1.0, usual: Sequence[float] = ()):
+        self._keep, self._usual = keep, usual
+        self._counts: dict[int, tuple[float, float]] = {}  # accepted and tried, by depth
+
+    def chances(self, depth: int) -> list[float]:
+        """Returns the probabilities for depths 1, 2, …, ``depth``."""
+        found, ratio = [], 1.0
+        for k in range(depth):
+            usual = self._usual[k] if k < len(self._usual) else self.START
+            accepted, tried = self._counts.get(k, (0.0, 0.0))
+            found.append((accepted + self.WEIGHT * min(1.0, usual * ratio)) / (tried + self.WEIGHT))
+            ratio = found[-1] / usual
+        return found
+
+    def tokens(self, depth: int) -> list[float]:
+        """Returns the expected number of accepted tokens for drafts of 0, 1, …, ``depth`` tokens."""
+        return list(accumulate(accumulate(self.chances(depth), mul), initial=0.0))
+
+    def observe(self, accepted: int, drafted: int) -> None:
+        """Update with a draft of this many tokens, of which the first ``accepted`` were accepted."""
+        self.forget(self._keep)
+        for k in range(min(accepted + 1, drafted)):
+            right, tried = self._counts.get(k, (0.0, 0.0))
+            self._counts[k] = right + (k < accepted), tried + 1.0
+
+    def forget(self, keep: float) -> None:
+        """Discount all observations by this factor."""
+        self._counts = {k: (keep * right, keep * tried) for k, (right, tried) in self._counts.items()}
+
+
+class Calibration:
+    """Maps a drafter's probabilities p to p^κ, with κ such that expected and accepted tokens agree on average."""
+
+    RATE, LIMIT = 0.05, 4.0
+
+    def __init__(self) -> None:
+        self.exponent = 1.0
+
+    def observe(self, expected: float, accepted: int) -> None:
+        """Update with the expected and the actual number of accepted tokens of a step's tree."""
+        surprise = max(-2.0, (expected - accepted) / (1.0 + expected))
+        self.exponent = max(1 / self.LIMIT, min(self.LIMIT, self.exponent * exp(self.RATE * surprise)))
+
+
+# Stage costs of a machine, corrected online by measured times.
+
+
+MACHINE_RATE, STAGE_RATE = 0.05, 0.01  # share of a surprising time that is believed: of the machine, of the stage alone
+OUTLIER, KEPT = 1.0, 0.999  # most that a single time counts, as a logarithm; what is left of an overhead after a step
+
+
+class RunningCosts:
+    """Stage times of a machine, corrected while running: seconds = slowdown · (table + overhead of the stage).
+
+    A machine that slows down slows every stage. Overheads do not grow with rows; plain decoding's pass has its own.
+    """
+
+    def __init__(self, table: Machine):
+        self.table, self.slowdown = table, 1.0
+        self._node = cache(table.verify.next_row)
+        self.cheapest = min(self._node(rows) for rows, _ in table.verify.points)  # of any further node
+        self._read = cache(lambda stage, rows: getattr(table, stage).seconds(rows))
+        self._overhead: dict[tuple[str, bool], float] = {}  # by stage and whether it is plain decoding's
+        self.other = {True: table.other, False: table.other}  # of a step besides its stages, by whether it is plain
+
+    def seconds(self, stage: str, rows: int) -> float:
+        """Returns the expected seconds of a stage with this many rows; 0 for no rows."""
+        if rows <= 0:
+            return 0.0
+        return self.slowdown * (self._read(stage, rows) + self._overhead.get((stage, rows == 1), 0.0))
+
+    def node(self, nodes: int) -> float:
+        """Returns the marginal seconds of one more tree node."""
+        return self.slowdown * self._node(nodes)
+
+    def plain(self) -> float:
+        """Returns the expected seconds of a plain decoding step."""
+        return self.seconds("verify", 1) + self.other[True]
+
+    def observe(self, stage: str, rows: int, seconds: float) -> None:
+        """Update with the measured seconds of a stage with this many rows."""
+        expected, key = self.seconds(stage, rows), (stage, rows == 1)
+        if min(expected, seconds) > 0:
+            surprise = max(-OUTLIER, min(OUTLIER, log(seconds / expected)))
+            overhead = KEPT * self._overhead.get(key, 0.0)
+            self._overhead[key] = overhead + STAGE_RATE * surprise * expected / self.slowdown
+            self.slowdown *= exp(MACHINE_RATE * surprise)
+
+    def observe_other(self, plain: bool, seconds: float) -> None:
+        """Update with the measured seconds of a step outside its stages."""
+        most = 2 * self.other[plain] + 0.1 * self.plain()
+        self.other[plain] += MACHINE_RATE * (max(0.0, min(seconds, most)) - self.other[plain])
+
 
 TEXT_KEEP, ALL_KEEP = 0.96, 0.99  # discount a step: a text is followed over some 25 steps, all texts over 100
 MEAN_RATE = 0.1  # of other running means

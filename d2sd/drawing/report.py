@@ -14,8 +14,8 @@ from plotly import __version__ as plotly_version
 from plotly.offline import get_plotlyjs
 
 from d2sd.__about__ import __version__
-from d2sd.costs.known import DEFAULT, MACHINES
-from d2sd.costs.places import Place
+from d2sd.costs.machines import DEFAULT, MACHINES
+from d2sd.costs.runs import Place
 from d2sd.drawing.colours import COLOURS, VIEWER
 from d2sd.drawing.modules import join_modules
 from d2sd.drawing.panels import Panel, Table

@@ -13,8 +13,7 @@ from dataclasses import dataclass, fields, replace
 import torch
 
 from d2sd.config import DecodeConfig
-from d2sd.costs.machines import Machine
-from d2sd.costs.work import Work
+from d2sd.costs.machines import Machine, Work
 from d2sd.decoding.cost_aware import Experience
 from d2sd.decoding.proposer import Proposer
 from d2sd.engine import Engine
