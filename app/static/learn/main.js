@@ -1,6 +1,6 @@
 // Learn: a card beside a live step.
 
-import { h, text, whole } from "../../../assets/viewer/dom.js";
+import { h, oneWait, text, whole } from "../../../assets/viewer/dom.js";
 import { CardView } from "./card.js";
 import { DrawsView } from "./draws.js";
 import { LiveView } from "./live.js";
@@ -10,6 +10,7 @@ import { Stage, TURN } from "./stage.js";
 import { WalkView } from "./walk.js";
 
 export async function start(element, trigger, props, watch, server, given) {
+  const whenShown = oneWait(20000);
   const root = h("section", { class: "panels tour", "aria-label": "Learn how a step works" });
   const state = { at: 0, step: 0, everything: false, lessons: [] };
   const walk = new WalkView((at) => stage.walk(at, walk.visits, state.step));
@@ -112,13 +113,11 @@ export async function start(element, trigger, props, watch, server, given) {
   /** Explore gets the recorded run, this step is selected there, and the field for K is ready to be changed. */
   function open() {
     trigger("select", { step: state.step });
-    const began = performance.now();
-    const wait = () => {
+    const find = () => {
       const view = document.querySelector("#explorer [data-run]");
-      if (view && view.offsetParent && view.dataset.run === state.run.slice(0, 200) && view.dataset.pinned === String(state.step)) showField();
-      else if (performance.now() - began < 20000) setTimeout(wait, 40);
+      return view && view.offsetParent && view.dataset.run === state.run.slice(0, 200) && view.dataset.pinned === String(state.step);
     };
-    wait();
+    whenShown(find, showField);
   }
 
   /** The run of the tour has a name of its own in a deck: it need not be in the list. */
