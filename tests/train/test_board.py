@@ -15,9 +15,8 @@ from d2sd.train.drafters import DrafterConfig
 from d2sd.train.eagle3 import Eagle3Objective, train_eagle3
 from d2sd.train.loop import LoopConfig
 from d2sd.train.regenerate import RegenerateConfig
-from d2sd.train.stages import regenerate_responses, train_drafter, train_target
-from d2sd.train.target import TargetShape
-from tests.train.texts import prompt_of, sums
+from d2sd.train.stages import regenerate_responses, train_drafter
+from tests.train.texts import prompt_of, save_target, sums
 
 LOOP = {"batch_size": 4, "warmup": 2, "save_every": 2, "log_every": 1, "keep_every": 2}
 TOKENS = 8
@@ -28,8 +27,7 @@ def trained(tmp_path_factory):
     """A target, drafters of each kind with what was kept of them on the way, and prompts that they did not see."""
     out = tmp_path_factory.mktemp("nets")
     texts = sums(200)
-    shape = TargetShape(512, 64, 3, 2, 1, 32, 96, 256)
-    train_target(texts, texts[:50], out / "target", shape, LoopConfig(6, **LOOP | {"keep_every": 0}), 64)
+    save_target(texts, out / "target")
     target, responses = out / "target", out / "r.jsonl"
     regenerate_responses(target, [prompt_of(t) for t in texts[:20]], responses, RegenerateConfig(8, 20))
     for name, steps, second in (("dflash", 5, False), ("vp", 4, True)):
