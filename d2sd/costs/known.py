@@ -8,6 +8,7 @@ from d2sd.costs.machine import STAGES, Machine
 from d2sd.costs.measured import H200
 from d2sd.costs.published import PAPER
 from d2sd.costs.roofline import HARDWARE, HOW, calculated
+from d2sd.errors import InputError
 
 MACHINES: dict[str, Machine] = {
     "paper": PAPER,
@@ -15,6 +16,15 @@ MACHINES: dict[str, Machine] = {
     **{name: calculated(h) for name, h in HARDWARE.items()},
 }
 DEFAULT = "paper"  # what is compared with where nothing else was chosen
+NOMINAL_SECONDS = 0.02  # of a plain step, where a source gives ratios alone
+
+
+def machine_of(name: str) -> Machine:
+    """Returns the machine of this id, with a plain step of 20 ms if its source gives ratios alone. Raises ``InputError``."""
+    if name not in MACHINES:
+        raise InputError(f"there is no machine {name!r}; choose one of: {', '.join(MACHINES)}")
+    machine = MACHINES[name]
+    return machine.absolute(NOMINAL_SECONDS) if machine.relative else machine
 
 
 def drawing(machine: Machine) -> dict[str, Any]:

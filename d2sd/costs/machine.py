@@ -17,7 +17,7 @@ from d2sd.costs.work import Work
 from d2sd.errors import InputError
 
 STAGES = ("first_draft", "second_draft", "verify")
-Kind = Literal["measured", "published", "calculated", "stated"]
+Kind = Literal["measured", "published", "calculated"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +123,6 @@ class Machine:
         return None if None in times else sum(t for t in times if t is not None) / self.plain()
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns it in the form of a file (``d2sd.costs.file``)."""
+        """Returns it as JSON: its name, and milliseconds of every stage by rows."""
         stages = {s: [[rows, round(1e3 * t, 4)] for rows, t in getattr(self, s).points] for s in STAGES}
         return {"machine": self.name, "milliseconds": {**stages, "other": round(1e3 * self.other, 4)}}

@@ -19,6 +19,7 @@ from d2sd.costs.places import Place
 from d2sd.drawing.colours import COLOURS, VIEWER
 from d2sd.drawing.modules import join_modules
 from d2sd.drawing.panels import Panel, Table
+from d2sd.drawing.style import digits
 from d2sd.drawing.summary import Stat
 from d2sd.trace.text import escaped
 
@@ -133,13 +134,17 @@ def _map(places: Sequence[Place]) -> str:
     if not places:
         return ""
     machine = MACHINES[DEFAULT]
-    points = [{"name": p.method, "alpha": p.alpha, "here": None, "there": p.there} for p in places]
+    points = [{"name": p.method, "alpha": p.alpha, "here": p.here, "there": p.there} for p in places]
     data = orjson.dumps({"points": points, "machine": machine.name}).decode().replace("<", "\\u003c")
-    rows = tuple((p.method, f"{p.alpha:.2f}", f"{p.there:.2f}", f"{p.alpha / p.there:.2f}×") for p in places)
+    rows = tuple(
+        (p.method, f"{p.alpha:.2f}", digits(p.there, 2), f"{p.alpha / p.there:.2f}×" if p.there else "—")
+        for p in places
+    )
     table = _table(Table(("Method", "α here", "breaks even at", "calculated speed"), rows))
     question = (
         f"Tokens of a step, as measured here, against what such a step costs with an 8B model on {machine.name}, in plain steps: "
-        f"above the line drafting is faster. {machine.source}"
+        f"above the line drafting is faster. {'Filled: at the times of this benchmark. ' if any(p.here for p in places) else ''}"
+        f"{machine.source}"
     )
     return (
         f'<section class="panel explorer"><h3>Where drafting pays</h3><p class="question">{_text(question)}</p>'
