@@ -171,7 +171,7 @@ def page(result: dict[str, Any]) -> str:
 
     groups = {"All prompts": result["rows"], **result["by_domain"]}
     facts = [(name, Table(*_cells(rows))) for name, rows in groups.items()]
-    origin = tuple(part.split(": ", 1) for part in described(result["provenance"]))
+    origin = tuple(tuple(part.split(": ", 1)) for part in described(result["provenance"]))
     fastest = max(result["rows"], key=lambda row: row["tokens_per_second"])
     calculated = _calculated(result)
     return report_page(

@@ -46,7 +46,8 @@ def _measured(id: str, title: str, question: str, unit: str, rows: Rows, name: s
         **whiskers(values, figures, "x"),
     }
     table = Table(("Method", unit), tuple((row["label"], said) for row, said in zip(rows, words, strict=True)))
-    return Panel(id, title, question, _by_row([dots], rows, axis(unit, rangemode="tozero")), table)
+    figure = _by_row([dots], rows, axis(unit, rangemode="tozero"), margin={"l": 44, "r": 12, "t": 12, "b": 44})
+    return Panel(id, title, question, figure, table)
 
 
 def _stages(rows: Rows) -> Panel:
