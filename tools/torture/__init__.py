@@ -1,1 +1,1 @@
-"""Hostile input and faults, as campaigns that anyone can repeat: ``python -m tests.torture --seed 1``."""
+"""Hostile input and faults, as campaigns that anyone can repeat: ``python -m tools.torture --seed 1``."""
