@@ -33,7 +33,6 @@ def report_page(
     panels: Iterable[Panel],
     stats: Iterable[Stat] = (),
     facts: Iterable[tuple[str, Table]] = (),
-    blocks: Iterable[tuple[str, str]] = (),
     places: Sequence[Place] = (),
 ) -> str:
     """Returns one HTML file with plotly.js, figures and numbers.
@@ -43,7 +42,6 @@ def report_page(
     panels: the figures.
     stats: the headline figures.
     facts: more tables, each with its name, such as ``settings`` gives.
-    blocks: texts to copy, each with its name, shown as they are.
     places: methods on the break-even map.
 
     Nothing in the texts can become markup or code. The page's policy allows its own two scripts and no connection at all.
@@ -57,9 +55,6 @@ def report_page(
     items = "".join(f"<li>{_text(s)}</li>" for s in rest)
     more = "".join(
         f'<section class="panel facts"><h3>{_text(name)}</h3>{_table(table)}</section>\n' for name, table in facts
-    )
-    copied = "".join(
-        f'<section class="panel"><h3>{_text(n)}</h3><pre>{_text(block)}</pre></section>\n' for n, block in blocks
     )
     return f"""<!doctype html>
 <html lang="en">
@@ -84,7 +79,7 @@ def report_page(
 <h2>What was run</h2>
 <div class="grid">
 {more}</div>
-{copied}<script>{library}</script>
+<script>{library}</script>
 <script>{script}</script>
 </body>
 </html>
