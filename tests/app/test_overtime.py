@@ -14,8 +14,8 @@ from app.views.overtime import drawn
 from app.work import Ticket
 from d2sd.drawing.board import board_panels
 from d2sd.drawing.watched import watched_panels
+from tests.broken_ways import copied, each
 from tests.unit.test_serving import metrics, pages
-from tools.broken_ways import copied, each
 
 __all__ = ["pages"]
 
