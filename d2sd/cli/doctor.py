@@ -55,8 +55,6 @@ def run(arguments: argparse.Namespace) -> int:
     a = arguments
     if a.config_only:
         return _plan(a)
-    if a.limit < 1:
-        raise InputError(f"limit must be at least 1, not {a.limit}")
     if a.mend and a.mend.exists():
         raise InputError(f"{a.mend} is there already; name a folder that is not")
     prompts = [p.text for p in read_prompts(a.prompts, a.limit)]

@@ -54,8 +54,8 @@ from d2sd.errors import InputError
 from d2sd.models.loading import load_drafter
 from d2sd.models.models import Models
 from d2sd.trace.events import StepDone
-from tests.broken_ways import KEPT_OUT, SOUND, TINY, WAYS, copied, inner, outer, renamed, rope, window
 from tests.nets import make_drafter, make_target
+from tools.broken_ways import KEPT_OUT, SOUND, TINY, WAYS, copied, inner, outer, renamed, rope, window
 
 PROMPTS = [
     "One day, Lily and Max went to the park with their mom. They saw",

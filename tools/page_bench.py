@@ -1,4 +1,4 @@
-"""How quick is the page? ``python -m tests.page_bench`` starts it here, drives it in headless Chromium and prints
+"""How quick is the page? ``python -m tools.page_bench`` starts it here, drives it in headless Chromium and prints
 first paint, scrubbing, streaming, and what a watching page costs the engine. The figures belong to this machine."""
 
 from __future__ import annotations
@@ -103,10 +103,10 @@ def scrub(browser: Browser, address: str) -> list[float]:
 
 
 class Server:
-    """The page in a process of its own (``tests.page_server``): what drives it here must not slow its engine."""
+    """The page in a process of its own (``tools.page_server``): what drives it here must not slow its engine."""
 
     def __init__(self) -> None:
-        command = [sys.executable, "-m", "tests.page_server", str(TOKENS)]
+        command = [sys.executable, "-m", "tools.page_server", str(TOKENS)]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.address = self._answer()
 
@@ -156,7 +156,7 @@ def watched(browser: Browser, server: Server, method: str) -> tuple[list[float],
 def read(server: Server, method: str) -> tuple[list[float], list[float]]:
     """Tokens per second alone, and read by a process that draws nothing, taking turns."""
     alone, seen = [], []
-    command = [sys.executable, "-m", "tests.page_reader", server.address, str(TOKENS), method]
+    command = [sys.executable, "-m", "tools.page_reader", server.address, str(TOKENS), method]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as reader:
         assert reader.stdin
         assert reader.stdout

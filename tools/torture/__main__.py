@@ -1,4 +1,4 @@
-"""All campaigns, bounded in time, from a seed: ``python -m tests.torture [--seed N] [--minutes M] [--only NAME,…]``.
+"""All campaigns, bounded in time, from a seed: ``python -m tools.torture [--seed N] [--minutes M] [--only NAME,…]``.
 
 Prints a table "campaign, tried, failures", then what failed; the exit code is 1 if anything did.
 """
@@ -12,8 +12,8 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 
-from tests.torture.campaigns import IN_PROCESS
-from tests.torture.served import SERVED
+from tools.torture.campaigns import IN_PROCESS
+from tools.torture.served import SERVED
 
 CAMPAIGNS: dict[str, Callable[[random.Random], Iterator[str | None]]] = {**IN_PROCESS, **SERVED}
 SHARES = {"browser": 3, "losslessness": 2, "calls": 2}  # of the time; all others take one
@@ -22,7 +22,7 @@ SHOWN = 8  # failures that are printed of each campaign
 
 def main() -> int:
     """Run and print; the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m tests.torture", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tools.torture", description=__doc__)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--only", default="", metavar="NAME,…", help=", ".join(CAMPAIGNS))

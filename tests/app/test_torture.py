@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from tests.torture.campaigns import IN_PROCESS
+from tools.torture.campaigns import IN_PROCESS
 
 SEED = 18
 CASES = {"traces": 100, "links": 1000, "controls": 2000, "archives": 4, "model folders": 6, "losslessness": 11}

@@ -20,7 +20,7 @@ from app import presets
 from d2sd.drawing.viewer import standalone_page
 from tests.chromium import launch
 from tests.page_client import PageClient, Window
-from tests.torture import material
+from tools.torture import material
 
 Cases = Iterator[str | None]
 ROOT = Path(__file__).parents[2]
@@ -32,7 +32,7 @@ class Server:
 
     def __init__(self) -> None:
         self.log = tempfile.TemporaryFile()  # noqa: SIM115 (closed by close)
-        command = [sys.executable, "-m", "tests.page_server", "16"]
+        command = [sys.executable, "-m", "tools.page_server", "16"]
         self.process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log, text=True)  # fmt: skip
         assert self.process.stdout
         self.address = self.process.stdout.readline().strip()

@@ -25,7 +25,7 @@ from d2sd.drawing.viewer import standalone_page
 from d2sd.models.loading import BUNDLED
 from d2sd.trace.graph import step_graph
 from d2sd.whatif import recorded_config
-from tests.torture import material
+from tools.torture import material
 
 Cases = Iterator[str | None]
 STEPS = 4  # of the recorded run that are mutated

@@ -1,4 +1,4 @@
-"""The README's pictures, taken anew: ``python -m tests.pictures`` writes them to ``assets/images``."""
+"""The README's pictures, taken anew: ``python -m tools.pictures`` writes them to ``assets/images``."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from playwright.sync_api import expect, sync_playwright
 
 from tests.chromium import launch
 from tests.e2e.driving import PATIENCE, opened, set_number, unfold, view
-from tests.torture.served import Server
+from tools.torture.served import Server
 
 SETTLED = 4  # a part of the runs after which memory should be flat
 GROWTH = 1.25  # of what it was then, at most

@@ -1,4 +1,4 @@
-"""How long Calibrate takes for 10,000 steps: ``python -m tests.e2e.measure_calibrate`` prints the figures as JSON.
+"""How long Calibrate takes for 10,000 steps: ``python -m tools.measure_calibrate`` prints the figures as JSON.
 
 The recorded run is repeated up to that number. ``computed``: figures and drawing data on the server; ``shown``: from
 the click in the browser to the painted charts, which includes ``computed`` and the transfer; ``chosen``: a click on a

@@ -1,6 +1,6 @@
 """Folders of the bundled pair, each broken in one way, and what the doctor says of them.
 
-``python -m tests.broken_drafters`` breaks every one and prints a table.
+``python -m tools.broken_drafters`` breaks every one and prints a table.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from d2sd.doctor.examination import TOKENS, Examination, examine
 from d2sd.doctor.texts import Text, study, write
 from d2sd.models.loading import load_models
 from d2sd.models.models import Models
-from tests.broken_ways import KEPT_OUT, SOUND, WAYS, Broken
+from tools.broken_ways import KEPT_OUT, SOUND, WAYS, Broken
 
 
 class Ward:

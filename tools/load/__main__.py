@@ -1,4 +1,4 @@
-"""How the page bears many people: ``python -m tests.load [--people N] [--minutes M] [--window RUNS] [--out FOLDER]``.
+"""How the page bears many people: ``python -m tools.load [--people N] [--minutes M] [--window RUNS] [--out FOLDER]``.
 
 All of it goes to a page of its own on this machine. Prints a table and writes ``load.svg``: memory and open files over
 time. The exit code is 1 where something failed.
@@ -15,11 +15,11 @@ from pathlib import Path
 from threading import Event, Thread
 
 from app.guard import SECONDS_KEPT
-from tests.load.chart import chart
-from tests.load.people import Done, Person, greedy
-from tests.load.window import many_runs
 from tests.page_client import PageClient
-from tests.torture.served import Server, serving
+from tools.load.chart import chart
+from tools.load.people import Done, Person, greedy
+from tools.load.window import many_runs
+from tools.torture.served import Server, serving
 
 IDLE = SECONDS_KEPT + 20  # seconds until windows that have gone are forgotten, heartbeats included
 GREEDY = 30
@@ -27,7 +27,7 @@ GREEDY = 30
 
 def main() -> int:
     """Measure and print; the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m tests.load", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tools.load", description=__doc__)
     parser.add_argument("--people", type=int, default=20)
     parser.add_argument("--minutes", type=float, default=3)
     parser.add_argument(

@@ -1,4 +1,4 @@
-"""``python -m tests.target_figures``: long texts of every target type against transformers, and what a tree costs a hybrid one.
+"""``python -m tools.target_figures``: long texts of every target type against transformers, and what a tree costs a hybrid one.
 
 The tests hold short texts; this takes some minutes.
 """

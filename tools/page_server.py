@@ -1,4 +1,4 @@
-"""The page in a process of its own, with a watch on its engine: ``python -m tests.page_server TOKENS``.
+"""The page in a process of its own, with a watch on its engine: ``python -m tools.page_server TOKENS``.
 
 Prints its address, then answers lines on standard input with tokens per second: ``alone METHOD PROMPT`` runs without a
 page that watches, ``next`` waits for a run that the page was asked for.

@@ -1,4 +1,4 @@
-"""Reads runs of the page as a browser does, but draws nothing: ``python -m tests.page_reader ADDRESS TOKENS METHOD``.
+"""Reads runs of the page as a browser does, but draws nothing: ``python -m tools.page_reader ADDRESS TOKENS METHOD``.
 
 For every line on standard input it starts a run of that method and length, and prints the bytes that came back.
 """
