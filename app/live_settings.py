@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from d2sd import Engine, InputError, Trace
-from d2sd.costs.work import Work
+from d2sd.costs.machines import Work
 from d2sd.whatif import Outcome, Replay, recorded_config
 
 BRANCHES = (0, 1, 2, 4, 6, 8)  # 0: the first draft alone

@@ -5,7 +5,7 @@ from __future__ import annotations
 from app.stops import Stop, Verified
 from app.wording import milliseconds
 from d2sd import StepDone
-from d2sd.costs.roofline import BYTES, HARDWARE, TARGET
+from d2sd.costs.machines import BYTES, HARDWARE, TARGET
 
 CARD, LAPTOP = HARDWARE["h100"], HARDWARE["laptop-cpu"]
 

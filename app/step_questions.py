@@ -18,8 +18,7 @@ from d2sd import Engine, InputError, Trace
 from d2sd.errors import first_line
 from d2sd.models.store import REMOTE
 from d2sd.trace.run import RecordedRun
-from d2sd.whatif.redraft import redraft
-from d2sd.whatif.typed import verify_typed
+from d2sd.whatif.questions import redraft, verify_typed
 
 Answer = dict[str, Any]
 Work = Callable[[Engine, Trace], Answer]

@@ -14,7 +14,7 @@ from app.lanes import COST_AWARE, method_of
 from app.models import Chosen
 from app.work import Ticket, Update
 from d2sd import METHODS, DecodeConfig, Engine, InputError, Trace
-from d2sd.costs.machine import STAGES
+from d2sd.costs.machines import STAGES
 from d2sd.models.store import REMOTE
 from d2sd.whatif import Outcome, Replay, recorded_config
 

@@ -11,12 +11,11 @@ from operator import index
 
 from d2sd.attention import choose, flashinfer
 from d2sd.config import MAX_NODES, DecodeConfig
-from d2sd.costs.machine import Machine
-from d2sd.decoding.adaptive.controller import Experience
-from d2sd.decoding.adaptive.measure import MEASURED_TOKENS, measure_costs
-from d2sd.decoding.generation import Generation
-from d2sd.decoding.header import make_header
+from d2sd.costs.machines import Machine
+from d2sd.decoding.cost_aware import Experience
+from d2sd.decoding.generation import Generation, make_header
 from d2sd.decoding.proposer import Proposer, slots
+from d2sd.decoding.stage_times import MEASURED_TOKENS, measure_costs
 from d2sd.decoding.verifier import Verifier
 from d2sd.errors import InputError
 from d2sd.methods import METHODS

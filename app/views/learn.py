@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import base64
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -15,9 +14,9 @@ import orjson
 from app import presets
 from app.learn import lessons
 from app.views.drawn import STATIC, DrawnView, panel_sheets, read
-from d2sd.costs import known
-from d2sd.costs.here import here
-from d2sd.costs.machine import STAGES, Curve, Machine
+from d2sd.costs import machines as known
+from d2sd.costs.machines import STAGES, Curve, Machine
+from d2sd.costs.runs import here
 from d2sd.drawing.viewer import PageRun, runs_page, viewer_styles
 from d2sd.trace.metrics import instructiveness
 from d2sd.trace.run import RecordedRun
@@ -42,16 +41,10 @@ def stage_styles() -> str:
     return "\n".join([viewer_styles(), read(STATIC / "learn" / "stage.css")])
 
 
-def tours_page(
-    runs: Sequence[PageRun],
-    title: str,
-    entry: Path = HANDOUT,
-    sheets: Sequence[str] = (),
-    more: Mapping[str, Any] | None = None,
-) -> str:
-    """``runs_page`` with the tour of every run that has one. ``sheets``: folders whose styles another ``entry`` needs."""
-    styles = "\n".join(panel_sheets(*SHEETS, "learn", *sheets).values())
-    return runs_page(runs, title, entry, styles, {"styles": stage_styles()}, more)
+def tours_page(runs: Sequence[PageRun], title: str) -> str:
+    """``runs_page`` with the tour of every run that has one."""
+    styles = "\n".join(panel_sheets(*SHEETS, "learn").values())
+    return runs_page(runs, title, HANDOUT, styles, {"styles": stage_styles()})
 
 
 def tour(_: Any = None) -> str:

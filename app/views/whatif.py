@@ -12,7 +12,7 @@ from app.views.drawn import FIGURES, DrawnView
 from app.whatif import SWEEPS, Answers, Varied, values
 from d2sd import METHODS
 from d2sd.calibration.comparison import length_difference
-from d2sd.costs.known import MACHINES
+from d2sd.costs.machines import MACHINES
 from d2sd.drawing.compared_panels import sweep_panels
 from d2sd.drawing.sweeps import Line, Point, Recorded, Sweep
 

@@ -1,4 +1,4 @@
-// What steps cost on a machine, in steps of plain decoding; d2sd/costs/machine.py computes the same.
+// What steps cost on a machine, in steps of plain decoding; d2sd/costs/machines.py computes the same.
 
 import { h, list, number, whole } from "./dom.js";
 import { MACHINES } from "./machines.js";

@@ -7,7 +7,7 @@ const NO_ENGINE = "This file holds the recorded run without its models. To re-dr
 const MOST = 512; // tokens
 const UNSEEN = 2; // tokens behind the rejected one, until all are asked for
 
-/** What the server answers: a problem as a sentence, or the fields of a `d2sd.whatif.redraft.Redraft`. */
+/** What the server answers: a problem as a sentence, or the fields of a `d2sd.whatif.questions.Redraft`. */
 export function readAnswer(raw) {
   const confidence = list(raw.confidence);
   const small = (value) => whole(value, 0, MOST, 0);

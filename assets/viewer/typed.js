@@ -46,7 +46,7 @@ export function compared(pieces, typed, room) {
   };
 }
 
-/** What the server answers: the fields of a `d2sd.whatif.typed.TypedDraft`. */
+/** What the server answers: the fields of a `d2sd.whatif.questions.TypedDraft`. */
 export function readTyped(raw) {
   const chances = list(raw.probabilities);
   const tokens = list(raw.texts).slice(0, MOST_TOKENS).map((t, at) => ({ text: text(t), p: number(chances[at], 0, 1, 0) }));

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from d2sd.bench.runner import Entry, Run, elsewhere
 from d2sd.bench.settings import BenchSetting
 from d2sd.config import DecodeConfig
-from d2sd.costs.machine import Machine
-from d2sd.decoding.adaptive.controller import Experience
+from d2sd.costs.machines import Machine
+from d2sd.decoding.cost_aware import Experience
 from d2sd.engine import Engine
 from d2sd.whatif import Replay
 

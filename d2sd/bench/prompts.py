@@ -45,8 +45,10 @@ def prompt_file(source: str) -> Path:
 def read_prompts(source: str, limit: int | None = None) -> list[Prompt]:
     """Returns prompts of a bundled set, a JSONL file or a hub data set (``hub_prompts``); errors name the line.
 
-    ``limit``: at most so many, taken in turn from every domain; of a data set the first.
+    ``limit``: at most so many, taken in turn from every domain; of a data set the first. Raises ``InputError``.
     """
+    if limit is not None and limit < 1:
+        raise InputError(f"limit must be at least 1, not {limit}")
     if hub_prompts.fits(source):
         return [_short(Prompt(text, "all"), source) for text in hub_prompts.read_texts(source, limit)]
     path = prompt_file(source)

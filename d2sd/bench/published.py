@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from d2sd.costs.published import FIGURES, SOURCE
+from d2sd.costs.machines import FIGURES, SOURCE
 
 D2SD_SOURCE = f"{SOURCE}; speedup over plain decoding / α"
 BLOCK_SOURCE = "D²SD, arXiv 2606.04446, Table 1: α of DFlash on GSM8K by block size"

@@ -1,4 +1,4 @@
-"""A comparison as Markdown, JSON and pictures."""
+"""A comparison as Markdown, JSON and HTML."""
 
 from __future__ import annotations
 
@@ -9,14 +9,12 @@ from typing import Any, NamedTuple
 import orjson
 
 from d2sd.bench import adaptive
-from d2sd.bench.breakeven import MapPoint, break_even_map
-from d2sd.bench.charts import ChartPoint, interval_chart, stacked_chart
-from d2sd.bench.provenance import as_markdown
+from d2sd.bench.provenance import as_markdown, described
 from d2sd.bench.published import PublishedTable
 from d2sd.bench.runner import Run
 from d2sd.bench.summary import PLAIN
-from d2sd.costs.known import DEFAULT, MACHINES
-from d2sd.costs.roofline import HOW
+from d2sd.costs.machines import DEFAULT, HOW, MACHINES
+from d2sd.costs.runs import Place
 from d2sd.trace.files import make_folder, write_whole
 
 NOTES = (
@@ -78,9 +76,14 @@ def plain_text(text: str) -> str:
 
 def table(rows: list[dict[str, Any]]) -> str:
     """Returns all figures, one row per entry."""
+    return markdown_table(*_cells(rows))
+
+
+def _cells(rows: Sequence[dict[str, Any]]) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
+    """Head and cells of the table of all figures."""
     stages: dict[str, float] = next((r["seconds_per_step"] for r in rows if r["seconds_per_step"]), {})
     named = " · ".join(stage.replace("_", " ") for stage in stages)
-    return markdown_table((c.head.format(named) for c in COLUMNS), ([c.text(r) for c in COLUMNS] for r in rows))
+    return tuple(c.head.format(named) for c in COLUMNS), tuple(tuple(c.text(r) for c in COLUMNS) for r in rows)
 
 
 def layout(result: dict[str, Any]) -> str:
@@ -114,12 +117,20 @@ def body(result: dict[str, Any], by_domain: bool, published: PublishedTable | No
             )
     if elsewhere := machines_table(result["rows"]):
         parts.append(elsewhere)
-    if costs := result["calculated"]:
-        parts.append(
-            f"All times are calculated, none was measured: from the costs of “{plain_text(costs['machine'])}”, in milliseconds "
-            f"over rows: {orjson.dumps(costs['milliseconds']).decode()}"
-        )
+    if calculated := _calculated(result):
+        parts.append(plain_text(calculated))
     return "\n\n".join([*parts, *remarks(result), NOTES])
+
+
+def _calculated(result: dict[str, Any]) -> str:
+    """Returns a sentence about what the times are calculated from; empty if they were measured."""
+    costs = result["calculated"]
+    if not costs:
+        return ""
+    return (
+        f"All times are calculated, none was measured: from the costs of “{costs['machine']}”, in milliseconds over rows: "
+        f"{orjson.dumps(costs['milliseconds']).decode()}"
+    )
 
 
 def machines_table(rows: Sequence[dict[str, Any]]) -> str:
@@ -151,56 +162,58 @@ def remarks(result: dict[str, Any]) -> list[str]:
     return parts
 
 
-def charts(result: dict[str, Any]) -> dict[str, str]:
-    """Returns SVG charts by file name."""
+def page(result: dict[str, Any]) -> str:
+    """Returns the report as one HTML file: figures, the break-even map, all numbers, and where they are from."""
+    from d2sd.drawing.bench import bench_panels
+    from d2sd.drawing.panels import Table
+    from d2sd.drawing.report import report_page
 
-    def points(name: str) -> list[ChartPoint]:
-        return [ChartPoint(r["label"], r[name], *(r[f"{name}_interval"] or [r[name]] * 2)) for r in result["rows"]]
+    groups = {"All prompts": result["rows"], **result["by_domain"]}
+    facts = [(name, Table(*_cells(rows))) for name, rows in groups.items()]
+    origin = tuple(tuple(part.split(": ", 1)) for part in described(result["provenance"]))
+    fastest = max(result["rows"], key=lambda row: row["tokens_per_second"])
+    calculated = _calculated(result)
+    return report_page(
+        f"{result['model']}: {result['prompts_done']} prompts of {result['prompts']}",
+        [
+            f"{fastest['label']} is the fastest, with {fastest['tokens_per_second']:.0f} tokens/s.",
+            *([calculated] if calculated else []),
+            *remarks(result),
+            NOTES,
+        ],
+        bench_panels(result["rows"]),
+        facts=[*facts, ("Provenance", Table(("", ""), origin))],
+        places=_places(result["rows"]),
+    )
 
-    pictures = {
-        "acceptance.svg": interval_chart("Mean acceptance length α", "tokens", points("mean_acceptance_length")),
-        "speed.svg": interval_chart("Decoding speed", "tokens/s", points("tokens_per_second")),
-    }
-    stages = [
-        (r["label"], {s.replace("_", " "): 1e3 * seconds for s, seconds in r["seconds_per_step"].items()})
-        for r in result["rows"]
-        if r["seconds_per_step"]
-    ]
-    if stages:
-        pictures["stages.svg"] = stacked_chart("Where a step's time goes", "ms per step", stages)
-    if places := _places(result["rows"]):
-        pictures["break_even.svg"] = break_even_map(places, MACHINES[DEFAULT].name)
-    return pictures
 
-
-def _places(rows: Sequence[dict[str, Any]]) -> list[MapPoint]:
+def _places(rows: Sequence[dict[str, Any]]) -> list[Place]:
     """Returns the drafting entries as points of the break-even map; none if no entry's cost is known."""
     drafting = (r for r in rows if r["method"] != PLAIN and (r["break_even"] or DEFAULT in r["elsewhere"]))
     out = []
     for row in drafting:
         alpha, gain = row["mean_acceptance_length"], row["elsewhere"].get(DEFAULT)
-        out.append(MapPoint(row["label"], alpha, row["break_even"], gain and alpha / gain))
+        out.append(Place(row["label"], alpha, gain and alpha / gain, row["break_even"]))
     return out
 
 
 def write_report(folder: Path, result: dict[str, Any], runs: Sequence[Run], published: PublishedTable | None) -> None:
-    """Write ``results.json``, ``runs.jsonl`` (every run with its token ids), ``report.md`` and the pictures, replacing older
+    """Write ``results.json``, ``runs.jsonl`` (every run with its token ids), ``report.md`` and ``report.html``, replacing older
     ones in this folder."""
-    pictures = charts(result)
     lines = [
         f"# {result['model']}: {result['prompts_done']} prompts of {result['prompts']}",
         body(result, True, published),
-        "\n\n".join(f"![{name.removesuffix('.svg')}]({name})" for name in pictures),
         as_markdown(result["provenance"]),
     ]
     ordered = sorted(runs, key=lambda r: r.prompt)
     data = {**result, "runs": [_plain(r) for r in ordered]}
     files = {
         "report.md": "\n\n".join(lines) + "\n",
+        "report.html": page(result),
         "results.json": to_json(data),
         "runs.jsonl": "".join(orjson.dumps(r).decode() + "\n" for r in ordered),
     }
-    write_files(folder, pictures | files)
+    write_files(folder, files)
 
 
 def _plain(run: Run) -> dict[str, Any]:

@@ -12,9 +12,8 @@ from d2sd.bench.prompts import Prompt
 from d2sd.bench.settings import BenchSetting
 from d2sd.calibration import bin_gaps, scored_positions
 from d2sd.config import DecodeConfig
-from d2sd.costs.here import works_of
-from d2sd.costs.known import MACHINES
-from d2sd.costs.work import Work
+from d2sd.costs.machines import MACHINES, Work
+from d2sd.costs.runs import works_of
 from d2sd.engine import Engine
 from d2sd.trace.metrics import boundary_hit
 

@@ -30,7 +30,7 @@ from d2sd.bench.summary import pooled
 from d2sd.calibration.resampling import RESAMPLES
 from d2sd.cli import bench_gpu, lossless
 from d2sd.cli.common import add_run_arguments, decode_config, prepare
-from d2sd.costs.file import COSTS_HELP, machine_of
+from d2sd.costs.machines import MACHINES, machine_of
 from d2sd.errors import InputError
 from d2sd.methods import METHODS
 from d2sd.trace.text import printable
@@ -59,11 +59,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--repeats", type=int, metavar="N", help="runs per prompt (default 1); times are their medians")
     parser.add_argument(
-        "--costs", metavar="MACHINE|FILE", help="calculate times instead of timing: the text of plain decoding is replayed with "
-        "every setting; " + COSTS_HELP
+        "--costs", metavar="MACHINE", help="calculate times instead of timing: the text of plain decoding is replayed with "
+        f"every setting; one of: {', '.join(MACHINES)}"
     )  # fmt: skip
     parser.add_argument("--by-domain", action="store_true", help="also one row per method and domain")
-    parser.add_argument("--out", type=Path, metavar="FOLDER", help="write results.json, report.md and pictures there")
+    parser.add_argument(
+        "--out", type=Path, metavar="FOLDER", help="write results.json, report.md and report.html there"
+    )
     lossless.add_arguments(parser)
     bench_gpu.add_arguments(parser)
     add_run_arguments(parser)

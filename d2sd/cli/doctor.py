@@ -14,10 +14,9 @@ from d2sd.cli.common import tell_of_template
 from d2sd.config import DecodeConfig
 from d2sd.doctor.diagnosis import fault
 from d2sd.doctor.examination import TOKENS, VISIBLE, Examination, examine
-from d2sd.doctor.folder import Check, check_folder
-from d2sd.doctor.mending import mend
+from d2sd.doctor.folder_checks import Check, check_folder
 from d2sd.doctor.probes import alpha
-from d2sd.doctor.report import markdown
+from d2sd.doctor.report import markdown, mend
 from d2sd.engine import Engine
 from d2sd.errors import InputError
 from d2sd.models.loading import load_models, presets, with_drafter
@@ -56,8 +55,6 @@ def run(arguments: argparse.Namespace) -> int:
     a = arguments
     if a.config_only:
         return _plan(a)
-    if a.limit < 1:
-        raise InputError(f"limit must be at least 1, not {a.limit}")
     if a.mend and a.mend.exists():
         raise InputError(f"{a.mend} is there already; name a folder that is not")
     prompts = [p.text for p in read_prompts(a.prompts, a.limit)]

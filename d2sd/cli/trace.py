@@ -15,7 +15,7 @@ import orjson
 
 from d2sd.bench.prompts import read_prompts
 from d2sd.calibration.reading import count
-from d2sd.cli import publish, stats
+from d2sd.cli import stats
 from d2sd.cli.description import MISSING, describe_run, describe_step, not_logged
 from d2sd.errors import InputError
 from d2sd.trace.files import write_whole
@@ -71,8 +71,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for sub in (log, server):
         sub.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
         sub.add_argument("--tokenizer", metavar="FOLDER|HUB-ID", help="gives token ids their texts (default: numbers)")
-    hub = action("publish", "a folder of traces as a hub data set or a static Space", "a folder of traces")
-    publish.add_arguments(hub)
     page = action("to-html", "one interactive HTML file that needs nothing else, not even a network")
     pick(page)
     page.add_argument("-o", "--output", required=True, metavar="OUT.html")
@@ -102,9 +100,7 @@ def _one(arguments: argparse.Namespace) -> Trace:
     if arguments.run is None:
         traces = [*islice(read_traces(arguments.file), 2)]
         if len(traces) > 1:
-            raise InputError(
-                "this file holds several runs; name one with --run N, or a folder of files with d2sd trace publish"
-            )
+            raise InputError("this file holds several runs; name one with --run N")
         return traces[0]
     trace = next(islice(read_traces(arguments.file), arguments.run - 1, None), None) if arguments.run > 0 else None
     if trace is None:
@@ -229,5 +225,4 @@ ACTIONS = {
     "to-html": _to_html,
     "import": _import,
     "record": _record,
-    "publish": publish.run,
 }

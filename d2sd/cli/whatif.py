@@ -18,8 +18,7 @@ from d2sd.bench.settings import SYNTAX, parse_settings, runnable
 from d2sd.cli import drafter_test, served
 from d2sd.cli.common import add_model_arguments, files_of, load_engine
 from d2sd.config import DecodeConfig
-from d2sd.costs.file import COSTS_HELP, machine_of
-from d2sd.costs.machine import Machine
+from d2sd.costs.machines import MACHINES, Machine, machine_of
 from d2sd.engine import Engine
 from d2sd.errors import InputError
 from d2sd.methods import METHODS
@@ -48,8 +47,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="every method that uses the field with each of the values, such as K=1,2,4,8; may be repeated",
     )
     parser.add_argument(
-        "--costs", metavar="MACHINE|FILE", help="what cost-aware settings decide by and what times are calculated from (they are "
-        "not measured): " + COSTS_HELP
+        "--costs", metavar="MACHINE", help="what cost-aware settings decide by and what times are calculated from (they are not "
+        f"measured): one of: {', '.join(MACHINES)}"
     )  # fmt: skip
     add_model_arguments(parser, several=True)
     parser.add_argument("--served", action="store_true", help="the traces are a server's log, with token ids: hold each of its steps against what this drafter gets at the same place")  # fmt: skip

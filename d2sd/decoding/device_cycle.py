@@ -9,16 +9,16 @@ draft.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
+from math import prod
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from d2sd.config import DecodeConfig
-from d2sd.decoding.block_drafter import BlockDrafter, best_probabilities, best_tokens
-from d2sd.decoding.cycle_shape import CycleShape
+from d2sd.decoding.block_drafter import BlockDrafter, best_probabilities, best_tokens, rows_of, tempered
 from d2sd.decoding.device_tree import (
     DeviceTree,
     accepted_rows,
@@ -29,19 +29,84 @@ from d2sd.decoding.device_tree import (
     open_prefixes,
 )
 from d2sd.decoding.host_cycle import CycleDone
-from d2sd.decoding.inspection import TOP_ALTERNATIVES, Inspection, measure
-from d2sd.decoding.packing import Packing
+from d2sd.decoding.inspection import TOP_ALTERNATIVES, Inspection, measure, measured_rows
 from d2sd.decoding.proposer import Proposer
-from d2sd.decoding.sampling import Sampler
-from d2sd.decoding.tempered import rows_of, tempered
-from d2sd.decoding.verifier import Verifier
+from d2sd.decoding.verifier import Sampler, Verifier
 from d2sd.methods import Proposal
 from d2sd.methods.base import merged, random_order
 from d2sd.passes.clock import StageClock
-from d2sd.trace.events import StageSeconds
+from d2sd.passes.shapes import row_shape
+from d2sd.trace.events import TEMPERATURES, StageSeconds
 from d2sd.tree.boundary import boundary_posterior
 from d2sd.tree.tree import merge_drafts
 from d2sd.tree.walk import walk
+
+# Named arrays packed into one vector, so that a single copy transfers all of them from the device.
+
+
+class Packing:
+    """Arrays of these names and shapes, in this order, in one float64 vector (which holds whole numbers up to 2⁵³)."""
+
+    def __init__(self, shapes: dict[str, tuple[int, ...]]):
+        self.shapes = shapes
+        self._ends = np.cumsum([prod(shape) for shape in shapes.values()])
+
+    def pack(self, arrays: dict[str, Tensor]) -> Tensor:
+        """Returns the vector, on the device of the arrays."""
+        return torch.cat([arrays[name].flatten().double() for name in self.shapes])
+
+    def unpack(self, vector: np.ndarray) -> dict[str, np.ndarray]:
+        """Returns the arrays of a packed vector, as views of it."""
+        parts = np.split(vector, self._ends[:-1])
+        return {n: part.reshape(shape) for (n, shape), part in zip(self.shapes.items(), parts, strict=True)}
+
+
+# The pass sizes of one cycle that runs on the device.
+
+
+@dataclass(frozen=True, slots=True)
+class CycleShape:
+    """Sizes of a cycle's passes: γ (0: no draft), K, and γ₂ − γ.
+
+    lengths: number of tokens below the anchor, by draft. If γ₂ > γ, one more branch continues the whole first draft.
+    """
+
+    block_size: int
+    branches: int
+    extension: int = 0
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        if not self.block_size:
+            return ()
+        first = self.block_size - 1
+        again = self.branches + int(self.extension > 0) if self.branches else 0
+        return first, *[first + self.extension] * again
+
+    @property
+    def depths(self) -> int:
+        """Levels of the tree, including the anchor's."""
+        return 1 + max(self.lengths, default=0)
+
+    @property
+    def rows(self) -> int:
+        """Rows of the target's pass."""
+        return row_shape(1 + len(self.lengths) * (self.depths - 1))
+
+    def packing(self, inspect: bool, vocabulary: int, ranked: int) -> Packing:
+        """Returns the layout of the numbers that a cycle copies to the host.
+
+        ranked: width of a row of a draft: 3 × the number of likeliest tokens, see ``BlockDrafter.forward``.
+        """
+        shapes: dict[str, tuple[int, ...]] = {"measured": (measured_rows(inspect, vocabulary), self.rows)}
+        lengths = self.lengths
+        if lengths:
+            shapes["first"] = (lengths[0], ranked)
+            if inspect:
+                shapes["tempered"] = (lengths[0], len(TEMPERATURES))
+        if lengths[1:]:
+            shapes |= {"prefixes": (len(lengths) - 1,), "second": (len(lengths) - 1, lengths[1], ranked)}
+        return Packing(shapes)
 
 
 class DeviceCycle:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import platform
 import time
+import uuid
 from collections.abc import Callable, Sequence
-from functools import partial
+from dataclasses import asdict
+from functools import cache, partial
+from importlib.metadata import version
+from typing import Any
 
 import torch
 
 from d2sd.config import DecodeConfig
-from d2sd.decoding.adaptive.controller import Experience
+from d2sd.decoding.block_drafter import not_finite
+from d2sd.decoding.cost_aware import Experience
 from d2sd.decoding.device_cycle import DeviceCycle
-from d2sd.decoding.finite import not_finite
 from d2sd.decoding.host_cycle import Cycle, CycleDone, HostCycle
 from d2sd.decoding.inspection import describe_choices, describe_draft, describe_levels, describe_nodes, describe_tops
 from d2sd.decoding.proposer import Proposer
@@ -20,6 +25,7 @@ from d2sd.methods import Proposal
 from d2sd.models.models import Models
 from d2sd.passes.passes import Passes
 from d2sd.trace.events import Committed, Decision, PrefillDone, StepDone, StopReason
+from d2sd.trace.schema import SCHEMA
 from d2sd.trace.text import Detokenizer, TokenTexts
 from d2sd.tree.walk import Walk, first_draft_boundary
 
@@ -161,3 +167,41 @@ class Generation:
     def _own(self, token: int) -> Committed:
         """Returns a token that the target chose and no draft contained."""
         return Committed(token, "" if token in self.end_ids else self.pieces.feed(token), proposer="target", node=None)
+
+
+# The first line of a trace: method, settings, models, versions and hardware.
+
+
+PACKAGES = ("torch", "transformers")
+
+
+def make_header(
+    models: Models, parts: dict[str, dict[str, Any]], config: DecodeConfig, prompt: str | None
+) -> dict[str, Any]:
+    """Returns the first line of a trace, with a new ``run`` identifier.
+
+    parts: descriptions of the models from ``d2sd.models.identity.parts``.
+    """
+    target = models.target
+    return {
+        "event": "Header",
+        "schema": SCHEMA,
+        "run": uuid.uuid4().hex,
+        "method": config.method,
+        "config": asdict(config),
+        "models": models.names(),
+        "parts": parts,
+        "versions": _versions(),
+        "hardware": {
+            "device": torch.cuda.get_device_name(target.device) if target.device.type == "cuda" else "cpu",
+            "machine": platform.machine(),
+            "threads": torch.get_num_threads(),
+            "dtype": target.numbers,
+        },
+        "prompt": prompt,
+    }
+
+
+@cache
+def _versions() -> dict[str, str]:
+    return {"python": platform.python_version(), **{p: version(p) for p in PACKAGES}}

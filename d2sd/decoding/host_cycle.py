@@ -13,8 +13,7 @@ import torch
 from d2sd.config import DecodeConfig
 from d2sd.decoding.inspection import Inspection, measure
 from d2sd.decoding.proposer import Proposer
-from d2sd.decoding.sampling import Sampler
-from d2sd.decoding.verifier import Verifier
+from d2sd.decoding.verifier import Sampler, Verifier
 from d2sd.methods import Proposal
 from d2sd.trace.events import StageSeconds
 from d2sd.tree.walk import Walk, walk

@@ -13,13 +13,12 @@ from math import inf
 from torch import Tensor
 
 from d2sd.config import DecodeConfig
-from d2sd.costs.work import Work
-from d2sd.decoding.adaptive.controller import Controller, Experience
+from d2sd.costs.machines import Work
+from d2sd.decoding.autoregressive_drafters import ChainDrafter, LevelDrafter
 from d2sd.decoding.block_drafter import BlockDrafter
-from d2sd.decoding.chain_drafter import ChainDrafter
+from d2sd.decoding.cost_aware import Controller, Experience
 from d2sd.decoding.inspection import TOP_ALTERNATIVES
-from d2sd.decoding.level_drafter import LevelDrafter
-from d2sd.decoding.sampling import Sampler, generator_seed
+from d2sd.decoding.verifier import Sampler, generator_seed
 from d2sd.decoding.walked_drafter import make_drafter
 from d2sd.methods import METHODS, Drafters, Method, Proposal
 from d2sd.methods.base import all_prefixes

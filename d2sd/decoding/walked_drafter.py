@@ -15,9 +15,8 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from d2sd.decoding.block_drafter import BlockDrafter
-from d2sd.decoding.sampling import COLDEST, Sampler
-from d2sd.decoding.tempered import rows_of, tempered
+from d2sd.decoding.block_drafter import BlockDrafter, rows_of, tempered
+from d2sd.decoding.verifier import COLDEST, Sampler
 from d2sd.models.drafter import DFlashDraftModel
 from d2sd.models.target import Target
 from d2sd.passes.passes import Passes

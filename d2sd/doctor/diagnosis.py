@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from d2sd.doctor.cure import Cure
-from d2sd.doctor.folder import Check
-from d2sd.doctor.probes import alpha
-from d2sd.doctor.shapes import LOW, Position, Shape
+from d2sd.doctor.changes import Kind
+from d2sd.doctor.folder_checks import Check
+from d2sd.doctor.probes import LOW, Cure, Position, Shape, alpha
 from d2sd.doctor.signs import Signs
-from d2sd.doctor.templates import Asked
-from d2sd.doctor.variant import Kind
+from d2sd.doctor.texts import Asked
 from d2sd.doctor.weights import Weighed
 
 TRAINING = (

@@ -8,17 +8,28 @@ from time import perf_counter
 from typing import Any, TypeVar
 
 from d2sd.config import DecodeConfig
-from d2sd.doctor.cure import MOST, Cure
+from d2sd.doctor.changes import Variant, mask_tokens, with_mask
 from d2sd.doctor.diagnosis import Diagnosis, Findings, diagnose, fault
-from d2sd.doctor.folder import Check
-from d2sd.doctor.probes import Tried, Walked, alpha, change_of_alpha, clear, probe, score_masks, walk
-from d2sd.doctor.shapes import Position, Shape, positions, shape
+from d2sd.doctor.folder_checks import Check
+from d2sd.doctor.probes import (
+    MOST,
+    Cure,
+    Position,
+    Shape,
+    Tried,
+    Walked,
+    alpha,
+    change_of_alpha,
+    clear,
+    positions,
+    probe,
+    score_masks,
+    shape,
+    walk,
+)
 from d2sd.doctor.signs import Signs, signs
 from d2sd.doctor.subject import Subject, taps_of, taps_wanted
-from d2sd.doctor.templates import Asked, templates
-from d2sd.doctor.texts import BATCH, Text, study, write
-from d2sd.doctor.variant import Variant
-from d2sd.doctor.variants import mask_tokens, with_mask
+from d2sd.doctor.texts import BATCH, Asked, Text, study, templates, write
 from d2sd.doctor.weights import Weighed, rounded_to, weigh
 from d2sd.engine import Engine
 from d2sd.errors import InputError

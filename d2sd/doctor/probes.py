@@ -14,15 +14,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from itertools import pairwise
+from typing import Any, Literal
 
 import numpy as np
 
-from d2sd.calibration.resampling import Estimate, Ratio, Resampler
+from d2sd.calibration.replays import reached
+from d2sd.calibration.resampling import Estimate, Ratio, Resampler, wilson
+from d2sd.doctor.changes import Variant
 from d2sd.doctor.redraft import Redrafter
 from d2sd.doctor.subject import Draft, Redrafting
 from d2sd.doctor.texts import Text
-from d2sd.doctor.variant import Variant
 from d2sd.models.drafter import DFlashDraftModel
 from d2sd.models.target import Target
 
@@ -181,3 +183,112 @@ def score_masks(
         drafter = Redrafter(target, model.reformed(replace(model.form, mask_token=token)), visible)
         places = zip(some, contexts, strict=True)
         yield sum(sum(drafter.accepted(text, anchors, context)) for (text, anchors), context in places)
+
+
+# Acceptance by position, and its classification into three known shapes.
+
+
+Shape = Literal["low", "cliff", "smooth", "unclear"]
+LOW = 0.6  # share accepted at position 1 that trained drafters are usually above
+FEWEST = 20  # steps that a position needs to count
+FALL = 0.6  # of the share before it: what a position after a cliff is below
+STRICT = 3.0  # standard deviations, since every position is looked at
+SAID = {
+    "low": "Position 1 is already low, as with wrong taps, a wrong mask token, another template or too little training.",
+    "cliff": "Acceptance drops at one position, as with a wrong γ, window or positions.",
+    "smooth": "Acceptance decays smoothly, without a low start or a cliff, as in a drafter that works as it was trained.",
+    "unclear": "Too few steps to tell the shape.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """A position of a draft.
+
+    number: from 1.
+    steps: number of steps that accepted all earlier tokens.
+    accepted: number of these steps that also accept this one.
+    """
+
+    number: int
+    steps: int
+    accepted: int
+
+    @property
+    def share(self) -> float:
+        """Accepted share of the steps that reached it."""
+        return self.accepted / self.steps
+
+
+def positions(walks: Sequence[Walked], most: int) -> list[Position]:
+    """Returns acceptance for up to ``most`` drafted tokens; the last step of a text is left out, since the text ends there."""
+    counts = reached([count for w in walks for count in w.accepted[:-1]])
+    return [Position(number, *count) for number, count in enumerate(counts[:most], 1)]
+
+
+def shape(found: Sequence[Position]) -> tuple[Shape, int | None]:
+    """Returns the shape, and the position of a cliff: a significant drop after a good position 1."""
+    known = [p for p in found if p.steps >= FEWEST]
+    if not known:
+        return "unclear", None
+    if wilson(known[0].share, known[0].steps)[0] < LOW and known[0].share < LOW:
+        return "low", None
+    for before, after in pairwise(known):
+        high = wilson(after.share, after.steps, STRICT)[1]
+        if high < FALL * before.share:
+            return "cliff", after.number
+    return "smooth", None
+
+
+# The cure of a drafter: the change that helps most, further changes on top, and whether they explain its acceptance.
+
+
+MOST = 2  # changes that are made one after the other
+LITTLE = 0.3  # share accepted at position 1 of a drafter that was trained a little
+TIMES = 2.0  # accepted tokens of such a one, over those before the cure
+EXPLAINS = 0.1  # gain of α that a soft change of a drafter must have which was not low before
+
+
+@dataclass(frozen=True, slots=True)
+class Cure:
+    """A sequence of changes, each the one that helps most after those before it.
+
+    steps: the changes and their results.
+    before: the drafter as given, over the texts.
+    clean: whether no further change helps.
+    block: γ with all changes.
+    visible: number of tokens after the anchor that the drafter is given.
+    """
+
+    steps: tuple[Tried, ...]
+    before: tuple[Walked, ...]
+    clean: bool
+    block: int
+    visible: int = 0
+
+    @property
+    def after(self) -> tuple[Walked, ...]:
+        """The texts with all changes."""
+        return self.steps[-1].walks
+
+    @property
+    def proved(self) -> bool:
+        """Returns whether these changes restore a working drafter's acceptance, so that they are the cause.
+
+        Either position 1 is accepted as with a trained drafter, and acceptance decays smoothly; or it is accepted as with a
+        drafter after little training, and several times as many tokens are accepted as before. Changes that often help a
+        drafter with another fault must also raise α by a good share, and leave no further change that helps.
+        """
+        gain = alpha(self.after) / alpha(self.before)
+        times = (alpha(self.after) - 1) / max(alpha(self.before) - 1, 1e-3)
+        first, kind = level(self.after, self.block, self.visible)
+        back = (first >= LOW and kind == "smooth") or (first >= LITTLE and times >= TIMES)
+        if not any(step.variant.soft for step in self.steps):
+            return back
+        return back and gain >= 1 + EXPLAINS and (self.clean or times >= 2 * TIMES)
+
+
+def level(walks: Sequence[Walked], block: int, visible: int) -> tuple[float, str]:
+    """Returns the accepted share at position 1, and the shape of acceptance by position."""
+    found = positions(walks, block - 1)[visible:]
+    return (found[0].share if found else 0.0), shape(found)[0]

@@ -7,12 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from d2sd.config import DecodeConfig
-from d2sd.doctor.eagle3_variants import eagle3_variants
-from d2sd.doctor.redraft import Redrafter
-from d2sd.doctor.redraft_eagle3 import ChainRedrafter
+from d2sd.doctor.changes import Variant, eagle3_variants, variants
+from d2sd.doctor.redraft import ChainRedrafter, Redrafter
 from d2sd.doctor.texts import Text
-from d2sd.doctor.variant import Variant
-from d2sd.doctor.variants import variants
 from d2sd.models.drafter import DFlashDraftModel
 from d2sd.models.target import Target
 
@@ -49,7 +46,7 @@ class Subject:
         return ChainRedrafter(self.target, model, GUESSES)
 
     def variants(self, model: Any, longest: int, whole: bool) -> list[Variant]:
-        """Returns all variants but mask tokens; see ``d2sd.doctor.variants``."""
+        """Returns all variants but mask tokens; see ``d2sd.doctor.changes``."""
         if isinstance(model, DFlashDraftModel):
             return variants(model, self.target, longest, whole)
         return eagle3_variants(model, self.target)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from d2sd.calibration.comparison import Comparison
 from d2sd.calibration.report import Curves
 from d2sd.calibration.sides import Difference
-from d2sd.costs.known import MACHINES
+from d2sd.costs.machines import MACHINES
 from d2sd.drawing.comparison import COMPARED, compared_figures, differences, rank_curves, reliability_curves
 from d2sd.drawing.panels import Panel, Table
 from d2sd.drawing.style import digits, percent, signed, with_interval

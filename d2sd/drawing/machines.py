@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from d2sd.costs.known import drawings
+from d2sd.costs.machines import drawings
 from d2sd.drawing.colours import VIEWER
 
 PATH = VIEWER / "machines.js"

@@ -14,11 +14,12 @@ from plotly import __version__ as plotly_version
 from plotly.offline import get_plotlyjs
 
 from d2sd.__about__ import __version__
-from d2sd.costs.known import DEFAULT, MACHINES
-from d2sd.costs.places import Place
+from d2sd.costs.machines import DEFAULT, MACHINES
+from d2sd.costs.runs import Place
 from d2sd.drawing.colours import COLOURS, VIEWER
 from d2sd.drawing.modules import join_modules
 from d2sd.drawing.panels import Panel, Table
+from d2sd.drawing.style import digits
 from d2sd.drawing.summary import Stat
 from d2sd.trace.text import escaped
 
@@ -32,7 +33,6 @@ def report_page(
     panels: Iterable[Panel],
     stats: Iterable[Stat] = (),
     facts: Iterable[tuple[str, Table]] = (),
-    blocks: Iterable[tuple[str, str]] = (),
     places: Sequence[Place] = (),
 ) -> str:
     """Returns one HTML file with plotly.js, figures and numbers.
@@ -42,7 +42,6 @@ def report_page(
     panels: the figures.
     stats: the headline figures.
     facts: more tables, each with its name, such as ``settings`` gives.
-    blocks: texts to copy, each with its name, shown as they are.
     places: methods on the break-even map.
 
     Nothing in the texts can become markup or code. The page's policy allows its own two scripts and no connection at all.
@@ -56,9 +55,6 @@ def report_page(
     items = "".join(f"<li>{_text(s)}</li>" for s in rest)
     more = "".join(
         f'<section class="panel facts"><h3>{_text(name)}</h3>{_table(table)}</section>\n' for name, table in facts
-    )
-    copied = "".join(
-        f'<section class="panel"><h3>{_text(n)}</h3><pre>{_text(block)}</pre></section>\n' for n, block in blocks
     )
     return f"""<!doctype html>
 <html lang="en">
@@ -83,7 +79,7 @@ def report_page(
 <h2>What was run</h2>
 <div class="grid">
 {more}</div>
-{copied}<script>{library}</script>
+<script>{library}</script>
 <script>{script}</script>
 </body>
 </html>
@@ -133,13 +129,17 @@ def _map(places: Sequence[Place]) -> str:
     if not places:
         return ""
     machine = MACHINES[DEFAULT]
-    points = [{"name": p.method, "alpha": p.alpha, "here": None, "there": p.there} for p in places]
+    points = [{"name": p.method, "alpha": p.alpha, "here": p.here, "there": p.there} for p in places]
     data = orjson.dumps({"points": points, "machine": machine.name}).decode().replace("<", "\\u003c")
-    rows = tuple((p.method, f"{p.alpha:.2f}", f"{p.there:.2f}", f"{p.alpha / p.there:.2f}×") for p in places)
+    rows = tuple(
+        (p.method, f"{p.alpha:.2f}", digits(p.there, 2), f"{p.alpha / p.there:.2f}×" if p.there else "—")
+        for p in places
+    )
     table = _table(Table(("Method", "α here", "breaks even at", "calculated speed"), rows))
     question = (
         f"Tokens of a step, as measured here, against what such a step costs with an 8B model on {machine.name}, in plain steps: "
-        f"above the line drafting is faster. {machine.source}"
+        f"above the line drafting is faster. {'Filled: at the times of this benchmark. ' if any(p.here for p in places) else ''}"
+        f"{machine.source}"
     )
     return (
         f'<section class="panel explorer"><h3>Where drafting pays</h3><p class="question">{_text(question)}</p>'

@@ -1,4 +1,4 @@
-"""One training loop for the target and for the drafters: schedule, clipping, checkpoints that resume bit-exactly.
+"""One training loop for all drafters: schedule, clipping, checkpoints that resume bit-exactly.
 
 Every random choice of a step is drawn from a generator seeded by (seed, step, process), and rows come from a
 permutation seeded by (seed, epoch): nothing but weights, optimizer state and the step number has to be stored.
@@ -58,7 +58,6 @@ class LoopConfig:
     seed: int = 0
     precision: str = "auto"
     optimizer: str = DEFAULT_OPTIMIZER
-    compile: bool = False
     save_every: int = 200
     keep_every: int = 0
     log_every: int = 10
@@ -87,7 +86,7 @@ class LoopConfig:
 
 def settings(config: LoopConfig) -> dict[str, Any]:
     """The settings that must be the same to resume a run."""
-    free = ("save_every", "keep_every", "log_every", "compile", "report_to")
+    free = ("save_every", "keep_every", "log_every", "report_to")
     return {k: v for k, v in asdict(config).items() if k not in free}
 
 
@@ -154,8 +153,7 @@ def train(
     out.mkdir(parents=True, exist_ok=True)
     identity = {**settings(config), "processes": accelerator.num_processes, "rows": count, **(identity or {})}
     start = load_checkpoint(out, parameters, optimizers, identity)
-    module = torch.compile(objective) if config.compile else objective
-    wrapped, *prepared = accelerator.prepare(module, *optimizers)
+    wrapped, *prepared = accelerator.prepare(objective, *optimizers)
     if config.report_to != "none":
         accelerator.init_trackers(note, settings(config))
     metrics_file = out / "metrics.jsonl"

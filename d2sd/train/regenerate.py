@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from d2sd.decoding.sampling import gumbel_noise, restrict
+from d2sd.decoding.verifier import gumbel_noise, restrict
 from d2sd.errors import InputError
 from d2sd.models.identity import weights_digest
 from d2sd.models.target import Target

@@ -13,9 +13,8 @@ from dataclasses import dataclass, fields, replace
 import torch
 
 from d2sd.config import DecodeConfig
-from d2sd.costs.machine import Machine
-from d2sd.costs.work import Work
-from d2sd.decoding.adaptive.controller import Experience
+from d2sd.costs.machines import Machine, Work
+from d2sd.decoding.cost_aware import Experience
 from d2sd.decoding.proposer import Proposer
 from d2sd.engine import Engine
 from d2sd.errors import InputError
@@ -33,7 +32,7 @@ MARGIN_OF_16_BITS = 0.25
 class Outcome:
     """Result of a setting over the recorded text: committed tokens and verified nodes of every step.
 
-    works: the rows of every step's passes, from which ``d2sd.costs.machine`` calculates times.
+    works: the rows of every step's passes, from which ``d2sd.costs.machines`` calculates times.
     hits: whether the true boundary was a selected prefix, for the steps where that is known.
     seconds: calculated time of all steps on the given machine; None without one.
     """

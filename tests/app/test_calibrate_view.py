@@ -27,7 +27,7 @@ from d2sd.trace.run import RecordedRun
 from d2sd.trace.writer import to_line
 from tests.app.test_explore_view import HOSTILE
 from tests.e2e.driving import click_mark, drawn_figure, list_steps
-from tests.e2e.measure_calibrate import STEPS, repeated
+from tools.measure_calibrate import STEPS, repeated
 
 
 def drawn(traces: list[Trace], labels: list[str] | None = None) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from app.verification import odds, visits
 from app.views.learn import lesson_run, tour
 from app.wording import decimal, milliseconds, quoted
 from d2sd import METHODS, DecodeConfig, Trace
-from d2sd.costs.here import works_of
+from d2sd.costs.runs import works_of
 from d2sd.trace.metrics import boundary_hit, closed_from, totals
 from d2sd.trace.viewer_lines import VERDICT, Judge
 

@@ -13,7 +13,7 @@ from app.views import race as race_view
 from d2sd import DecodeConfig
 from d2sd.bench.runner import entry
 from d2sd.bench.settings import BenchSetting
-from d2sd.costs.known import MACHINES
+from d2sd.costs.machines import MACHINES
 from d2sd.drawing import machines
 from d2sd.whatif import Replay
 from tests.scripts.test_scripts import NODE

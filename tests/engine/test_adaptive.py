@@ -12,11 +12,11 @@ import pytest
 
 from d2sd import METHODS, DecodeConfig, Engine
 from d2sd.config import MAX_DEPTH, MAX_TOP_K
-from d2sd.costs.machine import STAGES
+from d2sd.costs.machines import STAGES
 from d2sd.decoding import proposer as proposing
-from d2sd.decoding.adaptive import measure
-from d2sd.decoding.adaptive.controller import Controller
+from d2sd.decoding import stage_times as measure
 from d2sd.decoding.block_drafter import BlockDrafter
+from d2sd.decoding.cost_aware import Controller
 from d2sd.decoding.verifier import Verifier
 from d2sd.models.models import Models
 from d2sd.whatif import Replay

@@ -12,12 +12,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from d2sd import METHODS, DecodeConfig, Engine
-from d2sd.costs.machine import Curve, Machine
+from d2sd.costs.machines import Curve, Machine
 from d2sd.decoding import proposer as proposing
-from d2sd.decoding.adaptive.controller import Controller, Experience
-from d2sd.decoding.adaptive.costs import RunningCosts
-from d2sd.decoding.cycle_shape import CycleShape
-from d2sd.decoding.device_cycle import DeviceCycle
+from d2sd.decoding.cost_aware import Controller, Experience, RunningCosts
+from d2sd.decoding.device_cycle import CycleShape, DeviceCycle
 from d2sd.decoding.host_cycle import HostCycle
 from d2sd.decoding.proposer import Proposer, slots
 from d2sd.decoding.verifier import Verifier

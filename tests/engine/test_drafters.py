@@ -10,7 +10,7 @@ import torch
 
 from d2sd import METHODS, DecodeConfig, Engine, InputError
 from d2sd.decoding import walked_drafter
-from d2sd.decoding.sampling import Sampler, gumbel_noise
+from d2sd.decoding.verifier import Sampler, gumbel_noise
 from d2sd.methods.growth import grow, offers
 from d2sd.models.loading import load_drafter
 from d2sd.models.models import Models

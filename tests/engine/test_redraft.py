@@ -8,7 +8,7 @@ import pytest
 
 from d2sd import METHODS, DecodeConfig, Engine, InputError, StepDone
 from d2sd.methods import d2sd as d2sd_method
-from d2sd.whatif.redraft import redraft
+from d2sd.whatif.questions import redraft
 
 AGAIN = [method.id for method in METHODS.values() if method.second_drafter != "none"]
 PROMPT = "One day, a small dog named Max found a shiny key."

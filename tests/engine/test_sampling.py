@@ -11,7 +11,7 @@ import torch
 from scipy.stats import chisquare
 
 from d2sd import METHODS, DecodeConfig, Engine
-from d2sd.decoding.sampling import generator_seed, gumbel_noise, restrict
+from d2sd.decoding.verifier import generator_seed, gumbel_noise, restrict
 from d2sd.models.models import Models
 from d2sd.models.target import ATTENTION
 from tests.nets import make_drafter, make_eagle3, make_target

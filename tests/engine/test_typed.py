@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from d2sd import DecodeConfig, InputError
-from d2sd.whatif.typed import MAX_TYPED, agreeing, spaced, verify_typed
+from d2sd.whatif.questions import MAX_TYPED, agreeing, spaced, verify_typed
 
 PROMPT = "One day, a small dog named Max found a shiny key."
 

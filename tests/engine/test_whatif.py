@@ -8,8 +8,8 @@ import pytest
 
 from d2sd import METHODS, DecodeConfig, Engine, InputError, load_trace
 from d2sd.__main__ import main
-from d2sd.costs.here import works_of
-from d2sd.costs.machine import Curve, Machine
+from d2sd.costs.machines import Curve, Machine
+from d2sd.costs.runs import works_of
 from d2sd.decoding.proposer import Proposer
 from d2sd.models.loading import BUNDLED
 from d2sd.whatif import Replay

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from d2sd.costs.machine import Curve, Machine
-from d2sd.decoding.adaptive.controller import Controller
+from d2sd.costs.machines import Curve, Machine
+from d2sd.decoding.cost_aware import Controller
 from d2sd.tree.boundary import boundary_posterior, select_prefixes
 
 GAMMA = 16

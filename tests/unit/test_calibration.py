@@ -13,7 +13,7 @@ from d2sd.calibration import outcomes, scores, steps, temperature
 from d2sd.calibration.decisions import expectations
 from d2sd.calibration.resampling import RESAMPLES, Estimate, Resampler
 from d2sd.calibration.scores import Scores
-from d2sd.decoding.tempered import tempered
+from d2sd.decoding.block_drafter import tempered
 from d2sd.errors import InputError
 from d2sd.trace.events import TEMPERATURES, Committed, Draft, Node, StageSeconds, StepDone
 from d2sd.tree.boundary import boundary_posterior, boundary_posteriors, select_prefixes

@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from d2sd.costs.machine import Curve
-from d2sd.decoding.adaptive.controller import LONGEST_WAIT, SHORTEST_WAIT, Controller, Experience
-from d2sd.decoding.adaptive.estimates import AcceptanceByDepth, Calibration
+from d2sd.costs.machines import Curve
+from d2sd.decoding.cost_aware import LONGEST_WAIT, SHORTEST_WAIT, AcceptanceByDepth, Calibration, Controller, Experience
 from tests.unit.adaptive_world import CPU, GPU, Text, adaptive, draft, fixed, rate
 
 TEXTS = {

@@ -17,23 +17,29 @@ from d2sd.calibration.resampling import Estimate
 from d2sd.cli.doctor import load_checked
 from d2sd.config import DecodeConfig
 from d2sd.doctor import examination, probes
-from d2sd.doctor.cure import Cure
+from d2sd.doctor.changes import mask_tokens, tapped, undoings, variants, weights_of, with_mask
 from d2sd.doctor.diagnosis import Findings, diagnose
 from d2sd.doctor.examination import Examination, examine
-from d2sd.doctor.folder import Check, check_folder
-from d2sd.doctor.mending import mend
-from d2sd.doctor.probes import Tried, Walked, change_of_alpha, clear, gain, probe, score_masks, walk
-from d2sd.doctor.redraft import Redrafter
-from d2sd.doctor.redraft_eagle3 import ChainRedrafter
-from d2sd.doctor.report import code, markdown, text
-from d2sd.doctor.shapes import Position, positions, shape
+from d2sd.doctor.folder_checks import Check, check_folder
+from d2sd.doctor.probes import (
+    Cure,
+    Position,
+    Tried,
+    Walked,
+    change_of_alpha,
+    clear,
+    gain,
+    positions,
+    probe,
+    score_masks,
+    shape,
+    walk,
+)
+from d2sd.doctor.redraft import ChainRedrafter, Redrafter
+from d2sd.doctor.report import code, markdown, mend, text
 from d2sd.doctor.signs import FURTHER, Signs, follows, further, repeated, surprise
 from d2sd.doctor.subject import Subject
-from d2sd.doctor.templates import WORTH, Asked, Template, templates
-from d2sd.doctor.texts import Text, study, write
-from d2sd.doctor.undoing import undoings
-from d2sd.doctor.variant import weights_of
-from d2sd.doctor.variants import mask_tokens, tapped, variants, with_mask
+from d2sd.doctor.texts import WORTH, Asked, Template, Text, study, templates, write
 from d2sd.doctor.weights import (
     Weighed,
     fresh_taps,
@@ -48,8 +54,8 @@ from d2sd.errors import InputError
 from d2sd.models.loading import load_drafter
 from d2sd.models.models import Models
 from d2sd.trace.events import StepDone
-from tests.broken_ways import KEPT_OUT, SOUND, TINY, WAYS, copied, inner, outer, renamed, rope, window
 from tests.nets import make_drafter, make_target
+from tools.broken_ways import KEPT_OUT, SOUND, TINY, WAYS, copied, inner, outer, renamed, rope, window
 
 PROMPTS = [
     "One day, Lily and Max went to the park with their mom. They saw",

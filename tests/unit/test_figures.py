@@ -14,7 +14,7 @@ from d2sd.calibration import calibrate, label, tabulate, tabulate_paths
 from d2sd.calibration.comparison import compare
 from d2sd.calibration.report import curves
 from d2sd.calibration.sides import Side
-from d2sd.costs.places import Places
+from d2sd.costs.runs import Places
 from d2sd.drawing.compared_panels import comparison_panels, sweep_panels
 from d2sd.drawing.panels import calibration_panels
 from d2sd.drawing.report import report_page, settings

@@ -26,6 +26,6 @@ def test_the_map_names_every_module_of_a_package_and_no_other(package):
 
 
 def test_the_files_that_the_guide_names_are_there():
-    paths = re.findall(r"`((?:app|assets|d2sd|docs|tests)/[^` ]*)`", GUIDE)
+    paths = re.findall(r"`((?:app|assets|d2sd|docs|tests|tools)/[^` ]*)`", GUIDE)
     assert len(paths) > 40
     assert [path for path in paths if not (ROOT / path).exists()] == []

@@ -7,12 +7,8 @@ import gzip
 import pytest
 
 from app import presets
-from d2sd.costs.here import here, works_of
-from d2sd.costs.known import MACHINES
-from d2sd.costs.machine import Curve, Machine
-from d2sd.costs.published import cycle
-from d2sd.costs.roofline import HARDWARE, TARGET
-from d2sd.costs.work import Work
+from d2sd.costs.machines import HARDWARE, MACHINES, TARGET, Curve, Machine, Work, cycle
+from d2sd.costs.runs import here, works_of
 from d2sd.errors import InputError
 from d2sd.trace.trace import parse_trace
 

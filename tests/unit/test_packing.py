@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from d2sd.decoding.packing import Packing
+from d2sd.decoding.device_cycle import Packing
 
 
 def test_arrays_come_out_under_their_names_with_their_shapes():

@@ -1,6 +1,6 @@
 // Calibrate: builds the view, keeps one choice for all charts, and hands steps to Explore.
 
-import { h, text } from "../../../assets/viewer/dom.js";
+import { h, oneWait, text } from "../../../assets/viewer/dom.js";
 import { FigureView, plotly } from "../../../assets/viewer/figures.js";
 import { SidesView } from "../compare/sides.js";
 import { downloads } from "./download.js";
@@ -16,6 +16,7 @@ const FURTHER = ["equal_mass", "head", "second", "promise", "domain", "kind"];
 export function start(element, trigger, props, watch, server, given) {
   let data = null;
   let choice = { chart: "", places: [] };
+  const whenShown = oneWait(PATIENCE_MS); // of two steps that are opened, the later one is selected
   const root = h("section", { class: "panels calibrate", "aria-label": "Calibration" });
   const choose = (chart, places) => {
     choice = { chart, places };
@@ -111,20 +112,19 @@ export function start(element, trigger, props, watch, server, given) {
     const step = data.steps.step[row];
     const node = at === null ? null : (data.steps.nodes[row][at] ?? null);
     trigger("select", { run: data.steps.run[row], step, loaded: Boolean(view && run.run && view.dataset.run === run.run) });
-    const began = performance.now();
-    const wait = () => {
+    const find = () => {
       const target = document.querySelector("#explorer [data-run]");
-      if (target && target.offsetParent && target.dataset.run === run.run.slice(0, 200) && Number(target.dataset.steps) > step) {
-        target.dispatchEvent(new CustomEvent("explorer:select", { detail: { step, node } }));
-        const { top } = target.getBoundingClientRect();
-        if (top < 0 || top > window.innerHeight * 0.6) target.scrollIntoView({ block: "start" });
-      } else if (performance.now() - began < PATIENCE_MS) setTimeout(wait, 40);
-      else {
-        notice.hidden = false;
-        notice.textContent = "Explore did not get this run; is the connection lost? Try again.";
-      }
+      return target && target.offsetParent && target.dataset.run === run.run.slice(0, 200) && Number(target.dataset.steps) > step ? target : null;
     };
-    wait();
+    const select = (target) => {
+      target.dispatchEvent(new CustomEvent("explorer:select", { detail: { step, node } }));
+      const { top } = target.getBoundingClientRect();
+      if (top < 0 || top > window.innerHeight * 0.6) target.scrollIntoView({ block: "start" });
+    };
+    whenShown(find, select, () => {
+      notice.hidden = false;
+      notice.textContent = "Explore did not get this run; is the connection lost? Try again.";
+    });
   }
 
   const onSelected = () => {

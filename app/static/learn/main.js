@@ -1,6 +1,6 @@
 // Learn: a card beside a live step.
 
-import { h, text, whole } from "../../../assets/viewer/dom.js";
+import { h, oneWait, text, whole } from "../../../assets/viewer/dom.js";
 import { CardView } from "./card.js";
 import { DrawsView } from "./draws.js";
 import { LiveView } from "./live.js";
@@ -10,11 +10,12 @@ import { Stage, TURN } from "./stage.js";
 import { WalkView } from "./walk.js";
 
 export async function start(element, trigger, props, watch, server, given) {
+  const whenShown = oneWait(20000);
   const root = h("section", { class: "panels tour", "aria-label": "Learn how a step works" });
   const state = { at: 0, step: 0, everything: false, lessons: [] };
   const walk = new WalkView((at) => stage.walk(at, walk.visits, state.step));
   const live = new LiveView((k) => stage.branches(k, wouldBring(k)));
-  const card = new CardView({ go, all: () => toggleAll(), open, pin: props.lines ? null : pin, walk, draws: new DrawsView(), pass: new PassView(), live });
+  const card = new CardView({ go, all: () => toggleAll(), open, walk, draws: new DrawsView(), pass: new PassView(), live });
   const stage = new Stage(given.styles, (step) => {
     if (step === state.step) return;
     state.step = step;
@@ -112,19 +113,11 @@ export async function start(element, trigger, props, watch, server, given) {
   /** Explore gets the recorded run, this step is selected there, and the field for K is ready to be changed. */
   function open() {
     trigger("select", { step: state.step });
-    const began = performance.now();
-    const wait = () => {
+    const find = () => {
       const view = document.querySelector("#explorer [data-run]");
-      if (view && view.offsetParent && view.dataset.run === state.run.slice(0, 200) && view.dataset.pinned === String(state.step)) showField();
-      else if (performance.now() - began < 20000) setTimeout(wait, 40);
+      return view && view.offsetParent && view.dataset.run === state.run.slice(0, 200) && view.dataset.pinned === String(state.step);
     };
-    wait();
-  }
-
-  /** The run of the tour has a name of its own in a deck: it need not be in the list. */
-  function pin() {
-    element.dispatchEvent(new CustomEvent("deck:pin", { bubbles: true, detail: { view: "learn", key: "lesson", step: state.step, stop: state.at + 1 } }));
-    card.pin.textContent = "Pinned ✓";
+    whenShown(find, showField);
   }
 
   /** Tokens of the step with its first `k` re-drafts alone; 0: not known. */

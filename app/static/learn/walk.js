@@ -24,7 +24,8 @@ export class WalkView {
 
   /** Begins at the anchor; where motion is welcome it goes on by itself. */
   load(visits) {
-    this.visits = list(visits);
+    clearTimeout(this.timer); // of the walk through another step
+    Object.assign(this, { visits: list(visits), at: 0, timer: null });
     this.box.hidden = !this.visits.length;
     if (this.visits.length && !this.still.matches) this.start();
     else this.place(0);

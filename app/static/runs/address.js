@@ -12,19 +12,27 @@ const learnStop = () => {
   const tour = document.querySelector("#learn [data-at]");
   return tour ? Number(tour.dataset.at) + 1 : "";
 };
+/** Whether two states belong to one history entry: only step, node or stop differ. */
+const same = (one, other) => Boolean(one && other) && one.tab === other.tab && one.run === other.run;
 const tabButton = (tab) => [...document.querySelectorAll('[role="tab"][data-tab-id]')].find((b) => b.dataset.tabId === tab);
 
 export class Address {
   /** `list()` gives the runs and which one is shown; `show(key, step, node)` asks for another one. */
   constructor(list, show) {
-    Object.assign(this, { list, show, before: null, going: null, timer: 0, noticed: null });
-    for (const moved of ["explorer:selected", "learn:moved"]) document.addEventListener(moved, () => this.soon());
+    Object.assign(this, { list, show, before: null, unwritten: null, going: null, leaving: "", timer: 0, noticed: null });
+    document.addEventListener("explorer:selected", () => this.soon(explorer()?.offsetParent === null));
+    document.addEventListener("learn:moved", () => this.soon());
     window.addEventListener("popstate", (event) => this.go(event.state));
+    window.addEventListener("pagehide", () => this.settle());
     this.observer = new MutationObserver(() => this.soon());
   }
 
-  /** Looks once what goes on has settled: moving through steps leaves one address, not a hundred. */
-  soon() {
+  /** Looks once what goes on has settled: moving through steps leaves one address, not a hundred. `hidden`: the change is in a
+   *  view that is not shown, where a run may play on for long, so it does not postpone a look that is due. */
+  soon(hidden = false) {
+    const now = this.now();
+    if (same(now, this.before)) this.unwritten = now;
+    if (hidden && this.timer) return;
     clearTimeout(this.timer);
     this.timer = setTimeout(() => this.settle(), SETTLE_MS);
     const tabs = document.querySelector('[role="tablist"]');
@@ -45,16 +53,26 @@ export class Address {
   }
 
   settle() {
+    clearTimeout(this.timer);
+    this.timer = 0;
     const now = this.now();
-    if (!now) return;
-    const same = (other) => other && other.tab === now.tab && other.run === now.run;
-    if (this.going && !same(this.going)) return;
+    if (!now || this.arriving(now)) return;
     this.going = null;
     // The first one stays as it was opened: a short address, or somebody's link.
-    const address = this.before ? this.write(now) : location.href;
-    if (!this.before || same(this.before)) history.replaceState(now, "", address);
-    else history.pushState(now, "", address);
+    if (!this.before) history.replaceState(now, "", location.href);
+    else if (same(now, this.before)) history.replaceState(now, "", this.write(now));
+    else {
+      // The view was left before its last change had settled: Back comes to that change.
+      if (this.unwritten) history.replaceState(this.unwritten, "", this.write(this.unwritten));
+      history.pushState(now, "", this.write(now));
+    }
     this.before = now;
+    this.unwritten = null;
+  }
+
+  /** Whether the run that Back or Forward asked for is still awaited: neither another tab nor another run was opened since. */
+  arriving(now) {
+    return this.going && !same(now, this.going) && now.tab === this.going.tab && this.list().shown === this.leaving;
   }
 
   write({ tab, run, step, node, stop = "", query }) {
@@ -70,6 +88,8 @@ export class Address {
     const step = whole(state.step, 1, 1e9, null);
     const node = state.node === "bonus" ? "bonus" : whole(state.node, 0, 1e9, null);
     this.going = this.before = state;
+    this.unwritten = null; // of the entry that was left, which can no longer be written
+    this.leaving = this.list().shown;
     setTimeout(() => {
       if (this.going === state) this.going = null;
     }, PATIENCE_MS);

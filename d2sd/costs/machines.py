@@ -1,0 +1,407 @@
+"""A machine: seconds of the passes of a step, as curves over their rows.
+
+As in D²SD, arXiv 2606.04446, equations 1–2: speedup = α · T_target / (T_draft + T_verify). Every T is a curve over rows.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
+from typing import Any, Literal
+
+import numpy as np
+
+from d2sd.errors import InputError
+from d2sd.trace.events import StepDone
+
+# The work of a step: the rows of its passes.
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Rows of one step's passes.
+
+    first: of the first draft, the anchor's included (EAGLE-3: depth + 2); 0 where nothing was drafted.
+    again: of each re-drafting pass: blocks × positions.
+    nodes: verified tree nodes, the anchor included.
+    """
+
+    first: int
+    again: tuple[int, ...]
+    nodes: int
+
+    @classmethod
+    def of(cls, step: StepDone, header: Mapping[str, Any]) -> Work:
+        """Returns the work of a recorded step. ``header``: of its trace, for the settings that give the length of re-drafts."""
+        config = header.get("config")
+        known = config if isinstance(config, Mapping) else {}
+        size = 1 + len(step.first_draft.ids) if step.first_draft else 0
+        if not size and header.get("method") == "eagle3" and len(step.nodes) > 1:
+            size = _whole(known, "draft_depth") + 2
+        # drafts that were only drawn from the first one's distributions took no pass
+        drafted = step.branches if step.selected_prefixes else ()
+        block = size + _whole(known, "second_block_size") - _whole(known, "block_size")
+        third = sum(b.base > 0 for b in drafted)
+        return cls(size, tuple(n * block for n in (len(drafted) - third, third) if n), len(step.nodes))
+
+
+def _whole(config: Mapping[str, Any], name: str) -> int:
+    value = config.get(name)
+    return value if isinstance(value, int) else 0
+
+
+STAGES = ("first_draft", "second_draft", "verify")
+Kind = Literal["measured", "published", "calculated"]
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """Seconds over rows, as points with ascending rows and times that never fall; lines between and after them."""
+
+    points: tuple[tuple[int, float], ...]
+
+    @classmethod
+    def through(cls, points: Sequence[tuple[int, float]]) -> Curve:
+        """Returns the curve through measured points, made non-decreasing in the number of rows."""
+        rows, times = zip(*sorted(points), strict=True)
+        return cls(tuple(zip(rows, accumulate(times, max), strict=True)))
+
+    @classmethod
+    def fitted(cls, points: Sequence[tuple[int, float]], knots: Sequence[int]) -> Curve:
+        """Returns the least-squares curve with corners at these rows."""
+        rows, times = np.array(points, dtype=float).T
+        hats = np.stack([np.interp(rows, knots, corner) for corner in np.eye(len(knots))], axis=1)
+        return cls.through(list(zip(knots, np.linalg.lstsq(hats, times, rcond=None)[0].tolist(), strict=True)))
+
+    def seconds(self, rows: float) -> float:
+        """Returns the seconds of a pass over this many rows; constant below the first point."""
+        points = self.points
+        if rows <= points[0][0] or len(points) == 1:
+            return points[0][1]
+        at = min(bisect_left(points, (rows, 0.0)), len(points) - 1)
+        (x0, y0), (x1, y1) = points[at - 1], points[at]
+        return y0 + (y1 - y0) * (rows - x0) / (x1 - x0)
+
+    def next_row(self, rows: int) -> float:
+        """Returns the seconds of one more row: the smallest mean over several further rows."""
+        ends = [*(end for end, _ in self.points if end > rows), max(rows, self.points[-1][0]) + 1]
+        return min((self.seconds(end) - self.seconds(rows)) / (end - rows) for end in ends)
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Seconds of a step's passes on some hardware with some pair of models.
+
+    first_draft: over the rows of a block drafter's pass, the anchor's included.
+    second_draft: over the rows of a re-drafting pass: blocks × positions, the given ones included.
+    verify: over tree nodes, the anchor included.
+    other: all other time of a step.
+    name: its name.
+    source: a sentence about the source of the times.
+    kind: how the times were obtained.
+    relative: whether only ratios of its times are meaningful; ``verify`` at one row is the unit.
+    drafts: by method, the curve that replaces ``first_draft`` for drafters with sequential passes (all passes together; EAGLE-3
+        over depth + 2, a draft model over γ); None if unknown.
+    """
+
+    first_draft: Curve
+    second_draft: Curve
+    verify: Curve
+    other: float = 0.0
+    name: str = "this machine"
+    source: str = ""
+    kind: Kind = "measured"
+    relative: bool = False
+    drafts: Mapping[str, Curve | None] = field(default_factory=dict, hash=False)
+
+    def plain(self) -> float:
+        """Seconds of a plain decoding step."""
+        return self.verify.seconds(1) + self.other
+
+    def seconds(self, method: str, work: Work) -> float | None:
+        """Returns the seconds of a step of this method with this work; None if the drafter's time is unknown."""
+        first = self.drafts.get(method, self.first_draft)
+        if work.first and first is None:
+            return None
+        drafted = first.seconds(work.first) if first is not None and work.first else 0.0
+        return drafted + sum(map(self.second_draft.seconds, work.again)) + self.verify.seconds(work.nodes) + self.other
+
+    def of(self, method: str) -> Machine:
+        """Returns the machine with this method's own drafter as the first one. Raises ``InputError`` if its time is unknown."""
+        first = self.drafts.get(method, self.first_draft)
+        if first is None:
+            raise InputError(f"what a draft of {method} takes is not known of “{self.name}”; choose another machine")
+        return replace(self, first_draft=first, drafts={})
+
+    def absolute(self, plain: float) -> Machine:
+        """Returns the machine scaled to this many seconds per plain step, which its name then states."""
+        scale = plain / self.plain()
+
+        def scaled(curve: Curve) -> Curve:
+            return Curve(tuple((rows, scale * seconds) for rows, seconds in curve.points))
+
+        return replace(
+            self,
+            first_draft=scaled(self.first_draft),
+            second_draft=scaled(self.second_draft),
+            verify=scaled(self.verify),
+            other=scale * self.other,
+            name=f"{self.name}, a plain step taken as {1e3 * plain:g} ms",
+            relative=False,
+            drafts={method: curve and scaled(curve) for method, curve in self.drafts.items()},
+        )
+
+    def plain_steps(self, method: str, works: Sequence[Work]) -> float | None:
+        """Returns the total cost of these steps, in plain decoding steps. Per step, this is the α that breaks even."""
+        times = [self.seconds(method, work) for work in works]
+        return None if None in times else sum(t for t in times if t is not None) / self.plain()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns it as JSON: its name, and milliseconds of every stage by rows."""
+        stages = {s: [[rows, round(1e3 * t, 4)] for rows, t in getattr(self, s).points] for s in STAGES}
+        return {"machine": self.name, "milliseconds": {**stages, "other": round(1e3 * self.other, 4)}}
+
+
+# Figures reported in papers, and the machine derived from them.
+
+
+SOURCE = "D²SD, arXiv 2606.04446: Qwen3-8B, temperature 0, γ = 16, K = 4, one H200"
+# data set → column → (speedup over plain decoding, α)
+FIGURES: dict[str, dict[str, tuple[float, float]]] = {
+    "GSM8K": {
+        "dflash": (5.51, 6.96), "eagle3": (4.14, 6.36), "d2sd": (6.54, 9.21), "dflash_resample": (6.18, 7.33),
+        "dflash_twice": (5.76, 7.95), "d2sd_three_level": (6.25, 9.89),
+    },
+    "MATH": {
+        "dflash": (5.11, 6.55), "eagle3": (4.11, 6.44), "d2sd": (6.03, 8.56), "dflash_resample": (5.67, 6.82),
+        "dflash_twice": (5.28, 7.35), "d2sd_three_level": (5.79, 9.27),
+    },
+    "AIME25": {"dflash": (4.32, 5.49), "eagle3": (4.03, 6.33), "d2sd": (5.10, 7.26)},
+    "HumanEval": {"dflash": (4.39, 5.50), "eagle3": (3.85, 5.92), "d2sd": (5.37, 7.47)},
+    "MBPP": {
+        "dflash": (4.07, 5.09), "eagle3": (3.92, 6.03), "d2sd": (5.03, 6.96), "dflash_resample": (4.66, 5.47),
+        "dflash_twice": (4.36, 5.90), "d2sd_three_level": (4.85, 7.58),
+    },
+    "LiveCodeBench": {"dflash": (3.88, 4.86), "eagle3": (3.70, 5.93), "d2sd": (4.62, 6.44)},
+    "MT-Bench": {
+        "dflash": (3.23, 4.41), "eagle3": (3.35, 5.22), "d2sd": (3.80, 5.75), "dflash_resample": (3.74, 4.70),
+        "dflash_twice": (3.35, 4.91), "d2sd_three_level": (3.63, 6.20),
+    },
+    "Alpaca": {"dflash": (2.79, 3.59), "eagle3": (3.30, 5.09), "d2sd": (3.38, 4.74)},
+    "average of 8": {"dflash": (4.16, 5.31), "eagle3": (3.80, 5.91), "d2sd": (4.98, 7.05)},
+}  # fmt: skip
+GAMMA, BRANCHES = 16, 4
+
+
+def cycle(method: str, data: str = "average of 8") -> float:
+    """Returns the published cost of a step, in plain steps: α ÷ speedup (paper, Eq. 1–2)."""
+    speedup, alpha = FIGURES[data][method]
+    return alpha / speedup
+
+
+def _machine() -> Machine:
+    """Returns stage costs that give the published cycles of DFlash and D²SD.
+
+    Two cycles do not determine four costs, so two assumptions are made: both drafters take the same time, since they have
+    the same shape and read their weights once, and verifying 80 rows takes as long as 16. Both passes are memory-bound on an H200
+    (``d2sd.costs.machines``). The mean cycle of a third level that follows from them is 4% below the published one.
+    """
+    draft = cycle("d2sd") - cycle("dflash")
+    verify = cycle("dflash") - draft
+    return Machine(
+        first_draft=Curve(((1, draft),)),
+        second_draft=Curve(((1, draft),)),
+        verify=Curve(((1, 1.0), (GAMMA, verify), ((BRANCHES + 1) * GAMMA, verify))),
+        name="H200, as published",
+        source=f"{SOURCE}; mean of eight sets of prompts. Stages are split as if both drafters took the same time and verifying "
+        "80 rows as long as 16.",
+        kind="published",
+        relative=True,
+        drafts={"eagle3": Curve(((1, cycle("eagle3") - verify),)), "draft_model": None},
+    )
+
+
+PAPER = _machine()
+
+
+# A machine whose stage times were measured with ``d2sd bench gpu`` (docs/gpu.md).
+
+
+def _milliseconds(*points: tuple[int, float]) -> Curve:
+    return Curve.through([(rows, time / 1e3) for rows, time in points])
+
+
+# After 1,024 tokens. ``other`` is tree, commit and the host's part of a cycle; one node takes what plain decoding leaves of it.
+H200 = Machine(
+    first_draft=_milliseconds((1, 2.26), (16, 2.27)),
+    second_draft=_milliseconds((16, 1.65), (32, 1.72), (64, 1.86), (128, 2.29)),
+    verify=_milliseconds((1, 7.07), (10, 8.38), (16, 8.42), (31, 8.81), (45, 9.15), (70, 9.82), (108, 13.59)),
+    other=1.19e-3,
+    name="H200, measured",
+    source="d2sd bench gpu, 2026-11-26: Qwen3-8B and five-layer drafters with random weights in bfloat16, one NVIDIA H200, "
+    "captured passes, flashinfer 0.7.2, torch 2.11.",
+    drafts={"eagle3": None, "draft_model": None},
+)
+
+
+# Machines that are calculated from data sheets: a pass takes as long as reading its weights, or as its arithmetic.
+#
+# The roofline model (Williams, Waterman and Patterson, 2009): seconds = max(bytes ÷ bandwidth, operations ÷ peak), plus what
+# launching the kernels takes. It is a lower bound for the hardware. Real kernels reach some 70 to 90% of it, for one row and for
+# many alike, so ratios of its times are closer to measured ones than the times themselves.
+
+
+BYTES = 2  # of a weight: bfloat16
+CONTEXT = 1024  # tokens whose keys and values a pass reads
+MOST_ROWS = 4096
+HOW = (
+    "Calculated, not measured: Qwen3-8B with five-layer drafters in bfloat16, every pass as long as reading its weights or as its "
+    "arithmetic takes, whichever is longer, by the data sheet."
+)
+KERNELS = 12  # of a decoder layer, about: two norms, four products, rotation, three of attention, activation, gate
+
+
+@dataclass(frozen=True, slots=True)
+class Hardware:
+    """Figures of a data sheet.
+
+    bandwidth: of memory, in bytes per second.
+    peak: of bfloat16 products that add up in float32, without sparsity, in operations per second.
+    launch: seconds from one kernel to the next.
+    sheet: where the figures are printed.
+    """
+
+    name: str
+    bandwidth: float
+    peak: float
+    launch: float
+    sheet: str
+
+    @property
+    def ridge(self) -> float:
+        """Rows up to which a pass is bound by memory bandwidth (2 operations per weight and row)."""
+        return self.peak * BYTES / (2 * self.bandwidth)
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """What a pass reads and starts: weights (without the embedding table), numbers of keys and values per token, layers."""
+
+    weights: float
+    cached: int
+    layers: int
+
+    def curve(self, on: Hardware, times: int = 1, rows: int = MOST_ROWS) -> Curve:
+        """Returns the seconds of this many sequential passes, over the rows of each."""
+        ridge = min(max(2, int(on.ridge)), rows - 1)
+        return Curve(tuple((n, times * self.seconds(on, n)) for n in sorted({1, ridge, ridge + 1, rows})))
+
+    def seconds(self, on: Hardware, rows: int) -> float:
+        """Returns the seconds of one pass."""
+        reading = BYTES * (self.weights + CONTEXT * self.cached) / on.bandwidth
+        return max(reading, 2 * self.weights * rows / on.peak) + on.launch * KERNELS * self.layers
+
+
+def decoder_layer(hidden: int, heads: int, kv_heads: int, head_size: int, inner: int) -> int:
+    """Returns the weights of a Qwen3 or Llama layer, without norms."""
+    return hidden * head_size * (2 * heads + 2 * kv_heads) + 3 * hidden * inner
+
+
+LAYER, HEAD = decoder_layer(4096, 32, 8, 128, 12288), 151936 * 4096
+TARGET = Network(36 * LAYER + HEAD, 36 * 2 * 8 * 128, 36)  # Qwen3-8B
+DRAFTER = Network(
+    5 * LAYER + 5 * 4096 * 4096 + HEAD, 5 * 2 * 8 * 128, 5
+)  # z-lab/Qwen3-8B-DFlash-b16, with the target's head
+# one layer that reads two hidden states, the projection of three taps, and a head over 32,000 tokens
+EAGLE3 = Network(LAYER + 4096 * 128 * (32 + 2 * 8) + 3 * 4096 * 4096 + 32000 * 4096, 2 * 8 * 128, 1)
+SMALL = Network(28 * decoder_layer(1024, 16, 8, 128, 3072) + 151936 * 1024, 28 * 2 * 8 * 128, 28)  # Qwen3-0.6B
+
+# A kernel of 2.9 µs took 3.4 µs each in a CUDA graph: NVIDIA, "Getting Started with CUDA Graphs", 2019.
+GRAPH = 0.5e-6
+HARDWARE = {
+    "laptop-cpu": Hardware(
+        "Laptop CPU (Ryzen 7 7840U)", 120e9, 8 * 3.3e9 * 32, 0.0,
+        "AMD, Ryzen 7 7840U: LPDDR5X-7500 at 128 bits; 8 cores at 3.3 GHz, two 8-wide float32 products and sums a cycle",
+    ),
+    "laptop-gpu": Hardware(
+        "Laptop GPU (RTX 5090 Laptop)", 896e9, 1824e12 / 16, GRAPH,
+        "NVIDIA, GeForce RTX 5090 Laptop GPU: GDDR7 at 28 Gbit/s and 256 bits; 1,824 TOPS at 4 bits with sparsity, a sixteenth of it",
+    ),
+    "rtx-4090": Hardware("RTX 4090", 1008e9, 165.2e12, GRAPH, "NVIDIA, Ada GPU Architecture, appendix A"),
+    "h100": Hardware("H100 SXM", 3.35e12, 989.4e12, GRAPH, "NVIDIA, H100 Tensor Core GPU Datasheet"),
+    "h200": Hardware("H200 SXM", 4.8e12, 989.4e12, GRAPH, "NVIDIA, H200 Tensor Core GPU Datasheet"),
+    "space": Hardware(
+        "Spaces (RTX Pro 6000 Blackwell)", 1792e9, 503.8e12, GRAPH,
+        "NVIDIA, RTX Blackwell PRO GPU Architecture; the card of ZeroGPU by the documentation of Hugging Face Spaces, used whole",
+    ),
+}  # fmt: skip
+
+
+def calculated(hardware: Hardware) -> Machine:
+    """Returns Qwen3-8B with five-layer block drafters in bfloat16 on this hardware, at 1,024 tokens of context.
+
+    EAGLE-3 takes a pass for each of depth + 1 levels, of a few rows; the draft model is Qwen3-0.6B, a pass per token. What the
+    host does between passes is taken to overlap with them.
+    """
+    level, token = EAGLE3.seconds(hardware, 10), SMALL.seconds(hardware, 1)
+    return Machine(
+        first_draft=DRAFTER.curve(hardware),
+        second_draft=DRAFTER.curve(hardware),
+        verify=TARGET.curve(hardware),
+        name=hardware.name,
+        source=f"{hardware.bandwidth / 1e9:,.0f} GB/s, {_peak(hardware.peak)}: {hardware.sheet}.",
+        kind="calculated",
+        drafts={
+            "eagle3": Curve(((2, level), (3, 2 * level))),
+            "draft_model": Curve(((2, token), (3, 2 * token))),
+        },
+    )
+
+
+def _peak(operations: float) -> str:
+    return f"{operations / 1e12:,.{0 if operations >= 1e13 else 2}f} TFLOPS"
+
+
+# All machines for which a run's cost can be calculated without measuring one.
+
+
+MACHINES: dict[str, Machine] = {
+    "paper": PAPER,
+    "h200-measured": H200,
+    **{name: calculated(h) for name, h in HARDWARE.items()},
+}
+DEFAULT = "paper"  # what is compared with where nothing else was chosen
+NOMINAL_SECONDS = 0.02  # of a plain step, where a source gives ratios alone
+
+
+def machine_of(name: str) -> Machine:
+    """Returns the machine of this id, with a plain step of 20 ms if its source gives ratios alone. Raises ``InputError``."""
+    if name not in MACHINES:
+        raise InputError(f"there is no machine {name!r}; choose one of: {', '.join(MACHINES)}")
+    machine = MACHINES[name]
+    return machine.absolute(NOMINAL_SECONDS) if machine.relative else machine
+
+
+def drawing(machine: Machine) -> dict[str, Any]:
+    """Returns a machine as the page's scripts read it (``assets/viewer/machine.js``), times in plain decoding steps."""
+    unit = machine.plain()
+
+    def points(curve: Any) -> list[list[float]]:
+        return [[rows, seconds / unit] for rows, seconds in curve.points]
+
+    return {
+        "name": machine.name,
+        "source": f"{HOW} {machine.source}" if machine.kind == "calculated" else machine.source,
+        "kind": machine.kind,
+        "milliseconds": None if machine.relative else 1e3 * unit,
+        **{stage: points(getattr(machine, stage)) for stage in STAGES},
+        "other": machine.other / unit,
+        "drafts": {method: curve and points(curve) for method, curve in machine.drafts.items()},
+    }
+
+
+def drawings() -> list[dict[str, Any]]:
+    """Returns all known machines in that form, each with its id."""
+    return [{"id": name, **drawing(machine)} for name, machine in MACHINES.items()]

@@ -1,0 +1,118 @@
+"""The machine that recorded a run, from the run's own times."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from statistics import fmean
+
+from d2sd.costs.machines import DEFAULT, MACHINES, Curve, Machine, Work
+from d2sd.trace.trace import Trace
+
+LINE = Curve(((1, 1.0), (2, 2.0)))  # every node costs the same
+
+
+def works_of(trace: Trace) -> list[Work]:
+    """Returns the work of every step of a run."""
+    return [Work.of(step, trace.header) for step in trace.steps]
+
+
+def here(trace: Trace, plain: float | None, unwatched: float | None, table: Machine | None = None) -> Machine | None:
+    """Returns the machine that recorded a run, from its step times; None if they were not measured.
+
+    plain: tokens per second of plain decoding there.
+    unwatched: tokens per second of this run when its steps are not recorded; None for that of the trace.
+    table: times over other rows on the same machine, from which the growth of a pass with its rows is taken. Without it, a
+        draft takes the same time for any number of rows, and each node costs the same.
+
+    The mean cost of the run's steps equals the measured one: α · plain ÷ unwatched in plain steps.
+    """
+    totals, works = trace.totals, works_of(trace)
+    speed = unwatched or totals.tokens_per_second
+    stages = totals.stage_seconds
+    if not plain or not speed or not works or not sum(stages.values()):
+        return None
+    tokens = sum(len(step.committed) for step in trace.steps)
+    scale = tokens / speed / sum(stages.values())  # recording a step takes time, and so does what is between stages
+    other = scale * (stages["tree"] + stages["commit"]) / len(works)
+    first = [w.first for w in works if w.first]
+    again = [rows for w in works for rows in w.again]
+    nodes = [w.nodes for w in works if w.nodes > 1]
+    verified = scale * stages["verify"]
+    one = max(1e-9, 1 / plain - other)
+    machine = Machine(
+        first_draft=_through(first, scale * stages["first_draft"], None if table is None else table.first_draft),
+        second_draft=_through(again, scale * stages["second_draft"], None if table is None else table.second_draft),
+        verify=Curve(((1, one),)),
+        other=other,
+        name="Here",
+        source="Measured on the machine that recorded this run.",
+    )
+    if not nodes:
+        return machine
+    each = (verified - one * (len(works) - len(nodes))) / len(nodes)
+    shape = LINE if table is None else table.verify
+    grown = fmean(map(shape.seconds, nodes)) - shape.seconds(1)
+    slope = max(0.0, each - one) / grown if grown > 0 else 0.0
+    points = [(1, one), *((rows, one + slope * (t - shape.seconds(1))) for rows, t in shape.points if rows > 1)]
+    return replace(machine, verify=Curve.through(points))
+
+
+def _through(rows: list[int], seconds: float, table: Curve | None) -> Curve:
+    """Returns a curve whose mean over these rows equals the measured one."""
+    if not rows:
+        return Curve(((1, 0.0),)) if table is None else table
+    mean = seconds / len(rows)
+    if table is None:
+        return Curve(((1, mean),))
+    ratio = mean / max(1e-12, fmean(map(table.seconds, rows)))
+    return Curve(tuple((at, ratio * t) for at, t in table.points))
+
+
+# What the steps of each method bring, and what they cost on another machine, added up over runs.
+
+
+PLAIN = "autoregressive"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A method on the break-even map.
+
+    method: its id; a report may put a name there.
+    alpha: mean committed tokens per step.
+    there: mean cost of a step on the default machine of ``d2sd.costs.machines``, in plain decoding steps: the α that breaks even.
+    here: the same, as measured on this machine. None: not known.
+    """
+
+    method: str
+    alpha: float
+    there: float | None
+    here: float | None = None
+
+
+class Places:
+    """Adds up the steps of runs by their method; those of plain decoding, and where no drafter's time is known, are left out."""
+
+    def __init__(self) -> None:
+        self._sums: dict[str, tuple[int, int, float]] = {}
+
+    def add(self, trace: Trace) -> None:
+        """Add the steps of a run."""
+        method = str(trace.header.get("method"))
+        cost = None if method == PLAIN else MACHINES[DEFAULT].plain_steps(method, works_of(trace))
+        if cost is None or not trace.steps:
+            return
+        steps, tokens, before = self._sums.get(method, (0, 0, 0.0))
+        more = sum(len(step.committed) for step in trace.steps)
+        self._sums[method] = (steps + len(trace.steps), tokens + more, before + cost)
+
+    def passing(self, traces: Iterable[Trace]) -> Iterator[Trace]:
+        """Add runs while they are handed on."""
+        for trace in traces:
+            self.add(trace)
+            yield trace
+
+    def all(self) -> list[Place]:
+        """Returns the methods with their means."""
+        return [Place(method, tokens / steps, cost / steps) for method, (steps, tokens, cost) in self._sums.items()]

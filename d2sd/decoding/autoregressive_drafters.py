@@ -1,0 +1,224 @@
+"""The EAGLE-3 drafter during one generation: its cache, and draft trees that grow by one level per pass."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from d2sd.decoding.block_drafter import check_confidence, not_finite, rows_of, tempered
+from d2sd.models.eagle3 import Eagle3DraftModel
+from d2sd.models.target import Target
+from d2sd.passes.cache import KeyValueCache
+from d2sd.passes.passes import Passes
+from d2sd.passes.shapes import context_shape, row_shape
+from d2sd.passes.states import LayerCache
+from d2sd.tree.block import Block
+from d2sd.tree.levels import Level
+
+MAX_COMMITTED = 64  # rows at once in a fixed-shape pass; more come with a prompt only
+
+
+class LevelDrafter:
+    """EAGLE-3 drafts from the features of the committed text.
+
+    The cache holds keys and values of the rows whose next token is committed. The rows of a tree are stored after them, level
+    by level, and are overwritten by the next committed rows.
+
+    depth: number of passes after the first one; the deepest nodes of the tree are at depth + 1.
+    top_k: number of children scored per node, and of nodes kept per level.
+    """
+
+    def __init__(self, model: Eagle3DraftModel, target: Target, passes: Passes, depth: int, top_k: int):
+        self.model, self.target, self.passes, self.depth = model, target, passes, depth
+        self.top_k = min(top_k, model.config.draft_vocab_size)
+        c = model.config.layer
+
+        def make(capacity: int) -> KeyValueCache:
+            return KeyValueCache.uniform(
+                1, c.num_key_value_heads, model.config.head_dim, capacity, model.dtype, model.device
+            )
+
+        self.cache = passes.cache("eagle3", make)
+        self.embedding = target.embedding if model.embedding is None else model.embedding
+        self._pending: Tensor | None = None  # features of the rows after the cached ones, (1, T, taps·width)
+
+    def extend(self, features: Tensor) -> None:
+        """Append the (1, T, taps·width) target features of newly committed tokens."""
+        features = features.to(self.model.dtype)
+        self._pending = features if self._pending is None else torch.cat([self._pending, features], 1)
+
+    def read(self, ids: Sequence[int]) -> None:
+        """Process the committed ``ids`` whose features and next token are known, except the last row."""
+        assert self._pending is not None
+        count, start, device = self._pending.shape[1] - 1, self.cache.length, self.model.device
+        if not count:
+            return
+        features, self._pending = self._pending[:, :count], self._pending[:, count:]
+        tokens = torch.tensor([ids[start + 1 : start + 1 + count]], device=device)
+        if self.passes.fixed and count <= MAX_COMMITTED:
+            rows = row_shape(count)
+            _, slots = self.passes.window(self.cache, rows)  # a row's slot is its position
+            features = F.pad(features, (0, 0, 0, rows - count))
+            self.passes.run(("eagle3 read", rows), self._store, features, F.pad(tokens, (0, rows - count)), slots)
+        else:
+            self._store(features, tokens, torch.arange(start, start + count, device=device))
+        self.cache.length += count
+
+    def draft(self, ids: Sequence[int]) -> list[Level]:
+        """Returns the levels of a tree after the committed ``ids``, whose last one, the anchor, has no features yet."""
+        self.read(ids)
+        assert self._pending is not None
+        start, passes = self.cache.length, self.passes  # the row that the first level hangs on
+        tokens = torch.tensor([[ids[start + 1]]], device=self.model.device)
+        read = None
+        if passes.fixed:
+            read = min(context_shape(start + 1 + self.depth * self.top_k), passes.capacity)
+        slot = torch.tensor([start], device=self.model.device)
+        grow = partial(self._grow, read, start)
+        (numbers,) = passes.run(("eagle3 draft", read, self.depth, self.top_k), grow, self._pending, tokens, slot)
+        self.cache.length += 1
+        self._pending = None
+        found = numbers.tolist()  # one copy from the device
+        check_confidence(found, self.model.config.name_or_path, self.target)
+        return self._levels(found)
+
+    def _store(self, features: Tensor, tokens: Tensor, slots: Tensor) -> tuple[Tensor, ...]:
+        """Write the rows of (1, T, ·) features and (1, T) tokens after them into the slots (T,), their positions."""
+        embedding = self.embedding(tokens).to(self.model.dtype)
+        pair = self.model.keys_values(embedding, self.model.project(features), slots[None])
+        for buffer, new in zip(self.cache.buffers(0), pair, strict=True):
+            buffer.index_copy_(2, slots, new)
+        return ()
+
+    def _grow(self, read: int | None, start: int, features: Tensor, tokens: Tensor, slot: Tensor) -> tuple[Tensor]:
+        """All passes of a tree: the last committed row, at ``slot`` (1,), then ``depth`` levels of k rows.
+
+        read: slots that every pass reads, where shapes are fixed; None: those that hold something, ``start`` in front.
+        Returns the scores, tokens and kept places of all levels as one row of float64.
+        """
+        model, k, device = self.model, self.top_k, tokens.device
+        feature = model.project(features)
+        positions, slots = slot, slot
+        seen = torch.ones(
+            1, 1, dtype=torch.bool, device=device
+        )  # [row, slot from ``slot`` on]: itself and its ancestors
+        below = torch.zeros(1, dtype=torch.float32, device=device)
+        found: list[Tensor] = []
+        for level in range(self.depth + 1):
+            end = read if read is not None else start + 1 + level * k
+            attend = partial(self._attend, slots[-len(positions) :], slots, seen, end)
+            hidden = model(self.embedding(tokens).to(model.dtype), feature, positions[None], attend)
+            best = model.logits(hidden)[0].log_softmax(-1).clamp_max(0.0).topk(k, dim=-1)
+            scores = (below[:, None] + best.values).flatten()
+            places = scores.argsort(descending=True, stable=True)[:k]
+            drafted = model.token_ids[best.indices].flatten()
+            found += [scores, drafted, places]
+            parents = places // k
+            below, tokens = scores[places], drafted[places][None]
+            feature = model.following(hidden).index_select(1, parents)
+            positions = (slot + 1 + level).expand(k)
+            slots = torch.cat([slots, slot + 1 + level * k + torch.arange(k, device=device)])
+            seen = torch.cat([seen[parents], torch.eye(k, dtype=torch.bool, device=device)], 1)
+        return (torch.cat([part.double() for part in found]),)
+
+    def _attend(
+        self, own: Tensor, slots: Tensor, seen: Tensor, end: int, query: Tensor, key: Tensor, value: Tensor
+    ) -> Tensor:
+        """Write the rows' keys and values into their ``own`` slots; attention over the committed rows and the ancestors.
+
+        seen: (R, M) which of the ``slots`` (M,), the tree's with the row above it, each row sees.
+        """
+        keys, values = self.cache.buffers(0)
+        keys.index_copy_(2, own, key)
+        values.index_copy_(2, own, value)
+        above = torch.arange(end, device=query.device) < slots[0]
+        mask = above.expand(len(own), -1).scatter(1, slots.expand(len(own), -1), seen)
+        return F.scaled_dot_product_attention(query, keys[:, :, :end], values[:, :, :end], mask, enable_gqa=True)
+
+    def _levels(self, numbers: list[float]) -> list[Level]:
+        """Returns the levels from the outputs of ``_grow``."""
+        k, at, out = self.top_k, 0, []
+        for level in range(self.depth + 1):
+            size = k * k if level else k
+            scores = numbers[at : at + size]
+            tokens, kept = (list(map(int, part)) for part in (numbers[at + size : at + 2 * size], numbers[at + 2 * size : at + 2 * size + k]))  # fmt: skip
+            out.append(Level([n // k for n in range(size)], tokens, scores, kept))
+            at += 2 * size + k
+        return out
+
+
+# The autoregressive draft model during one generation: it drafts a chain of greedy tokens, one pass per token.
+
+
+class ChainDrafter:
+    """The draft model and its cache, which follows the committed text; rejected tokens are overwritten."""
+
+    def __init__(self, model: Target, passes: Passes, inspect: bool = False):
+        self.model, self.backend, self.inspect = model, passes.backend, inspect
+        self.cache = passes.cache("draft_model", model.new_cache)
+        self._read: list[int] = []  # tokens whose keys and values are in the cache
+        self._sure = 0  # how many of them were committed text when they were read
+        self._states: list[tuple[Tensor, Tensor]] = []  # of linear layers, behind the committed text that was read last
+
+    def read(self, ids: Sequence[int]) -> Tensor:
+        """Process the committed ``ids`` that are not in the cache yet. Returns the logits after the last one, (V,)."""
+        if isinstance(self.cache, LayerCache):
+            return self._read_on(self.cache, ids)
+        kept, most = self._sure, min(len(self._read), len(ids) - 1)
+        while kept < most and self._read[kept] == ids[kept]:
+            kept += 1
+        self.cache.length = kept
+        self._read, self._sure = list(ids), len(ids) - 1
+        return self._forward(torch.tensor(ids[kept:], device=self.model.device))
+
+    def _read_on(self, cache: LayerCache, ids: Sequence[int]) -> Tensor:
+        """``read`` for linear states, which cannot be truncated: drafted tokens are processed again once committed."""
+        if self._states and len(ids) > self._sure:
+            cache.restore(self._sure, self._states)
+        else:
+            cache.clear()
+        logits = self._forward(torch.tensor(ids[cache.length :], device=self.model.device))
+        self._sure, self._states = len(ids), cache.snapshot()
+        return logits
+
+    def draft(self, ids: Sequence[int], count: int) -> Block:
+        """Returns ``count`` greedy tokens after the committed ``ids``, each with its probability at temperature 1."""
+        block, chosen = self._chain(self.read(ids), count)
+        self._read += chosen[:-1]
+        return block
+
+    def draft_after(self, rows: Tensor, count: int) -> Block:
+        """As ``draft``, after tokens (R,) that are not kept in the cache; used for timing."""
+        return self._chain(self._forward(rows), count)[0]
+
+    def _chain(self, logits: Tensor, count: int) -> tuple[Block, list[int]]:
+        tokens, confidence, seen = [], [], []
+        for number in range(count):
+            best, token = logits.max(-1)
+            confidence.append((best - logits.logsumexp(-1)).exp())
+            tokens.append(token)
+            if self.inspect:
+                seen.append((logits, best))
+            if number + 1 < count:
+                logits = self._forward(token[None])
+        chosen, given = torch.stack(tokens).tolist(), torch.stack(confidence).clamp_max(1.0).tolist()
+        if any(c != c for c in given):
+            raise not_finite(f"the draft model {self.model.name}")
+        block = Block("first", 0, tuple(chosen), tuple(given), [[t] for t in chosen], [[c] for c in given])
+        if seen:
+            scores, own = map(torch.stack, zip(*seen, strict=True))
+            block = replace(block, tempered=rows_of(tempered(scores, own)))
+        return block, chosen
+
+    def _forward(self, rows: Tensor) -> Tensor:
+        start, count = self.cache.length, len(rows)
+        positions = torch.arange(start, start + count, device=rows.device)
+        mask = torch.ones(count, count, dtype=torch.bool, device=rows.device).tril() if start and count > 1 else None
+        hidden = self.model.forward(rows, positions, self.cache, mask, self.backend)
+        self.cache.commit(range(count))
+        return self.model.logits(hidden[-1])

@@ -1,0 +1,273 @@
+"""Decisions of a cost-aware step: whether to draft, γ, the prefixes to re-draft from, and the number of nodes to verify.
+
+Every choice maximises expected tokens − ρ · expected seconds, where ρ is the rate that the text allows, in tokens a second.
+It depends on committed tokens, this step's drafts and measured times only, so the text stays the target's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from itertools import accumulate
+from math import exp, log
+from operator import mul
+
+from d2sd.costs.machines import STAGES, Machine
+from d2sd.trace.events import Decision, Option, StageSeconds
+
+# Expected accepted tokens of drafts: discounted counts with a prior. Plain floats; nothing is random.
+
+
+class AcceptanceByDepth:
+    """Conditional acceptance probability of a drafted token by depth, given that all tokens before it were accepted.
+
+    The prior of a depth counts as ``WEIGHT`` observations. It is ``usual`` at that depth, scaled by the ratio of estimate to
+    ``usual`` at the depth before.
+
+    keep: factor by which each observation discounts the earlier counts.
+    usual: probabilities by depth; ``START`` if not given.
+    """
+
+    WEIGHT, START = 2.0, 0.65
+
+    def __init__(self, keep: float = 1.0, usual: Sequence[float] = ()):
+        self._keep, self._usual = keep, usual
+        self._counts: dict[int, tuple[float, float]] = {}  # accepted and tried, by depth
+
+    def chances(self, depth: int) -> list[float]:
+        """Returns the probabilities for depths 1, 2, …, ``depth``."""
+        found, ratio = [], 1.0
+        for k in range(depth):
+            usual = self._usual[k] if k < len(self._usual) else self.START
+            accepted, tried = self._counts.get(k, (0.0, 0.0))
+            found.append((accepted + self.WEIGHT * min(1.0, usual * ratio)) / (tried + self.WEIGHT))
+            ratio = found[-1] / usual
+        return found
+
+    def tokens(self, depth: int) -> list[float]:
+        """Returns the expected number of accepted tokens for drafts of 0, 1, …, ``depth`` tokens."""
+        return list(accumulate(accumulate(self.chances(depth), mul), initial=0.0))
+
+    def observe(self, accepted: int, drafted: int) -> None:
+        """Update with a draft of this many tokens, of which the first ``accepted`` were accepted."""
+        self.forget(self._keep)
+        for k in range(min(accepted + 1, drafted)):
+            right, tried = self._counts.get(k, (0.0, 0.0))
+            self._counts[k] = right + (k < accepted), tried + 1.0
+
+    def forget(self, keep: float) -> None:
+        """Discount all observations by this factor."""
+        self._counts = {k: (keep * right, keep * tried) for k, (right, tried) in self._counts.items()}
+
+
+class Calibration:
+    """Maps a drafter's probabilities p to p^κ, with κ such that expected and accepted tokens agree on average."""
+
+    RATE, LIMIT = 0.05, 4.0
+
+    def __init__(self) -> None:
+        self.exponent = 1.0
+
+    def observe(self, expected: float, accepted: int) -> None:
+        """Update with the expected and the actual number of accepted tokens of a step's tree."""
+        surprise = max(-2.0, (expected - accepted) / (1.0 + expected))
+        self.exponent = max(1 / self.LIMIT, min(self.LIMIT, self.exponent * exp(self.RATE * surprise)))
+
+
+# Stage costs of a machine, corrected online by measured times.
+
+
+MACHINE_RATE, STAGE_RATE = 0.05, 0.01  # share of a surprising time that is believed: of the machine, of the stage alone
+OUTLIER, KEPT = 1.0, 0.999  # most that a single time counts, as a logarithm; what is left of an overhead after a step
+
+
+class RunningCosts:
+    """Stage times of a machine, corrected while running: seconds = slowdown · (table + overhead of the stage).
+
+    A machine that slows down slows every stage. Overheads do not grow with rows; plain decoding's pass has its own.
+    """
+
+    def __init__(self, table: Machine):
+        self.table, self.slowdown = table, 1.0
+        self._node = cache(table.verify.next_row)
+        self.cheapest = min(self._node(rows) for rows, _ in table.verify.points)  # of any further node
+        self._read = cache(lambda stage, rows: getattr(table, stage).seconds(rows))
+        self._overhead: dict[tuple[str, bool], float] = {}  # by stage and whether it is plain decoding's
+        self.other = {True: table.other, False: table.other}  # of a step besides its stages, by whether it is plain
+
+    def seconds(self, stage: str, rows: int) -> float:
+        """Returns the expected seconds of a stage with this many rows; 0 for no rows."""
+        if rows <= 0:
+            return 0.0
+        return self.slowdown * (self._read(stage, rows) + self._overhead.get((stage, rows == 1), 0.0))
+
+    def node(self, nodes: int) -> float:
+        """Returns the marginal seconds of one more tree node."""
+        return self.slowdown * self._node(nodes)
+
+    def plain(self) -> float:
+        """Returns the expected seconds of a plain decoding step."""
+        return self.seconds("verify", 1) + self.other[True]
+
+    def observe(self, stage: str, rows: int, seconds: float) -> None:
+        """Update with the measured seconds of a stage with this many rows."""
+        expected, key = self.seconds(stage, rows), (stage, rows == 1)
+        if min(expected, seconds) > 0:
+            surprise = max(-OUTLIER, min(OUTLIER, log(seconds / expected)))
+            overhead = KEPT * self._overhead.get(key, 0.0)
+            self._overhead[key] = overhead + STAGE_RATE * surprise * expected / self.slowdown
+            self.slowdown *= exp(MACHINE_RATE * surprise)
+
+    def observe_other(self, plain: bool, seconds: float) -> None:
+        """Update with the measured seconds of a step outside its stages."""
+        most = 2 * self.other[plain] + 0.1 * self.plain()
+        self.other[plain] += MACHINE_RATE * (max(0.0, min(seconds, most)) - self.other[plain])
+
+
+TEXT_KEEP, ALL_KEEP = 0.96, 0.99  # discount a step: a text is followed over some 25 steps, all texts over 100
+MEAN_RATE = 0.1  # of other running means
+REDRAFT_NODES = 3  # of a re-draft that are usually verified
+SHORTEST_WAIT, LONGEST_WAIT = 4, 128  # plain steps until drafting is tried again; doubled by every try in vain
+
+
+class Experience:
+    """Statistics from earlier texts, shared by all texts of a method in an engine."""
+
+    def __init__(self, table: Machine):
+        self.costs = RunningCosts(table)
+        self.drafts = AcceptanceByDepth(ALL_KEEP)
+        # of re-drafts from the true boundary; without a token to go on from they often repeat what was rejected
+        self.redrafts = {whole: AcceptanceByDepth() for whole in (False, True)}
+        self.siblings = 0.0  # tokens accepted after a boundary that was not drafted from again
+        self.calibrations = Calibration(), Calibration()  # by drafter
+
+
+class Controller:
+    """The decisions of one generation.
+
+    A step calls ``begin``, ``redraft`` if there is a first draft, ``nodes`` if there is a tree, and reports its outcome with
+    ``observe`` and ``timed``. A step that is queued as a whole takes its sizes from ``begin`` and ``next_redrafts``.
+
+    lengths: values of γ to choose from, ascending.
+    extension: γ₂ − γ.
+    """
+
+    def __init__(self, experience: Experience, lengths: Sequence[int], extension: int = 0):
+        self.experience, self.costs, self.lengths, self.extension = experience, experience.costs, lengths, extension
+        self._depth = lengths[-1] - 1 + extension
+        self._text = AcceptanceByDepth(TEXT_KEEP, experience.drafts.chances(self._depth))
+        self._wait, self._plain_steps = SHORTEST_WAIT, 0
+        self._after_draft = self.costs.seconds("verify", 8)  # seconds of re-drafting and verifying, a running mean
+        self.next_redrafts = 0  # as many as the last draft was worth
+
+    def begin(self) -> int:
+        """Returns γ of this step's first draft; 0 for plain decoding."""
+        costs, tokens = self.costs, self._text.tokens(self._depth)
+        self._options = [Option(0, 0, 1.0, costs.plain())]
+        for size in self.lengths:
+            seconds = costs.seconds("first_draft", size) + self._after_draft + costs.other[False]
+            self._options.append(Option(size, 0, 1.0 + tokens[size - 1 + self.extension], seconds))
+        rates = [option.tokens / option.seconds for option in self._options]
+        self.rate, drafting = max(rates), rates.index(max(rates[1:]), 1)
+        pays = rates[drafting] > rates[0]
+        self._looking = not pays and self._plain_steps >= self._wait
+        self._taken = drafting if pays or self._looking else 0
+        self.block_size = self._options[self._taken].block_size
+        self._redrafts: dict[int, int] = {}  # their tokens, by prefix
+        self._expected, self._nodes = (0.0, 0.0), 0  # accepted tokens by drafter
+        return self.block_size
+
+    def redraft(
+        self, confidence: Sequence[float], prefixes: Sequence[int], planned: Sequence[int] | None = None
+    ) -> tuple[int, ...]:
+        """Returns the prefix lengths that are worth a re-draft, likeliest first.
+
+        The expected gain of one is r(i) times the tokens that a re-draft from the true boundary adds.
+
+        confidence: c_1 … c_{γ−1} of the first draft.
+        planned: prefixes that were already drafted from; they are returned unchanged.
+        """
+        costs, size, exponent = self.costs, self.block_size + self.extension, self.exponents[0]
+        reach = list(accumulate((c**exponent for c in confidence), mul, initial=1.0))
+        boundary = [here - further for here, further in zip(reach, [*reach[1:], 0.0], strict=True)]
+        order = sorted(prefixes, key=boundary.__getitem__, reverse=True)
+        added = {whole: estimate.tokens(size - 1) for whole, estimate in self.experience.redrafts.items()}
+        for estimate in self.experience.redrafts.values():
+            estimate.forget(ALL_KEEP)  # so that what did not pay is tried again some day
+        drafted, gain, nets = self._options[self._taken], 0.0, [0.0]
+        for count, prefix in enumerate(order, 1):
+            gain += boundary[prefix] * max(0.0, added[prefix > 0][size - 1 - prefix] - self.experience.siblings)
+            seconds = costs.seconds("second_draft", count * size) + count * REDRAFT_NODES * costs.node(8)
+            self._options.append(Option(self.block_size, count, drafted.tokens + gain, drafted.seconds + seconds))
+            nets.append(gain - self.rate * seconds)
+        self.next_redrafts = nets.index(max(nets))
+        chosen = tuple(order[: self.next_redrafts] if planned is None else planned)
+        self._taken = len(self.lengths) + len(chosen) if chosen else self._taken
+        self._redrafts = {prefix: size - 1 - prefix for prefix in chosen}
+        return chosen
+
+    @property
+    def exponents(self) -> tuple[float, ...]:
+        """Returns κ of both drafters: after an accepted path, a token with drafter probability p is accepted with p^κ."""
+        return tuple(calibration.exponent for calibration in self.experience.calibrations)
+
+    @property
+    def min_log_probability(self) -> float:
+        """Returns the natural logarithm of the drafter probability below which no node is worth its time."""
+        return min(0.0, log(max(1e-300, self.rate * self.costs.slowdown * self.costs.cheapest)) / min(self.exponents))
+
+    def nodes(self, reach: Sequence[float], by_second: Sequence[bool], most: int, planned: bool = False) -> int:
+        """Returns the number of nodes below the anchor to verify, at most ``most``: those worth more than their time.
+
+        reach: probability of acceptance of each node, descending.
+        by_second: for each node, whether the second drafter proposed it.
+        planned: whether all are verified regardless of their cost.
+        """
+        cost, rate, most = self.costs.node, self.rate, min(most, len(reach))
+        count = most if planned else next((n for n in range(most) if reach[n] <= rate * cost(1 + n)), most)
+        second = sum(r for r, other in zip(reach[:count], by_second, strict=False) if other)
+        self._expected, self._nodes = (sum(reach[:count]) - second, second), count
+        return count
+
+    def decision(self) -> Decision:
+        """Returns the decisions of the step, once its tree is complete."""
+        tokens, seconds = 1.0 + sum(self._expected), sum(self._seconds())
+        return Decision(tuple(self._options), self._taken, tokens, seconds, self._looking)
+
+    def _seconds(self) -> tuple[float, float]:
+        """Returns the expected seconds of this step up to the end of its first draft, and after it."""
+        costs, rows = self.costs, len(self._redrafts) * (self.block_size + self.extension)
+        before = costs.seconds("first_draft", self.block_size) + costs.other[not self.block_size]
+        return before, costs.seconds("second_draft", rows) + costs.seconds("verify", 1 + self._nodes)
+
+    def observe(self, accepted: int, by_second: int, boundary: int | None) -> None:
+        """Update the statistics with the outcome of the step.
+
+        accepted: drafted tokens that were accepted, ``by_second`` of them proposed by the second drafter.
+        boundary: number of accepted tokens of the first draft; None if unknown.
+        """
+        if not self.block_size:
+            self._plain_steps += 1
+            return
+        known, depth = self.experience, self.block_size - 1
+        known.calibrations[0].observe(self._expected[0], accepted - by_second)
+        known.calibrations[1].observe(self._expected[1], by_second)
+        if boundary is not None and boundary in self._redrafts:
+            known.redrafts[boundary > 0].observe(accepted - boundary, self._redrafts[boundary])
+        elif boundary is not None and boundary < depth:
+            known.siblings += MEAN_RATE * (accepted - boundary - known.siblings)
+        if self._looking:
+            fruitful = (1 + accepted) * self.costs.plain() > sum(self._seconds())
+            self._plain_steps, self._wait = 0, SHORTEST_WAIT if fruitful else min(2 * self._wait, LONGEST_WAIT)
+        for estimate in (self._text, known.drafts):
+            estimate.observe(accepted, depth + self.extension * bool(self._redrafts))
+        self._after_draft += MEAN_RATE * (self._seconds()[1] - self._after_draft)
+
+    def timed(self, decision: Decision, nodes: int, stages: StageSeconds, whole: float) -> None:
+        """Update the costs with the measured times of a step: of its stages, with ``nodes`` nodes including the anchor, and in all."""
+        taken = decision.options[decision.taken]
+        redrafted = taken.branches * (taken.block_size + self.extension)
+        for stage, rows in zip(STAGES, (taken.block_size, redrafted, nodes), strict=True):
+            self.costs.observe(stage, rows, getattr(stages, stage))
+            whole -= getattr(stages, stage)
+        self.costs.observe_other(not taken.block_size, whole)

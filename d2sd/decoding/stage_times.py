@@ -1,0 +1,107 @@
+"""Measures the table of stage costs on this machine, from a few timed passes of every shape."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Collection
+from functools import partial
+from statistics import median
+
+import torch
+
+from d2sd.costs.machines import STAGES, Curve, Machine
+from d2sd.decoding.block_drafter import BlockDrafter
+from d2sd.decoding.proposer import Proposer
+from d2sd.decoding.verifier import Verifier
+from d2sd.methods.base import WIDEST
+from d2sd.tree.tree import path_tree
+
+SIZES = (1, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 28, 32, 48, 64)  # tree nodes that are timed
+# Between two corners every node costs the same: kernels work on six, eight or more rows at once.
+CORNERS = (2, 4, 6, 8, 12, 16, 24, 32, 64)
+BRANCHES = (1, 2, 4, 8)  # numbers of re-drafts that are timed
+ROUNDS, SECONDS = 12, 2.5  # timing ends after this many rounds or seconds
+# Seconds. If a plain pass takes longer, only the corners are timed. Creating a kernel is then a negligible part of a pass.
+SLOW = 0.01
+TYPICAL = 0.3  # quantile of the times that is believed: what disturbs a pass only makes it longer
+CONTEXT, COMMITTED = 192, 2  # tokens before the pass, and those of the last step, which drafters read first
+MEASURED_TOKENS = CONTEXT + 128  # that caches have room for
+OTHER = 0.05  # of a plain pass, until the run's own times say more
+Pass = tuple[str, int]  # stage and rows
+Times = dict[Pass, list[float]]  # seconds
+
+
+@torch.inference_mode()
+def measure_costs(proposer: Proposer, verifier: Verifier) -> Machine:
+    """Returns typical times of every stage after a context of 192 tokens.
+
+    proposer, verifier: their caches need room for ``MEASURED_TOKENS`` and a tree.
+    """
+    target, method, gamma = verifier.target, proposer.method, proposer.block_size
+    verifier.cache.length, width = CONTEXT, target.embedding.weight.shape[1]
+
+    def committed(taps: int) -> torch.Tensor:
+        return torch.zeros(1, COMMITTED, taps * width, dtype=target.dtype, device=target.device)
+
+    def verify(count: int) -> None:
+        verifier.logits(path_tree(count)).argmax(-1).tolist()
+
+    def blocks(drafter: BlockDrafter, count: int, size: int) -> None:
+        drafter.cache.length = CONTEXT
+        drafter.later(committed(len(drafter.taps)).to(drafter.model.dtype))
+        drafter.draft(0, [()] * count, size, WIDEST if method.default_budget else 1)
+
+    def first(size: int) -> None:
+        if proposer.first:
+            blocks(proposer.first, 1, size)
+        for drafter in (d for d in (proposer.chain, proposer.levels) if d is not None):
+            drafter.cache.length = CONTEXT
+        if proposer.chain:
+            proposer.chain.draft_after(torch.zeros(COMMITTED, dtype=torch.int64, device=target.device), size - 1)
+        if proposer.levels:
+            proposer.levels.extend(committed(len(proposer.levels.model.target_layer_ids)))
+            proposer.levels.draft([0] * (CONTEXT + COMMITTED + 1))
+
+    sizes = (1, *CORNERS) if min(_seconds(partial(verify, 1)) for _ in range(3)) > SLOW else SIZES  # the first is slow
+    # a CPU's kernels for a number of rows are made when it first occurs, so all of them are met once
+    met = sizes if proposer.passes.fixed or sizes != SIZES else range(1, SIZES[-1] + 1)
+    works: dict[Pass, Callable[[], object]] = {("verify", count): partial(verify, count) for count in met}
+    works |= {("first_draft", size): partial(first, size) for size in method.draft_lengths(gamma)}
+    if proposer.second:
+        works |= {("second_draft", n * gamma): partial(blocks, proposer.second, n, gamma) for n in BRANCHES}
+    times = _typical(_timed(works, [key for key in works if key[0] != "verify" or key[1] in sizes]))
+    points = {stage: [(rows, t) for (key, rows), t in sorted(times.items()) if key == stage] for stage in STAGES}
+    first_draft, second_draft = (Curve.through(points[stage] or [(1, 0.0)]) for stage in STAGES[:2])
+    verified = Curve.through([points["verify"][0], *Curve.fitted(points["verify"][1:], CORNERS).points])
+    return Machine(first_draft, second_draft, verified, OTHER * verified.seconds(1))
+
+
+def _timed(works: dict[Pass, Callable[[], object]], timed: Collection[Pass]) -> list[Times]:
+    """Returns the seconds of the passes, measured in rounds of random order after an unmeasured warm-up of all.
+
+    Each pass is timed after the pass that precedes it in a run, so that the processor's caches are equally warm.
+    """
+    drafts, plain = [key for key in works if key[0] == "first_draft"], ("verify", 1)
+    order, rounds, rng, end = list(works), list[Times](), random.Random(0), time.perf_counter() + SECONDS
+    while len(rounds) <= ROUNDS and (len(rounds) < 2 or time.perf_counter() < end):
+        rounds.append({key: [] for key in order})
+        for key in rng.sample(order, len(order)):
+            works[plain if key == plain else ("verify", 8) if key in drafts else rng.choice(drafts)]()
+            rounds[-1][key].append(_seconds(works[key]))
+        order = [*timed, *[*drafts, plain] * 2]  # all else is held against these
+    return rounds[1:]
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+def _typical(rounds: list[Times]) -> dict[Pass, float]:
+    """Returns typical seconds of every pass; rounds in which the whole machine was slower are corrected for it."""
+    usual = {key: median(t for times in rounds for t in times[key]) for key in rounds[0]}
+    slower = [median(t / usual[key] for key, seconds in times.items() for t in seconds) for times in rounds]
+    held = {key: sorted(t / s for times, s in zip(rounds, slower, strict=True) for t in times[key]) for key in usual}
+    return {key: times[round(TYPICAL * (len(times) - 1))] for key, times in held.items()}

@@ -1,0 +1,230 @@
+"""Checks of a drafter's folder without running its weights, each with the line to fix where it fails."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+
+from d2sd.doctor.changes import taps_line
+from d2sd.doctor.texts import unused_marker
+from d2sd.errors import InputError, first_line
+from d2sd.models.drafter import DFlashDraftModel, default_target_layers
+from d2sd.models.drafter_folder import BORROWED, MAPS, drafter_config_of, own_name
+from d2sd.models.eagle3_folder import is_eagle3, published_config
+from d2sd.models.form import DrafterForm
+from d2sd.models.layouts import read_form
+from d2sd.models.models import late_taps
+from d2sd.models.refusals import refuse_others, refuse_tensors
+from d2sd.models.target import Target
+from d2sd.models.weight_files import tensor_shapes, weight_files
+
+State = Literal["good", "note", "fault"]
+Shapes = Mapping[str, tuple[int, ...]]
+MOST = 4  # names in a sentence
+ALIKE = 0.5  # of two names of tensors of one shape, to be taken for one
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One check and its result.
+
+    what: its name in a word or two.
+    state: a "fault" prevents the drafter from running or makes it draft wrongly; a "note" may be intended.
+    said: the finding.
+    kind: kind of a fault, as ``cause`` in ``d2sd.doctor.diagnosis``.
+    mend: what to change; None if nothing.
+    """
+
+    what: str
+    state: State
+    said: str
+    kind: str = "folder"
+    mend: str | None = None
+
+
+def check_folder(source: str, target: Target, second: bool = False) -> list[Check]:
+    """Returns all checks of a drafter in a folder or hub id for this target; they end with a fault if it cannot be read further.
+
+    second: whether it is checked as a second drafter.
+    """
+    checks: list[Check] = []
+    try:
+        raw = published_config(source)
+        checks += _check_parts(source, raw, target, second)
+    except InputError as error:
+        checks.append(Check("config.json", "fault", str(error), mend="the key that the sentence names"))
+    except Exception as error:
+        checks.append(
+            Check(
+                "folder",
+                "fault",
+                f"it cannot be read: {first_line(error)}",
+                mend="a folder with config.json and safetensors",
+            )
+        )
+    return checks
+
+
+def _check_parts(source: str, raw: Mapping[str, Any], target: Target, second: bool) -> Iterator[Check]:
+    refuse_others(raw)
+    if is_eagle3(raw):
+        yield Check("layout", "good", "EAGLE-3: one layer that drafts level by level")
+        yield from _check_ends(raw, target)
+        return
+    form = read_form(raw)
+    yield Check("layout", "good", f"{form.layout}: a block drafter of kind {form.kind}")
+    try:
+        yield from check_tensors(form, tensor_shapes(weight_files(source)), target)
+    except InputError as error:
+        yield Check("tensors", "fault", str(error), "tensors", "a folder with all of its safetensors files")
+    yield from check_form(form, raw, target)
+    if form.second_role:
+        said = "its config says that it is a VP-Drafter, for the second role"
+        never = " and it never saw an empty prefix" if form.visible_prefixes else ""
+        yield Check("role", "good" if second else "note", f"{said}{never}")
+    yield from _check_ends(raw, target)
+
+
+def check_tensors(form: DrafterForm, shapes: Shapes, target: Target) -> Iterator[Check]:
+    """Returns checks for missing, unread and misshapen tensors."""
+    held = {own: shape for key, shape in shapes.items() if (own := own_name(key)) is not None and own not in MAPS}
+    brought = tuple(part for part in BORROWED if f"{part}.weight" in held)
+    with torch.device("meta"):
+        made = DFlashDraftModel(drafter_config_of(form), form, brought)
+    wanted = {name: tuple(weight.shape) for name, weight in made.named_parameters()}
+    yield from _check_fc(form, held, target)
+    wrong = [n for n in sorted(wanted.keys() & held.keys()) if wanted[n] != held[n] and n != "fc.weight"]
+    for name in wrong[:MOST]:
+        yield Check("shapes", "fault", f"{name} is {list(held[name])}, and the config makes it {list(wanted[name])}", "tensors", "the sizes in config.json")  # fmt: skip
+    missing, surplus = sorted(wanted.keys() - held.keys()), sorted(held.keys() - wanted.keys())
+    if (layers := _layers_held(held)) > form.shape["num_hidden_layers"]:
+        said = f"it holds {layers} layers, and the config names {form.shape['num_hidden_layers']} of them"
+        yield Check(
+            "layers", "fault", said, "layers", f"num_hidden_layers: {layers}, with layer_types of {layers} entries"
+        )
+        return
+    for name in missing[:MOST]:
+        said = f"{name} is missing"
+        alike = [s for s in surplus if held[s] == wanted[name]]
+        close = difflib.get_close_matches(name, alike, 1, ALIKE) or (alike if len(alike) == 1 else [])
+        mend = f"rename {close[0]} to {name}" if close else f"a folder that has {name}"
+        said += f", and {close[0]}, of the same shape, is not known: it is misnamed" if close else ""
+        yield Check("tensors", "fault", said, "tensors", mend)
+    if surplus and not missing:
+        try:
+            refuse_tensors(surplus)
+        except InputError as error:
+            yield Check("tensors", "fault", str(error), "tensors", "an engine that reads these tensors")
+    if not missing and not surplus and not wrong:
+        yield Check("tensors", "good", f"all {len(wanted)} are there, and nothing else")
+
+
+def _layers_held(held: Shapes) -> int:
+    """Returns the number of layers that the tensors belong to."""
+    numbers = [int(parts[1]) for name in held if (parts := name.split("."))[0] == "layers" and parts[1].isdigit()]
+    return max(numbers, default=-1) + 1
+
+
+def _check_fc(form: DrafterForm, held: Shapes, target: Target) -> Iterator[Check]:
+    """Check that ``fc`` reads as many layers as there are taps."""
+    shape, hidden, count = held.get("fc.weight"), form.shape["hidden_size"], len(form.taps)
+    if shape is None or len(shape) != 2 or shape == (hidden, count * hidden):
+        return
+    reads, rest = divmod(shape[1], hidden)
+    said = f"fc.weight is {list(shape)}: it reads {reads} layers of width {hidden}, and the config names {count}"
+    if rest or shape[0] != hidden or not 0 < reads < target.config.num_hidden_layers:
+        yield Check("fc", "fault", f"fc.weight is {list(shape)}, and {count} taps make it {[hidden, count * hidden]}", "taps", "hidden_size or the taps")  # fmt: skip
+        return
+    even = default_target_layers(target.config.num_hidden_layers, reads)
+    named = f"; spread evenly as usual, they are {even}" if len(even) == reads else ""
+    yield Check("fc", "fault", said + named, "taps", taps_line(form, even))
+
+
+def check_form(form: DrafterForm, raw: Mapping[str, Any], target: Target) -> Iterator[Check]:
+    """Compare the config with the target."""
+    c, layers = target.config, target.config.num_hidden_layers
+    if form.shape["hidden_size"] != c.hidden_size:
+        yield Check("sizes", "fault", f"its hidden size is {form.shape['hidden_size']}, the target's {c.hidden_size}: it was made for another target", "target", "the target it was trained for")  # fmt: skip
+    if form.shape["vocab_size"] != c.vocab_size:
+        yield Check("sizes", "fault", f"its vocabulary has {form.shape['vocab_size']} tokens, the target's {c.vocab_size}: it was made for another target", "target", "the target it was trained for")  # fmt: skip
+    yield _check_taps(form, layers)
+    named = form.shape.get("num_target_layers")
+    if named is not None and named != layers:
+        yield Check("taps", "fault", f"its num_target_layers is {named}, and the target has {layers} layers", "target", f"num_target_layers: {layers}, or the target it was trained for")  # fmt: skip
+    yield _check_mask(form, target)
+    guesses = form.block_size - 1
+    yield Check("block", "good", f"{form.rows} rows a block, which read {form.reads}: {guesses} guesses a step, at most {guesses + 1} tokens with the target's own")  # fmt: skip
+    if any(w is not None for w in form.windows):
+        widths = sorted({w for w in form.windows if w is not None})
+        inside = "causal" if any(form.causal) else "bidirectional"
+        yield Check("window", "note", f"{sum(w is not None for w in form.windows)} of {len(form.windows)} layers see only {widths} positions back, {inside} in the block; right only if it was trained so")  # fmt: skip
+    else:
+        yield Check(
+            "window", "good", f"none; in the block rows are {'causal' if any(form.causal) else 'bidirectional'}"
+        )
+    own, theirs = dict(form.shape["rope_parameters"]), dict(c.rope_parameters)
+    if own == theirs:
+        yield Check("RoPE", "good", f"base {own.get('rope_theta'):g}, type {own.get('rope_type')}, as the target's")
+    else:
+        yield Check("RoPE", "note", f"base {own.get('rope_theta'):g}, type {own.get('rope_type')}; the target's are {theirs.get('rope_theta'):g} and {theirs.get('rope_type')}")  # fmt: skip
+    if form.draft_vocabulary is not None:
+        yield Check(
+            "vocabulary",
+            "note",
+            f"it drafts {form.draft_vocabulary} of {c.vocab_size} tokens; any other one ends a draft",
+        )
+    stored, run = raw.get("dtype") or raw.get("torch_dtype") or "not named", target.numbers
+    yield Check("numbers", "good", f"its weights are kept in {str(stored)[:20]}; the target runs in {run}")
+
+
+def _check_taps(form: DrafterForm, layers: int) -> Check:
+    taps = list(form.taps)
+    outside = [n for n in taps if n >= layers]
+    if outside:
+        return Check("taps", "fault", f"it reads layer {outside[0]}, and the target has layers 0 to {layers - 1}", "taps", taps_line(form, default_target_layers(layers, len(taps))))  # fmt: skip
+    if len(set(taps)) < len(taps):
+        return Check("taps", "note", f"{taps} names a layer twice")
+    if taps != sorted(taps):
+        return Check("taps", "note", f"{taps} is not in ascending order, as published ones are")
+    if late := late_taps(taps, layers):
+        return Check("taps", "note", f"{taps}: it {late}")
+    return Check("taps", "good", f"layers {taps} of 0 to {layers - 1}, none after {max(layers - 3, 1)}")
+
+
+def _check_mask(form: DrafterForm, target: Target) -> Check:
+    mask, tokenizer = form.mask_token, target.tokenizer
+    said = f"token {mask}"
+    if mask >= len(tokenizer):
+        return Check("mask token", "good", f"{said}, which no text has")
+    text = repr(str(tokenizer.convert_ids_to_tokens(mask)))[:40]
+    if mask in target.end_ids:
+        return Check("mask token", "note", f"{said} is {text}, which ends a text")
+    if mask == tokenizer.pad_token_id:
+        return Check("mask token", "note", f"{said} is {text}, which pads a batch")
+    if mask not in tokenizer.added_tokens_decoder:
+        return Check("mask token", "note", f"{said} is {text}, an ordinary token that texts have")
+    return Check("mask token", "good", f"{said}, {text}")
+
+
+def _check_ends(raw: Mapping[str, Any], target: Target) -> Iterator[Check]:
+    ends = raw.get("eos_token_id")
+    named = set(ends if isinstance(ends, list) else [] if ends is None else [ends])
+    if named and not named & target.end_ids:
+        yield Check(
+            "end tokens", "note", f"its config names {sorted(named)}, the target ends with {sorted(target.end_ids)}"
+        )
+    else:
+        yield Check("end tokens", "good", f"the target's: {sorted(target.end_ids)}")
+    tokenizer = target.tokenizer
+    if not tokenizer.chat_template:
+        yield Check("template", "good", "the target has no chat template")
+        return
+    unused = unused_marker(target)
+    if unused:
+        yield Check("template", "note", f"the target's vocabulary has {unused}, and its chat template does not use it")
+    else:
+        yield Check("template", "good", "the target's chat template uses the markers of its vocabulary")

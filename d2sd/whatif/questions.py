@@ -1,0 +1,269 @@
+"""Computes what the second drafter would have added from another prefix in one step of a recorded greedy run.
+
+The step's context is processed again and the second drafter drafts from any prefix of the recorded first draft. Nothing is
+generated: the recorded text determines which tokens the target accepts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+
+from d2sd.config import DecodeConfig
+from d2sd.decoding.inspection import describe_draft
+from d2sd.engine import Engine
+from d2sd.errors import InputError
+from d2sd.methods import METHODS
+from d2sd.trace.differences import weights_of
+from d2sd.trace.events import Draft, StepDone
+from d2sd.trace.trace import Trace
+from d2sd.tree.boundary import open_prefixes
+from d2sd.whatif import Replay, recorded_config
+
+# A step of a recorded greedy run that something is asked of: what must hold before the models may answer.
+
+
+def step_of(trace: Trace, config: DecodeConfig, step: int, what: str) -> StepDone:
+    """Returns a step of a run at temperature 0, where the run's text says what the target accepts.
+
+    step: its number, from 0.
+    what: can be asked for, in the plural, as the sentence names it.
+
+    Raises ``InputError`` above temperature 0, and for a step that the run does not have.
+    """
+    if config.temperature != 0:
+        raise InputError(
+            f"{what} can be asked for at temperature 0 only, where the run's text says what the target accepts; "
+            "run the prompt again with temperature 0"
+        )
+    if not 0 <= step < len(trace.steps):
+        raise InputError(f"this run has no step {step + 1}; it has {len(trace.steps)}")
+    return trace.steps[step]
+
+
+def text_around(trace: Trace, event: StepDone) -> tuple[list[int], list[int]]:
+    """The tokens of prompt and output up to a step's anchor, that included, and those after it.
+
+    Raises ``InputError`` where the step's anchor is not at its place in the text.
+    """
+    ids = [*(trace.prefill.prompt_token_ids if trace.prefill else ()), *trace.token_ids]
+    start = event.anchor_position
+    if ids[start : start + 1] != [event.anchor]:
+        raise InputError(
+            f"step {event.step + 1} of this trace does not fit its text, so nothing can be drafted again in it"
+        )
+    return ids[: start + 1], ids[start + 1 :]
+
+
+def check_weights(engine: Engine, trace: Trace, parts: Sequence[str]) -> None:
+    """Raise ``InputError`` where the trace names other weights than the engine's for one of these parts of its models."""
+    for part in parts:
+        theirs, ours = (weights_of([header], part) for header in (trace.header, {"parts": engine.parts}))
+        if theirs and theirs != ours:
+            raise InputError(
+                f"this run was made with another {part.replace('_', ' ')} than the models {engine.models.name} have; load its own"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Redraft:
+    """A re-draft from one prefix of a recorded first draft, and the tokens of it that the target accepts.
+
+    draft: its tokens with their confidences.
+    kept: number of accepted tokens of the prefix; fewer than ``draft.prefix`` if one of them is rejected.
+    accepted: number of accepted tokens of the re-draft after them.
+    added: number of these beyond the accepted tokens of the first draft.
+    wanted: text of the target's token at the first rejection; None if no token is rejected, or the text ends before.
+    chosen: (prefix, added) for every prefix of the first draft that the run re-drafted from, in its order.
+    extra: number of additional tokens that the step would have committed with this re-draft in its tree.
+    same: whether the run drafted the same tokens from this prefix; None if it did not re-draft from it.
+    """
+
+    draft: Draft
+    kept: int
+    accepted: int
+    added: int
+    wanted: str | None
+    chosen: tuple[tuple[int, int], ...]
+    extra: int
+    same: bool | None
+
+
+@torch.inference_mode()
+def redraft(engine: Engine, trace: Trace, step: int, prefix: int) -> Redraft:
+    """Returns a re-draft of the run's second drafter from the first ``prefix`` tokens of a step's first draft.
+
+    It takes one target pass over prompt and text up to this step, and one pass of the second drafter.
+
+    step: number of the step, from 0.
+    prefix: from 0 to the length of the first draft; the text must not end within the prefix.
+
+    Raises ``InputError`` for numbers outside this run, for runs without a second drafter or above temperature 0, and if the
+    engine has other models than those of the run.
+    """
+    config = engine.resolve(replace(recorded_config(trace), inspect=False, backend="auto"))
+    first, event = _first_draft(trace, config, step)
+    second = "second_drafter" if METHODS[config.method].second_drafter == "vp" else "first_drafter"
+    check_weights(engine, trace, ["target", second])
+    start = event.anchor_position
+    _, goal = text_around(trace, event)
+    proposer = engine.proposer(config, start + 1)
+    drafter, size = proposer.second, 1 + len(first.ids) + proposer.extension
+    assert drafter is not None, "resolved settings of a method with a second drafter"
+    _check_prefix(first.ids, prefix, size, engine.models.target.end_ids)
+    replay = Replay(engine, trace, size - 1 + len(trace.token_ids) - len(goal))
+    with engine.lock:
+        context = replay.features[tuple(drafter.taps)][:, :start]
+        drafter.extend(context, torch.arange(start, device=context.device))
+        (block,) = drafter.draft(event.anchor, [first.ids[:prefix]], size, 1)
+
+    def right(draft: Sequence[int], given: int) -> int:
+        """Tokens that the target accepts of so many of the first draft and those of another one after them."""
+        chain = (*first.ids[:given], *draft)
+        return next(
+            (n for n, (a, b) in enumerate(zip(chain, goal, strict=False)) if a != b), min(len(chain), len(goal))
+        )
+
+    own, found = right(first.ids, 0), right(block.ids, prefix)
+    rejected = found < min(prefix + len(block.ids), len(goal))
+    recorded = [b for b in event.branches if b.base == 0]
+    there = next((b for b in recorded if b.prefix == prefix), None)
+    return Redraft(
+        draft=describe_draft(block, engine.texts, False),
+        kept=min(found, prefix),
+        accepted=max(0, found - prefix),
+        added=max(0, found - own),
+        wanted=engine.texts[goal[found]] if rejected else None,
+        chosen=tuple((b.prefix, max(0, right(b.ids, b.prefix) - own)) for b in recorded),
+        extra=max(0, min(found + 1, len(goal)) - len(event.committed)),
+        same=None if there is None else there.ids == block.ids,
+    )
+
+
+def _first_draft(trace: Trace, config: DecodeConfig, step: int) -> tuple[Draft, StepDone]:
+    """The first draft of a step that a second drafter can re-draft, and the step; raises ``InputError`` where there is none."""
+    if METHODS[config.method].second_drafter == "none":
+        raise InputError(
+            f"the method of this run, {METHODS[config.method].name}, has no second drafter; re-drafts can be asked for in a run "
+            f"of {METHODS['d2sd'].name}"
+        )
+    event = step_of(trace, config, step, "re-drafts")
+    if event.first_draft is None or not event.first_draft.ids:
+        raise InputError(
+            f"nothing was drafted in step {step + 1}, so there is nothing to re-draft; choose another step"
+        )
+    return event.first_draft, event
+
+
+def _check_prefix(ids: Sequence[int], prefix: int, size: int, end_ids: Collection[int]) -> None:
+    """Raise ``InputError`` where a block of ``size`` cannot go on after so many of these tokens."""
+    if not 0 <= prefix <= len(ids):
+        raise InputError(f"the first draft has no prefix of {prefix} tokens; choose 0 to {len(ids)}")
+    if prefix >= (usable := open_prefixes(ids, end_ids)):
+        raise InputError(
+            f"the first draft ends the text at its token {usable}, so nothing can follow it; choose 0 to {usable - 1}"
+        )
+    if prefix > size - 2:
+        raise InputError(
+            f"a block of {size} has no room after all {prefix} tokens of the first draft: that needs γ₂ > γ; choose 0 to {size - 2}"
+        )
+
+
+# Be the drafter: what the target makes of tokens that a reader typed in the place of a step's draft.
+
+
+MAX_TYPED = 400  # characters
+
+
+@dataclass(frozen=True, slots=True)
+class TypedDraft:
+    """A reader's tokens after the anchor of a step, verified as a draft is.
+
+    texts: of the tokens that were verified, at most as many as the step's drafter drafted.
+    probabilities: the target's own of each, at temperature 1, given those before it.
+    accepted: how many of them are the target's favourites, one after the other from the first on.
+    wanted: the target's favourite after those, as text: in place of the first rejected one, or behind all of them.
+    cut: tokens behind the last that a block has room for; they were not verified.
+    """
+
+    texts: tuple[str, ...]
+    probabilities: tuple[float, ...]
+    accepted: int
+    wanted: str
+    cut: int
+
+
+@torch.inference_mode()
+def verify_typed(engine: Engine, trace: Trace, step: int, words: str) -> TypedDraft:
+    """Verify a reader's words after the anchor of a recorded step, in one target pass over the text up to there and them.
+
+    step: its number, from 0.
+    words: what comes next. As far as they agree with the recorded text they are cut into its tokens, behind that by the tokenizer.
+
+    Raises ``InputError`` for a step or words that cannot be verified, above temperature 0, and where the engine has another target
+    than the run was made with.
+    """
+    config = replace(recorded_config(trace), inspect=False, backend="auto")
+    event = step_of(trace, config, step, "tokens of one's own")
+    room = 0 if event.first_draft is None else len(event.first_draft.ids)
+    if not room:
+        raise InputError(
+            f"nothing was drafted in step {step + 1}, so there is no draft to compare with; choose another step"
+        )
+    if not words.strip():
+        raise InputError("nothing was typed; type the words that come next")
+    if len(words) > MAX_TYPED:
+        raise InputError(f"the draft has {len(words)} characters; at most {MAX_TYPED} are read")
+    check_weights(engine, trace, ["target"])
+    before, after = text_around(trace, event)
+    pieces = [c.text for s in trace.steps[step:] for c in s.committed]
+    words = spaced(pieces, words.encode("utf-8", "replace").decode())
+    count, read = agreeing(pieces, words)
+    target = engine.models.target
+    # words that read like a special token are not one
+    rest = target.tokenizer(words[read:], add_special_tokens=False, split_special_tokens=True)["input_ids"]
+    typed = [*after[:count], *rest]
+    ids = [*before, *typed[:room]]
+    if max(ids) >= target.config.vocab_size or len(ids) > target.max_positions:
+        raise InputError(f"this run is not of the model {engine.models.name}: its tokens or its length do not fit")
+    with engine.lock:
+        rows = torch.tensor(ids, device=target.device)
+        hidden = target.forward(
+            rows, torch.arange(len(ids), device=target.device), target.new_cache(len(ids)), None, None
+        )
+        scores = target.logits(hidden[len(before) - 1 :]).float()
+    offered = ids[len(before) :]
+    favourites = scores.argmax(-1).tolist()
+    chances = scores[:-1].softmax(-1).gather(1, rows[len(before) :, None])[:, 0].tolist()
+    accepted = next((n for n, (a, b) in enumerate(zip(offered, favourites, strict=False)) if a != b), len(offered))
+    return TypedDraft(
+        texts=tuple(engine.texts[i] for i in offered),
+        probabilities=tuple(chances),
+        accepted=accepted,
+        wanted=engine.texts[favourites[accepted]],
+        cut=len(typed) - len(offered),
+    )
+
+
+def spaced(pieces: Sequence[str], words: str) -> str:
+    """Words with a space before them, or none, as the text has that they go on in: nobody can see which it is."""
+    first = next(filter(None, pieces), "")
+    if first.startswith(" ") and not words[:1].isspace():
+        return f" {words}"
+    return words[1:] if words.startswith(" ") and first and not first[0].isspace() else words
+
+
+def agreeing(pieces: Sequence[str], words: str) -> tuple[int, int]:
+    """How many of these pieces the words begin with, and the characters of those.
+
+    A piece without text is a part of a character; it counts with the piece that completes it.
+    """
+    count = read = 0
+    for n, piece in enumerate(pieces, 1):
+        if read == len(words) or not words.startswith(piece, read):
+            break
+        read += len(piece)
+        count = n if piece else count
+    return count, read
