@@ -6,8 +6,8 @@ from typing import Any
 
 import orjson
 
-from app.compare import compared, side_by_side
-from app.recordings import RunSet
+from app.compare.compare import compared, side_by_side
+from app.runs.recordings import RunSet
 from app.views.drawn import FIGURES, DrawnView
 
 

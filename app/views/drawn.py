@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from app.plotly_js import ADDRESS
-from app.views.view import View
+from app.view import View
 from d2sd.drawing.colours import COLOURS, VIEWER
-from d2sd.drawing.modules import view_script
+from d2sd.figures.modules import view_script
 
 STATIC = Path(__file__).resolve().parent.parent / "static"
 FIGURES = {"colours": COLOURS, "plotly": ADDRESS}  # what figures.js needs to know

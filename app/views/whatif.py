@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import orjson
 
-from app.lanes import method_of, name_of
+from app.race.lanes import method_of, name_of
+from app.race.whatif import SWEEPS, Answers, Varied, values
 from app.views.drawn import FIGURES, DrawnView
-from app.whatif import SWEEPS, Answers, Varied, values
 from d2sd import METHODS
 from d2sd.calibration.comparison import length_difference
 from d2sd.costs.machines import MACHINES

@@ -16,10 +16,10 @@ import gradio as gr
 import pytest
 
 from app import presets
-from app.measured import Measured
+from app.calibrate.measured import Measured
+from app.calibrate.view import CalibrationView, Progress, drawing
 from app.plotly_js import ROUTE
-from app.recordings import Recording
-from app.views.calibrate import CalibrationView, Progress, drawing
+from app.runs.recordings import Recording
 from app.views.drawn import STATIC
 from d2sd import METHODS, DecodeConfig, Trace
 from d2sd.calibration import scored_positions

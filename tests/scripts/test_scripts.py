@@ -11,7 +11,7 @@ import playwright
 import pytest
 
 from d2sd.__about__ import HOME
-from d2sd.drawing.modules import IMPORT, join_modules, read_module
+from d2sd.figures.modules import IMPORT, join_modules, read_module
 
 NODE = Path(playwright.__file__).parent / "driver" / ("node.exe" if sys.platform == "win32" else "node")
 SUITES = sorted(Path(__file__).parent.glob("*.test.mjs"))

@@ -8,10 +8,11 @@ import transformers
 from transformers import AttentionInterface
 
 from d2sd import InputError
-from d2sd.models import delta_net, self_check
-from d2sd.models.loading import load_target
+from d2sd.folders.loading import load_target
+from d2sd.models import self_check
 from d2sd.models.self_check import check_passes
-from d2sd.models.tree_attention import ATTENTION, _tree_attention
+from d2sd.nets import linear_attention as delta_net
+from d2sd.nets.tree_attention import ATTENTION, _tree_attention
 from d2sd.passes.states import LinearState
 from tests.target_nets import TARGETS, WINDOW, make_typed
 

@@ -8,8 +8,8 @@ import transformers
 from transformers import AttentionInterface
 
 from d2sd import InputError
-from d2sd.models.tree_attention import ATTENTION
-from d2sd.passes.cache import CacheWindow, KeyValueCache
+from d2sd.nets.caches import CacheWindow, KeyValueCache
+from d2sd.nets.tree_attention import ATTENTION
 from d2sd.passes.transformers_calls import cache_argument, refuse_unknown
 from tests.target_nets import make_typed
 
