@@ -12,8 +12,8 @@ from importlib.metadata import version
 
 import torch
 
-from d2sd.attention.dense import attend as dense
 from d2sd.errors import InputError, first_line
+from d2sd.nets.attention import attend_dense as dense
 from d2sd.nets.target import Target
 from d2sd.nets.tree_attention import ATTENTION
 from d2sd.passes.transformers_calls import older_version

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from app.views.drawn import STATIC
+from app.view import STATIC
 
 # the class or id of what each folder draws
 SCOPES = {

@@ -12,8 +12,8 @@ from d2sd.folders.loading import load_target
 from d2sd.models import self_check
 from d2sd.models.self_check import check_passes
 from d2sd.nets import linear_attention as delta_net
+from d2sd.nets.caches import LinearState
 from d2sd.nets.tree_attention import ATTENTION, _tree_attention
-from d2sd.passes.states import LinearState
 from tests.target_nets import TARGETS, WINDOW, make_typed
 
 VERSION = transformers.__version__
@@ -109,6 +109,6 @@ def test_loading_ends_with_the_version_and_what_to_do(tokenizer, tmp_path, monke
         no_state(patch)
         with pytest.raises(InputError, match=rf"cannot load the target .*: targets of type qwen3_5_text {WRONG}"):
             load_target(str(tmp_path), torch.float32, "cpu")
-    monkeypatch.delattr("d2sd.passes.states.LayerCache.update_conv_state")
+    monkeypatch.delattr("d2sd.nets.caches.LayerCache.update_conv_state")
     with pytest.raises(InputError, match=rf"do not run with transformers {VERSION} \(.*update_conv_state.*; install"):
         load_target(str(tmp_path), torch.float32, "cpu")
