@@ -15,8 +15,9 @@ from typing import Any
 
 import gradio as gr
 
-from app import explore, presets, settings
-from app.explore import Asked
+from app import presets, settings
+from app.explore import run as explore
+from app.explore.run import Asked
 from app.gradio_internals import leave_out
 from app.history import History
 from app.models import Chosen

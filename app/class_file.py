@@ -5,12 +5,12 @@ from __future__ import annotations
 import gzip
 from collections.abc import Collection, Sequence
 
+from app.learn.view import speeds, tour_of, tours_page
 from app.method_names import said
-from app.recordings import Recording
+from app.runs.recordings import Recording
 from app.uploads import MAX_MEGABYTES
-from app.views.learn import speeds, tour_of, tours_page
 from d2sd import InputError
-from d2sd.drawing.viewer import PageRun
+from d2sd.figures.viewer import PageRun
 from d2sd.trace.run import RecordedRun
 
 TITLE = "D²SD Explorer"

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from app import models, settings
-from app.calibrate import PromptSource
-from app.explore import failure_sentence
+from app.calibrate.measure import PromptSource
+from app.explore.run import failure_sentence
 from app.gpu import ON_ZERO_GPU
 from app.models import Chosen
 from app.streaming import ahead

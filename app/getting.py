@@ -8,14 +8,14 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 
-from app.page_session import Session
 from app.presets import FIRST
+from app.session import Session
 from app.visitors import without_paths
 from app.work import Update
 from d2sd import InputError
-from d2sd.models.getting import Stopped
-from d2sd.models.getting import get as get_target
-from d2sd.models.store import MEGABYTE, REMOTE, Remote
+from d2sd.folders.getting import Stopped
+from d2sd.folders.getting import get as get_target
+from d2sd.folders.store import MEGABYTE, REMOTE, Remote
 
 log = logging.getLogger(__name__)
 SECONDS_BETWEEN_NEWS = 0.5

@@ -12,8 +12,8 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from app.lanes import Race
-from app.recordings import Recording, RunSet, prompt_label
+from app.race.lanes import Race
+from app.runs.recordings import Recording, RunSet, prompt_label
 from app.uploads import short
 from d2sd.trace.run import RecordedRun
 

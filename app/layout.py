@@ -9,16 +9,16 @@ import gradio as gr
 from starlette.middleware import Middleware
 
 from app import api, guard, plotly_js, presets, uploads
+from app.calibrate.tab import build_calibrate
+from app.compare.tab import build_compare
 from app.early_script import EarlyScript
+from app.explore.tab import build_explore
 from app.gradio_internals import look_less_often
 from app.guarded_blocks import GuardedBlocks
-from app.page_session import Session
-from app.tabs.calibrate import build_calibrate
-from app.tabs.compare import build_compare
-from app.tabs.explore import build_explore
-from app.tabs.learn import build_learn
-from app.tabs.race import build_race
-from app.tabs.runs import Shown, wire_runs
+from app.learn.tab import build_learn
+from app.race.tab import build_race
+from app.runs.tab import Shown, wire_runs
+from app.session import Session
 from app.theme import theme
 
 STATIC = Path(__file__).parent / "static"

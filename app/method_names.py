@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from app.lanes import COST_AWARE, method_of
+from app.race.lanes import COST_AWARE, method_of
 from d2sd import METHODS
 from d2sd.methods.base import GROUPS
 

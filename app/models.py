@@ -20,8 +20,8 @@ from app import machine, presets
 from app.gpu import ON_ZERO_GPU
 from app.pairs import DSPARK, PUBLISHED, Pair, is_folder, pairs
 from app.visitors import public, without_paths
-from d2sd.models.loading import BUNDLED, load_models
-from d2sd.models.store import REMOTE, Remote, found
+from d2sd.folders.loading import BUNDLED, load_models
+from d2sd.folders.store import REMOTE, Remote, found
 from d2sd.trace.differences import weights_of
 
 FOLDER = "folder"

@@ -20,7 +20,7 @@ from typing import Any
 
 import d2sd
 from app import presets
-from d2sd.models.loading import BUNDLED
+from d2sd.folders.loading import BUNDLED
 
 VARIABLE = "D2SD_MODELS"
 PARTS = ("target", "drafter", "vp", "eagle3")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.stops import Stop, Verified
+from app.learn.stops import Stop, Verified
 from app.wording import milliseconds
 from d2sd import StepDone
 from d2sd.costs.machines import BYTES, HARDWARE, TARGET

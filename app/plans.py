@@ -9,7 +9,7 @@ import d2sd
 from app import models
 from app.pairs import is_folder, pairs
 from app.visitors import public, without_paths
-from d2sd.models.plan import plan, summary
+from d2sd.folders.plan import plan, summary
 
 
 def planned(model: str, folder: str) -> str:

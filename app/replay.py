@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from app import models
-from app.explore import failure_sentence
+from app.explore.run import failure_sentence
 from app.gpu import on_gpu
 from app.models import Chosen
-from app.recordings import RunSet
+from app.runs.recordings import RunSet
 from app.work import Ticket, Update
 from d2sd import InputError, Trace
 from d2sd.calibration.replays import compare_replays

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from d2sd.drawing.notebook import show
     from d2sd.engine import Engine, load
     from d2sd.errors import InputError
+    from d2sd.folders.loading import presets
     from d2sd.methods import METHODS
-    from d2sd.models.loading import presets
     from d2sd.trace.events import Event, Finished, PrefillDone, StepDone
     from d2sd.trace.trace import Trace, load_trace
 
@@ -48,7 +48,7 @@ _HOMES = {
     "d2sd.engine": ("Engine", "load"),
     "d2sd.errors": ("InputError",),
     "d2sd.methods": ("METHODS",),
-    "d2sd.models.loading": ("presets",),
+    "d2sd.folders.loading": ("presets",),
     "d2sd.trace.events": ("Event", "Finished", "PrefillDone", "StepDone"),
     "d2sd.trace.trace": ("Trace", "load_trace"),
 }

@@ -11,10 +11,10 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast,
 
 from d2sd import Engine
 from d2sd.models.beginnings import start_from_target
-from d2sd.models.drafter import DFlashDraftModel, drafter_config
-from d2sd.models.eagle3 import Eagle3DraftModel, new_eagle3
-from d2sd.models.models import Models
-from d2sd.models.target import ATTENTION, Target
+from d2sd.nets.drafter import DFlashDraftModel, drafter_config
+from d2sd.nets.eagle3 import Eagle3DraftModel, new_eagle3
+from d2sd.nets.models import Models
+from d2sd.nets.target import ATTENTION, Target
 from tests.teaching import disturb, teach
 
 VOCABULARY = 300

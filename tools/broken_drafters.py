@@ -17,8 +17,8 @@ from d2sd.config import DecodeConfig
 from d2sd.doctor.diagnosis import Diagnosis
 from d2sd.doctor.examination import TOKENS, Examination, examine
 from d2sd.doctor.texts import Text, study, write
-from d2sd.models.loading import load_models
-from d2sd.models.models import Models
+from d2sd.folders.loading import load_models
+from d2sd.nets.models import Models
 from tools.broken_ways import KEPT_OUT, SOUND, WAYS, Broken
 
 

@@ -15,7 +15,7 @@ import torch
 from d2sd import METHODS, DecodeConfig, Engine
 from d2sd.attention import BACKENDS
 from d2sd.decoding.verifier import Verifier
-from d2sd.passes.passes import Passes
+from d2sd.nets.passes import Passes
 from d2sd.tree.tree import path_tree
 from tests.engine.test_targets import SETTINGS, SMALL, random_tree
 from tests.nets import make_tokenizer, stock_greedy

@@ -7,10 +7,11 @@ from typing import Any
 
 import gradio as gr
 
-from app import compare, replay
+from app import replay
+from app.compare import compare
+from app.model_choice import build_models
 from app.models import Chosen
-from app.page_session import Session
-from app.tabs.model_choice import build_models
+from app.session import Session
 from app.tabs.notice import IN_TURN, Said, ask, line_of, notice_box, stopped
 from app.work import TURNS, Ticket, Update
 from d2sd import InputError

@@ -6,8 +6,8 @@ from typing import Any
 
 import orjson
 
-from app.compare import compared, side_by_side
-from app.recordings import RunSet
+from app.compare.compare import compared, side_by_side
+from app.runs.recordings import RunSet
 from app.views.drawn import FIGURES, DrawnView
 
 
@@ -15,7 +15,9 @@ class CompareView(DrawnView):
     """Draws what ``drawing`` returns. ``select`` with ``side`` (0 or 1), ``run`` and ``step`` asks for a step in Explore."""
 
     def __init__(self, value: str | None = None, *, elem_id: str = "compare-view", **options: Any):
-        super().__init__(value, "compare", given=FIGURES, elem_id=elem_id, **options)
+        super().__init__(
+            value, "compare/main.js", given=FIGURES, sheets=("compare/compare.css",), elem_id=elem_id, **options
+        )
 
 
 def drawing(a: RunSet, b: RunSet) -> str:

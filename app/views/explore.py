@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from app.views.view import View
-from d2sd.drawing.viewer import viewer_script
+from app.view import View
+from d2sd.figures.viewer import viewer_script
 
 
 class ExplorerView(View):
@@ -17,7 +17,7 @@ class ExplorerView(View):
     * ``missed``: the page lacks lines (``key``, ``start``);
     * ``export``: a file is wanted that the server makes (``kind``, ``step``);
     * ``redraft``: what would a re-draft have added (``key``, ``step``, ``prefix``, ``number`` of the question)? The answer is a
-      segment's note of this name, see ``app.step_questions.run``.
+      segment's note of this name, see ``app.explore.questions.run``.
     * ``typed``: what does the target make of a reader's own draft (``key``, ``step``, ``words``, ``number``)? Answered likewise.
 
     linked: names of the settings in links; without them the view offers nothing that needs a server.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from app.view import View
 from app.views.drawn import STATIC
-from app.views.view import View
-from d2sd.drawing.modules import view_script
+from d2sd.figures.modules import view_script
 
 
 class FoldView(View):

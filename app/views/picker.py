@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from app.models import ModelOffer
+from app.view import View
 from app.views.drawn import STATIC
-from app.views.view import View
-from d2sd.drawing.modules import view_script
+from d2sd.figures.modules import view_script
 
 
 class PickerView(View):

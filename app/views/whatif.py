@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import orjson
 
-from app.lanes import method_of, name_of
+from app.race.lanes import method_of, name_of
+from app.race.whatif import SWEEPS, Answers, Varied, values
 from app.views.drawn import FIGURES, DrawnView
-from app.whatif import SWEEPS, Answers, Varied, values
 from d2sd import METHODS
 from d2sd.calibration.comparison import length_difference
 from d2sd.costs.machines import MACHINES
@@ -21,7 +21,9 @@ class WhatIfView(DrawnView):
     """Draws what ``Drawn.value`` returns."""
 
     def __init__(self, value: str | None = None, *, elem_id: str = "whatif", **options: Any):
-        super().__init__(value, "whatif", given=FIGURES, elem_id=elem_id, **options)
+        super().__init__(
+            value, "race/whatif.js", given=FIGURES, sheets=("race/whatif.css",), elem_id=elem_id, **options
+        )
 
 
 class Drawn(msgspec.Struct, frozen=True):

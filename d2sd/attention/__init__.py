@@ -20,10 +20,10 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from d2sd.attention import flashinfer
 from d2sd.attention.cascade import attend as cascade
 from d2sd.attention.dense import attend as dense
 from d2sd.errors import InputError
+from d2sd.nets import flashinfer
 
 KeyValue = tuple[Tensor, Tensor]
 

@@ -17,7 +17,7 @@ import torch
 from d2sd.__about__ import HOME, __version__
 from d2sd.bench.prompts import Prompt, digest
 from d2sd.engine import Engine
-from d2sd.models.target import Target
+from d2sd.nets.target import Target
 
 PACKAGES = ("torch", "transformers", "tokenizers", "accelerate", "safetensors", "numpy", "flashinfer-python")
 

@@ -11,10 +11,10 @@ from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedTokenizerF
 
 from d2sd.engine import Engine
 from d2sd.errors import InputError
-from d2sd.models.drafter import DFlashDraftModel, drafter_config
-from d2sd.models.models import Models
 from d2sd.models.numbers import DTYPES
-from d2sd.models.target import Target
+from d2sd.nets.drafter import DFlashDraftModel, drafter_config
+from d2sd.nets.models import Models
+from d2sd.nets.target import Target
 
 
 @dataclass(frozen=True, slots=True)

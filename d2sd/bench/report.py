@@ -165,8 +165,8 @@ def remarks(result: dict[str, Any]) -> list[str]:
 def page(result: dict[str, Any]) -> str:
     """Returns the report as one HTML file: figures, the break-even map, all numbers, and where they are from."""
     from d2sd.drawing.bench import bench_panels
-    from d2sd.drawing.panels import Table
-    from d2sd.drawing.report import report_page
+    from d2sd.figures.panels import Table
+    from d2sd.figures.report import report_page
 
     groups = {"All prompts": result["rows"], **result["by_domain"]}
     facts = [(name, Table(*_cells(rows))) for name, rows in groups.items()]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from d2sd.calibration.reading import percent, with_interval
 from d2sd.calibration.replays import Row, compare_replays
 from d2sd.calibration.resampling import Estimate
+from d2sd.calibration.sentences import percent, with_interval
 
 
 def compare_checkpoints(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from d2sd.calibration.comparison import Comparison
-from d2sd.calibration.reading import count, joined
+from d2sd.calibration.sentences import count, joined
 from d2sd.calibration.sides import Difference
 from d2sd.trace.text import escaped
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from d2sd.calibration.outcomes import ranks
+from d2sd.calibration.boundaries import ranks
 from d2sd.calibration.resampling import Estimate, Resampler, holm, p_value
 from d2sd.calibration.scores import (
     chance_error,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from d2sd.calibration.reading import with_interval
 from d2sd.calibration.replays import Replayed, Row
 from d2sd.calibration.resampling import MIN_UNITS
+from d2sd.calibration.sentences import with_interval
 
 SHOWN_POSITIONS = 8
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from d2sd.calibration.boundaries import Matrix, Ranks, outcome_matrix, rank_table
 from d2sd.calibration.gains import Gains, gains
-from d2sd.calibration.outcomes import Matrix, Ranks, outcome_matrix, rank_table
 from d2sd.calibration.paths import Paths
 from d2sd.calibration.redrafts import RedraftTable, Second, second_report, tabulate_redrafts
 from d2sd.calibration.resampling import Estimate, Resampler

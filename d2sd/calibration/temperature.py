@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from d2sd.calibration.outcomes import ranks
+from d2sd.calibration.boundaries import ranks
 from d2sd.calibration.resampling import Estimate, Resampler
 from d2sd.calibration.scores import Scores, expected_calibration_error, resampled_error, uniform_edges
 from d2sd.calibration.steps import StepTable

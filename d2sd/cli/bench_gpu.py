@@ -11,10 +11,10 @@ from typing import Any
 import orjson
 import torch
 
+from d2sd.bench.gpu_stages import BANDWIDTH_BYTES, Floors, bandwidth, context_row, cost_rows, merging_row
 from d2sd.bench.provenance import as_markdown, circumstances
 from d2sd.bench.random_models import SHAPES, random_engine
 from d2sd.bench.report import markdown_table, to_json, write_files
-from d2sd.bench.stages import BANDWIDTH_BYTES, Floors, bandwidth, context_row, cost_rows, merging_row
 from d2sd.cli.common import decode_config
 from d2sd.cli.lossless import whole_numbers
 from d2sd.engine import Engine

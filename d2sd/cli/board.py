@@ -18,16 +18,16 @@ import orjson
 from d2sd.bench.prompts import digest, read_prompts
 from d2sd.calibration import Estimate
 from d2sd.calibration.checkpoints import best, compare_checkpoints, first_position, verdict
-from d2sd.calibration.reading import count, with_interval
 from d2sd.calibration.replays import Row
 from d2sd.calibration.replays_reading import how_replayed
+from d2sd.calibration.sentences import count, with_interval
 from d2sd.cli.common import ended_at_once, read_sets, tell_of_template
 from d2sd.config import DecodeConfig
 from d2sd.engine import Engine
 from d2sd.errors import InputError
-from d2sd.models.identity import parts
-from d2sd.models.loading import load_models
-from d2sd.models.models import Models
+from d2sd.folders.loading import load_models
+from d2sd.folders.weights import parts
+from d2sd.nets.models import Models
 from d2sd.trace.files import write_whole
 from d2sd.trace.text import printable
 from d2sd.trace.trace import Trace
@@ -172,8 +172,8 @@ def _cells(row: Row) -> tuple[str, str, str, str]:
 
 def _page(rows: Sequence[Row], done: Done, texts: Sequence[Trace], origin: dict[str, str], second: bool) -> str:
     from d2sd.drawing.board import board_panels
-    from d2sd.drawing.panels import Table
-    from d2sd.drawing.report import report_page, settings
+    from d2sd.figures.panels import Table
+    from d2sd.figures.report import report_page, settings
 
     weights = [(f"Weights of {row.name}", measured.weights) for row, (_, measured) in zip(rows, done, strict=True)]
     return report_page(

@@ -14,7 +14,7 @@ from pathlib import Path
 import orjson
 
 from d2sd.calibration import Estimate, Gathering, read_report, read_trained
-from d2sd.calibration.reading import count
+from d2sd.calibration.sentences import count
 from d2sd.cli.common import add_run_arguments, decode_config, ended_at_once, named, prepare, read_sets
 from d2sd.costs.runs import Places
 from d2sd.errors import InputError
@@ -80,9 +80,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _write_html(path: str, runs: Gathering, what: str, places: Places) -> None:
     """Write a report of all runs. ``what``: a word for one of them; ``places``: of them, for the break-even map."""
-    from d2sd.drawing.panels import calibration_panels
-    from d2sd.drawing.report import report_page, settings
     from d2sd.drawing.summary import headline
+    from d2sd.figures.panels import calibration_panels
+    from d2sd.figures.report import report_page, settings
 
     report = runs.report()
     methods = ", ".join(sorted({str(header["method"]) for header in runs.headers}))

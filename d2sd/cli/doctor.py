@@ -19,10 +19,10 @@ from d2sd.doctor.probes import alpha
 from d2sd.doctor.report import markdown, mend
 from d2sd.engine import Engine
 from d2sd.errors import InputError
-from d2sd.models.loading import load_models, presets, with_drafter
-from d2sd.models.models import Models
-from d2sd.models.plan import SIZES, plan
-from d2sd.models.plan import markdown as markdown_of_plan
+from d2sd.folders.loading import load_models, presets, with_drafter
+from d2sd.folders.plan import SIZES, plan
+from d2sd.folders.plan import markdown as markdown_of_plan
+from d2sd.nets.models import Models
 from d2sd.trace.files import write_whole
 from d2sd.trace.progress import progress
 from d2sd.trace.text import printable

@@ -9,8 +9,8 @@ from dataclasses import asdict
 
 import orjson
 
-from d2sd.calibration.reading import with_interval
 from d2sd.calibration.resampling import MIN_UNITS
+from d2sd.calibration.sentences import with_interval
 from d2sd.cli.common import load_engine
 from d2sd.doctor.changes import Drafter
 from d2sd.doctor.served import At, Served, hold, summed

@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from d2sd.calibration.reading import count
+from d2sd.calibration.sentences import count
 from d2sd.trace.events import StepDone
 from d2sd.trace.metrics import acceptance_by_depth
 from d2sd.trace.sets import read_traces

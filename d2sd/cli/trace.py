@@ -14,7 +14,7 @@ from pathlib import Path
 import orjson
 
 from d2sd.bench.prompts import read_prompts
-from d2sd.calibration.reading import count
+from d2sd.calibration.sentences import count
 from d2sd.cli import stats
 from d2sd.cli.description import MISSING, describe_run, describe_step, not_logged
 from d2sd.errors import InputError
@@ -140,7 +140,7 @@ def _to_graphml(arguments: argparse.Namespace) -> None:
 
 
 def _to_html(arguments: argparse.Namespace) -> None:
-    from d2sd.drawing.viewer import standalone_page
+    from d2sd.figures.viewer import standalone_page
 
     trace = _one(arguments)
     name = Path(arguments.file).name

@@ -11,7 +11,7 @@ from d2sd.cli.common import ended_at_once
 from d2sd.errors import InputError
 from d2sd.train.loop import DEFAULT_OPTIMIZER, TRACKERS
 
-RECIPES = {"smollm2": "d2sd.train.smollm2"}  # modules by name; each has run(target, prompts, out)
+RECIPES = {"smollm2": "d2sd.train.recipe"}  # modules by name; each has run(target, prompts, out)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -154,12 +154,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _run(arguments: argparse.Namespace) -> None:
     from d2sd.train import stages
-    from d2sd.train.data import read_jsonl, write_jsonl
-    from d2sd.train.drafters import DrafterConfig
+    from d2sd.train.block_drafters import DrafterConfig
     from d2sd.train.eagle3 import Eagle3Objective, train_eagle3
     from d2sd.train.loop import LoopConfig
     from d2sd.train.questions import write_questions
     from d2sd.train.regenerate import RegenerateConfig
+    from d2sd.train.text import read_jsonl, write_jsonl
 
     a = arguments
     if a.stage == "recipe":

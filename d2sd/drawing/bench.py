@@ -10,8 +10,8 @@ import plotly.graph_objects as go
 from d2sd.calibration import Estimate
 from d2sd.drawing.colours import CATEGORIES
 from d2sd.drawing.gains import ROW
-from d2sd.drawing.panels import Panel, Table
-from d2sd.drawing.style import Trace, axis, digits, draw, places_axis, safe, whiskers, with_interval
+from d2sd.figures.panels import Panel, Table
+from d2sd.figures.style import Trace, axis, digits, draw, places_axis, safe, whiskers, with_interval
 
 Rows = Sequence[Mapping[str, Any]]
 

@@ -8,10 +8,10 @@ import plotly.graph_objects as go
 
 from d2sd.calibration import Estimate
 from d2sd.calibration.checkpoints import best, first_position
-from d2sd.calibration.reading import with_interval
 from d2sd.calibration.replays import Row
-from d2sd.drawing.panels import Panel, Table
-from d2sd.drawing.style import COLOURS, INK, Trace, axis, draw, share_axis, whiskers
+from d2sd.calibration.sentences import with_interval
+from d2sd.figures.panels import Panel, Table
+from d2sd.figures.style import COLOURS, INK, Trace, axis, draw, share_axis, whiskers
 
 
 def board_panels(rows: Sequence[Row], steps: Sequence[int | None], second: bool = False) -> Iterator[Panel]:

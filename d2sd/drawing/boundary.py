@@ -7,9 +7,9 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from d2sd.calibration.outcomes import Matrix, Ranks
-from d2sd.calibration.reading import count
-from d2sd.drawing.style import (
+from d2sd.calibration.boundaries import Matrix, Ranks
+from d2sd.calibration.sentences import count
+from d2sd.figures.style import (
     COLOURS,
     FINE,
     INK,

@@ -8,11 +8,11 @@ from d2sd.calibration.comparison import Comparison
 from d2sd.calibration.report import Curves
 from d2sd.calibration.sides import Difference
 from d2sd.costs.machines import MACHINES
-from d2sd.drawing.comparison import COMPARED, compared_figures, differences, rank_curves, reliability_curves
-from d2sd.drawing.panels import Panel, Table
-from d2sd.drawing.style import digits, percent, signed, with_interval
 from d2sd.drawing.sweeps import Recorded, Sweep, looks, sweep_reading, what_if
 from d2sd.drawing.where import how_written, p_value, place_name, where
+from d2sd.figures.comparison import COMPARED, compared_figures, differences, rank_curves, reliability_curves
+from d2sd.figures.panels import Panel, Table
+from d2sd.figures.style import digits, percent, signed, with_interval
 
 
 def comparison_panels(found: Comparison, a: Curves, b: Curves) -> Iterator[Panel]:

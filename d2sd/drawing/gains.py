@@ -8,10 +8,10 @@ import plotly.graph_objects as go
 
 from d2sd.calibration import Estimate
 from d2sd.calibration.gains import Gain, Gains
-from d2sd.calibration.reading import count, temperature_words
+from d2sd.calibration.sentences import count, temperature_words
 from d2sd.calibration.splits import Group
 from d2sd.calibration.temperature import TemperatureAdvice
-from d2sd.drawing.style import (
+from d2sd.figures.style import (
     EDGE,
     FEW,
     FINE,

@@ -6,8 +6,8 @@ import html
 from dataclasses import dataclass
 from pathlib import Path
 
-from d2sd.drawing.viewer import standalone_page
 from d2sd.errors import InputError
+from d2sd.figures.viewer import standalone_page
 from d2sd.trace.trace import Trace, load_trace
 
 HEIGHT = 900

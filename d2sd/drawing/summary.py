@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from d2sd.calibration import Estimate, Report
 from d2sd.calibration.decisions import Expectations
-from d2sd.calibration.reading import count
-from d2sd.drawing.style import Write, digits, percent, signed
+from d2sd.calibration.sentences import count
+from d2sd.figures.style import Write, digits, percent, signed
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 
 from d2sd.calibration import Estimate
 from d2sd.costs.machines import MACHINES
-from d2sd.drawing.style import COLOURS, EDGE, INK, Trace, axis, cut, draw, places_axis, safe, whiskers
+from d2sd.figures.style import COLOURS, EDGE, INK, Trace, axis, cut, draw, places_axis, safe, whiskers
 
 # by tone and dash alone: colours mean drafters
 LINES = (

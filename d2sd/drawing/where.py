@@ -8,8 +8,8 @@ import plotly.graph_objects as go
 
 from d2sd.calibration.comparison import Comparison
 from d2sd.calibration.sides import Difference
-from d2sd.drawing.comparison import COMPARED
-from d2sd.drawing.style import (
+from d2sd.figures.comparison import COMPARED
+from d2sd.figures.style import (
     EDGE,
     INK,
     MUTED,

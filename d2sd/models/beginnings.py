@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from d2sd.models.types import TargetType, target_type
+from d2sd.nets.types import TargetType, target_type
 
 
 def dense_width(target: Any) -> int:

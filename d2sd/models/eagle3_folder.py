@@ -17,9 +17,9 @@ from torch import Tensor
 from transformers import LlamaConfig, PreTrainedConfig, Qwen3Config
 
 from d2sd.errors import InputError
-from d2sd.models.checking import check_config
-from d2sd.models.eagle3 import Eagle3Config, Eagle3DraftModel, default_eagle3_layers
 from d2sd.models.weight_files import read_weights, weight_files
+from d2sd.nets.config_checks import check_config
+from d2sd.nets.eagle3 import Eagle3Config, Eagle3DraftModel, default_eagle3_layers
 
 ARCHITECTURES = frozenset(
     {

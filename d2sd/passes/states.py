@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from d2sd.passes.cache import KeyValueCache
+from d2sd.nets.caches import KeyValueCache
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class LayerCache(KeyValueCache):
     """Keys and values of the attention layers, and ``states`` of the linear ones by layer.
 
     A text is read from its beginning in one pass, which is committed whole. The names of transformers' cache protocol serve the
-    layers' own code in that pass; in later ones ``d2sd.models.delta_net`` runs.
+    layers' own code in that pass; in later ones ``d2sd.nets.linear_attention`` runs.
     """
 
     def __init__(self, shapes: Mapping[int, tuple[int, int]], states: Mapping[int, LinearState], capacity: int,

@@ -18,9 +18,9 @@ from d2sd.__about__ import __version__
 from d2sd.config import DecodeConfig
 from d2sd.engine import Engine
 from d2sd.errors import InputError, first_line
-from d2sd.models.identity import parts
-from d2sd.models.loading import with_drafter
-from d2sd.models.models import Models
+from d2sd.folders.loading import with_drafter
+from d2sd.folders.weights import parts
+from d2sd.nets.models import Models
 from d2sd.trace.files import make_folder, write_whole
 from d2sd.trace.progress import progress
 from d2sd.trace.trace import Trace, load_trace

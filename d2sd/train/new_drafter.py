@@ -11,11 +11,11 @@ import torch
 from torch import nn
 
 from d2sd.errors import InputError
+from d2sd.folders.drafters import reshaped
 from d2sd.models.beginnings import start_from_target
-from d2sd.models.drafter import DFlashDraftModel, drafter_config
-from d2sd.models.drafter_folder import reshaped
-from d2sd.models.models import late_taps
-from d2sd.train.data import Responses, frequent_tokens
+from d2sd.nets.drafter import DFlashDraftModel, drafter_config
+from d2sd.nets.models import late_taps
+from d2sd.train.text import Responses, frequent_tokens
 
 PROPOSED = 3
 

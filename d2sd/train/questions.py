@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from d2sd.errors import InputError
-from d2sd.models.target import Target
-from d2sd.train.data import normalise
+from d2sd.nets.target import Target
 from d2sd.train.regenerate import RegenerateConfig, respond_to
+from d2sd.train.text import normalise
 
 MARK = "\u2063question\u2063"  # nothing that a template holds
 SHORTEST = 8  # characters

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from d2sd.decoding.verifier import gumbel_noise, restrict
 from d2sd.errors import InputError
-from d2sd.models.identity import weights_digest
-from d2sd.models.target import Target
+from d2sd.folders.weights import weights_digest
+from d2sd.nets.target import Target
 from d2sd.trace.progress import progress
 
 

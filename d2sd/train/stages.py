@@ -15,22 +15,22 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedConfig
 
 from d2sd.errors import InputError, first_line
-from d2sd.models.drafter import DFlashDraftModel
-from d2sd.models.drafter_folder import save_speculators
+from d2sd.folders.drafters import save_speculators
+from d2sd.folders.loading import DTYPES, load_drafter, load_target, quiet, widened_experts
+from d2sd.folders.store import located
 from d2sd.models.eagle3_folder import SHARD
-from d2sd.models.loading import DTYPES, load_drafter, load_target, quiet, widened_experts
 from d2sd.models.numbers import halve, mixes_by_default
-from d2sd.models.store import located
-from d2sd.models.target import Target
-from d2sd.models.types import check_supported, text_options
-from d2sd.train.data import Responses, read_jsonl, read_responses
-from d2sd.train.drafters import DrafterConfig, DrafterObjective, draw_anchors, draw_prefixes
+from d2sd.nets.drafter import DFlashDraftModel
+from d2sd.nets.target import Target
+from d2sd.nets.types import check_supported, text_options
+from d2sd.train.block_drafters import DrafterConfig, DrafterObjective, draw_anchors, draw_prefixes
 from d2sd.train.features import FeatureCache, cache_features
 from d2sd.train.held_out import HeldOut
 from d2sd.train.identity import digest
 from d2sd.train.loop import LoopConfig, processes, train
 from d2sd.train.new_drafter import extended, new_drafter
 from d2sd.train.regenerate import RegenerateConfig, regenerate
+from d2sd.train.text import Responses, read_jsonl, read_responses
 
 LAYERS, BLOCK_SIZE = 2, 16  # of a new drafter
 OPTIONS = {"layers": "--layers", "block_size": "--block-size", "target_layer_ids": "--target-layers",

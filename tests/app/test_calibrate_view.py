@@ -16,11 +16,11 @@ import gradio as gr
 import pytest
 
 from app import presets
-from app.measured import Measured
+from app.calibrate.measured import Measured
+from app.calibrate.view import CalibrationView, Progress, drawing
 from app.plotly_js import ROUTE
-from app.recordings import Recording
-from app.views.calibrate import CalibrationView, Progress, drawing
-from app.views.drawn import STATIC
+from app.runs.recordings import Recording
+from app.views.drawn import APP
 from d2sd import METHODS, DecodeConfig, Trace
 from d2sd.calibration import scored_positions
 from d2sd.trace.run import RecordedRun
@@ -48,7 +48,7 @@ def data(recorded) -> dict[str, Any]:
 
 
 def test_every_figure_has_its_place_in_the_page(data):
-    main = (STATIC / "calibrate" / "main.js").read_text(encoding="utf-8")
+    main = (APP / "calibrate" / "main.js").read_text(encoding="utf-8")
     shown = set(re.findall(r"\w+", " ".join(re.findall(r"^const (?:MAIN|FURTHER) = \[(.*?)\]", main, re.MULTILINE))))
     drawn = {panel["id"] for panel in data["panels"]}
     assert shown == drawn | {"moved", "domain", "head"}  # which one text of this drafter has not

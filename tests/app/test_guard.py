@@ -15,12 +15,14 @@ import gradio as gr
 import pytest
 
 from app import gradio_internals, guard, models, visitors
+from app.compare import tab as compare
+from app.explore import tab as explore
 from app.layout import build, launch_options
-from app.page_session import Session
-from app.tabs import compare, explore, notice
+from app.session import Session
+from app.tabs import notice
 from app.work import NEXT
 from d2sd import InputError
-from d2sd.models.models import Models
+from d2sd.nets.models import Models
 from d2sd.trace.run import RecordedRun
 from tests.page_client import PageClient, Window
 

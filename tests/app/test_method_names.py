@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from app.lanes import LANES
 from app.method_names import NAMES, grouped, named
+from app.race.lanes import LANES
 from d2sd import METHODS
 from d2sd.drawing.colours import VIEWER
 

@@ -6,7 +6,7 @@ import pytest
 
 from app import models, presets, replay
 from app.models import Chosen
-from app.recordings import RunSet
+from app.runs.recordings import RunSet
 from app.work import Ticket
 from d2sd import DecodeConfig
 

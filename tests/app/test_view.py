@@ -1,9 +1,9 @@
 import gradio as gr
 import pytest
 
+from app.learn.view import LearnView
 from app.views.explore import ExplorerView
 from app.views.fold import FoldView
-from app.views.learn import LearnView
 
 
 @pytest.mark.parametrize(("made", "event"), [(ExplorerView, "missed"), (ExplorerView, "export"), (LearnView, "select")])

@@ -12,7 +12,7 @@ from d2sd.bench.random_models import SHAPES, Shape, random_engine
 from d2sd.config import DecodeConfig
 from d2sd.decoding.verifier import Verifier
 from d2sd.errors import InputError
-from d2sd.passes.passes import Passes
+from d2sd.nets.passes import Passes
 from d2sd.tree.block import Block
 from d2sd.tree.tree import merge_drafts
 

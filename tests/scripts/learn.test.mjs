@@ -1,7 +1,7 @@
 // Learn: what settings cost in time, and what a pass costs.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { costOf } from "../../app/static/learn/live.js";
+import { costOf } from "../../app/learn/live.js";
 import { passCost, passWords } from "../../app/static/learn/pass.js";
 import { MACHINES } from "../../assets/viewer/machines.js";
 

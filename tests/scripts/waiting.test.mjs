@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { beforeEach, mock, test } from "node:test";
 import { WalkView } from "../../app/static/learn/walk.js";
-import { Address } from "../../app/static/runs/address.js";
+import { Address } from "../../app/runs/address.js";
 import { oneWait } from "../../assets/viewer/dom.js";
 import { Selection } from "../../assets/viewer/selection.js";
 import { TextView } from "../../assets/viewer/text.js";

@@ -10,8 +10,8 @@ import pytest
 from d2sd import DecodeConfig, load
 from d2sd.__main__ import main
 from d2sd.calibration.checkpoints import best, compare_checkpoints, verdict
+from d2sd.train.block_drafters import DrafterConfig
 from d2sd.train.board import Board, checkpoints
-from d2sd.train.drafters import DrafterConfig
 from d2sd.train.eagle3 import Eagle3Objective, train_eagle3
 from d2sd.train.loop import LoopConfig
 from d2sd.train.regenerate import RegenerateConfig

@@ -10,12 +10,12 @@ from torch import nn
 from d2sd import load
 from d2sd.models.numbers import HalfLinear, can_mix, halve, halved
 from d2sd.train import features, loop
-from d2sd.train.data import Responses
 from d2sd.train.features import cache_features
 from d2sd.train.loop import LoopConfig, make_optimizers
 from d2sd.train.muon import Float32Muon, orthogonalized
 from d2sd.train.regenerate import RegenerateConfig, respond_to
 from d2sd.train.stages import load_frozen, load_writer
+from d2sd.train.text import Responses
 
 
 def test_muon_in_float32_makes_the_steps_of_torch_up_to_bfloat16_rounding():

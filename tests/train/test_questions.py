@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from d2sd.errors import InputError
-from d2sd.models.loading import load_target
+from d2sd.folders.loading import load_target
 from d2sd.train.questions import user_header, write_questions
 from d2sd.train.regenerate import RegenerateConfig
 from d2sd.train.stages import prompt_ids

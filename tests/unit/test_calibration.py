@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from d2sd import DecodeConfig, Engine, calibration
-from d2sd.calibration import outcomes, scores, steps, temperature
+from d2sd.calibration import boundaries as outcomes
+from d2sd.calibration import scores, steps, temperature
 from d2sd.calibration.decisions import expectations
 from d2sd.calibration.resampling import RESAMPLES, Estimate, Resampler
 from d2sd.calibration.scores import Scores

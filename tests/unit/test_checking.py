@@ -13,8 +13,8 @@ from transformers import AutoTokenizer
 
 from d2sd import METHODS, DecodeConfig, Engine, InputError, load
 from d2sd.errors import first_line
-from d2sd.models.loading import load_drafter, load_target
-from d2sd.models.models import Models
+from d2sd.folders.loading import load_drafter, load_target
+from d2sd.nets.models import Models
 from tests.nets import make_drafter, make_target
 
 

@@ -7,8 +7,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from d2sd.models.delta_net import tree_delta
 from d2sd.models.rows import PassRows
+from d2sd.nets.linear_attention import tree_delta
 from d2sd.passes.states import DeltaRows, LayerCache, LinearState
 
 CPU = torch.device("cpu")

@@ -16,13 +16,15 @@ import networkx
 from safetensors.torch import load_file, save_file
 
 import d2sd
-from app import calibrate, learn, links, presets, uploads
+from app import links, presets, uploads
+from app.calibrate import measure as calibrate
 from app.inputs import control_value, event_data
 from app.layout import build
-from app.recordings import Recordings
+from app.learn import tour as learn
+from app.runs.recordings import Recordings
 from d2sd import METHODS, DecodeConfig, InputError
-from d2sd.drawing.viewer import standalone_page
-from d2sd.models.loading import BUNDLED
+from d2sd.figures.viewer import standalone_page
+from d2sd.folders.loading import BUNDLED
 from d2sd.trace.graph import step_graph
 from d2sd.whatif import recorded_config
 from tools.torture import material

@@ -17,7 +17,7 @@ from urllib.parse import urlencode
 from playwright.sync_api import Page, expect, sync_playwright
 
 from app import presets
-from d2sd.drawing.viewer import standalone_page
+from d2sd.figures.viewer import standalone_page
 from tests.chromium import launch
 from tests.page_client import PageClient, Window
 from tools.torture import material

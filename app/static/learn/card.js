@@ -2,7 +2,7 @@
 
 import { h, list, text } from "../../../assets/viewer/dom.js";
 import { HIDDEN, MARKS } from "../../../assets/viewer/words.js";
-import { TURN } from "./stage.js";
+import { TURN } from "../../learn/stage.js";
 
 const TURN_TITLE = "Now change K and γ";
 

@@ -1,0 +1,115 @@
+// Builds the view; a new value is another state of a running race, or another race.
+
+import { h, list, text } from "../../assets/viewer/dom.js";
+import { PROPOSER_NAMES, PROPOSERS, quoted, visible } from "../../assets/viewer/words.js";
+import { Controls } from "../static/race/controls.js";
+import { CostsView, retimed } from "./costs.js";
+import { LaneView, readLane } from "./lane.js";
+import { Player } from "../static/race/player.js";
+import { RaceShare } from "./share.js";
+import { raceTable, stageLegend, whyWords } from "./table.js";
+
+export function start(element, trigger, props, watch) {
+  const heading = h("h3", { class: "title" });
+  const status = h("p", { class: "status", role: "status" });
+  const spoken = h("p", { class: "spoken", "aria-live": "polite" });
+  const tracks = h("ol", { class: "tracks", "aria-label": "How far each method is" });
+  const panels = h("div", { class: "lanes" });
+  const table = h("div", { class: "panel figures" });
+  const empty = h("p", { class: "empty" }, "Nothing to show yet: choose methods and press Race.");
+  const player = new Player(element, () => draw());
+  const controls = new Controls(player);
+  const costs = new CostsView(() => retime());
+  const sharing = new RaceShare();
+  const legend = h("ul", { class: "legend", "aria-label": "Who proposed a token" }, ...PROPOSERS.map((who) => h("li", {}, h("span", { class: `tok ${who}` }, PROPOSER_NAMES[who]))));
+  const stage = h("div", { class: "panel stage" }, h("div", { class: "head" }, heading, status, sharing.box), controls.box, tracks, costs.axis, costs.box, legend);
+  const root = h("section", { class: "panels race", "aria-label": "Race" }, empty, stage, panels, table, spoken);
+  element.replaceChildren(root);
+  const still = matchMedia("(prefers-reduced-motion: reduce)");
+  let lanes = [];
+  let waiting = false; // for the first time that a finished race can be seen
+
+  function draw() {
+    const grown = lanes.filter((lane) => lane.show(player.time));
+    controls.show();
+    element.dataset.time = player.time.toFixed(3);
+    element.dataset.playing = player.playing;
+    for (const lane of grown) lane.follow(); // reads the layout, so after all writes
+    if (player.duration > 0 && player.time >= player.duration) tell();
+  }
+
+  function tell() {
+    const order = lanes.map((view) => view.lane).filter((lane) => lane.row && lane.row.place).sort((a, b) => a.row.place - b.row.place);
+    const words = order.length ? `Finish order: ${order.map((lane) => lane.name).join("; ")}.` : "";
+    if (spoken.textContent !== words) spoken.textContent = words;
+  }
+
+  function read(value) {
+    let data;
+    try {
+      data = JSON.parse(value);
+    } catch {
+      data = null;
+    }
+    return data && typeof data === "object" ? data : { lanes: [] };
+  }
+
+  function show() {
+    const data = read(props.value);
+    const raw = list(data.lanes).map(readLane);
+    const running = text(data.status);
+    empty.hidden = raw.length > 0;
+    for (const part of [stage, panels, table]) part.hidden = !raw.length;
+    element.dataset.lanes = raw.filter((lane) => lane.total).length;
+    element.dataset.state = running ? "running" : raw.length ? "done" : "empty";
+    heading.textContent = running ? "Running, one method after the other" : data.recorded ? "A recorded race" : "Your race";
+    // the form beside it may hold another prompt and model by now
+    const what = [text(data.prompt) && quoted(data.prompt, 40), text(data.model) && `on ${visible(data.model, 40)}`].filter(Boolean).join(" ");
+    const machine = data.machine ? `measured on ${text(data.machine)}` : "";
+    const said = [what, machine].filter(Boolean).join(", ");
+    status.textContent = running || (data.recorded ? `${said} when this page was made; press Race to run one here` : said);
+    const longest = Math.max(0, ...raw.map((lane) => lane.end));
+    lanes = raw.map((lane, at) => new LaneView(lane, longest, !running, () => trigger("select", { lane: at })));
+    sharing.show(running ? null : data);
+    tracks.replaceChildren(...lanes.map((lane) => lane.track));
+    panels.replaceChildren(...lanes.map((lane) => lane.panel));
+    const measured = raw.some((lane) => lane.row && lane.total);
+    table.hidden = !measured;
+    costs.load(running ? [] : raw);
+    if (measured) table.replaceChildren(h("div", { class: "head" }, h("h3", {}, "Figures"), stageLegend()), h("p", { class: "why" }, whyWords(raw)), h("div", { class: "scroll" }, raceTable(raw, data)), costs.mapBox);
+    costs.scale(longest);
+    player.load(running ? 0 : longest);
+    // While methods still run nothing is replayed: what is there already stands still, the clock is theirs.
+    if (running) lanes.filter((lane) => lane.show(Infinity)).forEach((lane) => lane.follow());
+    else if (still.matches) player.seek(player.duration);
+    else waiting = player.duration > 0;
+    begin();
+  }
+
+  /** The same race on another machine. */
+  function retime() {
+    const { machine } = costs;
+    const ends = lanes.map((view) => (machine ? retimed(view.lane, machine) : view.lane.steps.map((step) => step.elapsed)));
+    const longest = Math.max(0, ...ends.map((of) => (of && of[of.length - 1]) || 0));
+    lanes.forEach((view, at) => {
+      view.calculated = machine && (ends[at] ? (machine.milliseconds === null ? "plain steps" : "time") : "unknown");
+      view.time(ends[at] || view.lane.steps.map(() => longest), longest);
+    });
+    element.dataset.calculated = Boolean(machine);
+    costs.say();
+    costs.scale(longest);
+    player.load(longest);
+    player.seek(longest);
+  }
+
+  function begin() {
+    if (!waiting || !element.offsetParent) return;
+    waiting = false;
+    player.play();
+  }
+
+  // The tab may be hidden when the race arrives: start when it is first seen.
+  new ResizeObserver(begin).observe(root);
+  watch("value", show);
+  show();
+}
