@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import index
 
-from d2sd.attention import choose
 from d2sd.config import MAX_NODES, DecodeConfig
 from d2sd.costs.machines import Machine
 from d2sd.decoding.cost_aware import Experience
@@ -22,9 +21,9 @@ from d2sd.folders.loading import load_models
 from d2sd.folders.weights import parts
 from d2sd.methods import METHODS
 from d2sd.nets import flashinfer
+from d2sd.nets.attention import choose
 from d2sd.nets.models import Models
-from d2sd.nets.passes import Passes, choose_mode
-from d2sd.passes.shapes import row_shape
+from d2sd.nets.passes import Passes, choose_mode, row_shape
 from d2sd.trace.events import Event, Finished
 from d2sd.trace.text import TokenTexts
 from d2sd.trace.trace import Trace

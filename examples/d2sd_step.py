@@ -16,8 +16,8 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from d2sd.attention.dense import attend
 from d2sd.folders.loading import load_models
+from d2sd.nets.attention import attend_dense as attend
 from d2sd.nets.caches import KeyValueCache
 from d2sd.nets.drafter import DFlashDraftModel
 from d2sd.nets.models import Models

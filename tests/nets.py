@@ -10,8 +10,7 @@ from tokenizers.processors import TemplateProcessing
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from d2sd import Engine
-from d2sd.models.beginnings import start_from_target
-from d2sd.nets.drafter import DFlashDraftModel, drafter_config
+from d2sd.nets.drafter import DFlashDraftModel, drafter_config, start_from_target
 from d2sd.nets.eagle3 import Eagle3DraftModel, new_eagle3
 from d2sd.nets.models import Models
 from d2sd.nets.target import ATTENTION, Target

@@ -17,8 +17,7 @@ from safetensors.torch import load_file, save_file
 
 from d2sd.doctor.changes import halved, paired
 from d2sd.folders.loading import BUNDLED, load_target
-from d2sd.models.beginnings import start_from_target
-from d2sd.nets.drafter import DFlashDraftModel, drafter_config
+from d2sd.nets.drafter import DFlashDraftModel, drafter_config, start_from_target
 
 TINY = BUNDLED / "tiny"
 Config = dict[str, Any]

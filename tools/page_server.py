@@ -14,8 +14,8 @@ from typing import Any
 
 from app import models, streaming
 from app.layout import build, launch_options
+from app.machine import leave_a_core
 from app.models import Chosen
-from app.threads import leave_a_core
 from d2sd import DecodeConfig, Engine, Event, PrefillDone, StepDone
 from d2sd.engine import Request
 

@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect, sync_playwright
 
 from app import presets
 from app.layout import build, launch_options
-from app.threads import leave_a_core
+from app.machine import leave_a_core
 from tests.chromium import launch
 from tests.e2e.driving import opened
 

@@ -13,8 +13,8 @@ from statistics import median
 import torch
 
 from d2sd import METHODS, DecodeConfig, Engine
-from d2sd.attention import BACKENDS
 from d2sd.decoding.verifier import Verifier
+from d2sd.nets.attention import BACKENDS
 from d2sd.nets.passes import Passes
 from d2sd.tree.tree import path_tree
 from tests.engine.test_targets import SETTINGS, SMALL, random_tree

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,17 @@ from app.calibrate.measured import Measured
 from app.calibrate.view import Progress, drawing
 from app.explore.run import failure_sentence, on_drafters
 from app.links import MAX_PROMPT
-from app.runs.recordings import Recording, Recordings, RunSet, Traces, read_uploads
-from app.streaming import collect, paced, prepare, stream
-from app.uploads import short
+from app.machine import ON_ZERO_GPU
+from app.models import Chosen
+from app.runs.recordings import Recording, Recordings, RunSet, Traces, read_uploads, short
+from app.streaming import ahead, collect, paced, prepare, stream
+from app.visitors import without_paths
 from app.work import Ticket, Update
-from d2sd import Event, InputError, Trace
+from d2sd import DecodeConfig, Event, InputError, Trace
 from d2sd.bench.prompts import Prompt, names, parse_prompts, read_prompts
+from d2sd.doctor.examination import TOKENS, Examination, examine
+from d2sd.doctor.folder_checks import check_folder
+from d2sd.doctor.report import markdown
 from d2sd.trace.run import RecordedRun
 
 MAX_FILES = 200
@@ -182,3 +188,52 @@ def prompts(
                 yield Update(so_far(title, running=not done), note=on_drafters(one) if done else "")
     except Exception as error:  # as in Explore
         yield Update(so_far(f"{title}, broken off"), problem=failure_sentence(error))
+
+
+# Controller of the doctor: runs the examination of the chosen drafter and streams its report.
+
+
+MOST = 60  # prompts
+
+
+def report(
+    ticket: Ticket, number: int, source: PromptSource, limit: float | None, chosen: Chosen, values: dict[str, Any]
+) -> Iterator[Update[str]]:
+    """Yields progress sentences, then the report as Markdown; if cancelled, with the findings so far.
+
+    number: what ``ticket.request()`` gave.
+    values: settings by name, of which ``chat`` counts.
+    """
+    if not ticket.claim(number):
+        return
+    try:
+        if ON_ZERO_GPU:
+            raise InputError("this server provides a GPU for a minute at a time; run d2sd doctor on your own machine")
+        count = settings.whole(limit, "how many")
+        if not 1 <= count <= MOST:
+            raise InputError(f"how many must be between 1 and {MOST}, not {count}")
+        prompts = [p.text for p in source.prompts(count)]
+        if not models.loaded(chosen):
+            yield Update(news=f"Loading {chosen.model} …")
+        engine = models.engine(chosen)
+        drafter = engine.models.first or engine.models.eagle3
+        if drafter is None:
+            raise InputError("these models have no drafter to examine")
+        yield Update(news="Reading the drafter's folder …")
+        read = check_folder(models.drafter_folder(chosen), engine.models.target)
+        checks = [replace(c, said=without_paths(c.said), mend=c.mend and without_paths(c.mend)) for c in read]
+        name = drafter.config.name_or_path
+        found = Examination(name, engine.models.target.name, checks)
+        config = DecodeConfig("autoregressive", TOKENS, chat=bool(values.get("chat")))
+        with closing(ahead(examine(engine, prompts, config, found))) as steps:
+            for step in steps:
+                if ticket.newest != number:
+                    break
+                yield Update(news=f"{step.said.capitalize()}: {step.done} of {step.total} …")
+    except InputError as error:
+        yield Update(problem=settings.readable(error))
+        return
+    except Exception as error:  # as in Explore
+        yield Update(problem=failure_sentence(error))
+        return
+    yield Update(markdown([found]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import gradio as gr
@@ -10,25 +10,76 @@ import gradio as gr
 import d2sd
 from app import presets
 from app.calibrate import measure as calibrate
+from app.calibrate import measure as doctor
 from app.calibrate.view import CalibrationView
 from app.compare import compare
 from app.gradio_internals import asked as asked_as
-from app.gradio_internals import told
-from app.inputs import MAX_CHARACTERS
+from app.gradio_internals import hidden_when, told
+from app.guard import MAX_CHARACTERS
 from app.machine import give_back
-from app.method_names import grouped
-from app.model_choice import build_models, follow_model
-from app.models import Chosen
+from app.model_choice import PickerView, build_models, follow_model
+from app.models import Chosen, grouped
 from app.runs.recordings import Recording, Recordings, RunSet
 from app.runs.tab import Shown
 from app.session import Session
-from app.tabs import doctor
-from app.tabs.memory import remember
+from app.settings import remember, setting_rows
 from app.tabs.notice import IN_TURN, Said, ask, line_of, notice_box, sentence, stopped
-from app.tabs.setting_box import setting_rows
-from app.views.picker import PickerView
 from app.work import TURNS, Ticket, Update
 from d2sd.bench import prompts
+
+# “Why is it rejected?”: a button of Calibrate, and the doctor's report on the chosen drafter.
+
+
+Asked = tuple[doctor.PromptSource, float | None, Chosen, str, dict[str, Any]]
+
+
+def build_report() -> gr.Markdown:
+    """Returns the component for the report. Foreign text in it is escaped, and remaining HTML is sanitized."""
+    return gr.Markdown(
+        visible=False,
+        elem_id="doctor-report",
+        sanitize_html=True,
+        latex_delimiters=[],
+        buttons=["copy"],
+        container=True,
+    )
+
+
+def wire(
+    go: gr.Button,
+    measure: gr.Button,
+    report: gr.Markdown,
+    notice: gr.Textbox,
+    ticket: gr.State,
+    given: Sequence[Any],
+    read: Any,
+) -> None:
+    """Wire the button to the doctor, and remove the report when something is measured later.
+
+    given: the source and its controls.
+    read: maps the values of these controls to the controller's arguments.
+    """
+    number = gr.State(0)
+
+    def request(current: Ticket, request: gr.Request) -> tuple[int, Any, Any]:
+        return ask(current, request)
+
+    def run(current: Ticket, own: int, *values: Any) -> Iterator[tuple[Any, Any]]:
+        said = Said(current, own)
+        try:
+            source, limit, chosen, _, settings = read(*values)
+        except d2sd.InputError as error:
+            yield gr.skip(), said(Update(problem=f"{error}"))
+            return
+        for update in TURNS.taken(current, doctor.report(current, own, source, limit, chosen, settings)):
+            # stopped, it tells what was found by then; it never covers what was measured meanwhile
+            nothing = update.value is None or current.replaced(own)
+            yield gr.skip() if nothing else gr.Markdown(update.value, visible=True), said(update)
+
+    measure.click(None, None, report, js=hidden_when("true"), show_progress="hidden", queue=False)
+    asked = go.click(request, ticket, [number, notice, line_of(notice, ticket)], show_progress="hidden", queue=False)
+    asked.then(run, [ticket, number, *given], [report, notice], **IN_TURN)
+
 
 NAMES = ("block_size", "num_branches", "temperature", "max_new_tokens", "chat")
 SOURCES = {
@@ -73,7 +124,7 @@ def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
                 elem_id="against",
             )
         with gr.Column(scale=1, min_width=320):
-            report = doctor.build_report()
+            report = build_report()
             figures = CalibrationView()
 
     def choose(kind: str) -> list[Any]:
@@ -117,7 +168,7 @@ def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
         **IN_TURN,
     )
     offered(measured)
-    doctor.wire(why, go, report, notice, ticket, [source, *inputs], _asked)
+    wire(why, go, report, notice, ticket, [source, *inputs], _asked)
     stop.click(stopped, ticket, notice, show_progress="hidden", queue=False)
     opened = figures.select(_open, [explore, recordings], [shown.view, tabs, notice], show_progress="hidden")
     shown.after(opened)

@@ -17,7 +17,7 @@ import orjson
 from app.calibrate.measured import Measured, StepWords
 from app.compare.compare import compared
 from app.runs.recordings import Recording, RunSet
-from app.views.drawn import FIGURES, DrawnView
+from app.view import FIGURES, DrawnView
 from d2sd.calibration import (
     Labels,
     Paths,
@@ -25,15 +25,12 @@ from d2sd.calibration import (
     StepTable,
     read_report,
 )
-from d2sd.calibration.boundaries import happened, predicted, ranks
-from d2sd.calibration.redrafts import gain_places
+from d2sd.calibration.boundaries import gain_places, happened, predicted, ranks
 from d2sd.calibration.scores import equal_mass_edges, places, uniform_edges
 from d2sd.calibration.steps import UNSEEN
 from d2sd.calibration.trained import trained_tables
-from d2sd.drawing.boundary import WHOLE
-from d2sd.drawing.gains import OTHER
-from d2sd.drawing.summary import headline
-from d2sd.figures.panels import calibration_panels
+from d2sd.figures.calibration import OTHER, WHOLE
+from d2sd.figures.panels import calibration_panels, headline
 
 
 class CalibrationView(DrawnView):

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from app.history import History
-from app.method_names import said
+from app import models
+from app.explore.run import failure_sentence
+from app.machine import on_gpu
+from app.models import Chosen, said
 from app.runs.recordings import RunSet
 from app.runs.view import about
+from app.session import History
+from app.work import Ticket, Update
 from d2sd import InputError, Trace
 from d2sd.calibration import Gathering
-from d2sd.calibration.alignment import align, lead_of, text_of
-from d2sd.calibration.compared_reading import how_compared, read_comparison
-from d2sd.calibration.gathering import compare_gathered
-from d2sd.calibration.report import curves
-from d2sd.drawing.compared_panels import comparison_panels
+from d2sd.calibration.comparison import align, lead_of, text_of
+from d2sd.calibration.replays import compare_replays, how_replayed, lines
+from d2sd.calibration.report import compare_gathered, curves
+from d2sd.calibration.sentences import how_compared, read_comparison
+from d2sd.figures.panels import comparison_panels
 from d2sd.trace.differences import what_differs
 from d2sd.trace.metrics import verdict
+from d2sd.whatif import Outcome, replayed
 
 MAX_PAIRS = 40
 MAX_PAIR_CHARACTERS = 400_000  # of all texts that are drawn side by side
@@ -109,3 +114,49 @@ def _steps(trace: Trace, ends: Sequence[int]) -> list[list[Any]]:
 
 def _clean(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
+
+
+# Replays the recorded texts of a set with another drafter, without decoding them again.
+
+
+def run(ticket: Ticket, number: int, texts: RunSet, chosen: Chosen) -> Iterator[Update[str]]:
+    """Replay the texts one by one, then yield the table as plain text: as recorded, and with the drafters of ``chosen``.
+
+    A text that ended with prefill has no step, so it is left out. On bad input the table that is shown stays.
+    """
+    if not ticket.claim(number):
+        return
+    try:
+        traces = [trace for trace in texts.traces if trace.steps]
+        if not traces:
+            raise InputError("A holds no text with a step; choose another set as A")
+        if not models.loaded(chosen):
+            yield Update(news=f"Loading {chosen.model} …")
+        models.engine(chosen)
+        found: list[Outcome] = []
+        for steps in _replayed(chosen, traces):
+            if ticket.newest != number:
+                return
+            found.append(steps)
+            yield Update(news=f"{len(found)} of {len(traces)} texts …")
+        yield Update(table(texts.title, traces, chosen.model, found))
+    except InputError as error:
+        yield Update(problem=f"{error}")
+    except Exception as error:  # as in Explore
+        yield Update(problem=failure_sentence(error))
+
+
+@on_gpu
+def _replayed(chosen: Chosen, traces: Sequence[Trace]) -> Iterator[Outcome]:
+    for trace in traces:
+        yield replayed(models.engine(chosen), trace)
+
+
+def table(title: str, traces: Sequence[Trace], name: str, found: Sequence[Outcome]) -> str:
+    """Returns both drafters' figures as text. found: for every text, the replayed steps of the drafter ``name``."""
+    recorded = [tuple(len(step.committed) for step in trace.steps) for trace in traces]
+    groups = [trace.domain for trace in traces]
+    cut = [bool(trace.steps) and trace.steps[-1].committed[-1].proposer != "target" for trace in traces]
+    names = [f"As recorded, {title}", f"With the drafters of {name}"]
+    rows = compare_replays(names, [recorded, [o.committed for o in found]], groups, [cut, [o.cut for o in found]])
+    return "\n".join([*(line for row in rows for line in lines(row)), how_replayed(rows, len(traces))])

@@ -2,23 +2,89 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import gradio as gr
+import orjson
 
 from app.calibrate import measure as calibrate
 from app.compare import compare
+from app.compare import compare as replay
+from app.compare.compare import compared, side_by_side
 from app.gradio_internals import asked as asked_as
 from app.gradio_internals import told
-from app.runs.recordings import Recording, read_uploads
+from app.model_choice import build_models
+from app.models import Chosen
+from app.runs.recordings import Recording, RunSet, read_uploads
 from app.runs.tab import Shown
 from app.session import Session
-from app.tabs.notice import notice_box, sentence
-from app.tabs.replay import build_replay
-from app.views.compare import CompareView, drawing
-from app.work import Ticket
+from app.tabs.notice import IN_TURN, Said, ask, line_of, notice_box, sentence, stopped
+from app.view import FIGURES, DrawnView
+from app.work import TURNS, Ticket, Update
 from d2sd import InputError
+
+# The section of Compare that replays A's texts with another drafter.
+
+
+REPLAY_EXPLANATION = (
+    "At temperature 0 a text is the same with every drafter. A's texts are therefore enough to compute the acceptance of "
+    "another drafter for the same target, without decoding again: in total, by prompt group and by position."
+)
+
+
+def build_replay(session: gr.State, side: gr.Dropdown) -> None:
+    """Lay out the fold and wire it. ``side``: A, whose texts are replayed."""
+    ticket, number = gr.State(Ticket()), gr.State(0)
+    with gr.Accordion("A's texts with another drafter", open=False, elem_id="replay"):
+        gr.Markdown(REPLAY_EXPLANATION)
+        chosen = list(build_models("replay-").values())
+        with gr.Row(elem_classes="buttons"):
+            go = gr.Button("Replay", elem_id="replay-go", size="sm", min_width=80)
+            stop = gr.Button("Stop", elem_id="replay-stop", size="sm", min_width=60)
+        notice = notice_box("replay-notice")
+        found = gr.Textbox(
+            visible=False, interactive=False, lines=4, max_lines=20, label="Both drafters", elem_id="replay-found"
+        )
+
+    def run(current: Ticket, mine: int, kept: Session, a: str | None, *models: Any) -> Iterator[tuple[Any, Any]]:
+        said = Said(current, mine)
+        try:
+            texts = compare.pick(kept.history, a)
+        except InputError as error:
+            yield gr.skip(), said(Update(problem=f"{error}"))
+            return
+        for update in TURNS.taken(current, replay.run(current, mine, texts, Chosen.read(*models))):
+            shown = gr.Textbox(update.value, visible=True) if update.value else gr.skip()
+            yield shown, said(update)
+
+    requested = go.click(ask, ticket, [number, notice, line_of(notice, ticket)], show_progress="hidden", queue=False)
+    requested.then(
+        run,
+        [ticket, number, session, side, *chosen],
+        [found, notice],
+        **IN_TURN,
+    )
+    stop.click(stopped, ticket, notice, show_progress="hidden", queue=False)
+
+
+# The Compare view: what differs between two sides, their curves, and their texts place by place.
+
+
+class CompareView(DrawnView):
+    """Draws what ``drawing`` returns. ``select`` with ``side`` (0 or 1), ``run`` and ``step`` asks for a step in Explore."""
+
+    def __init__(self, value: str | None = None, *, elem_id: str = "compare-view", **options: Any):
+        super().__init__(
+            value, "compare/main.js", given=FIGURES, sheets=("compare/compare.css",), elem_id=elem_id, **options
+        )
+
+
+def drawing(a: RunSet, b: RunSet) -> str:
+    """Returns the view's value for two sides."""
+    return orjson.dumps({**compared(a, b.title, b.gathering), "pairs": side_by_side(a, b)}).decode()
+
 
 EXPLANATION = (
     "Two drafters, two checkpoints, two methods or two settings: A against B. All runs, races and measured sets of this "

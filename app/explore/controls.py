@@ -8,19 +8,18 @@ from typing import Any
 import gradio as gr
 
 import d2sd
-from app import getting, models, presets
+from app import model_choice as getting
+from app import models, presets
 from app.explore.run import Asked
 from app.links import Link
-from app.method_names import grouped
-from app.model_choice import build_models, follow_model, model_picker
-from app.models import Chosen
-from app.settings import SETTINGS, TREE_SETTINGS, used_by
+from app.machine import threads_here
+from app.model_choice import PickerView, build_models, follow_model, model_picker
+from app.models import Chosen, grouped
+from app.settings import SETTINGS, TREE_SETTINGS, setting_box, used_by
 from app.tabs.notice import forgive, notice_box
-from app.tabs.setting_box import setting_box
-from app.threads import threads_here
-from app.views.fold import FoldView
-from app.views.picker import PickerView
-from d2sd.models.numbers import NEAR_TIES, taken_here
+from app.view import FoldView, View
+from d2sd.figures.viewer import viewer_script
+from d2sd.nets.lean import NEAR_TIES, taken_here
 
 METHOD = d2sd.DecodeConfig().method
 # Sent in any case: as long as nothing was sent to it, a number field shows None as 0.
@@ -159,3 +158,27 @@ def explained(method: str) -> str:
     """Returns a sentence about what a method does and its source."""
     chosen = d2sd.METHODS[method]
     return f"{chosen.sentence} ({chosen.source})"
+
+
+# The Explore view: a run, streamed step by step, as linked text, tree, confidence strip and timeline.
+
+
+class ExplorerView(View):
+    """Draws a run. The value is a segment of an ``d2sd.trace.run.RecordedRun``: new lines and where they belong.
+
+    Events and what they carry:
+
+    * ``select``: a step or node is pinned (``run``, ``step``, ``node``);
+    * ``missed``: the page lacks lines (``key``, ``start``);
+    * ``export``: a file is wanted that the server makes (``kind``, ``step``);
+    * ``redraft``: what would a re-draft have added (``key``, ``step``, ``prefix``, ``number`` of the question)? The answer is a
+      segment's note of this name, see ``app.explore.questions.run``.
+    * ``typed``: what does the target make of a reader's own draft (``key``, ``step``, ``words``, ``number``)? Answered likewise.
+
+    linked: names of the settings in links; without them the view offers nothing that needs a server.
+    """
+
+    def __init__(
+        self, value: str | None = None, *, linked: list[str] | None = None, elem_id: str = "explorer", **options: Any
+    ):
+        super().__init__(value, viewer_script(), elem_id=elem_id, linked=linked, **options)

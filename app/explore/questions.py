@@ -9,8 +9,8 @@ from typing import Any
 
 import d2sd
 from app import models
-from app.gpu import on_gpu
-from app.inputs import step_number
+from app.guard import step_number
+from app.machine import on_gpu
 from app.models import Chosen
 from app.visitors import without_paths
 from app.work import Ticket, Update

@@ -8,20 +8,21 @@ from typing import Any
 
 import gradio as gr
 
-from app import getting, models, presets, uploads
+from app import model_choice as getting
+from app import models, presets
 from app.explore import questions as step_questions
 from app.explore import run as explore
-from app.explore.controls import build_controls
+from app.explore.controls import ExplorerView, build_controls
 from app.gradio_internals import asked as asked_as
 from app.gradio_internals import told
 from app.machine import give_back
+from app.runs import recordings as uploads
 from app.runs import share
 from app.runs.tab import AT_ONCE, FILES, Shown
 from app.runs.view import RunsView
 from app.session import Session
 from app.settings import SETTINGS
 from app.tabs.notice import IN_TURN, Said, ask, line_of, sentence, stopped
-from app.views.explore import ExplorerView
 from app.work import TURNS, Ticket, Update
 from d2sd import InputError
 

@@ -1,8 +1,8 @@
 // The live view of the recorded run, in a shadow root, lit stop by stop: what has not happened yet is not shown yet.
 
-import { h } from "../../assets/viewer/dom.js";
+import { h, list, number, text } from "../../assets/viewer/dom.js";
 import { start as startLiveView } from "../../assets/viewer/main.js";
-import { count } from "../../assets/viewer/words.js";
+import { count, percent, probability, quoted, visible } from "../../assets/viewer/words.js";
 
 const STOPS = ["anchor", "draft", "confidence", "boundary", "branches", "verify", "commit", "cost", "temperature"];
 export const TURN = STOPS.length;
@@ -113,5 +113,141 @@ export class Stage {
       const words = this.shown >= STOPS.indexOf("verify") ? lane.dataset.whole : lane.dataset.whole.split(" · ")[0];
       if (lane.textContent !== words) lane.textContent = words;
     }
+  }
+}
+
+// The walk of the target through the tree, node by node. By itself only where motion is welcome.
+
+const WALK_MS = { least: 320, usual: 900, all: 9000 };
+
+export class WalkView {
+  /** `moved(at)`: so many nodes were visited; null: the walk is not on. */
+  constructor(moved) {
+    Object.assign(this, { moved, visits: [], at: 0, timer: null });
+    this.still = matchMedia("(prefers-reduced-motion: reduce)");
+    const button = (id, words, act) => {
+      const made = h("button", { type: "button", class: "small", id }, words);
+      made.addEventListener("click", act);
+      return made;
+    };
+    this.back = button("walk-back", "◂ Node", () => this.go(this.at - 1));
+    this.play = button("walk-play", "▶ Walk", () => (this.timer ? this.pause() : this.start()));
+    this.next = button("walk-next", "Node ▸", () => this.go(this.at + 1));
+    this.said = h("p", { class: "said", role: "status" });
+    this.box = h("div", { class: "walk", role: "group", "aria-label": "Walk through the tree" }, h("div", { class: "row" }, this.back, this.play, this.next), this.said);
+  }
+
+  /** Begins at the anchor; where motion is welcome it goes on by itself. */
+  load(visits) {
+    clearTimeout(this.timer); // of the walk through another step
+    Object.assign(this, { visits: list(visits), at: 0, timer: null });
+    this.box.hidden = !this.visits.length;
+    if (this.visits.length && !this.still.matches) this.start();
+    else this.place(0);
+  }
+
+  /** The stop was left. */
+  leave() {
+    clearTimeout(this.timer);
+    this.timer = null;
+    this.visits = [];
+    if (this.box.parentElement) this.box.parentElement.classList.remove("walking");
+    this.moved(null);
+  }
+
+  start() {
+    this.place(this.at >= this.visits.length ? 0 : this.at);
+    const wait = Math.max(WALK_MS.least, Math.min(WALK_MS.usual, WALK_MS.all / this.visits.length));
+    const on = () => {
+      this.place(this.at + 1);
+      this.timer = this.at < this.visits.length ? setTimeout(on, wait) : null;
+      this.show();
+    };
+    this.timer = setTimeout(on, wait);
+    this.show();
+  }
+
+  pause() {
+    clearTimeout(this.timer);
+    this.timer = null;
+    this.show();
+  }
+
+  go(at) {
+    this.pause();
+    this.place(Math.min(this.visits.length, Math.max(0, at)));
+  }
+
+  place(at) {
+    this.at = at;
+    this.show();
+    this.moved(at);
+  }
+
+  show() {
+    const { visits, at } = this;
+    // what came of it is not told before the walk has got there
+    if (this.box.parentElement) this.box.parentElement.classList.toggle("walking", at < visits.length);
+    const visit = visits[at - 1];
+    const chance = visit && visit.probability !== null ? ` (p = ${probability(visit.probability)})` : "";
+    this.said.textContent = !visit ? "At the anchor: which token does the target want next?" : `Node ${at} of ${visits.length}: the target wants ${quoted(visit.text)}${chance}. ${visit.child === null ? "No node carries it: the walk ends, and this token is the bonus." : at === visits.length ? "A node carries it: accepted; the text ends here." : "A node carries it: accepted, on to that one."}`;
+    this.play.textContent = this.timer ? "❚❚ Pause" : at >= visits.length ? "▶ Walk again" : "▶ Walk";
+    this.back.disabled = at === 0;
+    this.next.disabled = at >= visits.length;
+  }
+}
+
+// Drawing from the target's own probabilities at one place, again and again: how often a drafted token comes up.
+
+export class DrawsView {
+  constructor() {
+    this.rows = h("tbody", {});
+    this.said = h("p", { class: "said", role: "status" });
+    const button = (words, times) => {
+      const made = h("button", { type: "button", class: "small", "data-times": times }, words);
+      made.addEventListener("click", () => this.draw(times));
+      return made;
+    };
+    const head = h("tr", {}, ...["the target may write", "p", "drawn"].map((words) => h("th", { scope: "col" }, words)));
+    this.box = h("div", { class: "draws" }, h("div", { class: "row" }, button("Draw once", 1), button("Draw 100 times", 100)), h("table", {}, h("thead", {}, head), this.rows), this.said);
+  }
+
+  /** Shows what can be drawn; what is not listed is drawn as “another token”. */
+  load(odds) {
+    const known = list(odds).map((o) => ({ text: text(o.text), p: number(o.probability, 0, 1, 0), drafted: o.drafted === true, count: 0 }));
+    const rest = 1 - known.reduce((sum, o) => sum + o.p, 0);
+    this.odds = rest > 0.0005 ? [...known, { text: null, p: rest, drafted: false, count: 0 }] : known;
+    this.total = 0;
+    this.box.hidden = !known.length;
+    this.show("");
+  }
+
+  draw(times) {
+    let last = null;
+    for (let i = 0; i < times; i += 1) {
+      let left = Math.random() * this.odds.reduce((sum, o) => sum + o.p, 0);
+      last = this.odds.find((o) => (left -= o.p) < 0) || this.odds[0];
+      last.count += 1;
+    }
+    this.total += times;
+    const name = last.text === null ? "a token that is not listed" : quoted(last.text);
+    const hits = this.odds.filter((o) => o.drafted).reduce((sum, o) => sum + o.count, 0);
+    const now = times === 1 ? `Drawn: ${name}: ${last.drafted ? "a node carries it, accepted" : "no node carries it, the walk ends here"}. ` : "";
+    this.show(`${now}${hits} of ${count(this.total, "draw")} accepted a drafted token.`);
+  }
+
+  show(words) {
+    this.said.textContent = words;
+    this.rows.replaceChildren(
+      ...this.odds.map((o) =>
+        h(
+          "tr",
+          { class: o.drafted ? "drafted" : null },
+          h("th", { scope: "row" }, o.text === null ? "another token" : h("bdi", {}, visible(o.text, 16)), o.drafted ? " ✓ drafted" : ""),
+          h("td", {}, probability(o.p)),
+          h("td", {}, this.total ? `${o.count}, ${percent(o.count / this.total)}` : "—"),
+        ),
+      ),
+    );
   }
 }

@@ -13,7 +13,7 @@ import orjson
 
 from app import presets
 from app.learn.tour import lessons
-from app.views.drawn import APP, DrawnView, panel_sheets, read
+from app.view import APP, DrawnView, panel_sheets, read
 from d2sd.costs import machines as known
 from d2sd.costs.machines import STAGES, Curve, Machine
 from d2sd.costs.runs import here

@@ -1,8 +1,7 @@
 // The race on other machines: its steps timed again, the axis of its time, and the break-even map.
 
-import { BreakEvenMap } from "../../assets/viewer/breakeven.js";
+import { BreakEvenMap, chosenMachine, meanCost, stepCost } from "../../assets/viewer/machine.js";
 import { h, number } from "../../assets/viewer/dom.js";
-import { chosenMachine, meanCost, stepCost } from "../../assets/viewer/machine.js";
 import { MACHINES } from "../../assets/viewer/machines.js";
 
 const COST_AWARE = " cost-aware";

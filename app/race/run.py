@@ -9,13 +9,12 @@ from typing import Any
 from app import models, settings
 from app.explore.run import PLAIN, failure_sentence, on_drafters
 from app.links import MAX_PROMPT
-from app.method_names import named
-from app.models import Chosen
+from app.models import Chosen, named
 from app.race.lanes import LANES, Lane, Race, lane_name, method_of, name_of
 from app.streaming import Prepared, collect, first_tokens, paced, prepare, stream
 from app.work import Ticket, Update
 from d2sd import DecodeConfig, Event, InputError, Trace
-from d2sd.models.numbers import NEAR_TIES, SIXTEEN_BITS
+from d2sd.nets.lean import NEAR_TIES, SIXTEEN_BITS
 
 
 @dataclass(frozen=True, slots=True)

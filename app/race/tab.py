@@ -13,10 +13,8 @@ import gradio as gr
 from app import links, models, presets
 from app.gradio_internals import asked as asked_as
 from app.gradio_internals import told
-from app.history import History
-from app.method_names import grouped
 from app.model_choice import build_models, follow_model
-from app.models import Chosen
+from app.models import Chosen, grouped
 from app.race import run as race
 from app.race.lanes import LANES, Race
 from app.race.view import RaceView, drawing
@@ -26,10 +24,9 @@ from app.race.whatif_tab import WhatIf, build_whatif
 from app.record import DEFAULT, recorded_race
 from app.runs import view as runs_view
 from app.runs.tab import Shown
-from app.session import Session
-from app.tabs.memory import remember
+from app.session import History, Session
+from app.settings import remember, setting_rows
 from app.tabs.notice import IN_TURN, Said, ask, forgive, line_of, notice_box, sentence, stopped
-from app.tabs.setting_box import setting_rows
 from app.work import TURNS, Ticket
 from d2sd.trace.run import RecordedRun
 

@@ -1,6 +1,6 @@
 // The figures of the race, one row per method.
 
-import { cycleWords } from "../../assets/viewer/cost.js";
+import { cycleWords } from "../../assets/viewer/numbers.js";
 import { h, number, whole } from "../../assets/viewer/dom.js";
 import { fixed, methodName, STAGES } from "../../assets/viewer/words.js";
 

@@ -13,7 +13,7 @@ from app.explore.run import PLAIN
 from app.race.lanes import COST_AWARE, Lane, Race, lane_name
 from app.race.run import reference, rows
 from app.runs.view import MAX_LINK
-from app.views.drawn import DrawnView
+from app.view import DrawnView
 from d2sd import METHODS
 from d2sd.costs.machines import Work
 

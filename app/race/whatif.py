@@ -6,15 +6,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import msgspec
+import orjson
+
 import d2sd
 from app import models
 from app.explore.run import failure_sentence
-from app.gpu import on_gpu
+from app.machine import on_gpu
 from app.models import Chosen
-from app.race.lanes import COST_AWARE, method_of
+from app.race.lanes import COST_AWARE, method_of, name_of
+from app.view import FIGURES, DrawnView
 from app.work import Ticket, Update
 from d2sd import METHODS, DecodeConfig, Engine, InputError, Trace
-from d2sd.costs.machines import STAGES
+from d2sd.calibration.comparison import length_difference
+from d2sd.costs.machines import MACHINES, STAGES
+from d2sd.figures.comparison import Line, Point, Recorded, Sweep
+from d2sd.figures.panels import sweep_panels
 from d2sd.folders.store import REMOTE
 from d2sd.whatif import Outcome, Replay, recorded_config
 
@@ -185,3 +192,73 @@ def values(sweep: Varied, base: DecodeConfig) -> list[Value]:
     own: Value = getattr(base, sweep.name)
     known = sorted({*sweep.values, *([] if own is None else [own])})
     return [*known, None] if sweep.name == "node_budget" else [*known]
+
+
+# The what-if view: α and nodes per step against one setting at a time.
+
+
+class WhatIfView(DrawnView):
+    """Draws what ``Drawn.value`` returns."""
+
+    def __init__(self, value: str | None = None, *, elem_id: str = "whatif", **options: Any):
+        super().__init__(
+            value, "race/whatif.js", given=FIGURES, sheets=("race/whatif.css",), elem_id=elem_id, **options
+        )
+
+
+class Drawn(msgspec.Struct, frozen=True):
+    """The answers as the view draws them and as a recording stores them: the measured run, the number of ``tokens`` of its
+    text, and a sweep for every setting that was varied."""
+
+    source: str
+    status: str
+    recorded: bool
+    tokens: int
+    run: Recorded
+    sweeps: tuple[Sweep, ...]
+
+    def value(self) -> str:
+        """The value of the view: a figure for every sweep."""
+        measured = f"{self.tokens} tokens; as run: α {self.run.alpha:.2f}, {self.run.nodes:.1f} nodes per step"
+        shown = {"source": self.source, "status": self.status, "recorded": self.recorded, "measured": measured}
+        panels = sweep_panels(self.sweeps, self.run)
+        return orjson.dumps({**shown, "panels": [p.to_dict() for p in panels]}).decode()
+
+
+def drawn(answers: Answers) -> Drawn:
+    """Returns the drawn form of the answers so far."""
+    totals, base = answers.trace.totals, answers.base
+    run = Recorded(name_of(base.method, base.cost_aware), totals.mean_acceptance_length, totals.nodes_per_step)
+    asked = {q.sweep for q in answers.questions}
+    sweeps = tuple(_sweep(answers, varied) for varied in SWEEPS.values() if varied.name in asked)
+    return Drawn(answers.source, answers.status, answers.recorded, totals.tokens, run, sweeps)
+
+
+def _sweep(answers: Answers, varied: Varied) -> Sweep:
+    known = values(varied, answers.base)
+    own = getattr(answers.base, varied.name)
+    recorded = [len(step.committed) for step in answers.trace.steps]
+    points: dict[str, list[Point]] = {}
+    for question in answers.questions:
+        outcome = answers.outcomes.get(question.config)
+        if question.sweep == varied.name and outcome is not None:
+            found = length_difference(recorded, outcome.committed)
+            points.setdefault(question.lane, []).append(
+                Point(
+                    known.index(question.value),
+                    outcome.mean_acceptance_length,
+                    outcome.nodes_per_step,
+                    found.b.low,
+                    found.b.high,
+                    found.difference.low,
+                    found.difference.high,
+                    {name: gain for name, m in MACHINES.items() if (gain := outcome.speedup(m)) is not None},
+                )
+            )
+    return Sweep(
+        varied.symbol,
+        varied.label,
+        tuple("all" if v is None else str(v) for v in known),
+        known.index(own) if own in known and varied.name in METHODS[answers.base.method].settings else None,
+        tuple(Line(lane, varied.name not in METHODS[method_of(lane)].settings, tuple(p)) for lane, p in points.items()),
+    )

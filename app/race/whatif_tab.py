@@ -9,14 +9,13 @@ from typing import Any
 import gradio as gr
 from gradio.components import Component
 
-from app.method_names import grouped
-from app.models import Chosen
+from app.models import Chosen, grouped
 from app.race import whatif
 from app.race.lanes import Race, lane_name
+from app.race.whatif import WhatIfView, drawn
 from app.record import DEFAULT, recorded_answers, recorded_race
 from app.session import Session
 from app.tabs.notice import IN_TURN, Said, ask, line_of, notice_box, sentence, stopped
-from app.views.whatif import WhatIfView, drawn
 from app.work import TURNS, Ticket, Update
 from d2sd import METHODS, InputError, Trace
 from d2sd.trace.run import RecordedRun

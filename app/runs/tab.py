@@ -10,19 +10,17 @@ from typing import Any
 import gradio as gr
 
 from app import links, models
-from app.class_file import class_page, window_file
-from app.explore.controls import Controls, sent
+from app.explore.controls import Controls, ExplorerView, sent
 from app.gradio_internals import asked as asked_as
 from app.gradio_internals import told
-from app.history import HISTORIES, History
-from app.inputs import step_number
+from app.guard import step_number
 from app.links import Link
 from app.models import Chosen
 from app.runs import view as runs_view
+from app.runs.share import class_page, window_file
 from app.runs.view import RunsView
-from app.session import OWN, Session
+from app.session import HISTORIES, OWN, History, Session
 from app.tabs.notice import sentence
-from app.views.explore import ExplorerView
 from d2sd import InputError
 from d2sd.trace.run import RecordedRun
 

@@ -8,13 +8,13 @@ from urllib.parse import urlencode
 
 import orjson
 
-from app import links, trace_hosts
-from app.history import History
-from app.method_names import said
-from app.runs.recordings import Recording
+from app import links
+from app.models import said
+from app.runs import recordings as trace_hosts
+from app.runs.recordings import MAX_MEGABYTES, Recording
+from app.session import History
 from app.settings import SETTINGS, element
-from app.uploads import MAX_MEGABYTES
-from app.views.drawn import DrawnView
+from app.view import DrawnView
 from d2sd.folders.store import REMOTE
 from d2sd.methods import METHODS
 

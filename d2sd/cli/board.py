@@ -17,9 +17,7 @@ import orjson
 
 from d2sd.bench.prompts import digest, read_prompts
 from d2sd.calibration import Estimate
-from d2sd.calibration.checkpoints import best, compare_checkpoints, first_position, verdict
-from d2sd.calibration.replays import Row
-from d2sd.calibration.replays_reading import how_replayed
+from d2sd.calibration.replays import Row, best, compare_checkpoints, first_position, how_replayed, verdict
 from d2sd.calibration.sentences import count, with_interval
 from d2sd.cli.common import ended_at_once, read_sets, tell_of_template
 from d2sd.config import DecodeConfig
@@ -171,7 +169,7 @@ def _cells(row: Row) -> tuple[str, str, str, str]:
 
 
 def _page(rows: Sequence[Row], done: Done, texts: Sequence[Trace], origin: dict[str, str], second: bool) -> str:
-    from d2sd.drawing.board import board_panels
+    from d2sd.figures.board import board_panels
     from d2sd.figures.panels import Table
     from d2sd.figures.report import report_page, settings
 

@@ -80,8 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _write_html(path: str, runs: Gathering, what: str, places: Places) -> None:
     """Write a report of all runs. ``what``: a word for one of them; ``places``: of them, for the break-even map."""
-    from d2sd.drawing.summary import headline
-    from d2sd.figures.panels import calibration_panels
+    from d2sd.figures.panels import calibration_panels, headline
     from d2sd.figures.report import report_page, settings
 
     report = runs.report()

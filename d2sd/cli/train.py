@@ -157,9 +157,7 @@ def _run(arguments: argparse.Namespace) -> None:
     from d2sd.train.block_drafters import DrafterConfig
     from d2sd.train.eagle3 import Eagle3Objective, train_eagle3
     from d2sd.train.loop import LoopConfig
-    from d2sd.train.questions import write_questions
-    from d2sd.train.regenerate import RegenerateConfig
-    from d2sd.train.text import read_jsonl, write_jsonl
+    from d2sd.train.text import RegenerateConfig, read_jsonl, write_jsonl, write_questions
 
     a = arguments
     if a.stage == "recipe":

@@ -21,9 +21,8 @@ from d2sd.doctor.examination import TOKENS, Examination
 from d2sd.doctor.probes import SAID, alpha_figure
 from d2sd.doctor.signs import REPEATED
 from d2sd.errors import InputError
-from d2sd.folders.drafters import MAPS, own_name
-from d2sd.models.eagle3_folder import eagle3_name, is_eagle3, published_config
-from d2sd.models.weight_files import read_weights, weight_files
+from d2sd.folders.drafters import MAPS, eagle3_name, is_eagle3, own_name, published_config
+from d2sd.folders.weights import read_weights, weight_files
 from d2sd.trace.text import escaped
 
 MARKS = {"good": "ok", "note": "note", "fault": "FAULT"}

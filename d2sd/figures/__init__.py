@@ -1,0 +1,1 @@
+"""A step as a plotly figure, and the viewer that draws whole runs."""

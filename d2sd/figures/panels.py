@@ -12,31 +12,53 @@ from typing import Any
 import orjson
 import plotly.graph_objects as go
 
-from d2sd.calibration import Report, TrainedReport
-from d2sd.calibration.redrafts import Second
+from d2sd.calibration import Estimate, Report, TrainedReport
+from d2sd.calibration.boundaries import Expectations, Second
+from d2sd.calibration.comparison import Comparison, Difference
+from d2sd.calibration.report import Curves
+from d2sd.calibration.scores import KINDS, Group
 from d2sd.calibration.sentences import count
-from d2sd.calibration.splits import KINDS, Group
 from d2sd.calibration.trained import NAMES, read_trained
-from d2sd.drawing.boundary import (
+from d2sd.costs.machines import MACHINES
+from d2sd.figures.calibration import (
+    OTHER,
     WHOLE,
+    Column,
+    advice_words,
+    bin_columns,
     boundary_matrix,
     boundary_ranks,
+    by_group,
+    by_position,
     outcome_name,
     outcomes,
-    shown_ranks,
-)
-from d2sd.drawing.gains import OTHER, advice_words, by_group, source_name, temperature, tokens_gained
-from d2sd.figures.calibration import (
-    Column,
-    bin_columns,
-    by_position,
     position_columns,
     promise,
     promise_columns,
     reliability,
     second_drafter,
+    shown_ranks,
+    source_name,
+    temperature,
+    tokens_gained,
 )
-from d2sd.figures.style import change, cut, digits, percent, signed, with_interval
+from d2sd.figures.comparison import (
+    COMPARED,
+    Recorded,
+    Sweep,
+    compared_figures,
+    differences,
+    how_written,
+    looks,
+    p_value,
+    place_name,
+    rank_curves,
+    reliability_curves,
+    sweep_reading,
+    what_if,
+    where,
+)
+from d2sd.figures.style import Write, change, cut, digits, percent, signed, with_interval
 
 Cell = str | tuple[str, int]  # with a place: what lists its steps
 
@@ -293,3 +315,181 @@ def _groups(id: str, title: str, groups: Sequence[Group], places: Sequence[int])
 
 def _two(value: float | None) -> str:
     return digits(value, 2)
+
+
+# Panels of comparisons: two sets of runs, and what-if results.
+
+
+def comparison_panels(found: Comparison, a: Curves, b: Curves) -> Iterator[Panel]:
+    """The differences between two sides, and the curves of both."""
+    yield Panel(
+        "differences",
+        "B − A",
+        "Every difference with its interval, each on a separate scale. It is clear if the interval excludes 0.",
+        differences(found),
+        _differences(
+            compared_figures(found),
+            [COMPARED[d.name][0] for d in compared_figures(found)],
+        ),
+    )
+    places = [*found.groups, *found.positions]
+    if places:
+        yield Panel(
+            "where",
+            "Where they differ",
+            "By prompt group and by position in the first draft. p is corrected for the number of places by Holm’s method; "
+            "each interval is a 95% interval by itself.",
+            where(found),
+            _where(places),
+        )
+    bins = [(n, d) for n, d in enumerate(found.bins) if d.count_a or d.count_b]
+    yield Panel(
+        "both-reliability",
+        "Reliability, both",
+        "Of the tokens drafted with this confidence, how many does the target accept? On the diagonal the confidence is honest.",
+        reliability_curves(a.uniform, b.uniform),
+        _differences([d for _, d in bins], [f"Confidence {n / 10:.1f}–{(n + 1) / 10:.1f}" for n, _ in bins]),
+    )
+    yield Panel(
+        "both-ranks",
+        "Boundary, both",
+        "How often is the true boundary among the K likeliest?",
+        rank_curves(a.ranks, b.ranks),
+        _differences(found.within, [f"K = {n}" for n in range(1, len(found.within) + 1)]),
+    )
+
+
+def sweep_panels(sweeps: Sequence[Sweep], recorded: Recorded) -> Iterator[Panel]:
+    """The figures of settings that were varied. Speedups are calculated, for an 8B model on every known machine."""
+    look = looks(sweeps)
+    for sweep in sweeps:
+        rows = []
+        for line in sweep.lines:
+            for point in line.points[:1] if line.flat else line.points:
+                value = f"{sweep.symbol} not used" if line.flat else f"{sweep.symbol} = {sweep.values[point.at]}"
+                speedups = (digits(point.speedups.get(name), 2) for name in MACHINES)
+                rows.append(
+                    (value, line.method, f"{digits(point.alpha, 2)}{point.interval}", digits(point.nodes, 1), *speedups)
+                )
+        yield Panel(
+            sweep.symbol,
+            f"{sweep.label[:1].upper()}{sweep.label[1:]}",
+            sweep_reading(sweep, recorded),
+            what_if(sweep, recorded, look),
+            Table(
+                ("Setting", "Method", "α", "Nodes per step", *(f"× on {m.name}" for m in MACHINES.values())),
+                tuple(rows),
+            ),
+        )
+
+
+def _where(places: Sequence[Difference]) -> Table:
+    rows = []
+    for d in places:
+        write, change = how_written(d)
+        sides = (with_interval(d.a, write), with_interval(d.b, write))
+        p = "" if d.p is None else p_value(d.p)
+        says = "too few" if d.p is None else "clear" if d.clear else "not clear"
+        counts = (f"{d.count_a}", f"{d.count_b}")
+        rows.append((place_name(d), *counts, *sides, with_interval(d.difference, change), p, says))
+    return Table(("", "n of A", "n of B", "A", "B", "B − A (95%)", "p (Holm)", ""), tuple(rows))
+
+
+def _differences(rows: Sequence[Difference], names: Sequence[str]) -> Table:
+    cells = []
+    for d, name in zip(rows, names, strict=True):
+        _, _, write, change = COMPARED.get(d.name, ("", "", percent, signed))
+        says = "" if d.difference.low is None else "clear" if d.clear else "not clear"
+        sides = (with_interval(d.a, write), with_interval(d.b, write))
+        cells.append((name, f"{d.count_a}", f"{d.count_b}", *sides, with_interval(d.difference, change), says))
+    return Table(("", "n of A", "n of B", "A", "B", "B − A (95% for all)", ""), tuple(cells))
+
+
+# The headline figures of a report, each with an explanation.
+
+
+@dataclass(frozen=True, slots=True)
+class Stat:
+    """A figure in words; ``note``: its interval or what it is over."""
+
+    name: str
+    value: str
+    note: str
+    meaning: str
+
+
+def headline(report: Report, decided: Expectations | None = None) -> Iterator[Stat]:
+    """Returns the headline figures; ``decided``: of cost-aware runs."""
+    yield Stat(
+        "Scored positions",
+        f"{report.positions:,}",
+        f"{count(report.runs, 'run')}, {count(report.steps, 'step')}",
+        "Drafted tokens up to and including the first rejection of each step: later ones were never judged.",
+    )
+    known = report.confidence is not None
+    gap = "" if report.gap.low is None else f"gap {signed(report.gap.value)} ({_range(report.gap, signed)})"
+    yield Stat(
+        "Says → accepted",
+        f"{percent(report.confidence)} → {percent(report.accepted)}" if known else "—",
+        gap,
+        "Mean confidence of the scored tokens, and the share of them that the target accepted. The gap is in percentage points.",
+    )
+    chance = f"; chance {digits(report.chance)}" if known else ""
+    yield Stat(
+        "ECE",
+        digits(report.error.value),
+        f"{_range(report.error)}{chance}" if known else "",
+        "Expected calibration error: how far acceptance is from confidence, averaged over ten bins of equal width. 0 is "
+        "perfect. “Chance” is what an honest drafter would show with as few tokens.",
+    )
+    yield Stat(
+        "Adaptive ECE",
+        digits(report.adaptive.value),
+        _range(report.adaptive) if known else "",
+        "The same over ten bins with equally many tokens.",
+    )
+    yield Stat(
+        "Brier score",
+        digits(report.brier.value),
+        _range(report.brier) if known else "",
+        "Mean squared distance between confidence and outcome (0 or 1). 0 is perfect.",
+    )
+    yield from _boundary(report)
+    if decided is not None:
+        yield Stat(
+            "Tokens a step, expected → got",
+            f"{decided.expected:.2f} → {decided.obtained:.2f}" if decided.steps else "—",
+            f"{count(decided.steps, 'drafting step')}, {decided.plain} plain",
+            "Of cost-aware steps that drafted: expected and actual committed tokens with the verified tree.",
+        )
+
+
+def _boundary(report: Report) -> Iterator[Stat]:
+    ranks = report.ranks
+    if ranks.repaired.value is None:
+        top = ranks.within[min(3, len(ranks.within) - 1)] if ranks.within else Estimate(None)
+        yield Stat(
+            "Boundary in top 4",
+            percent(top.value),
+            f"{_range(top, percent)} of {count(ranks.steps, 'step')}" if top.value is not None else "",
+            "How often the place where the first draft was rejected was among the four likeliest boundaries.",
+        )
+        return
+    found = "" if ranks.used.value is None else f"; boundary found in {percent(ranks.used.value)}"
+    yield Stat(
+        "Repaired",
+        percent(ranks.repaired.value),
+        f"{_range(ranks.repaired, percent)} of {count(ranks.chosen, 'step')}{found}",
+        "Of the drafts that were partly rejected: how often a re-draft began exactly there and added tokens.",
+    )
+    per = report.gains.per_redraft
+    yield Stat(
+        "Tokens per re-draft",
+        digits(per.value),
+        _range(per) if per.value is not None else "",
+        "Tokens that the drafts after the first added, divided by the number of those drafts.",
+    )
+
+
+def _range(figure: Estimate, write: Write = digits) -> str:
+    return "no interval" if figure.low is None else f"{write(figure.low)} to {write(figure.high)}"

@@ -16,11 +16,9 @@ from plotly.offline import get_plotlyjs
 from d2sd.__about__ import __version__
 from d2sd.costs.machines import DEFAULT, MACHINES
 from d2sd.costs.runs import Place
-from d2sd.drawing.colours import COLOURS, VIEWER
-from d2sd.drawing.summary import Stat
 from d2sd.figures.modules import join_modules
-from d2sd.figures.panels import Panel, Table
-from d2sd.figures.style import digits
+from d2sd.figures.panels import Panel, Stat, Table
+from d2sd.figures.style import COLOURS, VIEWER, digits
 from d2sd.trace.text import escaped
 
 MAX_VALUES = 4  # of a setting that is not the same in all runs

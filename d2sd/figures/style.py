@@ -6,15 +6,34 @@ Colours are those of the light page. A page that is dark puts its own in their p
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Callable
 from typing import Any
 
 import plotly.graph_objects as go
 
+from d2sd.__about__ import HOME
 from d2sd.calibration import Estimate
 from d2sd.calibration import sentences as reading
-from d2sd.drawing.colours import COLOURS
 from d2sd.trace.text import escaped
+
+# The colours of all drawings, read from the page's style sheet without a plotting package.
+
+
+VIEWER = HOME / "assets" / "viewer"
+
+
+def _light_colours() -> dict[str, str]:
+    """Returns the colours of the light theme by name, without those for text on filled shapes."""
+    light = (VIEWER / "colours.css").read_text(encoding="utf-8").partition(".dark")[0]
+    found: list[tuple[str, str]] = re.findall(r"--([\w-]+): (#[0-9a-f]{6});", light)
+    return {name: value for name, value in found if not name.endswith("-on")}
+
+
+COLOURS = _light_colours()
+# Categories without a colour of their own: the palette of Okabe and Ito, told apart with every common colour blindness.
+CATEGORIES = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00")
+
 
 PANEL, LINE, EDGE, INK, MUTED = (COLOURS[name] for name in ("panel", "line", "edge", "ink", "muted"))
 FEW = 30  # positions: fewer are too few to judge a bar by

@@ -15,9 +15,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from d2sd.drawing.colours import VIEWER
+from d2sd.errors import InputError
 from d2sd.figures.modules import join_modules, view_script
+from d2sd.figures.style import VIEWER
 from d2sd.trace.run import RecordedRun
+from d2sd.trace.trace import Trace, load_trace
 
 STYLES = ("colours.css", "map.css", "explorer.css", "drawing.css", "presenter.css")
 SAID = ("A recorded run of speculative decoding.", "Recorded runs of speculative decoding.")
@@ -123,3 +125,44 @@ def runs_page(
 def _inert(data: Any) -> str:
     """Returns data as JSON that no HTML parser takes for markup."""
     return json.dumps(data).replace("<", "\\u003c")
+
+
+# The interactive view of a run in a notebook cell.
+
+
+HEIGHT = 900
+# The page runs its own script and may save files; it reaches neither the notebook nor a network.
+FRAME = (
+    '<iframe sandbox="allow-scripts allow-downloads" referrerpolicy="no-referrer" srcdoc="{page}" title="{title}" '
+    'style="width:100%;height:{height}px;border:0"></iframe>'
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A notebook's output: a self-contained page in a sandboxed frame of ``height`` pixels."""
+
+    page: str
+    title: str
+    height: int
+
+    def _repr_html_(self) -> str:
+        return FRAME.format(page=html.escape(self.page), title=html.escape(self.title), height=self.height)
+
+
+def show(trace: Trace | str | Path, step: int | None = None, height: int = HEIGHT) -> Shown:
+    """Returns the interactive view of a run, for the last line of a notebook cell.
+
+    trace: a run, or the path of its file.
+    step: which one to open at, from 1 on; None: the first one.
+    height: of the view, in pixels.
+
+    Raises ``InputError``.
+    """
+    run = trace if isinstance(trace, Trace) else load_trace(trace)
+    steps = len(run.steps)
+    if step is not None and not 1 <= step <= steps:
+        raise InputError(f"there is no step {step}; this trace has {steps}")
+    title = f"{run.header['method']}, {steps} steps"
+    page = standalone_page("".join(run.lines()), title, None if step is None else step - 1)
+    return Shown(page, title, height)

@@ -22,17 +22,14 @@ from transformers.utils.quantization_config import Mxfp4Config
 
 from d2sd.__about__ import HOME
 from d2sd.errors import InputError, first_line
-from d2sd.folders.drafters import read_drafter
-from d2sd.folders.store import found, located
-from d2sd.models.building import BUILDING
-from d2sd.models.eagle3_folder import is_eagle3, published_config, read_eagle3
-from d2sd.models.gguf import gguf_options, widened
-from d2sd.models.numbers import DTYPES, MIXED_FROM
-from d2sd.models.refusals import refuse_others
-from d2sd.models.weight_files import tensor_shapes, weight_files
+from d2sd.folders.drafters import is_eagle3, published_config, read_drafter, read_eagle3
+from d2sd.folders.store import BUILDING, found, gguf_options, located, widened
+from d2sd.folders.weights import tensor_shapes, weight_files
 from d2sd.nets.config_checks import check_config, check_finite, check_shapes, check_token_ids
 from d2sd.nets.drafter import DFlashDraftModel
 from d2sd.nets.eagle3 import Eagle3DraftModel
+from d2sd.nets.layouts import refuse_others
+from d2sd.nets.lean import DTYPES, MIXED_FROM
 from d2sd.nets.models import Models
 from d2sd.nets.target import Target
 from d2sd.nets.types import SUPPORTED, TYPES, check_supported, text_config, text_options, text_part
@@ -72,7 +69,7 @@ def load_models(
 
     target, drafter, second_drafter, draft_model, eagle3: a folder or hub id that replaces this part. The config of a drafter
         determines whether it is a DFlash or an EAGLE-3 drafter. A target may also be a GGUF file, or a name of ``d2sd get``.
-    dtype: one of ``d2sd.models.numbers.DTYPES``; None for float32, or for mixed on a CPU from ``MIXED_FROM`` parameters on.
+    dtype: one of ``d2sd.nets.lean.DTYPES``; None for float32, or for mixed on a CPU from ``MIXED_FROM`` parameters on.
     device: a torch device, or "auto": the target's layers spread over all GPUs, everything else on the first one.
     load_in_8bit: whether the target's weights are quantised to 8 bits with bitsandbytes.
 

@@ -13,16 +13,14 @@ from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from d2sd.errors import InputError, first_line
-from d2sd.folders.drafters import drafter_config_of
-from d2sd.folders.store import located
-from d2sd.models.building import BUILDING
-from d2sd.models.eagle3_folder import is_eagle3, published_config, read_config
-from d2sd.models.refusals import refuse_others
+from d2sd.folders.drafters import drafter_config_of, is_eagle3, published_config, read_config
+from d2sd.folders.store import BUILDING, located
 from d2sd.nets.config_checks import check_config
 from d2sd.nets.drafter import DFlashDraftModel
 from d2sd.nets.eagle3 import Eagle3DraftModel
-from d2sd.nets.layouts import read_form
+from d2sd.nets.layouts import read_form, refuse_others
 from d2sd.nets.models import check_eagle3, check_fit, late_taps
+from d2sd.nets.passes import row_shape
 from d2sd.nets.types import (
     SUPPORTED,
     TYPES,
@@ -34,7 +32,6 @@ from d2sd.nets.types import (
     text_part,
     window,
 )
-from d2sd.passes.shapes import row_shape
 
 CONTEXT, NODES = 4096, 64  # tokens and tree nodes that memory is stated for
 SIZES = {"float32": 4, "bfloat16": 2, "float16": 2}

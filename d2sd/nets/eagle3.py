@@ -16,9 +16,8 @@ import torch
 from torch import Tensor, nn
 from transformers.models.llama.modeling_llama import LlamaMLP, LlamaRotaryEmbedding
 
-from d2sd.attention import KeyValue
-from d2sd.models.beginnings import dense_width, plain_rope
-from d2sd.nets.drafter import rotated
+from d2sd.nets.attention import KeyValue
+from d2sd.nets.drafter import dense_width, plain_rope, rotated
 from d2sd.nets.types import head_shape, target_type
 
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor]

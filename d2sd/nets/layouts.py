@@ -6,16 +6,199 @@ docs/drafter-format.md lists the keys and their sources. Anything unsupported is
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, cast
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, cast
 
 from d2sd.errors import InputError
 from d2sd.methods.base import MAX_BLOCK
-from d2sd.models.form import DrafterForm, Kind, Layout, MarkovKind, Selector
-from d2sd.models.refusals import refuse_others, refuse_unknown
 from d2sd.nets.config_checks import check_config, check_number, check_taps, check_token_ids, check_whole, short
 
+# The description of a block drafter, independent of its folder's layout, used by the network and the engine.
+
+
+Layout = Literal["nested", "flat", "speculators"]
+Kind = Literal["dflash", "dflash2", "dspark"]
+Reads = Literal["fill", "next"]
+MarkovKind = Literal["vanilla", "gated", "rnn"]
+
+
+@dataclass(frozen=True, slots=True)
+class Selector:
+    """The additions of DFlash 2: convolutions over the block's rows around every sublayer, and a candidate selector.
+
+    kernel: number of rows that a convolution reads.
+    group: number of channels that share a dynamic kernel.
+    rank: of the codebooks.
+    top: number of candidates per row.
+    multiplier: scale of the logits.
+    cap: soft cap of the logits; None for none.
+    """
+
+    rank: int = 256
+    top: int = 16
+    kernel: int = 2
+    group: int = 16
+    multiplier: float = 1.0
+    cap: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DrafterForm:
+    """Description of a block drafter. To try another convention, replace a field and pass the result to
+    ``DFlashDraftModel.reformed``: all fields except the sizes are independent of the weights.
+
+    layout: of the folder.
+    kind: of the network.
+    shape: keys of a Qwen3 config, including the rotary embedding as ``rope_parameters``.
+    taps: decoder layers of the target whose outputs it reads, from 0.
+    rows: number of rows of a drafted block, including the anchor's.
+    reads: position that a row predicts: ``fill``, its own, so that ``rows`` − 1 tokens are drafted, or ``next``, the next one,
+        so that ``rows`` are.
+    windows: by layer, the attention window: a query sees keys fewer than so many positions back; None for all keys.
+    causal: by layer, whether attention within the block is causal.
+    markov, markov_rank: kind and rank of DSpark's Markov head, which corrects a row's logits by the previous token.
+    confidence: input of DSpark's confidence head: a row's hidden state, alone or with the previous token; None without a head.
+    draft_vocabulary: number of tokens that it can draft; None for the target's vocabulary.
+    embedding_scale: scale of its input embeddings.
+    visible_prefixes: whether it was trained with visible prefixes of at least one drafted token only (a VP-Drafter of
+        SpecForge).
+    second_role: whether it is a VP-Drafter, for the second role; ``d2sd train vp`` writes this.
+    """
+
+    layout: Layout
+    kind: Kind
+    shape: Mapping[str, Any]
+    taps: tuple[int, ...]
+    rows: int
+    reads: Reads
+    mask_token: int
+    windows: tuple[int | None, ...]
+    causal: tuple[bool, ...]
+    markov: MarkovKind | None = None
+    markov_rank: int = 0
+    confidence: Literal["hidden", "markov"] | None = None
+    selector: Selector | None = None
+    draft_vocabulary: int | None = None
+    embedding_scale: float = 1.0
+    visible_prefixes: bool = False
+    second_role: bool = False
+
+    @property
+    def shift(self) -> int:
+        """Offset between a token's position and the row that predicts it."""
+        return int(self.reads == "next")
+
+    @property
+    def block_size(self) -> int:
+        """γ: the anchor and all drafted positions."""
+        return self.rows + self.shift
+
+    @property
+    def masked(self) -> bool:
+        """Whether some row does not see the whole context and block."""
+        return any(self.causal) or any(w is not None for w in self.windows)
+
+    @property
+    def walked(self) -> bool:
+        """Whether tokens depend on the ones before them in the block, or a confidence head is present."""
+        return bool(self.markov or self.confidence or self.selector)
+
+
+# Unsupported drafters: how they are recognised, and which engine runs them.
+
+
 Raw = Mapping[str, Any]
+ENGINES = "vLLM or SGLang"
+
+# Flags that are understood, or that say nothing about what the network computes.
+KNOWN_FLAGS = frozenset(
+    {"attention_bias", "mlp_bias", "use_cache", "tie_word_embeddings", "return_dict", "is_causal", "causal", "causal_head",
+     "use_swa", "use_sliding_window", "enable_confidence_head", "confidence_head_with_markov", "sample_from_anchor",
+     "sliding_window_non_causal", "tie_weights", "gradient_checkpointing", "scale_loss"}
+)  # fmt: skip
+# Other values of these change what is computed, and no code here knows how.
+NEUTRAL: dict[str, tuple[Any, ...]] = {
+    "hidden_act": ("silu",), "logit_scale": (1,), "attention_value_scale": (1,), "partial_rotary_factor": (1,), "mask_embedding": (),
+    "hc_mult": (1,), "attention_dropout": (0,), "pretraining_tp": (1,), "embedding_multiplier": (1,), "residual_multiplier": (1,),
+    "add_attention_sink": (False,), "add_attention_sinks": (False,), "attention_sinks": (False,), "add_swa_attention_sink_bias": (False,),
+    "add_full_attention_sink_bias": (False,), "attention_sink_bias": (False,), "enable_d2_feature": (False,),
+}  # fmt: skip
+WHAT = {
+    "add_attention_sink": "attention sinks", "add_attention_sinks": "attention sinks", "attention_sinks": "attention sinks",
+    "add_swa_attention_sink_bias": "attention sinks", "add_full_attention_sink_bias": "attention sinks",
+    "attention_sink_bias": "attention sinks",
+}  # fmt: skip
+LATENT = ("kv_lora_rank", "q_lora_rank", "dspark_block_size")
+EXPERTS = ("num_experts", "n_routed_experts", "num_local_experts")
+
+
+def refuse_others(raw: Raw) -> None:
+    """Raise ``InputError`` if a config belongs to an unsupported kind of drafter."""
+    names = (
+        [n for n in raw.get("architectures") or () if isinstance(n, str)]
+        if isinstance(raw.get("architectures"), list)
+        else []
+    )
+    inner = raw.get("dflash_config")
+    parts = [p for p in (raw, inner, raw.get("transformer_layer_config")) if isinstance(p, Mapping)]
+    if "PEagleDraftModel" in names or raw.get("speculators_model_type") == "peagle":
+        raise _refused("a P-EAGLE drafter, an EAGLE-3 layer that drafts several tokens a pass", "vLLM")
+    if any(p.get("projector_type") == "domino" or p.get("shift_label") for p in parts) or any(
+        "Domino" in n for n in names
+    ):
+        raise _refused("a Domino drafter, whose logits are corrected by a recurrent net over the drafts", "SGLang")
+    if any(n.endswith("Eagle3Model") for n in names):
+        raise _refused("an EAGLE-3 drafter in DeepSpec's form", ENGINES)
+    if (kind := raw.get("speculators_model_type")) in ("eagle", "mtp"):
+        raise _refused(f"a drafter of kind {kind} in speculators' form", ENGINES)
+    if any(name in p for p in parts for name in LATENT):
+        raise _refused("a drafter with latent attention (MLA), as that of DeepSeek-V4", ENGINES)
+    if any(p.get(name) for p in parts for name in EXPERTS):
+        raise _refused("a drafter with experts (MoE)", ENGINES)
+    if any("Gemma" in n for n in names):
+        raise _refused("a drafter with Gemma's layers", ENGINES)
+
+
+def refuse_unknown(*parts: Raw) -> None:
+    """Raise ``InputError`` if a config sets an unknown option that may change the computation."""
+    if any(p.get("quantization_config") is not None for p in parts):
+        raise InputError(
+            f"its weights are quantised; drafters are read as they are only. {ENGINES} runs quantised ones"
+        )
+    for key, value in ((k, v) for part in parts for k, v in part.items()):
+        if key in NEUTRAL and value is not None and value not in NEUTRAL[key]:
+            what = f"has {WHAT[key]} ({key})" if key in WHAT else f"sets {key} to {str(value)[:40]}"
+            raise InputError(f"its config {what}, which is not supported here; {ENGINES} may run it")
+        if value is True and key not in KNOWN_FLAGS and key not in NEUTRAL:
+            raise InputError(
+                f"its config sets {key}, which this version does not know and which may change what it computes"
+            )
+
+
+TENSORS = {
+    "sinks": "attention sinks", "prefix_gru": "the recurrent net of a Domino drafter", "embed_proj": "the head of a Domino drafter",
+    "kv_a_proj": "latent attention (MLA)", "experts": "experts (MoE)", "mask_embedding": "a learned mask embedding",
+    "mask_hidden": "a P-EAGLE drafter's mask", "midlayer": "an EAGLE-3 layer", "lora_": "adapters", "weight_scale": "quantised weights",
+    "qweight": "quantised weights", "weight_packed": "quantised weights",
+}  # fmt: skip
+
+
+def refuse_tensors(unknown: Iterable[str]) -> None:
+    """Raise ``InputError`` for tensors that the network does not use, with their kind if known."""
+    left = sorted(unknown)
+    if not left:
+        return
+    what = next((f" ({text})" for key, text in TENSORS.items() if any(key in name for name in left)), "")
+    raise InputError(
+        f"its weights hold {', '.join(left[:3])}{what}, which this version does not read: unexpected keys {left[:3]}"
+    )
+
+
+def _refused(what: str, runs: str) -> InputError:
+    return InputError(f"it is {what}, and is not supported here; {runs} runs it")
+
+
 HEADS = ("vanilla", "gated", "rnn")
 # keys of a layer's shape: the rest of a config is about training, serving or files
 SHAPE = (

@@ -24,8 +24,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers.activations import ACT2FN
 
-from d2sd.models.rows import PassRows
-from d2sd.passes.states import DeltaRows, LayerCache
+from d2sd.nets.caches import DeltaRows, LayerCache
+from d2sd.nets.tree_attention import PassRows
 
 EPSILON = 1e-6  # of the L2 norm of queries and keys, as in transformers
 

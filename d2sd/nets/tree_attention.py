@@ -2,16 +2,122 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import AttentionInterface
 
-from d2sd.attention import Backend
-from d2sd.attention.windowed import attend_windowed
-from d2sd.models.rows import PassRows
+from d2sd.nets.attention import Backend, attend_with_sinks
 from d2sd.nets.caches import CacheWindow
+
+# Which keys the rows of one pass see, computed once for all layers.
+
+
+@dataclass(slots=True)
+class PassRows:
+    """Rows of a pass over a token tree, or over a chain.
+
+    positions: (R,) of the rows in the text; rows at the same depth of a tree share one.
+    mask: (R, R) bool, entry [n, m] is True where m is n or an ancestor of n, which comes before it; None for a chain.
+    """
+
+    positions: Tensor
+    mask: Tensor | None
+    _known: dict[Any, Any] = field(default_factory=dict)
+
+    @classmethod
+    def chain(cls, count: int, device: torch.device) -> PassRows:
+        """Returns rows that each follow the one before."""
+        return cls(torch.arange(count, device=device), None)
+
+    def ancestors(self, device: torch.device) -> Tensor:
+        """Returns the ancestor mask, also for a chain."""
+        if device not in self._known:
+            count = len(self.positions)
+            chain = self.mask is None
+            mask = torch.ones(count, count, dtype=torch.bool).tril() if chain else self.mask
+            assert mask is not None
+            self._known[device] = mask.to(device)
+        found: Tensor = self._known[device]
+        return found
+
+    def within(self, window: int, low: int, context: int, device: torch.device) -> tuple[Tensor | None, Tensor]:
+        """Returns what rows see through a window of this many tokens, including themselves.
+
+        Of prefix slots, whose numbers are their positions, those from ``low`` up to ``context``: (R, C) bool, None where all of
+        them are seen. And the mask of the rows.
+        """
+        key = (window, low, context, device)
+        if key not in self._known:
+            positions = self.positions.to(device)
+            distance = positions[:, None] - torch.arange(low, context, device=device)
+            own = self.ancestors(device)
+            if len(positions) > window:
+                own = own & (positions[:, None] - positions < window)
+            # rows lie at most so far behind the first one as there are others
+            reached = context + len(positions) - 1 - low < window
+            self._known[key] = None if reached else distance < window, own
+        found: tuple[Tensor | None, Tensor] = self._known[key]
+        return found
+
+    def convolved(self, kernel: int, device: torch.device) -> Tensor:
+        """For every row the places of the ``kernel`` inputs that a causal convolution reads along its path, the row's own last:
+        (R, kernel), in the last kernel − 1 inputs of the text followed by those of the rows."""
+        key = (kernel, device)
+        if key not in self._known:
+            count, before = len(self.positions), kernel - 1
+            numbers = torch.arange(count, device=device)
+            strict = self.ancestors(device).tril(-1)
+            parents = torch.where(strict, numbers, -1).amax(
+                -1
+            )  # the last ancestor; the text's last input above the root
+            above = torch.cat([torch.arange(-1, before - 1, device=device), parents + before])
+            places = [numbers + before]
+            for _ in range(before):
+                places.append(above[places[-1]])
+            self._known[key] = torch.stack(places[::-1], -1)
+        found: Tensor = self._known[key]
+        return found
+
+
+# Attention of a causal chain with a sliding window or sinks, without a mask over the whole text.
+
+
+ROWS = 512  # at once: so many rows times the keys that they see are held
+
+
+def attend_windowed(
+    query: Tensor, key: Tensor, value: Tensor, scale: float, window: int | None, sinks: Tensor | None
+) -> Tensor:
+    """Attention of R rows, the last of S keys, each over its own key and those before it.
+
+    query: (B, H, R, D); key, value: (B, KV heads, S, D).
+    window: how many keys a row sees, its own included; None for all.
+    sinks: (H,), see ``d2sd.nets.attention``; None for none.
+    """
+    rows, before = query.shape[2], key.shape[2] - query.shape[2]
+    parts = []
+    for begin in range(0, rows, ROWS):
+        end = min(begin + ROWS, rows)
+        low = 0 if window is None else max(0, before + begin - window + 1)
+        keys, values = (x[:, :, low : before + end] for x in (key, value))
+        mask = None
+        if end - begin > 1:
+            places = torch.arange(before + begin, before + end, device=query.device)[:, None]
+            distance = places - torch.arange(low, before + end, device=query.device)
+            mask = distance >= 0 if window is None else (distance >= 0) & (distance < window)
+        part = query[:, :, begin:end]
+        if sinks is None:
+            parts.append(
+                F.scaled_dot_product_attention(part, keys, values, attn_mask=mask, scale=scale, enable_gqa=True)
+            )
+        else:
+            parts.append(attend_with_sinks(part, keys, values, mask, scale, sinks))
+    return parts[0] if len(parts) == 1 else torch.cat(parts, 2)
+
 
 ATTENTION = "token_tree"
 

@@ -24,7 +24,7 @@ from d2sd.nets.models import Models
 from d2sd.trace.files import make_folder, write_whole
 from d2sd.trace.progress import progress
 from d2sd.trace.trace import Trace, load_trace
-from d2sd.train.identity import digest_of
+from d2sd.train.loop import digest_of
 from d2sd.whatif import recorded_config, replayed
 
 KEPT, TEXTS = "board.json", "board-texts"  # in the training folder: figures that were measured, and texts

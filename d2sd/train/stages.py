@@ -15,22 +15,25 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedConfig
 
 from d2sd.errors import InputError, first_line
-from d2sd.folders.drafters import save_speculators
+from d2sd.folders.drafters import SHARD, save_speculators
 from d2sd.folders.loading import DTYPES, load_drafter, load_target, quiet, widened_experts
 from d2sd.folders.store import located
-from d2sd.models.eagle3_folder import SHARD
-from d2sd.models.numbers import halve, mixes_by_default
 from d2sd.nets.drafter import DFlashDraftModel
+from d2sd.nets.lean import halve, mixes_by_default
 from d2sd.nets.target import Target
 from d2sd.nets.types import check_supported, text_options
-from d2sd.train.block_drafters import DrafterConfig, DrafterObjective, draw_anchors, draw_prefixes
+from d2sd.train.block_drafters import (
+    DrafterConfig,
+    DrafterObjective,
+    draw_anchors,
+    draw_prefixes,
+    extended,
+    new_drafter,
+)
 from d2sd.train.features import FeatureCache, cache_features
 from d2sd.train.held_out import HeldOut
-from d2sd.train.identity import digest
-from d2sd.train.loop import LoopConfig, processes, train
-from d2sd.train.new_drafter import extended, new_drafter
-from d2sd.train.regenerate import RegenerateConfig, regenerate
-from d2sd.train.text import Responses, read_jsonl, read_responses
+from d2sd.train.loop import LoopConfig, digest, processes, train
+from d2sd.train.text import RegenerateConfig, Responses, read_jsonl, read_responses, regenerate
 
 LAYERS, BLOCK_SIZE = 2, 16  # of a new drafter
 OPTIONS = {"layers": "--layers", "block_size": "--block-size", "target_layer_ids": "--target-layers",
@@ -60,7 +63,7 @@ def regenerate_responses(
     dtype: str | None = None,
     chat: bool = False,
 ) -> tuple[int, int]:
-    """Let the target answer these prompts; see ``d2sd.train.regenerate``. Returns how many answers are empty, and how many
+    """Let the target answer these prompts; see ``d2sd.train.text``. Returns how many answers are empty, and how many
     there are.
 
     chat: put each into the target's chat template. Without it, text that already begins with a special token gets no other.
@@ -80,7 +83,7 @@ def regenerate_responses(
 def load_writer(target: str | Path, dtype: str | None) -> Target:
     """The target as the engine runs it, on this machine's first device.
 
-    dtype: one of ``d2sd.models.numbers.DTYPES``; None: float32, with weights in float16 where the engine would take them so
+    dtype: one of ``d2sd.nets.lean.DTYPES``; None: float32, with weights in float16 where the engine would take them so
     (``mixed``). Batched passes run transformers' own modules, so their linear layers are replaced.
     """
     device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -129,7 +132,7 @@ def train_drafter(
     cache: a file that keeps the target's features between runs; default: the target runs in every step.
     own_tokens: loss over the tokens that occur in the responses alone; train the last steps without it, so that
     confidence keeps its meaning.
-    draft_vocab_size, markov_rank: added to the drafter, see ``d2sd.train.new_drafter.extended``; it is then saved in the form
+    draft_vocab_size, markov_rank: added to the drafter, see ``d2sd.train.block_drafters.extended``; it is then saved in the form
     of speculators.
     held_out, chat: prompts that it is measured on at every save (``d2sd.train.held_out``), and whether they stand in the
     chat template.

@@ -18,9 +18,8 @@ import pytest
 from app import presets
 from app.calibrate.measured import Measured
 from app.calibrate.view import CalibrationView, Progress, drawing
-from app.plotly_js import ROUTE
 from app.runs.recordings import Recording
-from app.views.drawn import APP
+from app.view import APP, ROUTE
 from d2sd import METHODS, DecodeConfig, Trace
 from d2sd.calibration import scored_positions
 from d2sd.trace.run import RecordedRun

@@ -10,12 +10,11 @@ import pytest
 
 from app import presets
 from app.compare import compare
-from app.compare.tab import add_files, offer, open_step, rename, show
+from app.compare.tab import add_files, drawing, offer, open_step, rename, show
 from app.record import recorded_race
 from app.runs.recordings import Recording, RunSet
 from app.runs.view import about
 from app.session import Session
-from app.views.compare import drawing
 from app.work import Ticket
 from d2sd import InputError
 from d2sd.trace.run import RecordedRun

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app import getting
+from app import model_choice as getting
 from app.session import Session
 from d2sd import InputError
 from d2sd.folders.getting import Stopped

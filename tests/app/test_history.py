@@ -8,9 +8,9 @@ from urllib.parse import parse_qsl
 
 import pytest
 
-from app import history, links, models, presets
+from app import links, models, presets
+from app import session as history
 from app.explore.controls import Controls
-from app.history import Histories, History
 from app.race.tab import METHODS as METHOD_GROUPS
 from app.race.tab import RaceTab, keep, open_lane
 from app.race.view import query as race_query
@@ -19,7 +19,7 @@ from app.record import recorded_race
 from app.runs.recordings import Recording
 from app.runs.tab import GONE, Shown, _kept, file, remove, rename, show
 from app.runs.view import FORM, about, drawing
-from app.session import Session
+from app.session import Histories, History, Session
 from app.settings import SETTINGS
 from d2sd.trace.run import RecordedRun
 from tests.app.event import Event

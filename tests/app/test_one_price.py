@@ -14,7 +14,7 @@ from d2sd import DecodeConfig
 from d2sd.bench.runner import entry
 from d2sd.bench.settings import BenchSetting
 from d2sd.costs.machines import MACHINES
-from d2sd.drawing import machines
+from d2sd.figures import modules as machines
 from d2sd.whatif import Replay
 from tests.scripts.test_scripts import NODE
 
@@ -64,5 +64,5 @@ def test_one_run_has_one_price_on_every_machine_everywhere(engine, tmp_path, met
 
 
 def test_the_scripts_have_the_machines_of_python():
-    """Written anew by ``python -m d2sd.drawing.machines``."""
+    """Written anew by ``python -m d2sd.figures.modules``."""
     assert machines.PATH.read_text(encoding="utf-8") == machines.source()

@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from app import links, models, presets, uploads
+from app import links, models, presets
 from app.calibrate import measure as calibrate
 from app.explore import run as explore
 from app.learn.tour import lessons
 from app.models import Chosen
 from app.race import run as race
 from app.runs import recordings
+from app.runs import recordings as uploads
 from app.runs.recordings import Recordings
 from app.session import Session
 from app.settings import SETTINGS

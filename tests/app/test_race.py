@@ -17,12 +17,12 @@ from app.race import whatif
 from app.race.lanes import Lane, lane_name
 from app.race.view import FILLED_IN, drawing
 from app.race.view import query as query_of
+from app.race.whatif import Drawn, drawn
 from app.race.whatif_tab import WhatIf, build_whatif
 from app.record import RACE, recorded_answers, recorded_race
 from app.session import Session
 from app.streaming import prepare
 from app.tabs.notice import stopped
-from app.views.whatif import Drawn, drawn
 from d2sd import METHODS, DecodeConfig
 from d2sd.decoding.block_drafter import BlockDrafter
 from d2sd.folders.store import REMOTE

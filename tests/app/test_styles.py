@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from app.views.drawn import APP
+from app.view import APP
 
 # the class or id of what each sheet styles
 SCOPES = {

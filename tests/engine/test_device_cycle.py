@@ -21,8 +21,7 @@ from d2sd.decoding.proposer import Proposer, slots
 from d2sd.decoding.verifier import Verifier
 from d2sd.nets.lean import LeanLayers
 from d2sd.nets.models import Models
-from d2sd.nets.passes import Passes
-from d2sd.passes.capture import CapturedPass, Recorder
+from d2sd.nets.passes import CapturedPass, Passes, Recorder
 from d2sd.trace.events import StageSeconds
 from tests.nets import VOCABULARY, make_drafter, make_eagle3, make_target
 

@@ -1,7 +1,7 @@
 // What waits a moment, and what may come in between: another tab, another run, Back, the end of the page.
 import assert from "node:assert/strict";
 import { beforeEach, mock, test } from "node:test";
-import { WalkView } from "../../app/static/learn/walk.js";
+import { WalkView } from "../../app/learn/stage.js";
 import { Address } from "../../app/runs/address.js";
 import { oneWait } from "../../assets/viewer/dom.js";
 import { Selection } from "../../assets/viewer/selection.js";

@@ -9,13 +9,13 @@ import pytest
 
 from d2sd import DecodeConfig, load
 from d2sd.__main__ import main
-from d2sd.calibration.checkpoints import best, compare_checkpoints, verdict
+from d2sd.calibration.replays import best, compare_checkpoints, verdict
 from d2sd.train.block_drafters import DrafterConfig
 from d2sd.train.board import Board, checkpoints
 from d2sd.train.eagle3 import Eagle3Objective, train_eagle3
 from d2sd.train.loop import LoopConfig
-from d2sd.train.regenerate import RegenerateConfig
 from d2sd.train.stages import regenerate_responses, train_drafter
+from d2sd.train.text import RegenerateConfig
 from tests.train.texts import prompt_of, save_target, sums
 
 LOOP = {"batch_size": 4, "warmup": 2, "save_every": 2, "log_every": 1, "keep_every": 2}

@@ -13,10 +13,9 @@ from torch.nn.functional import scaled_dot_product_attention
 from transformers import AutoTokenizer
 
 from d2sd import DecodeConfig, InputError, load
-from d2sd.models.taps import LayerTaps
-from d2sd.models.weight_files import tensor_shapes, weight_files
+from d2sd.folders.weights import tensor_shapes, weight_files
 from d2sd.nets.models import Models
-from d2sd.nets.target import ATTENTION
+from d2sd.nets.target import ATTENTION, LayerTaps
 from d2sd.train.block_drafters import (
     DrafterConfig,
     DrafterObjective,
@@ -27,9 +26,8 @@ from d2sd.train.block_drafters import (
 )
 from d2sd.train.eagle3 import Eagle3Objective, Unrolled, train_eagle3
 from d2sd.train.loop import LoopConfig, rate_at, rows_at
-from d2sd.train.regenerate import RegenerateConfig
 from d2sd.train.stages import cached, load_frozen, regenerate_responses, train_drafter
-from d2sd.train.text import read_responses
+from d2sd.train.text import RegenerateConfig, read_responses
 from tests.train.texts import prompt_of, save_target, sums
 
 LOOP = {"batch_size": 4, "warmup": 2, "save_every": 3, "log_every": 1}

@@ -10,13 +10,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from d2sd.bench import adaptive
+from d2sd.bench import presets as adaptive
 from d2sd.bench.presets import PRESETS
 from d2sd.bench.prompts import Prompt
-from d2sd.bench.report import machines_table, markdown_table, page, remarks, table
+from d2sd.bench.report import interval, machines_table, markdown_table, page, remarks, summarise, table
 from d2sd.bench.runner import Entry, Run, run_bench, run_count
 from d2sd.bench.settings import parse_settings
-from d2sd.bench.summary import interval, summarise
 from d2sd.config import DecodeConfig
 
 HARDWARE = {"device": "cpu", "dtype": "float32", "cpu": "a", "cores": 2, "threads": 2, "processes": 1, "load_average": 0, "system": "b"}  # fmt: skip

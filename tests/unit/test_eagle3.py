@@ -10,8 +10,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from d2sd import DecodeConfig, Engine, InputError
+from d2sd.folders.drafters import is_eagle3, save_eagle3
 from d2sd.folders.loading import load_eagle3
-from d2sd.models.eagle3_folder import is_eagle3, save_eagle3
 from d2sd.nets.eagle3 import default_eagle3_layers
 from d2sd.nets.models import Models
 from d2sd.nets.target import ATTENTION

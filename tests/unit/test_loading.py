@@ -15,8 +15,8 @@ from transformers import AutoModelForCausalLM, Qwen3Config
 
 from d2sd import DecodeConfig, Engine, InputError, load
 from d2sd.bench.baselines import _stock_drafter
+from d2sd.folders.drafters import save_eagle3
 from d2sd.folders.loading import BUNDLED, load_drafter, load_target
-from d2sd.models.eagle3_folder import save_eagle3
 from d2sd.nets.drafter import DFlashDraftModel, default_target_layers, drafter_config
 from d2sd.nets.models import Models, check_fit
 from d2sd.nets.target import Target

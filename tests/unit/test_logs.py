@@ -10,9 +10,7 @@ import pytest
 from d2sd import InputError, load_trace
 from d2sd.__main__ import main
 from d2sd.calibration import calibrate, read_report, tabulate
-from d2sd.calibration.alignment import align
-from d2sd.calibration.comparison import compare
-from d2sd.calibration.sides import Side
+from d2sd.calibration.comparison import Side, align, compare
 from d2sd.trace.logs import Totals, import_log
 from d2sd.trace.logs.chain import UNKNOWN
 from d2sd.trace.sets import read_traces

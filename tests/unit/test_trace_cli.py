@@ -13,7 +13,7 @@ import pytest
 import d2sd
 from d2sd.__main__ import main
 from d2sd.cli.description import MARKS, describe_step, draw_tree
-from d2sd.cli.stats import statistics
+from d2sd.cli.trace import statistics
 from d2sd.figures.viewer import standalone_page
 from d2sd.trace.events import Finished
 from d2sd.trace.logs.chain import NOT_KNOWN, Chain, chain_step

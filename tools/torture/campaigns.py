@@ -16,11 +16,12 @@ import networkx
 from safetensors.torch import load_file, save_file
 
 import d2sd
-from app import links, presets, uploads
+from app import links, presets
 from app.calibrate import measure as calibrate
-from app.inputs import control_value, event_data
+from app.guard import control_value, event_data
 from app.layout import build
 from app.learn import tour as learn
+from app.runs import recordings as uploads
 from app.runs.recordings import Recordings
 from d2sd import METHODS, DecodeConfig, InputError
 from d2sd.figures.viewer import standalone_page

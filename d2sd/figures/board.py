@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 import plotly.graph_objects as go
 
 from d2sd.calibration import Estimate
-from d2sd.calibration.checkpoints import best, first_position
-from d2sd.calibration.replays import Row
+from d2sd.calibration.replays import Row, best, first_position
 from d2sd.calibration.sentences import with_interval
 from d2sd.figures.panels import Panel, Table
 from d2sd.figures.style import COLOURS, INK, Trace, axis, draw, share_axis, whiskers

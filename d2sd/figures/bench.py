@@ -8,16 +8,15 @@ from typing import Any
 import plotly.graph_objects as go
 
 from d2sd.calibration import Estimate
-from d2sd.drawing.colours import CATEGORIES
-from d2sd.drawing.gains import ROW
+from d2sd.figures.calibration import ROW
 from d2sd.figures.panels import Panel, Table
-from d2sd.figures.style import Trace, axis, digits, draw, places_axis, safe, whiskers, with_interval
+from d2sd.figures.style import CATEGORIES, Trace, axis, digits, draw, places_axis, safe, whiskers, with_interval
 
 Rows = Sequence[Mapping[str, Any]]
 
 
 def bench_panels(rows: Rows) -> Iterator[Panel]:
-    """Yields the figures of a benchmark's rows, as ``d2sd.bench.summary.summarise`` gives them."""
+    """Yields the figures of a benchmark's rows, as ``d2sd.bench.report.summarise`` gives them."""
     question = "How many tokens does a step commit? Bars: 95% interval over prompts."
     yield _measured(
         "acceptance", "Mean acceptance length α", question, "tokens per step", rows, "mean_acceptance_length"
