@@ -78,17 +78,18 @@ ROUTE = Route(PATH, _answer)
 # The base component of views that are drawn by their own JavaScript.
 
 
-STATIC = Path(__file__).resolve().parent.parent / "static"
+APP = Path(__file__).resolve().parent
+STATIC = APP / "static"
 FIGURES = {"colours": COLOURS, "plotly": ADDRESS}  # what figures.js needs to know
 
 
 class DrawnView(View):
-    """Draws its value, a JSON text, with the script of one folder of ``app/static``: ``start`` of its ``main.js``."""
+    """Draws its value, a JSON text, with ``start`` of a script of ``app``."""
 
     def __init__(
         self,
         value: str | None,
-        folder: str,
+        script: str,
         *,
         elem_id: str,
         given: Mapping[str, Any] | None = None,
@@ -96,17 +97,21 @@ class DrawnView(View):
         server_functions: list[Callable[..., Any]] | None = None,
         **options: Any,
     ):
-        """``given``: values for the script; ``sheets``: other folders whose style sheets it needs; ``options``: those of
-        ``gr.HTML``."""
-        script = view_script(STATIC / folder / "main.js", panel_sheets(*sheets, folder), given or {})
-        super().__init__(value, script, elem_id=elem_id, server_functions=server_functions, **options)
+        """
+        script: path of the entry module in ``app``.
+        given: values for the script.
+        sheets: paths of its style sheets in ``app``.
+        options: those of ``gr.HTML``.
+        """
+        joined = view_script(APP / script, panel_sheets(*sheets), given or {})
+        super().__init__(value, joined, elem_id=elem_id, server_functions=server_functions, **options)
 
 
-def panel_sheets(*folders: str) -> dict[str, str]:
-    """Style sheets by element id: what all views share, then those of these folders, whose rules win over it."""
+def panel_sheets(*sheets: str) -> dict[str, str]:
+    """Style sheets by element id: what all views share, then these of ``app``, whose rules win over it."""
     viewer = read(VIEWER / "colours.css") + read(VIEWER / "map.css")
     shared = viewer.replace(".explorer", ".panels") + read(STATIC / "shared" / "panels.css")
-    return {"panels-style": shared, **{f"{name}-style": read(STATIC / name / f"{name}.css") for name in folders}}
+    return {"panels-style": shared, **{f"{Path(sheet).stem}-style": read(APP / sheet) for sheet in sheets}}
 
 
 def read(path: Path) -> str:

@@ -45,7 +45,7 @@ class Request:
 class Engine:
     """Loaded models that generate text.
 
-    passes: "eager", "padded", "captured" (``d2sd.passes``) or "auto". The generated text does not depend on it.
+    passes: "eager", "padded", "captured" (``d2sd.nets.passes``) or "auto". The generated text does not depend on it.
     """
 
     def __init__(self, models: Models, passes: str = "auto"):

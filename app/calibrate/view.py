@@ -38,7 +38,14 @@ class CalibrationView(DrawnView):
     run that Explore shows."""
 
     def __init__(self, value: str | None = None, *, elem_id: str = "calibration", **options: Any):
-        super().__init__(value, "calibrate", given=FIGURES, sheets=("compare",), elem_id=elem_id, **options)
+        super().__init__(
+            value,
+            "calibrate/main.js",
+            given=FIGURES,
+            sheets=("compare/compare.css", "calibrate/calibrate.css"),
+            elem_id=elem_id,
+            **options,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,7 +76,9 @@ class CompareView(DrawnView):
     """Draws what ``drawing`` returns. ``select`` with ``side`` (0 or 1), ``run`` and ``step`` asks for a step in Explore."""
 
     def __init__(self, value: str | None = None, *, elem_id: str = "compare-view", **options: Any):
-        super().__init__(value, "compare", given=FIGURES, elem_id=elem_id, **options)
+        super().__init__(
+            value, "compare/main.js", given=FIGURES, sheets=("compare/compare.css",), elem_id=elem_id, **options
+        )
 
 
 def drawing(a: RunSet, b: RunSet) -> str:

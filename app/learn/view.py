@@ -13,7 +13,7 @@ import orjson
 
 from app import presets
 from app.learn.tour import lessons
-from app.view import STATIC, DrawnView, panel_sheets, read
+from app.view import APP, DrawnView, panel_sheets, read
 from d2sd.costs import machines as known
 from d2sd.costs.machines import STAGES, Curve, Machine
 from d2sd.costs.runs import here
@@ -24,8 +24,8 @@ from d2sd.trace.schema import read_baseline
 from d2sd.trace.trace import Trace, parse_trace
 from d2sd.trace.viewer_lines import Judge
 
-SHEETS = ("story",)
-HANDOUT = STATIC / "learn" / "handout.js"
+SHEETS = ("learn/story.css", "learn/learn.css")
+HANDOUT = APP / "learn" / "handout.js"
 
 
 class LearnView(DrawnView):
@@ -33,17 +33,19 @@ class LearnView(DrawnView):
 
     def __init__(self, value: str | None = None, *, elem_id: str = "learn", **options: Any):
         options.setdefault("server_functions", [tour])
-        super().__init__(value, "learn", given={"styles": stage_styles()}, sheets=SHEETS, elem_id=elem_id, **options)
+        super().__init__(
+            value, "learn/main.js", given={"styles": stage_styles()}, sheets=SHEETS, elem_id=elem_id, **options
+        )
 
 
 def stage_styles() -> str:
     """Style sheets of the live view, which has a separate shadow root, so that its ids do not collide with Explore's."""
-    return "\n".join([viewer_styles(), read(STATIC / "learn" / "stage.css")])
+    return "\n".join([viewer_styles(), read(APP / "learn" / "stage.css")])
 
 
 def tours_page(runs: Sequence[PageRun], title: str) -> str:
     """``runs_page`` with the tour of every run that has one."""
-    styles = "\n".join(panel_sheets(*SHEETS, "learn").values())
+    styles = "\n".join(panel_sheets(*SHEETS).values())
     return runs_page(runs, title, HANDOUT, styles, {"styles": stage_styles()})
 
 

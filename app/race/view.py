@@ -24,7 +24,7 @@ class RaceView(DrawnView):
     """Draws what ``drawing`` returns. ``select`` with the number of a ``lane`` asks for its run in Explore."""
 
     def __init__(self, value: str | None = None, *, elem_id: str = "race", **options: Any):
-        super().__init__(value, "race", elem_id=elem_id, **options)
+        super().__init__(value, "race/main.js", sheets=("race/race.css",), elem_id=elem_id, **options)
 
 
 def drawing(race: Race) -> str:

@@ -201,7 +201,9 @@ class WhatIfView(DrawnView):
     """Draws what ``Drawn.value`` returns."""
 
     def __init__(self, value: str | None = None, *, elem_id: str = "whatif", **options: Any):
-        super().__init__(value, "whatif", given=FIGURES, elem_id=elem_id, **options)
+        super().__init__(
+            value, "race/whatif.js", given=FIGURES, sheets=("race/whatif.css",), elem_id=elem_id, **options
+        )
 
 
 class Drawn(msgspec.Struct, frozen=True):

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from d2sd.passes.transformers_calls import refuse_unknown
+from d2sd.nets.transformers_calls import refuse_unknown
 
 
 class KeyValueCache:

@@ -26,8 +26,8 @@ from transformers.activations import ACT2FN
 
 from d2sd.nets.attention import Backend
 from d2sd.nets.caches import CacheWindow, DeltaRows, LayerCache
+from d2sd.nets.transformers_calls import cache_argument, refuse_unknown
 from d2sd.nets.tree_attention import PassRows
-from d2sd.passes.transformers_calls import cache_argument, refuse_unknown
 
 EPSILON = 1e-6  # of the L2 norm of queries and keys, as in transformers
 

@@ -22,6 +22,7 @@ from d2sd.nets.attention import attend_dense as dense
 from d2sd.nets.caches import CacheWindow, KeyValueCache, LayerCache, LinearState
 from d2sd.nets.lean import LeanLayers, can_mix, product
 from d2sd.nets.linear_attention import follow_trees
+from d2sd.nets.transformers_calls import cache_argument
 from d2sd.nets.tree_attention import ATTENTION, PassRows
 from d2sd.nets.types import (
     check_supported,
@@ -32,7 +33,6 @@ from d2sd.nets.types import (
     target_type,
     text_config,
 )
-from d2sd.passes.transformers_calls import cache_argument
 
 # Target features: the outputs of chosen decoder layers, kept by forward hooks while the layers run.
 

@@ -12,7 +12,7 @@ from transformers import AttentionInterface
 
 from d2sd.nets.attention import Backend, attend_with_sinks
 from d2sd.nets.caches import CacheWindow
-from d2sd.passes.transformers_calls import refuse_unknown
+from d2sd.nets.transformers_calls import refuse_unknown
 
 # Which keys the rows of one pass see, computed once for all layers.
 

@@ -19,7 +19,7 @@ from app import presets
 from app.calibrate.measured import Measured
 from app.calibrate.view import CalibrationView, Progress, drawing
 from app.runs.recordings import Recording
-from app.view import ROUTE, STATIC
+from app.view import APP, ROUTE
 from d2sd import METHODS, DecodeConfig, Trace
 from d2sd.calibration import scored_positions
 from d2sd.trace.run import RecordedRun
@@ -47,7 +47,7 @@ def data(recorded) -> dict[str, Any]:
 
 
 def test_every_figure_has_its_place_in_the_page(data):
-    main = (STATIC / "calibrate" / "main.js").read_text(encoding="utf-8")
+    main = (APP / "calibrate" / "main.js").read_text(encoding="utf-8")
     shown = set(re.findall(r"\w+", " ".join(re.findall(r"^const (?:MAIN|FURTHER) = \[(.*?)\]", main, re.MULTILINE))))
     drawn = {panel["id"] for panel in data["panels"]}
     assert shown == drawn | {"moved", "domain", "head"}  # which one text of this drafter has not

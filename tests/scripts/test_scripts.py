@@ -17,7 +17,7 @@ NODE = Path(playwright.__file__).parent / "driver" / ("node.exe" if sys.platform
 SUITES = sorted(Path(__file__).parent.glob("*.test.mjs"))
 MODULES = sorted(
     path
-    for folder in ("assets/viewer", "app/static")
+    for folder in ("assets/viewer", "app")
     for path in (HOME / folder).rglob("*.js")
     if path.parent.name != "early"  # these run before the page, each by itself
 )

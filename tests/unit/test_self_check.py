@@ -9,10 +9,10 @@ from transformers import AttentionInterface
 
 from d2sd import InputError
 from d2sd.folders.loading import load_target
-from d2sd.models import self_check
-from d2sd.models.self_check import check_passes
 from d2sd.nets import linear_attention as delta_net
+from d2sd.nets import self_check
 from d2sd.nets.caches import LinearState
+from d2sd.nets.self_check import check_passes
 from d2sd.nets.tree_attention import ATTENTION, _tree_attention
 from tests.target_nets import TARGETS, WINDOW, make_typed
 

@@ -9,8 +9,8 @@ from transformers import AttentionInterface
 
 from d2sd import InputError
 from d2sd.nets.caches import CacheWindow, KeyValueCache
+from d2sd.nets.transformers_calls import cache_argument, refuse_unknown
 from d2sd.nets.tree_attention import ATTENTION
-from d2sd.passes.transformers_calls import cache_argument, refuse_unknown
 from tests.target_nets import make_typed
 
 SENTENCE = rf"transformers {transformers.__version__} calls .*, which this version of d2sd-explorer does not know; install transformers<{transformers.__version__}"  # fmt: skip

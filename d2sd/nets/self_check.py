@@ -15,8 +15,8 @@ import torch
 from d2sd.errors import InputError, first_line
 from d2sd.nets.attention import attend_dense as dense
 from d2sd.nets.target import Target
+from d2sd.nets.transformers_calls import older_version
 from d2sd.nets.tree_attention import ATTENTION
-from d2sd.passes.transformers_calls import older_version
 
 WINDOW = 4  # tokens that sliding layers see meanwhile, fewer than there are
 PROMPT = 7  # tokens before the tree
