@@ -16,8 +16,8 @@ from app.streaming import ahead
 from app.visitors import without_paths
 from app.work import Ticket, Update
 from d2sd import DecodeConfig, InputError
+from d2sd.doctor.checks import check_folder
 from d2sd.doctor.examination import TOKENS, Examination, examine
-from d2sd.doctor.folder_checks import check_folder
 from d2sd.doctor.report import markdown
 
 MOST = 60  # prompts

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 
-from d2sd.doctor.changes import halved, paired
+from d2sd.doctor.variants import halved, paired
 from d2sd.models.beginnings import start_from_target
 from d2sd.models.drafter import DFlashDraftModel, drafter_config
 from d2sd.models.loading import BUNDLED, load_target

@@ -12,9 +12,9 @@ from pathlib import Path
 from d2sd.bench.prompts import read_prompts
 from d2sd.cli.common import tell_of_template
 from d2sd.config import DecodeConfig
+from d2sd.doctor.checks import Check, check_folder
 from d2sd.doctor.diagnosis import fault
 from d2sd.doctor.examination import TOKENS, VISIBLE, Examination, examine
-from d2sd.doctor.folder_checks import Check, check_folder
 from d2sd.doctor.probes import alpha
 from d2sd.doctor.report import markdown, mend
 from d2sd.engine import Engine

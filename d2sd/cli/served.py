@@ -12,8 +12,8 @@ import orjson
 from d2sd.calibration.reading import with_interval
 from d2sd.calibration.resampling import MIN_UNITS
 from d2sd.cli.common import load_engine
-from d2sd.doctor.changes import Drafter
 from d2sd.doctor.served import At, Served, hold, summed
+from d2sd.doctor.variants import Drafter
 from d2sd.engine import Engine
 from d2sd.errors import InputError
 from d2sd.models.eagle3_folder import is_eagle3, published_config

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from d2sd.doctor.changes import Kind
-from d2sd.doctor.folder_checks import Check
+from d2sd.doctor.checks import Check
+from d2sd.doctor.evidence import Weighed
 from d2sd.doctor.probes import LOW, Cure, Position, Shape, alpha
 from d2sd.doctor.signs import Signs
 from d2sd.doctor.texts import Asked
-from d2sd.doctor.weights import Weighed
+from d2sd.doctor.variants import Kind
 
 TRAINING = (
     "What usually helps then is more training on text that the target wrote itself: of the bundled drafters, SmolLM2's accepts "

@@ -8,9 +8,9 @@ from time import perf_counter
 from typing import Any, TypeVar
 
 from d2sd.config import DecodeConfig
-from d2sd.doctor.changes import Variant, mask_tokens, with_mask
+from d2sd.doctor.checks import Check
 from d2sd.doctor.diagnosis import Diagnosis, Findings, diagnose, fault
-from d2sd.doctor.folder_checks import Check
+from d2sd.doctor.evidence import Weighed, rounded_to, weigh
 from d2sd.doctor.probes import (
     MOST,
     Cure,
@@ -30,7 +30,7 @@ from d2sd.doctor.probes import (
 from d2sd.doctor.signs import Signs, signs
 from d2sd.doctor.subject import Subject, taps_of, taps_wanted
 from d2sd.doctor.texts import BATCH, Asked, Text, study, templates, write
-from d2sd.doctor.weights import Weighed, rounded_to, weigh
+from d2sd.doctor.variants import Variant, mask_tokens, with_mask
 from d2sd.engine import Engine
 from d2sd.errors import InputError
 from d2sd.models.drafter import DFlashDraftModel

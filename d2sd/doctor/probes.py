@@ -21,10 +21,10 @@ import numpy as np
 
 from d2sd.calibration.replays import reached
 from d2sd.calibration.resampling import Estimate, Ratio, Resampler, wilson
-from d2sd.doctor.changes import Variant
 from d2sd.doctor.redraft import Redrafter
 from d2sd.doctor.subject import Draft, Redrafting
 from d2sd.doctor.texts import Text
+from d2sd.doctor.variants import Variant
 from d2sd.models.drafter import DFlashDraftModel
 from d2sd.models.target import Target
 

@@ -16,10 +16,10 @@ from torch import Tensor
 from d2sd.__about__ import __version__
 from d2sd.calibration.reading import with_interval
 from d2sd.calibration.resampling import Estimate
-from d2sd.doctor.changes import TOKEN_IDS, Variant
 from d2sd.doctor.examination import TOKENS, Examination
 from d2sd.doctor.probes import SAID, alpha_figure
 from d2sd.doctor.signs import REPEATED
+from d2sd.doctor.variants import TOKEN_IDS, Variant
 from d2sd.errors import InputError
 from d2sd.models.drafter_folder import MAPS, own_name
 from d2sd.models.eagle3_folder import eagle3_name, is_eagle3, published_config

@@ -11,10 +11,10 @@ import torch
 
 from d2sd.calibration.replays import reached
 from d2sd.calibration.resampling import Estimate, Resampler
-from d2sd.doctor.changes import Drafter
 from d2sd.doctor.redraft import ChainRedrafter, Redrafter
 from d2sd.doctor.subject import Redrafting, taps_of
 from d2sd.doctor.texts import Text, study
+from d2sd.doctor.variants import Drafter
 from d2sd.engine import Engine
 from d2sd.errors import InputError
 from d2sd.models.drafter import DFlashDraftModel

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from d2sd.config import DecodeConfig
-from d2sd.doctor.changes import Variant, eagle3_variants, variants
 from d2sd.doctor.redraft import ChainRedrafter, Redrafter
 from d2sd.doctor.texts import Text
+from d2sd.doctor.variants import Variant, eagle3_variants, variants
 from d2sd.models.drafter import DFlashDraftModel
 from d2sd.models.target import Target
 
@@ -46,7 +46,7 @@ class Subject:
         return ChainRedrafter(self.target, model, GUESSES)
 
     def variants(self, model: Any, longest: int, whole: bool) -> list[Variant]:
-        """Returns all variants but mask tokens; see ``d2sd.doctor.changes``."""
+        """Returns all variants but mask tokens; see ``d2sd.doctor.variants``."""
         if isinstance(model, DFlashDraftModel):
             return variants(model, self.target, longest, whole)
         return eagle3_variants(model, self.target)

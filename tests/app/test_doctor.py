@@ -9,7 +9,7 @@ from app.calibrate import PromptSource
 from app.models import Chosen, drafter_folder
 from app.work import Ticket
 from d2sd.doctor import examination
-from d2sd.doctor.folder_checks import Check
+from d2sd.doctor.checks import Check
 
 
 def updates(ticket, limit=1, model="tiny"):

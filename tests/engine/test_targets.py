@@ -14,7 +14,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageText
 from d2sd import METHODS, DecodeConfig, Engine, InputError
 from d2sd.attention import BACKENDS
 from d2sd.decoding.verifier import Verifier
-from d2sd.doctor.changes import variants
+from d2sd.doctor.variants import variants
 from d2sd.models.loading import load_target
 from d2sd.models.models import Models
 from d2sd.models.tree_attention import ATTENTION

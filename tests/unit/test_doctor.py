@@ -17,10 +17,18 @@ from d2sd.calibration.resampling import Estimate
 from d2sd.cli.doctor import load_checked
 from d2sd.config import DecodeConfig
 from d2sd.doctor import examination, probes
-from d2sd.doctor.changes import mask_tokens, tapped, undoings, variants, weights_of, with_mask
+from d2sd.doctor.checks import Check, check_folder
 from d2sd.doctor.diagnosis import Findings, diagnose
+from d2sd.doctor.evidence import (
+    Weighed,
+    fresh_taps,
+    odd_matrices,
+    prominence,
+    prominences,
+    random_layers,
+    rounded_to,
+)
 from d2sd.doctor.examination import Examination, examine
-from d2sd.doctor.folder_checks import Check, check_folder
 from d2sd.doctor.probes import (
     Cure,
     Position,
@@ -40,15 +48,7 @@ from d2sd.doctor.report import code, markdown, mend, text
 from d2sd.doctor.signs import FURTHER, Signs, follows, further, repeated, surprise
 from d2sd.doctor.subject import Subject
 from d2sd.doctor.texts import WORTH, Asked, Template, Text, study, templates, write
-from d2sd.doctor.weights import (
-    Weighed,
-    fresh_taps,
-    odd_matrices,
-    prominence,
-    prominences,
-    random_layers,
-    rounded_to,
-)
+from d2sd.doctor.variants import mask_tokens, tapped, undoings, variants, weights_of, with_mask
 from d2sd.engine import Engine
 from d2sd.errors import InputError
 from d2sd.models.loading import load_drafter

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from d2sd.doctor.changes import weights_of
+from d2sd.doctor.variants import weights_of
 from d2sd.models.drafter import DFlashDraftModel
 from d2sd.models.target import Target
 

@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 import torch
 
-from d2sd.doctor.changes import taps_line
 from d2sd.doctor.texts import unused_marker
+from d2sd.doctor.variants import taps_line
 from d2sd.errors import InputError, first_line
 from d2sd.models.drafter import DFlashDraftModel, default_target_layers
 from d2sd.models.drafter_folder import BORROWED, MAPS, drafter_config_of, own_name
