@@ -1,0 +1,198 @@
+"""One change of a drafter: of how its weights are read, or of the weights; applied to a loaded drafter or to its folder."""
+
+from __future__ import annotations
+
+import copy
+import json
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from huggingface_hub import save_torch_state_dict
+from torch import Tensor, nn
+
+from d2sd.doctor.redraft import Drafter
+from d2sd.errors import InputError
+from d2sd.models.drafter_folder import MAPS, own_name
+from d2sd.models.eagle3 import Eagle3Config
+from d2sd.models.eagle3_folder import eagle3_name, is_eagle3, published_config
+from d2sd.models.form import DrafterForm
+from d2sd.models.weight_files import read_weights, weight_files
+
+Kind = Literal[
+    "taps", "mask", "rope", "window", "causal", "reads", "rows", "layer", "sublayer", "dtype", "rotary", "swapped", "transposed",
+    "norms", "order", "tables", "map", "head_dim", "residual", "output",
+]  # fmt: skip
+Form = DrafterForm | Eagle3Config
+WeightEdit = Callable[[Mapping[str, Tensor]], dict[str, Tensor]]
+ConfigEdit = Callable[[dict[str, Any]], dict[str, Any]]
+
+MIN_GAIN = 0.02
+TOKEN_IDS = "token_ids"  # among weights: the target's ids of a draft vocabulary
+# If a drafter has another fault, changes of these kinds often help a little, so that a gain alone proves nothing.
+UNSPECIFIC: frozenset[Kind] = frozenset({"mask", "rope", "window", "causal", "layer", "sublayer", "output", "norms"})
+SHARD = "5GB"
+COPIED = (".json", ".md", ".txt", ".model", ".jinja")  # files beside the weights
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """A drafter with one change.
+
+    description: the change, in a few words.
+    fix: what to change in the folder; None if nothing there would have this effect.
+    form: how the weights are read.
+    edit_weights: maps all weights, by our names, to the changed ones.
+    edit_config: maps the folder's config to a changed one; None if it stays, or cannot express the change.
+    left_out: the layer, or the part of one, that has no effect in this variant.
+    in_float32: whether the weights are read in float32.
+    min_gain: relative gain from which on it is reported.
+    """
+
+    kind: Kind
+    description: str
+    fix: str | None
+    form: Form
+    edit_weights: WeightEdit | None = None
+    edit_config: ConfigEdit | None = None
+    left_out: str | None = None
+    in_float32: bool = False
+    min_gain: float = MIN_GAIN
+
+    @property
+    def key(self) -> object:
+        """Identifies the change: equal for changes with the same effect."""
+        form = self.form
+        read = form if isinstance(form, DrafterForm) else (form.layer.to_dict(), replace(form, layer=None))
+        return read, self.in_float32, self.description if self.edit_weights is not None else ""
+
+    @property
+    def unspecific(self) -> bool:
+        """Whether it may help although another fault is the cause."""
+        return self.kind in UNSPECIFIC
+
+    @property
+    def writable(self) -> bool:
+        """Whether a folder with this change can be written."""
+        return self.left_out is None and (self.edit_weights is not None or self.edit_config is not None)
+
+    @property
+    def taps(self) -> tuple[int, ...]:
+        """The target layers that it reads."""
+        return self.form.taps if isinstance(self.form, DrafterForm) else self.form.target_layer_ids
+
+    def apply(self, model: Any) -> Any:
+        """Returns the drafter with this change; unchanged weights are shared."""
+        changed = _with_own_modules(model)
+        _set_form(changed, self.form)
+        if self.edit_weights is not None:
+            for name, weight in self.edit_weights(weights_of(changed)).items():
+                _set_weight(changed, name, weight)
+        return copy.deepcopy(changed).float() if self.in_float32 else changed
+
+
+def weights_of(model: Drafter) -> dict[str, Tensor]:
+    """Returns all weights by our names, and the ids of the draft vocabulary if it has one."""
+    weights: dict[str, Tensor] = dict(model.named_parameters())
+    if model.token_ids is not None:
+        weights[TOKEN_IDS] = model.token_ids
+    return weights
+
+
+def _with_own_modules(module: Any) -> Any:
+    """The same modules anew, around the same weights; a deep copy would take as long as the drafting."""
+    other = copy.copy(module)
+    for part in ("_parameters", "_buffers"):
+        other.__dict__[part] = dict(module.__dict__[part])
+    modules = module.__dict__["_modules"]
+    other.__dict__["_modules"] = {name: inner and _with_own_modules(inner) for name, inner in modules.items()}
+    return other
+
+
+def _set_form(model: Any, form: Form) -> None:
+    if isinstance(form, DrafterForm):
+        model.__dict__.update(model.reformed(form).__dict__)
+        return
+    model.config = form
+    model.layer.norm_before_residual = form.norm_before_residual
+    model.layer.self_attn.head_dim = form.head_dim
+    model.rotary_emb = type(model.rotary_emb)(form.layer).to(model.device)
+
+
+def _set_weight(model: Any, name: str, weight: Tensor) -> None:
+    if name == TOKEN_IDS:
+        model.token_ids = weight
+        return
+    owner, _, last = name.rpartition(".")
+    setattr(model.get_submodule(owner), last, nn.Parameter(weight, requires_grad=False))
+
+
+def set_keys(values: Mapping[str, Any]) -> ConfigEdit:
+    """Returns an edit that sets these keys of a config; dots lead into objects, and None removes a key."""
+
+    def edit(config: dict[str, Any]) -> dict[str, Any]:
+        config = copy.deepcopy(config)
+        for path, value in values.items():
+            *outer, last = path.split(".")
+            inner = config
+            for part in outer:
+                inner = inner.setdefault(part, {})
+            if value is None:
+                inner.pop(last, None)
+            else:
+                inner[last] = value
+        return config
+
+    return edit
+
+
+def config_line(values: Mapping[str, Any]) -> str:
+    """Returns the same keys as a line for people."""
+    line = ", ".join(f"{path}: {json.dumps(value)}" for path, value in values.items() if value is not None)
+    removed = [path for path, value in values.items() if value is None]
+    return line + (f" (and no {', no '.join(removed)})" if removed else "")
+
+
+def write_changed(source: str, changes: Sequence[Variant], out: Path) -> None:
+    """Writes the folder or hub id ``source`` to ``out`` with these changes, applied in order.
+
+    Weights keep their published names and dtype. Raises ``InputError`` if ``out`` exists or a change cannot be written.
+    """
+    if out.exists():
+        raise InputError(f"{out} is there already; name a folder that is not")
+    if (other := next((v for v in changes if not v.writable), None)) is not None:
+        raise InputError(
+            f"no folder can say it ({other.description}); {other.fix or 'the weights have to be fetched or trained again'}"
+        )
+    config: dict[str, Any] = json.loads(json.dumps(published_config(source)))
+    to_own = eagle3_name if is_eagle3(config) else own_name
+    files = weight_files(source)
+    published = read_weights(files)
+    names = {own: key for key in published if (own := to_own(key)) is not None}
+    weights = {own: published[key] for own, key in names.items() if own not in MAPS}
+    if "d2t" in names:
+        weights[TOKEN_IDS] = published[names["d2t"]].long() + torch.arange(len(published[names["d2t"]]))
+    for change in changes:
+        config = config if change.edit_config is None else change.edit_config(config)
+        if change.edit_weights is not None:
+            weights |= change.edit_weights(weights)
+    published |= _published(weights, names, published)
+    out.mkdir(parents=True)
+    for path in files[0].parent.iterdir():
+        if path.is_file() and path.suffix in COPIED and not path.name.endswith(".index.json"):
+            shutil.copyfile(path, out / path.name)
+    (out / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+    save_torch_state_dict({k: v.contiguous().clone() for k, v in published.items()}, out, max_shard_size=SHARD)
+
+
+def _published(weights: dict[str, Tensor], names: dict[str, str], before: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Weights by their published names, in their dtype; the map of a draft vocabulary as differences."""
+    renamed = {names[own]: w.to(before[names[own]].dtype).cpu() for own, w in weights.items() if own in names}
+    if (ids := weights.get(TOKEN_IDS)) is not None:
+        renamed[names["d2t"]] = (ids - torch.arange(len(ids))).to(before[names["d2t"]].dtype)
+        if "t2d" in names:
+            renamed[names["t2d"]] = torch.zeros_like(before[names["t2d"]]).index_fill(0, ids, True)
+    return renamed
