@@ -98,7 +98,7 @@ def _write_repaired(examination: Examination, out: Path) -> str:
     """Write the drafter with the changes that repair it, and return what they are and bring; or why there is nothing to write."""
     repair, diagnosis = examination.confirmed_repair, examination.diagnosis
     if repair is None or diagnosis is None or not diagnosis.names_fault:
-        return f"{out} was not written: no change was proved to be the cure."
+        return f"{out} was not written: no change was proved to be the cause."
     write_changed(examination.drafter, [step.variant for step in repair.steps], out)
     changes = printable(", then ".join(step.variant.description for step in repair.steps))
     return f"{out}: {changes}; α {alpha(repair.before):.2f} → {alpha(repair.after):.2f}"

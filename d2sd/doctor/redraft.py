@@ -96,14 +96,15 @@ class Redrafter(Protocol):
         """Returns how many drafted tokens after each anchor the text continues with."""
 
 
-def redrafter(target: Target, model: Drafter, visible: int = 0) -> Redrafter:
-    """Returns what drafts with a drafter of either kind; an EAGLE-3 drafter drafts a chain of ``CHAIN`` tokens.
+def redrafter(target: Target, model: Drafter, visible: int = 0, chain: int = CHAIN) -> Redrafter:
+    """Returns what drafts over texts with a drafter of either kind.
 
     visible: number of tokens after the anchor that a block drafter is shown.
+    chain: number of tokens that an EAGLE-3 drafter drafts, as a chain.
     """
     if isinstance(model, DFlashDraftModel):
         return BlockRedrafter(target, model, visible)
-    return ChainRedrafter(target, model, CHAIN)
+    return ChainRedrafter(target, model, chain)
 
 
 def block_size(model: Drafter) -> int:

@@ -11,10 +11,9 @@ import torch
 
 from d2sd.calibration.replays import reached
 from d2sd.calibration.resampling import Estimate, Resampler
-from d2sd.doctor.redraft import BlockRedrafter, ChainRedrafter, Drafter, Redrafter, Text, with_features
+from d2sd.doctor.redraft import Drafter, Text, redrafter, with_features
 from d2sd.engine import Engine
 from d2sd.errors import InputError
-from d2sd.models.drafter import DFlashDraftModel
 from d2sd.models.target import Target
 from d2sd.trace.events import StepDone
 from d2sd.trace.trace import Trace
@@ -84,11 +83,7 @@ def redraft_served(engine: Engine, model: Drafter, traces: Sequence[Trace]) -> I
     target = engine.models.target
     for run, trace in enumerate(traces):
         text, steps = _text(trace, target, run)
-        drafter: Redrafter
-        if isinstance(model, DFlashDraftModel):
-            drafter = BlockRedrafter(target, model)
-        else:
-            drafter = ChainRedrafter(target, model, max(map(_drafted, steps)))
+        drafter = redrafter(target, model, chain=max(map(_drafted, steps)))
         with engine.lock:
             others = count_others(target, text)
             if others > MOST_OTHERS * (len(text.ids) - text.start):
@@ -104,7 +99,7 @@ def redraft_served(engine: Engine, model: Drafter, traces: Sequence[Trace]) -> I
                 step.step,
                 step.anchor_position + 1 - text.start,
                 _drafted(step),
-                _accepted(step),
+                min(len(step.accepted), _drafted(step)),
                 min(count, _drafted(step)),
                 step.committed[-1].proposer != "target",
             )
@@ -146,11 +141,6 @@ def _drafted(step: StepDone) -> int:
     return len(step.first_draft.ids) if step.first_draft is not None else 0
 
 
-def _accepted(step: StepDone) -> int:
-    """Accepted tokens of the draft, as far as the text goes."""
-    return min(len(step.accepted), _drafted(step))
-
-
 @torch.inference_mode()
 def count_others(target: Target, text: Text) -> int:
     """Returns how many tokens of the output surely are not the target's greedy choice."""
@@ -170,29 +160,27 @@ def compare(found: Iterable[tuple[Sequence[ServedStep], int]], traces: Sequence[
     found: see ``redraft_served``.
     """
     runs, others = zip(*found, strict=True)
-    places = tuple(place for run in runs for place in run)
-    unit = np.array([p.run for p in places])
-    rise = np.array([p.server - p.reference for p in places], float)
-    difference = Resampler(len(runs)).ratio(rise, np.ones(len(places)), unit)
-    sides = [[_share(*counts) for counts in _positions(places, side)] for side in ("server", "reference")]
-    positions = tuple(PositionShares(*pair) for pair in zip_longest(*sides))
-    less = [p for p in places if p.server < p.reference]
-    more = sum(p.server > p.reference for p in places)
-    tokens = sum(len(t.token_ids) for t in traces)
+    steps = tuple(step for run in runs for step in run)
+    unit = np.array([step.run for step in steps])
+    rise = np.array([step.server - step.reference for step in steps], float)
+    less = [step for step in steps if step.server < step.reference]
+    sides = (_shares([step.server for step in steps], steps), _shares([step.reference for step in steps], steps))
     return ServedComparison(
-        places, len(less), more, less[0] if less else None, positions, difference, tokens, sum(others)
+        places=steps,
+        less=len(less),
+        more=sum(step.server > step.reference for step in steps),
+        first=less[0] if less else None,
+        positions=tuple(PositionShares(*pair) for pair in zip_longest(*sides)),
+        difference=Resampler(len(runs)).ratio(rise, np.ones(len(steps)), unit),
+        tokens=sum(len(t.token_ids) for t in traces),
+        others=sum(others),
     )
 
 
-def _positions(places: Sequence[ServedStep], side: str) -> list[tuple[int, int]]:
-    """Steps that reach each position and those that accept it; after a draft's or the text's end nothing is known."""
-    counts = [(getattr(p, side), p.drafted, p.cut) for p in places]
-    ends = [n == most or cut for n, most, cut in counts]
-    return reached(
-        [n for (n, *_), end in zip(counts, ends, strict=True) if not end],
-        [n for (n, *_), end in zip(counts, ends, strict=True) if end],
-    )
-
-
-def _share(steps: int, accepted: int) -> float | None:
-    return accepted / steps if steps else None
+def _shares(accepted: Sequence[int], steps: Sequence[ServedStep]) -> list[float | None]:
+    """Accepted share by position; nothing is known after the end of a draft or of the text."""
+    whole: list[int] = []
+    ended: list[int] = []
+    for count, step in zip(accepted, steps, strict=True):
+        (ended if step.cut or count == step.drafted else whole).append(count)
+    return [further / there if there else None for there, further in reached(whole, ended)]
