@@ -22,7 +22,7 @@ from d2sd.models.models import Models
 from tests.broken_ways import KEPT_OUT, SOUND, WAYS, Broken
 
 
-class Ward:
+class Examiner:
     """Examines broken folders over the same prompts; what the bundled target writes, and its features of it, are kept."""
 
     def __init__(self, prompts: int):
@@ -69,7 +69,7 @@ def main() -> None:
     ways = {**SOUND, **WAYS, **KEPT_OUT}
     if arguments.trained:
         ways["50 steps"] = Broken("training", lambda out: arguments.trained)
-    ward = Ward(arguments.prompts)
+    examiner = Examiner(arguments.prompts)
     ways = {k: w for k, w in ways.items() if not arguments.only or k in arguments.only.split(",")}
     if arguments.part:
         first, step = map(int, arguments.part.split("/"))
@@ -78,7 +78,7 @@ def main() -> None:
     for name, way in ways.items():
         began = time.process_time()
         with TemporaryDirectory() as folder:
-            found = ward.examine(way, Path(folder))
+            found = examiner.examine(way, Path(folder))
         diagnosis = found.diagnosis
         assert diagnosis is not None
         mark = judged(diagnosis, way)
