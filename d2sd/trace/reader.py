@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, cast, overload
 
 from d2sd.errors import InputError
-from d2sd.trace.consistency import check_order, check_prefill, check_step
+from d2sd.trace.checks import check_order, check_prefill, check_step
 from d2sd.trace.events import Finished, PrefillDone, StepDone
 from d2sd.trace.files import UNREADABLE, cannot_read, opened
 from d2sd.trace.schema import Line, check_event, check_other, is_json, kind_of, read_event, read_header

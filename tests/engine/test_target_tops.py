@@ -11,7 +11,7 @@ import torch
 
 from d2sd import DecodeConfig, InputError
 from d2sd.decoding.inspection import Inspection, describe_tops, measure, measured_rows
-from d2sd.trace.consistency import check_step
+from d2sd.trace.checks import check_step
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from d2sd.calibration.resampling import Resampler
 from d2sd.calibration.scores import Scores
 from d2sd.calibration.trained import auroc, head_confidence
 from d2sd.errors import InputError
-from d2sd.trace.consistency import check_step
+from d2sd.trace.checks import check_step
 from d2sd.trace.writer import to_line
 from tests.unit.test_calibration import made_step
 
