@@ -17,8 +17,7 @@ from d2sd.calibration.compared_reading import how_compared, read_comparison
 from d2sd.calibration.gathering import compare_gathered
 from d2sd.calibration.report import curves
 from d2sd.drawing.compared_panels import comparison_panels
-from d2sd.trace.differences import what_differs
-from d2sd.trace.metrics import verdict
+from d2sd.trace.metrics import verdict, what_differs
 
 MAX_PAIRS = 40
 MAX_PAIR_CHARACTERS = 400_000  # of all texts that are drawn side by side

@@ -22,7 +22,7 @@ from app.pairs import DSPARK, PUBLISHED, Pair, is_folder, pairs
 from app.visitors import public, without_paths
 from d2sd.models.loading import BUNDLED, load_models
 from d2sd.models.store import REMOTE, Remote, found
-from d2sd.trace.differences import weights_of
+from d2sd.trace.metrics import weights_of
 
 FOLDER = "folder"
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}  # of a weight

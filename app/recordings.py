@@ -35,7 +35,7 @@ class Recording:
     @classmethod
     def of(cls, trace: Trace, label: str = "") -> Recording:
         """Returns a run that was just recorded; named by its prompt unless a label is given."""
-        return cls(label or prompt_label(trace.header), RecordedRun.packed(trace.lines()), domain=trace.domain)
+        return cls(label or prompt_label(trace.header), RecordedRun.of(trace.records()), domain=trace.domain)
 
     @property
     def header(self) -> dict[str, Any]:

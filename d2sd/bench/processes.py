@@ -12,7 +12,7 @@ import torch
 from accelerate import PartialState
 from accelerate.utils import gather_object
 
-from d2sd.trace.progress import progress
+from d2sd.trace.text import progress
 
 T = TypeVar("T")
 

@@ -18,7 +18,7 @@ from d2sd.calibration.report import Labels, Report, calibrate, label
 from d2sd.calibration.sides import Side
 from d2sd.calibration.steps import StepTable, joined, tabulate, widened
 from d2sd.calibration.trained import TrainedReport, compare_trained, head_confidence
-from d2sd.trace.differences import weights_of
+from d2sd.trace.metrics import weights_of
 from d2sd.trace.trace import Trace
 
 AT_ONCE = 1024  # steps that are counted together

@@ -19,8 +19,7 @@ from d2sd.cli.common import decode_config
 from d2sd.cli.lossless import whole_numbers
 from d2sd.engine import Engine
 from d2sd.errors import InputError
-from d2sd.trace.progress import progress
-from d2sd.trace.text import printable
+from d2sd.trace.text import printable, progress
 
 OUT = Path("docs/benchmarks")
 REPEATS = 20

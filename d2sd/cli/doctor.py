@@ -24,8 +24,7 @@ from d2sd.models.models import Models
 from d2sd.models.plan import SIZES, plan
 from d2sd.models.plan import markdown as markdown_of_plan
 from d2sd.trace.files import write_whole
-from d2sd.trace.progress import progress
-from d2sd.trace.text import printable
+from d2sd.trace.text import printable, progress
 
 LIMIT = 30
 

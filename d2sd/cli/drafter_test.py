@@ -14,8 +14,7 @@ from d2sd.calibration.replays import compare_replays
 from d2sd.calibration.replays_reading import how_replayed, lines
 from d2sd.cli.common import load_engine
 from d2sd.errors import InputError
-from d2sd.trace.progress import progress
-from d2sd.trace.text import printable
+from d2sd.trace.text import printable, progress
 from d2sd.trace.trace import Trace
 from d2sd.whatif import replayed
 

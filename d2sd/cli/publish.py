@@ -19,9 +19,9 @@ from d2sd.cli.calibrate import report_of
 from d2sd.drawing.viewer import standalone_page
 from d2sd.errors import InputError, first_line
 from d2sd.trace.files import make_folder, write_whole
-from d2sd.trace.sets import read_traces, write_traces
+from d2sd.trace.run import RecordedRun
 from d2sd.trace.text import printable
-from d2sd.trace.trace import Trace
+from d2sd.trace.trace import Trace, read_traces, write_traces
 
 MAX_PAGES = 24  # runs that get an interactive page
 MAX_TITLE = 100
@@ -121,7 +121,7 @@ def _runs(path: Path, out: Path, laid: Laid) -> Iterator[Trace]:
         page = f"runs/{len(laid.rows) + 1:03d}.html" if len(laid.rows) < MAX_PAGES and trace.steps else None
         if page:
             title = f"{path.name}, run {number}: {trace.header['method']}, {len(trace.steps)} steps"
-            write_whole(out / page, standalone_page("".join(trace.lines()), title))
+            write_whole(out / page, standalone_page(RecordedRun.of(trace.records()), title))
         laid.rows.append(_row(trace, f"traces/{path.name}", number, page))
         laid.runs.add(trace)
         yield trace

@@ -17,8 +17,7 @@ from d2sd.doctor.served import At, Served, hold, summed
 from d2sd.engine import Engine
 from d2sd.errors import InputError
 from d2sd.models.eagle3_folder import is_eagle3, published_config
-from d2sd.trace.progress import progress
-from d2sd.trace.text import printable
+from d2sd.trace.text import printable, progress
 from d2sd.trace.trace import Trace
 
 SHOWN_POSITIONS = 8

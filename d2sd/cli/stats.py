@@ -14,9 +14,8 @@ import orjson
 from d2sd.calibration.reading import count
 from d2sd.trace.events import StepDone
 from d2sd.trace.metrics import acceptance_by_depth
-from d2sd.trace.sets import read_traces
 from d2sd.trace.text import escaped
-from d2sd.trace.trace import Trace
+from d2sd.trace.trace import Trace, read_traces
 
 MAX_ROWS = 20
 

@@ -23,9 +23,8 @@ from d2sd.costs.machines import Machine
 from d2sd.engine import Engine
 from d2sd.errors import InputError
 from d2sd.methods import METHODS
-from d2sd.trace.progress import progress
-from d2sd.trace.sets import read_traces
-from d2sd.trace.text import escaped, printable
+from d2sd.trace.text import escaped, printable, progress
+from d2sd.trace.trace import read_traces
 from d2sd.whatif import Replay, recorded_config
 
 

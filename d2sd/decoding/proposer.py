@@ -13,7 +13,6 @@ from math import inf
 from torch import Tensor
 
 from d2sd.config import DecodeConfig
-from d2sd.costs.machines import Work
 from d2sd.decoding.autoregressive_drafters import ChainDrafter, LevelDrafter
 from d2sd.decoding.block_drafter import BlockDrafter
 from d2sd.decoding.cost_aware import Controller, Experience
@@ -26,6 +25,7 @@ from d2sd.models.models import Models
 from d2sd.passes.passes import Passes
 from d2sd.passes.shapes import row_shape
 from d2sd.trace.events import Decision
+from d2sd.trace.metrics import Work
 from d2sd.tree.block import Block
 from d2sd.tree.boundary import open_prefixes, select_prefixes
 from d2sd.tree.levels import Level

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from d2sd.drawing.viewer import standalone_page
 from d2sd.errors import InputError
+from d2sd.trace.run import RecordedRun
 from d2sd.trace.trace import Trace, load_trace
 
 HEIGHT = 900
@@ -44,5 +45,5 @@ def show(trace: Trace | str | Path, step: int | None = None, height: int = HEIGH
     if step is not None and not 1 <= step <= steps:
         raise InputError(f"there is no step {step}; this trace has {steps}")
     title = f"{run.header['method']}, {steps} steps"
-    page = standalone_page("".join(run.lines()), title, None if step is None else step - 1)
+    page = standalone_page(RecordedRun.of(run.records()), title, None if step is None else step - 1)
     return Shown(page, title, height)

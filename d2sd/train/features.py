@@ -18,7 +18,7 @@ from torch import Tensor
 from d2sd.models.identity import weights_digest
 from d2sd.models.numbers import halve, halved, mixes_by_default, quick_bfloat16
 from d2sd.models.taps import LayerTaps
-from d2sd.trace.progress import progress
+from d2sd.trace.text import progress
 from d2sd.train.data import Responses
 
 _BATCH = 32

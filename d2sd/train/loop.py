@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from d2sd.errors import InputError
 from d2sd.models.numbers import quick_bfloat16
-from d2sd.trace.progress import progress
+from d2sd.trace.text import progress
 from d2sd.train.checkpoint import keep_metrics_before, load_checkpoint, save_checkpoint
 from d2sd.train.muon import Float32Muon
 

@@ -15,7 +15,7 @@ from d2sd.decoding.verifier import gumbel_noise, restrict
 from d2sd.errors import InputError
 from d2sd.models.identity import weights_digest
 from d2sd.models.target import Target
-from d2sd.trace.progress import progress
+from d2sd.trace.text import progress
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
+from msgspec.structs import replace
 
 from d2sd import DecodeConfig, Engine, InputError
 from d2sd.decoding.block_drafter import tempered

@@ -8,10 +8,11 @@ import orjson
 import pytest
 
 from d2sd.costs.file import machine_of, read_costs
-from d2sd.costs.machines import Curve, Work
+from d2sd.costs.machines import Curve
 from d2sd.decoding import stage_times as measure
 from d2sd.decoding.cost_aware import RunningCosts
 from d2sd.errors import InputError
+from d2sd.trace.metrics import Work
 from tests.unit.adaptive_world import CPU
 
 GOOD = {

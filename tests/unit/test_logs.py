@@ -15,8 +15,7 @@ from d2sd.calibration.comparison import compare
 from d2sd.calibration.sides import Side
 from d2sd.trace.logs import Totals, import_log
 from d2sd.trace.logs.chain import UNKNOWN
-from d2sd.trace.sets import read_traces
-from d2sd.trace.trace import parse_trace
+from d2sd.trace.trace import parse_trace, read_traces
 
 # As documented: AIPerf's test of vLLM's detailed level, vLLM's summary, SGLang's details, the pull request of LLAMA_SPEC_DUMP.
 DETAILED = {

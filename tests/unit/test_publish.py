@@ -9,7 +9,7 @@ import pytest
 
 from d2sd.__about__ import HOME
 from d2sd.__main__ import main
-from d2sd.trace.sets import read_traces, write_traces
+from d2sd.trace.trace import read_traces, write_traces
 
 NASTY = "<img src=x onerror=alert(1)> [a](javascript:b)"
 
