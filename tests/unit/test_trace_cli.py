@@ -212,19 +212,20 @@ def test_the_page_holds_all_lines_and_nothing_outside(trace, tmp_path):
     assert not re.search(r"""(src|href)\s*=\s*["']?http|@import|url\((?!#)""", page)
     assert page.count("</script>") == 2
     assert "default-src 'none'" in page
-    assert '"tokens_per_second"' in unpacked(page)  # the measured baseline came along
+    assert lines_in(page)[-1]["event"] == "Baseline"  # the measured speed came along
 
 
-def unpacked(page):
-    """The blocks of lines of a page."""
-    return "\n".join(map(unpack_line, re.findall(r"~[A-Za-z0-9+/=]+", page)))
+def lines_in(page):
+    """The lines of a page's run after its head."""
+    (run,) = json.loads(page.partition('id="trace">')[2].partition("</script>")[0])
+    return [json.loads(line) for entry in run["value"].splitlines()[1:] for line in unpack_line(entry).split("\n")]
 
 
 def test_a_cut_run_makes_a_page_that_says_so(trace):
     cut = RecordedRun.of(replace(trace, finished=None).records())
-    assert "was cut off" in standalone_page(cut, "cut")
+    assert "was cut off" in lines_in(standalone_page(cut, "cut"))[-1]["sentence"]
     assert isinstance(trace.finished, Finished)
-    assert "was cut off" not in standalone_page(RecordedRun.of(trace.records()), "whole")
+    assert lines_in(standalone_page(RecordedRun.of(trace.records()), "whole"))[-1]["event"] == "Finished"
 
 
 def test_files_of_many_runs_are_told_as_such_and_one_of_them_is_named(trace, tmp_path, capsys):
