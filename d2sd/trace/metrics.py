@@ -44,6 +44,11 @@ class Totals:
     seconds: float
     stage_seconds: dict[str, float]
 
+    def __str__(self) -> str:
+        """The figures that every run has, in one line."""
+        figures = f"α {self.mean_acceptance_length:.2f}, {self.nodes_per_step:.1f} nodes a step, {self.tokens_per_second:.1f} tokens/s"
+        return f"{self.tokens} tokens in {self.steps} steps: {figures}"
+
 
 def totals(steps: Iterable[StepDone], prefill: PrefillDone | None = None) -> Totals:
     """Returns the totals of the steps of one run and of its prefill, in one pass over the steps."""
