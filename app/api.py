@@ -15,11 +15,12 @@ from typing import Any
 
 import gradio as gr
 
-from app import explore, presets, settings
-from app.explore import Asked
+from app import presets, settings
+from app.explore import run as explore
+from app.explore.run import Asked
 from app.gradio_internals import leave_out
-from app.history import History
 from app.models import Chosen
+from app.session import History
 from app.streaming import collect, never, paced, prepare, stream, warm_up
 from app.tabs.notice import MODEL
 from app.visitors import without_paths

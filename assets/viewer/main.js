@@ -1,35 +1,106 @@
-// Builds the view and keeps its parts in step: the store says what there is, the selection what is looked at.
+// The chip over the tree: which step is shown and why; a click goes back to following the run.
 
-import { ChipView } from "./chip.js";
-import { DetailsView } from "./details.js";
 import { h, number, oncePerFrame, text, whole } from "./dom.js";
+import { count, visible } from "./words.js";
+import { BONUS } from "./tree_layout.js";
+import { DetailsView, Tooltip } from "./details.js";
 import { stepSentence, stepSummary } from "./explain.js";
-import { FinderView, icon } from "./finder.js";
-import { HelpView } from "./help.js";
-import { keyActions, listenForKeys } from "./keyboard.js";
-import { legend, RunView } from "./legend.js";
+import { FinderView, TimelineView, icon } from "./timeline.js";
+import { HelpView, keyActions, listenForKeys } from "./help.js";
+import { RunView, legend } from "./tree_shapes.js";
 import { NumbersView } from "./numbers.js";
-import { Panes } from "./panes.js";
-import { PathView } from "./path.js";
 import { PictureMaker } from "./picture.js";
-import { PlacesView } from "./places.js";
-import { PresenterView } from "./presenter.js";
+import { PlacesView, Redraft } from "./redraft.js";
 import { QuizView } from "./quiz.js";
-import { Redraft } from "./redraft.js";
-import { SearchView } from "./search.js";
 import { PACES, Selection } from "./selection.js";
-import { saveFile } from "./save.js";
-import { ShareView } from "./share.js";
+import { ShareView, saveFile } from "./share.js";
 import { Store } from "./store.js";
 import { StripView } from "./strip.js";
 import { TextView } from "./text.js";
-import { TimelineView } from "./timeline.js";
-import { Tooltip } from "./tooltip.js";
 import { TreeView } from "./tree.js";
-import { BONUS } from "./tree_layout.js";
-import { TypedView } from "./typed_view.js";
+import { TypedView } from "./typed.js";
 import { Viewport } from "./viewport.js";
-import { count } from "./words.js";
+
+const SILENCE_MS = 5000;
+
+class ChipView {
+  constructor(store, selection) {
+    Object.assign(this, { store, selection, waiting: false, timer: 0 });
+    this.button = h("button", { id: "follow", type: "button" });
+    this.button.addEventListener("click", () => selection.follow());
+  }
+
+  /** A run that says nothing for a while, be it slow or cut off, is not shown as one that goes on. */
+  heard() {
+    clearTimeout(this.timer);
+    this.waiting = false;
+    this.timer = setTimeout(() => {
+      this.waiting = true;
+      this.show();
+    }, SILENCE_MS);
+  }
+
+  show() {
+    const { button, store, selection, waiting } = this;
+    const { pinned, playing } = selection;
+    const at = pinned === null ? "" : `step ${pinned + 1}`;
+    const [state, , label] = [
+      ["playing", playing, `Playing: ${at} ✕`],
+      ["pinned", pinned !== null, `Pinned: ${at} ✕`],
+      ["live", store.live, waiting ? "Waiting for the next step" : "Following live"],
+      ["resting", store.failed, "Stopped"],
+      ["resting", store.finished && store.finished.stop_reason === "stopped", `Stopped after ${count(store.length, "step")}`],
+      ["resting", selection.shown === null, count(store.length, "step")],
+      ["resting", true, `Step ${selection.shown + 1} of ${store.length}`],
+    ].find(([, holds]) => holds);
+    button.dataset.state = state;
+    button.textContent = label;
+    button.title = pinned === null ? "Click a token, a bar or a node to pin its step" : store.live ? "Release and follow live (Esc)" : "Release (Esc)";
+  }
+}
+
+// On a narrow screen: the accepted path in full words, where the tree has slim columns without any.
+
+class PathView {
+  constructor(box, selection) {
+    this.box = box;
+    box.addEventListener("click", ({ target }) => {
+      if (target.dataset.node) selection.pin(selection.shown, target.dataset.node === "bonus" ? BONUS : Number(target.dataset.node));
+    });
+  }
+
+  /** `cut`: whether the tree does not show all of it. */
+  show(step, cut) {
+    this.box.hidden = !step || !cut;
+    if (this.box.hidden) return;
+    const token = (node, { proposer, text: words }) => h("span", { class: `tok ${proposer}`, "data-node": node }, visible(words, 24));
+    const bonus = step.bonus ? token("bonus", { proposer: "target", text: step.bonus.text }) : "";
+    this.box.replaceChildren("Accepted: ", ...step.accepted.map((id) => token(id, step.nodes.get(id))).flatMap((made) => [made, " "]), bonus);
+  }
+}
+
+// Presenting a run on a wall: sentence, tree and strip alone, twice as large, moved by keys or a clicker.
+
+const LARGE = 2; // times the usual size of type
+
+class PresenterView {
+  /** `changed()`: everything is to be drawn anew. */
+  constructor(root, changed) {
+    Object.assign(this, { root, changed, on: false });
+  }
+
+  get scale() {
+    return this.on ? LARGE : 1;
+  }
+
+  toggle(on = !this.on) {
+    this.on = on;
+    this.root.classList.toggle("presenting", on);
+    this.changed();
+  }
+}
+
+// Builds the view and keeps its parts in step: the store says what there is, the selection what is looked at.
 
 /** A node as code outside names it. */
 const nodeNumber = (node) => (node === "bonus" ? BONUS : whole(node, 0, 1e9, null));
@@ -68,7 +139,8 @@ export function start(element, trigger, props, watch) {
   const presenter = new PresenterView(root, () => redraw());
   const run = new RunView(root);
   const pathBox = h("p", { class: "path", dir: "auto", hidden: true, "aria-label": "The accepted path" });
-  const panes = new Panes(root, (id) => ({ reading: textBox.parentElement.offsetHeight, facts: details.parentElement.offsetWidth, tree: treeBox.offsetHeight })[id]);
+  // opens and closes the details where a low window has no place for them
+  const factsButton = h("button", { id: "open-facts", class: "small", type: "button", title: "The stages of this step, or what is known of its chosen token", "aria-expanded": "false" }, "Details");
   const quizBox = h("div", {});
   const playTyped = h("button", { id: "be-the-drafter", class: "small", type: "button", title: "Write the tokens that come next, and let the target verify them (B)" }, "Be the drafter");
   const redraftBox = h("div", { class: "redraft-box", role: "status", hidden: true }); // where the details are far below
@@ -77,10 +149,8 @@ export function start(element, trigger, props, watch) {
     { class: "views", hidden: true },
     numbers,
     h("div", { class: "panel reading" }, h("div", { class: "head" }, h("h3", {}, "Text"), run.label, textTools), textBox),
-    panes.bar("facts"),
     facts,
-    panes.bar("reading"),
-    h("div", { class: "panel drawing" }, h("div", { class: "head" }, sentence, h("div", { class: "tools" }, unfoldButton, chip.button, panes.opener(facts), playButton, paceButton, wideButton, fitButton, fullButton, helpButton)), lacks, treeBox, pathBox, swipe, panes.bar("tree"), stripBox, redraftBox, quizBox, presenter.box),
+    h("div", { class: "panel drawing" }, h("div", { class: "head" }, sentence, h("div", { class: "tools" }, unfoldButton, chip.button, factsButton, playButton, paceButton, wideButton, fitButton, fullButton, helpButton)), lacks, treeBox, pathBox, swipe, stripBox, redraftBox, quizBox),
     steps,
     legend(),
   );
@@ -102,7 +172,6 @@ export function start(element, trigger, props, watch) {
   const places = new PlacesView(strip, (prefix) => redraft.request(prefix));
   const words = new TextView(textBox, store, selection);
   const path = new PathView(pathBox, selection);
-  const search = new SearchView(textTools, words, selection);
   const timeline = new TimelineView(timelineBox, store, selection);
   const finder = new FinderView(timeline, store, selection);
   steps.append(finder.box, timelineBox, finder.zooms, finder.totals);
@@ -143,7 +212,6 @@ export function start(element, trigger, props, watch) {
 
   function drawAll() {
     words.append();
-    search.grown();
     const step = store.step(selection.shown);
     if (step !== drawn.step) {
       tree.show(step);
@@ -158,7 +226,6 @@ export function start(element, trigger, props, watch) {
     words.show(selection.shown);
     words.hide(begins ? 0 : (quiz.hidden ?? typed.hidden));
     for (const game of begins ? [] : games) game.show();
-    presenter.show(selection.shown);
     drawn = { step, node: selection.shownNode, total: store.length };
     showRedraft(step);
     totals.show(asking() ? null : selection.shown);
@@ -267,7 +334,6 @@ export function start(element, trigger, props, watch) {
       for (const game of games) game.reset();
       redraft.reset();
       words.reset();
-      search.reset();
       timeline.first = 0;
       finder.reset();
     }
@@ -330,6 +396,7 @@ export function start(element, trigger, props, watch) {
     document.body.classList.add("embedded-page");
   }
   fullButton.addEventListener("click", fullScreen);
+  factsButton.addEventListener("click", () => factsButton.setAttribute("aria-expanded", String(facts.classList.toggle("open"))));
   unfoldButton.addEventListener("click", () => tree.unfold(!tree.unfolded));
   helpButton.addEventListener("click", () => help.toggle());
   const observer = new ResizeObserver((entries) => {
@@ -355,7 +422,7 @@ export function start(element, trigger, props, watch) {
   root.addEventListener("explorer:guessing", ({ detail: { name, on } }) => on && games.forEach((game) => game.name === name || game.toggle(false)));
   /** A tour says which end of a tree that is too wide for the screen is looked at. */
   element.addEventListener("explorer:look", (event) => viewport.look(event.detail.start === true));
-  listenForKeys(element, keyActions({ store, selection, tree, viewport, search, help, finder, timeline, fullScreen, quiz, typed, presenter, redraft }));
+  listenForKeys(element, keyActions({ store, selection, tree, viewport, help, finder, timeline, fullScreen, quiz, typed, presenter, redraft }));
   watch("value", () => store.feed(props.value));
   store.feed(props.value);
 }

@@ -1,8 +1,21 @@
-// Taking a run along: a link to it, the whole trace, the shown tree as a picture, and files that the server makes.
+// Saving what the page made as a file.
 
 import { h, text } from "./dom.js";
-import { saveFile } from "./save.js";
 import { BONUS } from "./tree_layout.js";
+
+const KEPT_MS = 60000; // a browser may ask for the address only once the reader has chosen a place
+
+/** `content`: text, bytes or a `Blob`. */
+export function saveFile(name, type, content) {
+  const address = URL.createObjectURL(new Blob([content], { type }));
+  const anchor = h("a", { href: address, download: name, hidden: true });
+  document.body.append(anchor);
+  anchor.click();
+  anchor.remove();
+  setTimeout(() => URL.revokeObjectURL(address), KEPT_MS);
+}
+
+// Taking a run along: a link to it, the whole trace, the shown tree as a picture, and files that the server makes.
 
 const LONGEST_LINK = 8000;
 
@@ -49,7 +62,6 @@ export class ShareView {
       names && item("Quiz", "a link that asks where drafts are rejected", () => this.copy(names, "quiz=1")),
       names && item("Challenge", "a link to be the drafter of this step", () => this.copy(names, "draft=1")),
       names && item("Embed", "a frame for another page", () => this.copy(names, "embed=1")),
-      names && item("Pin", "this step, to the deck under Runs", () => this.pin()),
       item("JSONL", "the whole trace", () => this.lines()),
       names && item("GraphML", "this step, for networkx", () => ask("graphml", selection.shown)),
       item("SVG", "this tree, drawn", () => saveFile(this.name("svg"), "image/svg+xml", pictures.svg())),
@@ -121,12 +133,6 @@ export class ShareView {
       this.said.append(field);
       field.select();
     }
-  }
-
-  pin() {
-    const { shown, shownNode } = this.selection;
-    this.box.dispatchEvent(new CustomEvent("deck:pin", { bubbles: true, detail: { view: "explore", step: shown, node: shownNode === BONUS ? "bonus" : shownNode } }));
-    this.say("Pinned to the deck, under Runs.");
   }
 
   lines() {

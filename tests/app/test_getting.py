@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from app import getting
-from app.page_session import Session
+from app import model_choice as getting
+from app.session import Session
 from d2sd import InputError
-from d2sd.models.getting import Stopped
-from d2sd.models.store import MEGABYTE, REMOTE
+from d2sd.folders.getting import Stopped
+from d2sd.folders.store import MEGABYTE, REMOTE
 
 
 @pytest.fixture

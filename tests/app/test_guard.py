@@ -15,12 +15,14 @@ import gradio as gr
 import pytest
 
 from app import gradio_internals, guard, models, visitors
+from app.compare import tab as compare
+from app.explore import tab as explore
 from app.layout import build, launch_options
-from app.page_session import Session
-from app.tabs import compare, explore, notice
+from app.session import Session
+from app.tabs import notice
 from app.work import NEXT
 from d2sd import InputError
-from d2sd.models.models import Models
+from d2sd.nets.models import Models
 from d2sd.trace.run import RecordedRun
 from tests.page_client import PageClient, Window
 
@@ -308,10 +310,3 @@ def test_gradio_is_pinned_to_the_version_whose_internals_were_read():
     """After ``make pin`` took a new one: read ``gradio_internals`` and ``guarded_blocks`` against its source, then name it there."""
     pins = (Path(__file__).parents[2] / "constraints.txt").read_text(encoding="utf-8").splitlines()
     assert f"gradio=={gradio_internals.READ_IN}" in pins
-
-
-def test_only_the_owner_of_the_machine_has_both_folds(monkeypatch):
-    folds = {"checkpoints-go", "watch-go"}  # they read its folders and ask its servers
-    assert folds <= {block.elem_id for block in build().blocks.values()}
-    monkeypatch.setenv("SPACE_ID", "a/b")
-    assert not folds & {block.elem_id for block in build().blocks.values()}

@@ -8,18 +8,19 @@ from types import SimpleNamespace
 import gradio as gr
 import pytest
 
-from app import calibrate, presets, uploads, work
+from app import presets, work
+from app.calibrate import measure as calibrate
+from app.calibrate import tab as calibrate_tab
+from app.calibrate.tab import _compare_again, _measure, _measure_shown, _request, wire
+from app.compare import tab as compare_tab
+from app.compare.tab import show
+from app.explore.tab import open_trace
 from app.gradio_internals import asked
-from app.page_session import Session
-from app.recordings import Recordings
-from app.tabs import calibrate as calibrate_tab
-from app.tabs import compare as compare_tab
+from app.runs import recordings as uploads
+from app.runs import tab as runs_tab
+from app.runs.recordings import Recordings
+from app.session import Session
 from app.tabs import notice
-from app.tabs import runs as runs_tab
-from app.tabs.calibrate import _compare_again, _measure, _measure_shown, _request
-from app.tabs.compare import show
-from app.tabs.doctor import wire
-from app.tabs.explore import open_trace
 from app.tabs.notice import Said
 from app.work import Ticket, Update
 from d2sd import InputError
@@ -135,7 +136,7 @@ def test_work_that_goes_on_does_not_clear_what_was_said_meanwhile():
 
 @pytest.mark.parametrize(("act", "shown"), [(Ticket.stop, True), (Ticket.request, False)])
 def test_a_report_that_was_stopped_is_shown_but_not_over_what_was_measured_meanwhile(monkeypatch, act, shown):
-    from app.tabs import doctor
+    from app.calibrate import tab as doctor
 
     ticket = Ticket()
 

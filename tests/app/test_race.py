@@ -11,21 +11,23 @@ import msgspec
 import pytest
 from msgspec import structs
 
-from app import models, race, whatif
-from app.lanes import Lane, lane_name
+from app import models
 from app.models import Chosen
-from app.page_session import Session
+from app.race import run as race
+from app.race import whatif
+from app.race.lanes import Lane, lane_name
+from app.race.view import FILLED_IN, drawing
+from app.race.view import query as query_of
+from app.race.whatif import Drawn, drawn
+from app.race.whatif_tab import WhatIf, build_whatif
 from app.record import RACE, recorded_answers, recorded_race
+from app.session import Session
 from app.streaming import prepare
 from app.tabs.notice import stopped
-from app.tabs.whatif import WhatIf, build_whatif
-from app.views.race import FILLED_IN, drawing
-from app.views.race import query as query_of
-from app.views.whatif import Drawn, drawn
 from d2sd import METHODS, DecodeConfig
 from d2sd.decoding.block_drafter import BlockDrafter
-from d2sd.models.models import Models
-from d2sd.models.store import REMOTE
+from d2sd.folders.store import REMOTE
+from d2sd.nets.models import Models
 
 VALUES = {
     "block_size": 16, "num_branches": 4, "node_budget": None, "temperature": 0, "seed": 0, "max_new_tokens": 12,

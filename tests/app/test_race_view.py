@@ -11,12 +11,12 @@ import pytest
 from msgspec import structs
 from playwright.sync_api import expect
 
-from app.lanes import Lane, Race
-from app.method_names import named
-from app.plotly_js import ROUTE
+from app.models import named
+from app.race.lanes import Lane, Race
+from app.race.view import RaceView, drawing
+from app.race.whatif import WhatIfView
 from app.record import recorded_answers, recorded_race
-from app.views.race import RaceView, drawing
-from app.views.whatif import WhatIfView
+from app.view import ROUTE
 from tests.app.test_explore_view import HOSTILE
 
 

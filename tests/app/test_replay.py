@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from app import models, presets, replay
+from app import models, presets
+from app.compare import compare as replay
 from app.models import Chosen
-from app.recordings import RunSet
+from app.runs.recordings import RunSet
 from app.work import Ticket
 from d2sd import DecodeConfig
 

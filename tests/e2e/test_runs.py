@@ -66,10 +66,12 @@ def test_a_run_is_shown_again_and_the_form_follows_and_comes_back(two: Page):
 
 
 def test_back_and_forward_move_between_views_and_a_reload_loses_nothing(two: Page):
-    two.locator("#text .tok").nth(8).click()
-    settled(two, "step=")
-    step = view(two).get_attribute("data-pinned")
-    two.get_by_role("tab", name="Race").click()
+    token = two.locator("#text .tok").nth(8)
+    step = token.get_attribute("data-step")
+    assert view(two).get_attribute("data-pinned") != step  # of a test before
+    token.click()
+    expect(view(two)).to_have_attribute("data-pinned", step or "")
+    two.get_by_role("tab", name="Race").click()  # before the address says the step
     settled(two, "tab=race")
     two.locator("#race button.explore").nth(1).click()
     settled(two, "tab=explore")
@@ -152,6 +154,14 @@ def test_runs_are_renamed_saved_and_removed(two: Page):
     rows(two).nth(0).hover()
     rows(two).nth(0).locator("[data-act=remove]").click()
     expect(rows(two)).to_have_count(1)
+
+
+def test_a_class_file_is_made_with_its_title(two: Page):
+    two.get_by_label("Title of the class file").fill("Lecture 3")
+    with two.expect_download(timeout=PATIENCE) as started:
+        two.get_by_role("button", name="Class file").click()
+    page = started.value.path().read_text(encoding="utf-8")
+    assert (started.value.suggested_filename, "<h1>Lecture 3</h1>" in page) == ("d2sd-class.html", True)
 
 
 def test_two_runs_are_compared_and_a_step_opens(two: Page):

@@ -12,10 +12,10 @@ from playwright.sync_api import Page, expect
 
 import d2sd
 from app import presets
-from app.class_file import class_page
-from app.history import History
+from app.runs.share import class_page
+from app.session import History
 from d2sd.__main__ import main
-from d2sd.drawing.viewer import standalone_page
+from d2sd.figures.viewer import standalone_page
 from d2sd.trace.run import RecordedRun
 
 pytestmark = pytest.mark.e2e
@@ -177,8 +177,10 @@ def test_a_class_file_has_runs_quiz_and_tour_without_a_network(show, tmp_path):
         head = {**json.loads(lines[0]), "run": f"{number}" * 32, "prompt": BREAKOUT}
         history.keep(RecordedRun.read("\n".join([json.dumps(head), *lines[1:]]).encode()), "Explore")
     path = tmp_path / "class.html"
-    path.write_text(class_page(history.runs, history.runs[0].run.key, 3), "utf-8")
+    path.write_text(class_page(history.runs, history.runs[0].run.key, 3, title=BREAKOUT), "utf-8")
     page = show(path)
+    expect(page.locator("h1")).to_contain_text("</script><script>window.pwned=1</script>")
+    assert page.title().startswith("</script><script>")
     expect(view(page)).to_have_attribute("data-run", "0" * 32)
     page.evaluate("location.hash = 'run=2'")
     expect(view(page)).to_have_attribute("data-run", "1" * 32)

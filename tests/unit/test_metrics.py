@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from d2sd import DecodeConfig, Engine
-from d2sd.models.models import Models
+from d2sd.nets.models import Models
 from d2sd.trace.checks import read_header
 from d2sd.trace.events import Committed, Draft, Node, StageSeconds, StepDone, to_line
 from d2sd.trace.metrics import (
