@@ -21,8 +21,7 @@ from d2sd.calibration.replays import compare_replays, how_replayed, lines
 from d2sd.calibration.report import compare_gathered, curves
 from d2sd.calibration.sentences import how_compared, read_comparison
 from d2sd.figures.panels import comparison_panels
-from d2sd.trace.differences import what_differs
-from d2sd.trace.metrics import verdict
+from d2sd.trace.metrics import verdict, what_differs
 from d2sd.whatif import Outcome, replayed
 
 MAX_PAIRS = 40
