@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 
 from app.method_names import said
 from app.recordings import Recording
@@ -14,6 +14,7 @@ from d2sd.drawing.viewer import PageRun
 from d2sd.trace.run import RecordedRun
 
 TITLE = "D²SD Explorer"
+MAX_TITLE = 120  # characters
 MAX_PAGE_MEGABYTES = 32  # of traces: the page is a fifth of that, and a browser opens it at once
 MAX_TOUR_STEPS = 2000  # of one run: every step has nine stops
 
@@ -26,34 +27,33 @@ def window_file(runs: Sequence[Recording]) -> bytes:
 
 
 def class_page(
-    runs: Sequence[Recording], shown: str = "", step: int | None = None, chosen: Collection[str] | None = None
+    runs: Sequence[Recording],
+    shown: str = "",
+    step: int | None = None,
+    chosen: Collection[str] | None = None,
+    title: str = "",
 ) -> str:
     """Returns a page that works offline: the runs, each with its quiz and the stops of Learn, numbered as in the list.
 
     runs: of the list, newest first; the oldest is number 1.
     shown: key of a run that opens with this ``step``.
     chosen: keys of the runs that the page has; None: all.
+    title: of the page; empty: that of the application.
 
     Raises ``InputError``.
     """
-    every = numbered(runs)
-    kept = [(n, k) for n, k in every if chosen is None or k.run.key in chosen]
-    if every and not kept:
+    title = " ".join(title.split())
+    if len(title) > MAX_TITLE:
+        raise InputError(f"the title has {len(title)} characters; at most {MAX_TITLE} fit")
+    numbered = list(enumerate(reversed(runs), 1))
+    kept = [(n, k) for n, k in numbered if chosen is None or k.run.key in chosen]
+    if numbered and not kept:
         raise InputError("no run is ticked; tick those that the class is to see")
-    return tours_page(page_runs(kept, {shown: step}), TITLE)
-
-
-def numbered(runs: Sequence[Recording]) -> list[tuple[int, Recording]]:
-    """Returns the runs of a list with their numbers, the oldest first."""
-    return list(enumerate(reversed(runs), 1))
-
-
-def page_runs(kept: Sequence[tuple[int, Recording]], steps: Mapping[str, int | None] | None = None) -> list[PageRun]:
-    """Returns numbered runs as a page takes them. ``steps``: what some open with, by key. Raises ``InputError``."""
     _check([k.run for _, k in kept], MAX_PAGE_MEGABYTES)
-    return [
-        PageRun(k.run, _label(k), (steps or {}).get(k.run.key), tour=_tour(k.run), number=number) for number, k in kept
+    pages = [
+        PageRun(k.run, _label(k), step if k.run.key == shown else None, tour=_tour(k.run), number=n) for n, k in kept
     ]
+    return tours_page(pages, title or TITLE)
 
 
 def _label(kept: Recording) -> str:

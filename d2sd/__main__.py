@@ -23,7 +23,6 @@ COMMANDS = {
     "compare": "what differs between two sets of recorded runs, with intervals",
     "get": "get a target that is too large to be bundled",
     "train": "train a target, its responses, a DFlash, VP- or EAGLE-3 drafter",
-    "watch": "α of a running vLLM or SGLang over time, from its /metrics",
     "trace": "check, show, sum up and convert recorded traces",
     "whatif": "ask a recorded greedy run what other settings would have committed",
 }

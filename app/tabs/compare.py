@@ -13,11 +13,9 @@ from app.gradio_internals import told
 from app.page_session import Session
 from app.recordings import Recording, read_uploads
 from app.tabs.notice import notice_box, sentence
-from app.tabs.overtime import build_checkpoints, build_server
 from app.tabs.replay import build_replay
 from app.tabs.runs import Shown
 from app.views.compare import CompareView, drawing
-from app.visitors import public
 from app.work import Ticket
 from d2sd import InputError
 
@@ -51,9 +49,6 @@ def build_compare(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
         with gr.Column(scale=1, min_width=320):
             view = CompareView()
             build_replay(session, sides[0])
-            if not public():
-                build_checkpoints()
-                build_server()
 
     quick: dict[str, Any] = {"show_progress": "hidden", "concurrency_limit": 4}
     ticket = gr.State(Ticket())

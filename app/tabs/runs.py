@@ -11,7 +11,6 @@ import gradio as gr
 
 from app import links, models
 from app.class_file import class_page, window_file
-from app.deck import deck_page
 from app.gradio_internals import asked as asked_as
 from app.gradio_internals import told
 from app.history import HISTORIES, History
@@ -234,17 +233,17 @@ def file(session: Session, data: gr.EventData) -> tuple[Any, Any]:
 
 
 def together(session: Session, data: gr.EventData) -> tuple[Any, Any]:
-    """Runs of the list as one file: traces of all, a page to teach with that opens with the step that is looked at, or a deck."""
+    """Returns runs of the list as one file: the traces of all, or a page to teach with that opens with the step that is looked at."""
     kept, asked = session.history.runs, told(data)
     try:
         if asked.get("kind") == "class":
             keys = asked.get("keys")
             chosen = {key for key in keys if isinstance(key, str)} if isinstance(keys, list) else None
-            content = class_page(kept, session.shown.key, step_number(asked.get("step")), chosen).encode()
+            step, title = step_number(asked.get("step")), asked.get("title")
+            content = class_page(
+                kept, session.shown.key, step, chosen, title if isinstance(title, str) else ""
+            ).encode()
             made = {"name": "d2sd-class.html", "type": "text/html"}
-        elif asked.get("kind") == "deck":
-            content = deck_page(session.history, asked.get("cards")).encode()
-            made = {"name": "d2sd-deck.html", "type": "text/html"}
         else:
             content, made = window_file(kept), {"name": "d2sd-runs.jsonl.gz", "type": "application/gzip"}
     except InputError as error:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import base64
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -42,16 +41,10 @@ def stage_styles() -> str:
     return "\n".join([viewer_styles(), read(STATIC / "learn" / "stage.css")])
 
 
-def tours_page(
-    runs: Sequence[PageRun],
-    title: str,
-    entry: Path = HANDOUT,
-    sheets: Sequence[str] = (),
-    more: Mapping[str, Any] | None = None,
-) -> str:
-    """``runs_page`` with the tour of every run that has one. ``sheets``: folders whose styles another ``entry`` needs."""
-    styles = "\n".join(panel_sheets(*SHEETS, "learn", *sheets).values())
-    return runs_page(runs, title, entry, styles, {"styles": stage_styles()}, more)
+def tours_page(runs: Sequence[PageRun], title: str) -> str:
+    """``runs_page`` with the tour of every run that has one."""
+    styles = "\n".join(panel_sheets(*SHEETS, "learn").values())
+    return runs_page(runs, title, HANDOUT, styles, {"styles": stage_styles()})
 
 
 def tour(_: Any = None) -> str:

@@ -27,11 +27,8 @@ class RaceView(DrawnView):
         super().__init__(value, "race", elem_id=elem_id, **options)
 
 
-def drawing(race: Race, *, offline: bool = False) -> str:
-    """Returns the view's value: every planned lane with its state, and with steps and figures once it has run.
-
-    ``offline``: for a file, where nothing can be run, opened in Explore or linked to.
-    """
+def drawing(race: Race) -> str:
+    """Returns the view's value: every planned lane with its state, and with steps and figures once it has run."""
     base = reference(race)
     lanes = [_lane(lane) for lane in race.lanes]
     for lane, row in zip(lanes, rows(race), strict=True):
@@ -46,7 +43,6 @@ def drawing(race: Race, *, offline: bool = False) -> str:
         "prompt": first.prompt if first else "",
         "model": str((first.header.get("models") or {}).get("preset") or "") if first else "",
         "recorded": race.recorded,
-        "offline": offline,
         "machine": machine(first.header) if first else "",
         "reference": base.trace.header["method"] if base else "",
         "plain": bool(base and base.trace.header["method"] == PLAIN),

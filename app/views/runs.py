@@ -33,13 +33,12 @@ class RunsView(DrawnView):
     * ``rename``: a run has another name (``key``, ``label``);
     * ``move``: a run is to be moved down the list (``key``, ``by`` how many places);
     * ``remove``, ``file``: a run is to be removed, or saved (``key``);
-    * ``together``: a file of runs is wanted (``kind``; for ``class`` with ``step`` and the ``keys`` of its runs, for ``deck`` with its
-      ``cards``).
+    * ``together``: a file of runs is wanted (``kind``; for ``class`` with ``step``, the ``keys`` of its runs and the ``title``).
     """
 
     def __init__(self, value: str | None = None, *, elem_id: str = "runs", **options: Any):
         given = {"form": FORM, "hosts": trace_hosts.listed(), "megabytes": MAX_MEGABYTES}
-        super().__init__(value, "runs", given=given, sheets=("cards",), elem_id=elem_id, **options)
+        super().__init__(value, "runs", given=given, elem_id=elem_id, **options)
 
 
 def drawing(history: History, shown: str, file: dict[str, str] | None = None) -> str:

@@ -10,7 +10,6 @@ const KEYS = [
   ["Space", "play through the steps, pause"],
   ["F", "fit the tree"],
   ["+ −", "zoom the tree in, out"],
-  ["/", "find in the prompt and the text"],
   ["N P", "next, previous step of the chosen kind"],
   ["[ ]", "a range of steps begins, ends at the shown one"],
   [".", "full screen"],

@@ -4,7 +4,7 @@ import { draftedNode } from "./quiz.js";
 
 const TAKES_TYPING = "input, textarea, select, [contenteditable='true'], [role='textbox'], [role='combobox'], [role='listbox']";
 
-const OWN_KEYS = "[role='tablist'], [role='menu'], [role='slider'], [role='separator'], [role='radiogroup'], video, audio";
+const OWN_KEYS = "[role='tablist'], [role='menu'], [role='slider'], [role='radiogroup'], video, audio";
 
 /** Whether keys that are pressed with the focus on `target` are the view's. */
 export function ours(element, target) {
@@ -37,7 +37,7 @@ function depthOf(tree, node) {
   return found ? found.depth : null;
 }
 
-export function keyActions({ store, selection, tree, viewport, search, help, finder, timeline, fullScreen, quiz, typed, presenter, redraft }) {
+export function keyActions({ store, selection, tree, viewport, help, finder, timeline, fullScreen, quiz, typed, presenter, redraft }) {
   const toNode = (direction) => {
     const step = selection.shown;
     const node = quiz.asking ? draftedNode(store.step(step), selection.shownNode, ["left", "up"].includes(direction) ? -1 : 1) : tree.neighbour(selection.shownNode, direction);
@@ -67,7 +67,6 @@ export function keyActions({ store, selection, tree, viewport, search, help, fin
     "+": () => zoom(1.2),
     "=": () => zoom(1.2),
     "-": () => zoom(1 / 1.2),
-    "/": () => search.open(),
     "?": () => help.toggle(),
     n: () => finder.go(1),
     p: () => finder.go(-1),

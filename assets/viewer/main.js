@@ -9,14 +9,12 @@ import { HelpView } from "./help.js";
 import { keyActions, listenForKeys } from "./keyboard.js";
 import { legend, RunView } from "./legend.js";
 import { NumbersView } from "./numbers.js";
-import { Panes } from "./panes.js";
 import { PathView } from "./path.js";
 import { PictureMaker } from "./picture.js";
 import { PlacesView } from "./places.js";
 import { PresenterView } from "./presenter.js";
 import { QuizView } from "./quiz.js";
 import { Redraft } from "./redraft.js";
-import { SearchView } from "./search.js";
 import { PACES, Selection } from "./selection.js";
 import { saveFile } from "./save.js";
 import { ShareView } from "./share.js";
@@ -68,7 +66,8 @@ export function start(element, trigger, props, watch) {
   const presenter = new PresenterView(root, () => redraw());
   const run = new RunView(root);
   const pathBox = h("p", { class: "path", dir: "auto", hidden: true, "aria-label": "The accepted path" });
-  const panes = new Panes(root, (id) => ({ reading: textBox.parentElement.offsetHeight, facts: details.parentElement.offsetWidth, tree: treeBox.offsetHeight })[id]);
+  // opens and closes the details where a low window has no place for them
+  const factsButton = h("button", { id: "open-facts", class: "small", type: "button", title: "The stages of this step, or what is known of its chosen token", "aria-expanded": "false" }, "Details");
   const quizBox = h("div", {});
   const playTyped = h("button", { id: "be-the-drafter", class: "small", type: "button", title: "Write the tokens that come next, and let the target verify them (B)" }, "Be the drafter");
   const redraftBox = h("div", { class: "redraft-box", role: "status", hidden: true }); // where the details are far below
@@ -77,10 +76,8 @@ export function start(element, trigger, props, watch) {
     { class: "views", hidden: true },
     numbers,
     h("div", { class: "panel reading" }, h("div", { class: "head" }, h("h3", {}, "Text"), run.label, textTools), textBox),
-    panes.bar("facts"),
     facts,
-    panes.bar("reading"),
-    h("div", { class: "panel drawing" }, h("div", { class: "head" }, sentence, h("div", { class: "tools" }, unfoldButton, chip.button, panes.opener(facts), playButton, paceButton, wideButton, fitButton, fullButton, helpButton)), lacks, treeBox, pathBox, swipe, panes.bar("tree"), stripBox, redraftBox, quizBox, presenter.box),
+    h("div", { class: "panel drawing" }, h("div", { class: "head" }, sentence, h("div", { class: "tools" }, unfoldButton, chip.button, factsButton, playButton, paceButton, wideButton, fitButton, fullButton, helpButton)), lacks, treeBox, pathBox, swipe, stripBox, redraftBox, quizBox),
     steps,
     legend(),
   );
@@ -102,7 +99,6 @@ export function start(element, trigger, props, watch) {
   const places = new PlacesView(strip, (prefix) => redraft.request(prefix));
   const words = new TextView(textBox, store, selection);
   const path = new PathView(pathBox, selection);
-  const search = new SearchView(textTools, words, selection);
   const timeline = new TimelineView(timelineBox, store, selection);
   const finder = new FinderView(timeline, store, selection);
   steps.append(finder.box, timelineBox, finder.zooms, finder.totals);
@@ -143,7 +139,6 @@ export function start(element, trigger, props, watch) {
 
   function drawAll() {
     words.append();
-    search.grown();
     const step = store.step(selection.shown);
     if (step !== drawn.step) {
       tree.show(step);
@@ -158,7 +153,6 @@ export function start(element, trigger, props, watch) {
     words.show(selection.shown);
     words.hide(begins ? 0 : (quiz.hidden ?? typed.hidden));
     for (const game of begins ? [] : games) game.show();
-    presenter.show(selection.shown);
     drawn = { step, node: selection.shownNode, total: store.length };
     showRedraft(step);
     totals.show(asking() ? null : selection.shown);
@@ -267,7 +261,6 @@ export function start(element, trigger, props, watch) {
       for (const game of games) game.reset();
       redraft.reset();
       words.reset();
-      search.reset();
       timeline.first = 0;
       finder.reset();
     }
@@ -330,6 +323,7 @@ export function start(element, trigger, props, watch) {
     document.body.classList.add("embedded-page");
   }
   fullButton.addEventListener("click", fullScreen);
+  factsButton.addEventListener("click", () => factsButton.setAttribute("aria-expanded", String(facts.classList.toggle("open"))));
   unfoldButton.addEventListener("click", () => tree.unfold(!tree.unfolded));
   helpButton.addEventListener("click", () => help.toggle());
   const observer = new ResizeObserver((entries) => {
@@ -355,7 +349,7 @@ export function start(element, trigger, props, watch) {
   root.addEventListener("explorer:guessing", ({ detail: { name, on } }) => on && games.forEach((game) => game.name === name || game.toggle(false)));
   /** A tour says which end of a tree that is too wide for the screen is looked at. */
   element.addEventListener("explorer:look", (event) => viewport.look(event.detail.start === true));
-  listenForKeys(element, keyActions({ store, selection, tree, viewport, search, help, finder, timeline, fullScreen, quiz, typed, presenter, redraft }));
+  listenForKeys(element, keyActions({ store, selection, tree, viewport, help, finder, timeline, fullScreen, quiz, typed, presenter, redraft }));
   watch("value", () => store.feed(props.value));
   store.feed(props.value);
 }

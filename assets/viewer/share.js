@@ -49,7 +49,6 @@ export class ShareView {
       names && item("Quiz", "a link that asks where drafts are rejected", () => this.copy(names, "quiz=1")),
       names && item("Challenge", "a link to be the drafter of this step", () => this.copy(names, "draft=1")),
       names && item("Embed", "a frame for another page", () => this.copy(names, "embed=1")),
-      names && item("Pin", "this step, to the deck under Runs", () => this.pin()),
       item("JSONL", "the whole trace", () => this.lines()),
       names && item("GraphML", "this step, for networkx", () => ask("graphml", selection.shown)),
       item("SVG", "this tree, drawn", () => saveFile(this.name("svg"), "image/svg+xml", pictures.svg())),
@@ -121,12 +120,6 @@ export class ShareView {
       this.said.append(field);
       field.select();
     }
-  }
-
-  pin() {
-    const { shown, shownNode } = this.selection;
-    this.box.dispatchEvent(new CustomEvent("deck:pin", { bubbles: true, detail: { view: "explore", step: shown, node: shownNode === BONUS ? "bonus" : shownNode } }));
-    this.say("Pinned to the deck, under Runs.");
   }
 
   lines() {

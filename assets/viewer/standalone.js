@@ -1,6 +1,5 @@
 // Traces as a file of its own: the viewer is fed from the page's data block and takes its colours from the system. The address
-// says what is looked at: #run=2&step=10&node=7&stop=5&quiz=1&draft=1&race=1&embed=1&theme=dark, counted from 1 (nodes: 0 is the
-// anchor).
+// says what is looked at: #run=2&step=10&node=7&stop=5&quiz=1&draft=1&embed=1&theme=dark, counted from 1 (nodes: 0 is the anchor).
 
 import { start as startViewer } from "./main.js";
 
@@ -34,7 +33,7 @@ function button(words, pressed, changes) {
 
 const NO_GAME = { quiz: "", draft: "" };
 /** Nothing but the run as it is explored. */
-const PLAIN = { ...NO_GAME, stop: "", race: "" };
+const PLAIN = { ...NO_GAME, stop: "" };
 /** The game that the address asks for; empty where it asks for none. */
 const gameOf = () => Object.keys(NO_GAME).find((name) => fields().get(name) === "1") || "";
 
@@ -47,9 +46,8 @@ export function missing(asked, numbers, steps) {
   return within(step, steps) ? "" : `There is no step ${step.slice(0, 20)}: this run has ${steps}.`;
 }
 
-/** `startTour`: draws the tour of a run, with `given`; without it there is none. `startRace(box)`: draws the race of the file, if it
- *  has one. */
-export function start({ startTour = null, startRace = null, ...given }) {
+/** `startTour`: draws the tour of a run, with `given`; without it there is none. */
+export function start({ startTour = null, ...given }) {
   const runs = JSON.parse(document.getElementById("trace").textContent);
 
   const dark = matchMedia("(prefers-color-scheme: dark)");
@@ -60,11 +58,6 @@ export function start({ startTour = null, startRace = null, ...given }) {
   const element = document.getElementById("explorer");
   const tourBox = document.getElementById("tour");
   const runsBox = document.getElementById("runs");
-  const raceBox = startRace && document.createElement("div");
-  if (raceBox) {
-    raceBox.id = "race";
-    tourBox.after(raceBox);
-  }
   const heard = [];
   const watch = (_, act) => heard.push(act);
   const trigger = () => {};
@@ -84,11 +77,10 @@ export function start({ startTour = null, startRace = null, ...given }) {
   /** Which run, and how it is looked at; nothing to choose where there is one run without a tour. */
   function drawChoices() {
     const tour = Boolean(startTour) && runs[shown].tour !== "";
-    const race = Boolean(startRace) && fields().get("race") === "1";
-    const [stop, game] = [!race && tour && namedStop() !== null, gameOf()];
-    const of = runs.map((run, at) => button(`${run.number}. ${run.label}`, at === shown, { run: run.number, step: "", node: "", race: "" }));
-    const way = (words, name) => button(words, !stop && !race && game === name, { ...PLAIN, [name]: 1 });
-    const ways = [button("Explore", !stop && !game && !race, PLAIN), way("Quiz", "quiz"), way("Be the drafter", "draft"), ...(tour ? [button("Learn", stop, { ...PLAIN, stop: 0 })] : []), ...(startRace ? [button("Race", race, { ...PLAIN, race: 1 })] : [])];
+    const [stop, game] = [tour && namedStop() !== null, gameOf()];
+    const of = runs.map((run, at) => button(`${run.number}. ${run.label}`, at === shown, { run: run.number, step: "", node: "" }));
+    const way = (words, name) => button(words, !stop && game === name, { ...PLAIN, [name]: 1 });
+    const ways = [button("Explore", !stop && !game, PLAIN), way("Quiz", "quiz"), way("Be the drafter", "draft"), ...(tour ? [button("Learn", stop, { ...PLAIN, stop: 0 })] : [])];
     const row = (buttons) => {
       const box = document.createElement("div");
       box.append(...buttons);
@@ -101,8 +93,7 @@ export function start({ startTour = null, startRace = null, ...given }) {
     said.textContent = missing(fields(), runs.map(({ number }) => number), stepsOf(shown));
     said.setAttribute("role", "status");
     runsBox.replaceChildren(...(runs.length > 1 ? [row(of)] : []), row([...(startTour || runs.length > 1 ? ways : []), theme]), said);
-    [element.hidden, tourBox.hidden] = [stop || race, !stop];
-    if (raceBox) raceBox.hidden = !race;
+    [element.hidden, tourBox.hidden] = [stop, !stop];
   }
 
   /** The tour of the shown run, at the stop that the address names. */
@@ -122,7 +113,6 @@ export function start({ startTour = null, startRace = null, ...given }) {
 
   drawChoices();
   takeTour();
-  if (raceBox) startRace(raceBox);
   let playing = gameOf();
   element.addEventListener("explorer:guessing", ({ detail: { name, on } }) => {
     if (!on && playing !== name) return; // another one has begun

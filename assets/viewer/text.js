@@ -1,6 +1,6 @@
 // The prompt and every committed token, coloured and underlined by proposer.
 
-import { h, text } from "./dom.js";
+import { h } from "./dom.js";
 import { BONUS } from "./tree_layout.js";
 import { LONE } from "./words.js";
 
@@ -27,8 +27,6 @@ export class TextView {
     this.line = null;
     this.opening = [];
     this.promptText = null;
-    this.promptShown = "";
-    this.more = null;
     this.prompt.replaceChildren();
     this.output.replaceChildren();
     this.output.classList.remove("long");
@@ -49,37 +47,10 @@ export class TextView {
   showPrompt() {
     this.promptText = this.store.prompt;
     const all = this.promptText.replace(LONE, "\ufffd");
-    this.promptShown = all.length > LONG_PROMPT ? all.slice(0, LONG_PROMPT) + "…" : all;
-    this.prompt.replaceChildren(this.promptShown);
-    if (all.length <= LONG_PROMPT) return;
-    this.more = h("button", { class: "more", type: "button" }, "show all");
-    this.more.addEventListener("click", () => this.showWholePrompt());
-    this.prompt.append(" ", this.more);
-  }
-
-  showWholePrompt() {
-    this.promptShown = text(this.promptText).replace(LONE, "\ufffd");
-    this.more = null;
-    this.prompt.replaceChildren(this.promptShown);
-  }
-
-  /** Marks words in the prompt, which is shown whole where they are in its hidden part; returns the marks. */
-  markPrompt(wanted, most) {
-    const all = text(this.promptText).replace(LONE, "\ufffd");
-    const found = (words) => wanted && words.toLowerCase().includes(wanted);
-    if (this.more && found(all)) this.showWholePrompt();
-    if (!this.prompt.querySelector("mark") && !found(all)) return [];
-    const parts = [];
-    const marks = [];
-    const lower = this.promptShown.toLowerCase();
-    let from = 0;
-    for (let at = wanted ? lower.indexOf(wanted) : -1; at >= 0 && marks.length < most; at = lower.indexOf(wanted, from)) {
-      marks.push(h("mark", { class: "found" }, this.promptShown.slice(at, at + wanted.length)));
-      parts.push(this.promptShown.slice(from, at), marks[marks.length - 1]);
-      from = at + wanted.length;
-    }
-    this.prompt.replaceChildren(...parts, this.promptShown.slice(from), ...(this.more ? [" ", this.more] : []));
-    return marks;
+    if (all.length <= LONG_PROMPT) return this.prompt.replaceChildren(all);
+    const more = h("button", { class: "more", type: "button" }, "show all");
+    more.addEventListener("click", () => this.prompt.replaceChildren(all));
+    return this.prompt.replaceChildren(`${all.slice(0, LONG_PROMPT)}… `, more);
   }
 
   /** A line of output is its own block, so that a long text is laid out line by line. `step`: null for prefill. */

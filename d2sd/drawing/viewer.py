@@ -80,7 +80,6 @@ def runs_page(
     entry: Path = STANDALONE,
     styles: str = "",
     given: Mapping[str, Any] | None = None,
-    more: Mapping[str, Any] | None = None,
 ) -> str:
     """One HTML file with style, script and data in it, which opens from a disk without a network.
 
@@ -91,13 +90,11 @@ def runs_page(
     entry: the module whose ``start`` draws the page; another one than the viewer's own can add tours.
     styles: style sheets that it needs besides the viewer's.
     given: what its ``start`` is called with, as JSON.
-    more: what it reads besides the runs, from a data block of its own, ``more``.
     """
     shown = [
         {"label": run.label, "value": run.value(f"run {n}"), "tour": run.tour, "number": run.number or n}
         for n, run in enumerate(runs, 1)
     ]
-    block = "" if more is None else f'\n<script type="application/json" id="more">{_inert(dict(more))}</script>'
     words = _inert(dict(given or {}))
     script = f"\n{join_modules(entry)}.start({words});\n"
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -116,7 +113,7 @@ def runs_page(
 <body>
 <header><h1>{html.escape(title)}</h1><p>{SAID[len(runs) > 1]} Press ? for the keys.</p><nav id="runs"></nav></header>
 <main><div id="explorer"><noscript>This page draws the run with JavaScript.</noscript></div><div id="tour" hidden></div></main>
-<script type="application/json" id="trace">{_inert(shown)}</script>{block}
+<script type="application/json" id="trace">{_inert(shown)}</script>
 <script>{script}</script>
 </body>
 </html>

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import html
 import json
 import zlib
 
@@ -13,7 +14,7 @@ from app.class_file import class_page, window_file
 from app.history import History
 from app.page_session import Session
 from app.tabs.explore import open_trace
-from app.tabs.runs import together
+from app.tabs.runs import move, together
 from d2sd import InputError
 from d2sd.trace.run import RecordedRun
 from tests.app.event import Event
@@ -64,6 +65,41 @@ def test_a_class_file_takes_the_ticked_runs_under_their_numbers_of_the_list(kept
         (3, "D²SD: prompt 2 </script>"),
     ]
     assert "no run is ticked" in together(session, Event(kind="class", keys=[]))[1].value
+
+
+def heading_of(page):
+    return [page.partition(f"<{tag}>")[2].partition(f"</{tag}>")[0] for tag in ("title", "h1")]
+
+
+def test_a_class_file_has_the_title_that_was_asked_for(kept):
+    session = Session(history=kept, shown=kept.runs[0].run)
+
+    def made(title):
+        file = json.loads(together(session, Event(kind="class", title=title))[0])["file"]
+        return base64.b64decode(file["base64"]).decode()
+
+    assert heading_of(made(" Lecture 3:\nD²SD ")) == ["Lecture 3: D²SD"] * 2
+    for nothing in ("", " \n", None, 7, ["x"]):
+        assert heading_of(made(nothing)) == [class_file.TITLE] * 2
+    hostile = made("</title></h1><script>window.pwned=1</script><img src=x onerror=window.pwned=1>")
+    assert html.unescape(heading_of(hostile)[0]).startswith("</title></h1><script>")
+    assert "<img" not in hostile
+    assert hostile.count("<script") == 2  # the runs and the code
+    assert (
+        "the title has 121 characters; at most 120 fit"
+        in together(session, Event(kind="class", title="x" * 121))[1].value
+    )
+
+
+def test_a_run_moves_in_the_list_and_takes_the_number_of_its_place(kept):
+    session = Session(history=kept, shown=kept.runs[0].run)
+    first, second, third = (k.run.key for k in kept.runs)
+    move(session, Event(key=third, by=-1))
+    assert [k.run.key for k in kept.runs] == [first, third, second]
+    assert kept.numbered("2").run.key == third
+    for key, by in ((first, -1), (second, 1), ("gone", 1), (first, "1"), (first, None)):
+        move(session, Event(key=key, by=by))
+    assert [k.run.key for k in kept.runs] == [first, third, second]
 
 
 def test_what_cannot_be_one_file_is_said_in_a_sentence(kept, monkeypatch):

@@ -308,10 +308,3 @@ def test_gradio_is_pinned_to_the_version_whose_internals_were_read():
     """After ``make pin`` took a new one: read ``gradio_internals`` and ``guarded_blocks`` against its source, then name it there."""
     pins = (Path(__file__).parents[2] / "constraints.txt").read_text(encoding="utf-8").splitlines()
     assert f"gradio=={gradio_internals.READ_IN}" in pins
-
-
-def test_only_the_owner_of_the_machine_has_both_folds(monkeypatch):
-    folds = {"checkpoints-go", "watch-go"}  # they read its folders and ask its servers
-    assert folds <= {block.elem_id for block in build().blocks.values()}
-    monkeypatch.setenv("SPACE_ID", "a/b")
-    assert not folds & {block.elem_id for block in build().blocks.values()}

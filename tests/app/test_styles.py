@@ -11,10 +11,7 @@ from app.views.drawn import STATIC
 # the class or id of what each folder draws
 SCOPES = {
     "calibrate": (".calibrate",),
-    "cards": ("#runs .deck",),
     "compare": (".compared", "#compare-view"),
-    "deck": (".deck-page", ".speaker", ".audience"),
-    "overtime": (".overtime",),
     "learn": (".tour", '[data-everything="true"] .tour', ".look-here", ".dark .look-here"),
     "race": (".race", "#race"),
     "runs": ("#runs",),

@@ -202,16 +202,6 @@ def test_a_value_that_cannot_be_is_neither_mended_in_silence_nor_misnamed(shown:
     expect(aloud).to_have_count(0)  # so that the same sentence, come again, is said again
 
 
-def test_search_finds_what_prefill_wrote_and_what_comes_later(used: Page):
-    first, field = used.locator("#text .output .tok").first, used.locator("#explorer .search input")
-    assert first.get_attribute("data-step") is None
-    field.fill((first.text_content() or "").strip())
-    expect(first).to_have_class(re.compile("found"))
-    field.fill("the")
-    start(used, "The cat sat on the", 24)  # the words of another run, which were not there when they were looked for
-    expect(used.locator("#explorer .search .count")).to_contain_text("in the prompt", timeout=PATIENCE)
-
-
 def test_begin_with_learn_is_a_link(page: Page):
     page.get_by_role("button", name="Begin with Learn").click()
     expect(page.locator("#learn .story section").first).to_be_visible(timeout=PATIENCE)

@@ -154,6 +154,14 @@ def test_runs_are_renamed_saved_and_removed(two: Page):
     expect(rows(two)).to_have_count(1)
 
 
+def test_a_class_file_is_made_with_its_title(two: Page):
+    two.get_by_label("Title of the class file").fill("Lecture 3")
+    with two.expect_download(timeout=PATIENCE) as started:
+        two.get_by_role("button", name="Class file").click()
+    page = started.value.path().read_text(encoding="utf-8")
+    assert (started.value.suggested_filename, "<h1>Lecture 3</h1>" in page) == ("d2sd-class.html", True)
+
+
 def test_two_runs_are_compared_and_a_step_opens(two: Page):
     two.get_by_role("tab", name="Compare").click()
     expect(two.locator("#compare-a input")).to_have_value(re.compile("."), timeout=PATIENCE)

@@ -180,8 +180,10 @@ def test_a_class_file_has_runs_quiz_and_tour_without_a_network(show, tmp_path):
         head = {**json.loads(lines[0]), "run": f"{number}" * 32, "prompt": BREAKOUT}
         history.keep(RecordedRun.of([json.dumps(head, separators=(",", ":")), *lines[1:]]), "Explore")
     path = tmp_path / "class.html"
-    path.write_text(class_page(history.runs, history.runs[0].run.key, 3), "utf-8")
+    path.write_text(class_page(history.runs, history.runs[0].run.key, 3, title=BREAKOUT), "utf-8")
     page = show(path)
+    expect(page.locator("h1")).to_contain_text("</script><script>window.pwned=1</script>")
+    assert page.title().startswith("</script><script>")
     expect(view(page)).to_have_attribute("data-run", "0" * 32)
     page.evaluate("location.hash = 'run=2'")
     expect(view(page)).to_have_attribute("data-run", "1" * 32)

@@ -1,8 +1,7 @@
-// The quiz and the notes of a presenter.
+// The quiz.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { askedSteps, Guessing, guessMarks } from "../../assets/viewer/guessing.js";
-import { readNotes } from "../../assets/viewer/presenter.js";
 import { draftedNode, quizVerdict, QuizView } from "../../assets/viewer/quiz.js";
 
 test("a quiz asks about steps whose outcome is known, and says who was right", () => {
@@ -15,10 +14,6 @@ test("a quiz asks about steps whose outcome is known, and says who was right", (
 test("the score over a run says what came of every step that can be asked about", () => {
   const told = new Map([[0, { right: true }], [2, { right: false }]]);
   assert.deepEqual(guessMarks([{ boundary: 2 }, { boundary: null }, { boundary: 0 }, { boundary: 1 }], told), [{ at: 0, right: true }, { at: 2, right: false }, { at: 3, right: null }]);
-});
-
-test("speaker notes are told apart by the numbers of their steps", () => {
-  assert.deepEqual([...readNotes("title\n1: hello\n more\n\nStep 12) bye")], [[0, "hello\n more"], [11, "bye"]]);
 });
 
 test("text that holds an answer is hidden: from the asked step on, and behind a step that was answered", () => {

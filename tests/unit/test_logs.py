@@ -252,6 +252,7 @@ vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",model_name="m",pos
 vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",model_name="m",position="1"} 60.0
 vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",model_name="m",position="2"} 30.0
 """
+SGLANG_METRICS = 'sglang:spec_accept_length{model_name="m"} 3.25\nsglang:spec_accept_rate{model_name="m"} 0.45\n'
 OLDER = {
     "meta_info": {
         "spec_accept_token_num": 69,
@@ -282,6 +283,7 @@ EAGLE = {"question_id": 81, "choices": [{"index": 0, "turns": ["a", "b"], "idxs"
         (LLAMACPP_LINES, [(87, 259, 167, 2.92, (0.805, 0.632, 0.483)), (33, 33, 19, 1 + 19 / 33, ())]),
         (SGLANG_LINE, [(None, None, None, 3.1, ())]),
         (METRICS, [(100, 300, 180, 2.8, (0.9, 0.6, 0.3))]),
+        (SGLANG_METRICS, [(None, None, None, 3.25, ())]),
         (json.dumps(OLDER), [(33, 231, 69, 1 + 69 / 33, ())]),
         (json.dumps(PROFILE), [(10, 20, 12, 2.2, (0.8, 0.4))]),
         (json.dumps(TRTLLM), [(10, 50, 30, 4.0, ())]),

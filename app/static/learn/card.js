@@ -8,8 +8,8 @@ const TURN_TITLE = "Now change K and γ";
 
 export class CardView {
   /** `go(at)` shows a stop (`TURN` after the last one, where K and γ can be changed), `all()` shows everything, `open()` leads
-   *  to Explore, `pin()` puts the stop into the deck; null: there is none here. */
-  constructor({ go, all, open, pin, walk, draws, pass, live }) {
+   *  to Explore. */
+  constructor({ go, all, open, walk, draws, pass, live }) {
     Object.assign(this, { go, walk, draws, pass, live, at: 0, first: 0, about: "", examples: [] });
     this.title = h("h3", { tabindex: -1 });
     this.where = h("p", { class: "where" });
@@ -20,14 +20,12 @@ export class CardView {
     this.all = h("button", { type: "button", class: "quiet", id: "learn-all", "aria-pressed": "false" }, "Show everything");
     this.open = h("button", { type: "button", class: "move next", id: "learn-open" }, "Open in Explore →");
     this.keys = h("p", { class: "keys" }, h("kbd", {}, "←"), h("kbd", {}, "→"), " between stops, ", h("kbd", {}, "Esc"), " everything");
-    this.pin = h("button", { type: "button", class: "quiet", id: "learn-pin", title: "This stop, to the deck under Runs", hidden: !pin }, "Pin");
-    this.foot = h("div", { class: "foot" }, this.all, this.keys, this.pin);
+    this.foot = h("div", { class: "foot" }, this.all, this.keys);
     this.box = h("section", { class: "card", "aria-label": "Tour" }, this.where, this.title, this.body, h("div", { class: "ways" }, this.back, this.next, this.open), this.dots, this.foot);
     this.back.addEventListener("click", () => this.go(this.at - 1));
     this.next.addEventListener("click", () => this.go(this.at + 1));
     this.all.addEventListener("click", all);
     this.open.addEventListener("click", open);
-    if (pin) this.pin.addEventListener("click", pin);
     this.dots.addEventListener("click", (event) => {
       const dot = event.target.closest("button");
       if (dot) this.go(Number(dot.dataset.stop));
@@ -56,7 +54,6 @@ export class CardView {
     this.next.hidden = at >= this.last;
     this.open.hidden = !this.next.hidden;
     this.all.hidden = this.keys.hidden = turn; // everything is shown there anyway
-    this.pin.textContent = "Pin";
     this.next.textContent = at === stops.length - 1 ? "Your turn →" : "Next →";
     this.all.setAttribute("aria-pressed", everything);
     this.all.textContent = everything ? "Back to this stop" : "Show everything";

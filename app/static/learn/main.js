@@ -14,7 +14,7 @@ export async function start(element, trigger, props, watch, server, given) {
   const state = { at: 0, step: 0, everything: false, lessons: [] };
   const walk = new WalkView((at) => stage.walk(at, walk.visits, state.step));
   const live = new LiveView((k) => stage.branches(k, wouldBring(k)));
-  const card = new CardView({ go, all: () => toggleAll(), open, pin: props.lines ? null : pin, walk, draws: new DrawsView(), pass: new PassView(), live });
+  const card = new CardView({ go, all: () => toggleAll(), open, walk, draws: new DrawsView(), pass: new PassView(), live });
   const stage = new Stage(given.styles, (step) => {
     if (step === state.step) return;
     state.step = step;
@@ -119,12 +119,6 @@ export async function start(element, trigger, props, watch, server, given) {
       else if (performance.now() - began < 20000) setTimeout(wait, 40);
     };
     wait();
-  }
-
-  /** The run of the tour has a name of its own in a deck: it need not be in the list. */
-  function pin() {
-    element.dispatchEvent(new CustomEvent("deck:pin", { bubbles: true, detail: { view: "learn", key: "lesson", step: state.step, stop: state.at + 1 } }));
-    card.pin.textContent = "Pinned ✓";
   }
 
   /** Tokens of the step with its first `k` re-drafts alone; 0: not known. */

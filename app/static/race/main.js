@@ -62,15 +62,15 @@ export function start(element, trigger, props, watch) {
     for (const part of [stage, panels, table]) part.hidden = !raw.length;
     element.dataset.lanes = raw.filter((lane) => lane.total).length;
     element.dataset.state = running ? "running" : raw.length ? "done" : "empty";
-    heading.textContent = running ? "Running, one method after the other" : data.recorded || data.offline ? "A recorded race" : "Your race";
+    heading.textContent = running ? "Running, one method after the other" : data.recorded ? "A recorded race" : "Your race";
     // the form beside it may hold another prompt and model by now
     const what = [text(data.prompt) && quoted(data.prompt, 40), text(data.model) && `on ${visible(data.model, 40)}`].filter(Boolean).join(" ");
     const machine = data.machine ? `measured on ${text(data.machine)}` : "";
     const said = [what, machine].filter(Boolean).join(", ");
-    status.textContent = running || (data.recorded && !data.offline ? `${said} when this page was made; press Race to run one here` : said);
+    status.textContent = running || (data.recorded ? `${said} when this page was made; press Race to run one here` : said);
     const longest = Math.max(0, ...raw.map((lane) => lane.end));
-    lanes = raw.map((lane, at) => new LaneView(lane, longest, !running && !data.offline, () => trigger("select", { lane: at })));
-    sharing.show(running || data.offline ? null : data);
+    lanes = raw.map((lane, at) => new LaneView(lane, longest, !running, () => trigger("select", { lane: at })));
+    sharing.show(running ? null : data);
     tracks.replaceChildren(...lanes.map((lane) => lane.track));
     panels.replaceChildren(...lanes.map((lane) => lane.panel));
     const measured = raw.some((lane) => lane.row && lane.total);

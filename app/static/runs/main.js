@@ -2,7 +2,6 @@
 
 import { h, text } from "../../../assets/viewer/dom.js";
 import { saveFile } from "../../../assets/viewer/save.js";
-import { DeckView } from "../cards/deck.js";
 import { Address, explorer } from "./address.js";
 import { rememberForm } from "./form.js";
 import { listenForKeys } from "./keys.js";
@@ -17,18 +16,18 @@ export function start(element, trigger, props, watch, server, given) {
   const title = h("summary", {});
   const list = h("ol", {});
   const said = h("p", { class: "said", role: "status" });
+  const heading = h("input", { type: "text", maxlength: 120, placeholder: "Title of the class file", "aria-label": "Title of the class file" });
   const together = (kind, words, hint) => {
     const button = h("button", { type: "button", class: "small", title: hint, "data-kind": kind }, words);
     button.addEventListener("click", () => {
       const { pinned } = explorer() ? explorer().dataset : {};
-      trigger("together", { kind, step: pinned ? Number(pinned) : null, keys: data.runs.map(({ key }) => key).filter((key) => !left.has(key)) });
+      trigger("together", { kind, step: pinned ? Number(pinned) : null, keys: data.runs.map(({ key }) => key).filter((key) => !left.has(key)), title: heading.value });
     });
     return button;
   };
-  const all = h("p", { class: "all" }, together("traces", "Save all", "All runs in one file that “Open a trace” opens"), together("class", "Class file", "The ticked runs in one page that works offline, with quiz and Learn"));
+  const all = h("p", { class: "all" }, together("traces", "Save all", "All runs in one file that “Open a trace” opens"), heading, together("class", "Class file", "The ticked runs in one page that works offline, with quiz and Learn"));
   const wide = matchMedia("(min-width: 901px)").matches;
-  const deck = new DeckView((cards) => trigger("together", { kind: "deck", cards }));
-  element.replaceChildren(h("section", { class: "panels", "aria-label": "Runs of this window" }, h("details", { class: "panel kept", open: wide }, title, list, all, said), deck.box));
+  element.replaceChildren(h("section", { class: "panels", "aria-label": "Runs of this window" }, h("details", { class: "panel kept", open: wide }, title, list, all, said)));
 
   const say = (words) => {
     said.textContent = words;
@@ -79,7 +78,6 @@ export function start(element, trigger, props, watch, server, given) {
     const again = focused && [...list.children].find((row) => row.dataset.key === focused);
     if (again) again.querySelector(moved && moved.key === focused ? `[data-act=${moved.kind}]` : ".open").focus();
     moved = null;
-    deck.name(data.runs.map(({ key, label }, at) => [key, `${data.runs.length - at}. ${label}`]));
   }
 
   function save({ name, type, text: content, base64 }) {
@@ -109,12 +107,6 @@ export function start(element, trigger, props, watch, server, given) {
     address.soon();
   }
 
-  // A step or a stop is pinned where it is looked at.
-  document.addEventListener("deck:pin", ({ detail }) => {
-    const entry = data.runs.find(({ key }) => key === data.shown);
-    const known = detail.key || (entry && explorer() && explorer().dataset.run === entry.run ? entry.key : "");
-    if (known) deck.pin({ ...detail, key: known });
-  });
   const runsOf = (raw) => (Array.isArray(raw) ? raw.map(readRun) : []);
   rememberForm(given.form);
   listenForKeys();

@@ -21,7 +21,7 @@ from d2sd.trace.logs.counts import Counts
 from d2sd.trace.reader import MAX_LINE_BYTES
 
 MAX_REPLY = 64 * 2**20
-SECONDS = 600.0
+SECONDS = 600.0  # that a reply may take
 
 
 class _Refuse(request.HTTPRedirectHandler):
@@ -32,31 +32,23 @@ class _Refuse(request.HTTPRedirectHandler):
 class Server:
     """A server by its address."""
 
-    def __init__(self, address: str, allow_remote: bool = False, seconds: float = SECONDS):
-        """seconds: that a reply may take. Raises ``InputError`` for an address that is none, or of another machine where that is not allowed."""
+    def __init__(self, address: str, allow_remote: bool = False):
+        """Raises ``InputError`` for an address that is none, or of another machine where that is not allowed."""
         parts = urlsplit(address)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.username:
             raise InputError(f"{address[:200]} is no server's address; give one like http://127.0.0.1:8000")
         if not allow_remote and not _is_loopback(parts.hostname):
             raise InputError(f"{parts.hostname} is another machine; to ask it, say --allow-remote on the command line")
         self.address = address.rstrip("/")
-        self._seconds = seconds
         self._open = request.build_opener(request.ProxyHandler({}), _Refuse).open
 
     def ask(self, path: str, data: dict[str, Any] | None = None) -> dict[str, Any]:
         """One reply."""
-        return self._object(self._whole(path, data), path)
-
-    def text(self, path: str) -> str:
-        """A page of text."""
-        return self._whole(path, None).decode("utf-8", "replace")
-
-    def _whole(self, path: str, data: dict[str, Any] | None) -> bytes:
         with self._reply(path, data) as reply:
             raw = reply.read(MAX_REPLY + 1)
         if len(raw) > MAX_REPLY:
             raise InputError(f"{self.address}{path}: the reply is larger than {MAX_REPLY // 2**20} MiB")
-        return raw
+        return self._object(raw, path)
 
     def stream(self, path: str, data: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """The parts of a streamed reply."""
@@ -73,7 +65,7 @@ class Server:
         body = None if data is None else orjson.dumps(data)
         asked = request.Request(self.address + path, body, {"Content-Type": "application/json"})
         try:
-            reply: IO[bytes] = self._open(asked, timeout=self._seconds)
+            reply: IO[bytes] = self._open(asked, timeout=SECONDS)
         except error.HTTPError as problem:
             said = problem.read(300).decode("utf-8", "replace")
             raise InputError(f"{self.address}{path} answered {problem.code}: {said}") from None

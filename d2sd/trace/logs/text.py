@@ -38,14 +38,6 @@ class Counters:
     accepted: float
     by_position: tuple[float, ...] = ()
 
-    def since(self, before: Counters) -> Counters | None:
-        """What came after an earlier reading; None where the server was started anew, or nothing was drafted."""
-        if self.steps <= before.steps:
-            return None
-        positions = (*before.by_position, *[0.0] * (len(self.by_position) - len(before.by_position)))
-        each = tuple(a - b for a, b in zip(self.by_position, positions, strict=False))
-        return Counters(self.steps - before.steps, self.drafted - before.drafted, self.accepted - before.accepted, each)
-
     def totals(self) -> Totals:
         """The same as a row of figures."""
         return Totals(
