@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from app import models, settings
-from app.explore import failure_sentence, on_drafters
+from app.explore import on_drafters
+from app.jobs import Job, Update, failure_sentence
 from app.links import MAX_PROMPT
 from app.measured import Measured
 from app.recordings import Recording, Recordings, RunSet, Traces, read_uploads
-from app.streaming import collect, paced, prepare, stream
+from app.streaming import Recorder, paced, prepare
 from app.uploads import short
 from app.views.calibrate import Progress, drawing
-from app.work import Ticket, Update
-from d2sd import Event, InputError, Trace
+from d2sd import InputError
 from d2sd.bench.prompts import Prompt, names, parse_prompts, read_prompts
 from d2sd.trace.run import RecordedRun
 
@@ -109,8 +109,7 @@ class PromptSource:
 
 
 def prompts(
-    ticket: Ticket,
-    number: int,
+    job: Job,
     recordings: Recordings,
     source: PromptSource,
     limit: float | None,
@@ -120,32 +119,22 @@ def prompts(
     against: RunSet | None = None,
 ) -> Iterator[Update[str]]:
     """Run a prompt set and yield drawings, first after every prompt, then at growing intervals. On invalid input the
-    drawing stays.
+    drawing stays; cancelled, it keeps its finished prompts. Raises ``InputError``.
 
-    number: returned by ``ticket.request()``; a newer request cancels this one, which keeps its finished prompts.
     values: settings by name.
     against: set to compare with.
 
     If something else is measured in the meantime, its drawing stays.
     """
 
-    def stale() -> bool:
-        return ticket.newest != number
-
-    if not ticket.claim(number):
-        return
-    try:
-        count = settings.whole(limit, "how many")
-        if count < 1:
-            raise InputError(f"how many must be at least 1, not {count}")
-        config = settings.config(method, values)
-        asked = source.prompts(count)
-        if not models.loaded(chosen):
-            yield Update(news=f"Loading {chosen.model} …")
-        prepared = [prepare(chosen, prompt.text, config) for prompt in asked]
-    except InputError as error:
-        yield Update(problem=settings.readable(error))
-        return
+    count = settings.whole(limit, "how many")
+    if count < 1:
+        raise InputError(f"how many must be at least 1, not {count}")
+    config = settings.config(method, values)
+    asked = source.prompts(count)
+    if not models.loaded(chosen):
+        yield Update(news=f"Loading {chosen.model} …")
+    prepared = [prepare(chosen, prompt.text, config) for prompt in asked]
     title = f"{len(asked)} prompts of {source.name} with {method}"
     measured = Measured()
     runs: list[Recording] = []
@@ -161,18 +150,18 @@ def prompts(
     yield Update(so_far(title, running=True))
     try:
         for prompt, one in zip(asked, prepared, strict=True):
-            events: list[Event] = []
+            recorder = Recorder(one, job.cancelled)
             news = (
                 f"{len(runs)} of {len(asked)} prompts; the figures are of the first {drawn}."
                 if drawn < len(runs)
                 else ""
             )
-            for _ in paced(collect(stream(one, stale), events)):
+            for _ in paced(recorder):
                 yield Update(news=news)
-            trace = Trace.of(one.engine.header(one.request) | {"domain": prompt.domain}, events)
-            if stale():
+            if job.cancelled():
                 yield Update(so_far(f"{title}, stopped"))
                 return
+            trace = recorder.trace(domain=prompt.domain)
             measured.add(trace)
             runs.append(Recording.of(trace))
             done = len(runs) == len(asked)
@@ -180,5 +169,5 @@ def prompts(
             if done or len(runs) >= 2 * drawn:
                 drawn = len(runs)
                 yield Update(so_far(title, running=not done), note=on_drafters(one) if done else "")
-    except Exception as error:  # as in Explore
+    except Exception as error:  # what is finished is drawn
         yield Update(so_far(f"{title}, broken off"), problem=failure_sentence(error))

@@ -9,12 +9,11 @@ from typing import Any
 
 from app import models, settings
 from app.calibrate import PromptSource
-from app.explore import failure_sentence
 from app.gpu import ON_ZERO_GPU
+from app.jobs import Job, Update
 from app.models import Chosen
 from app.streaming import ahead
 from app.visitors import without_paths
-from app.work import Ticket, Update
 from d2sd import DecodeConfig, InputError
 from d2sd.doctor.examination import TOKENS, Examination, examine
 from d2sd.doctor.folder_checks import check_folder
@@ -24,43 +23,34 @@ MOST = 60  # prompts
 
 
 def report(
-    ticket: Ticket, number: int, source: PromptSource, limit: float | None, chosen: Chosen, values: dict[str, Any]
+    job: Job, source: PromptSource, limit: float | None, chosen: Chosen, values: dict[str, Any]
 ) -> Iterator[Update[str]]:
-    """Yields progress sentences, then the report as Markdown; if cancelled, with the findings so far.
+    """Yields progress sentences, then the report as Markdown; if cancelled, with the findings so far. Raises
+    ``InputError``.
 
-    number: what ``ticket.request()`` gave.
     values: settings by name, of which ``chat`` counts.
     """
-    if not ticket.claim(number):
-        return
-    try:
-        if ON_ZERO_GPU:
-            raise InputError("this server provides a GPU for a minute at a time; run d2sd doctor on your own machine")
-        count = settings.whole(limit, "how many")
-        if not 1 <= count <= MOST:
-            raise InputError(f"how many must be between 1 and {MOST}, not {count}")
-        prompts = [p.text for p in source.prompts(count)]
-        if not models.loaded(chosen):
-            yield Update(news=f"Loading {chosen.model} …")
-        engine = models.engine(chosen)
-        drafter = engine.models.first or engine.models.eagle3
-        if drafter is None:
-            raise InputError("these models have no drafter to examine")
-        yield Update(news="Reading the drafter's folder …")
-        read = check_folder(models.drafter_folder(chosen), engine.models.target)
-        checks = [replace(c, said=without_paths(c.said), mend=c.mend and without_paths(c.mend)) for c in read]
-        name = drafter.config.name_or_path
-        found = Examination(name, engine.models.target.name, checks)
-        config = DecodeConfig("autoregressive", TOKENS, chat=bool(values.get("chat")))
-        with closing(ahead(examine(engine, prompts, config, found))) as steps:
-            for step in steps:
-                if ticket.newest != number:
-                    break
-                yield Update(news=f"{step.said.capitalize()}: {step.done} of {step.total} …")
-    except InputError as error:
-        yield Update(problem=settings.readable(error))
-        return
-    except Exception as error:  # as in Explore
-        yield Update(problem=failure_sentence(error))
-        return
+    if ON_ZERO_GPU:
+        raise InputError("this server provides a GPU for a minute at a time; run d2sd doctor on your own machine")
+    count = settings.whole(limit, "how many")
+    if not 1 <= count <= MOST:
+        raise InputError(f"how many must be between 1 and {MOST}, not {count}")
+    prompts = [p.text for p in source.prompts(count)]
+    if not models.loaded(chosen):
+        yield Update(news=f"Loading {chosen.model} …")
+    engine = models.engine(chosen)
+    drafter = engine.models.first or engine.models.eagle3
+    if drafter is None:
+        raise InputError("these models have no drafter to examine")
+    yield Update(news="Reading the drafter's folder …")
+    read = check_folder(models.drafter_folder(chosen), engine.models.target)
+    checks = [replace(c, said=without_paths(c.said), mend=c.mend and without_paths(c.mend)) for c in read]
+    name = drafter.config.name_or_path
+    found = Examination(name, engine.models.target.name, checks)
+    config = DecodeConfig("autoregressive", TOKENS, chat=bool(values.get("chat")))
+    with closing(ahead(examine(engine, prompts, config, found))) as steps:
+        for step in steps:
+            if job.cancelled():
+                break
+            yield Update(news=f"{step.said.capitalize()}: {step.done} of {step.total} …")
     yield Update(markdown([found]))

@@ -13,8 +13,8 @@ import networkx
 from app.class_file import hand_out
 from app.gradio_internals import told
 from app.inputs import step_number
+from app.jobs import sentence
 from app.page_session import Session
-from app.tabs.notice import sentence
 from d2sd import METHODS, InputError
 from d2sd.trace.graph import step_graph
 from d2sd.trace.run import RecordedRun

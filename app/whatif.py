@@ -8,11 +8,10 @@ from typing import Any
 
 import d2sd
 from app import models
-from app.explore import failure_sentence
 from app.gpu import on_gpu
+from app.jobs import Job, Update
 from app.lanes import COST_AWARE, method_of
 from app.models import Chosen
-from app.work import Ticket, Update
 from d2sd import METHODS, DecodeConfig, Engine, InputError, Trace
 from d2sd.costs.machines import STAGES
 from d2sd.models.store import REMOTE
@@ -72,59 +71,41 @@ class Answers:
 
 
 def run(
-    ticket: Ticket,
-    number: int,
-    source: str,
-    trace: Trace | None,
-    chosen: Chosen,
-    sweeps: Sequence[str],
-    lanes: Sequence[str],
+    job: Job, source: str, trace: Trace | None, chosen: Chosen, sweeps: Sequence[str], lanes: Sequence[str]
 ) -> Iterator[Update[Answers]]:
-    """Answer point by point, methods left out that these models have no drafter for.
+    """Answer point by point, methods left out that these models have no drafter for. Raises ``InputError``.
 
+    source: what the run is called on the page.
+    chosen: its models where the trace does not name bundled ones.
     lanes: methods, those to be asked cost-aware with the suffix that race lanes have.
-
-    ``source``: what the run is called on the page; ``chosen``: its models where the trace does not name bundled ones. On bad
-    input the answers that are shown stay.
     """
-
-    def stale() -> bool:
-        return ticket.newest != number
-
-    if not ticket.claim(number):
-        return
-    try:
-        if trace is None:
-            raise InputError("there is no run to replay; run something first")
-        base = recorded_config(trace)
-        if base.temperature != 0:
-            raise InputError("what-if needs a run at temperature 0: only then is the text the same for every setting")
-        named = trace.header.get("models")
-        preset = named.get("preset") if isinstance(named, dict) else None
-        which = Chosen(preset) if preset in (*d2sd.presets(), *REMOTE) else chosen
-        engine = models.engine(which)
-        missing = {lane: reason for lane in lanes if (reason := engine.obstacle(method_of(lane)))}
-        able = [lane for lane in lanes if lane not in missing]
-        if lanes and not able:
-            raise InputError(missing[lanes[0]])
-        asked = questions(engine, base, sweeps, able)
-        if not asked:
-            raise InputError("nothing is selected; tick at least one setting and one method")
-        yield Update(news="Reading the recorded text …")
-        answers = Answers(source, trace, base, asked)
-        configs = list(dict.fromkeys(q.config for q in asked))
-        outcomes = _outcomes(which, trace, configs)
-        for count, config in enumerate(configs, 1):
-            if stale():
-                break
-            yield Update(replace(answers, status=f"{count} of {len(configs)}: {config.method} …"))
-            answers = replace(answers, outcomes={**answers.outcomes, config: next(outcomes)})
-        notes = [f"Left out: {reason}." for reason in dict.fromkeys(missing.values())]
-        yield Update(answers, note=" ".join([*notes, *_costs(which, configs)]))
-    except InputError as error:
-        yield Update(problem=f"{error}")
-    except Exception as error:  # as in Explore
-        yield Update(problem=failure_sentence(error))
+    if trace is None:
+        raise InputError("there is no run to replay; run something first")
+    base = recorded_config(trace)
+    if base.temperature != 0:
+        raise InputError("what-if needs a run at temperature 0: only then is the text the same for every setting")
+    named = trace.header.get("models")
+    preset = named.get("preset") if isinstance(named, dict) else None
+    which = Chosen(preset) if preset in (*d2sd.presets(), *REMOTE) else chosen
+    engine = models.engine(which)
+    missing = {lane: reason for lane in lanes if (reason := engine.obstacle(method_of(lane)))}
+    able = [lane for lane in lanes if lane not in missing]
+    if lanes and not able:
+        raise InputError(missing[lanes[0]])
+    asked = questions(engine, base, sweeps, able)
+    if not asked:
+        raise InputError("nothing is selected; tick at least one setting and one method")
+    yield Update(news="Reading the recorded text …")
+    answers = Answers(source, trace, base, asked)
+    configs = list(dict.fromkeys(q.config for q in asked))
+    outcomes = _outcomes(which, trace, configs)
+    for count, config in enumerate(configs, 1):
+        if job.cancelled():
+            break
+        yield Update(replace(answers, status=f"{count} of {len(configs)}: {config.method} …"))
+        answers = replace(answers, outcomes={**answers.outcomes, config: next(outcomes)})
+    notes = [f"Left out: {reason}." for reason in dict.fromkeys(missing.values())]
+    yield Update(answers, note=" ".join([*notes, *_costs(which, configs)]))
 
 
 @on_gpu

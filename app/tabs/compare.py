@@ -8,15 +8,12 @@ from typing import Any
 import gradio as gr
 
 from app import calibrate, compare
-from app.gradio_internals import asked as asked_as
-from app.gradio_internals import told
+from app.jobs import AT_ONCE, Call, Ticket, answer, notice_box, sentence
 from app.page_session import Session
 from app.recordings import Recording, read_uploads
-from app.tabs.notice import notice_box, sentence
 from app.tabs.replay import build_replay
 from app.tabs.runs import Shown
 from app.views.compare import CompareView, drawing
-from app.work import Ticket
 from d2sd import InputError
 
 EXPLANATION = (
@@ -50,19 +47,15 @@ def build_compare(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
             view = CompareView()
             build_replay(session, sides[0])
 
-    quick: dict[str, Any] = {"show_progress": "hidden", "concurrency_limit": 4}
+    given = [session, *sides]
     ticket = gr.State(Ticket())
-    given, outputs = [ticket, session, *sides], [view, notice]
-    tab.select(offer, [session, *sides], sides, show_progress="hidden", queue=False)
-    go.click(show, given, outputs, **quick)
-    for side in sides:
-        side.input(show, given, outputs, **quick)
-    swapped = swap.click(lambda a, b: (b, a), sides, sides, show_progress="hidden", queue=False)
-    swapped.then(show, given, outputs, **quick)
+    tab.select(offer, given, sides, **AT_ONCE)
+    swapped = swap.click(lambda a, b: (b, a), sides, sides, **AT_ONCE)
+    for event in (go.click, *(side.input for side in sides), swapped.then):
+        answer(event, show, ticket, given, [view], notice, show_progress="hidden", concurrency_limit=4)
     add.upload(add_files, [session, add, *sides], [*sides, notice], show_progress="minimal")
-    called.submit(rename, [session, called, *sides], [called, *sides, notice], show_progress="hidden", queue=False)
-    opened = view.select(open_step, [session, *sides], [shown.view, tabs, notice], show_progress="hidden")
-    shown.after(opened)
+    called.submit(rename, [session, called, *sides], [called, *sides, notice], **AT_ONCE)
+    shown.after(answer(view.select, open_step, session, given, [shown.view, tabs], notice, show_progress="hidden"))
 
 
 def offer(session: Session, a: str | None, b: str | None) -> list[gr.Dropdown]:
@@ -75,18 +68,9 @@ def offer(session: Session, a: str | None, b: str | None) -> list[gr.Dropdown]:
     return [gr.Dropdown(choices=known, value=value) for value in chosen]
 
 
-def show(
-    ticket: Ticket, session: Session, a: str | None, b: str | None, request: gr.Request | None = None
-) -> tuple[Any, Any]:
-    """Compare two choices; the result is dropped if others were requested meanwhile."""
-    number = asked_as(request)
-    if not ticket.latest(number):
-        return gr.skip(), gr.skip()
-    try:
-        drawn, said = drawing(compare.pick(session.history, a), compare.pick(session.history, b)), sentence()
-    except InputError as error:
-        drawn, said = gr.skip(), sentence(problem=f"{error}")
-    return (drawn, said) if ticket.latest(number) else (gr.skip(), gr.skip())
+def show(_: Call, session: Session, a: str | None, b: str | None) -> tuple[Any, Any]:
+    """Compare two choices."""
+    return drawing(compare.pick(session.history, a), compare.pick(session.history, b)), sentence()
 
 
 def add_files(session: Session, paths: list[str] | None, a: str | None, b: str | None) -> list[Any]:
@@ -112,23 +96,14 @@ def rename(session: Session, called: str | None, a: str | None, b: str | None) -
     return ["", *offer(session, new if a == b else a, new), sentence()]
 
 
-def open_step(
-    session: Session, a: str | None, b: str | None, event: gr.EventData, request: gr.Request | None = None
-) -> tuple[Any, Any, Any]:
+def open_step(call: Call, session: Session, a: str | None, b: str | None) -> tuple[Any, Any, Any]:
     """Show a step of one side in Explore."""
-    asked, number = told(event), asked_as(request)
-    session.latest(number)
-    side, run, step = (asked.get(name) for name in ("side", "run", "step"))
+    side, run, step = (call.data.get(name) for name in ("side", "run", "step"))
     if side not in (0, 1) or not isinstance(run, int) or not isinstance(step, int):
         return gr.skip(), gr.skip(), gr.skip()
-    name = (a, b)[side] or ""
-    try:
-        runs = compare.pick(session.history, name).runs
-        if not 0 <= run < len(runs):
-            raise InputError("this run is no longer there; compare again")
-    except InputError as error:
-        return gr.skip(), gr.skip(), sentence(problem=f"{error}")
-    if not session.latest(number):
-        return gr.skip(), gr.skip(), gr.skip()
+    runs = compare.pick(session.history, (a, b)[side] or "").runs
+    if not 0 <= run < len(runs):
+        raise InputError("this run is no longer there; compare again")
+    call.check()
     wanted = {"step": max(0, step), "node": None}
     return session.show(runs[run].run, "Compare", wanted=wanted), gr.Tabs(selected="explore"), sentence()

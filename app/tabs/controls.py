@@ -10,12 +10,12 @@ import gradio as gr
 import d2sd
 from app import getting, models, presets
 from app.explore import Asked
+from app.jobs import forgive, notice_box
 from app.links import Link
 from app.method_names import grouped
 from app.models import Chosen
 from app.settings import SETTINGS, TREE_SETTINGS, used_by
 from app.tabs.model_choice import build_models, follow_model, model_picker
-from app.tabs.notice import forgive, notice_box
 from app.tabs.setting_box import setting_box
 from app.threads import threads_here
 from app.views.fold import FoldView

@@ -8,12 +8,10 @@ from typing import Any
 import gradio as gr
 
 from app import compare, replay
+from app.jobs import Job, Ticket, Update, notice_box, wire
 from app.models import Chosen
 from app.page_session import Session
 from app.tabs.model_choice import build_models
-from app.tabs.notice import IN_TURN, Said, ask, line_of, notice_box, stopped
-from app.work import TURNS, Ticket, Update
-from d2sd import InputError
 
 EXPLANATION = (
     "At temperature 0 a text is the same with every drafter. A's texts are therefore enough to compute the acceptance of "
@@ -23,7 +21,6 @@ EXPLANATION = (
 
 def build_replay(session: gr.State, side: gr.Dropdown) -> None:
     """Lay out the fold and wire it. ``side``: A, whose texts are replayed."""
-    ticket, number = gr.State(Ticket()), gr.State(0)
     with gr.Accordion("A's texts with another drafter", open=False, elem_id="replay"):
         gr.Markdown(EXPLANATION)
         chosen = list(build_models("replay-").values())
@@ -35,22 +32,8 @@ def build_replay(session: gr.State, side: gr.Dropdown) -> None:
             visible=False, interactive=False, lines=4, max_lines=20, label="Both drafters", elem_id="replay-found"
         )
 
-    def run(current: Ticket, mine: int, kept: Session, a: str | None, *models: Any) -> Iterator[tuple[Any, Any]]:
-        said = Said(current, mine)
-        try:
-            texts = compare.pick(kept.history, a)
-        except InputError as error:
-            yield gr.skip(), said(Update(problem=f"{error}"))
-            return
-        for update in TURNS.taken(current, replay.run(current, mine, texts, Chosen.read(*models))):
-            shown = gr.Textbox(update.value, visible=True) if update.value else gr.skip()
-            yield shown, said(update)
+    def run(job: Job, kept: Session, a: str | None, *models: Any) -> Iterator[Update[gr.Textbox]]:
+        for update in replay.run(job, compare.pick(kept.history, a), Chosen.read(*models)):
+            yield update.map(lambda table: gr.Textbox(table, visible=True))
 
-    requested = go.click(ask, ticket, [number, notice, line_of(notice, ticket)], show_progress="hidden", queue=False)
-    requested.then(
-        run,
-        [ticket, number, session, side, *chosen],
-        [found, notice],
-        **IN_TURN,
-    )
-    stop.click(stopped, ticket, notice, show_progress="hidden", queue=False)
+    wire([go.click], run, gr.State(Ticket()), [session, side, *chosen], [found], notice, stop=stop)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import msgspec
 import orjson
 
-from app.lanes import method_of, name_of
+from app.lanes import method_of, name_of, recorded
 from app.views.drawn import FIGURES, DrawnView
 from app.whatif import SWEEPS, Answers, Varied, values
 from d2sd import METHODS
@@ -80,3 +81,10 @@ def _sweep(answers: Answers, varied: Varied) -> Sweep:
         known.index(own) if own in known and varied.name in METHODS[answers.base.method].settings else None,
         tuple(Line(lane, varied.name not in METHODS[method_of(lane)].settings, tuple(p)) for lane, p in points.items()),
     )
+
+
+@cache
+def recorded_answers() -> str | None:
+    """Returns the panel's initial value, which was recorded with the race; None if there is none."""
+    answers = recorded().get("whatif")
+    return msgspec.convert(answers, Drawn).value() if answers else None
