@@ -283,7 +283,7 @@ def _counted(
 
 
 def wire(
-    events: Sequence[Any],
+    event: Any,
     work: Callable[..., Iterator[Update[Any]]],
     ticket: gr.State,
     inputs: Sequence[Any],
@@ -297,13 +297,13 @@ def wire(
     even_stopped: bool = False,
     reports_end: bool = False,
 ) -> Any:
-    """Wire events to work: requested at once, it runs in the queue, and its updates go to the outputs and the notice.
+    """Wire an event to work: requested at once, it runs in the queue, and its updates go to the outputs and the notice.
 
-    events: listeners, such as ``button.click``.
+    event: a listener, such as ``button.click``.
     work: called with the job and the values of the inputs; it may raise ``InputError``. The value of an update is what the
         output shows, or a list for several.
     stop: the button that cancels the newest job of the ticket; None if it is wired already.
-    wanted: a control and a function of its value that returns whether the events request work at all.
+    wanted: a control and a function of its value that returns whether the event requests work at all.
     queue: options of the event that does the work.
     quiet: whether the notice changes only to say that the job waits or loads models.
     even_stopped: whether work is also called for a job that was stopped while it waited, to answer it.
@@ -340,7 +340,7 @@ def wire(
 
     timer = [notice, _place_timer(notice, ticket)] if in_turn else []
     given = [*([] if asked_of is None else [asked_of]), ticket]
-    requested = _counted(lambda *a, **o: gr.on(list(events), *a, **o), request, given, timer, **AT_ONCE)
+    requested = _counted(event, request, given, timer, **AT_ONCE)
     if stop is not None:
         _wire_stop(stop, ticket, None if quiet else notice)
     return requested.then(run, [*inputs, ticket], [*outputs, notice], **queue)

@@ -102,7 +102,7 @@ def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
     offered(quick(tab.select, _measure_shown, given))
     quick(against.input, _compare_again, [recordings, explore, against])
     measured = wire(
-        [go.click],
+        go.click,
         _measure_prompts,
         ticket,
         [source, recordings, explore, against, *inputs],

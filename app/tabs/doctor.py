@@ -50,4 +50,4 @@ def wire_doctor(
             yield Update() if job.replaced else update.map(lambda found: gr.Markdown(found, visible=True))
 
     measure.click(None, None, report, js=hidden_when("true"), **AT_ONCE)
-    wire([go.click], run, ticket, given, [report], notice)
+    wire(go.click, run, ticket, given, [report], notice)

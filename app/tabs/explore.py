@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +88,7 @@ def _wire_runs(shown: Shown) -> None:
         return gr.skip() if runs else gr.Button(RUN)
 
     worked = wire(
-        [controls.run.click, controls.inputs["prompt"].submit],
+        partial(gr.on, [controls.run.click, controls.inputs["prompt"].submit]),
         run,
         session,
         [session, *controls.values],
@@ -110,7 +111,7 @@ def _wire_question(shown: Shown, name: str, event: Any) -> None:
 
     # what the notice says of a run stays, unless there is a place in the queue to report
     options: dict[str, Any] = {"stop": shown.controls.stop, "quiet": True, "even_stopped": True}
-    wire([event], run, gr.State(Ticket()), [shown.session], [shown.view], shown.controls.notice, **options)
+    wire(event, run, gr.State(Ticket()), [shown.session], [shown.view], shown.controls.notice, **options)
 
 
 def _wire_getting(shown: Shown) -> None:
@@ -132,7 +133,7 @@ def _wire_getting(shown: Shown) -> None:
             yield update.map(select)
 
     wire(
-        [controls.get.click],
+        controls.get.click,
         get,
         shown.session,
         [form["prompt"]],

@@ -99,7 +99,7 @@ def build_race(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> RaceTab:
     forgive(notice, [box.change for box in inputs.values()])
     # Its own ticket: a run in Explore and a race wait for each other, but do not stop each other.
     ticket, outputs = gr.State(Ticket()), [lanes, *asked.outputs, shown.runs]
-    wire([start.click], run, ticket, [explore, *inputs.values()], outputs, notice, stop=stop)
+    wire(start.click, run, ticket, [explore, *inputs.values()], outputs, notice, stop=stop)
     mine = [inputs[name] for name in BROUGHT]
     brought = gr.Textbox(
         json.dumps([box.value for box in mine]), visible=False

@@ -36,4 +36,4 @@ def build_replay(session: gr.State, side: gr.Dropdown) -> None:
         for update in replay.run(job, compare.pick(kept.history, a), Chosen.read(*models)):
             yield update.map(lambda table: gr.Textbox(table, visible=True))
 
-    wire([go.click], run, gr.State(Ticket()), [session, side, *chosen], [found], notice, stop=stop)
+    wire(go.click, run, gr.State(Ticket()), [session, side, *chosen], [found], notice, stop=stop)

@@ -93,7 +93,7 @@ def build_whatif(explore: gr.State, chosen: list[Component]) -> WhatIf:
         for update in whatif.run(job, title, trace, Chosen.read(*values[:3]), *values[3:]):
             yield update.map(lambda answers: drawn(answers).value())
 
-    wire([go.click], run, gr.State(Ticket()), [source, explore, *chosen, sweeps, methods], [charts], notice, stop=stop)
+    wire(go.click, run, gr.State(Ticket()), [source, explore, *chosen, sweeps, methods], [charts], notice, stop=stop)
     return WhatIf(source, charts, notice)
 
 
