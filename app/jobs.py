@@ -36,6 +36,7 @@ IN_TURN: dict[str, Any] = {
     "concurrency_limit": 1,
     "trigger_mode": "multiple",
 }
+BESIDE: dict[str, Any] = {"show_progress": "hidden", "concurrency_limit": 4}
 CANCELLED = "Cancelled while waiting in the queue: nothing was run."
 NEXT = "Something else is running; this starts when it ends."  # for the first in the queue
 TURNS_COUNTED = 9  # the latest ones, from which a waiting time is estimated
@@ -67,14 +68,14 @@ class Job:
 
     work: the generator function that does it; it tells apart the jobs of views that share a ticket.
     data: data of the event that requested it, if a custom component sent it.
+    in_turn: whether it runs the models; others report how they ended even if they were cancelled.
     place: number of requests ahead of it in the queue, as last reported; None if none was reported.
-    reports_end: whether it says in the notice how it ended even if it was cancelled.
     """
 
     work: object = None
     data: dict[str, Any] = field(default_factory=dict)
+    in_turn: bool = True
     place: int | None = None
-    reports_end: bool = False
     started: bool = False
     ended: bool = False
     stopped: bool = False
@@ -246,10 +247,12 @@ def forgive(notice: gr.Textbox, changed: Sequence[Any]) -> None:
 
 
 class Speaker:
-    """What the updates of a job show in the notice, as long as it is the newest job and was not stopped.
+    """What the updates of a job show in the notice, as long as it is not cancelled.
 
     Each update repeats the sentence, since Gradio's client may lose one if the next update has none. After another call of the
     page it is not repeated, since that call may have shown a newer sentence.
+
+    quiet: whether it says nothing before it has to wait or to load models.
     """
 
     def __init__(self, ticket: Ticket, job: Job, quiet: bool = False):
@@ -263,7 +266,7 @@ class Speaker:
         now = update.problem, update.news, update.note
         self._quiet = self._quiet and not update.news
         older = now == self._last and self._ticket.call != self._call
-        silent = self._quiet or (self._job.cancelled() and not self._job.reports_end)
+        silent = self._quiet or (self._job.cancelled() and self._job.in_turn)
         if silent or older or update == Update():
             return gr.skip()
         self._last, self._call = now, self._ticket.call
@@ -292,10 +295,8 @@ def wire(
     *,
     stop: gr.Button | None = None,
     wanted: tuple[Any, Callable[[Any], bool]] | None = None,
-    queue: dict[str, Any] = IN_TURN,
-    quiet: bool = False,
-    even_stopped: bool = False,
-    reports_end: bool = False,
+    in_turn: bool = True,
+    in_view: bool = False,
 ) -> Any:
     """Wire an event to work: requested at once, it runs in the queue, and its updates go to the outputs and the notice.
 
@@ -304,55 +305,46 @@ def wire(
         output shows, or a list for several.
     stop: the button that cancels the newest job of the ticket; None if it is wired already.
     wanted: a control and a function of its value that returns whether the event requests work at all.
-    queue: options of the event that does the work.
-    quiet: whether the notice changes only to say that the job waits or loads models.
-    even_stopped: whether work is also called for a job that was stopped while it waited, to answer it.
-    reports_end: whether the job says in the notice how it ended even if it was cancelled.
+    in_turn: whether the work runs the models, one request at a time.
+    in_view: whether the view waits for an answer: the notice then only says that the job waits or loads models, and work is
+        also called for a job that was stopped while it waited.
 
     Returns the event that does the work, for ``then``.
     """
-    in_turn = queue is IN_TURN
-    many = len(outputs) > 1
-    asked_of, test = wanted or (None, None)
+    control, test = wanted or (None, None)
 
     def request(request: gr.Request, event: gr.EventData, *values: Any) -> Any:
-        *given, current, call = values
-        if (test and not test(*given)) or not current.latest(call):
-            return [gr.skip(), gr.skip()] if in_turn else None
-        place = ahead(request) if in_turn else 0
+        *chosen, current, call = values
+        if (test and not test(*chosen)) or not current.latest(call):
+            return gr.skip()
+        place = ahead(request)
         news = TURNS.news(current, place) if in_turn else ""
-        current.replace(Job(work, told(event), place if news else None, reports_end))
+        current.replace(Job(work, told(event), in_turn, place if news else None))
         # The timer always starts, since other requests may be queued before this one.
-        return [gr.skip() if quiet and not news else sentence(news=news), gr.Timer(active=True)] if in_turn else None
+        return gr.skip() if in_view and not news else sentence(news=news), gr.Timer(active=in_turn)
 
     def run(*values: Any) -> Iterator[list[Any]]:
         *given, current = values
         nothing = [gr.skip() for _ in outputs]
-        job = current.start(work, even_stopped)
-        if job is None:
+        if (job := current.start(work, even_stopped=in_view)) is None:
             yield [*nothing, gr.skip()]
             return
-        speak = Speaker(current, job, quiet)
+        speak = Speaker(current, job, quiet=in_view)
         updates = updates_of(job, work(job, *given))
         for update in TURNS.taken(current, updates) if in_turn else updates:
-            shown = nothing if update.value is None else update.value if many else [update.value]
+            shown = nothing if update.value is None else update.value if len(outputs) > 1 else [update.value]
             yield [*shown, speak(update)]
 
-    timer = [notice, _place_timer(notice, ticket)] if in_turn else []
-    given = [*([] if asked_of is None else [asked_of]), ticket]
-    requested = _counted(event, request, given, timer, **AT_ONCE)
+    def cancel(current: Ticket) -> Any:
+        reports = current.job is not None and current.job.active and not current.job.in_turn
+        waited = current.stop()
+        return gr.skip() if reports or in_view else sentence(note=CANCELLED if waited else "")
+
     if stop is not None:
-        _wire_stop(stop, ticket, None if quiet else notice)
-    return requested.then(run, [*inputs, ticket], [*outputs, notice], **queue)
-
-
-def _wire_stop(button: gr.Button, ticket: gr.State, notice: gr.Textbox | None) -> None:
-    def stop(current: Ticket) -> Any:
-        speaks = current.job is not None and current.job.reports_end and current.job.active
-        said = sentence(note=CANCELLED if current.stop() else "")
-        return None if notice is None else gr.skip() if speaks else said
-
-    button.click(stop, ticket, notice, **AT_ONCE)
+        stop.click(cancel, ticket, notice, **AT_ONCE)
+    given = [ticket] if control is None else [control, ticket]
+    requested = _counted(event, request, given, [notice, _place_timer(notice, ticket)], **AT_ONCE)
+    return requested.then(run, [*inputs, ticket], [*outputs, notice], **(IN_TURN if in_turn else BESIDE))
 
 
 def _place_timer(notice: gr.Textbox, ticket: gr.State) -> gr.Timer:

@@ -110,8 +110,8 @@ def _wire_question(shown: Shown, name: str, event: Any) -> None:
             yield update.map(lambda found: session.shown.note(**{name: found}))
 
     # what the notice says of a run stays, unless there is a place in the queue to report
-    options: dict[str, Any] = {"stop": shown.controls.stop, "quiet": True, "even_stopped": True}
-    wire(event, run, gr.State(Ticket()), [shown.session], [shown.view], shown.controls.notice, **options)
+    controls, ticket = shown.controls, gr.State(Ticket())
+    wire(event, run, ticket, [shown.session], [shown.view], controls.notice, stop=controls.stop, in_view=True)
 
 
 def _wire_getting(shown: Shown) -> None:
@@ -139,8 +139,7 @@ def _wire_getting(shown: Shown) -> None:
         [form["prompt"]],
         [form["model"], form["chat"], form["prompt"], controls.get],
         controls.notice,
-        queue={"show_progress": "hidden", "concurrency_limit": 4},
-        reports_end=True,
+        in_turn=False,
     )
 
 

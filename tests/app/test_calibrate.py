@@ -15,7 +15,7 @@ from app.page_session import Session
 from app.recordings import Recording, Recordings, RunSet
 from app.tabs.calibrate import NAMES, _measure, _measure_prompts, _open, build_calibrate
 from app.tabs.explore import build_explore
-from app.tabs.notice import stopped
+from app.jobs import stopped
 from d2sd import InputError, load_trace
 from d2sd.bench.prompts import read_prompts
 from d2sd.decoding.block_drafter import BlockDrafter

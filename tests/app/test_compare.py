@@ -10,12 +10,12 @@ import pytest
 
 from app import compare, presets
 from app.page_session import Session
-from app.record import recorded_race
+from app.lanes import recorded_race
 from app.recordings import Recording, RunSet
 from app.tabs.compare import add_files, offer, open_step, rename, show
 from app.views.compare import drawing
 from app.views.runs import about
-from app.work import Ticket
+from app.jobs import Ticket
 from d2sd import InputError
 from d2sd.trace.run import RecordedRun
 from tests.app.event import Event

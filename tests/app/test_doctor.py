@@ -7,7 +7,7 @@ import pytest
 from app import doctor
 from app.calibrate import PromptSource
 from app.models import Chosen, drafter_folder
-from app.work import Ticket
+from app.jobs import Ticket
 from d2sd.doctor import examination
 from d2sd.doctor.folder_checks import Check
 

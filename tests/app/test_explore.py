@@ -15,7 +15,7 @@ from app.links import Link
 from app.models import Chosen
 from app.page_session import Session
 from app.settings import SETTINGS
-from app.work import Update
+from app.jobs import Update
 from d2sd import Finished
 from d2sd.models.loading import BUNDLED
 from d2sd.models.models import Models

@@ -18,7 +18,7 @@ from app import gradio_internals, guard, models, visitors
 from app.layout import build, launch_options
 from app.page_session import Session
 from app.tabs import compare, explore, notice
-from app.work import NEXT
+from app.jobs import NEXT
 from d2sd import InputError
 from d2sd.models.models import Models
 from d2sd.trace.run import RecordedRun
@@ -285,7 +285,7 @@ def test_who_may_name_folders(monkeypatch, environment, refused, tmp_path):
     ],
 )  # fmt: skip
 def test_no_path_of_the_server_reaches_a_visitor(monkeypatch, sentence, seen):
-    from app.tabs.notice import sentence as notice
+    from app.jobs import sentence as notice
 
     monkeypatch.delenv("FOLDERS", raising=False)
     monkeypatch.setenv("SPACE_ID", "a/b")

@@ -11,7 +11,7 @@ import pytest
 from app import history, links, models, presets
 from app.history import Histories, History
 from app.page_session import Session
-from app.record import recorded_race
+from app.lanes import recorded_race
 from app.recordings import Recording
 from app.settings import SETTINGS
 from app.tabs.controls import Controls

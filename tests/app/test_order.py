@@ -20,8 +20,8 @@ from app.tabs.calibrate import _compare_again, _measure, _measure_shown, _reques
 from app.tabs.compare import show
 from app.tabs.doctor import wire
 from app.tabs.explore import open_trace
-from app.tabs.notice import Said
-from app.work import Ticket, Update
+from app.jobs import Said
+from app.jobs import Ticket, Update
 from d2sd import InputError
 from tests.app.event import Event
 

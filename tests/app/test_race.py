@@ -16,7 +16,7 @@ from app.models import Chosen
 from app.page_session import Session
 from app.record import RACE, recorded_answers, recorded_race
 from app.streaming import prepare
-from app.tabs.notice import stopped
+from app.jobs import stopped
 from app.tabs.whatif import WhatIf, build_whatif
 from app.views.race import FILLED_IN, drawing
 from app.views.race import query as query_of

@@ -13,7 +13,8 @@ from playwright.sync_api import expect
 from app.lanes import Lane, Race
 from app.method_names import named
 from app.plotly_js import ROUTE
-from app.record import recorded_answers, recorded_race
+from app.lanes import recorded_race
+from app.views.whatif import recorded_answers
 from app.views.race import RaceView, drawing
 from app.views.whatif import WhatIfView
 from tests.app.test_explore_view import HOSTILE

@@ -7,7 +7,7 @@ import pytest
 from app import models, presets, replay
 from app.models import Chosen
 from app.recordings import RunSet
-from app.work import Ticket
+from app.jobs import Ticket
 from d2sd import DecodeConfig
 
 

@@ -9,7 +9,7 @@ import pytest
 from app import models, presets, step_questions
 from app.layout import build, launch_options
 from app.models import Chosen
-from app.work import Ticket
+from app.jobs import Ticket
 from tests.page_client import PageClient, Window
 
 RUN = presets.opening()

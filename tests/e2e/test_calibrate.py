@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Locator, Page, Route, expect
 
 from app import presets
-from app.work import Ticket
+from app.jobs import Ticket
 from d2sd.decoding.generation import Generation
 from tests.e2e.driving import PATIENCE, click_mark, drawn_figure, list_steps, set_number, view
 
