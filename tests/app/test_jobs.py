@@ -10,6 +10,7 @@ import pytest
 
 from app import calibrate, presets, uploads, work
 from app.gradio_internals import asked
+from app.jobs import Said, Ticket, Update
 from app.page_session import Session
 from app.recordings import Recordings
 from app.tabs import calibrate as calibrate_tab
@@ -20,8 +21,6 @@ from app.tabs.calibrate import _compare_again, _measure, _measure_shown, _reques
 from app.tabs.compare import show
 from app.tabs.doctor import wire
 from app.tabs.explore import open_trace
-from app.jobs import Said
-from app.jobs import Ticket, Update
 from d2sd import InputError
 from tests.app.event import Event
 
