@@ -4,35 +4,28 @@ from __future__ import annotations
 
 import gzip
 import json
-from pathlib import Path
 
 import gradio as gr
 import pytest
 
-from app import calibrate, models, presets
+from app import calibrate, presets
+from app.jobs import Call, Job, updates_of
 from app.models import Chosen
 from app.page_session import Session
 from app.recordings import Recording, Recordings, RunSet
-from app.tabs.calibrate import NAMES, _measure, _measure_prompts, _open, build_calibrate
+from app.tabs.calibrate import _open, build_calibrate
 from app.tabs.explore import build_explore
-from app.jobs import stopped
-from d2sd import InputError, load_trace
-from d2sd.bench.prompts import read_prompts
+from d2sd import InputError
 from d2sd.decoding.block_drafter import BlockDrafter
-from d2sd.models.models import Models
 from d2sd.trace.run import RecordedRun
-from tests.app.event import Event
 
 VALUES = {"block_size": 16, "num_branches": 4, "temperature": 0, "max_new_tokens": 16}
 
 
-def updates(
-    recordings=None, session=None, source="heldout", limit=3, model="tiny", method="d2sd", text=None, **changes
-):
-    session = session or Session()
-    return calibrate.prompts(
-        session,
-        session.request(),
+def updates(recordings=None, job=None, source="heldout", limit=3, model="tiny", method="d2sd", text=None, **changes):
+    job = job or Job()
+    work = calibrate.prompts(
+        job,
         recordings if recordings is not None else Recordings(),
         calibrate.PromptSource(source or "your prompts", text),
         limit,
@@ -40,118 +33,7 @@ def updates(
         method,
         {**VALUES, **changes},
     )
-
-
-@pytest.fixture
-def opening(tmp_path) -> Path:
-    path = tmp_path / "opening.jsonl"
-    path.write_text("\n".join([*presets.opening().lines(), ""]), encoding="utf-8")
-    return path
-
-
-def test_the_run_in_explore_is_measured_as_it_is():
-    recordings = Recordings()
-    drawn = json.loads(calibrate.shown(recordings, presets.opening()))
-    trace = load_trace(presets.OPENING_TRACE)
-    assert drawn["report"]["steps"] == len(trace.steps)
-    assert drawn["runs"] == [{"label": recordings.runs[0].label, "run": trace.header["run"], "domain": "all"}]
-    assert drawn["progress"]["done"] == drawn["progress"]["total"] == 1
-
-
-def test_a_measurement_ends_with_what_is_to_be_known_of_the_drafters(monkeypatch):
-    monkeypatch.setattr(Models, "notes", lambda _: ["drafter late reads layer 5"])
-    *before, last = updates(limit=2, max_new_tokens=4)
-    assert last.note == "Drafter late reads layer 5."
-    assert not any(u.note for u in before)
-
-
-def test_before_any_run_there_is_nothing_to_score():
-    recordings = Recordings()
-    drawn = json.loads(calibrate.shown(recordings, RecordedRun()))
-    assert drawn["report"]["positions"] == 0
-    assert "Nothing to score" in drawn["reading"][0]["text"]
-    assert recordings.runs == []
-
-
-def test_a_prompt_set_says_how_far_it_is_and_ends_with_every_prompt():
-    recordings = Recordings()
-    drawn = [json.loads(u.value) for u in updates(recordings) if u.value]
-    progress = [d["progress"] for d in drawn]
-    assert [p["done"] for p in progress] == [0, 1, 2, 3]
-    assert [p["running"] for p in progress] == [True, True, True, False]
-    assert {p["total"] for p in progress} == {3}
-    prompts = [" ".join(p.text.split()) for p in read_prompts("heldout", 3)]
-    assert [r.label.rstrip("…") for r in recordings.runs] == [p[: len(r.label.rstrip("…"))] for p, r in zip(prompts, recordings.runs, strict=True)]  # fmt: skip
-    assert drawn[-1]["report"]["runs"] == 3
-
-
-def test_figures_are_drawn_ever_more_rarely_and_count_every_run():
-    drawn = [json.loads(u.value) for u in updates(limit=5, max_new_tokens=3) if u.value]
-    assert [d["progress"]["done"] for d in drawn] == [0, 1, 2, 4, 5]
-    assert [d["report"]["runs"] for d in drawn] == [0, 1, 2, 4, 5]
-
-
-def test_a_prompt_set_measures_what_the_engine_generates():
-    recordings = Recordings()
-    *_, last = updates(recordings, limit=1)
-    (prompt,) = read_prompts("heldout", 1)
-    engine = models.engine(Chosen("tiny"))
-    (recording,) = recordings.runs
-    assert [s.committed for s in recording.run.trace().steps] == [
-        s.committed for s in engine.generate(prompt.text, calibrate.settings.config("d2sd", VALUES)).steps
-    ]
-    assert json.loads(last.value)["report"]["steps"] == len(recording.run.trace().steps)
-
-
-def test_stop_keeps_the_prompts_that_are_finished():
-    session, recordings = Session(), Recordings()
-    running = updates(recordings, session)
-    for update in running:
-        if update.value and json.loads(update.value)["progress"]["done"] == 1:
-            session.stop()
-            break
-    *_, last = running
-    progress = json.loads(last.value)["progress"]
-    assert (progress["done"], progress["total"], progress["running"]) == (1, 3, False)
-    assert progress["title"].endswith("stopped")
-    assert len(recordings.runs) == 1
-
-
-def asked_prompts(session, recordings, explore=None):
-    """The stream of the tab that runs three short prompts, from the values of its controls."""
-    controls = ["heldout", "", None, 3, "tiny", "", "", "d2sd", *[VALUES.get(name, False) for name in NAMES]]
-    return _measure_prompts("prompts", session, session.request(), recordings, explore or Session(), None, *controls)
-
-
-def test_what_is_measured_while_prompts_run_takes_their_place(opening):
-    session, recordings, explore = Session(), Recordings(), Session()
-    running = asked_prompts(session, recordings, explore)
-    while not recordings.runs:
-        next(running)
-    done = recordings.runs[0]
-    drawn, _ = _measure("files", session, recordings, explore, [str(opening)], None)
-    assert json.loads(drawn)["progress"]["title"] == "opening.jsonl"
-    rest = list(running)
-    assert all(not isinstance(figures, str) and not isinstance(said, gr.Textbox) for figures, said in rest)
-    assert [r.label for r in recordings.runs] == ["opening.jsonl"]
-    assert [s.title for s in explore.history.sets] == ["3 prompts of heldout with d2sd", "opening.jsonl"]
-    assert explore.history.sets[0].runs == (done,)
-    assert not session.waiting
-
-
-def test_prompts_that_run_do_not_list_the_steps_of_those_before():
-    recordings = Recordings([Recording("before", RecordedRun())])
-    running = updates(recordings)
-    while not next(running).value:
-        pass
-    assert recordings.runs == []
-
-
-def test_the_note_of_a_measurement_that_was_stopped_in_the_line_stays():
-    session, recordings = Session(), Recordings()
-    waiting = asked_prompts(session, recordings)
-    assert stopped(session).value == "Cancelled while waiting in the queue: nothing was run."
-    assert not any(isinstance(said, gr.Textbox) for _, said in waiting)
+    return updates_of(job, work)
 
 
 def test_stop_stays_while_the_prompts_of_another_source_may_run():
@@ -160,13 +42,6 @@ def test_stop_stays_while_the_prompts_of_another_source_may_run():
     choose = next(f.fn for f in page.fns.values() if getattr(f.fn, "__name__", "") == "choose")
     assert [choose(kind)[-1] for kind in ("shown", "files")] == [gr.skip(), gr.skip()]
     assert choose("own")[-1].visible
-
-
-def test_a_measurement_stopped_while_it_waited_never_starts():
-    session = Session()
-    waiting = updates(session=session)
-    session.stop()
-    assert list(waiting) == []
 
 
 @pytest.mark.parametrize(
@@ -288,22 +163,23 @@ def test_no_file_or_too_many_is_one_sentence(paths):
 def test_a_measured_run_opens_again_as_it_was(opening):
     recordings, session = Recordings(), Session()
     calibrate.files(recordings, [str(opening)])
-    segment, tab, _ = _open(session, recordings, Event({"run": 0, "step": 3, "loaded": False}))
+    segment, tab, _ = _open(Call(session, data={"run": 0, "step": 3, "loaded": False}), session, recordings)
     assert session.shown.trace() == presets.opening().trace()
     assert session.shown.header["run"] in segment
     assert tab.selected == "explore"
 
 
-@pytest.mark.parametrize("data", [None, {}, {"run": 1}, {"run": -1}, {"run": "0"}, {"run": 1e9}])
+@pytest.mark.parametrize("data", [{}, {"run": 1}, {"run": -1}, {"run": "0"}, {"run": 1e9}])
 def test_a_run_that_is_not_there_is_a_sentence(opening, data):
     recordings, session = Recordings(), Session()
     calibrate.files(recordings, [str(opening)])
-    assert "no longer there" in _open(session, recordings, Event(data))[2].value
+    with pytest.raises(InputError, match="no longer there"):
+        _open(Call(session, data=data), session, recordings)
 
 
 def test_a_measured_run_opens_when_its_file_has_gone(opening):
     recordings, session = Recordings(), Session()
     calibrate.files(recordings, [str(opening)])
     opening.unlink()
-    _open(session, recordings, Event({"run": 0}))
+    _open(Call(session, data={"run": 0}), session, recordings)
     assert session.shown.trace() == presets.opening().trace()

@@ -14,14 +14,16 @@ from pathlib import Path
 import gradio as gr
 import pytest
 
-from app import gradio_internals, guard, models, visitors
+from app import gradio_internals, guard, jobs, models, visitors
+from app.jobs import NEXT
+from app.jobs import sentence as notice
 from app.layout import build, launch_options
 from app.page_session import Session
-from app.tabs import compare, explore, notice
-from app.jobs import NEXT
+from app.tabs import compare, explore
 from d2sd import InputError
 from d2sd.models.models import Models
 from d2sd.trace.run import RecordedRun
+from tests.app.event import answered
 from tests.page_client import PageClient, Window
 
 WRONG = [
@@ -84,10 +86,10 @@ def test_a_wrong_value_is_one_sentence_and_no_traceback(client, caplog, capfd):
 
 def test_a_wrong_value_in_the_queue_is_one_sentence(client, capfd):
     work = client.then(client.call("run", "click"))
-    right = client.values(work)
-    for place, value in ((2, {}), (3, 5), (8, "x"), (9, 10**400), (10, [])):
-        window = Window(client)
-        *_, done = [m for m in window.queued(work, [*right[:place], value, *right[place + 1 :]]) if m.get("output")]
+    for name, value in (("prompt", {}), ("model", 5), ("gamma", "x"), ("gamma-2", 10**400), ("branches", [])):
+        values = client.values(work, **{name: value})
+        assert values != client.values(work)
+        *_, done = [m for m in Window(client).queued(work, values) if m.get("output")]
         assert done["success"] is False
         assert done["output"]["error"].endswith(".")
     assert "Traceback" not in "".join(capfd.readouterr())
@@ -110,7 +112,7 @@ def test_what_is_to_be_known_of_a_drafter_stands_in_the_last_message_of_its_run(
 
 def test_what_is_left_out_is_asked_for():
     session = Session()
-    assert "Choose a trace file" in explore.open_trace(session, None)[-1].value
+    assert "Choose a trace file" in answered(explore.open_trace, session, session, None)[-1].value
     assert "Choose one or more trace files" in compare.add_files(session, None, None, None)[-1].value
 
 
@@ -285,8 +287,6 @@ def test_who_may_name_folders(monkeypatch, environment, refused, tmp_path):
     ],
 )  # fmt: skip
 def test_no_path_of_the_server_reaches_a_visitor(monkeypatch, sentence, seen):
-    from app.jobs import sentence as notice
-
     monkeypatch.delenv("FOLDERS", raising=False)
     monkeypatch.setenv("SPACE_ID", "a/b")
     assert visitors.without_paths(sentence) == seen
@@ -299,7 +299,7 @@ def test_no_path_of_the_server_reaches_a_visitor(monkeypatch, sentence, seen):
 def test_who_stands_in_the_line_is_told_even_between_two_turns(client, monkeypatch, waits):
     window, first = Window(client), client.call("run", "click")
     window.at_once(first, client.values(first))  # while nobody's run goes on
-    monkeypatch.setattr(notice, "waits", lambda request: waits)
+    monkeypatch.setattr(jobs, "waits", lambda request: waits)
     tick = client.ticked(first).call
     assert (NEXT in str(window.at_once(tick, client.values(tick))[1])) == waits
 

@@ -1,33 +1,278 @@
-"""Answers that come late: an older one changes neither what a newer one drew nor what it said."""
+"""Jobs: requested, queued, run, stopped and answered once for all tabs; what is late changes nothing that is newer."""
 
 from __future__ import annotations
 
 import json
+import logging
 from types import SimpleNamespace
 
 import gradio as gr
 import pytest
 
-from app import calibrate, presets, uploads, work
-from app.gradio_internals import asked
-from app.jobs import Said, Ticket, Update
+from app import calibrate, jobs, presets, uploads
+from app.jobs import CANCELLED, Job, Overtaken, Speaker, Ticket, Update, sentence, wire
 from app.page_session import Session
 from app.recordings import Recordings
 from app.tabs import calibrate as calibrate_tab
 from app.tabs import compare as compare_tab
-from app.tabs import notice
 from app.tabs import runs as runs_tab
-from app.tabs.calibrate import _compare_again, _measure, _measure_shown, _request
+from app.tabs.calibrate import _compare_again, _measure, _measure_shown
 from app.tabs.compare import show
-from app.tabs.doctor import wire
 from app.tabs.explore import open_trace
 from d2sd import InputError
-from tests.app.event import Event
+from tests.app.event import Event, answered
+
+WINDOW = SimpleNamespace(session_hash="w")
 
 
-def call(number):
-    """A request as the page numbers it."""
-    return SimpleNamespace(headers={"x-asked": str(number)}, session_hash="w")
+@pytest.fixture(autouse=True)
+def no_queue(monkeypatch):
+    """Gradio's queue exists only within a call of a page."""
+    monkeypatch.setattr(jobs, "waiting", lambda _: [])
+
+
+class Wired:
+    """A button and its Stop, wired to work with one output; called as Gradio calls them."""
+
+    def __init__(self, work, ticket=None, **options):
+        self.ticket = Ticket() if ticket is None else ticket
+        with gr.Blocks() as page:
+            parts = gr.Button().click, work, gr.State(self.ticket), [], [gr.Textbox()], gr.Textbox()
+            wire(*parts, stop=gr.Button(), **options)
+        self.handlers = {fn.fn.__name__: fn.fn for fn in page.fns.values() if fn.fn}
+
+    def request(self, *values, call=None, **data):
+        """Press the button; returns the notice and the timer."""
+        return self.handlers["request"](WINDOW, Event(data), *values, self.ticket, call)
+
+    def run(self):
+        """What the queue does when its turn has come: pairs of output and notice."""
+        return self.handlers["run"](self.ticket)
+
+    def stop(self):
+        """Press Stop; returns the notice."""
+        return self.handlers["cancel"](self.ticket)
+
+    def tick(self):
+        """The notice and the timer when the timer of a waiting window ticks."""
+        return self.handlers["tick"](self.ticket, WINDOW)
+
+
+def counting(job):
+    """Work without an end of its own."""
+    n = 0
+    while not job.cancelled():
+        n += 1
+        yield Update(n, news=f"{n} …")
+    yield Update(note="the end")
+
+
+def broken(error):
+    def work(_):
+        yield Update(news="Loading …")
+        raise error
+
+    return work
+
+
+def words(notices):
+    return [None if notice == gr.skip() else notice.value for notice in notices]
+
+
+def test_a_job_runs_until_it_is_stopped_and_then_says_nothing_more():
+    wired = Wired(counting)
+    assert wired.request()[0].visible is False
+    running = wired.run()
+    assert [next(running)[0], next(running)[1].value] == [1, "2 …"]
+    assert wired.stop().visible is False
+    assert list(running) == [[gr.skip(), gr.skip()]]
+    assert wired.ticket.job.ended
+
+
+def test_a_job_that_is_stopped_while_it_waits_never_starts_and_the_note_stays():
+    wired = Wired(counting)
+    wired.request()
+    assert wired.stop().value == CANCELLED
+    assert wired.stop().visible is False  # once
+    assert list(wired.run()) == [[gr.skip(), gr.skip()]]
+
+
+def test_a_double_click_runs_once():
+    wired = Wired(lambda _: iter([Update("run")]))
+    wired.request()
+    wired.request()
+    assert [output for output, _ in wired.run()] == ["run"]
+    assert [output for output, _ in wired.run()] == [gr.skip()]
+
+
+def test_a_newer_request_cancels_what_runs_and_other_windows_go_on():
+    wired, other = Wired(counting), Wired(counting)
+    for one in (wired, other):
+        one.request()
+    running, elsewhere = wired.run(), other.run()
+    next(running), next(elsewhere)
+    wired.request()
+    assert list(running) == [[gr.skip(), gr.skip()]]
+    assert wired.ticket.waiting
+    assert next(elsewhere)[0] == 2
+
+
+def test_views_that_share_a_ticket_start_their_own_jobs_only():
+    ticket = Ticket()
+    one, other = (Wired(work, ticket) for work in (counting, lambda _: iter([Update("other")])))
+    one.request()
+    other.request()
+    assert [output for output, _ in one.run()] == [gr.skip()]
+    assert [output for output, _ in other.run()] == ["other"]
+
+
+def test_a_button_may_request_nothing():
+    wired = Wired(counting, wanted=(gr.Radio(["a", "b"], render=False), lambda kind: kind == "a"))
+    assert wired.request("b", call=2) == gr.skip()
+    assert wired.ticket == Ticket()
+    wired.request("a", call=1)
+    assert wired.ticket.waiting
+
+
+def test_a_request_that_a_later_call_has_overtaken_is_dropped():
+    wired = Wired(counting)
+    wired.ticket.latest(5)
+    assert wired.request(call=4) == gr.skip()
+    assert not wired.ticket.waiting
+    wired.request(call=6)
+    assert wired.ticket.waiting
+
+
+def test_bad_input_is_one_sentence_in_the_words_of_the_page():
+    wired = Wired(broken(InputError("num_branches must be a whole number")))
+    wired.request()
+    assert words(notice for _, notice in wired.run()) == ["Loading …", "branches K must be a whole number"]
+
+
+@pytest.mark.parametrize(
+    ("error", "said", "logged"),
+    [
+        (RuntimeError("no kernel\nat /srv/x.py"), "The run stopped: no kernel", True),
+        (
+            MemoryError(),
+            "The run stopped: there was not enough memory. Ask for fewer tokens or a shorter prompt.",
+            False,
+        ),
+    ],
+)
+def test_an_unexpected_error_is_one_sentence_and_is_logged(caplog, error, said, logged):
+    wired = Wired(broken(error))
+    wired.request()
+    assert words(notice for _, notice in wired.run())[-1] == said
+    assert [r.exc_info[1] for r in caplog.records if r.levelno >= logging.WARNING] == [error] * logged
+    assert wired.ticket.job.ended
+
+
+def test_an_error_of_a_job_that_is_overtaken_is_not_said():
+    wired = Wired(broken(InputError("no")))
+    wired.request()
+    running = wired.run()
+    next(running)
+    wired.request()
+    assert words(notice for _, notice in running) == [None]
+
+
+def test_a_window_that_closes_frees_its_turn():
+    wired = Wired(counting)
+    wired.request()
+    running = wired.run()
+    next(running)
+    assert jobs.TURNS.news(None)
+    running.close()
+    assert not jobs.TURNS.news(None)
+    assert wired.ticket.job.ended
+
+
+def test_a_view_that_waits_for_an_answer_gets_one_and_the_notice_stays():
+    asked = []
+
+    def work(job):
+        asked.append(job.data)
+        yield Update("stopped" if job.cancelled() else "answer")
+
+    wired = Wired(work, in_view=True)
+    assert wired.request(step=3)[0] == gr.skip()
+    assert list(wired.run()) == [["answer", gr.skip()]]
+    wired.request(step=4)
+    assert wired.stop() == gr.skip()
+    assert list(wired.run()) == [["stopped", gr.skip()]]
+    assert asked == [{"step": 3}, {"step": 4}]
+
+
+def test_what_takes_no_turn_says_how_it_ended_after_stop():
+    wired = Wired(counting, in_turn=False)
+    wired.request()
+    running = wired.run()
+    next(running)
+    assert not jobs.TURNS.news(None)
+    assert wired.stop() == gr.skip()
+    assert words(notice for _, notice in running) == ["the end"]
+
+
+def test_a_caller_without_a_number_is_heard():
+    ticket = Ticket(call=7)
+    assert ticket.latest(None)
+    assert ticket.call == 7
+    assert [ticket.latest(n) for n in (6, 8, 7)] == [False, True, False]
+
+
+def test_the_notice_repeats_its_sentence_until_another_call_may_have_shown_one():
+    job = Job()
+    ticket = Ticket(job)
+    speak = Speaker(ticket, job)
+    assert speak(Update(news="Loading …")).value == "Loading …"
+    assert speak(Update("drawn")).visible is False
+    assert speak(Update("more")).visible is False  # the client may have lost the one before
+    ticket.latest(3)
+    assert speak(Update("more")) == gr.skip()  # else it would hide the problem of a file that was opened meanwhile
+    assert speak(Update()) == gr.skip()
+    assert speak(Update(note="done")).value == "done"
+
+
+def test_an_answer_that_is_overtaken_changes_nothing():
+    ticket, shown = Ticket(), []
+
+    def slow(call):
+        ticket.latest(9)
+        call.check()
+        shown.append("late")
+
+    def refused(_):
+        ticket.latest(9)
+        raise InputError("late")
+
+    for work in (slow, refused, lambda _: ["late", sentence(note="late")]):
+        assert answered(work, ticket, number=8) == [gr.skip(), gr.skip()]
+    assert shown == []
+    assert answered(lambda _: ["new", sentence()], ticket, number=10)[0] == "new"
+    with pytest.raises(Overtaken):
+        jobs.Call(ticket, 9).check()
+
+
+@pytest.mark.parametrize(("change", "shown"), [("stopped", True), ("replaced", False)])
+def test_a_report_that_was_stopped_is_shown_but_not_over_what_was_measured_meanwhile(monkeypatch, change, shown):
+    from app.tabs import doctor
+
+    def report(job, *_):
+        yield Update(news="drafting")
+        setattr(job, change, True)
+        yield Update("# Report")
+
+    monkeypatch.setattr(doctor.doctor, "report", report)
+    ticket = Ticket()
+    with gr.Blocks() as page:
+        parts = gr.Button(), gr.Button(), doctor.build_report(), gr.Textbox(), gr.State(ticket), []
+        doctor.wire_doctor(*parts, lambda: (None, 1, None, "", {}))
+    handlers = {f.fn.__name__: f.fn for f in page.fns.values() if f.fn}
+    handlers["request"](WINDOW, Event(), ticket, None)
+    *_, (found, said) = handlers["run"](ticket)
+    assert isinstance(found, gr.Markdown) is shown
+    assert said == gr.skip()
 
 
 @pytest.fixture
@@ -53,23 +298,15 @@ def nothing(answer):
     return all(part == gr.skip() for part in answer)
 
 
-@pytest.mark.parametrize("said", ["", "x", "-1", "1.5", "²", "9" * 20])
-def test_a_caller_without_a_number_is_heard(said):
-    assert asked(SimpleNamespace(headers={"x-asked": said})) is None
-    ticket = Ticket(asked=7)
-    assert ticket.latest(None)
-    assert ticket.asked == 7
-
-
 def test_figures_of_files_that_were_read_too_long_come_no_more(trace, monkeypatch):
     ticket, kept, explore = Ticket(), Recordings(), Session(shown=presets.opening())
     newer = []
 
     def press():
-        newer.append(_measure("shown", ticket, kept, explore, None, None, call(2)))
+        newer.append(answered(_measure, ticket, "shown", kept, explore, None, None, number=2))
 
     meanwhile(monkeypatch, calibrate, "read_uploads", press)
-    assert nothing(_measure("files", ticket, kept, explore, [trace], None, call(1)))
+    assert nothing(answered(_measure, ticket, "files", kept, explore, [trace], None, number=1))
     assert json.loads(newer[0][0])["progress"]["title"].startswith("The run in Explore")
     assert kept.title == "The run in Explore"
     assert [s.title for s in explore.history.sets] == ["mine.jsonl"]  # what was read is not lost
@@ -77,19 +314,17 @@ def test_figures_of_files_that_were_read_too_long_come_no_more(trace, monkeypatc
 
 def test_an_older_choice_of_the_source_does_not_clear_a_newer_problem():
     ticket, kept, explore = Ticket(), Recordings(), Session()
-    said = _measure("files", ticket, kept, explore, [], None, call(5))[1]
-    assert said.value == "choose one or more trace files first"
-    assert nothing(_measure_shown("files", ticket, kept, explore, [], None, call(4)))
-    assert nothing(_request("prompts", ticket, call(3))[1:])
-    assert not ticket.waiting
-    assert _measure_shown("files", ticket, kept, explore, [], None, call(6))[1].visible is False
+    given = "files", kept, explore, [], None
+    assert answered(_measure, ticket, *given, number=5)[1].value == "choose one or more trace files first"
+    assert nothing(answered(_measure_shown, ticket, *given, number=4))
+    assert answered(_measure_shown, ticket, *given, number=6)[1].visible is False
 
 
 def test_a_comparison_that_was_not_the_last_one_is_not_drawn(trace, monkeypatch):
     ticket, explore = Ticket(), Session()
     kept = Recordings()
-    _measure("files", ticket, kept, explore, [trace], None, call(1))
-    again = lambda number: _compare_again(ticket, kept, explore, None, call(number))  # noqa: E731
+    answered(_measure, ticket, "files", kept, explore, [trace], None, number=1)
+    again = lambda number: answered(_compare_again, ticket, kept, explore, None, number=number)  # noqa: E731
     assert not nothing(again(2))
     meanwhile(monkeypatch, calibrate_tab.calibrate, "again", lambda: ticket.latest(4))
     assert nothing(again(3))
@@ -99,81 +334,34 @@ def test_a_comparison_that_was_not_the_last_one_is_not_drawn(trace, monkeypatch)
 
 def test_two_sides_that_were_not_the_last_ones_are_not_drawn(trace, monkeypatch):
     ticket, session = Ticket(), Session()
-    open_trace(session, trace)
+    answered(open_trace, session, session, trace)
     (name,) = [f"run {kept.run.key}" for kept in session.history.runs]
-    assert not nothing(show(ticket, session, name, name, call(1)))
-    meanwhile(monkeypatch, compare_tab, "drawing", lambda: show(ticket, session, None, None, call(3)))
-    assert nothing(show(ticket, session, name, name, call(2)))
+    assert not nothing(answered(show, ticket, session, name, name, number=1))
+    meanwhile(monkeypatch, compare_tab, "drawing", lambda: ticket.latest(3))
+    assert nothing(answered(show, ticket, session, name, name, number=2))
 
 
 def test_a_trace_that_was_read_too_long_is_kept_but_not_shown(trace, monkeypatch):
     session = Session(shown=presets.opening())
     before = session.shown
     meanwhile(monkeypatch, uploads, "read_all", lambda: session.latest(9))
-    assert nothing(open_trace(session, trace, call(8)))
+    assert nothing(answered(open_trace, session, session, trace, number=8))
     assert session.shown is before
     assert [kept.label for kept in session.history.runs] == ["mine.jsonl"]
     key = session.history.runs[0].run.key
-    assert nothing(runs_tab.show(session, Event(key=key), call(7)))
-    assert not nothing(runs_tab.show(session, Event(key=key), call(10)))
-
-
-def test_work_that_goes_on_does_not_clear_what_was_said_meanwhile():
-    ticket = Ticket()
-    said = Said(ticket, ticket.request())
-    assert said(Update(news="Loading …")).value == "Loading …"
-    assert said(Update("drawn")).visible is False
-    assert said(Update("more")).visible is False  # the client may have lost the one before
-    ticket.latest(3)
-    assert said(Update("more")) == gr.skip()  # else it would hide the problem of a file that was opened meanwhile
-    assert said(Update()) == gr.skip()
-    assert said(Update(note="done")).value == "done"
-    ticket.stop()
-    assert said(Update(problem="late")) == gr.skip()
-
-
-@pytest.mark.parametrize(("act", "shown"), [(Ticket.stop, True), (Ticket.request, False)])
-def test_a_report_that_was_stopped_is_shown_but_not_over_what_was_measured_meanwhile(monkeypatch, act, shown):
-    from app.tabs import doctor
-
-    ticket = Ticket()
-
-    def report(current, *_):
-        yield Update(news="drafting")
-        act(current)
-        yield Update("# Report")
-
-    monkeypatch.setattr(doctor.doctor, "report", report)
-    with gr.Blocks() as page:
-        go, measure, notice = gr.Button(), gr.Button(), gr.Textbox()
-        wire(go, measure, doctor.build_report(), notice, gr.State(ticket), [], lambda: (None, 1, None, "", {}))
-    run = next(f.fn for f in page.fns.values() if getattr(f.fn, "__name__", "") == "run")
-    *_, (found, said) = run(ticket, ticket.request())
-    assert isinstance(found, gr.Markdown) is shown
-    assert said == gr.skip()
-
-
-def test_what_a_late_doctor_could_not_read_is_not_said():
-    ticket = Ticket()
-
-    def read():
-        raise InputError("no")
-
-    with gr.Blocks() as page:
-        wire(gr.Button(), gr.Button(), gr.Markdown(), gr.Textbox(), gr.State(ticket), [], read)
-    run = next(f.fn for f in page.fns.values() if getattr(f.fn, "__name__", "") == "run")
-    assert [said.value for _, said in run(ticket, ticket.request())] == ["no"]
-    assert [said for _, said in run(ticket, ticket.request() - 1)] == [gr.skip()]
+    assert nothing(answered(runs_tab.show, session, session, number=7, key=key))
+    assert session.shown is before
+    assert not nothing(answered(runs_tab.show, session, session, number=10, key=key))
 
 
 def test_who_waits_is_told_how_many_are_ahead_and_how_long_that_takes(monkeypatch):
     now = [0.0]
-    monkeypatch.setattr(work.time, "monotonic", lambda: now[0])
-    turns, mine = work.Turns(), Ticket()
+    monkeypatch.setattr(jobs.time, "monotonic", lambda: now[0])
+    turns, mine = jobs.Turns(), Ticket()
     assert turns.news(mine) == ""
     others = turns.taken("others", iter([Update(news="a"), Update(news="b")]))
     next(others)
-    assert turns.news(mine) == work.NEXT  # no turn has ended yet
+    assert turns.news(mine) == jobs.NEXT  # no turn has ended yet
     assert turns.news("others") == ""
     now[0] = 40.0
     list(others)
@@ -195,13 +383,10 @@ def test_who_waits_is_told_how_many_are_ahead_and_how_long_that_takes(monkeypatc
 
 def test_a_place_is_told_once(monkeypatch):
     places = iter([2, 2, 1, 1])
-    monkeypatch.setattr(notice, "ahead", lambda _: next(places))
-    monkeypatch.setattr(notice, "waits", lambda _: True)
-    ticket = Ticket()
-    with gr.Blocks() as page:
-        notice.line_of(gr.Textbox(), gr.State(ticket))
-    tell = next(f.fn for f in page.fns.values() if getattr(f.fn, "__name__", "") == "tell")
-    ticket.request()
-    said = [tell(ticket, call(1))[0] for _ in range(4)]
+    wired = Wired(counting)
+    wired.request()
+    monkeypatch.setattr(jobs, "ahead", lambda _: next(places))
+    monkeypatch.setattr(jobs, "waits", lambda _: True)
+    said = [wired.tick()[0] for _ in range(4)]
     assert [part == gr.skip() for part in said] == [False, True, False, True]
     assert "2 more are ahead" in said[0].value

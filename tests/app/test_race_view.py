@@ -10,13 +10,11 @@ import gradio as gr
 import pytest
 from playwright.sync_api import expect
 
-from app.lanes import Lane, Race
+from app.lanes import Lane, Race, recorded_race
 from app.method_names import named
 from app.plotly_js import ROUTE
-from app.lanes import recorded_race
-from app.views.whatif import recorded_answers
 from app.views.race import RaceView, drawing
-from app.views.whatif import WhatIfView
+from app.views.whatif import WhatIfView, recorded_answers
 from tests.app.test_explore_view import HOSTILE
 
 

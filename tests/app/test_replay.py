@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from app import models, presets, replay
+from app.jobs import Job, updates_of
 from app.models import Chosen
 from app.recordings import RunSet
-from app.jobs import Ticket
 from d2sd import DecodeConfig
 
 
@@ -23,8 +23,8 @@ def texts():
 
 
 def ask(texts, model="tiny"):
-    ticket = Ticket()
-    return list(replay.run(ticket, ticket.request(), texts, Chosen(model)))
+    job = Job()
+    return list(updates_of(job, replay.run(job, texts, Chosen(model))))
 
 
 def test_the_same_drafter_takes_the_same_steps(texts):
@@ -45,10 +45,10 @@ def test_another_drafter_is_held_against_the_recorded_one(texts):
 
 
 def test_it_stops_between_texts(texts):
-    ticket = Ticket()
-    running = replay.run(ticket, ticket.request(), texts, Chosen("tiny"))
+    job = Job()
+    running = replay.run(job, texts, Chosen("tiny"))
     assert next(u for u in running if u.news.startswith("1 of"))
-    ticket.stop()
+    job.stopped = True
     assert not list(running)
 
 
