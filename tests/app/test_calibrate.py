@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import gzip
 import json
+from pathlib import Path
 
 import gradio as gr
 import pytest
 
-from app import calibrate, presets
-from app.jobs import Call, Job, updates_of
+from app import calibrate, models, presets
+from app.jobs import Call, Job, Ticket, updates_of
 from app.models import Chosen
 from app.page_session import Session
 from app.recordings import Recording, Recordings, RunSet
-from app.tabs.calibrate import _open, build_calibrate
+from app.tabs.calibrate import NAMES, _measure, _measure_prompts, _open, build_calibrate
 from app.tabs.explore import build_explore
-from d2sd import InputError
+from d2sd import InputError, load_trace
+from d2sd.bench.prompts import read_prompts
 from d2sd.decoding.block_drafter import BlockDrafter
+from d2sd.models.models import Models
 from d2sd.trace.run import RecordedRun
 
 VALUES = {"block_size": 16, "num_branches": 4, "temperature": 0, "max_new_tokens": 16}
@@ -34,6 +37,105 @@ def updates(recordings=None, job=None, source="heldout", limit=3, model="tiny", 
         {**VALUES, **changes},
     )
     return updates_of(job, work)
+
+
+@pytest.fixture
+def opening(tmp_path) -> Path:
+    path = tmp_path / "opening.jsonl"
+    path.write_text("\n".join([*presets.opening().lines(), ""]), encoding="utf-8")
+    return path
+
+
+def test_the_run_in_explore_is_measured_as_it_is():
+    recordings = Recordings()
+    drawn = json.loads(calibrate.shown(recordings, presets.opening()))
+    trace = load_trace(presets.OPENING_TRACE)
+    assert drawn["report"]["steps"] == len(trace.steps)
+    assert drawn["runs"] == [{"label": recordings.runs[0].label, "run": trace.header["run"], "domain": "all"}]
+    assert drawn["progress"]["done"] == drawn["progress"]["total"] == 1
+
+
+def test_a_measurement_ends_with_what_is_to_be_known_of_the_drafters(monkeypatch):
+    monkeypatch.setattr(Models, "notes", lambda _: ["drafter late reads layer 5"])
+    *before, last = updates(limit=2, max_new_tokens=4)
+    assert last.note == "Drafter late reads layer 5."
+    assert not any(u.note for u in before)
+
+
+def test_before_any_run_there_is_nothing_to_score():
+    recordings = Recordings()
+    drawn = json.loads(calibrate.shown(recordings, RecordedRun()))
+    assert drawn["report"]["positions"] == 0
+    assert "Nothing to score" in drawn["reading"][0]["text"]
+    assert recordings.runs == []
+
+
+def test_a_prompt_set_says_how_far_it_is_and_ends_with_every_prompt():
+    recordings = Recordings()
+    drawn = [json.loads(u.value) for u in updates(recordings) if u.value]
+    progress = [d["progress"] for d in drawn]
+    assert [p["done"] for p in progress] == [0, 1, 2, 3]
+    assert [p["running"] for p in progress] == [True, True, True, False]
+    assert {p["total"] for p in progress} == {3}
+    prompts = [" ".join(p.text.split()) for p in read_prompts("heldout", 3)]
+    assert [r.label.rstrip("…") for r in recordings.runs] == [p[: len(r.label.rstrip("…"))] for p, r in zip(prompts, recordings.runs, strict=True)]  # fmt: skip
+    assert drawn[-1]["report"]["runs"] == 3
+
+
+def test_figures_are_drawn_ever_more_rarely_and_count_every_run():
+    drawn = [json.loads(u.value) for u in updates(limit=5, max_new_tokens=3) if u.value]
+    assert [d["progress"]["done"] for d in drawn] == [0, 1, 2, 4, 5]
+    assert [d["report"]["runs"] for d in drawn] == [0, 1, 2, 4, 5]
+
+
+def test_a_prompt_set_measures_what_the_engine_generates():
+    recordings = Recordings()
+    *_, last = updates(recordings, limit=1)
+    (prompt,) = read_prompts("heldout", 1)
+    engine = models.engine(Chosen("tiny"))
+    (recording,) = recordings.runs
+    assert [s.committed for s in recording.run.trace().steps] == [
+        s.committed for s in engine.generate(prompt.text, calibrate.settings.config("d2sd", VALUES)).steps
+    ]
+    assert json.loads(last.value)["report"]["steps"] == len(recording.run.trace().steps)
+
+
+def test_stop_keeps_the_prompts_that_are_finished():
+    job, recordings = Job(), Recordings()
+    running = updates(recordings, job)
+    for update in running:
+        if update.value and json.loads(update.value)["progress"]["done"] == 1:
+            job.stopped = True
+            break
+    *_, last = running
+    progress = json.loads(last.value)["progress"]
+    assert (progress["done"], progress["total"], progress["running"]) == (1, 3, False)
+    assert progress["title"].endswith("stopped")
+    assert len(recordings.runs) == 1
+
+
+def test_what_is_measured_while_prompts_run_takes_their_place(opening):
+    job, recordings, explore = Job(), Recordings(), Session()
+    controls = ["heldout", "", None, 3, "tiny", "", "", "d2sd", *[VALUES.get(name, False) for name in NAMES]]
+    running = _measure_prompts(job, "prompts", recordings, explore, None, *controls)
+    while not recordings.runs:
+        next(running)
+    done = recordings.runs[0]
+    drawn, _ = _measure(Call(Ticket(job)), "files", recordings, explore, [str(opening)], None)
+    assert json.loads(drawn)["progress"]["title"] == "opening.jsonl"
+    assert job.cancelled()
+    assert all(update.value is None for update in running)
+    assert [r.label for r in recordings.runs] == ["opening.jsonl"]
+    assert [s.title for s in explore.history.sets] == ["3 prompts of heldout with d2sd", "opening.jsonl"]
+    assert explore.history.sets[0].runs == (done,)
+
+
+def test_prompts_that_run_do_not_list_the_steps_of_those_before():
+    recordings = Recordings([Recording("before", RecordedRun())])
+    running = updates(recordings)
+    while not next(running).value:
+        pass
+    assert recordings.runs == []
 
 
 def test_stop_stays_while_the_prompts_of_another_source_may_run():

@@ -156,7 +156,7 @@ def test_a_file_of_another_window_cannot_be_opened_without_its_content(client, t
     own.write_text("secret")
     for path in (f"{folder[:-1]}0/{name}", f"{folder}/../{name}", str(own), folder, "/etc/passwd"):
         file = {"path": path, "meta": {"_type": "gradio.FileData"}}
-        *_, done = [m for m in Window(client).queued(call, [None, file]) if m.get("output")]
+        *_, done = [m for m in Window(client).queued(call, client.values(call, open_trace=file)) if m.get("output")]
         assert str(tmp_path) not in str(done)
         assert "secret" not in str(done)
         assert done["output"].get("error") or "was not opened" in str(done["output"]["data"])
@@ -170,7 +170,7 @@ def test_a_window_that_has_gone_leaves_nothing(client, demo, monkeypatch):
     window.stay()
     _, there = client.upload("x.jsonl", "\n".join([*demo_lines(), ""]).encode())
     call = client.call("open-trace", "upload")
-    list(window.queued(call, [None, {"path": there, "meta": {"_type": "gradio.FileData"}}]))
+    list(window.queued(call, client.values(call, open_trace={"path": there, "meta": {"_type": "gradio.FileData"}})))
     kept = demo.app.state_holder.session_data[window.hash]
     shown = [s.shown for s in kept.state_data.values() if hasattr(s, "shown") and isinstance(s.shown, RecordedRun)]
     gone = [weakref.ref(s) for s in (kept, *kept.state_data.values()) if hasattr(s, "__weakref__")]

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from urllib.parse import parse_qsl
 
 import msgspec
+import pytest
 
 from app import models, race, whatif
 from app.jobs import Job, updates_of
-from app.lanes import RECORDED, Lane, recorded_race
+from app.lanes import RECORDED, Lane, lane_name, recorded_race
 from app.models import Chosen
 from app.streaming import prepare
 from app.tabs.whatif import WhatIf
-from app.views.race import drawing
+from app.views.race import FILLED_IN, drawing
+from app.views.race import query as query_of
 from app.views.whatif import Drawn, drawn, recorded_answers
 from d2sd import METHODS, DecodeConfig
 from d2sd.decoding.block_drafter import BlockDrafter
+from d2sd.models.models import Models
 from d2sd.models.store import REMOTE
 
 VALUES = {
@@ -28,6 +32,111 @@ PROMPT = "One day, a cat"
 def run(methods=("d2sd", "autoregressive"), prompt=PROMPT, model="tiny", **changes):
     job = Job()
     return list(updates_of(job, race.run(job, prompt, Chosen(model), list(methods), {**VALUES, **changes})))
+
+
+@pytest.fixture(scope="module")
+def done():
+    return run()[-1].value
+
+
+def test_methods_run_one_after_the_other_and_say_how_far_they_are():
+    states = [u.value for u in run() if u.value]
+    assert [s.status.split(",")[0] for s in states if "warming" in s.status] == [
+        "1 of 2: Plain decoding (autoregressive)",
+        "2 of 2: D²SD (d2sd)",
+    ]
+    assert [len(s.lanes) for s in states if "warming" in s.status] == [0, 1]
+    assert states[-1].status == ""
+    assert states[-1].methods == ("autoregressive", "d2sd")
+
+
+def test_a_race_ends_with_what_is_to_be_known_of_the_drafters(monkeypatch):
+    monkeypatch.setattr(Models, "notes", lambda _: ["drafter late reads layer 5"])
+    assert [u.note for u in run(["autoregressive"]) if u.note] == ["Drafter late reads layer 5."]
+
+
+def test_the_table_holds_measured_figures_and_compares_with_plain_decoding(done):
+    plain, branched = race.rows(done)
+    assert plain.speedup == 1
+    assert plain.mean_acceptance_length == plain.nodes_per_step == 1
+    assert branched.identical is True
+    assert branched.speedup == pytest.approx(branched.tokens_per_second / plain.tokens_per_second)
+    assert sorted((plain.place, branched.place)) == [1, 2]
+    assert sum(branched.stage_seconds.values()) <= branched.seconds
+    assert branched.stage_seconds["verify"] > 0
+
+
+@pytest.mark.parametrize(
+    ("asked", "linked"), [(None, {"block_size": "8"}), (20, {"block_size": "8", "node_budget": "20"})]
+)
+def test_a_link_holds_the_settings_that_were_asked_and_none_of_one_lane(asked, linked):
+    lanes = run(("eagle3", "d2sd_tree"), node_budget=asked, block_size=8)[-1].value
+    query = dict(parse_qsl(query_of(lanes)))
+    assert {name: query[name] for name in (*FILLED_IN, "method", "cost_aware") if name in query} == linked
+    assert (query["model"], query["max_new_tokens"]) == ("tiny", "12")
+    first = replace(recorded_race(), lanes=recorded_race().lanes[1:])
+    assert lane_name(first.lanes[0].trace) == "eagle3"
+    assert "node_budget" not in query_of(first)
+
+
+def test_a_cost_aware_lane_has_its_own_name_and_the_same_text():
+    race_of = run(("autoregressive", "d2sd", "d2sd cost-aware"))[-1].value
+    assert race_of.methods == ("autoregressive", "d2sd", "d2sd cost-aware")
+    assert [row.method for row in race.rows(race_of)] == list(race_of.methods)
+    assert [row.identical for row in race.rows(race_of)] == [True, True, True]
+    assert [lane.trace.header["config"]["cost_aware"] for lane in race_of.lanes] == [False, False, True]
+    assert "expected to save time" in json.loads(drawing(race_of))["lanes"][2]["sentence"]
+
+
+def test_without_plain_decoding_there_is_no_speedup():
+    only = run(["dflash"])[-1].value
+    (row,) = race.rows(only)
+    assert row.speedup is None
+    assert row.identical is True
+    assert json.loads(drawing(only))["plain"] is False
+
+
+def test_a_text_that_differs_is_named_with_its_place(done):
+    first, second = done.lanes
+    steps = second.trace.steps
+    other = replace(steps[-1].committed[0], token=steps[-1].committed[0].token + 1)
+    changed = replace(steps[-1], committed=(other, *steps[-1].committed[1:]))
+    mixed = replace(done, lanes=(first, Lane(replace(second.trace, steps=(*steps[:-1], changed)))))
+    row = race.rows(mixed)[1]
+    assert row.identical is False
+    assert row.differs_at == len(second.trace.prefill.committed) + sum(len(s.committed) for s in steps[:-1])
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"methods": []}, "no method is ticked"),
+        ({"prompt": " "}, "the prompt is empty"),
+        ({"prompt": "a" * 30_000}, "at most 20000"),
+        ({"model": "magic"}, "unknown model"),
+        ({"num_branches": 16}, "more than the 15 prefixes"),
+        ({"max_new_tokens": 0.5}, "must be a whole number"),
+        ({"temperature": None}, "temperature must be"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_leaves_the_shown_race(changes, sentence):
+    updates = run(**changes)
+    assert all(u.value is None for u in updates)
+    assert sentence in updates[-1].problem
+
+
+def test_stop_keeps_the_methods_that_are_through():
+    job = Job()
+    running = race.run(job, PROMPT, Chosen("tiny"), ["autoregressive", "dflash", "d2sd"], VALUES)
+    for update in running:
+        if update.value and update.value.status.startswith("2 of 3"):
+            job.stopped = True
+            break
+    *_, last = running
+    assert [lane.complete for lane in last.value.lanes] == [True, False]
+    lanes = json.loads(drawing(last.value))["lanes"]
+    assert [lane["state"] for lane in lanes] == ["done", "stopped", "not run"]
+    assert race.rows(last.value)[1].place is None
 
 
 def test_a_method_that_breaks_off_says_so_and_the_next_one_runs(monkeypatch):

@@ -88,10 +88,10 @@ def test_a_readers_own_draft_is_verified_or_refused_in_a_sentence(monkeypatch):
         {"words": "a" * 999},
         {"words": "a", "step": 999},
     ):
-        answer = typed(**fields)
-        assert answer.keys() == {"number", "problem"}
-        assert answer["problem"].endswith(".")
-        assert "failed" not in answer["problem"]
+        said = typed(**fields)
+        assert said.keys() == {"number", "problem"}
+        assert said["problem"].endswith(".")
+        assert "failed" not in said["problem"]
     monkeypatch.setattr(step_questions, "_done", lambda *_: 1 / 0)
     assert typed(words="a")["problem"].startswith("The check failed: ")
 
