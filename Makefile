@@ -52,18 +52,18 @@ bench: $(VENV)/.run
 
 # How quick the page is on this machine: first paint, scrubbing, streaming, and what watching costs the engine.
 page-bench: $(VENV)/.dev browser
-	$(PYTHON) -m tests.page_bench
+	$(PYTHON) -m tools.page_bench
 
 # Hostile input and faults from a seed, ten minutes by default: a table of what was tried and what failed.
 SEED ?= 1
 MINUTES ?= 10
 torture: $(VENV)/.dev browser
-	OMP_NUM_THREADS=1 $(PYTHON) -m tests.torture --seed $(SEED) --minutes $(MINUTES)
+	OMP_NUM_THREADS=1 $(PYTHON) -m tools.torture --seed $(SEED) --minutes $(MINUTES)
 
 # Many people on one page of this machine: errors, fairness, waiting, memory over time (runs/load/load.svg).
 PEOPLE ?= 20
 load: $(VENV)/.dev browser
-	$(PYTHON) -m tests.load --people $(PEOPLE) --minutes 3
+	$(PYTHON) -m tools.load --people $(PEOPLE) --minutes 3
 
 # The run, the race and the tour that the page opens with, run again on this machine: with the published
 # chat model where it is here, else with the bundled one.

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 
-from app import address, api
-from app.getting import get_on_a_space
+from app import api
+from app import visitors as address
 from app.layout import build, launch_options
-from app.threads import leave_a_core
+from app.machine import leave_a_core
+from app.model_choice import get_on_a_space
 from d2sd import InputError
 
 leave_a_core()

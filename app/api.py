@@ -17,11 +17,11 @@ from typing import Any
 import gradio as gr
 
 from app import presets, settings
-from app.explore import Asked
+from app.explore.run import Asked
 from app.gradio_internals import leave_out
-from app.history import History
 from app.jobs import MODEL, TURNS, Update, failure_sentence
 from app.models import Chosen
+from app.session import History
 from app.streaming import Recorder, never, paced, prepare, warm_up
 from app.visitors import without_paths
 from d2sd import InputError, Trace

@@ -8,18 +8,37 @@ from typing import Any
 import gradio as gr
 from starlette.middleware import Middleware
 
-from app import api, guard, plotly_js, presets, uploads
-from app.early_script import EarlyScript
-from app.gradio_internals import look_less_often
-from app.guarded_blocks import GuardedBlocks
-from app.page_session import Session
-from app.tabs.calibrate import build_calibrate
-from app.tabs.compare import build_compare
-from app.tabs.explore import build_explore
-from app.tabs.learn import build_learn
-from app.tabs.race import build_race
-from app.tabs.runs import Shown, wire_runs
-from app.theme import theme
+from app import api, guard, presets
+from app import view as plotly_js
+from app.calibrate.tab import build_calibrate
+from app.compare.tab import build_compare
+from app.explore.tab import build_explore
+from app.gradio_internals import EarlyScript, look_less_often
+from app.guard import GuardedBlocks
+from app.learn.tab import build_learn
+from app.race.tab import build_race
+from app.runs import recordings as uploads
+from app.runs.tab import Shown, wire_runs
+from app.session import Session
+
+# Colours and type of the page; the drawing's own colours are in assets/viewer/colours.css.
+
+
+def theme() -> gr.themes.Base:
+    """A calm neutral theme with system fonts (nothing is fetched)."""
+    return gr.themes.Base(
+        primary_hue=gr.themes.colors.blue,
+        neutral_hue=gr.themes.colors.slate,
+        font=["system-ui", "sans-serif"],
+        font_mono=["ui-monospace", "SFMono-Regular", "Menlo", "monospace"],
+        radius_size=gr.themes.sizes.radius_md,
+        spacing_size=gr.themes.sizes.spacing_sm,
+    ).set(  # a step darker than usual, so that words on them and in them stand out by 4.5 to 1
+        button_primary_background_fill="*primary_600",
+        button_primary_background_fill_hover="*primary_700",
+        color_accent="*primary_600",
+    )
+
 
 STATIC = Path(__file__).parent / "static"
 SECONDS_BETWEEN_CLEANINGS = 600

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Literal
 
 from app import models
-from app.inputs import MAX_PATH
+from app.guard import MAX_PATH
 from app.settings import SETTINGS, used_by
 from app.settings import read as read_setting
 from app.visitors import public

@@ -6,10 +6,14 @@ import ctypes
 import gc
 import os
 import time
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import Any, TypeVar
 
 import torch
+
+from d2sd.__about__ import on_zero_gpu
 
 SIDE = 6144  # of the measured matrix: larger than caches, gone in a moment
 REPEATS = 3
@@ -67,3 +71,48 @@ def about(seconds: float) -> str:
     if seconds >= 9.5:
         return f"{round(seconds, -1):.0f} s"
     return f"{seconds:.0f} s" if seconds >= 0.95 else f"{max(0.1, seconds):.1f} s"
+
+
+# Number of processor threads that the page's models use.
+
+
+def threads_here() -> str:
+    """Returns a sentence about the number of threads used here, and why."""
+    count, named = torch.get_num_threads(), os.environ.get("OMP_NUM_THREADS")
+    used = f"The nets use {count} thread{'s' if count > 1 else ''}"
+    if named:
+        return f"{used}, as OMP_NUM_THREADS says."
+    return f"{used}; one core is left to the browser. OMP_NUM_THREADS sets another number."
+
+
+def leave_a_core() -> None:
+    """Let torch leave one core to the browser, unless OMP_NUM_THREADS says how many threads it may use.
+
+    The threads of a pass wait for each other some hundred times a step, spinning. When another program takes one of their
+    cores, every wait lasts until the system gives it back. Measured on two cores: two threads fall from 150 to 3 tokens a
+    second, one thread from 128 to 110.
+    """
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if "OMP_NUM_THREADS" not in os.environ:
+        torch.set_num_threads(max(1, min(torch.get_num_threads(), cores - 1)))
+
+
+# GPU work on a ZeroGPU Space of Hugging Face, which provides a GPU for one call at a time.
+#
+# Only this module uses the ``spaces`` package; without that package its functions do nothing special.
+
+
+try:
+    import spaces
+except ImportError:
+    spaces = None
+
+ON_ZERO_GPU = spaces is not None and on_zero_gpu()
+SECONDS = 60  # asked for per run; what is not used is given back
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def on_gpu(function: Function) -> Function:
+    """Wraps a function so that it runs with a GPU on ZeroGPU; elsewhere returns it unchanged."""
+    return function if spaces is None else spaces.GPU(duration=SECONDS)(function)

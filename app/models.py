@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import gc
 import json
+import os
 import socket
 import threading
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,140 @@ from huggingface_hub import constants, try_to_load_from_cache
 
 import d2sd
 from app import machine, presets
-from app.gpu import ON_ZERO_GPU
-from app.pairs import DSPARK, PUBLISHED, Pair, is_folder, pairs
+from app.machine import ON_ZERO_GPU
+from app.race.lanes import COST_AWARE, method_of
 from app.visitors import public, without_paths
-from d2sd.models.loading import BUNDLED, load_models
-from d2sd.models.store import REMOTE, Remote, found
+from d2sd import METHODS
+from d2sd.folders.loading import BUNDLED, load_models
+from d2sd.folders.plan import plan, summary
+from d2sd.folders.store import REMOTE, Remote, found
+from d2sd.methods.base import GROUPS
 from d2sd.trace.differences import weights_of
+
+# Targets with their drafters that the page offers by name: published ones, and those that the owner of this page lists.
+#
+# The owner's list is JSON, in the file that the environment variable ``D2SD_MODELS`` names or in the variable itself::
+#
+# [{"name": "mine", "target": "Qwen/Qwen3-4B", "drafter": "/models/my-drafter", "vp": "/models/my-vp", "dtype": "bfloat16"}]
+#
+# ``target`` and ``drafter`` are hub ids or folders. ``vp`` (a VP-Drafter), ``eagle3`` and ``dtype`` may be left out, and of
+# ``drafter`` and ``eagle3`` one.
+
+
+VARIABLE = "D2SD_MODELS"
+PARTS = ("target", "drafter", "vp", "eagle3")
+FIELDS = ("name", *PARTS, "dtype")
+DTYPE_NAMES = ("float32", "bfloat16", "float16")
+MAX_BYTES = 200_000
+MAX_TEXT = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A target with its drafters, each a hub id or a folder.
+
+    parameters: of the target, in 10⁹, from its model card; None if unknown.
+    fault: a sentence that says why the pair cannot be used; empty if it can."""
+
+    name: str
+    target: str = ""
+    drafter: str = ""
+    vp: str = ""
+    eagle3: str = ""
+    dtype: str = "bfloat16"
+    parameters: float | None = None
+    fault: str = ""
+
+
+PUBLISHED = (
+    Pair("Qwen/Qwen3-4B", "Qwen/Qwen3-4B", "z-lab/Qwen3-4B-DFlash-b16", parameters=4.0),
+    Pair("Qwen/Qwen3-8B", "Qwen/Qwen3-8B", "z-lab/Qwen3-8B-DFlash-b16", parameters=8.2),
+)
+
+
+TINY = BUNDLED / "tiny"
+DSPARK = Pair(presets.DSPARK, str(TINY / "target"), str(TINY / "dspark"), str(TINY / "vp"), dtype="float32")
+
+
+@cache
+def pairs() -> dict[str, Pair]:
+    """Returns all pairs by name; unusable ones of the owner's list state the reason."""
+    known = {p.name: p for p in (DSPARK, *PUBLISHED)}
+    for pair in listed(os.environ.get(VARIABLE, "")):
+        taken = pair.name in known or pair.name in d2sd.presets()
+        name = f"{pair.name} (again)" if taken else pair.name
+        known[name] = Pair(name, fault="this name is taken; give it another") if taken else pair
+    return known
+
+
+def listed(source: str) -> list[Pair]:
+    """Returns the pairs of the owner's list. Invalid entries become pairs with a ``fault``, which the page shows.
+
+    source: value of the variable: a path, or the list as JSON."""
+    if not source.strip():
+        return []
+    try:
+        rows = json.loads(_text(source.strip()))
+    except json.JSONDecodeError as error:
+        return [Pair(VARIABLE, fault=f"line {error.lineno} of the list of models is not JSON ({error.msg})")]
+    except OSError as error:
+        return [Pair(VARIABLE, fault=f"the list of models cannot be read: {error.strerror or error}")]
+    if not isinstance(rows, list):
+        return [Pair(VARIABLE, fault="the list of models must be a JSON list: [{…}, …]")]
+    return [_read(row, number) for number, row in enumerate(rows, 1)]
+
+
+def _text(source: str) -> str:
+    if source[0] in "[{":
+        return source
+    with Path(source).expanduser().open(encoding="utf-8", errors="replace") as file:
+        return file.read(MAX_BYTES)
+
+
+def _read(row: Any, number: int) -> Pair:
+    """Returns one entry."""
+    name = f"entry {number} of the list"
+    if not isinstance(row, Mapping):
+        return Pair(name, fault="it must be an object with target and drafter")
+    if isinstance(row.get("name"), str) and row["name"].strip():
+        name = row["name"].strip()[:MAX_TEXT]
+    elif isinstance(row.get("target"), str) and row["target"].strip():
+        target = row["target"].strip()[:MAX_TEXT]
+        name = "/".join(Path(target).parts[-2:]) if is_folder(target) else target  # no path for visitors
+    fault = _fault(row)
+    if fault:
+        return Pair(name, fault=fault)
+    sources = [(row.get(part) or "").strip() for part in PARTS]
+    target, drafter, vp, eagle3 = (str(Path(s).expanduser()) if is_folder(s) else s for s in sources)
+    return Pair(name, target, drafter, vp, eagle3, dtype=row.get("dtype") or Pair(name).dtype)
+
+
+def _fault(row: Mapping[str, Any]) -> str:
+    """Returns what is wrong with an entry; empty if it is valid."""
+    unknown = [str(key)[:40] for key in row if key not in FIELDS]
+    if unknown:
+        return f"{unknown[0]!r} is not known; an entry has {', '.join(FIELDS)}"
+    for field in FIELDS:
+        value = row.get(field)
+        if value is not None and (not isinstance(value, str) or len(value) > MAX_TEXT):
+            return f"{field} must be a text"
+    if not (row.get("target") or "").strip():
+        return "it needs a target: a hub id or a folder"
+    if not any((row.get(part) or "").strip() for part in ("drafter", "eagle3")):
+        return "it needs a drafter or an eagle3: a hub id or a folder"
+    if row.get("dtype") and row["dtype"] not in DTYPE_NAMES:
+        return f"dtype must be one of {', '.join(DTYPE_NAMES)}"
+    for field in PARTS:
+        path = (row.get(field) or "").strip()
+        if is_folder(path) and not Path(path).expanduser().is_dir():
+            return f"the folder of its {field}, {path}, is not there"
+    return ""
+
+
+def is_folder(source: str) -> bool:
+    """Returns whether a source is a folder; a hub id is one name, or two names with a slash between them."""
+    return source.startswith(("/", ".", "~")) or source.count("/") > 1
+
 
 FOLDER = "folder"
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}  # of a weight
@@ -272,3 +401,65 @@ def _load(chosen: Chosen) -> d2sd.Engine:
     else:
         loaded = load_models(model, second_drafter=vp or None, dtype="bfloat16" if cuda else None)
     return d2sd.Engine(loaded if loaded.second else replace(loaded, second=loaded.first))
+
+
+# A summary of the chosen models before they are loaded, from their configs alone.
+
+
+def planned(model: str, folder: str) -> str:
+    """Returns a one-line summary of chosen models that are not bundled; empty if nothing is known yet.
+
+    model: the choice; folder: what was written for one's own models.
+    """
+    if model in d2sd.presets():
+        return ""
+    if model == FOLDER:
+        own = Path(folder.strip()).expanduser()
+        if public() or not folder.strip() or not (own / "target" / "config.json").is_file():
+            return ""
+        drafter = next((part for part in ("dflash", "eagle3") if (own / part / "config.json").is_file()), None)
+        return _said(str(own / "target"), "" if drafter is None else str(own / drafter), "bfloat16")
+    pair = pairs().get(model)
+    if pair is None or pair.fault or not all(map(_readable, (pair.target, pair.drafter or pair.eagle3))):
+        return ""
+    return _said(pair.target, pair.drafter or pair.eagle3, pair.dtype)
+
+
+def _readable(source: str) -> bool:
+    """Returns whether the config is available without the network."""
+    return is_folder(source) or config_cached(source)
+
+
+@lru_cache(32)
+def _said(target: str, drafter: str, dtype: str) -> str:
+    return without_paths(summary(plan(target, drafter or None, dtype)))
+
+
+# Display names of methods, and their groups in lists.
+
+
+NAMES = {method.id: method.name for method in METHODS.values()}
+
+
+def named(lane: str) -> str:
+    """Returns the name of a method or lane, with its id."""
+    method = method_of(lane)
+    return f"{NAMES[method]}{',' if lane != method else ''}{COST_AWARE if lane != method else ''} ({lane})"
+
+
+def said(header: Mapping[str, Any]) -> str:
+    """Returns the name of a run's method, or its id."""
+    method, config = str(header.get("method", "run")), header.get("config")
+    aware = isinstance(config, Mapping) and config.get("cost_aware") is True
+    return NAMES.get(method, method[:40]) + (f",{COST_AWARE}" if aware else "")
+
+
+def grouped(lanes: Collection[str]) -> dict[str, dict[str, str]]:
+    """Returns the names of these methods or lanes, by id, in their groups; empty groups are left out."""
+    found = {
+        group: {
+            lane: named(lane) for m in METHODS.values() if m.group == group for lane in lanes if method_of(lane) == m.id
+        }
+        for group in GROUPS
+    }
+    return {group: names for group, names in found.items() if names}

@@ -16,16 +16,20 @@ from typing import Any
 import msgspec
 
 import d2sd
-from app import explore, live_settings, models, presets, race, whatif
-from app.explore import Asked
+from app import models, presets
+from app.explore import run as explore
+from app.explore.run import Asked
 from app.jobs import Job
-from app.lanes import DEFAULT, RECORDED, Race, lane_name
+from app.learn import live_settings
+from app.learn.view import speeds
+from app.machine import leave_a_core
 from app.models import Chosen
-from app.page_session import Session
+from app.race import run as race
+from app.race import whatif
+from app.race.lanes import DEFAULT, RECORDED, Race, lane_name
+from app.race.whatif import drawn
+from app.session import Session
 from app.settings import SETTINGS
-from app.threads import leave_a_core
-from app.views.learn import speeds
-from app.views.whatif import drawn
 from d2sd import METHODS, DecodeConfig, InputError
 from d2sd.trace.metrics import instructiveness, verdict
 from d2sd.trace.run import RecordedRun

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
+from collections.abc import Sequence
 from typing import Any
 
+import gradio as gr
+
+from app.models import templated
+from app.presets import first_model
 from d2sd import METHODS, DecodeConfig, InputError
 from d2sd.config import SETTINGS as ALL
 from d2sd.config import Setting
@@ -60,3 +66,72 @@ def config(method: str, values: dict[str, Any]) -> DecodeConfig:
     if method not in METHODS:
         raise InputError(f"unknown method {str(method)[:40]!r}; choose one of: {', '.join(METHODS)}")
     return DecodeConfig(method=method, **{s.name: read(s, values[s.name]) for s in SETTINGS if s.name in values})
+
+
+# The control of one setting of a run.
+
+
+def setting_box(setting: Setting, prefix: str = "", **options: Any) -> gr.Number | gr.Checkbox | gr.Dropdown:
+    """A number field, a checkbox or a list; ``prefix`` of its id, ``options`` of what is no checkbox."""
+    name = f"{prefix}{element(setting)}"
+    if setting.kind == "flag":
+        chat = setting.name == "chat" and templated(first_model())
+        return gr.Checkbox(bool(setting.default) or chat, label=setting.label, elem_id=name, min_width=60)
+    label = setting.label[:1].upper() + setting.label[1:]
+    if setting.kind == "choice":
+        return gr.Dropdown(
+            list(setting.choices),
+            value=setting.default,
+            label=label,
+            elem_id=name,
+            filterable=False,
+            min_width=60,
+            **options,
+        )
+    return gr.Number(
+        setting.default,
+        label=label,
+        elem_id=name,
+        step=setting.step,
+        placeholder="auto" if setting.optional else None,
+        min_width=60,
+        **options,
+    )
+
+
+def setting_rows(names: Sequence[str], width: int, prefix: str) -> dict[str, Any]:
+    """Controls of these settings by name, laid out in rows of ``width``."""
+    by_name, boxes = {s.name: s for s in SETTINGS}, dict[str, Any]()
+    for at in range(0, len(names), width):
+        with gr.Row():
+            boxes |= {name: setting_box(by_name[name], prefix) for name in names[at : at + width]}
+    # as long as nothing was sent to it, a number field shows None as 0
+    for box in (box for name, box in boxes.items() if by_name[name].optional):
+        gr.on(None, lambda: None, None, box, show_progress="hidden", queue=False)
+    return boxes
+
+
+# Restores what was typed into a field after a reload; the browser stores it and does not send it anywhere.
+
+
+KEEP = """(words) => {
+  try {
+    sessionStorage.setItem(%s, words);
+  } catch { /* storage is switched off or full: the field is not remembered */ }
+}"""
+# undefined leaves the field as it is
+RECALL = """() => {
+  try {
+    const words = sessionStorage.getItem(%s);
+    if (words !== null && [...words].length <= %d) return words;
+  } catch { /* storage is switched off */ }
+}"""
+
+
+def remember(box: gr.Textbox, most: int) -> None:
+    """Store the content of a text field in the browser and restore it on reload, up to ``most`` characters."""
+    name = json.dumps(f"d2sd-{box.elem_id}")
+    in_browser: dict[str, Any] = {"show_progress": "hidden", "queue": False}
+    # Gradio's input is every key, not what is pasted, cut or deleted
+    box.change(None, box, None, js=KEEP % name, **in_browser)
+    gr.on(None, None, None, box, js=RECALL % (name, most), **in_browser)

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from app import models
-from app.gpu import ON_ZERO_GPU, on_gpu
+from app.machine import ON_ZERO_GPU, on_gpu
 from app.models import Chosen
 from d2sd import DecodeConfig, Engine, Event, StepDone, Trace
 from d2sd.engine import Request

@@ -13,11 +13,11 @@ from d2sd.__about__ import __version__
 
 if TYPE_CHECKING:
     from d2sd.config import DecodeConfig
-    from d2sd.drawing.notebook import show
     from d2sd.engine import Engine, load
     from d2sd.errors import InputError
+    from d2sd.figures.viewer import show
+    from d2sd.folders.loading import presets
     from d2sd.methods import METHODS
-    from d2sd.models.loading import presets
     from d2sd.trace.events import Event, Finished, PrefillDone, StepDone
     from d2sd.trace.trace import Trace, load_trace
 
@@ -44,11 +44,11 @@ if "OMP_WAIT_POLICY" not in os.environ:
     os.environ.setdefault("KMP_BLOCKTIME", "0")  # libomp's
 _HOMES = {
     "d2sd.config": ("DecodeConfig",),
-    "d2sd.drawing.notebook": ("show",),
+    "d2sd.figures.viewer": ("show",),
     "d2sd.engine": ("Engine", "load"),
     "d2sd.errors": ("InputError",),
     "d2sd.methods": ("METHODS",),
-    "d2sd.models.loading": ("presets",),
+    "d2sd.folders.loading": ("presets",),
     "d2sd.trace.events": ("Event", "Finished", "PrefillDone", "StepDone"),
     "d2sd.trace.trace": ("Trace", "load_trace"),
 }

@@ -15,7 +15,7 @@ MAX_DEPTH, MAX_TOP_K = 15, 64
 MAX_BRANCHES = 64
 MAX_SEED = 2**63 - 1
 CONFIDENCES = ("softmax", "head")
-BACKENDS = ("auto", "cascade", "dense", "flashinfer")  # of d2sd.attention, which imports torch
+BACKENDS = ("auto", "cascade", "dense", "flashinfer")  # of d2sd.nets.attention, which imports torch
 
 
 Kind = Literal["whole", "real", "flag", "choice"]
@@ -104,7 +104,7 @@ class DecodeConfig:
     cost_aware: draft and verify only what is expected to save time on this machine. γ, K and B are then upper limits, from
         which each step chooses (d2sd.decoding.adaptive). Steps depend on measured times, the text never does.
     top_p, top_k: restrict the target's distribution at temperature > 0.
-    backend: an attention backend, or "auto" for the fastest one on the device (d2sd.attention).
+    backend: an attention backend, or "auto" for the fastest one on the device (d2sd.nets.attention).
     chat: put a prompt given as text into the target's chat template.
     thinking: let the model think first, if its template supports that (Qwen3).
     inspect: record alternatives, target probabilities and ranks for the page (≤ 5% of the time); the tokens do not depend on it.

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import index
 
-from d2sd.attention import choose, flashinfer
 from d2sd.config import MAX_NODES, DecodeConfig
 from d2sd.costs.machines import Machine
 from d2sd.decoding.cost_aware import Experience
@@ -18,12 +17,13 @@ from d2sd.decoding.proposer import Proposer, slots
 from d2sd.decoding.stage_times import MEASURED_TOKENS, measure_costs
 from d2sd.decoding.verifier import Verifier
 from d2sd.errors import InputError
+from d2sd.folders.loading import load_models
+from d2sd.folders.weights import parts
 from d2sd.methods import METHODS
-from d2sd.models.identity import parts
-from d2sd.models.loading import load_models
-from d2sd.models.models import Models
-from d2sd.passes.passes import Passes, choose_mode
-from d2sd.passes.shapes import row_shape
+from d2sd.nets import flashinfer
+from d2sd.nets.attention import choose
+from d2sd.nets.models import Models
+from d2sd.nets.passes import Passes, choose_mode, row_shape
 from d2sd.trace.events import Event, Finished
 from d2sd.trace.text import TokenTexts
 from d2sd.trace.trace import Trace
@@ -45,7 +45,7 @@ class Request:
 class Engine:
     """Loaded models that generate text.
 
-    passes: "eager", "padded", "captured" (``d2sd.passes``) or "auto". The generated text does not depend on it.
+    passes: "eager", "padded", "captured" (``d2sd.nets.passes``) or "auto". The generated text does not depend on it.
     """
 
     def __init__(self, models: Models, passes: str = "auto"):
@@ -83,7 +83,7 @@ class Engine:
 
     @cached_property
     def parts(self) -> dict[str, dict[str, object]]:
-        """Descriptions of the models for trace headers (``d2sd.models.identity.parts``)."""
+        """Descriptions of the models for trace headers (``d2sd.folders.weights.parts``)."""
         return parts(self.models)
 
     def resolve(self, config: DecodeConfig) -> DecodeConfig:
@@ -284,7 +284,7 @@ def load(
     load_in_8bit: bool = False,
     passes: str = "auto",
 ) -> Engine:
-    """Returns an engine for the models loaded by ``d2sd.models.loading.load_models``; passes: as for ``Engine``."""
+    """Returns an engine for the models loaded by ``d2sd.folders.loading.load_models``; passes: as for ``Engine``."""
     models = load_models(
         name,
         target=target,

@@ -3,7 +3,7 @@
     python -m examples.convert_step_log LOG.jsonl RUN.jsonl [TOKENIZER]
     python -m d2sd trace to-html RUN.jsonl -o run.html
 
-Logs that vLLM, SGLang, llama.cpp and AIPerf write by themselves are read by ``d2sd trace import``. This one is of an engine
+Logs that vLLM, SGLang and llama.cpp write by themselves are read by ``d2sd trace import``. This one is of an engine
 that was made to print the ids. Its first line is the request, every further line one draft-and-verify step:
 
     {"engine": "vllm", "prompt": "One day", "prompt_token_ids": [11, 12], "first_token": 20}

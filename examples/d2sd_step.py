@@ -16,12 +16,12 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from d2sd.attention.dense import attend
-from d2sd.models.drafter import DFlashDraftModel
-from d2sd.models.loading import load_models
-from d2sd.models.models import Models
-from d2sd.models.target import Target
-from d2sd.passes.cache import KeyValueCache
+from d2sd.folders.loading import load_models
+from d2sd.nets.attention import attend_dense as attend
+from d2sd.nets.caches import KeyValueCache
+from d2sd.nets.drafter import DFlashDraftModel
+from d2sd.nets.models import Models
+from d2sd.nets.target import Target
 from d2sd.tree.block import Block, DrafterName
 from d2sd.tree.boundary import boundary_posterior, open_prefixes, select_prefixes
 from d2sd.tree.tree import merge_drafts

@@ -17,8 +17,8 @@ import torch
 from transformers import DynamicCache
 
 import d2sd
-from d2sd.bench.random_models import SHAPES, Shape, random_engine
-from d2sd.models.target import Target
+from d2sd.bench.gpu_stages import SHAPES, Shape, random_engine
+from d2sd.nets.target import Target
 
 TOKENS, ROUNDS = 32, 7
 SHAPES["middle"] = Shape("qwen3", 512, 1024, 8, 8, 4, 64, 4000, False, drafter_layers=1)

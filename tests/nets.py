@@ -2,20 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from tokenizers.processors import TemplateProcessing
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from d2sd import Engine
-from d2sd.models.beginnings import start_from_target
-from d2sd.models.drafter import DFlashDraftModel, drafter_config
-from d2sd.models.eagle3 import Eagle3DraftModel, new_eagle3
-from d2sd.models.models import Models
-from d2sd.models.target import ATTENTION, Target
-from d2sd.train.data import train_tokenizer
+from d2sd.nets.drafter import DFlashDraftModel, drafter_config, start_from_target
+from d2sd.nets.eagle3 import Eagle3DraftModel, new_eagle3
+from d2sd.nets.models import Models
+from d2sd.nets.target import ATTENTION, Target
 from tests.teaching import disturb, teach
 
 VOCABULARY = 300
+END, MASK = "<|endoftext|>", "<|mask|>"
+
+
+def train_tokenizer(documents: Iterable[str], vocab_size: int, max_length: int) -> PreTrainedTokenizerFast:
+    """A byte-level BPE tokenizer with single digits, an end token (id 0), which also begins every text, and a mask token (id 1)."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab_size,
+        special_tokens=[END, MASK],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(documents, trainer)
+    tokenizer.post_processor = TemplateProcessing(
+        single=f"{END} $A", pair=f"{END} $A $B", special_tokens=[(END, tokenizer.token_to_id(END))]
+    )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, bos_token=END, eos_token=END, pad_token=END, mask_token=MASK, model_max_length=max_length,
+        clean_up_tokenization_spaces=False,
+    )  # fmt: skip
 
 
 def make_tokenizer() -> PreTrainedTokenizerFast:

@@ -8,8 +8,8 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
 
 from d2sd import Engine
-from d2sd.models.models import Models
-from d2sd.models.target import Target
+from d2sd.nets.models import Models
+from d2sd.nets.target import Target
 from tests.nets import make_drafter, make_eagle3
 from tests.teaching import disturb, teach
 

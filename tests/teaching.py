@@ -6,11 +6,10 @@ from collections.abc import Sequence
 
 import torch
 
-from d2sd.models.drafter import DFlashDraftModel
-from d2sd.models.taps import LayerTaps
-from d2sd.models.target import Target
-from d2sd.train.drafters import DrafterConfig, DrafterObjective, draw_anchors, draw_prefixes
-from d2sd.train.regenerate import RegenerateConfig, respond_to
+from d2sd.nets.drafter import DFlashDraftModel
+from d2sd.nets.target import LayerTaps, Target
+from d2sd.train.block_drafters import DrafterConfig, DrafterObjective, draw_anchors, draw_prefixes
+from d2sd.train.text import RegenerateConfig, respond_to
 
 PROMPTS = ("the cat", "a dog ran to", "x", "the cat sat")
 TOKENS, STEPS, ANCHORS, RATE = 40, 80, 8, 4e-3

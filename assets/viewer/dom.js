@@ -32,6 +32,23 @@ export const whole = (value, low, high, fallback) => {
 export const list = (value) => (Array.isArray(value) ? value : []);
 export const text = (value) => (typeof value === "string" ? value : value === null || value === undefined ? "" : String(value));
 
+/** A function that waits for one thing at a time: `find()` is tried until it returns something, which `act` gets; after `patience`
+ *  milliseconds `late()` is called instead. A new call ends the wait of the one before. */
+export function oneWait(patience) {
+  let timer = 0;
+  return (find, act, late = () => {}) => {
+    clearTimeout(timer);
+    const began = performance.now();
+    const look = () => {
+      const found = find();
+      if (found) act(found);
+      else if (performance.now() - began < patience) timer = setTimeout(look, 40);
+      else late();
+    };
+    look();
+  };
+}
+
 /** Calls `draw` at most once a frame, however often it is asked for. */
 export function oncePerFrame(draw) {
   let waiting = false;

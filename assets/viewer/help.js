@@ -1,6 +1,7 @@
 // The list of keys.
 
 import { h } from "./dom.js";
+import { draftedNode } from "./quiz.js";
 
 const KEYS = [
   ["← →", "previous, next step"],
@@ -60,4 +61,90 @@ export class HelpView {
     if (this.box.open) this.box.close();
     else this.box.showModal();
   }
+}
+
+// Keys work while the view is visible and nothing that has a use for keys itself has the focus: after a click on Run, say.
+
+const TAKES_TYPING = "input, textarea, select, [contenteditable='true'], [role='textbox'], [role='combobox'], [role='listbox']";
+
+const OWN_KEYS = "[role='tablist'], [role='menu'], [role='slider'], [role='radiogroup'], video, audio";
+
+/** Whether keys that are pressed with the focus on `target` are the view's. */
+export function ours(element, target) {
+  if (target === document.body || element.contains(target)) return true;
+  return Boolean(target.closest("button, a, summary")) && !target.closest(OWN_KEYS);
+}
+
+/** `act` maps a key name to what it does; true from it means the key was used. */
+export function listenForKeys(element, act) {
+  const onKey = (event) => {
+    if (!element.isConnected) {
+      document.removeEventListener("keydown", onKey);
+      return;
+    }
+    const target = event.target instanceof Element ? event.target : document.body;
+    if (!ours(element, target) || !element.offsetParent || event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (target.closest(TAKES_TYPING) || target.closest("dialog[open]")) return;
+    if ([" ", "Enter"].includes(event.key) && target.closest("button, a")) return;
+    const name = (event.shiftKey && event.key.startsWith("Arrow") ? "Shift" : "") + (event.key.length === 1 ? event.key.toLowerCase() : event.key);
+    if (act[name]) {
+      if (act[name]() !== false) event.preventDefault();
+    }
+  };
+  document.addEventListener("keydown", onKey);
+}
+
+/** The position of a node of the shown step; null: none is selected. */
+function depthOf(tree, node) {
+  const found = tree.step && tree.step.nodes.get(node);
+  return found ? found.depth : null;
+}
+
+export function keyActions({ store, selection, tree, viewport, help, finder, timeline, fullScreen, quiz, typed, presenter, redraft }) {
+  const toNode = (direction) => {
+    const step = selection.shown;
+    const node = quiz.asking ? draftedNode(store.step(step), selection.shownNode, ["left", "up"].includes(direction) ? -1 : 1) : tree.neighbour(selection.shownNode, direction);
+    if (step === null || node === null) return;
+    selection.pin(step, node);
+    tree.reveal(node);
+  };
+  const jump = (step) => {
+    selection.pause();
+    selection.pin(step);
+  };
+  const zoom = (factor) => {
+    const box = viewport.host.getBoundingClientRect();
+    viewport.zoom(factor, box.left + box.width / 2, box.top + box.height / 2);
+  };
+  return {
+    ArrowLeft: () => selection.move(-1),
+    ArrowRight: () => selection.move(1),
+    ArrowUp: () => toNode("up"),
+    ArrowDown: () => toNode("down"),
+    ShiftArrowLeft: () => toNode("left"),
+    ShiftArrowRight: () => toNode("right"),
+    Home: () => jump(0),
+    End: () => jump(store.length - 1),
+    " ": () => selection.toggle(),
+    f: () => viewport.fit(),
+    "+": () => zoom(1.2),
+    "=": () => zoom(1.2),
+    "-": () => zoom(1 / 1.2),
+    "?": () => help.toggle(),
+    n: () => finder.go(1),
+    p: () => finder.go(-1),
+    "[": () => selection.shown !== null && timeline.select(selection.shown, Math.max(selection.shown, timeline.range ? timeline.range[1] : 0)),
+    "]": () => selection.shown !== null && timeline.select(Math.min(selection.shown, timeline.range ? timeline.range[0] : selection.shown), selection.shown),
+    ".": fullScreen,
+    t: () => presenter.toggle(),
+    q: () => quiz.toggle(),
+    b: () => typed.toggle(),
+    Enter: () => quiz.asking && quiz.guess(depthOf(tree, selection.shownNode)),
+    ...Object.fromEntries(Array.from({ length: 10 }, (_, digit) => [String(digit), () => quiz.type(String(digit))])),
+    s: () => selection.repace(),
+    // a clicker's keys; else they scroll the page
+    PageDown: () => presenter.on && selection.move(1),
+    PageUp: () => presenter.on && selection.move(-1),
+    Escape: () => redraft.release(store.step(selection.shown)) || selection.release(),
+  };
 }

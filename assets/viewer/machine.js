@@ -1,7 +1,8 @@
 // What steps cost on a machine, in steps of plain decoding; d2sd/costs/machines.py computes the same.
 
-import { h, list, number, whole } from "./dom.js";
+import { h, list, number, s, whole } from "./dom.js";
 import { MACHINES } from "./machines.js";
+import { fixed } from "./words.js";
 
 /** The value at so many rows of a curve through points: lines between and after them. */
 function along(points, rows) {
@@ -78,5 +79,156 @@ export class MachineChoice {
     });
     this.machine = machines.includes(chosenMachine()) ? chosenMachine() : machines[0];
     this.select.value = this.machine.id;
+  }
+}
+
+// The break-even map: tokens of a step against what it costs, with lines of equal speedup. Any point of it can be tried.
+
+const [WIDE, HIGH] = [420, 268];
+const EDGE = { left: 40, right: 14, top: 12, bottom: 36 };
+const SPEEDUPS = [0.5, 1, 2, 4, 8];
+const LETTER = 8.2; // width of a letter of a name, at most about
+const SPOTS = [[8, -7, "start"], [-8, -7, "end"], [8, 17, "start"], [-8, 17, "end"], [8, -21, "start"], [-8, 31, "end"], [8, 31, "start"]]; // beside a point
+const MOST = 16; // plain steps or tokens; what lies beyond is drawn at the edge
+
+/** Round numbers up to `most`, not more than six. */
+const ticksTo = (most) => {
+  const step = [1, 2, 4, 5].find((n) => most / n <= 6) || 5;
+  return Array.from({ length: Math.floor(most / step) + 1 }, (_, at) => at * step);
+};
+
+/** What a point of the map says. */
+export function pointWords(name, alpha, cost) {
+  const gain = alpha / cost;
+  const verdict = Math.abs(gain - 1) < 0.005 ? "as fast as plain decoding" : `${fixed(gain, 2)}× as fast as plain decoding`;
+  return `${name}: ${fixed(alpha, 2)} tokens for the price of ${fixed(cost, 2)}, ${verdict}; at this price ${fixed(cost, 2)} tokens would break even`;
+}
+
+export class BreakEvenMap {
+  constructor() {
+    this.svg = s("svg", { class: "breakeven", viewBox: `0 0 ${WIDE} ${HIGH}`, role: "group", "aria-label": "Break-even map: tokens of a step against its cost" });
+    this.said = h("p", { class: "said", role: "status" });
+    this.box = h("div", { class: "map" }, this.svg, this.said);
+    this.svg.addEventListener("pointerdown", (event) => this.grab(event));
+    this.svg.addEventListener("pointermove", (event) => this.held && this.drag(event));
+    for (const end of ["pointerup", "pointercancel"]) this.svg.addEventListener(end, () => (this.held = false));
+    this.svg.addEventListener("keydown", (event) => this.key(event));
+  }
+
+  /** `points`: name, alpha, and what a step costs `here` and `there` in plain steps, null where that is not known; `machine`:
+   *  what “there” is called. */
+  show(points, machine) {
+    this.points = points.filter(({ alpha, here, there }) => alpha > 0 && (here || there));
+    this.machine = machine;
+    const costs = this.points.flatMap(({ here, there }) => [here, there]).filter(Boolean);
+    const room = (values) => Math.min(MOST, Math.max(3, ...values));
+    this.most = { x: 1.15 * room(costs), y: 1.2 * room(this.points.map(({ alpha }) => alpha)) };
+    this.probe = null;
+    this.draw();
+    this.say();
+  }
+
+  x = (cost) => EDGE.left + (Math.min(cost, this.most.x) / this.most.x) * (WIDE - EDGE.left - EDGE.right);
+  y = (alpha) => HIGH - EDGE.bottom - (Math.min(alpha, this.most.y) / this.most.y) * (HIGH - EDGE.top - EDGE.bottom);
+
+  draw() {
+    const { most } = this;
+    this.taken = this.points.flatMap(({ alpha, here, there }) => [here, there].filter(Boolean).map((cost) => ({ left: this.x(cost) - 6, top: this.y(alpha) - 6, width: 12 })));
+    const [right, floor] = [this.x(most.x), this.y(0)];
+    const even = Math.min(most.x, most.y);
+    const slower = `${this.x(0)},${floor} ${this.x(even)},${this.y(even)} ${right},${this.y(Math.min(most.y, most.x))} ${right},${floor}`;
+    const lines = SPEEDUPS.map((gain) => {
+      const cost = Math.min(most.x, most.y / gain);
+      const atTop = cost < most.x;
+      const end = [this.x(cost), this.y(cost * gain)];
+      return s(
+        "g",
+        { class: gain === 1 ? "even" : "speedup" },
+        s("line", { x1: this.x(0), y1: floor, x2: end[0], y2: end[1] }),
+        s("text", { x: end[0] + (atTop ? 3 : -4), y: end[1] + (atTop ? 11 : -4), "text-anchor": atTop ? "start" : "end" }, gain === 1 ? "breaks even" : `${gain}×`),
+      );
+    });
+    const ticks = [
+      ...ticksTo(most.x).map((n) => s("text", { class: "tick", x: this.x(n), y: floor + 15, "text-anchor": "middle" }, n)),
+      ...ticksTo(most.y).slice(1).map((n) => s("text", { class: "tick", x: EDGE.left - 6, y: this.y(n) + 4, "text-anchor": "end" }, n)),
+      s("text", { class: "tick", x: (EDGE.left + right) / 2, y: HIGH - 5, "text-anchor": "middle" }, "a step costs, in plain steps"),
+      s("text", { class: "tick", x: 11, y: (EDGE.top + floor) / 2, "text-anchor": "middle", transform: `rotate(-90 11 ${(EDGE.top + floor) / 2})` }, "tokens a step, α"),
+    ];
+    this.svg.replaceChildren(s("polygon", { class: "slower", points: slower }), ...lines, s("path", { class: "axes", d: `M${EDGE.left} ${EDGE.top}V${floor}H${right}` }), ...ticks, ...this.points.map((point) => this.mark(point)), ...[this.cross()].filter(Boolean));
+  }
+
+  /** A method: filled here, hollow on the other machine; between them only the cost changes. */
+  mark({ name, alpha, here, there }) {
+    const y = this.y(alpha);
+    const at = this.x(here || there);
+    const [dx, dy, anchor] = this.place(at, y, name);
+    const parts = [
+      here && there ? s("line", { class: "move", x1: this.x(here), y1: y, x2: this.x(there), y2: y }) : null,
+      there ? s("circle", { class: "there", cx: this.x(there), cy: y, r: 5 }) : null,
+      here ? s("circle", { class: "here", cx: this.x(here), cy: y, r: 5 }) : null,
+      s("text", { class: "name", x: at + dx, y: y + dy, "text-anchor": anchor }, name),
+    ];
+    return s("g", { class: "point" }, ...parts);
+  }
+
+  /** Where a name stands beside its point: the first place that is free. */
+  place(x, y, name) {
+    const width = name.length * LETTER;
+    const box = ([dx, dy, anchor]) => ({ left: x + dx - (anchor === "end" ? width : 0), top: y + dy - 11 });
+    const free = (spot) => {
+      const { left, top } = box(spot);
+      return top > 0 && left > EDGE.left && left + width < WIDE && this.taken.every((other) => left > other.left + other.width || left + width < other.left || Math.abs(top - other.top) > 13);
+    };
+    const spot = SPOTS.find(free) || SPOTS[0];
+    this.taken.push({ ...box(spot), width });
+    return spot;
+  }
+
+  /** The point that can be moved: by the pointer, or by the arrow keys. */
+  cross() {
+    const first = this.points[0];
+    const probe = this.probe || (first && { alpha: first.alpha, cost: first.here || first.there });
+    if (!probe) return null;
+    const knob = s("circle", { class: "probe", cx: this.x(probe.cost), cy: this.y(probe.alpha), r: 9, tabindex: 0, role: "slider", "aria-label": "A point to try: arrow keys move it", "aria-valuetext": pointWords("Here", probe.alpha, probe.cost), "aria-valuenow": fixed(probe.alpha / probe.cost, 2) });
+    return knob;
+  }
+
+  grab(event) {
+    if (!this.points.length) return;
+    this.held = true;
+    this.svg.setPointerCapture(event.pointerId);
+    this.drag(event);
+    event.preventDefault();
+  }
+
+  drag(event) {
+    const box = this.svg.getBoundingClientRect();
+    const [px, py] = [((event.clientX - box.left) * WIDE) / box.width, ((event.clientY - box.top) * HIGH) / box.height];
+    const cost = ((px - EDGE.left) / (WIDE - EDGE.left - EDGE.right)) * this.most.x;
+    const alpha = ((HIGH - EDGE.bottom - py) / (HIGH - EDGE.top - EDGE.bottom)) * this.most.y;
+    this.move(alpha, cost);
+  }
+
+  key(event) {
+    const step = { ArrowLeft: [0, -0.1], ArrowRight: [0, 0.1], ArrowUp: [0.1, 0], ArrowDown: [-0.1, 0] }[event.key];
+    if (!step || !event.target.matches(".probe")) return;
+    const first = this.points[0];
+    const { alpha, cost } = this.probe || { alpha: first.alpha, cost: first.here || first.there };
+    this.move(alpha + step[0], cost + step[1]);
+    this.svg.querySelector(".probe").focus();
+    event.preventDefault();
+    event.stopPropagation();
+  }
+
+  move(alpha, cost) {
+    this.probe = { alpha: number(alpha, 1, this.most.y, 1), cost: number(cost, 0.2, this.most.x, 1) };
+    this.svg.querySelector(".probe").replaceWith(this.cross());
+    this.say();
+  }
+
+  say() {
+    const { probe, points, machine } = this;
+    if (probe) this.said.textContent = `${pointWords("This point", probe.alpha, probe.cost)}.`;
+    else this.said.textContent = points.length ? `${points.some(({ here }) => here) ? "● here, " : ""}○ ${machine}. Drag the ring, or use the arrow keys, to try other points.` : "";
   }
 }

@@ -1,4 +1,4 @@
-// Written by python -m d2sd.drawing.machines from d2sd/costs: what passes cost, in steps of plain decoding.
+// Written by python -m d2sd.figures.modules from d2sd/costs: what passes cost, in steps of plain decoding.
 
 export const MACHINES = [
   {"id": "paper", "name": "H200, as published", "source": "D²SD, arXiv 2606.04446: Qwen3-8B, temperature 0, γ = 16, K = 4, one H200; mean of eight sets of prompts. Stages are split as if both drafters took the same time and verifying 80 rows as long as 16.", "kind": "published", "milliseconds": null, "first_draft": [[1, 0.13922]], "second_draft": [[1, 0.13922]], "verify": [[1, 1.0], [16, 1.13722], [80, 1.13722]], "other": 0.0, "drafts": {"eagle3": [[1, 0.418041]], "draft_model": null}},

@@ -1,33 +1,106 @@
-// Builds the view and keeps its parts in step: the store says what there is, the selection what is looked at.
+// The chip over the tree: which step is shown and why; a click goes back to following the run.
 
-import { ChipView } from "./chip.js";
-import { DetailsView } from "./details.js";
 import { h, number, oncePerFrame, text, whole } from "./dom.js";
+import { count, visible } from "./words.js";
+import { BONUS } from "./tree_layout.js";
+import { DetailsView, Tooltip } from "./details.js";
 import { stepSentence, stepSummary } from "./explain.js";
-import { FinderView, icon } from "./finder.js";
-import { HelpView } from "./help.js";
-import { keyActions, listenForKeys } from "./keyboard.js";
-import { legend, RunView } from "./legend.js";
+import { FinderView, TimelineView, icon } from "./timeline.js";
+import { HelpView, keyActions, listenForKeys } from "./help.js";
+import { RunView, legend } from "./tree_shapes.js";
 import { NumbersView } from "./numbers.js";
-import { PathView } from "./path.js";
 import { PictureMaker } from "./picture.js";
-import { PlacesView } from "./places.js";
-import { PresenterView } from "./presenter.js";
+import { PlacesView, Redraft } from "./redraft.js";
 import { QuizView } from "./quiz.js";
-import { Redraft } from "./redraft.js";
 import { PACES, Selection } from "./selection.js";
-import { saveFile } from "./save.js";
-import { ShareView } from "./share.js";
+import { ShareView, saveFile } from "./share.js";
 import { Store } from "./store.js";
 import { StripView } from "./strip.js";
 import { TextView } from "./text.js";
-import { TimelineView } from "./timeline.js";
-import { Tooltip } from "./tooltip.js";
 import { TreeView } from "./tree.js";
-import { BONUS } from "./tree_layout.js";
-import { TypedView } from "./typed_view.js";
+import { TypedView } from "./typed.js";
 import { Viewport } from "./viewport.js";
-import { count } from "./words.js";
+
+const SILENCE_MS = 5000;
+
+class ChipView {
+  constructor(store, selection) {
+    Object.assign(this, { store, selection, waiting: false, timer: 0 });
+    this.button = h("button", { id: "follow", type: "button" });
+    this.button.addEventListener("click", () => selection.follow());
+  }
+
+  /** A run that says nothing for a while, be it slow or cut off, is not shown as one that goes on. */
+  heard() {
+    clearTimeout(this.timer);
+    this.waiting = false;
+    this.timer = setTimeout(() => {
+      this.waiting = true;
+      this.show();
+    }, SILENCE_MS);
+  }
+
+  show() {
+    const { button, store, selection, waiting } = this;
+    const { pinned, playing } = selection;
+    const at = pinned === null ? "" : `step ${pinned + 1}`;
+    const [state, , label] = [
+      ["playing", playing, `Playing: ${at} ✕`],
+      ["pinned", pinned !== null, `Pinned: ${at} ✕`],
+      ["live", store.live, waiting ? "Waiting for the next step" : "Following live"],
+      ["resting", store.failed, "Stopped"],
+      ["resting", store.finished && store.finished.stop_reason === "stopped", `Stopped after ${count(store.length, "step")}`],
+      ["resting", selection.shown === null, count(store.length, "step")],
+      ["resting", true, `Step ${selection.shown + 1} of ${store.length}`],
+    ].find(([, holds]) => holds);
+    button.dataset.state = state;
+    button.textContent = label;
+    button.title = pinned === null ? "Click a token, a bar or a node to pin its step" : store.live ? "Release and follow live (Esc)" : "Release (Esc)";
+  }
+}
+
+// On a narrow screen: the accepted path in full words, where the tree has slim columns without any.
+
+class PathView {
+  constructor(box, selection) {
+    this.box = box;
+    box.addEventListener("click", ({ target }) => {
+      if (target.dataset.node) selection.pin(selection.shown, target.dataset.node === "bonus" ? BONUS : Number(target.dataset.node));
+    });
+  }
+
+  /** `cut`: whether the tree does not show all of it. */
+  show(step, cut) {
+    this.box.hidden = !step || !cut;
+    if (this.box.hidden) return;
+    const token = (node, { proposer, text: words }) => h("span", { class: `tok ${proposer}`, "data-node": node }, visible(words, 24));
+    const bonus = step.bonus ? token("bonus", { proposer: "target", text: step.bonus.text }) : "";
+    this.box.replaceChildren("Accepted: ", ...step.accepted.map((id) => token(id, step.nodes.get(id))).flatMap((made) => [made, " "]), bonus);
+  }
+}
+
+// Presenting a run on a wall: sentence, tree and strip alone, twice as large, moved by keys or a clicker.
+
+const LARGE = 2; // times the usual size of type
+
+class PresenterView {
+  /** `changed()`: everything is to be drawn anew. */
+  constructor(root, changed) {
+    Object.assign(this, { root, changed, on: false });
+  }
+
+  get scale() {
+    return this.on ? LARGE : 1;
+  }
+
+  toggle(on = !this.on) {
+    this.on = on;
+    this.root.classList.toggle("presenting", on);
+    this.changed();
+  }
+}
+
+// Builds the view and keeps its parts in step: the store says what there is, the selection what is looked at.
 
 /** A node as code outside names it. */
 const nodeNumber = (node) => (node === "bonus" ? BONUS : whole(node, 0, 1e9, null));

@@ -1,6 +1,6 @@
 // Draws the figures of a report in place; their numbers stand below them without any script.
 
-import { BreakEvenMap } from "./breakeven.js";
+import { BreakEvenMap } from "./machine.js";
 import { FigureView } from "./figures.js";
 
 /** `given`: what figures need. */

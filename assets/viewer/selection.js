@@ -54,6 +54,7 @@ export class Selection {
     if (!this.store.length) return;
     step = Math.min(this.store.length - 1, Math.max(0, step));
     if (step === this.pinned && node === this.node && this.previewed === null) return;
+    if (step !== this.pinned) this.pause(); // playing ends where another step is asked for
     Object.assign(this, { pinned: step, previewed: null, node });
     this.changed();
   }

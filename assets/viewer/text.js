@@ -20,6 +20,7 @@ export class TextView {
   }
 
   reset() {
+    clearTimeout(this.resting); // a step of the run before
     this.tokens = [];
     this.shown = null;
     this.sticky = true;

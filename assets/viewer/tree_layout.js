@@ -1,5 +1,8 @@
 // Which lane every node of a token tree gets. Depth is the other axis, so a lane is all there is to choose.
 
+import { isResample } from "./explain.js";
+import { visible } from "./words.js";
+
 export const BONUS = -1;
 const MOST_CHAINS = 64; // more never fit on a screen
 
@@ -162,4 +165,112 @@ function settle(chain, lane, kept, lanes, chains, mirror = 1) {
   chains.push(chain);
   for (const node of chain.nodes) lanes.set(node.id, lane);
   for (const sub of chain.subs) if (kept.has(sub)) settle(sub, lane + mirror * sub.offset, kept, lanes, chains, mirror * sub.side);
+}
+
+// What of a step the tree must show and where the arrow keys lead in it.
+
+/** Columns that must be readable, the most important first: what is selected, the anchor, where the first draft went wrong,
+ *  the target's token, then the accepted path. */
+export function columnsThatMatter(step, selection) {
+  const node = selection.shownNode;
+  const selected = node === BONUS ? step.bonus : step.nodes.get(node);
+  const deepest = Math.max(0, ...step.accepted.map((id) => step.nodes.get(id).depth));
+  const end = step.bonus ? step.bonus.depth : deepest;
+  const own = selection.shown === step.index && selected ? [selected.depth] : [];
+  const wrong = step.boundary === null || !step.draft ? [] : [step.boundary + 1, step.boundary];
+  const path = step.accepted.map((id) => step.nodes.get(id).depth);
+  return [...own, 0, ...wrong.slice(0, 1), end, ...wrong.slice(1), 1, deepest, ...path, 2, 3];
+}
+
+/** Under one rejected node of every place where the target chose otherwise: what it wanted. The first draft's own token says
+ *  it if there is one, else the likeliest. */
+export function wantedTokens(step) {
+  const best = new Map();
+  const found = new Set(step.accepted.map((id) => step.nodes.get(id).parent));
+  const rank = (node) => (node.candidates.includes(0) ? 2 : 0) + (node.drafterP || 0);
+  for (const node of step.nodes.values()) {
+    if (node.state !== "rejected" || !step.choices.has(node.parent)) continue;
+    if (found.has(node.parent) && !node.candidates.includes(0)) continue; // what it wanted stands beside it
+    const other = best.get(node.parent);
+    if (!other || rank(node) > rank(other)) best.set(node.parent, node);
+  }
+  return new Map([...best.values()].map((node) => [node.id, visible(step.choices.get(node.parent).text, 12)]));
+}
+
+/** Whether a re-draft wrote this token of the first draft once more: it leaves the first draft later than where it began. */
+export function sharedWithRedraft(step, node) {
+  if (!step.draft || !node.candidates.includes(0)) return false;
+  return node.candidates.some((c) => c > 0 && step.branches[c - 1] && !isResample(step.branches[c - 1]) && step.branches[c - 1].prefix < node.depth);
+}
+
+/** The next node in a direction: up and down across lanes, sideways along the path. */
+export function nextNode(step, layout, node, direction) {
+  if (!step || !step.nodes.size) return null;
+  if (node === null || !layout.lanes.has(node)) return step.accepted.length ? step.accepted[step.accepted.length - 1] : step.nodes.keys().next().value;
+  const all = [...[...step.nodes.values()].filter((n) => layout.lanes.has(n.id)), ...(layout.lanes.has(BONUS) ? [{ id: BONUS, parent: step.bonus.parent, depth: step.bonus.depth }] : [])];
+  const here = all.find((n) => n.id === node);
+  if (direction === "left") return here.parent >= 0 ? here.parent : node;
+  if (direction === "right") {
+    const next = all.filter((n) => n.parent === node);
+    const path = next.find((n) => n.id === BONUS || n.state === "accepted");
+    return (path || next.find((n) => layout.lanes.get(n.id) === layout.lanes.get(node)) || next[0] || here).id;
+  }
+  const side = direction === "up" ? -1 : 1;
+  const lane = layout.lanes.get(node);
+  const away = (n) => (layout.lanes.get(n.id) - lane) * side * 1000 + Math.abs(n.depth - here.depth);
+  const beyond = all.filter((n) => (layout.lanes.get(n.id) - lane) * side > 0);
+  return beyond.length ? beyond.reduce((a, b) => (away(b) < away(a) ? b : a)).id : node;
+}
+
+// How wide the columns of the tree are, and with them those of the strip. On a narrow screen the whole block is in view:
+// the columns that tell the story are wide enough for their words, the others are slim.
+
+const COLUMN = [62, 108];
+const FITTED = { wide: 46, slim: 8 };
+export const WORDLESS = 24; // a column below this holds a shape without a word
+
+export class Columns {
+  /** `across`: pixels to fill; `fitted`: whether everything is to be in view, else no column is narrower than COLUMN[0];
+   *  `matters`: columns that stay readable as far as there is room, the most important first, before the others; `need(depth)`:
+   *  pixels that the words of one take. */
+  constructor(count, across, fitted, matters, need = () => FITTED.wide) {
+    const even = Math.min(COLUMN[1], Math.max(COLUMN[0], across / count));
+    this.slim = fitted && across / count < COLUMN[0]; // whether columns are narrower than they may be
+    this.widths = Array.from({ length: count }, () => even);
+    if (this.slim) {
+      const wide = new Map();
+      let room = across - count * FITTED.slim;
+      for (const at of [...matters.filter((depth) => depth >= 0 && depth < count), ...this.widths.keys()]) {
+        const width = Math.min(FITTED.wide, Math.max(WORDLESS, need(at)));
+        // a comma may still find room where a word does not
+        if (wide.has(at) || (wide.size >= 2 && width - FITTED.slim > room)) continue;
+        wide.set(at, width);
+        room -= width - FITTED.slim;
+      }
+      const slim = Math.min(WORDLESS - 1, FITTED.slim + Math.max(0, room) / Math.max(1, count - wide.size));
+      const rest = wide.size === count ? Math.max(0, room) / count : 0;
+      this.widths = this.widths.map((_, at) => (wide.get(at) ?? slim) + rest);
+    }
+    this.starts = [0];
+    for (const width of this.widths) this.starts.push(this.starts[this.starts.length - 1] + width);
+  }
+
+  width(depth) {
+    return this.widths[Math.min(this.widths.length - 1, Math.max(0, depth))];
+  }
+
+  /** Where a depth stands: whole numbers are the middles of columns, halves the borders behind them. */
+  x(depth) {
+    const at = depth + 0.5;
+    const column = Math.min(this.widths.length - 1, Math.max(0, Math.floor(at)));
+    return this.starts[column] + (at - column) * this.widths[column] - this.widths[0] / 2;
+  }
+
+  /** The depth that stands at a place: the inverse of `x`. */
+  depth(x) {
+    const place = x + this.widths[0] / 2;
+    let column = this.starts.findLastIndex((start) => start <= place);
+    column = Math.min(this.widths.length - 1, Math.max(0, column));
+    return column + (place - this.starts[column]) / this.widths[column] - 0.5;
+  }
 }

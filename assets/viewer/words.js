@@ -59,7 +59,7 @@ export const STAGES = [
   ["commit", "Commit"],
 ];
 
-// What methods are called; app/method_names.py has the same names in groups.
+// What methods are called; app/models.py has the same names in groups.
 const METHOD_NAMES = {
   autoregressive: "Plain decoding",
   draft_model: "Draft model",

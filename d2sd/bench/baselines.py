@@ -19,8 +19,8 @@ from transformers import GenerationConfig
 from d2sd.bench.runner import Entry, Run
 from d2sd.engine import MODEL_CHAIN, Engine
 from d2sd.errors import InputError
-from d2sd.models.drafter import DFlashDraftModel
-from d2sd.models.target import Target
+from d2sd.nets.drafter import DFlashDraftModel
+from d2sd.nets.target import Target
 
 BASELINES = {
     "generate": "transformers' generate, plain greedy decoding",

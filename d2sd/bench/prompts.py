@@ -4,14 +4,89 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from d2sd.__about__ import HOME
-from d2sd.bench import hub_prompts
-from d2sd.errors import InputError
+from d2sd.errors import InputError, first_line
+
+# Prompts of a data set on the Hugging Face hub, streamed with ``datasets`` if that is installed.
+
+
+FORM = re.compile(r"([\w.-]+/[\w.-]+)(?:/([\w.-]+))?:([\w.\[\]%-]+):(\w[\w .-]*)")
+MAX_ROWS = 20_000
+MIN_VERSION = 4  # older ones can run code that a data set brings along
+
+
+def fits(source: str) -> bool:
+    """Returns whether a source names a data set: ``org/name:split:column``, or ``org/name/configuration:split:column``."""
+    return FORM.fullmatch(source) is not None and not Path(source).is_file()
+
+
+def read_texts(source: str, limit: int | None = None) -> list[str]:
+    """Returns the first prompts of the data set, ``limit`` of them or else ``MAX_ROWS``. Raises ``InputError``."""
+    match = FORM.fullmatch(source)
+    assert match is not None
+    name, configuration, split, column = match.groups()
+    rows = _stream(name, configuration, split)
+    try:
+        texts = list(islice(_texts(rows, column, source), MAX_ROWS + 1 if limit is None else limit))
+    except InputError:
+        raise
+    except Exception as error:  # of the network, of files, of the hub: what they raise is not listed anywhere
+        raise _unreadable(source, error) from None
+    if not texts:
+        raise InputError(f"{source} holds no prompts")
+    if len(texts) > MAX_ROWS:
+        raise InputError(f"{source} has more than {MAX_ROWS} rows; say with --limit how many of them to use")
+    return texts
+
+
+def _stream(name: str, configuration: str | None, split: str) -> Iterable[Mapping[str, Any]]:
+    try:
+        import datasets
+    except ImportError:
+        raise InputError(
+            "prompts of a hub data set need the package datasets (pip install datasets); or give a .jsonl file"
+        ) from None
+    if int(datasets.__version__.split(".")[0]) < MIN_VERSION:
+        raise InputError(
+            f"prompts of a hub data set need datasets {MIN_VERSION} or newer, not {datasets.__version__}; install it anew"
+        )
+    try:
+        rows: Iterable[Mapping[str, Any]] = datasets.load_dataset(name, configuration, split=split, streaming=True)
+    except Exception as error:
+        raise _unreadable(name, error) from None
+    return rows
+
+
+def _unreadable(source: str, error: Exception) -> InputError:
+    return InputError(f"cannot read the data set {source}: {first_line(error, 200)}")
+
+
+def _texts(rows: Iterable[Mapping[str, Any]], column: str, source: str) -> Iterator[str]:
+    for number, row in enumerate(rows, 1):
+        if column not in row:
+            raise InputError(f"{source}: there is no column {column}; it has {', '.join(map(str, row))[:160]}")
+        text = _text_of(row[column])
+        if text is None:
+            raise InputError(f"{source}, row {number}: neither a text, nor turns, nor messages of a chat")
+        if text.strip():
+            yield text
+
+
+def _text_of(value: Any) -> str | None:
+    """A text; of turns the first, of the messages of a chat the first of the user."""
+    if isinstance(value, list) and value and isinstance(value[0], Mapping):
+        value = next((m.get("content") for m in value if m.get("role") == "user"), None)
+    elif isinstance(value, list) and value:
+        value = value[0]
+    return value if isinstance(value, str) else None
+
 
 FOLDER = HOME / "assets" / "prompts"
 MAX_LINE = 200_000
@@ -45,10 +120,12 @@ def prompt_file(source: str) -> Path:
 def read_prompts(source: str, limit: int | None = None) -> list[Prompt]:
     """Returns prompts of a bundled set, a JSONL file or a hub data set (``hub_prompts``); errors name the line.
 
-    ``limit``: at most so many, taken in turn from every domain; of a data set the first.
+    ``limit``: at most so many, taken in turn from every domain; of a data set the first. Raises ``InputError``.
     """
-    if hub_prompts.fits(source):
-        return [_short(Prompt(text, "all"), source) for text in hub_prompts.read_texts(source, limit)]
+    if limit is not None and limit < 1:
+        raise InputError(f"limit must be at least 1, not {limit}")
+    if fits(source):
+        return [_short(Prompt(text, "all"), source) for text in read_texts(source, limit)]
     path = prompt_file(source)
     prompts = []
     with path.open(encoding="utf-8", errors="replace") as lines:
@@ -62,7 +139,7 @@ def read_prompts(source: str, limit: int | None = None) -> list[Prompt]:
 
 def digest(source: str, prompts: Iterable[Prompt]) -> str:
     """Returns the SHA-256 of the prompt file, or of the texts of a data set."""
-    if hub_prompts.fits(source):
+    if fits(source):
         raw = "\0".join(prompt.text for prompt in prompts).encode("utf-8", "replace")
     else:
         raw = prompt_file(source).read_bytes()

@@ -17,7 +17,7 @@ import torch
 from d2sd.__about__ import HOME, __version__
 from d2sd.bench.prompts import Prompt, digest
 from d2sd.engine import Engine
-from d2sd.models.target import Target
+from d2sd.nets.target import Target
 
 PACKAGES = ("torch", "transformers", "tokenizers", "accelerate", "safetensors", "numpy", "flashinfer-python")
 
@@ -100,15 +100,15 @@ def _cpu() -> str:
     return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
 
 
-def as_markdown(origin: dict[str, Any]) -> str:
-    """The provenance of a measurement as a Markdown list."""
+def described(origin: dict[str, Any]) -> list[str]:
+    """The provenance of a measurement in words, one part each: ``name: words``."""
     hardware = origin["hardware"]
     lines = [
-        f"`python -m d2sd {' '.join(origin['argv'])}`, {origin['date']}, commit {origin['commit'] or 'unknown'}",
-        f"{hardware['device']} in {hardware['dtype']}; CPU {hardware['cpu']}, {hardware['cores']} cores, "
+        f"command: `python -m d2sd {' '.join(origin['argv'])}`, {origin['date']}, commit {origin['commit'] or 'unknown'}",
+        f"hardware: {hardware['device']} in {hardware['dtype']}; CPU {hardware['cpu']}, {hardware['cores']} cores, "
         f"{hardware['threads']} threads in each of {hardware['processes']} process(es); load average at the start "
         f"{hardware['load_average']}; {hardware['system']}",
-        ", ".join(f"{name} {number}" for name, number in origin["versions"].items()),
+        "versions: " + ", ".join(f"{name} {number}" for name, number in origin["versions"].items()),
     ]
     if "models" in origin:
         lines += [
@@ -116,4 +116,9 @@ def as_markdown(origin: dict[str, Any]) -> str:
             f"prompts: {origin['prompts']['source']}, sha256 {origin['prompts']['sha256']}",
             "seeds: " + ", ".join(f"{what} {seed}" for what, seed in origin["seeds"].items()),
         ]
-    return "## Provenance\n\n" + "\n".join(f"* {line}" for line in lines)
+    return lines
+
+
+def as_markdown(origin: dict[str, Any]) -> str:
+    """The provenance of a measurement as a Markdown list."""
+    return "## Provenance\n\n" + "\n".join(f"* {line}" for line in described(origin))

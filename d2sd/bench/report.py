@@ -1,22 +1,142 @@
-"""A comparison as Markdown, JSON and pictures."""
+"""A comparison as Markdown, JSON and HTML."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import orjson
 
-from d2sd.bench import adaptive
-from d2sd.bench.breakeven import MapPoint, break_even_map
-from d2sd.bench.charts import ChartPoint, interval_chart, stacked_chart
-from d2sd.bench.provenance import as_markdown
-from d2sd.bench.published import PublishedTable
-from d2sd.bench.runner import Run
-from d2sd.bench.summary import PLAIN
+from d2sd.bench import presets as adaptive
+from d2sd.bench.presets import PublishedTable
+from d2sd.bench.provenance import as_markdown, described
+from d2sd.bench.runner import Entry, Run
+from d2sd.calibration.resampling import Resampler
 from d2sd.costs.machines import DEFAULT, HOW, MACHINES
+from d2sd.costs.runs import Place
+from d2sd.errors import InputError
 from d2sd.trace.files import make_folder, write_whole
+
+# One row per entry from its runs: pooled figures, medians, 95% bootstrap intervals over prompts.
+
+
+PLAIN = "autoregressive"
+
+
+def with_cycles(runs: Sequence[Run]) -> list[Run]:
+    """The runs on prompts where every entry had a cycle; raises ``InputError`` where there are none."""
+    short = {r.prompt for r in runs if not r.steps}
+    kept = [r for r in runs if r.prompt not in short]
+    if not kept:
+        raise InputError(
+            "every text ended with prefill, so there is no cycle to count; a chat model needs its template "
+            "(--chat), other prompts may be longer texts"
+        )
+    return kept
+
+
+def pooled(about: dict[str, Any], runs: Sequence[Run], entries: Sequence[Entry], seed: int) -> dict[str, Any]:
+    """The result of a benchmark: ``about``, what it is of, with the rows and counts of its runs. Raises ``InputError``."""
+    counted = with_cycles(runs)
+    domains = sorted({r.domain for r in counted})
+    return {
+        **about,
+        "prompts_done": len({r.prompt for r in runs}),
+        "prompts_counted": len({r.prompt for r in counted}),
+        "rows": summarise(counted, entries, seed),
+        "by_domain": {d: summarise([r for r in counted if r.domain == d], entries, seed) for d in domains},
+    }
+
+
+def summarise(runs: Sequence[Run], entries: Sequence[Entry], seed: int = 0) -> list[dict[str, Any]]:
+    """One row per entry. The prompt is the unit that intervals draw again, with replacement.
+
+    Pooled figures are ratios of sums over the cycles (tokens / steps, tokens / seconds). Medians are over the ratios of single
+    prompts. Prefill counts in ``wall_…`` only. Speedup and ``identical`` compare an entry with plain decoding on the same
+    prompts; they are None where plain decoding was not run. ``break_even`` is the α at which an entry would be as fast as plain decoding
+    here: what its step costs in plain steps.
+    """
+    by_label: dict[str, list[Run]] = {c.label: [] for c in entries}
+    for run in sorted(runs, key=lambda r: r.prompt):
+        by_label[run.label].append(run)
+    plain = by_label.get(PLAIN)
+    return [_row(c, by_label[c.label], plain, seed) for c in entries]
+
+
+def _row(entry: Entry, runs: list[Run], plain: list[Run] | None, seed: int) -> dict[str, Any]:
+    written = np.array([len(r.token_ids) for r in runs], dtype=float)
+    tokens = np.array([r.cycle_tokens for r in runs], dtype=float)
+    steps, seconds, wall = (np.array([getattr(r, f) for r in runs]) for f in ("steps", "seconds", "wall_seconds"))
+    hits, predicted = (sum(r.boundary_hits[n] for r in runs) for n in (0, 1))
+    nodes = [r.nodes for r in runs if r.nodes is not None]
+    passes = [r.draft_passes for r in runs if r.draft_passes is not None]
+    all_steps = float(steps.sum())
+    row: dict[str, Any] = {
+        "label": entry.label,
+        "method": entry.method,
+        "config": None if entry.config is None else asdict(entry.config),
+        "prompts": len(runs),
+        "tokens": int(written.sum()),
+        **_ratio("mean_acceptance_length", tokens, steps, seed),
+        **_ratio("tokens_per_second", tokens, seconds, seed),
+        **_ratio("wall_tokens_per_second", written, wall, seed),
+        **_ratio("speedup", None, None, seed),
+        **_ratio("wall_speedup", None, None, seed),
+        "nodes_per_step": sum(nodes) / all_steps if nodes else None,
+        "draft_passes_per_step": sum(passes) / all_steps if passes else None,
+        "boundary_hit_rate": hits / predicted if predicted else None,
+        "expected_calibration_error": _calibration_error(runs),
+        "seconds_per_step": {
+            stage: sum(dict(r.stage_seconds)[stage] for r in runs) / all_steps for stage, _ in runs[0].stage_seconds
+        },
+        "identical": None,
+        "break_even": None,
+        "elsewhere": _elsewhere(runs, float(tokens.sum())),
+    }
+    if plain:
+        own, base = (np.array([r.seconds / r.cycle_tokens for r in rs]) for rs in (runs, plain))
+        row |= _ratio("speedup", base, own, seed)
+        row["break_even"] = row["mean_acceptance_length"] / row["speedup"]
+        own, base = (np.array([r.wall_seconds / len(r.token_ids) for r in rs]) for rs in (runs, plain))
+        row |= _ratio("wall_speedup", base, own, seed)
+        row["identical"] = sum(a.token_ids == b.token_ids for a, b in zip(runs, plain, strict=True)) / len(runs)
+    return row
+
+
+def _ratio(name: str, above: np.ndarray | None, below: np.ndarray | None, seed: int) -> dict[str, Any]:
+    """Σabove/Σbelow, its interval, and the median of above/below, under three names."""
+    keys = name, f"{name}_interval", f"{name}_median"
+    if above is None or below is None:
+        return dict.fromkeys(keys)
+    values = float(above.sum() / below.sum()), interval(above, below, seed), float(np.median(above / below))
+    return dict(zip(keys, values, strict=True))
+
+
+def _elsewhere(runs: Sequence[Run], tokens: float) -> dict[str, float]:
+    """Speedup over plain decoding by known machine, calculated; empty for entries whose work is not known."""
+    costs = [dict(r.elsewhere) for r in runs]
+    return {name: tokens / sum(c[name] for c in costs) for name in costs[0] if all(name in c for c in costs)}
+
+
+def _calibration_error(runs: Sequence[Run]) -> float | None:
+    gaps = [r.gaps for r in runs if r.scored]
+    return float(np.abs(np.sum(gaps, axis=0)).sum() / sum(r.scored for r in runs)) if gaps else None
+
+
+def interval(numerator: np.ndarray, denominator: np.ndarray, seed: int) -> list[float] | None:
+    """Returns the 95% percentile interval of Σnumerator/Σdenominator under resampling of prompts.
+
+    None for a single prompt, which says nothing about others.
+    """
+    if len(numerator) < 2:
+        return None
+    prompts = np.arange(len(numerator))
+    drawn = Resampler(len(prompts), seed).ratios(numerator, denominator, prompts)
+    return [float(x) for x in np.percentile(drawn, [2.5, 97.5])]
+
 
 NOTES = (
     "α: committed tokens per cycle. Draft passes: of the drafters in a cycle, those that wait for each other. Brackets: 95% bootstrap interval over prompts. Cycles alone are counted, for every row: "
@@ -77,9 +197,14 @@ def plain_text(text: str) -> str:
 
 def table(rows: list[dict[str, Any]]) -> str:
     """Returns all figures, one row per entry."""
+    return markdown_table(*_cells(rows))
+
+
+def _cells(rows: Sequence[dict[str, Any]]) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
+    """Head and cells of the table of all figures."""
     stages: dict[str, float] = next((r["seconds_per_step"] for r in rows if r["seconds_per_step"]), {})
     named = " · ".join(stage.replace("_", " ") for stage in stages)
-    return markdown_table((c.head.format(named) for c in COLUMNS), ([c.text(r) for c in COLUMNS] for r in rows))
+    return tuple(c.head.format(named) for c in COLUMNS), tuple(tuple(c.text(r) for c in COLUMNS) for r in rows)
 
 
 def layout(result: dict[str, Any]) -> str:
@@ -113,12 +238,20 @@ def body(result: dict[str, Any], by_domain: bool, published: PublishedTable | No
             )
     if elsewhere := machines_table(result["rows"]):
         parts.append(elsewhere)
-    if costs := result["calculated"]:
-        parts.append(
-            f"All times are calculated, none was measured: from the costs of “{plain_text(costs['machine'])}”, in milliseconds "
-            f"over rows: {orjson.dumps(costs['milliseconds']).decode()}"
-        )
+    if calculated := _calculated(result):
+        parts.append(plain_text(calculated))
     return "\n\n".join([*parts, *remarks(result), NOTES])
+
+
+def _calculated(result: dict[str, Any]) -> str:
+    """Returns a sentence about what the times are calculated from; empty if they were measured."""
+    costs = result["calculated"]
+    if not costs:
+        return ""
+    return (
+        f"All times are calculated, none was measured: from the costs of “{costs['machine']}”, in milliseconds over rows: "
+        f"{orjson.dumps(costs['milliseconds']).decode()}"
+    )
 
 
 def machines_table(rows: Sequence[dict[str, Any]]) -> str:
@@ -150,56 +283,58 @@ def remarks(result: dict[str, Any]) -> list[str]:
     return parts
 
 
-def charts(result: dict[str, Any]) -> dict[str, str]:
-    """Returns SVG charts by file name."""
+def page(result: dict[str, Any]) -> str:
+    """Returns the report as one HTML file: figures, the break-even map, all numbers, and where they are from."""
+    from d2sd.figures.bench import bench_panels
+    from d2sd.figures.panels import Table
+    from d2sd.figures.report import report_page
 
-    def points(name: str) -> list[ChartPoint]:
-        return [ChartPoint(r["label"], r[name], *(r[f"{name}_interval"] or [r[name]] * 2)) for r in result["rows"]]
+    groups = {"All prompts": result["rows"], **result["by_domain"]}
+    facts = [(name, Table(*_cells(rows))) for name, rows in groups.items()]
+    origin = tuple(tuple(part.split(": ", 1)) for part in described(result["provenance"]))
+    fastest = max(result["rows"], key=lambda row: row["tokens_per_second"])
+    calculated = _calculated(result)
+    return report_page(
+        f"{result['model']}: {result['prompts_done']} prompts of {result['prompts']}",
+        [
+            f"{fastest['label']} is the fastest, with {fastest['tokens_per_second']:.0f} tokens/s.",
+            *([calculated] if calculated else []),
+            *remarks(result),
+            NOTES,
+        ],
+        bench_panels(result["rows"]),
+        facts=[*facts, ("Provenance", Table(("", ""), origin))],
+        places=_places(result["rows"]),
+    )
 
-    pictures = {
-        "acceptance.svg": interval_chart("Mean acceptance length α", "tokens", points("mean_acceptance_length")),
-        "speed.svg": interval_chart("Decoding speed", "tokens/s", points("tokens_per_second")),
-    }
-    stages = [
-        (r["label"], {s.replace("_", " "): 1e3 * seconds for s, seconds in r["seconds_per_step"].items()})
-        for r in result["rows"]
-        if r["seconds_per_step"]
-    ]
-    if stages:
-        pictures["stages.svg"] = stacked_chart("Where a step's time goes", "ms per step", stages)
-    if places := _places(result["rows"]):
-        pictures["break_even.svg"] = break_even_map(places, MACHINES[DEFAULT].name)
-    return pictures
 
-
-def _places(rows: Sequence[dict[str, Any]]) -> list[MapPoint]:
+def _places(rows: Sequence[dict[str, Any]]) -> list[Place]:
     """Returns the drafting entries as points of the break-even map; none if no entry's cost is known."""
     drafting = (r for r in rows if r["method"] != PLAIN and (r["break_even"] or DEFAULT in r["elsewhere"]))
     out = []
     for row in drafting:
         alpha, gain = row["mean_acceptance_length"], row["elsewhere"].get(DEFAULT)
-        out.append(MapPoint(row["label"], alpha, row["break_even"], gain and alpha / gain))
+        out.append(Place(row["label"], alpha, gain and alpha / gain, row["break_even"]))
     return out
 
 
 def write_report(folder: Path, result: dict[str, Any], runs: Sequence[Run], published: PublishedTable | None) -> None:
-    """Write ``results.json``, ``runs.jsonl`` (every run with its token ids), ``report.md`` and the pictures, replacing older
+    """Write ``results.json``, ``runs.jsonl`` (every run with its token ids), ``report.md`` and ``report.html``, replacing older
     ones in this folder."""
-    pictures = charts(result)
     lines = [
         f"# {result['model']}: {result['prompts_done']} prompts of {result['prompts']}",
         body(result, True, published),
-        "\n\n".join(f"![{name.removesuffix('.svg')}]({name})" for name in pictures),
         as_markdown(result["provenance"]),
     ]
     ordered = sorted(runs, key=lambda r: r.prompt)
     data = {**result, "runs": [_plain(r) for r in ordered]}
     files = {
         "report.md": "\n\n".join(lines) + "\n",
+        "report.html": page(result),
         "results.json": to_json(data),
         "runs.jsonl": "".join(orjson.dumps(r).decode() + "\n" for r in ordered),
     }
-    write_files(folder, pictures | files)
+    write_files(folder, files)
 
 
 def _plain(run: Run) -> dict[str, Any]:

@@ -6,10 +6,8 @@ Intervals are 95% percentile bootstraps that resample whole prompts (``steps.uni
 
 from __future__ import annotations
 
-from d2sd.calibration.gathering import Gathering
-from d2sd.calibration.paths import Paths, tabulate_paths
-from d2sd.calibration.reading import Sentence, read_report
-from d2sd.calibration.report import Labels, Report, calibrate, label
+from d2sd.calibration.boundaries import Paths, tabulate_paths
+from d2sd.calibration.report import Gathering, Labels, Report, calibrate, label
 from d2sd.calibration.resampling import Estimate
 from d2sd.calibration.scores import (
     Bin,
@@ -18,6 +16,7 @@ from d2sd.calibration.scores import (
     scored_positions,
     uniform_edges,
 )
+from d2sd.calibration.sentences import Sentence, read_report
 from d2sd.calibration.steps import StepTable, tabulate
 from d2sd.calibration.trained import TrainedReport, compare_trained, read_trained
 

@@ -6,14 +6,17 @@ for the other, which cancels in the difference. Otherwise each is resampled sepa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
+from math import hypot
 
 import numpy as np
 
-from d2sd.calibration.outcomes import ranks
-from d2sd.calibration.resampling import Estimate, Resampler, holm, p_value
+from d2sd.calibration.boundaries import ranks
+from d2sd.calibration.resampling import LEVEL, Estimate, Resampler, holm, p_value, wider, wilson
 from d2sd.calibration.scores import (
+    Scores,
     chance_error,
     expected_calibration_error,
     places,
@@ -21,17 +24,134 @@ from d2sd.calibration.scores import (
     score,
     uniform_edges,
 )
-from d2sd.calibration.sides import (
-    MIN_BLOCK,
-    Difference,
-    Draws,
-    Rows,
-    Side,
-    common_units,
-    difference_of,
-    ratio,
-)
-from d2sd.calibration.steps import MAX_BLOCKS, MIN_PROMPTS, StepTable
+from d2sd.calibration.steps import MAX_BLOCKS, MIN_PROMPTS, StepTable, units
+from d2sd.trace.events import StepDone
+from d2sd.trace.trace import Trace
+
+# Two sets of runs, their common resampling units, and the difference of a figure with its interval.
+
+
+MIN_BLOCK = 16  # tokens: longer than most steps, so that a block holds the steps of both sides over the same text
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One set of runs.
+
+    table: its steps.
+    prompts: prompt of every run, by its number in the table.
+    drafter: the first drafter of all runs; empty if unknown or not the same.
+    groups: prompt group of every run; empty if there is only one group.
+    """
+
+    table: StepTable
+    prompts: tuple[str, ...]
+    drafter: str = ""
+    groups: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A figure of both sides.
+
+    difference: B − A.
+    count_a, count_b: number of rows (steps, positions).
+    p: p-value corrected for multiple tests (``holm``), for one of several positions or groups; its interval is not corrected.
+    """
+
+    name: str
+    a: Estimate
+    b: Estimate
+    difference: Estimate
+    count_a: int
+    count_b: int
+    p: float | None = None
+
+    @property
+    def clear(self) -> bool:
+        """Whether the interval of the difference excludes 0, or p, if there is one, is below 5%."""
+        if self.p is not None:
+            return self.p < 1 - LEVEL
+        low, high = self.difference.low, self.difference.high
+        return low is not None and high is not None and (low > 0 or high < 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Draws:
+    """One side with its resampler. ``observed``: all positions with a known outcome; ``scores``: those with a confidence."""
+
+    table: StepTable
+    unit: np.ndarray
+    resampler: Resampler
+    observed: Scores
+    scores: Scores
+
+
+# Of one side: numerators, denominators and units of the rows that a figure is over.
+Rows = Callable[[Draws], tuple[np.ndarray, np.ndarray, np.ndarray]]
+
+
+def common_units(a: Side, b: Side, same_text: bool) -> tuple[np.ndarray, np.ndarray, str, bool]:
+    """Returns the resampling unit of each step of both sides, the name of a unit, and whether both sides share the units."""
+    ready = min(len(set(side.prompts)) for side in (a, b)) >= MIN_PROMPTS
+    numbers = {prompt: n for n, prompt in enumerate(dict.fromkeys(a.prompts))}
+    if ready and set(a.prompts) == set(b.prompts):
+        of_a, of_b = (np.array([numbers[p] for p in side.prompts], int)[side.table.run] for side in (a, b))
+        return of_a, of_b, "prompt", True
+    if not ready and same_text:
+        starts = [text_starts(side.table) for side in (a, b)]
+        length = max(MIN_BLOCK, -(-int(a.table.committed.sum()) // MAX_BLOCKS))
+        return starts[0] // length, starts[1] // length, f"block of {length} tokens", True
+    (of_a, name), (of_b, other) = units(a.table), units(b.table)
+    return of_a, of_b, name if name == other else f"{name} and {other}", False
+
+
+def text_starts(table: StepTable) -> np.ndarray:
+    """Returns the tokens committed before each step, including earlier runs, (N,)."""
+    return np.cumsum(table.committed) - table.committed
+
+
+def ratio(name: str, rows: Rows, a: Draws, b: Draws, tests: int) -> Difference:
+    """Returns a figure of both sides; the interval of the difference is one of ``tests`` that hold simultaneously."""
+    sides = [(side, *rows(side)) for side in (a, b)]
+    shares = all(((n == 0) | (n == d)).all() and (d <= 1).all() for _, n, d, _ in sides)
+    figures = [side.resampler.ratio(n, d, unit) for side, n, d, unit in sides]
+    if shares:
+        figures = [_bounded(f, int(d.sum())) for f, (_, _, d, _) in zip(figures, sides, strict=True)]
+    drawn = [side.resampler.ratios(n, d, unit) for side, n, d, unit in sides]
+    counts = [len(d) if name == "speed" else int(d.sum()) for _, _, d, _ in sides]
+    found = difference_of(name, figures, drawn, counts, a, b, tests)
+    still = found.difference.low is not None and found.difference.low == found.difference.high
+    return replace(found, difference=wider(newcombe(*figures), tests)) if shares and still else found
+
+
+def _bounded(figure: Estimate, count: int) -> Estimate:
+    """A share of none or all of its rows: resamples are so too, so the interval is Wilson's."""
+    if figure.low is None or figure.value is None or 0 < figure.value < 1:
+        return figure
+    return Estimate(figure.value, *wilson(figure.value, count))
+
+
+def difference_of(
+    name: str, figures: list[Estimate], drawn: list[np.ndarray], counts: list[int], a: Draws, b: Draws, tests: int
+) -> Difference:
+    of_a, of_b = figures
+    if of_a.value is None or of_b.value is None:
+        return Difference(name, of_a, of_b, Estimate(None), *counts)
+    value = of_b.value - of_a.value
+    fewer = a.resampler if a.resampler.count <= b.resampler.count else b.resampler
+    return Difference(name, of_a, of_b, fewer.figure(value, drawn[1] - drawn[0], tests), *counts)
+
+
+def newcombe(a: Estimate, b: Estimate) -> Estimate:
+    """Returns B − A of two shares with an interval from both intervals (Newcombe 1998, method 10), for shares of 0 or 1."""
+    ends = (a.value, a.low, a.high, b.value, b.low, b.high)
+    if any(end is None for end in ends):
+        return Estimate(None if a.value is None or b.value is None else b.value - a.value)
+    share_a, low_a, high_a, share_b, low_b, high_b = (float(end or 0) for end in ends)
+    down, up = hypot(share_b - low_b, high_a - share_a), hypot(high_b - share_b, share_a - low_a)
+    return Estimate(share_b - share_a, share_b - share_a - down, share_b - share_a + up)
+
 
 MIN_ROWS = 30  # of each side, to ask about a place
 
@@ -221,3 +341,82 @@ def _at_position(position: int) -> Rows:
         return _over(side.observed.accepted, side.observed.position == position, side.observed.unit)
 
     return rows
+
+
+# Aligns two runs: their steps over the characters of the text, and where the texts diverge.
+
+
+TEXTLESS = {"tokens", "target"}  # of ``Trace.missing``
+
+
+@dataclass(frozen=True, slots=True)
+class Alignment:
+    """Ends of the steps, in characters of the generated text.
+
+    ends_a, ends_b: [n]: the end of step n. The first step starts after the text committed by prefill.
+    differs_at: index of the first different character, or the length of the shorter text if the other one begins with it;
+        None if the texts are equal.
+    step_a, step_b: the steps that contain this character; None if a side has none.
+    parts_at: the first step that does not end at the same index on both sides; None if all do.
+    by_tokens: whether a side is an imported log without text; ends are then in tokens, and texts are not compared.
+    """
+
+    ends_a: tuple[int, ...]
+    ends_b: tuple[int, ...]
+    differs_at: int | None
+    step_a: int | None
+    step_b: int | None
+    parts_at: int | None
+    by_tokens: bool
+
+
+def lead_of(run: Trace) -> str:
+    """Returns the text committed by prefill, before the first step."""
+    return "".join(c.text for c in run.prefill.committed) if run.prefill else ""
+
+
+def text_of(step: StepDone) -> str:
+    """Returns the text committed by a step."""
+    return "".join(c.text for c in step.committed)
+
+
+def align(a: Trace, b: Trace) -> Alignment:
+    """Returns the alignment of two runs by the characters of their texts, which works across tokenizers; by tokens if a log
+    does not hold the text."""
+    by_tokens = any(TEXTLESS.intersection(run.missing) for run in (a, b))
+    if by_tokens:
+        counts = [
+            (len(run.prefill.committed) if run.prefill else 0, *(len(step.committed) for step in run.steps))
+            for run in (a, b)
+        ]
+        ends = [tuple(accumulate(lengths))[1:] for lengths in counts]
+        return Alignment(ends[0], ends[1], None, None, None, _parting(ends[0], ends[1]), by_tokens)
+    texts = [(lead_of(run), *(text_of(step) for step in run.steps)) for run in (a, b)]
+    ends = [tuple(accumulate(map(len, pieces)))[1:] for pieces in texts]
+    at = first_difference("".join(texts[0]), "".join(texts[1]))
+    return Alignment(
+        ends[0], ends[1], at, step_at(ends[0], at), step_at(ends[1], at), _parting(ends[0], ends[1]), by_tokens
+    )
+
+
+def _parting(ends_a: Sequence[int], ends_b: Sequence[int]) -> int | None:
+    """Returns the first step with a different end."""
+    if ends_a == ends_b:
+        return None
+    pairs = enumerate(zip(ends_a, ends_b, strict=False))
+    return next((n for n, (x, y) in pairs if x != y), min(len(ends_a), len(ends_b)))
+
+
+def first_difference(one: str, other: str) -> int | None:
+    """Returns the length of the common prefix of two texts in characters, or None if they are equal."""
+    if one == other:
+        return None
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((n for n, (x, y) in pairs if x != y), min(len(one), len(other)))
+
+
+def step_at(ends: Sequence[int], character: int | None) -> int | None:
+    """Returns the step that contains a character, given the steps' ends."""
+    if character is None:
+        return None
+    return next((n for n, end in enumerate(ends) if character < end), None)

@@ -2,34 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
+import orjson
 
-from d2sd.calibration.gains import Gains, gains
-from d2sd.calibration.outcomes import Matrix, Ranks, outcome_matrix, rank_table
-from d2sd.calibration.paths import Paths
-from d2sd.calibration.redrafts import RedraftTable, Second, second_report, tabulate_redrafts
+from d2sd.calibration.boundaries import (
+    Expectations,
+    Gains,
+    Matrix,
+    Paths,
+    Ranks,
+    RedraftTable,
+    Second,
+    TemperatureAdvice,
+    expectations,
+    gains,
+    outcome_matrix,
+    pooled,
+    rank_table,
+    second_report,
+    tabulate_paths,
+    tabulate_redrafts,
+    temperature_advice,
+)
+from d2sd.calibration.comparison import Comparison, Side, compare
 from d2sd.calibration.resampling import Estimate, Resampler
 from d2sd.calibration.scores import (
     Bin,
+    Group,
     Position,
     Scores,
     acceptance_by_position,
     brier_score,
+    by_domain,
+    by_kind,
     calibration_error,
     chance_error,
     equal_mass_edges,
     reliability,
     score,
+    token_kinds,
     uniform_edges,
 )
-from d2sd.calibration.splits import Group, by_domain, by_kind, token_kinds
-from d2sd.calibration.steps import StepTable, units
-from d2sd.calibration.temperature import TemperatureAdvice, temperature_advice
+from d2sd.calibration.steps import StepTable, joined, tabulate, units, widened
+from d2sd.calibration.trained import TrainedReport, compare_trained, head_confidence
+from d2sd.trace.differences import weights_of
 from d2sd.trace.events import StepDone
+from d2sd.trace.trace import Trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,3 +178,143 @@ def calibrate(table: StepTable, paths: Paths | None = None, labels: Labels | Non
         if labels and not of_paths
         else (),
     )
+
+
+# Accumulates the statistics of many runs in one pass, without keeping the runs.
+
+
+AT_ONCE = 1024  # steps that are counted together
+OF_RUNS = ("run", "prompt", "domain", "prompt_tokens")  # what a header says of its run alone
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """Statistics of some runs.
+
+    prompts: of every run.
+    head: see ``head_confidence``.
+    """
+
+    prompts: tuple[str, ...]
+    table: StepTable
+    paths: Paths
+    labels: Labels
+    head: np.ndarray
+    expected: Expectations | None
+
+
+class Gathering:
+    """Accumulates runs one at a time.
+
+    headers: the distinct headers, without the fields that differ for every run.
+    texts: a digest of the prompt and generated text of every run.
+    ended: number of runs without a step, because the text ended with prefill.
+    """
+
+    def __init__(self, traces: Iterable[Trace] = ()):
+        self._waiting: list[Trace] = []
+        self._parts: list[Counted] = []
+        self._headers: dict[bytes, dict[str, Any]] = {}
+        self.texts: list[bytes] = []
+        self.ended = 0
+        self._report: Report | None = None
+        self._trained: tuple[TrainedReport | None] | None = None
+        for trace in traces:
+            self.add(trace)
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def add(self, trace: Trace) -> None:
+        """Add a run. Raises ``InputError`` if it exceeds the limits."""
+        self._report = self._trained = None
+        header = {name: value for name, value in trace.header.items() if name not in OF_RUNS}
+        self._headers.setdefault(orjson.dumps(header, option=orjson.OPT_SORT_KEYS), header)
+        ids = np.array(trace.token_ids, dtype=np.int64)
+        self.texts.append(blake2b(trace.prompt.encode("utf-8", "replace") + b"\0" + ids.tobytes()).digest())
+        self.ended += len(ids) == 1 and not trace.steps
+        self._waiting.append(trace)
+        if sum(len(t.steps) for t in self._waiting) >= AT_ONCE:
+            self._count()
+
+    @property
+    def headers(self) -> list[dict[str, Any]]:
+        """The distinct headers."""
+        return list(self._headers.values())
+
+    def counted(self) -> Counted:
+        """Returns the statistics of all runs."""
+        if self._waiting or not self._parts:
+            self._count()
+        if len(self._parts) > 1:
+            self._parts = [_together(self._parts)]
+        return self._parts[0]
+
+    def report(self) -> Report:
+        """Returns every calibration figure, computed once, since intervals take time."""
+        if self._report is None:
+            counted = self.counted()
+            self._report = calibrate(counted.table, counted.paths, counted.labels)
+        return self._report
+
+    def side(self) -> Side:
+        """Returns the runs as one side of a comparison."""
+        counted = self.counted()
+        drafter = weights_of(self.headers, "first_drafter")
+        return Side(counted.table, counted.prompts, drafter, counted.labels.domains)
+
+    def trained(self) -> TrainedReport | None:
+        """Returns the confidence head against the softmax; None if the drafter has no head."""
+        if self._trained is None:
+            counted = self.counted()
+            self._trained = (compare_trained(counted.table, counted.head),)
+        return self._trained[0]
+
+    def _count(self) -> None:
+        runs = [t.steps[:] for t in self._waiting]
+        steps = [s for run in runs for s in run]
+        prompts = tuple(t.prompt for t in self._waiting)
+        domains = tuple(t.domain for t in self._waiting)
+        self._waiting.clear()
+        table = tabulate(runs, prompts)
+        self._parts.append(
+            Counted(
+                prompts,
+                table,
+                tabulate_paths(runs),
+                label(runs, table, domains),
+                head_confidence(steps),
+                expectations(steps),
+            )
+        )
+
+
+def compare_gathered(a: Gathering, b: Gathering) -> Comparison:
+    """Returns the differences between two sets of runs."""
+    return compare(a.side(), b.side(), same_text=sorted(a.texts) == sorted(b.texts))
+
+
+def _together(parts: list[Counted]) -> Counted:
+    before = np.cumsum([0, *(len(p.table) for p in parts)]).tolist()
+    domains = tuple(d for p in parts for d in p.labels.domains)
+    width = max(p.head.shape[1] for p in parts)
+    return Counted(
+        tuple(prompt for p in parts for prompt in p.prompts),
+        joined([p.table for p in parts], [p.prompts for p in parts]),
+        Paths(*_columns([p.paths for p in parts], before, ("row",))),
+        Labels(
+            domains,
+            np.concatenate([p.labels.kinds for p in parts]),
+            RedraftTable(*_columns([p.labels.redrafts for p in parts], before, ("row", "scored_row"))),
+        ),
+        np.concatenate([widened(p.head, width, np.nan) for p in parts]),
+        pooled(p.expected for p in parts),
+    )
+
+
+def _columns(tables: list[Any], before: list[int], rows: tuple[str, ...]) -> Iterator[np.ndarray]:
+    """The columns of several tables, one after another; those named ``rows`` number steps."""
+    for name in tables[0].__dataclass_fields__:
+        yield np.concatenate(
+            [getattr(t, name) + (first if name in rows else 0) for t, first in zip(tables, before, strict=False)]
+        )

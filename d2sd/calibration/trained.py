@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from d2sd.calibration.outcomes import ranks
+from d2sd.calibration.boundaries import ranks
 from d2sd.calibration.resampling import RESAMPLES, Estimate, Resampler
 from d2sd.calibration.scores import (
     Bin,

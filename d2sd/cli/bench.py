@@ -11,29 +11,260 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import orjson
+import torch
 import transformers
 
 from d2sd.bench.baselines import BASELINES, make_baselines, stock_twin
 from d2sd.bench.calculated import Calculator
+from d2sd.bench.gpu_stages import (
+    BANDWIDTH_BYTES,
+    SHAPES,
+    Floors,
+    bandwidth,
+    context_row,
+    cost_rows,
+    merging_row,
+    random_engine,
+)
+from d2sd.bench.lossless import BRANCHES, DEFAULT_MARGIN, GAMMAS, MARGIN_REASON, grid, run_check, tally
 from d2sd.bench.presets import PRESETS
-from d2sd.bench.processes import Processes
-from d2sd.bench.provenance import provenance
-from d2sd.bench.report import body, write_files, write_report
-from d2sd.bench.runner import Run, entry, run_bench, run_count
+from d2sd.bench.provenance import as_markdown, circumstances, provenance
+from d2sd.bench.report import body, markdown_table, pooled, remarks, to_json, write_files, write_report
+from d2sd.bench.runner import Processes, Run, entry, run_bench, run_count
 from d2sd.bench.settings import SYNTAX, parse_settings, runnable
-from d2sd.bench.summary import pooled
 from d2sd.calibration.resampling import RESAMPLES
-from d2sd.cli import bench_gpu, lossless
 from d2sd.cli.common import add_run_arguments, decode_config, prepare
-from d2sd.costs.file import COSTS_HELP, machine_of
+from d2sd.costs.machines import MACHINES, machine_of
+from d2sd.engine import Engine
 from d2sd.errors import InputError
 from d2sd.methods import METHODS
+from d2sd.trace.progress import progress
 from d2sd.trace.text import printable
+
+# ``bench --check-lossless``: every method under many settings against plain greedy decoding.
+
+
+def add_lossless_arguments(parser: argparse.ArgumentParser) -> None:
+    """Arguments of the check."""
+    parser.add_argument(
+        "--check-lossless", action="store_true", help="compare all texts with plain decoding, without timing"
+    )
+    lists = {"gamma": (GAMMAS, "γ"), "branches": (BRANCHES, "K, each where it is at most γ−1")}
+    for name, (default, sentence) in lists.items():
+        parser.add_argument(
+            f"--{name}", type=whole_numbers, default=default, metavar="A,B,…",
+            help=f"--check-lossless: values of {sentence} (default {','.join(map(str, default))})",
+        )  # fmt: skip
+    parser.add_argument(
+        "--margin", type=float, default=DEFAULT_MARGIN, metavar="X",
+        help=f"--check-lossless in another type than float32: how far below the favourite a token may be "
+        f"(default {DEFAULT_MARGIN}); {MARGIN_REASON}",
+    )  # fmt: skip
+
+
+def whole_numbers(text: str) -> tuple[int, ...]:
+    """``2,5,16`` as numbers."""
+    return tuple(int(part) for part in text.split(","))
+
+
+def run_lossless(arguments: argparse.Namespace, processes: Processes) -> int:
+    """Check and print one row per setting; 1 if any failed."""
+    base = decode_config(arguments, "autoregressive", inspect=False)
+    if base.temperature > 0:
+        raise InputError("--check-lossless compares greedy texts; leave out --temperature")
+    if arguments.preset or arguments.sweep or arguments.baselines:
+        raise InputError("--check-lossless lays out its own settings; leave out --preset, --sweep and --baselines")
+    methods = list(METHODS) if arguments.methods == "all" else [m.strip() for m in arguments.methods.split(",")]
+    wanted = grid(["autoregressive", *methods], arguments.gamma, arguments.branches, base)
+    engine, prompts = prepare(arguments, base, processes.device)
+    settings, left_out = runnable(engine, wanted, lenient=True)
+    for method in methods if arguments.methods != "all" else ():
+        if method not in {s.config.method for s in settings}:
+            reasons = [reason for label, reason in left_out.items() if label.split(":")[0] == method]
+            raise InputError(reasons[0] if reasons else f"no K of --branches is below a γ of --gamma for {method}")
+    asked, seeds = [prompt for prompt, _ in prompts], {"decoding": base.seed}
+    origin = provenance(engine, arguments.argv, arguments.prompts, asked, seeds, processes.count)
+    plain, *others = [entry(engine, s) for s in settings]
+    twin = stock_twin(engine.models.target)
+    (stock,), _ = make_baselines(engine, twin, ["generate"], base.max_new_tokens)
+    numbers = engine.models.target.numbers
+    exact = numbers in ("float32", "mixed")  # in mixed numbers the stock model's text may be another one
+    entries = [stock, *others] if numbers == "float32" else others if exact else [plain, stock, *others]
+    mine = processes.share([(number, ids) for number, (_, ids) in enumerate(prompts)])
+    results, stopped = processes.collect(
+        lambda progress: run_check(plain, entries, mine, twin, exact, progress),
+        len(entries) * len(mine),
+        "lossless",
+    )
+    if not processes.main:
+        return 130 if stopped else 0
+    if not results:
+        raise KeyboardInterrupt
+    rows = tally(results, [c.label for c in entries], None if exact else arguments.margin)
+    passed = all(row["passed"] for row in rows)
+    result = {
+        "model": engine.models.name, "prompts_asked": len(prompts),
+        **dict.fromkeys(("prompts_done", "prompts_counted"), len({r.prompt for r in results})),
+        "stopped": stopped, "margin": None if exact else arguments.margin, "left_out": left_out, "passed": passed,
+        "rows": rows, "provenance": origin,
+    }  # fmt: skip
+    text = lossless_body(result, engine.texts)
+    if arguments.out:
+        files = {"lossless.json": to_json(result), "lossless.md": f"{text}\n\n{as_markdown(origin)}\n"}
+        write_files(arguments.out, files)
+    print(orjson.dumps(result).decode() if arguments.json else printable(text))
+    return 130 if stopped else 0 if passed else 1
+
+
+def lossless_body(result: dict[str, Any], texts: Any) -> str:
+    """The table of settings and a verdict in words. ``texts`` maps token ids to their text."""
+    margin = result["margin"]
+    head = ["setting", "identical / texts", "tokens", "first divergence", *([] if margin is None else ["shortfall"])]
+    lines = []
+    for row in result["rows"]:
+        line = [row["label"], f"{row['identical']} / {row['texts']}", str(row["tokens"]), _divergence(row, texts)]
+        if margin is not None:
+            far = row["largest_shortfall"]
+            line.append("–" if far is None else f"{far:.3f}{'' if far <= margin else ' > margin'}")
+        lines.append(line)
+    count, good = len(lines), sum(row["passed"] for row in result["rows"])
+    rule = (
+        "every text must equal plain greedy decoding (method autoregressive) id for id"
+        if margin is None
+        else f"every token must be at most {margin} below the favourite of one teacher-forced pass; {MARGIN_REASON}"
+    )
+    verdict = (
+        f"{good} of {count} settings pass on {result['prompts_done']} of {result['prompts_asked']} prompts: {rule}."
+    )
+    return "\n\n".join([markdown_table(head, lines), *remarks(result), verdict])
+
+
+def _divergence(row: dict[str, Any], texts: Any) -> str:
+    at = row["first_divergence"]
+    if at is None:
+        return "–"
+    expected, got = ("end" if i is None else repr(texts[i]) for i in (at["expected"], at["got"]))
+    gap = "" if at["gap"] is None else f", logit gap {at['gap']:.2g}"
+    return f"prompt {at['prompt'] + 1}, token {at['position'] + 1}: {expected} → {got}{gap}"
+
+
+# ``bench gpu``: time of every stage beside its roofline, on models of a true shape with random weights.
+
+
+OUT = Path("docs/benchmarks")
+REPEATS = 20
+FORMULA = (
+    "floor = bytes ÷ bandwidth. Bytes of a plain step: the target's weights without the embedding table, its LM head, "
+    "and its keys and values of the context. Bytes of a cycle: those, both drafters' weights, the LM head twice more, "
+    "and the drafters' keys and values of the context. The bandwidth is that of a copy measured in the same run, bytes "
+    "read and written counted."
+)
+NEEDS_GPU = "captured columns need a CUDA GPU: CUDA graphs do not exist elsewhere"
+
+
+def add_gpu_arguments(parser: argparse.ArgumentParser) -> None:
+    """Arguments of ``bench gpu``."""
+    parser.add_argument(
+        "what", nargs="?", choices=("gpu",), help="gpu: time of every stage beside its floor, with random weights of a "
+        "true shape (uses --shape, --context, --repeats, --dtype, --device, --passes, --backend, --out, --json only)"
+    )  # fmt: skip
+    parser.add_argument("--shape", default="qwen3-8b", metavar="NAME", help=f"bench gpu: {', '.join(SHAPES)}")
+    parser.add_argument(
+        "--context", type=whole_numbers, default=(1024, 8192, 32768), metavar="A,B,…", help="bench gpu: tokens"
+    )
+
+
+def run_gpu(arguments: argparse.Namespace) -> int:
+    """Measure, write JSON and Markdown, print the Markdown."""
+    out, contexts = arguments.out or OUT, sorted(arguments.context)
+    if not contexts or contexts[0] < 1:
+        raise InputError("contexts must be at least 1 token")
+    device = arguments.device or ("cuda" if torch.cuda.is_available() else "cpu")
+    write_files(out, {})
+    config = decode_config(arguments, "d2sd", inspect=True)
+    dtype = arguments.dtype or ("bfloat16" if device.startswith("cuda") else "float32")
+    longest = contexts[-1] + config.max_new_tokens + 1024
+    try:
+        engine = random_engine(arguments.shape, dtype, device, arguments.passes, longest)
+        result = measure(engine, arguments, contexts)
+    except torch.OutOfMemoryError:
+        raise InputError(f"shape {arguments.shape} with {contexts[-1]} tokens does not fit into {device}") from None
+    text = gpu_body(result)
+    stem = f"gpu-{arguments.shape}-{'cuda' if device.startswith('cuda') else device}"
+    write_files(out, {f"{stem}.json": to_json(result), f"{stem}.md": text + "\n"})
+    print(orjson.dumps(result).decode() if arguments.json else printable(text))
+    return 0
+
+
+def measure(engine: Engine, arguments: argparse.Namespace, contexts: list[int]) -> dict[str, Any]:
+    """All rows with their provenance."""
+    config = decode_config(arguments, "d2sd", inspect=True)
+    if wait := engine.first_use(engine.resolve(config).backend):
+        print(wait, file=sys.stderr)
+    device, repeats = engine.models.target.device, arguments.repeats
+    origin = circumstances(engine.models.target, arguments.argv)
+    rate = bandwidth(device, repeats)
+    floors = Floors.of(engine, rate)
+    rows = [context_row(engine, config, c, floors, repeats) for c in progress(contexts, desc="contexts")]
+    backends = dict.fromkeys((engine.resolve(config).backend, "cascade"))
+    others = [replace(config, backend=name) for name in backends]
+    uncaptured = any(row["plain_captured_ms"] is None for row in rows)
+    return {
+        "shape": arguments.shape,
+        "weights": "random",
+        "method": config.method,
+        "block_size": engine.resolve(config).block_size,
+        "num_branches": config.num_branches,
+        "repeats": repeats,
+        "rows": rows,
+        "without_capture": (NEEDS_GPU if device.type != "cuda" else "passes were not captured") if uncaptured else None,
+        "cascade": [context_row(engine, c, n, floors, repeats) for c in others[1:] for n in contexts],
+        "merging": [merging_row(engine, c, n, repeats) for c in others for n in contexts],
+        "costs": {"context": contexts[0], "rows": cost_rows(engine, config, contexts[0], repeats)},
+        "floor": {"formula": FORMULA, "bytes_per_second": rate, "copied_bytes": BANDWIDTH_BYTES[device.type]},
+        "provenance": {**origin, "device": origin["hardware"]["device"]},
+    }
+
+
+def gpu_body(result: dict[str, Any]) -> str:
+    """The tables as Markdown."""
+    rows = result["rows"]
+    costs = result["costs"]
+    names = list(dict.fromkeys(name for row in costs["rows"] for name in row))
+    parts = [
+        f"# Stage times: {result['shape']} on {result['provenance']['device']}",
+        f"Random weights, {result['method']} with γ = {result['block_size']} and K = {result['num_branches']}, "
+        f"medians of {result['repeats']}; a dash was not measured. A cycle, and a step of plain decoding, is all that a "
+        "step of a generation does, its events included. Random drafts are rejected, so a cycle commits one token. "
+        "Cycles worked out on the device move the rows of a whole block whatever is accepted.",
+        _table(list(rows[0]), rows),
+        f"{FORMULA} Measured: {result['floor']['bytes_per_second'] / 1e9:.1f} GB/s.",
+    ]
+    if result["without_capture"]:
+        parts.append(f"No captured figures: {result['without_capture']}.")
+    if result["cascade"]:
+        parts += ["## The same with the cascade in plain torch", _table(list(rows[0]), result["cascade"])]
+    parts += [
+        "## Verification with candidates merged and side by side",
+        "The candidates of the median proposal of a text of the bundled nets: random ones share too little.",
+        _table(list(result["merging"][0]), result["merging"]),
+    ]
+    parts += [f"## Costs after {costs['context']} tokens", _table(names, costs["rows"])]
+    return "\n\n".join([*parts, as_markdown(result["provenance"])])
+
+
+def _table(names: list[str], rows: list[dict[str, Any]]) -> str:
+    def cell(value: Any) -> str:
+        return "–" if value is None else f"{value:.3f}" if isinstance(value, float) else str(value)
+
+    return markdown_table([n.replace("_", " ") for n in names], [[cell(row.get(n)) for n in names] for row in rows])
+
 
 BOOTSTRAP_SEED = 0
 
@@ -59,29 +290,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--repeats", type=int, metavar="N", help="runs per prompt (default 1); times are their medians")
     parser.add_argument(
-        "--costs", metavar="MACHINE|FILE", help="calculate times instead of timing: the text of plain decoding is replayed with "
-        "every setting; " + COSTS_HELP
+        "--costs", metavar="MACHINE", help="calculate times instead of timing: the text of plain decoding is replayed with "
+        f"every setting; one of: {', '.join(MACHINES)}"
     )  # fmt: skip
     parser.add_argument("--by-domain", action="store_true", help="also one row per method and domain")
-    parser.add_argument("--out", type=Path, metavar="FOLDER", help="write results.json, report.md and pictures there")
-    lossless.add_arguments(parser)
-    bench_gpu.add_arguments(parser)
+    parser.add_argument(
+        "--out", type=Path, metavar="FOLDER", help="write results.json, report.md and report.html there"
+    )
+    add_lossless_arguments(parser)
+    add_gpu_arguments(parser)
     add_run_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run and print one row per setting."""
     transformers.logging.set_verbosity_error()
-    arguments.repeats = (bench_gpu.REPEATS if arguments.what else 1) if arguments.repeats is None else arguments.repeats
+    arguments.repeats = (REPEATS if arguments.what else 1) if arguments.repeats is None else arguments.repeats
     if arguments.repeats < 1:
         raise InputError(f"repeats must be at least 1, not {arguments.repeats}")
     if arguments.what:
-        return bench_gpu.run(arguments)
+        return run_gpu(arguments)
     processes = Processes.launched()
     if arguments.out and processes.main:
         write_files(arguments.out, {})
     if arguments.check_lossless:
-        return lossless.run(arguments, processes)
+        return run_lossless(arguments, processes)
     base = decode_config(arguments, "autoregressive", inspect=False)
     preset = PRESETS.get(arguments.preset)
     methods = ",".join(preset.methods) if preset else arguments.methods

@@ -9,38 +9,29 @@ import argparse
 import shlex
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import orjson
 
 from d2sd.bench.prompts import digest, read_prompts
-from d2sd.calibration.checkpoints import best, compare_checkpoints, first_position, verdict
-from d2sd.calibration.reading import count, with_interval
-from d2sd.calibration.replays import Row
-from d2sd.calibration.replays_reading import how_replayed
+from d2sd.calibration import Estimate
+from d2sd.calibration.replays import Row, best, compare_checkpoints, first_position, how_replayed, verdict
+from d2sd.calibration.sentences import count, with_interval
 from d2sd.cli.common import ended_at_once, read_sets, tell_of_template
 from d2sd.config import DecodeConfig
 from d2sd.engine import Engine
 from d2sd.errors import InputError
-from d2sd.models.identity import parts
-from d2sd.models.loading import load_models
-from d2sd.models.models import Models
+from d2sd.folders.loading import load_models
+from d2sd.folders.weights import parts
+from d2sd.nets.models import Models
 from d2sd.trace.files import write_whole
-from d2sd.trace.text import escaped, printable
+from d2sd.trace.text import printable
 from d2sd.trace.trace import Trace
-from d2sd.train.board import (
-    KEPT,
-    TEXTS,
-    Board,
-    Checkpoint,
-    Measured,
-    checkpoints,
-    named,
-    with_checkpoint,
-    written_texts,
-)
+from d2sd.train.board import KEPT, TEXTS, Board, Checkpoint, Measured, checkpoints, with_checkpoint, written_texts
+
+Done = Sequence[tuple[Checkpoint, Measured]]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -58,18 +49,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--dtype", help="float32, mixed, bfloat16 or float16 (default: as for generate)")
     parser.add_argument("--device", metavar="NAME", help="cpu, cuda, cuda:1 (default: cuda if there is one)")
-    parser.add_argument(
-        "--html", metavar="OUT.html", help="also write a report: figures, tables, lines for a model card"
-    )
-    parser.add_argument("--card", action="store_true", help="also print Markdown for a model card: figures and where they are from")  # fmt: skip
+    parser.add_argument("--html", metavar="OUT.html", help="also write a report: figures, tables, where they are from")
     parser.add_argument("--json", nargs="?", const="-", metavar="OUT.json", help="write one JSON object there; without a name print it and nothing else")  # fmt: skip
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Measure what is new, then print a table; Ctrl-C leaves the checkpoints that are done."""
     a = arguments
-    if a.limit is not None and a.limit < 1:
-        raise InputError(f"limit must be at least 1, not {a.limit}")
     if (a.role == "second") != (a.drafter is not None):
         raise InputError(
             "--role second and --drafter belong together: second drafters are measured with the first one that --drafter names, "
@@ -79,7 +65,6 @@ def run(arguments: argparse.Namespace) -> int:
     models = load_models(target=a.target, drafter=a.drafter, dtype=a.dtype, device=a.device)
     with_checkpoint(models, found[0], a.dtype, a.role)  # what does not fit is said before texts are written
     done: list[tuple[Checkpoint, Measured]] = []
-    stopped = False
     try:
         texts, source = _texts(a, models)
         board = Board(models, texts, a.folder / KEPT, a.dtype, a.role)
@@ -91,16 +76,14 @@ def run(arguments: argparse.Namespace) -> int:
             f"{printable(str(a.folder))}; the same command goes on from it.",
             file=sys.stderr,
         )
-        stopped = True
         if not done:
             return 130
-    names = [name for name, *_ in named(done)]
-    done = done[: len(names)]
-    rows = compare_checkpoints(names, [m.committed for _, m in done], [m.cut for _, m in done])
-    origin = _origin(a, models, source, board.texts_digest, [m for _, m in done])
-    card = _card(rows, [m.weights for _, m in done], origin, len(texts))
+    stopped = len(done) < len(found)
+    done = _merged(done)
+    rows = compare_checkpoints([c.name for c, _ in done], [m.committed for _, m in done], [m.cut for _, m in done])
+    origin = _origin(a, models, source, board.texts_digest, done)
     if a.html:
-        write_whole(a.html, _page(rows, [c.step for c, _ in done], texts, card, a.role == "second"))
+        write_whole(a.html, _page(rows, done, texts, origin, a.role == "second"))
         print(f"{a.html}: a report of {count(len(rows), 'checkpoint')}", file=sys.stderr)
     if a.json:
         result = orjson.dumps(_json(rows, done, origin), option=orjson.OPT_INDENT_2) + b"\n"
@@ -109,8 +92,17 @@ def run(arguments: argparse.Namespace) -> int:
         else:
             write_whole(a.json, result)
     if a.json != "-":
-        print(printable(card if a.card else _table(rows, len(texts))))
+        print(printable(_table(rows, len(texts))))
     return 130 if stopped else 0
+
+
+def _merged(done: Done) -> list[tuple[Checkpoint, Measured]]:
+    """The checkpoints, with the last two as one where training ended with a step that was kept."""
+    found = list(done)
+    if len(found) > 1 and found[-1][1].weights == found[-2][1].weights:
+        (kept, measured), (final, _) = found[-2:]
+        found[-2:] = [(replace(kept, name=f"{kept.name} ({final.name})"), measured)]
+    return found
 
 
 def _texts(a: argparse.Namespace, models: Models) -> tuple[list[Trace], str]:
@@ -121,11 +113,11 @@ def _texts(a: argparse.Namespace, models: Models) -> tuple[list[Trace], str]:
         texts, source = list(read_sets(a.traces)), "recorded runs"
     else:
         config = DecodeConfig("autoregressive", a.max_new_tokens, chat=a.chat, inspect=False)
-        engine, name = Engine(models), a.prompts or "heldout"
+        engine, name = Engine(Models(models.target, name=models.name)), a.prompts or "heldout"
         tell_of_template(engine, config)
         prompts = read_prompts(name, a.limit)
         encoded = [(prompt.text, engine.encode(prompt.text, config)) for prompt in prompts]
-        texts = written_texts(models, encoded, config, a.folder / TEXTS)
+        texts = written_texts(engine, encoded, config, a.folder / TEXTS)
         template = ", in the chat template" if a.chat else ""
         source = (
             f"{count(len(prompts), 'prompt')} of {_public(name)} (sha256 {digest(name, prompts)[:16]}){template}, "
@@ -145,22 +137,18 @@ def _public(word: str) -> str:
     return Path(word).name if Path(word).is_absolute() else word
 
 
-def _origin(
-    a: argparse.Namespace, models: Models, source: str, texts: str, measured: Sequence[Measured]
-) -> dict[str, str]:
+def _origin(a: argparse.Namespace, models: Models, source: str, texts: str, done: Done) -> dict[str, str]:
     """Where the figures are from, by name."""
-    used = {"Target": "target"} | ({"First drafter": "first_drafter"} if a.drafter else {})
-    facts = parts(models)
+    loaded = {"target": "Target", "first_drafter": "First drafter"}
+    described = {
+        loaded[part]: f"{f['name']} (weights {f['weights']}, {f['dtype']})" for part, f in parts(models).items()
+    }
     return {
-        **{
-            name: f"{f['name']} (weights {f['weights']}, {f['dtype']})"
-            for name, part in used.items()
-            if (f := facts[part])
-        },
+        **described,
         "Role": "second drafter, method d2sd" if a.role == "second" else "first drafter",
         "Texts": f"greedy answers to {source}; fingerprint {texts}",
         "Command": f"d2sd {shlex.join(map(_public, a.argv))}",
-        "Measured": " and ".join(sorted({f"{m.date} with {m.versions}" for m in measured})),
+        "Measured": " and ".join(sorted({f"{m.date} with {m.versions}" for _, m in done})),
     }
 
 
@@ -176,35 +164,28 @@ def _table(rows: Sequence[Row], texts: int) -> str:
 
 
 def _cells(row: Row) -> tuple[str, str, str, str]:
-    whole = row.whole
-    against = "–" if whole.difference is None else with_interval(whole.difference, "+")
-    return row.name, with_interval(whole.alpha), first_position(row), against
+    against = with_interval(row.whole.difference or Estimate(None), "+")
+    return row.name, with_interval(row.whole.alpha), first_position(row), against
 
 
-def _card(rows: Sequence[Row], weights: Sequence[str], origin: dict[str, str], texts: int) -> str:
-    """Markdown for a model card: the figures, and where they are from."""
-    lines = ["## Acceptance over training", "", f"{verdict(rows)} {how_replayed(rows, texts)}", ""]
-    lines += ["| checkpoint | weights | α | first position | against the last |", "| --- | --- | --- | --- | --- |"]
-    for row, fingerprint in zip(rows, weights, strict=True):
-        name, *figures = _cells(row)
-        lines.append(f"| {f'**{name}**' if row is best(rows) else name} | `{fingerprint}` | {' | '.join(figures)} |")
-    return "\n".join([*lines, "", *(f"* {name}: `{escaped(words)}`" for name, words in origin.items())])
+def _page(rows: Sequence[Row], done: Done, texts: Sequence[Trace], origin: dict[str, str], second: bool) -> str:
+    from d2sd.figures.board import board_panels
+    from d2sd.figures.panels import Table
+    from d2sd.figures.report import report_page, settings
 
-
-def _page(rows: Sequence[Row], steps: Sequence[int | None], texts: Sequence[Trace], card: str, second: bool) -> str:
-    from d2sd.drawing.board import board_panels
-    from d2sd.drawing.report import report_page, settings
-
+    weights = [(f"Weights of {row.name}", measured.weights) for row, (_, measured) in zip(rows, done, strict=True)]
     return report_page(
         f"Checkpoints: {count(len(rows), 'drafter')} over {count(len(texts), 'text')}",
         [verdict(rows), how_replayed(rows, len(texts))],
-        board_panels(rows, steps, second),
-        facts=((f"The texts’ {name.lower()}", table) for name, table in settings([text.header for text in texts])),
-        blocks=[("For a model card", card)],
+        board_panels(rows, [checkpoint.step for checkpoint, _ in done], second),
+        facts=[
+            ("Where the figures are from", Table(("", ""), (*origin.items(), *weights))),
+            *((f"The texts’ {name.lower()}", table) for name, table in settings([text.header for text in texts])),
+        ],
     )
 
 
-def _json(rows: Sequence[Row], done: Sequence[tuple[Checkpoint, Measured]], origin: dict[str, str]) -> dict[str, Any]:
+def _json(rows: Sequence[Row], done: Done, origin: dict[str, str]) -> dict[str, Any]:
     return {
         "verdict": verdict(rows),
         "best": best(rows).name,
@@ -213,9 +194,9 @@ def _json(rows: Sequence[Row], done: Sequence[tuple[Checkpoint, Measured]], orig
                 "name": row.name,
                 "step": checkpoint.step,
                 "weights": measured.weights,
-                "alpha": asdict(row.whole.alpha),
-                "first_position": asdict(row.reached[0]) if row.reached else None,
-                "against_last": asdict(row.whole.difference) if row.whole.difference else None,
+                "alpha": row.whole.alpha,
+                "first_position": row.reached[0] if row.reached else None,
+                "against_last": row.whole.difference,
                 "steps": row.whole.steps,
             }
             for row, (checkpoint, measured) in zip(rows, done, strict=True)

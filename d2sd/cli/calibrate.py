@@ -14,8 +14,7 @@ from pathlib import Path
 import orjson
 
 from d2sd.calibration import Estimate, Gathering, read_report, read_trained
-from d2sd.calibration.profile import profile
-from d2sd.calibration.reading import count
+from d2sd.calibration.sentences import count
 from d2sd.cli.common import add_run_arguments, decode_config, ended_at_once, named, prepare, read_sets
 from d2sd.costs.runs import Places
 from d2sd.errors import InputError
@@ -34,9 +33,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--method", default="d2sd", metavar="ID")
     parser.add_argument("--traces-out", type=Path, metavar="FOLDER", help="also write every run there, as NNN.jsonl.gz")
     parser.add_argument("--html", metavar="OUT.html", help="also write a report: verdict, figures, tables, settings")
-    parser.add_argument(
-        "--profile", metavar="OUT.json", help="also write acceptance by position as ModelOpt's speculation_profile.json"
-    )
     add_run_arguments(parser)
 
 
@@ -69,9 +65,6 @@ def run(arguments: argparse.Namespace) -> int:
             stopped = f"Stopped: only {len(groups['all'])} of {len(prompts)} prompts are counted."
     if arguments.html and len(groups["all"]):
         _write_html(arguments.html, groups["all"], "recorded run" if arguments.traces else "prompt", places)
-    if arguments.profile and len(groups["all"]):
-        write_whole(arguments.profile, orjson.dumps(profile(groups), option=orjson.OPT_INDENT_2) + b"\n")
-        print(f"{arguments.profile}: a profile of {count(len(groups['all']), 'run')}", file=sys.stderr)
     if arguments.json:
         result = {name: _json(runs) for name, runs in groups.items()}
         sys.stdout.write(orjson.dumps(result).decode() + "\n")
@@ -86,26 +79,22 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _write_html(path: str, runs: Gathering, what: str, places: Places) -> None:
-    write_whole(path, report_of(runs, what, places))
-    print(f"{path}: a report of {count(len(runs), 'run')}", file=sys.stderr)
-
-
-def report_of(runs: Gathering, what: str, places: Places | None = None) -> str:
-    """A report of all runs as HTML; ``what``: a word for one of them; ``places``: of them, for the break-even map."""
-    from d2sd.drawing.panels import calibration_panels
-    from d2sd.drawing.report import report_page, settings
-    from d2sd.drawing.summary import headline
+    """Write a report of all runs. ``what``: a word for one of them; ``places``: of them, for the break-even map."""
+    from d2sd.figures.panels import calibration_panels, headline
+    from d2sd.figures.report import report_page, settings
 
     report = runs.report()
     methods = ", ".join(sorted({str(header["method"]) for header in runs.headers}))
-    return report_page(
+    page = report_page(
         f"Calibration: {count(len(runs), what)} with {escaped(methods)}",
         [s.text for s in read_report(report)],
         calibration_panels(report, runs.trained()),
         headline(report, runs.counted().expected),
         settings(runs.headers),
-        places=named(places.all()) if places else (),
+        places=named(places.all()),
     )
+    write_whole(path, page)
+    print(f"{path}: a report of {count(len(runs), 'run')}", file=sys.stderr)
 
 
 def _json(runs: Gathering) -> dict[str, object]:

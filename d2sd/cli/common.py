@@ -89,8 +89,6 @@ def prepare(
     arguments: argparse.Namespace, config: DecodeConfig, device: str | None = None
 ) -> tuple[Engine, list[tuple[Prompt, list[int]]]]:
     """The engine, and the prompts with their token ids, all of them checked to fit with ``config`` before any runs."""
-    if arguments.limit is not None and arguments.limit < 1:
-        raise InputError(f"limit must be at least 1, not {arguments.limit}")
     prompts = read_prompts(arguments.prompts, arguments.limit)
     engine = load_engine(arguments, device)
     if wait := engine.first_use(engine.resolve(config).backend):

@@ -10,11 +10,9 @@ from dataclasses import asdict
 import orjson
 
 from d2sd.calibration import Gathering
-from d2sd.calibration.compared_reading import how_compared, read_comparison
 from d2sd.calibration.comparison import Comparison
-from d2sd.calibration.gathering import compare_gathered
-from d2sd.calibration.reading import count
-from d2sd.calibration.report import curves
+from d2sd.calibration.report import compare_gathered, curves
+from d2sd.calibration.sentences import count, how_compared, read_comparison
 from d2sd.cli.common import named, read_sets
 from d2sd.costs.runs import Places
 from d2sd.trace.differences import what_differs
@@ -51,8 +49,8 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _page(found: Comparison, differs: str, sides: Sequence[Gathering], places: Sequence[Places]) -> str:
-    from d2sd.drawing.compared_panels import comparison_panels
-    from d2sd.drawing.report import report_page, settings
+    from d2sd.figures.panels import comparison_panels
+    from d2sd.figures.report import report_page, settings
 
     panels = comparison_panels(found, *(curves(side.counted().table) for side in sides))
     title = f"Comparison: {count(len(sides[0]), 'recorded run')} (A) with {len(sides[1])} (B)"

@@ -19,10 +19,10 @@ from d2sd.doctor.probes import alpha
 from d2sd.doctor.report import markdown, mend
 from d2sd.engine import Engine
 from d2sd.errors import InputError
-from d2sd.models.loading import load_models, presets, with_drafter
-from d2sd.models.models import Models
-from d2sd.models.plan import SIZES, plan
-from d2sd.models.plan import markdown as markdown_of_plan
+from d2sd.folders.loading import load_models, presets, with_drafter
+from d2sd.folders.plan import SIZES, plan
+from d2sd.folders.plan import markdown as markdown_of_plan
+from d2sd.nets.models import Models
 from d2sd.trace.files import write_whole
 from d2sd.trace.progress import progress
 from d2sd.trace.text import printable
@@ -55,8 +55,6 @@ def run(arguments: argparse.Namespace) -> int:
     a = arguments
     if a.config_only:
         return _plan(a)
-    if a.limit < 1:
-        raise InputError(f"limit must be at least 1, not {a.limit}")
     if a.mend and a.mend.exists():
         raise InputError(f"{a.mend} is there already; name a folder that is not")
     prompts = [p.text for p in read_prompts(a.prompts, a.limit)]

@@ -8,8 +8,8 @@ import sys
 import time
 
 from d2sd.errors import InputError
-from d2sd.models.getting import get
-from d2sd.models.store import MEGABYTE, REMOTE, found, home
+from d2sd.folders.getting import get
+from d2sd.folders.store import MEGABYTE, REMOTE, found, home
 
 SECONDS_BETWEEN_LINES = 0.2
 

@@ -5,28 +5,114 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from io import BytesIO
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import orjson
 
 from d2sd.bench.prompts import read_prompts
-from d2sd.calibration.reading import count
-from d2sd.cli import publish, stats
+from d2sd.calibration.sentences import count
 from d2sd.cli.description import MISSING, describe_run, describe_step, not_logged
 from d2sd.errors import InputError
+from d2sd.trace.events import StepDone
 from d2sd.trace.files import write_whole
 from d2sd.trace.logs import SOURCES, Totals, import_log
 from d2sd.trace.logs.chain import open_texts
 from d2sd.trace.logs.serving import ENGINES, Server
 from d2sd.trace.logs.totals import together
+from d2sd.trace.metrics import acceptance_by_depth
 from d2sd.trace.reader import read_file
 from d2sd.trace.sets import read_traces, write_traces
 from d2sd.trace.text import escaped, printable
 from d2sd.trace.trace import Trace
+
+# Totals of one recorded run, or of the runs of a file.
+
+
+MAX_ROWS = 20
+
+
+def run_stats(arguments: argparse.Namespace) -> None:
+    """Print them."""
+    traces = list(read_traces(arguments.file))
+    if len(traces) > 1:
+        _stats_of_several(traces, arguments.json)
+        return
+    figures = statistics(traces[0])
+    if arguments.json:
+        sys.stdout.write(orjson.dumps(figures).decode() + "\n")
+        return
+    hits, repaired, gain = (figures[f] for f in ("boundary_hit_rate", "repaired_rate", "tokens_per_redraft"))
+    spent = sum(figures["stage_seconds"].values())
+    print(f"method                   {escaped(figures['method'])}")
+    print(f"steps                    {figures['steps']}")
+    print(
+        f"tokens                   {figures['tokens']}  "
+        + ", ".join(f"{k} {v}" for k, v in figures["tokens_by_proposer"].items())
+    )
+    print(f"mean acceptance length   {figures['mean_acceptance_length']:.2f}")
+    print(
+        f"tokens per second        {figures['tokens_per_second']:.1f}"
+        if figures["seconds"]
+        else "tokens per second        –"
+    )
+    print(f"nodes per step           {figures['nodes_per_step']:.1f}  ({figures['nodes']} in all)")
+    print(f"boundary among prefixes  {'–' if hits is None else f'{hits:.1%}'}")
+    print(f"repaired                 {'–' if repaired is None else f'{repaired:.1%}'}")
+    print(f"tokens per re-draft      {'–' if gain is None else f'{gain:.2f}'}")
+    for stage, seconds in figures["stage_seconds"].items() if spent else ():
+        print(f"{stage.replace('_', ' '):<24} {seconds:.3f} s  {seconds / spent if spent else 0:.0%}")
+    print(
+        "accepted by depth        "
+        + (
+            ", ".join(f"{d['depth']}: {d['accepted']:.0%} of {d['reached']}" for d in figures["acceptance_by_depth"])
+            or "–"
+        )
+    )
+
+
+def _stats_of_several(traces: Sequence[Trace], as_json: bool) -> None:
+    """A line for each run, and one for all of them."""
+    rows = [{"run": number, "method": t.header["method"], **_line(t.steps)} for number, t in enumerate(traces, 1)]
+    whole = {"runs": len(traces), **_line([step for t in traces for step in t.steps])}
+    if as_json:
+        sys.stdout.write(orjson.dumps({"runs": rows, "all": whole}).decode() + "\n")
+        return
+    for row in rows[:MAX_ROWS]:
+        print(f"run {row['run']}: {escaped(str(row['method']))}, {_figures(row)}")
+    if len(rows) > MAX_ROWS:
+        print(f"… and {len(rows) - MAX_ROWS} more runs")
+    print(f"{count(len(traces), 'run')}: {_figures(whole)}. More of them: d2sd calibrate --traces FILE")
+
+
+def _line(steps: Sequence[StepDone]) -> dict[str, Any]:
+    tokens = sum(len(step.committed) for step in steps)
+    return {"steps": len(steps), "tokens": tokens, "mean_acceptance_length": tokens / len(steps) if steps else None}
+
+
+def _figures(row: dict[str, Any]) -> str:
+    alpha = row["mean_acceptance_length"]
+    return f"{row['steps']} steps, α {'–' if alpha is None else f'{alpha:.2f}'}"
+
+
+def statistics(trace: Trace) -> dict[str, Any]:
+    """The figures of ``trace stats --json``."""
+    first = trace.prefill.committed if trace.prefill else ()
+    proposers = Counter(c.proposer for done in (first, *(s.committed for s in trace.steps)) for c in done)
+    totals = asdict(trace.totals)
+    return {
+        "method": trace.header["method"],
+        **totals,
+        "nodes": round(totals["nodes_per_step"] * totals["steps"]),
+        "tokens_by_proposer": {p: proposers[p] for p in ("first", "second", "target")},
+        "acceptance_by_depth": [
+            {"depth": d, "reached": n, "accepted": share} for d, n, share in acceptance_by_depth(trace.steps)
+        ],
+    }
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -71,8 +157,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for sub in (log, server):
         sub.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
         sub.add_argument("--tokenizer", metavar="FOLDER|HUB-ID", help="gives token ids their texts (default: numbers)")
-    hub = action("publish", "a folder of traces as a hub data set or a static Space", "a folder of traces")
-    publish.add_arguments(hub)
     page = action("to-html", "one interactive HTML file that needs nothing else, not even a network")
     pick(page)
     page.add_argument("-o", "--output", required=True, metavar="OUT.html")
@@ -102,9 +186,7 @@ def _one(arguments: argparse.Namespace) -> Trace:
     if arguments.run is None:
         traces = [*islice(read_traces(arguments.file), 2)]
         if len(traces) > 1:
-            raise InputError(
-                "this file holds several runs; name one with --run N, or a folder of files with d2sd trace publish"
-            )
+            raise InputError("this file holds several runs; name one with --run N")
         return traces[0]
     trace = next(islice(read_traces(arguments.file), arguments.run - 1, None), None) if arguments.run > 0 else None
     if trace is None:
@@ -144,7 +226,7 @@ def _to_graphml(arguments: argparse.Namespace) -> None:
 
 
 def _to_html(arguments: argparse.Namespace) -> None:
-    from d2sd.drawing.viewer import standalone_page
+    from d2sd.figures.viewer import standalone_page
 
     trace = _one(arguments)
     name = Path(arguments.file).name
@@ -220,14 +302,12 @@ def _write_found(found: Iterable[Trace | Totals], out: Path, as_json: bool) -> N
         print(f"totals alone: {sentence}")
 
 
-MAX_ROWS = 20
 ACTIONS = {
     "validate": _validate,
     "show": _show,
-    "stats": stats.run,
+    "stats": run_stats,
     "to-graphml": _to_graphml,
     "to-html": _to_html,
     "import": _import,
     "record": _record,
-    "publish": publish.run,
 }

@@ -1,4 +1,4 @@
-"""Train a target and its drafters. Every stage resumes where it stopped when the same command is run again."""
+"""Train drafters for a target. Every stage resumes where it stopped when the same command is run again."""
 
 from __future__ import annotations
 
@@ -11,25 +11,12 @@ from d2sd.cli.common import ended_at_once
 from d2sd.errors import InputError
 from d2sd.train.loop import DEFAULT_OPTIMIZER, TRACKERS
 
-RECIPES = {"smollm2": "d2sd.train.smollm2"}  # modules by name; each has run(target, prompts, out)
+RECIPES = {"smollm2": "d2sd.train.recipe"}  # modules by name; each has run(target, prompts, out)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of ``train`` and its stages."""
-    stages = parser.add_subparsers(
-        dest="stage", required=True, metavar="target|questions|regenerate|dflash|vp|dspark|eagle3|recipe"
-    )
-    target = stages.add_parser("target", help="small Qwen3-type model from text")
-    target.add_argument(
-        "--data", nargs="+", required=True, metavar="FILE", help=".txt, .jsonl (field text) or hub data set"
-    )
-    target.add_argument("--held-out", nargs="+", required=True, metavar="FILE", help="text for the held-out loss")
-    target.add_argument("--row-length", type=int, default=384)
-    for name, default in (("vocab-size", 4096), ("hidden-size", 192), ("layers", 16), ("heads", 3), ("kv-heads", 1),
-                          ("head-dim", 64), ("intermediate-size", 512), ("max-positions", 2048)):  # fmt: skip
-        target.add_argument(f"--{name}", type=int, default=default)
-    _add_loop(target, steps=1300, batch_size=12)
-    target.add_argument("--compile", action="store_true", help="torch.compile (needs a C++ compiler on CPU)")
+    stages = parser.add_subparsers(dest="stage", required=True, metavar="questions|regenerate|dflash|vp|eagle3|recipe")
     asked = stages.add_parser("questions", help="a chat model writes what its users would ask")
     asked.add_argument("--target", required=True, metavar="FOLDER|HUB-ID|NAME")
     asked.add_argument("--out", type=Path, required=True, metavar="FILE.jsonl")
@@ -100,16 +87,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         drafter.add_argument("--beta", type=float, default=0.9, help="visible-prefix prior (vp)")
         _add_loop(drafter, steps=1200, batch_size=12)
         _add_checks(drafter)
-    dspark = stages.add_parser("dspark", help="DSpark's Markov and confidence heads on a DFlash drafter")
-    dspark.add_argument("--target", required=True, metavar="FOLDER|HUB-ID")
-    dspark.add_argument("--responses", type=Path, required=True, metavar="FILE.jsonl")
-    dspark.add_argument("--start", type=Path, required=True, metavar="FOLDER", help="the DFlash drafter")
-    dspark.add_argument("--markov", default="vanilla", metavar="KIND", help="vanilla, gated or rnn")
-    dspark.add_argument("--rank", type=int, default=64, metavar="R")
-    dspark.add_argument("--max-length", type=int, default=1024, metavar="N", help="cut sequences to N tokens")
-    dspark.add_argument("--anchors", type=int, default=12, help="blocks per sequence and step")
-    dspark.add_argument("--cache", type=Path, metavar="FILE", help="keep the target's features here (small targets)")
-    _add_loop(dspark, steps=600, batch_size=8)
     eagle3 = stages.add_parser("eagle3", help="EAGLE-3 drafter from the target's responses")
     eagle3.add_argument("--target", required=True, metavar="FOLDER|HUB-ID|NAME")
     eagle3.add_argument("--responses", type=Path, required=True, metavar="FILE.jsonl")
@@ -177,14 +154,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _run(arguments: argparse.Namespace) -> None:
     from d2sd.train import stages
-    from d2sd.train.data import read_documents, read_jsonl, write_jsonl
-    from d2sd.train.drafters import DrafterConfig
-    from d2sd.train.dspark import DSparkConfig, train_dspark
+    from d2sd.train.block_drafters import DrafterConfig
     from d2sd.train.eagle3 import Eagle3Objective, train_eagle3
     from d2sd.train.loop import LoopConfig
-    from d2sd.train.questions import write_questions
-    from d2sd.train.regenerate import RegenerateConfig
-    from d2sd.train.target import TargetShape
+    from d2sd.train.text import RegenerateConfig, read_jsonl, write_jsonl, write_questions
 
     a = arguments
     if a.stage == "recipe":
@@ -206,21 +179,10 @@ def _run(arguments: argparse.Namespace) -> None:
     loop = LoopConfig(
         steps=a.steps, batch_size=a.batch_size, accumulate=a.accumulate, learning_rate=a.learning_rate, warmup=a.warmup,
         optimizer=a.optimizer, precision=a.precision, save_every=a.save_every, seed=a.seed, report_to=a.report_to,
-        keep_every=getattr(a, "keep_every", 0), compile=a.stage == "target" and a.compile,
+        keep_every=a.keep_every,
     )  # fmt: skip
-    if a.stage == "target":
-        documents, held = ([d for f in files for d in read_documents(f)] for files in (a.data, a.held_out))
-        shape = TargetShape(
-            a.vocab_size, a.hidden_size, a.layers, a.heads, a.kv_heads, a.head_dim, a.intermediate_size, a.max_positions
-        )
-        return stages.train_target(documents, held, a.out, shape, loop, a.row_length)
     if not a.responses.is_file():
         raise InputError(f"there is no response file {a.responses}; write one with `python -m d2sd train regenerate`")
-    if a.stage == "dspark":
-        heads = DSparkConfig(a.markov, a.rank, anchors=a.anchors)
-        return train_dspark(
-            a.target, a.responses, a.out, a.start, objective=heads, config=loop, max_length=a.max_length, cache=a.cache
-        )
     if a.stage == "eagle3":
         return train_eagle3(
             a.target, a.responses, a.out, objective=Eagle3Objective(a.unrolled, a.decay, a.rows), config=loop,

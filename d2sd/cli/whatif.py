@@ -8,25 +8,125 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from copy import copy
+from dataclasses import asdict, replace
 from typing import Any
 
 import orjson
 
 from d2sd.bench.settings import SYNTAX, parse_settings, runnable
-from d2sd.cli import drafter_test, served
+from d2sd.calibration.replays import compare_replays, how_replayed, lines
+from d2sd.calibration.resampling import MIN_UNITS
+from d2sd.calibration.sentences import with_interval
 from d2sd.cli.common import add_model_arguments, files_of, load_engine
 from d2sd.config import DecodeConfig
-from d2sd.costs.file import COSTS_HELP, machine_of
-from d2sd.costs.machines import Machine
+from d2sd.costs.machines import MACHINES, Machine, machine_of
+from d2sd.doctor.changes import Drafter
+from d2sd.doctor.served import At, Served, hold, summed
 from d2sd.engine import Engine
 from d2sd.errors import InputError
+from d2sd.folders.drafters import is_eagle3, published_config
 from d2sd.methods import METHODS
 from d2sd.trace.progress import progress
 from d2sd.trace.sets import read_traces
 from d2sd.trace.text import escaped, printable
-from d2sd.whatif import Replay, recorded_config
+from d2sd.trace.trace import Trace
+from d2sd.whatif import Replay, recorded_config, replayed
+
+# Replays recorded texts with several drafters: which is better, by how much, and where.
+
+
+def test_drafters(arguments: argparse.Namespace, drafters: Sequence[str | None], traces: Sequence[Trace]) -> None:
+    """Print a table: one row per drafter, the first of them being what the others are held against."""
+    if arguments.sweep or arguments.costs or (arguments.methods and "," in arguments.methods):
+        raise InputError(
+            "several traces or drafters are compared with one method: leave out --sweep and --costs, and name one method"
+        )
+    steps = []
+    for drafter in drafters:
+        own = copy(arguments)
+        own.drafter = drafter
+        engine = load_engine(own)
+        steps.append(
+            [replayed(engine, t, arguments.methods) for t in progress(traces, desc="replay", unit="text", leave=False)]
+        )
+    names = [d or arguments.model for d in drafters]
+    groups = [str(t.header.get("domain") or "all") for t in traces]
+    counts, cut = ([[getattr(o, field) for o in own] for own in steps] for field in ("committed", "cut"))
+    rows = compare_replays(names, counts, groups, cut)
+    if arguments.json:
+        sys.stdout.write(orjson.dumps({"texts": len(traces), "rows": [asdict(r) for r in rows]}).decode() + "\n")
+        return
+    for row in rows:
+        for line in lines(row):
+            print(printable(line))
+    print(f"{len(traces)} texts, replayed with the drafters alone. {how_replayed(rows, len(traces))}")
+
+
+# Holds a server's log against the same drafter here, step by step.
+
+
+SHOWN_POSITIONS = 8
+
+
+def compare_served(arguments: argparse.Namespace, drafters: Sequence[str | None], traces: Sequence[Trace]) -> None:
+    """Print how often the server accepts less than the drafter here, where it first does, and acceptance by position."""
+    if arguments.sweep or arguments.costs or arguments.methods or len(drafters) > 1:
+        raise InputError("--served holds a log against one drafter: leave out --methods, --sweep and --costs")
+    arguments.drafter = drafters[0]
+    engine = load_engine(arguments)
+    model = _drafter(engine, drafters[0])
+    name = model.config.name_or_path
+    steps = progress(hold(engine, model, traces), total=len(traces), desc="replay", unit="run", leave=False)
+    found = summed(list(steps), traces)
+    if arguments.json:
+        sys.stdout.write(orjson.dumps({"drafter": name, "runs": len(traces), **asdict(found)}).decode() + "\n")
+        return
+    print(printable(f"Reference: {name}"))
+    for line in served_lines(found, len(traces)):
+        print(printable(line))
+
+
+def _drafter(engine: Engine, named: str | None) -> Drafter:
+    first, eagle3 = engine.models.first, engine.models.eagle3
+    if eagle3 is not None and (first is None or (named and is_eagle3(published_config(named)))):
+        return eagle3
+    if first is None:
+        raise InputError("these models have no drafter; name the one that is served with --drafter")
+    return first
+
+
+def served_lines(found: Served, runs: int) -> Iterator[str]:
+    """Sentences about a log and the same drafter here."""
+    same = len(found.places) - found.less - found.more
+    yield (
+        f"{len(found.places)} steps of the server, each drafted again here after the same text: as many tokens accepted in {same} of them, "
+        f"fewer by the server in {found.less}, more in {found.more}."
+    )
+    if (first := found.first) is not None:
+        yield (
+            f"The first with fewer: step {first.step + 1} of run {first.run + 1}, after {first.at} tokens of its output. The server "
+            f"accepted {first.server} of {first.drafted} drafted tokens, the reference {first.reference}."
+        )
+    yield f"Accepted tokens a step, server less reference: {with_interval(found.difference, '+')}."
+    for name in ("server", "reference"):
+        yield f"  by position, {name}: {_shares(found.positions, name)}"
+    if found.others:
+        yield (
+            f"{found.others} of {found.tokens} tokens are not those that the target here would choose: other weights or other "
+            "rounding. There, the server's target differs too."
+        )
+    yield "By position: of the steps that accept all before, as far as a draft and the text go." + (
+        f" Intervals take at least {MIN_UNITS} runs."
+        if runs < MIN_UNITS
+        else " Brackets: 95% bootstrap interval over runs."
+    )
+
+
+def _shares(positions: Sequence[At], name: str) -> str:
+    shares = (getattr(at, name) for at in positions[:SHOWN_POSITIONS])
+    return ", ".join(f"{n}: {'–' if share is None else format(share, '.0%')}" for n, share in enumerate(shares, 1))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,8 +148,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="every method that uses the field with each of the values, such as K=1,2,4,8; may be repeated",
     )
     parser.add_argument(
-        "--costs", metavar="MACHINE|FILE", help="what cost-aware settings decide by and what times are calculated from (they are "
-        "not measured): " + COSTS_HELP
+        "--costs", metavar="MACHINE", help="what cost-aware settings decide by and what times are calculated from (they are not "
+        f"measured): one of: {', '.join(MACHINES)}"
     )  # fmt: skip
     add_model_arguments(parser, several=True)
     parser.add_argument("--served", action="store_true", help="the traces are a server's log, with token ids: hold each of its steps against what this drafter gets at the same place")  # fmt: skip
@@ -61,9 +161,9 @@ def run(arguments: argparse.Namespace) -> None:
     drafters = arguments.drafter or [None]
     traces = [trace for path in arguments.traces for file in files_of(path) for trace in read_traces(file)]
     if arguments.served:
-        return served.run(arguments, drafters, traces)
+        return compare_served(arguments, drafters, traces)
     if len(traces) > 1 or len(drafters) > 1:
-        return drafter_test.run(arguments, drafters, traces)
+        return test_drafters(arguments, drafters, traces)
     arguments.drafter, (trace,) = drafters[0], traces
     recorded = recorded_config(trace)
     base = replace(recorded, inspect=False, backend="auto")

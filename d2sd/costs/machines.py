@@ -53,7 +53,7 @@ def _whole(config: Mapping[str, Any], name: str) -> int:
 
 
 STAGES = ("first_draft", "second_draft", "verify")
-Kind = Literal["measured", "published", "calculated", "stated"]
+Kind = Literal["measured", "published", "calculated"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +159,7 @@ class Machine:
         return None if None in times else sum(t for t in times if t is not None) / self.plain()
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns it in the form of a file (``d2sd.costs.file``)."""
+        """Returns it as JSON: its name, and milliseconds of every stage by rows."""
         stages = {s: [[rows, round(1e3 * t, 4)] for rows, t in getattr(self, s).points] for s in STAGES}
         return {"machine": self.name, "milliseconds": {**stages, "other": round(1e3 * self.other, 4)}}
 
@@ -373,6 +373,15 @@ MACHINES: dict[str, Machine] = {
     **{name: calculated(h) for name, h in HARDWARE.items()},
 }
 DEFAULT = "paper"  # what is compared with where nothing else was chosen
+NOMINAL_SECONDS = 0.02  # of a plain step, where a source gives ratios alone
+
+
+def machine_of(name: str) -> Machine:
+    """Returns the machine of this id, with a plain step of 20 ms if its source gives ratios alone. Raises ``InputError``."""
+    if name not in MACHINES:
+        raise InputError(f"there is no machine {name!r}; choose one of: {', '.join(MACHINES)}")
+    machine = MACHINES[name]
+    return machine.absolute(NOMINAL_SECONDS) if machine.relative else machine
 
 
 def drawing(machine: Machine) -> dict[str, Any]:

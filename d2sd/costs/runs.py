@@ -82,11 +82,13 @@ class Place:
     method: its id; a report may put a name there.
     alpha: mean committed tokens per step.
     there: mean cost of a step on the default machine of ``d2sd.costs.machines``, in plain decoding steps: the α that breaks even.
+    here: the same, as measured on this machine. None: not known.
     """
 
     method: str
     alpha: float
-    there: float
+    there: float | None
+    here: float | None = None
 
 
 class Places:

@@ -11,12 +11,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from d2sd.decoding.block_drafter import check_confidence, not_finite, rows_of, tempered
-from d2sd.models.eagle3 import Eagle3DraftModel
-from d2sd.models.target import Target
-from d2sd.passes.cache import KeyValueCache
-from d2sd.passes.passes import Passes
-from d2sd.passes.shapes import context_shape, row_shape
-from d2sd.passes.states import LayerCache
+from d2sd.nets.caches import KeyValueCache, LayerCache
+from d2sd.nets.eagle3 import Eagle3DraftModel
+from d2sd.nets.passes import Passes, context_shape, row_shape
+from d2sd.nets.target import Target
 from d2sd.tree.block import Block
 from d2sd.tree.levels import Level
 

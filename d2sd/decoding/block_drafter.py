@@ -11,16 +11,15 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from d2sd.attention import Backend
-from d2sd.attention.dense import attend as dense
 from d2sd.decoding.inspection import DIGITS
 from d2sd.errors import InputError
-from d2sd.models.drafter import Attend, DFlashDraftModel, attention_mask
-from d2sd.models.lean import LeanLayers
-from d2sd.models.target import Target
-from d2sd.passes.cache import KeyValueCache
-from d2sd.passes.passes import Passes
-from d2sd.passes.shapes import row_shape
+from d2sd.nets.attention import Backend
+from d2sd.nets.attention import attend_dense as dense
+from d2sd.nets.caches import KeyValueCache
+from d2sd.nets.drafter import Attend, DFlashDraftModel, attention_mask
+from d2sd.nets.lean import LeanLayers
+from d2sd.nets.passes import Passes, row_shape
+from d2sd.nets.target import Target
 from d2sd.trace.events import TEMPERATURES
 from d2sd.tree.block import Block, DrafterName
 

@@ -34,8 +34,7 @@ from d2sd.decoding.proposer import Proposer
 from d2sd.decoding.verifier import Sampler, Verifier
 from d2sd.methods import Proposal
 from d2sd.methods.base import merged, random_order
-from d2sd.passes.clock import StageClock
-from d2sd.passes.shapes import row_shape
+from d2sd.nets.passes import StageClock, row_shape
 from d2sd.trace.events import TEMPERATURES, StageSeconds
 from d2sd.tree.boundary import boundary_posterior
 from d2sd.tree.tree import merge_drafts

@@ -22,8 +22,8 @@ from d2sd.decoding.inspection import describe_choices, describe_draft, describe_
 from d2sd.decoding.proposer import Proposer
 from d2sd.decoding.verifier import Verifier
 from d2sd.methods import Proposal
-from d2sd.models.models import Models
-from d2sd.passes.passes import Passes
+from d2sd.nets.models import Models
+from d2sd.nets.passes import Passes
 from d2sd.trace.events import Committed, Decision, PrefillDone, StepDone, StopReason
 from d2sd.trace.schema import SCHEMA
 from d2sd.trace.text import Detokenizer, TokenTexts
@@ -180,7 +180,7 @@ def make_header(
 ) -> dict[str, Any]:
     """Returns the first line of a trace, with a new ``run`` identifier.
 
-    parts: descriptions of the models from ``d2sd.models.identity.parts``.
+    parts: descriptions of the models from ``d2sd.folders.weights.parts``.
     """
     target = models.target
     return {

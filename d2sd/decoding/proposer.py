@@ -22,9 +22,8 @@ from d2sd.decoding.verifier import Sampler, generator_seed
 from d2sd.decoding.walked_drafter import make_drafter
 from d2sd.methods import METHODS, Drafters, Method, Proposal
 from d2sd.methods.base import all_prefixes
-from d2sd.models.models import Models
-from d2sd.passes.passes import Passes
-from d2sd.passes.shapes import row_shape
+from d2sd.nets.models import Models
+from d2sd.nets.passes import Passes, row_shape
 from d2sd.trace.events import Decision
 from d2sd.tree.block import Block
 from d2sd.tree.boundary import open_prefixes, select_prefixes

@@ -10,10 +10,9 @@ import torch
 from torch import Tensor
 
 from d2sd.config import DecodeConfig
-from d2sd.models.target import Target
-from d2sd.passes.cache import CacheWindow
-from d2sd.passes.passes import Passes
-from d2sd.passes.shapes import padded_tree, row_shape
+from d2sd.nets.caches import CacheWindow
+from d2sd.nets.passes import Passes, padded_tree, row_shape
+from d2sd.nets.target import Target
 from d2sd.tree.tree import TokenTree
 
 

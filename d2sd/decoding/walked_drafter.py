@@ -17,9 +17,9 @@ from torch import Tensor
 
 from d2sd.decoding.block_drafter import BlockDrafter, rows_of, tempered
 from d2sd.decoding.verifier import COLDEST, Sampler
-from d2sd.models.drafter import DFlashDraftModel
-from d2sd.models.target import Target
-from d2sd.passes.passes import Passes
+from d2sd.nets.drafter import DFlashDraftModel
+from d2sd.nets.passes import Passes
+from d2sd.nets.target import Target
 from d2sd.tree.block import Block, DrafterName, Ranked
 
 OWN = 3  # columns of ``walk`` before those of ``BlockDrafter.forward``

@@ -13,13 +13,12 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from d2sd.folders.drafters import LAYERS
 from d2sd.methods.base import MAX_BLOCK
-from d2sd.models.beginnings import plain_rope
-from d2sd.models.drafter import DFlashDraftModel, default_target_layers
-from d2sd.models.eagle3 import Eagle3Config, Eagle3DraftModel
-from d2sd.models.eagle3_folder import LAYERS
-from d2sd.models.form import DrafterForm
-from d2sd.models.target import Target
+from d2sd.nets.drafter import DFlashDraftModel, default_target_layers, plain_rope
+from d2sd.nets.eagle3 import Eagle3Config, Eagle3DraftModel
+from d2sd.nets.layouts import DrafterForm
+from d2sd.nets.target import Target
 
 Kind = Literal[
     "taps", "mask", "rope", "window", "causal", "reads", "rows", "layer", "sublayer", "dtype", "rotary", "swapped", "transposed",

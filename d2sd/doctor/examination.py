@@ -33,7 +33,7 @@ from d2sd.doctor.texts import BATCH, Asked, Text, study, templates, write
 from d2sd.doctor.weights import Weighed, rounded_to, weigh
 from d2sd.engine import Engine
 from d2sd.errors import InputError
-from d2sd.models.drafter import DFlashDraftModel
+from d2sd.nets.drafter import DFlashDraftModel
 
 TOKENS = 80  # of every text
 VISIBLE = 2  # tokens after the anchor that a VP-Drafter is shown

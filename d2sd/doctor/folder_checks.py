@@ -12,15 +12,12 @@ import torch
 from d2sd.doctor.changes import taps_line
 from d2sd.doctor.texts import unused_marker
 from d2sd.errors import InputError, first_line
-from d2sd.models.drafter import DFlashDraftModel, default_target_layers
-from d2sd.models.drafter_folder import BORROWED, MAPS, drafter_config_of, own_name
-from d2sd.models.eagle3_folder import is_eagle3, published_config
-from d2sd.models.form import DrafterForm
-from d2sd.models.layouts import read_form
-from d2sd.models.models import late_taps
-from d2sd.models.refusals import refuse_others, refuse_tensors
-from d2sd.models.target import Target
-from d2sd.models.weight_files import tensor_shapes, weight_files
+from d2sd.folders.drafters import BORROWED, MAPS, drafter_config_of, is_eagle3, own_name, published_config
+from d2sd.folders.weights import tensor_shapes, weight_files
+from d2sd.nets.drafter import DFlashDraftModel, default_target_layers
+from d2sd.nets.layouts import DrafterForm, read_form, refuse_others, refuse_tensors
+from d2sd.nets.models import late_taps
+from d2sd.nets.target import Target
 
 State = Literal["good", "note", "fault"]
 Shapes = Mapping[str, tuple[int, ...]]

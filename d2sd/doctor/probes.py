@@ -25,8 +25,8 @@ from d2sd.doctor.changes import Variant
 from d2sd.doctor.redraft import Redrafter
 from d2sd.doctor.subject import Draft, Redrafting
 from d2sd.doctor.texts import Text
-from d2sd.models.drafter import DFlashDraftModel
-from d2sd.models.target import Target
+from d2sd.nets.drafter import DFlashDraftModel
+from d2sd.nets.target import Target
 
 # At first a look at every so many places of a few texts: so many variants go on, of those whose change is above this.
 LOOK_TEXTS, LOOK_EVERY, LOOK_KEEP, LOOK_FLOOR = 3, 6, 6, -0.15

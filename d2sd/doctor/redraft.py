@@ -8,15 +8,15 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from d2sd.attention import KeyValue
 from d2sd.decoding.block_drafter import attend_masked
 from d2sd.decoding.verifier import Sampler
 from d2sd.decoding.walked_drafter import WalkedDrafter, make_drafter
 from d2sd.doctor.texts import Text
-from d2sd.models.drafter import DFlashDraftModel, attention_mask
-from d2sd.models.eagle3 import Eagle3DraftModel
-from d2sd.models.target import Target
-from d2sd.passes.passes import Passes
+from d2sd.nets.attention import KeyValue
+from d2sd.nets.drafter import DFlashDraftModel, attention_mask
+from d2sd.nets.eagle3 import Eagle3DraftModel
+from d2sd.nets.passes import Passes
+from d2sd.nets.target import Target
 from d2sd.train.eagle3 import Chains
 
 ROWS = 1024  # of a pass

@@ -14,16 +14,15 @@ from huggingface_hub import save_torch_state_dict
 from torch import Tensor
 
 from d2sd.__about__ import __version__
-from d2sd.calibration.reading import with_interval
 from d2sd.calibration.resampling import Estimate
+from d2sd.calibration.sentences import with_interval
 from d2sd.doctor.changes import TOKEN_IDS, Variant
 from d2sd.doctor.examination import TOKENS, Examination
 from d2sd.doctor.probes import SAID, alpha_figure
 from d2sd.doctor.signs import REPEATED
 from d2sd.errors import InputError
-from d2sd.models.drafter_folder import MAPS, own_name
-from d2sd.models.eagle3_folder import eagle3_name, is_eagle3, published_config
-from d2sd.models.weight_files import read_weights, weight_files
+from d2sd.folders.drafters import MAPS, eagle3_name, is_eagle3, own_name, published_config
+from d2sd.folders.weights import read_weights, weight_files
 from d2sd.trace.text import escaped
 
 MARKS = {"good": "ok", "note": "note", "fault": "FAULT"}

@@ -17,8 +17,8 @@ from d2sd.doctor.subject import Redrafting, taps_of
 from d2sd.doctor.texts import Text, study
 from d2sd.engine import Engine
 from d2sd.errors import InputError
-from d2sd.models.drafter import DFlashDraftModel
-from d2sd.models.target import Target
+from d2sd.nets.drafter import DFlashDraftModel
+from d2sd.nets.target import Target
 from d2sd.trace.events import StepDone
 from d2sd.trace.trace import Trace
 from d2sd.whatif import MARGIN, MARGIN_OF_16_BITS, recorded_config

@@ -15,8 +15,8 @@ from d2sd.calibration.resampling import Estimate, Resampler
 from d2sd.doctor.probes import Walked
 from d2sd.doctor.redraft import Redrafter
 from d2sd.doctor.texts import Text
-from d2sd.models.drafter import DFlashDraftModel
-from d2sd.models.target import Target
+from d2sd.nets.drafter import DFlashDraftModel
+from d2sd.nets.target import Target
 
 SHOWN = 2  # tokens after the anchor
 FEWEST = 60  # places that a comparison needs

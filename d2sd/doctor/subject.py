@@ -10,8 +10,8 @@ from d2sd.config import DecodeConfig
 from d2sd.doctor.changes import Variant, eagle3_variants, variants
 from d2sd.doctor.redraft import ChainRedrafter, Redrafter
 from d2sd.doctor.texts import Text
-from d2sd.models.drafter import DFlashDraftModel
-from d2sd.models.target import Target
+from d2sd.nets.drafter import DFlashDraftModel
+from d2sd.nets.target import Target
 
 GUESSES = DecodeConfig("eagle3").draft_depth + 1  # of an EAGLE-3 chain: as deep as its trees are by default
 

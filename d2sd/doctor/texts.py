@@ -12,9 +12,8 @@ from d2sd.calibration.resampling import Estimate
 from d2sd.config import DecodeConfig
 from d2sd.engine import Engine
 from d2sd.errors import InputError
-from d2sd.models.taps import LayerTaps
-from d2sd.models.target import Target
-from d2sd.train.regenerate import RegenerateConfig, respond_to
+from d2sd.nets.target import LayerTaps, Target
+from d2sd.train.text import RegenerateConfig, respond_to
 
 BATCH = 10  # prompts that are best answered together
 

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from d2sd.doctor.changes import weights_of
-from d2sd.models.drafter import DFlashDraftModel
-from d2sd.models.target import Target
+from d2sd.nets.drafter import DFlashDraftModel
+from d2sd.nets.target import Target
 
 RANDOM = 1.15  # largest singular value against that of random entries: no matrix of a layer is above it
 ITERATIONS = 40

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 import torch
@@ -18,13 +18,13 @@ from d2sd.__about__ import __version__
 from d2sd.config import DecodeConfig
 from d2sd.engine import Engine
 from d2sd.errors import InputError, first_line
-from d2sd.models.identity import parts
-from d2sd.models.loading import with_drafter
-from d2sd.models.models import Models
+from d2sd.folders.loading import with_drafter
+from d2sd.folders.weights import parts
+from d2sd.nets.models import Models
 from d2sd.trace.files import make_folder, write_whole
 from d2sd.trace.progress import progress
 from d2sd.trace.trace import Trace, load_trace
-from d2sd.train.identity import digest_of
+from d2sd.train.loop import digest_of
 from d2sd.whatif import recorded_config, replayed
 
 KEPT, TEXTS = "board.json", "board-texts"  # in the training folder: figures that were measured, and texts
@@ -70,8 +70,7 @@ def checkpoints(folder: Path) -> list[Checkpoint]:
         raise InputError(
             f"{folder} holds no step-N folders: train with --keep-every N, which keeps a drafter there every N steps"
         )
-    done: int | None = None
-    steps: int | None = None
+    done = steps = None
     try:
         state = json.loads((folder / "checkpoint" / "state.json").read_text())
         done, steps = int(state["step"]), int(state["identity"]["steps"])
@@ -79,15 +78,6 @@ def checkpoints(folder: Path) -> list[Checkpoint]:
         pass  # a folder may be copied without what training resumes from
     if (folder / "config.json").is_file() and done == steps:
         found.append(Checkpoint("final", done, folder))
-    return found
-
-
-def named(done: Sequence[tuple[Checkpoint, Measured]]) -> list[tuple[str, Checkpoint, Measured]]:
-    """Returns checkpoints with their names; one where training ended with a step that was kept."""
-    found = [(checkpoint.name, checkpoint, measured) for checkpoint, measured in done]
-    if len(found) > 1 and found[-1][2] is found[-2][2]:
-        (name, checkpoint, measured), (last, _, _) = found[-2:]
-        found[-2:] = [(f"{name} ({last})", checkpoint, measured)]
     return found
 
 
@@ -117,33 +107,26 @@ def with_checkpoint(models: Models, checkpoint: Checkpoint, dtype: str | None, r
 
 
 def written_texts(
-    models: Models, prompts: Sequence[tuple[str, Sequence[int]]], config: DecodeConfig, folder: Path
+    engine: Engine, prompts: Sequence[tuple[str, Sequence[int]]], config: DecodeConfig, folder: Path
 ) -> list[Trace]:
-    """The same as ``writing``, with its progress."""
-    texts = writing(models, prompts, config, folder)
-    return list(progress(texts, total=len(prompts), desc="texts", unit="prompt", leave=False))
+    """Returns the target's greedy answers to prompts, each kept in ``folder`` as a trace and not decoded again.
 
-
-def writing(
-    models: Models, prompts: Sequence[tuple[str, Sequence[int]]], config: DecodeConfig, folder: Path
-) -> Iterator[Trace]:
-    """Yields the target's greedy answers to prompts, each kept in ``folder`` as a trace and not decoded again.
-
+    engine: the target, without drafters.
     prompts: text and token ids of each.
     config: of plain decoding.
 
     Raises ``InputError``.
     """
-    engine = Engine(Models(models.target, name=models.name))
-    settings = asdict(engine.resolve(config))
-    facts = _facts(engine.models)
+    origin = [_facts(engine.models), asdict(engine.resolve(config))]
     make_folder(folder)
-    for prompt, ids in prompts:
-        path = folder / f"{digest_of([facts, settings, list(ids)])}.jsonl.gz"
+    texts = []
+    for prompt, ids in progress(prompts, desc="texts", unit="prompt", leave=False):
+        path = folder / f"{digest_of([*origin, list(ids)])}.jsonl.gz"
         if not path.exists():
             trace = engine.generate(ids, config)
             replace(trace, header=trace.header | {"prompt": prompt}).save(path)
-        yield load_trace(path)
+        texts.append(load_trace(path))
+    return texts
 
 
 def _facts(models: Models) -> dict[str, dict[str, Any]]:
@@ -179,18 +162,7 @@ class Board:
                 ) from None
 
     def measure(self, checkpoint: Checkpoint) -> Measured:
-        """The same as ``measuring``, with its progress."""
-        steps = self.measuring(checkpoint)
-        with progress(total=len(self._texts), desc=checkpoint.name, unit="text", leave=False) as bar:
-            while True:
-                try:
-                    next(steps)
-                except StopIteration as end:
-                    return cast(Measured, end.value)
-                bar.update()
-
-    def measuring(self, checkpoint: Checkpoint) -> Generator[int, None, Measured]:
-        """Yields how many texts are done, and returns what the checkpoint's drafter commits over them, measured or read.
+        """Returns what the checkpoint's drafter commits over the texts, measured or read.
 
         Raises ``InputError``, as ``replayed`` does.
         """
@@ -200,10 +172,8 @@ class Board:
         key = digest_of([method, self.texts_digest, facts])
         if key not in self._kept:
             engine = Engine(models)
-            outcomes = []
-            for text in self._texts:
-                outcomes.append(replayed(engine, text, method))
-                yield len(outcomes)
+            texts = progress(self._texts, desc=checkpoint.name, unit="text", leave=False)
+            outcomes = [replayed(engine, text, method) for text in texts]
             drafter = {"d2sd": "second_drafter", "dflash": "first_drafter", "eagle3": "eagle3"}[method]
             self._kept[key] = Measured(
                 facts[drafter]["weights"],

@@ -20,15 +20,14 @@ from torch.nn import functional as F
 from transformers import PreTrainedModel
 
 from d2sd.errors import InputError
-from d2sd.models.eagle3 import Eagle3DraftModel, KeyValue, default_eagle3_layers, new_eagle3
-from d2sd.models.eagle3_folder import save_eagle3
-from d2sd.models.taps import LayerTaps
-from d2sd.models.types import final_logits, text_config
-from d2sd.train.data import frequent_tokens, read_responses
+from d2sd.folders.drafters import save_eagle3
+from d2sd.nets.eagle3 import Eagle3DraftModel, KeyValue, default_eagle3_layers, new_eagle3
+from d2sd.nets.target import LayerTaps
+from d2sd.nets.types import final_logits, text_config
 from d2sd.train.held_out import HeldOut
-from d2sd.train.identity import digest
-from d2sd.train.loop import LoopConfig, train
+from d2sd.train.loop import LoopConfig, digest, train
 from d2sd.train.stages import cached, load_frozen
+from d2sd.train.text import frequent_tokens, read_responses
 
 
 @dataclass(frozen=True, slots=True)

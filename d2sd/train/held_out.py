@@ -11,9 +11,9 @@ from typing import Any
 from d2sd.config import DecodeConfig
 from d2sd.engine import Engine
 from d2sd.errors import InputError
-from d2sd.models.models import Models
-from d2sd.models.target import Target
-from d2sd.train.data import read_jsonl
+from d2sd.nets.models import Models
+from d2sd.nets.target import Target
+from d2sd.train.text import read_jsonl
 from d2sd.whatif import Replay
 
 TOKENS = 128  # of every text, at most

@@ -1,4 +1,4 @@
-"""One training loop for the target and for the drafters: schedule, clipping, checkpoints that resume bit-exactly.
+"""One training loop for all drafters: schedule, clipping, checkpoints that resume bit-exactly.
 
 Every random choice of a step is drawn from a generator seeded by (seed, step, process), and rows come from a
 permutation seeded by (seed, epoch): nothing but weights, optimizer state and the step number has to be stored.
@@ -7,27 +7,158 @@ Runs in one process or in many (``accelerate launch -m d2sd train …``).
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
+import shutil
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import orjson
 import torch
 from accelerate import Accelerator, PartialState
 from accelerate.tracking import get_available_trackers
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from d2sd.errors import InputError
-from d2sd.models.numbers import quick_bfloat16
+from d2sd.nets.lean import quick_bfloat16
+from d2sd.trace.files import write_whole
 from d2sd.trace.progress import progress
-from d2sd.train.checkpoint import keep_metrics_before, load_checkpoint, save_checkpoint
-from d2sd.train.muon import Float32Muon
+
+# Checkpoints of a training run: weights, optimizer state and settings, as safetensors and JSON.
+
+
+def keep_metrics_before(path: Path, step: int) -> None:
+    """Drop the metrics that a killed run logged after its last checkpoint."""
+    if path.exists():
+        kept = [line for line in path.read_text().splitlines() if line and json.loads(line)["step"] <= step]
+        write_whole(path, "".join(line + "\n" for line in kept))
+
+
+def save_checkpoint(
+    out: Path, parameters: dict[str, nn.Parameter], optimizers: list[Any], identity: dict[str, Any], step: int
+) -> None:
+    """Write ``out/checkpoint`` atomically. Raises ``InputError`` if it cannot be written."""
+    try:
+        _save(out, parameters, optimizers, {"step": step, "identity": identity})
+    except (OSError, SafetensorError) as error:
+        raise InputError(
+            f"cannot write a checkpoint under {out}: {getattr(error, 'strerror', None) or error}; the one before is still "
+            "there, and the same command goes on from it"
+        ) from None
+
+
+def _save(out: Path, parameters: dict[str, nn.Parameter], optimizers: list[Any], about: dict[str, Any]) -> None:
+    fresh, final, old = out / "checkpoint.new", out / "checkpoint", out / "checkpoint.old"
+    shutil.rmtree(fresh, ignore_errors=True)
+    fresh.mkdir()
+    state = {}
+    for name, parameter in parameters.items():
+        for key, value in _state_of(optimizers, parameter).items():
+            state[f"{name}|{key}"] = torch.as_tensor(value).detach().clone().contiguous()
+    save_file({n: p.detach().clone().contiguous() for n, p in parameters.items()}, fresh / "weights.safetensors")
+    save_file(state, fresh / "optimizer.safetensors")
+    (fresh / "state.json").write_text(json.dumps(about))
+    shutil.rmtree(old, ignore_errors=True)
+    if final.exists():
+        final.rename(old)
+    fresh.rename(final)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def load_checkpoint(
+    out: Path, parameters: dict[str, nn.Parameter], optimizers: list[Any], identity: dict[str, Any]
+) -> int:
+    """Restore the newest complete checkpoint under ``out``. Returns the step to continue at, 0 if there is none.
+
+    Raises ``InputError`` if the checkpoint belongs to another run; a run with more steps may continue from it.
+    """
+    folder = out / "checkpoint"
+    if not folder.exists() and (out / "checkpoint.old").exists():
+        (out / "checkpoint.old").rename(folder)
+    if not folder.exists():
+        return 0
+    state = json.loads((folder / "state.json").read_text())
+    before, now = state.get("identity", {}), json.loads(json.dumps(identity))
+    further = before.get("steps", 0) < now.get("steps", 0)
+    changed = sorted(k for k in {*before, *now} if before.get(k) != now.get(k) and not (k == "steps" and further))
+    if changed:
+        raise InputError(
+            f"{folder} was made with other settings ({', '.join(changed)}); "
+            "give the same ones to resume, or another output folder to start again"
+        )
+    with torch.no_grad(), safe_open(folder / "weights.safetensors", "pt") as f:
+        for name, parameter in parameters.items():
+            parameter.copy_(f.get_tensor(name))
+    with safe_open(folder / "optimizer.safetensors", "pt") as f:
+        for key in f.keys():  # noqa: SIM118 (not a dict)
+            name, field = key.rsplit("|", 1)
+            value = f.get_tensor(key)
+            value = value if field == "step" else value.to(parameters[name].device)
+            _state_of(optimizers, parameters[name])[field] = value
+    return int(state["step"])
+
+
+def _state_of(optimizers: list[Any], parameter: nn.Parameter) -> dict[str, Any]:
+    """The state that its optimizer keeps for this parameter (empty before the first step)."""
+    for optimizer in optimizers:
+        if any(parameter is p for g in optimizer.param_groups for p in g["params"]):
+            state: dict[str, Any] = optimizer.state[parameter]
+            return state
+    raise KeyError("a parameter has no optimizer")
+
+
+# Muon (Jordan et al. 2024) with its Newton–Schulz iteration in float32.
+#
+# ``torch.optim.Muon`` iterates in bfloat16. A CPU without bfloat16 instructions multiplies those numbers many times slower than
+# float32 ones, so that the optimizer takes most of a training step there.
+
+
+COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # of the quintic iteration, as in torch.optim.Muon
+STEPS = 5
+
+
+def orthogonalized(matrix: Tensor) -> Tensor:
+    """The nearest semi-orthogonal matrix, roughly: all singular values of a (m, n) matrix moved near 1."""
+    a, b, c = COEFFICIENTS
+    tall = matrix.shape[0] > matrix.shape[1]
+    x = matrix.T if tall else matrix
+    x = x / x.norm().clamp_min(1e-7)
+    for _ in range(STEPS):
+        gram = x @ x.T
+        x = torch.addmm(x, torch.addmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
+    return x.T if tall else x
+
+
+class Float32Muon(torch.optim.Optimizer):
+    """``torch.optim.Muon`` with Nesterov momentum and ``adjust_lr_fn="match_rms_adamw"``, computed in float32."""
+
+    def __init__(self, params: Iterable[nn.Parameter], lr: float, weight_decay: float, momentum: float = 0.95):
+        """params: matrices."""
+        super().__init__(params, {"lr": lr, "weight_decay": weight_decay, "momentum": momentum})
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        """One update of all matrices that have a gradient."""
+        for group in self.param_groups:
+            momentum, rate = group["momentum"], group["lr"]
+            for p in group["params"]:
+                if p.grad is None:
+                    continue
+                average = self.state[p].setdefault("momentum_buffer", torch.zeros_like(p.grad))
+                average.lerp_(p.grad, 1 - momentum)
+                update = orthogonalized(p.grad.lerp(average, momentum))
+                p.mul_(1 - rate * group["weight_decay"])
+                p.add_(update, alpha=-rate * 0.2 * max(p.shape) ** 0.5)
+
 
 Sample = Callable[[Tensor, torch.Generator], dict[str, Tensor]]
 
@@ -43,7 +174,7 @@ class LoopConfig:
     """Settings of one run. ``batch_size`` counts rows per process and micro-step; times are in steps.
 
     precision: of the drafter's products, ``float32`` or ``bfloat16`` autocast; ``auto``: bfloat16 where this machine is quick
-    with it (``d2sd.models.numbers.quick_bfloat16``).
+    with it (``d2sd.nets.lean.quick_bfloat16``).
     save_every: a checkpoint to resume from, the newest alone; keep_every: a result that stays (0: none but the last).
     """
 
@@ -58,7 +189,6 @@ class LoopConfig:
     seed: int = 0
     precision: str = "auto"
     optimizer: str = DEFAULT_OPTIMIZER
-    compile: bool = False
     save_every: int = 200
     keep_every: int = 0
     log_every: int = 10
@@ -87,7 +217,7 @@ class LoopConfig:
 
 def settings(config: LoopConfig) -> dict[str, Any]:
     """The settings that must be the same to resume a run."""
-    free = ("save_every", "keep_every", "log_every", "compile", "report_to")
+    free = ("save_every", "keep_every", "log_every", "report_to")
     return {k: v for k, v in asdict(config).items() if k not in free}
 
 
@@ -154,8 +284,7 @@ def train(
     out.mkdir(parents=True, exist_ok=True)
     identity = {**settings(config), "processes": accelerator.num_processes, "rows": count, **(identity or {})}
     start = load_checkpoint(out, parameters, optimizers, identity)
-    module = torch.compile(objective) if config.compile else objective
-    wrapped, *prepared = accelerator.prepare(module, *optimizers)
+    wrapped, *prepared = accelerator.prepare(objective, *optimizers)
     if config.report_to != "none":
         accelerator.init_trackers(note, settings(config))
     metrics_file = out / "metrics.jsonl"
@@ -227,3 +356,16 @@ def make_optimizers(parameters: dict[str, nn.Parameter], config: LoopConfig) -> 
         else:
             optimizers.append(Float32Muon(chosen, rate, decay))
     return optimizers
+
+
+# Fingerprints of a run's data and networks: it is resumed, and its files are reused, only if they are equal.
+
+
+def digest(rows: Tensor) -> str:
+    """A short fingerprint of token rows."""
+    return hashlib.sha256(rows.numpy().tobytes()).hexdigest()[:16]
+
+
+def digest_of(value: Any) -> str:
+    """A short fingerprint of plain values: numbers, strings, lists and dictionaries of them."""
+    return hashlib.sha256(orjson.dumps(value, option=orjson.OPT_SORT_KEYS)).hexdigest()[:16]

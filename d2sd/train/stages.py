@@ -1,9 +1,8 @@
-"""The stages of training as functions of folders: target, regenerate, drafter. Each can be interrupted and resumed."""
+"""The stages of training as functions of folders: regenerate, drafter. Each can be interrupted and resumed."""
 
 from __future__ import annotations
 
 import copy
-import math
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -16,68 +15,29 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedConfig
 
 from d2sd.errors import InputError, first_line
-from d2sd.models.drafter import DFlashDraftModel
-from d2sd.models.drafter_folder import save_speculators
-from d2sd.models.eagle3_folder import SHARD
-from d2sd.models.loading import DTYPES, load_drafter, load_target, quiet, widened_experts
-from d2sd.models.numbers import halve, mixes_by_default
-from d2sd.models.store import located
-from d2sd.models.target import Target
-from d2sd.models.types import check_supported, text_options
-from d2sd.train.data import Responses, pack, read_jsonl, read_responses, train_tokenizer
-from d2sd.train.drafters import DrafterConfig, DrafterObjective, draw_anchors, draw_prefixes
+from d2sd.folders.drafters import SHARD, save_speculators
+from d2sd.folders.loading import DTYPES, load_drafter, load_target, quiet, widened_experts
+from d2sd.folders.store import located
+from d2sd.nets.drafter import DFlashDraftModel
+from d2sd.nets.lean import halve, mixes_by_default
+from d2sd.nets.target import Target
+from d2sd.nets.types import check_supported, text_options
+from d2sd.train.block_drafters import (
+    DrafterConfig,
+    DrafterObjective,
+    draw_anchors,
+    draw_prefixes,
+    extended,
+    new_drafter,
+)
 from d2sd.train.features import FeatureCache, cache_features
 from d2sd.train.held_out import HeldOut
-from d2sd.train.identity import digest
-from d2sd.train.loop import LoopConfig, processes, train
-from d2sd.train.new_drafter import extended, new_drafter
-from d2sd.train.regenerate import RegenerateConfig, regenerate
-from d2sd.train.target import NextToken, TargetShape, held_out_loss, new_target
+from d2sd.train.loop import LoopConfig, digest, processes, train
+from d2sd.train.text import RegenerateConfig, Responses, read_jsonl, read_responses, regenerate
 
 LAYERS, BLOCK_SIZE = 2, 16  # of a new drafter
 OPTIONS = {"layers": "--layers", "block_size": "--block-size", "target_layer_ids": "--target-layers",
            "mask_token": "--mask-token"}  # fmt: skip
-
-
-def train_target(
-    documents: Sequence[str],
-    held_out: Sequence[str],
-    out: Path,
-    shape: TargetShape,
-    config: LoopConfig,
-    row_length: int,
-    start: Path | None = None,
-) -> None:
-    """Tokenizer and target from documents, saved as a transformers folder in bfloat16.
-
-    documents: read as one stream cut into rows of ``row_length`` tokens.
-    held_out: text that gives the held-out loss.
-    out: where a tokenizer that is there already is taken, as a draft model takes its target's.
-    start: a target folder to go on from, which gives tokenizer and weights; ``shape`` is not used then.
-    """
-    with processes().main_process_first():  # the others read what the first one made
-        if start is not None:
-            AutoTokenizer.from_pretrained(start).save_pretrained(out)
-        elif not (out / "tokenizer.json").exists():
-            train_tokenizer(documents, shape.vocab_size, shape.max_positions).save_pretrained(out)
-        tokenizer = AutoTokenizer.from_pretrained(out)
-    end = tokenizer.eos_token_id
-    rows, held_rows = pack(tokenizer, documents, row_length, end), pack(tokenizer, held_out, row_length, end)
-    tokens_per_character = held_rows.numel() / max(1, sum(map(len, held_out)))
-    model: Any = new_target(shape, tokenizer, config.seed)
-    if start is not None:
-        model = AutoModelForCausalLM.from_pretrained(start, dtype=torch.float32).train()
-
-    def sample(index: Tensor, _: torch.Generator) -> dict[str, Tensor]:
-        return {"ids": rows[index].long()}
-
-    def evaluate() -> dict[str, float]:
-        loss = held_out_loss(model, spread(held_rows))
-        return {"held_out_loss": loss, "held_out_bits_per_character": loss / math.log(2) * tokens_per_character}
-
-    identity = {"shape": asdict(shape), "row_length": row_length, "data": digest(rows)}
-    if train(NextToken(model), len(rows), sample, out, config, evaluate, "target", identity):
-        save_weights(model, out)
 
 
 def load_frozen(source: str | Path) -> tuple[Any, Any]:
@@ -103,7 +63,7 @@ def regenerate_responses(
     dtype: str | None = None,
     chat: bool = False,
 ) -> tuple[int, int]:
-    """Let the target answer these prompts; see ``d2sd.train.regenerate``. Returns how many answers are empty, and how many
+    """Let the target answer these prompts; see ``d2sd.train.text``. Returns how many answers are empty, and how many
     there are.
 
     chat: put each into the target's chat template. Without it, text that already begins with a special token gets no other.
@@ -123,7 +83,7 @@ def regenerate_responses(
 def load_writer(target: str | Path, dtype: str | None) -> Target:
     """The target as the engine runs it, on this machine's first device.
 
-    dtype: one of ``d2sd.models.numbers.DTYPES``; None: float32, with weights in float16 where the engine would take them so
+    dtype: one of ``d2sd.nets.lean.DTYPES``; None: float32, with weights in float16 where the engine would take them so
     (``mixed``). Batched passes run transformers' own modules, so their linear layers are replaced.
     """
     device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -172,7 +132,7 @@ def train_drafter(
     cache: a file that keeps the target's features between runs; default: the target runs in every step.
     own_tokens: loss over the tokens that occur in the responses alone; train the last steps without it, so that
     confidence keeps its meaning.
-    draft_vocab_size, markov_rank: added to the drafter, see ``d2sd.train.new_drafter.extended``; it is then saved in the form
+    draft_vocab_size, markov_rank: added to the drafter, see ``d2sd.train.block_drafters.extended``; it is then saved in the form
     of speculators.
     held_out, chat: prompts that it is measured on at every save (``d2sd.train.held_out``), and whether they stand in the
     chat template.
@@ -238,11 +198,6 @@ def cached(path: Path | None, target: Any, taps: list[int], data: Responses) -> 
         return None
     with processes().main_process_first():
         return cache_features(path, target, taps, data, digest(data.ids))
-
-
-def spread(rows: Tensor, count: int = 96) -> Tensor:
-    """At most so many rows from all over a text, which may be sorted by domain."""
-    return rows[:: max(1, len(rows) // count)][:count]
 
 
 def save_weights(model: Any, out: Path) -> None:

@@ -6,7 +6,8 @@ import socket
 
 import pytest
 
-from app import address, visitors
+from app import visitors
+from app import visitors as address
 from d2sd import InputError
 
 NAMES = ("GRADIO_SERVER_NAME", "GRADIO_SERVER_PORT", "HOST", "PORT", "FOLDERS", "SPACE_ID", "GRADIO_SHARE")

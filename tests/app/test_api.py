@@ -8,8 +8,8 @@ import gradio as gr
 import pytest
 
 from app import api
-from app.history import History
 from app.layout import build
+from app.session import History
 from d2sd import InputError
 from d2sd.__about__ import HOME
 from d2sd.trace.run import RecordedRun

@@ -9,17 +9,18 @@ from pathlib import Path
 import gradio as gr
 import pytest
 
-from app import calibrate, models, presets
+from app import models, presets
+from app.calibrate import measure as calibrate
+from app.calibrate.tab import NAMES, _measure, _measure_prompts, _open, build_calibrate
+from app.explore.tab import build_explore
 from app.jobs import Call, Job, Ticket, updates_of
 from app.models import Chosen
-from app.page_session import Session
-from app.recordings import Recording, Recordings, RunSet
-from app.tabs.calibrate import NAMES, _measure, _measure_prompts, _open, build_calibrate
-from app.tabs.explore import build_explore
+from app.runs.recordings import Recording, Recordings, RunSet
+from app.session import Session
 from d2sd import InputError, load_trace
 from d2sd.bench.prompts import read_prompts
 from d2sd.decoding.block_drafter import BlockDrafter
-from d2sd.models.models import Models
+from d2sd.nets.models import Models
 from d2sd.trace.run import RecordedRun
 
 VALUES = {"block_size": 16, "num_branches": 4, "temperature": 0, "max_new_tokens": 16}

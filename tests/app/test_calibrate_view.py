@@ -16,18 +16,17 @@ import gradio as gr
 import pytest
 
 from app import presets
-from app.measured import Measured
-from app.plotly_js import ROUTE
-from app.recordings import Recording
-from app.views.calibrate import CalibrationView, Progress, drawing
-from app.views.drawn import STATIC
+from app.calibrate.measured import Measured
+from app.calibrate.view import CalibrationView, Progress, drawing
+from app.runs.recordings import Recording
+from app.view import APP, ROUTE
 from d2sd import METHODS, DecodeConfig, Trace
 from d2sd.calibration import scored_positions
 from d2sd.trace.run import RecordedRun
 from d2sd.trace.writer import to_line
 from tests.app.test_explore_view import HOSTILE
 from tests.e2e.driving import click_mark, drawn_figure, list_steps
-from tests.e2e.measure_calibrate import STEPS, repeated
+from tools.measure_calibrate import STEPS, repeated
 
 
 def drawn(traces: list[Trace], labels: list[str] | None = None) -> dict[str, Any]:
@@ -48,7 +47,7 @@ def data(recorded) -> dict[str, Any]:
 
 
 def test_every_figure_has_its_place_in_the_page(data):
-    main = (STATIC / "calibrate" / "main.js").read_text(encoding="utf-8")
+    main = (APP / "calibrate" / "main.js").read_text(encoding="utf-8")
     shown = set(re.findall(r"\w+", " ".join(re.findall(r"^const (?:MAIN|FURTHER) = \[(.*?)\]", main, re.MULTILINE))))
     drawn = {panel["id"] for panel in data["panels"]}
     assert shown == drawn | {"moved", "domain", "head"}  # which one text of this drafter has not

@@ -9,12 +9,13 @@ import zlib
 
 import pytest
 
-from app import class_file, presets, uploads
-from app.class_file import class_page, window_file
-from app.history import History
-from app.page_session import Session
-from app.tabs.explore import open_trace
-from app.tabs.runs import move, together
+from app import presets
+from app.explore.tab import open_trace
+from app.runs import recordings as uploads
+from app.runs import share as class_file
+from app.runs.share import class_page, window_file
+from app.runs.tab import move, together
+from app.session import History, Session
 from d2sd import InputError
 from d2sd.trace.run import RecordedRun
 from tests.app.event import Event, answered

@@ -8,14 +8,14 @@ from dataclasses import replace
 import orjson
 import pytest
 
-from app import compare, presets
+from app import presets
+from app.compare import compare
+from app.compare.tab import add_files, drawing, offer, open_step, rename, show
 from app.jobs import Ticket
-from app.lanes import recorded_race
-from app.page_session import Session
-from app.recordings import Recording, RunSet
-from app.tabs.compare import add_files, offer, open_step, rename, show
-from app.views.compare import drawing
-from app.views.runs import about
+from app.race.lanes import recorded_race
+from app.runs.recordings import Recording, RunSet
+from app.runs.view import about
+from app.session import Session
 from d2sd import InputError
 from d2sd.trace.run import RecordedRun
 from tests.app.event import answered

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from app import doctor
-from app.calibrate import PromptSource
+from app.calibrate import measure as doctor
+from app.calibrate.measure import PromptSource
 from app.jobs import Job, updates_of
 from app.models import Chosen, drafter_folder
 from d2sd.doctor import examination

@@ -9,7 +9,7 @@ from starlette.responses import HTMLResponse, JSONResponse, StreamingResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from app.early_script import EarlyScript
+from app.gradio_internals import EarlyScript
 
 PAGE = "<!doctype html><html><head><title>é</title></head><body><head></body></html>"
 TAG = "<script>{go()}</script>"

@@ -9,16 +9,17 @@ import weakref
 import pytest
 
 import d2sd
-from app import explore, links, models, streaming
-from app.explore import Asked
+from app import links, models, streaming
+from app.explore import run as explore
+from app.explore.run import Asked
 from app.jobs import Job, Update, updates_of
 from app.links import Link
 from app.models import Chosen
-from app.page_session import Session
+from app.session import Session
 from app.settings import SETTINGS
 from d2sd import Finished
-from d2sd.models.loading import BUNDLED
-from d2sd.models.models import Models
+from d2sd.folders.loading import BUNDLED
+from d2sd.nets.models import Models
 from d2sd.trace.run import RecordedRun
 
 DEFAULTS = {s.name: s.default for s in SETTINGS}

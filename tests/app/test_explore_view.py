@@ -10,7 +10,7 @@ from typing import Any
 import gradio as gr
 import pytest
 
-from app.views.explore import ExplorerView
+from app.explore.controls import ExplorerView
 from d2sd.trace.run import RecordedRun
 from d2sd.trace.viewer_lines import Judge
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from app import getting
+from app import model_choice as getting
 from app.jobs import Job, updates_of
 from d2sd import InputError
-from d2sd.models.getting import Stopped
-from d2sd.models.store import MEGABYTE, REMOTE
+from d2sd.folders.getting import Stopped
+from d2sd.folders.store import MEGABYTE, REMOTE
 
 
 @pytest.fixture

@@ -15,13 +15,14 @@ import gradio as gr
 import pytest
 
 from app import gradio_internals, guard, jobs, models, visitors
+from app.compare import tab as compare
+from app.explore import tab as explore
 from app.jobs import NEXT
 from app.jobs import sentence as notice
 from app.layout import build, launch_options
-from app.page_session import Session
-from app.tabs import compare, explore
+from app.session import Session
 from d2sd import InputError
-from d2sd.models.models import Models
+from d2sd.nets.models import Models
 from d2sd.trace.run import RecordedRun
 from tests.app.event import answered
 from tests.page_client import PageClient, Window

@@ -8,19 +8,19 @@ from urllib.parse import parse_qsl
 
 import pytest
 
-from app import history, links, models, presets
-from app.history import Histories, History
-from app.lanes import recorded_race
-from app.page_session import Session
-from app.recordings import Recording
+from app import links, models, presets
+from app import session as history
+from app.explore.controls import Controls
+from app.race.lanes import recorded_race
+from app.race.tab import METHODS as METHOD_GROUPS
+from app.race.tab import RaceTab, keep, open_lane
+from app.race.view import query as race_query
+from app.race.whatif_tab import WhatIf
+from app.runs.recordings import Recording
+from app.runs.tab import GONE, Shown, _kept, file, remove, rename, show
+from app.runs.view import FORM, about, drawing
+from app.session import Histories, History, Session
 from app.settings import SETTINGS
-from app.tabs.controls import Controls
-from app.tabs.race import METHODS as METHOD_GROUPS
-from app.tabs.race import RaceTab, keep, open_lane
-from app.tabs.runs import GONE, Shown, _kept, file, remove, rename, show
-from app.tabs.whatif import WhatIf
-from app.views.race import query as race_query
-from app.views.runs import FORM, about, drawing
 from d2sd.trace.run import RecordedRun
 from tests.app.event import Event, answered
 

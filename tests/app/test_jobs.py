@@ -9,16 +9,18 @@ from types import SimpleNamespace
 import gradio as gr
 import pytest
 
-from app import calibrate, jobs, presets, uploads
+from app import jobs, presets
+from app.calibrate import measure as calibrate
+from app.calibrate import tab as calibrate_tab
+from app.calibrate.tab import _compare_again, _measure, _measure_shown
+from app.compare import tab as compare_tab
+from app.compare.tab import show
+from app.explore.tab import open_trace
 from app.jobs import CANCELLED, Job, Overtaken, Speaker, Ticket, Update, sentence, wire
-from app.page_session import Session
-from app.recordings import Recordings
-from app.tabs import calibrate as calibrate_tab
-from app.tabs import compare as compare_tab
-from app.tabs import runs as runs_tab
-from app.tabs.calibrate import _compare_again, _measure, _measure_shown
-from app.tabs.compare import show
-from app.tabs.explore import open_trace
+from app.runs import recordings as uploads
+from app.runs import tab as runs_tab
+from app.runs.recordings import Recordings
+from app.session import Session
 from d2sd import InputError
 from tests.app.event import Event, answered
 
@@ -256,18 +258,16 @@ def test_an_answer_that_is_overtaken_changes_nothing():
 
 @pytest.mark.parametrize(("change", "shown"), [("stopped", True), ("replaced", False)])
 def test_a_report_that_was_stopped_is_shown_but_not_over_what_was_measured_meanwhile(monkeypatch, change, shown):
-    from app.tabs import doctor
-
     def report(job, *_):
         yield Update(news="drafting")
         setattr(job, change, True)
         yield Update("# Report")
 
-    monkeypatch.setattr(doctor.doctor, "report", report)
+    monkeypatch.setattr(calibrate, "report", report)
     ticket = Ticket()
     with gr.Blocks() as page:
-        parts = gr.Button(), gr.Button(), doctor.build_report(), gr.Textbox(), gr.State(ticket), []
-        doctor.wire_doctor(*parts, lambda: (None, 1, None, "", {}))
+        parts = gr.Button(), gr.Button(), calibrate_tab.build_report(), gr.Textbox(), gr.State(ticket), []
+        calibrate_tab.wire_doctor(*parts, lambda: (None, 1, None, "", {}))
     handlers = {f.fn.__name__: f.fn for f in page.fns.values() if f.fn}
     handlers["request"](WINDOW, Event(), ticket, None)
     *_, (found, said) = handlers["run"](ticket)

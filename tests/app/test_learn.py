@@ -9,11 +9,11 @@ from dataclasses import replace
 
 import pytest
 
-from app import live_settings, presets
-from app.learn import lessons, tokens_of
-from app.verification import odds, visits
-from app.views.learn import lesson_run, tour
-from app.wording import decimal, milliseconds, quoted
+from app import presets
+from app.learn import live_settings
+from app.learn.stops import decimal, milliseconds, odds, quoted, visits
+from app.learn.tour import lessons, tokens_of
+from app.learn.view import lesson_run, tour
 from d2sd import METHODS, DecodeConfig, Trace
 from d2sd.costs.runs import works_of
 from d2sd.trace.metrics import boundary_hit, closed_from, totals

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-from app.lanes import LANES
-from app.method_names import NAMES, grouped, named
+from app.models import NAMES, grouped, named
+from app.race.lanes import LANES
 from d2sd import METHODS
-from d2sd.drawing.colours import VIEWER
+from d2sd.figures.style import VIEWER
 
 
 def test_every_method_has_a_name_of_its_own():

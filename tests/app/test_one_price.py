@@ -7,14 +7,14 @@ import subprocess
 
 import pytest
 
-from app import live_settings
-from app.lanes import Lane, Race
-from app.views import race as race_view
+from app.learn import live_settings
+from app.race import view as race_view
+from app.race.lanes import Lane, Race
 from d2sd import DecodeConfig
 from d2sd.bench.runner import entry
 from d2sd.bench.settings import BenchSetting
 from d2sd.costs.machines import MACHINES
-from d2sd.drawing import machines
+from d2sd.figures import modules as machines
 from d2sd.whatif import Replay
 from tests.scripts.test_scripts import NODE
 
@@ -24,9 +24,9 @@ import {{ readFileSync }} from "node:fs";
 import {{ meanCost }} from "{machines.VIEWER}/machine.js";
 import {{ MACHINES }} from "{machines.VIEWER}/machines.js";
 import {{ summarise }} from "{machines.VIEWER}/step.js";
-import {{ retimed }} from "{ROOT}/app/static/race/costs.js";
-import {{ readLane }} from "{ROOT}/app/static/race/lane.js";
-import {{ costOf }} from "{ROOT}/app/static/learn/live.js";
+import {{ retimed }} from "{ROOT}/app/race/costs.js";
+import {{ readLane }} from "{ROOT}/app/race/lane.js";
+import {{ costOf }} from "{ROOT}/app/learn/live.js";
 import {{ readWork }} from "{ROOT}/assets/viewer/machine.js";
 const given = JSON.parse(readFileSync(0, "utf8"));
 const works = given.steps.map((step) => summarise(step, {{}}, given.header).work);
@@ -64,5 +64,5 @@ def test_one_run_has_one_price_on_every_machine_everywhere(engine, tmp_path, met
 
 
 def test_the_scripts_have_the_machines_of_python():
-    """Written anew by ``python -m d2sd.drawing.machines``."""
+    """Written anew by ``python -m d2sd.figures.modules``."""
     assert machines.PATH.read_text(encoding="utf-8") == machines.source()

@@ -6,8 +6,9 @@ import json
 
 import pytest
 
-from app import machine, models, pairs
-from app.pairs import Pair, listed
+from app import machine, models
+from app import models as pairs
+from app.models import Pair, listed
 
 
 def test_a_list_in_the_variable_or_in_a_file(tmp_path):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from app import models
-from app.plans import planned
+from app.models import planned
 from tests.unit.test_plan import PAIRS, folders
 
 
@@ -28,5 +28,5 @@ def test_nothing_is_said_before_there_is_something_to_read(tmp_path, monkeypatch
     assert planned("Qwen/Qwen3-4B", "") == ""  # its config is not here, and nobody waits for a network
     (tmp_path / "target").mkdir()
     (tmp_path / "target" / "config.json").write_text(json.dumps({}))
-    monkeypatch.setattr("app.plans.public", lambda: True)
+    monkeypatch.setattr("app.models.public", lambda: True)
     assert planned(models.FOLDER, str(tmp_path)) == ""

@@ -9,15 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from app import calibrate, explore, links, models, presets, race, recordings, uploads
+from app import links, models, presets
+from app.calibrate import measure as calibrate
+from app.explore import run as explore
 from app.jobs import Job, failure_sentence, updates_of
-from app.learn import lessons
+from app.learn.tour import lessons
 from app.models import Chosen
-from app.page_session import Session
-from app.recordings import Recordings
+from app.race import run as race
+from app.runs import recordings
+from app.runs import recordings as uploads
+from app.runs.recordings import Recordings
+from app.session import Session
 from app.settings import SETTINGS
 from d2sd import InputError
-from d2sd.models.loading import BUNDLED
+from d2sd.folders.loading import BUNDLED
 from d2sd.trace.run import RecordedRun
 from d2sd.trace.viewer_lines import unpack_line
 from tests.unit.test_logs import SGLANG, VLLM

@@ -9,19 +9,21 @@ from urllib.parse import parse_qsl
 import msgspec
 import pytest
 
-from app import models, race, whatif
+from app import models
 from app.jobs import Job, updates_of
-from app.lanes import RECORDED, Lane, lane_name, recorded_race
 from app.models import Chosen
+from app.race import run as race
+from app.race import whatif
+from app.race.lanes import RECORDED, Lane, lane_name, recorded_race
+from app.race.view import FILLED_IN, drawing
+from app.race.view import query as query_of
+from app.race.whatif import Drawn, drawn, recorded_answers
+from app.race.whatif_tab import WhatIf
 from app.streaming import prepare
-from app.tabs.whatif import WhatIf
-from app.views.race import FILLED_IN, drawing
-from app.views.race import query as query_of
-from app.views.whatif import Drawn, drawn, recorded_answers
 from d2sd import METHODS, DecodeConfig
 from d2sd.decoding.block_drafter import BlockDrafter
-from d2sd.models.models import Models
-from d2sd.models.store import REMOTE
+from d2sd.folders.store import REMOTE
+from d2sd.nets.models import Models
 
 VALUES = {
     "block_size": 16, "num_branches": 4, "node_budget": None, "temperature": 0, "seed": 0, "max_new_tokens": 12,

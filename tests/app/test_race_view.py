@@ -10,11 +10,11 @@ import gradio as gr
 import pytest
 from playwright.sync_api import expect
 
-from app.lanes import Lane, Race, recorded_race
-from app.method_names import named
-from app.plotly_js import ROUTE
-from app.views.race import RaceView, drawing
-from app.views.whatif import WhatIfView, recorded_answers
+from app.models import named
+from app.race.lanes import Lane, Race, recorded_race
+from app.race.view import RaceView, drawing
+from app.race.whatif import WhatIfView, recorded_answers
+from app.view import ROUTE
 from tests.app.test_explore_view import HOSTILE
 
 

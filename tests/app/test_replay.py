@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from app import models, presets, replay
+from app import models, presets
+from app.compare import compare as replay
 from app.jobs import Job, updates_of
 from app.models import Chosen
-from app.recordings import RunSet
+from app.runs.recordings import RunSet
 from d2sd import DecodeConfig
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import yaml
 from packaging.requirements import Requirement
 
-from app import gpu
+from app import machine as gpu
 
 ROOT = Path(__file__).parents[2]
 

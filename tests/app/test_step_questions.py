@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from app import models, presets, step_questions
+from app import models, presets
+from app.explore import questions as step_questions
 from app.jobs import Job
 from app.layout import build, launch_options
 from app.models import Chosen

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from app.threads import leave_a_core, threads_here
+from app.machine import leave_a_core, threads_here
 
 
 @pytest.mark.parametrize(("cores", "threads", "left"), [(1, 1, 1), (2, 2, 1), (8, 8, 7), (16, 8, 8)])

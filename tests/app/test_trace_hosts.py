@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app import trace_hosts
+from app.runs import recordings as trace_hosts
 from d2sd import InputError
 
 

@@ -1,9 +1,9 @@
 import gradio as gr
 import pytest
 
-from app.views.explore import ExplorerView
-from app.views.fold import FoldView
-from app.views.learn import LearnView
+from app.explore.controls import ExplorerView
+from app.learn.view import LearnView
+from app.view import FoldView
 
 
 @pytest.mark.parametrize(("made", "event"), [(ExplorerView, "missed"), (ExplorerView, "export"), (LearnView, "select")])

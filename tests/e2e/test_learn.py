@@ -6,8 +6,8 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from app import presets
-from app.learn import lessons
-from app.views.learn import lesson_run
+from app.learn.tour import lessons
+from app.learn.view import lesson_run
 from d2sd.trace.metrics import instructiveness
 from d2sd.trace.trace import parse_trace
 from tests.e2e.driving import PATIENCE, PHONE, view, window

@@ -66,10 +66,12 @@ def test_a_run_is_shown_again_and_the_form_follows_and_comes_back(two: Page):
 
 
 def test_back_and_forward_move_between_views_and_a_reload_loses_nothing(two: Page):
-    two.locator("#text .tok").nth(8).click()
-    settled(two, "step=")
-    step = view(two).get_attribute("data-pinned")
-    two.get_by_role("tab", name="Race").click()
+    token = two.locator("#text .tok").nth(8)
+    step = token.get_attribute("data-step")
+    assert view(two).get_attribute("data-pinned") != step  # of a test before
+    token.click()
+    expect(view(two)).to_have_attribute("data-pinned", step or "")
+    two.get_by_role("tab", name="Race").click()  # before the address says the step
     settled(two, "tab=race")
     two.locator("#race button.explore").nth(1).click()
     settled(two, "tab=explore")

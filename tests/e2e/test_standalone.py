@@ -12,10 +12,10 @@ from playwright.sync_api import Page, expect
 
 import d2sd
 from app import presets
-from app.class_file import class_page
-from app.history import History
+from app.runs.share import class_page
+from app.session import History
 from d2sd.__main__ import main
-from d2sd.drawing.viewer import standalone_page
+from d2sd.figures.viewer import standalone_page
 from d2sd.trace.run import RecordedRun
 
 pytestmark = pytest.mark.e2e

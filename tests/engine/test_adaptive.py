@@ -18,7 +18,7 @@ from d2sd.decoding import stage_times as measure
 from d2sd.decoding.block_drafter import BlockDrafter
 from d2sd.decoding.cost_aware import Controller
 from d2sd.decoding.verifier import Verifier
-from d2sd.models.models import Models
+from d2sd.nets.models import Models
 from d2sd.whatif import Replay
 from tests.nets import make_drafter, make_eagle3, make_target
 from tests.stage_costs import CHEAP_DRAFTS

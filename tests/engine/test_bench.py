@@ -9,12 +9,20 @@ import torch
 
 from d2sd import METHODS, DecodeConfig, Engine, InputError, load
 from d2sd.bench.baselines import BASELINES, make_baselines, stock_twin
-from d2sd.bench.check import grid, run_check, tally
-from d2sd.bench.lossless import DEFAULT_MARGIN, divergence, first_difference, shortfalls, teacher_forced
+from d2sd.bench.lossless import (
+    DEFAULT_MARGIN,
+    divergence,
+    first_difference,
+    grid,
+    run_check,
+    shortfalls,
+    tally,
+    teacher_forced,
+)
 from d2sd.bench.runner import entry
 from d2sd.bench.settings import make_setting, runnable
-from d2sd.models.models import Models
-from d2sd.models.target import ATTENTION
+from d2sd.nets.models import Models
+from d2sd.nets.target import ATTENTION
 
 BASE = DecodeConfig("autoregressive", 24, inspect=False)
 

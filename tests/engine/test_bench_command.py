@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import re
 from itertools import count
-from xml.etree import ElementTree
 
 import pytest
 
 from d2sd.__main__ import main
+from d2sd.costs.machines import Work, machine_of
 from d2sd.engine import Engine
 
 
@@ -19,7 +19,7 @@ def bench(capfd, *arguments):
     return code, captured.out, captured.err
 
 
-def test_a_report_has_tables_pictures_and_provenance(capfd, tmp_path):
+def test_a_report_has_tables_figures_and_provenance(capfd, tmp_path):
     code, out, _ = bench(
         capfd,
         "--preset",
@@ -49,28 +49,25 @@ def test_a_report_has_tables_pictures_and_provenance(capfd, tmp_path):
     text = (tmp_path / "report.md").read_text()
     assert "Published, speedup / α. Source: D²SD, arXiv 2606.04446" in text
     assert "Measured here, speedup / α" in out
+    page = (tmp_path / "report.html").read_text()
     for name in ("acceptance", "speed", "stages"):
-        assert f"({name}.svg)" in text
-        assert labels[3] in "".join(ElementTree.parse(tmp_path / f"{name}.svg").getroot().itertext())
+        (data,) = re.findall(rf'<script type="application/json" id="panel-{name}">(.*?)</script>', page)
+        assert labels[3] in str(json.loads(data)["table"]["rows"])
+    assert origin["prompts"]["sha256"] in page
 
 
 def test_times_of_another_machine_are_calculated_and_said_to_be(capfd, tmp_path):
-    costs = {
-        "verify": [[1, 20.0], [80, 21.2]],
-        "first_draft": [[4, 3.3], [16, 3.4]],
-        "second_draft": [[16, 3.5], [64, 3.8]],
-    }
-    (tmp_path / "costs.json").write_text(json.dumps({"machine": "a <b>card", "milliseconds": costs}))
-    arguments = ["--limit", "2", "--max-new-tokens", "16", "--by-domain", "--costs", str(tmp_path / "costs.json")]
+    arguments = ["--limit", "2", "--max-new-tokens", "16", "--by-domain", "--costs", "paper"]
     methods = "autoregressive,dflash,d2sd:cost_aware=true"
     code, out, _ = bench(capfd, "--methods", methods, *arguments, "--out", str(tmp_path / "report"))
     assert code == 0
-    assert "All times are calculated, none was measured: from the costs of “a \\<b>card”" in out
+    said = "All times are calculated, none was measured: from the costs of “H200, as published"
+    assert said in out
+    assert said in (tmp_path / "report" / "report.html").read_text()
     result = json.loads((tmp_path / "report" / "results.json").read_text())
     plain, dflash, adaptive = result["rows"]
     assert plain["tokens_per_second"] == pytest.approx(50)
-    # a step reads 16 nodes and drafts 16 rows
-    step = (20.0 + 1.2 * 15 / 79 + 3.4) / 1e3
+    step = machine_of("paper").seconds("dflash", Work(16, (), 16))
     assert dflash["tokens_per_second"] == pytest.approx(dflash["mean_acceptance_length"] / step)
     assert adaptive["speedup"] > 1.2
     assert all(r["identical"] == 1 for r in result["rows"])
@@ -107,7 +104,7 @@ def test_the_lossless_check_fails_with_exit_code_1(capfd):
         (["--baselines", "all", "--temperature", "1"], "the baselines decode greedily"),
         (["--costs", "paper", "--temperature", "1"], "times are calculated for greedy decoding"),
         (["--costs", "paper", "--baselines", "all"], "times of baselines cannot be calculated"),
-        (["--costs", "nowhere.json"], "cannot read the cost file"),
+        (["--costs", "nowhere.json"], "there is no machine 'nowhere.json'; choose one of: paper"),
         (["--check-lossless", "--temperature", "1"], "compares greedy texts"),
         (["--check-lossless", "--sweep", "K=1,2"], "lays out its own settings"),
         (["--check-lossless", "--methods", "d2sd", "--gamma", "2", "--branches", "4"], "below a γ"),

@@ -7,8 +7,7 @@ import json
 import pytest
 
 from d2sd.__main__ import main
-from d2sd.bench.random_models import random_engine
-from d2sd.bench.stages import Floors, typical, unmerged
+from d2sd.bench.gpu_stages import Floors, random_engine, typical, unmerged
 from d2sd.config import DecodeConfig
 
 STAGES = ("plain_eager_ms", "first_draft_ms", "second_draft_ms", "tree_ms", "verify_ms", "commit_ms", "cycle_ms")

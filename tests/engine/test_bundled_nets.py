@@ -10,7 +10,7 @@ import pytest
 from d2sd import DecodeConfig, load
 from d2sd.bench.prompts import prompt_file
 from d2sd.calibration import calibrate, label, tabulate, tabulate_paths
-from d2sd.models.loading import BUNDLED
+from d2sd.folders.loading import BUNDLED
 
 SUMS, STORIES, NEW_TOKENS = 10, 4, 200
 DOMAINS, PROMPTS = ("stories", "questions", "instructions", "sums", "code"), 60

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import torch
 
 from d2sd import METHODS, DecodeConfig, load
-from d2sd.models import loading
+from d2sd.folders import loading
 from tests.target_nets import make_typed_engine
 
 

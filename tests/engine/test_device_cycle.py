@@ -19,10 +19,9 @@ from d2sd.decoding.device_cycle import CycleShape, DeviceCycle
 from d2sd.decoding.host_cycle import HostCycle
 from d2sd.decoding.proposer import Proposer, slots
 from d2sd.decoding.verifier import Verifier
-from d2sd.models.lean import LeanLayers
-from d2sd.models.models import Models
-from d2sd.passes.capture import CapturedPass, Recorder
-from d2sd.passes.passes import Passes
+from d2sd.nets.lean import LeanLayers
+from d2sd.nets.models import Models
+from d2sd.nets.passes import CapturedPass, Passes, Recorder
 from d2sd.trace.events import StageSeconds
 from tests.nets import VOCABULARY, make_drafter, make_eagle3, make_target
 
@@ -370,7 +369,7 @@ def test_a_run_goes_on_where_capturing_fails_on_the_way(small, frozen):
 
 
 def test_forgotten_passes_are_captured_again(small, frozen, monkeypatch):
-    monkeypatch.setattr("d2sd.passes.passes.MAX_CAPTURED", 4)  # fewer than a cycle has
+    monkeypatch.setattr("d2sd.nets.passes.MAX_CAPTURED", 4)  # fewer than a cycle has
     config = DecodeConfig("d2sd", 3, num_branches=2)
     assert frozen.generate("the cat sat", config).token_ids == small.generate("the cat sat", config).token_ids
     assert len(frozen._free[0][1]._captured) == 4

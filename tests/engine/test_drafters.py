@@ -11,10 +11,10 @@ import torch
 from d2sd import METHODS, DecodeConfig, Engine, InputError
 from d2sd.decoding import walked_drafter
 from d2sd.decoding.verifier import Sampler, gumbel_noise
+from d2sd.folders.loading import load_drafter
 from d2sd.methods.growth import grow, offers
-from d2sd.models.loading import load_drafter
-from d2sd.models.models import Models
-from d2sd.passes.passes import Passes
+from d2sd.nets.models import Models
+from d2sd.nets.passes import Passes
 from d2sd.trace.trace import parse_trace as load_trace_text
 from d2sd.tree.boundary import boundary_posterior
 from tests.drafter_folders import FOLDERS, H, V, plan, write

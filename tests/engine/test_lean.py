@@ -6,13 +6,12 @@ import pytest
 import torch
 
 from d2sd import DecodeConfig, Engine
-from d2sd.attention import make_backend
 from d2sd.decoding.block_drafter import BlockDrafter
-from d2sd.models import lean as lean_layers
-from d2sd.models.lean import LeanLayers, product
-from d2sd.models.loading import load_models
-from d2sd.models.numbers import can_mix
-from d2sd.passes.passes import Passes
+from d2sd.folders.loading import load_models
+from d2sd.nets import lean as lean_layers
+from d2sd.nets.attention import make_backend
+from d2sd.nets.lean import LeanLayers, can_mix, product
+from d2sd.nets.passes import Passes
 from tests.nets import make_drafter, make_target
 
 

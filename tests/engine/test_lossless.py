@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from d2sd import METHODS, DecodeConfig, Engine
-from d2sd.attention import BACKENDS
 from d2sd.bench.prompts import read_prompts
-from d2sd.models.target import ATTENTION
+from d2sd.nets.attention import BACKENDS
+from d2sd.nets.target import ATTENTION
 from tests.nets import stock_greedy
 from tests.stage_costs import CHEAP_DRAFTS
 

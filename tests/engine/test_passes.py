@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from d2sd import METHODS, DecodeConfig, Engine, InputError
-from d2sd.passes.passes import choose_mode
+from d2sd.nets.passes import choose_mode
 
 
 @pytest.fixture(scope="module")

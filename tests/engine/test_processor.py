@@ -11,10 +11,10 @@ import pytest
 import torch
 
 from d2sd import DecodeConfig, Engine, InputError
-from d2sd.models import loading, numbers
-from d2sd.models.lean import product
-from d2sd.models.loading import load_models
-from d2sd.models.numbers import can_mix
+from d2sd.folders import loading
+from d2sd.folders.loading import load_models
+from d2sd.nets import lean as numbers
+from d2sd.nets.lean import can_mix, product
 from tests.nets import make_drafter, make_target
 
 HELD = "ATEN_CPU_CAPABILITY" in os.environ

@@ -12,8 +12,8 @@ from scipy.stats import chisquare
 
 from d2sd import METHODS, DecodeConfig, Engine
 from d2sd.decoding.verifier import generator_seed, gumbel_noise, restrict
-from d2sd.models.models import Models
-from d2sd.models.target import ATTENTION
+from d2sd.nets.models import Models
+from d2sd.nets.target import ATTENTION
 from tests.nets import make_drafter, make_eagle3, make_target
 
 VOCABULARY, LENGTH, RUNS = 4, 3, 450

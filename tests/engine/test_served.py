@@ -9,10 +9,10 @@ import pytest
 
 from d2sd import DecodeConfig, Engine, InputError
 from d2sd.__main__ import main
-from d2sd.cli.served import lines
+from d2sd.cli.whatif import served_lines as lines
 from d2sd.doctor.served import At, Place, hold, summed
-from d2sd.models.loading import BUNDLED
-from d2sd.models.models import Models
+from d2sd.folders.loading import BUNDLED
+from d2sd.nets.models import Models
 from d2sd.trace.logs.chain import Texts
 from d2sd.trace.logs.counts import Counts
 from d2sd.trace.sets import write_traces

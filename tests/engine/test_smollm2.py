@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from d2sd import METHODS, DecodeConfig, load
-from d2sd.models.loading import BUNDLED, load_models
-from d2sd.models.store import REMOTE, found, home
+from d2sd.folders.loading import BUNDLED, load_models
+from d2sd.folders.store import REMOTE, found, home
 
 # The settings of a run as the page asks for it, and those of one that is timed.
 RUNS = {

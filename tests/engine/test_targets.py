@@ -12,14 +12,14 @@ from safetensors.torch import save_file
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
 
 from d2sd import METHODS, DecodeConfig, Engine, InputError
-from d2sd.attention import BACKENDS
 from d2sd.decoding.verifier import Verifier
 from d2sd.doctor.changes import variants
-from d2sd.models.loading import load_target
-from d2sd.models.models import Models
-from d2sd.models.tree_attention import ATTENTION
-from d2sd.passes.passes import Passes
-from d2sd.train.regenerate import RegenerateConfig, respond_to
+from d2sd.folders.loading import load_target
+from d2sd.nets.attention import BACKENDS
+from d2sd.nets.models import Models
+from d2sd.nets.passes import Passes
+from d2sd.nets.tree_attention import ATTENTION
+from d2sd.train.text import RegenerateConfig, respond_to
 from d2sd.tree.tree import TreeBuilder
 from d2sd.whatif import Replay
 from tests.nets import make_drafter, stock_greedy

@@ -10,8 +10,8 @@ import torch
 
 from d2sd import DecodeConfig, Engine, InputError
 from d2sd.decoding.block_drafter import tempered
-from d2sd.models.loading import BUNDLED, load_drafter
-from d2sd.models.models import Models
+from d2sd.folders.loading import BUNDLED, load_drafter
+from d2sd.nets.models import Models
 from d2sd.trace.consistency import check_step
 from d2sd.trace.events import TEMPERATURES
 from tests.nets import make_drafter, make_target

@@ -11,7 +11,7 @@ from d2sd.__main__ import main
 from d2sd.costs.machines import Curve, Machine
 from d2sd.costs.runs import works_of
 from d2sd.decoding.proposer import Proposer
-from d2sd.models.loading import BUNDLED
+from d2sd.folders.loading import BUNDLED
 from d2sd.whatif import Replay
 from tests.stage_costs import CHEAP_DRAFTS
 

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from d2sd.attention import NAMES, choose, make_backend
-from d2sd.attention.dense import attend as dense
-from d2sd.bench.random_models import SHAPES, Shape, random_engine
+from d2sd.bench.gpu_stages import SHAPES, Shape, random_engine
 from d2sd.config import DecodeConfig
 from d2sd.decoding.verifier import Verifier
 from d2sd.errors import InputError
-from d2sd.passes.passes import Passes
+from d2sd.nets.attention import NAMES, choose, make_backend
+from d2sd.nets.attention import attend_dense as dense
+from d2sd.nets.passes import Passes
 from d2sd.tree.block import Block
 from d2sd.tree.tree import merge_drafts
 

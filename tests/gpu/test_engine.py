@@ -37,7 +37,7 @@ def test_float32_gives_the_ids_of_the_cpu(engine, method):
 @pytest.mark.parametrize("most", [96, 8])
 def test_what_is_captured_later_leaves_earlier_graphs_right(most, monkeypatch):
     """Graphs share memory: settings that come and go capture some passes anew, or more than are kept."""
-    monkeypatch.setattr("d2sd.passes.passes.MAX_CAPTURED", most)
+    monkeypatch.setattr("d2sd.nets.passes.MAX_CAPTURED", most)
     eager, captured = (load("tiny", device="cuda", passes=passes) for passes in ("eager", "captured"))
     for settings in ({}, {"temperature": 0.8, "seed": 3}, {"num_branches": 2}, {}, {"temperature": 0.8, "seed": 4}):
         for method in ("d2sd", "dflash", "d2sd_tree"):
@@ -112,6 +112,6 @@ def test_out_of_memory_is_a_sentence_and_the_next_run_works(engine):
         torch.cuda.set_per_process_memory_fraction(1.0)
     assert engine.generate(PROMPTS[0], short).token_ids == expected
     pytest.importorskip("gradio", reason="the page turns the error into a sentence")
-    from app.explore import failure_sentence
+    from app.explore.run import failure_sentence
 
     assert "not enough memory" in failure_sentence(caught.value)

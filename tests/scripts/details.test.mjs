@@ -1,7 +1,7 @@
 // What is said of a token in a list of top choices, and columns for words.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Columns } from "../../assets/viewer/columns.js";
+import { Columns } from "../../assets/viewer/tree_layout.js";
 import { markOf } from "../../assets/viewer/details.js";
 
 const token = (own, wanted) => ({ own, wanted });

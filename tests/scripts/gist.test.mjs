@@ -1,8 +1,8 @@
 // The run in a sentence, and what a point of the break-even map says.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { pointWords } from "../../assets/viewer/breakeven.js";
-import { gist } from "../../assets/viewer/gist.js";
+import { pointWords } from "../../assets/viewer/machine.js";
+import { gist } from "../../assets/viewer/numbers.js";
 
 const words = (given) => gist(given).map(({ text }) => text).join("");
 const MACHINE = { name: "a card" };

@@ -1,7 +1,7 @@
 // Which keys are the view's, where the focus is outside it.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { ours } from "../../assets/viewer/keyboard.js";
+import { ours } from "../../assets/viewer/help.js";
 
 const body = { closest: () => null };
 globalThis.document = { body };

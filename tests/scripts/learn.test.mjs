@@ -1,8 +1,7 @@
 // Learn: what settings cost in time, and what a pass costs.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { costOf } from "../../app/static/learn/live.js";
-import { passCost, passWords } from "../../app/static/learn/pass.js";
+import { costOf, passCost, passWords } from "../../app/learn/live.js";
 import { MACHINES } from "../../assets/viewer/machines.js";
 
 const HERE = { first_draft: [[8, 0.2]], second_draft: [[8, 0.2], [32, 0.5]], verify: [[1, 0.9], [41, 2.9]], other: 0.1, drafts: {} };

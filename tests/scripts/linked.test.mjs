@@ -1,7 +1,7 @@
 // A trace that a link names.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { fetchTrace, traceAddress } from "../../app/static/runs/linked.js";
+import { fetchTrace, traceAddress } from "../../app/runs/address.js";
 
 const fetched = [];
 let answer = null;

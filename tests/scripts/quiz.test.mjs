@@ -1,8 +1,7 @@
 // The quiz.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { askedSteps, Guessing, guessMarks } from "../../assets/viewer/guessing.js";
-import { draftedNode, quizVerdict, QuizView } from "../../assets/viewer/quiz.js";
+import { Guessing, QuizView, askedSteps, draftedNode, guessMarks, quizVerdict } from "../../assets/viewer/quiz.js";
 
 test("a quiz asks about steps whose outcome is known, and says who was right", () => {
   assert.deepEqual(askedSteps([{ boundary: 2 }, { boundary: null }, { boundary: 0, undrafted: false }, { boundary: 0, undrafted: true }]), [0, 2]);

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { deflateRawSync } from "node:zlib";
 import { boundaryWords, nodeSentence, stepSentence } from "../../assets/viewer/explain.js";
-import { runWords } from "../../assets/viewer/legend.js";
+import { runWords } from "../../assets/viewer/tree_shapes.js";
 import { Selection } from "../../assets/viewer/selection.js";
 import { readStep } from "../../assets/viewer/step.js";
 import { judged, openLine, Store } from "../../assets/viewer/store.js";

@@ -1,8 +1,7 @@
 // The story of a step: what its frames say, and which cells its drawing has.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { placesOf, rowsOf, winnerOf } from "../../app/static/story/cells.js";
-import { framesOf } from "../../app/static/story/frames.js";
+import { framesOf, placesOf, rowsOf, winnerOf } from "../../app/learn/story.js";
 import { readStep } from "../../assets/viewer/step.js";
 
 const RUN = { names: {}, lacks: "", sampled: false, random: false };

@@ -1,13 +1,12 @@
 // Race, Calibrate and what-if: lanes, the clock, figures, lists behind a chart, files.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { cell, positionsCsv } from "../../app/static/calibrate/download.js";
-import { nameOf, placesOf, stepsBehind, surprises } from "../../app/static/calibrate/places.js";
-import { mapPoints, retimed, timeTicks } from "../../app/static/race/costs.js";
-import { ordinal, readLane } from "../../app/static/race/lane.js";
-import { Player } from "../../app/static/race/player.js";
-import { stagesOf, whyWords } from "../../app/static/race/table.js";
-import { cycleOf, cycleWords, savingWords } from "../../assets/viewer/cost.js";
+import { cell, nameOf, placesOf, positionsCsv, stepsBehind, surprises } from "../../app/calibrate/main.js";
+import { mapPoints, retimed, timeTicks } from "../../app/race/costs.js";
+import { ordinal, readLane } from "../../app/race/lane.js";
+import { Player } from "../../app/race/main.js";
+import { stagesOf, whyWords } from "../../app/race/table.js";
+import { cycleOf, cycleWords, savingWords } from "../../assets/viewer/numbers.js";
 import { frames as framesAround } from "../../assets/viewer/figures.js";
 import { stepCost } from "../../assets/viewer/machine.js";
 import { MACHINES } from "../../assets/viewer/machines.js";

@@ -11,13 +11,13 @@ import playwright
 import pytest
 
 from d2sd.__about__ import HOME
-from d2sd.drawing.modules import IMPORT, join_modules, read_module
+from d2sd.figures.modules import IMPORT, join_modules, read_module
 
 NODE = Path(playwright.__file__).parent / "driver" / ("node.exe" if sys.platform == "win32" else "node")
 SUITES = sorted(Path(__file__).parent.glob("*.test.mjs"))
 MODULES = sorted(
     path
-    for folder in ("assets/viewer", "app/static")
+    for folder in ("assets/viewer", "app")
     for path in (HOME / folder).rglob("*.js")
     if path.parent.name != "early"  # these run before the page, each by itself
 )

@@ -3,9 +3,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { liftFlags } from "../../assets/viewer/strip.js";
 import { BONUS, layoutTree } from "../../assets/viewer/tree_layout.js";
-import { laneRows } from "../../assets/viewer/tree_rows.js";
+import { chainLabel, clearOf, laneRows } from "../../assets/viewer/tree.js";
 import { edgePath, PILL } from "../../assets/viewer/tree_shapes.js";
-import { chainLabel, clearOf } from "../../assets/viewer/tree_words.js";
 
 /** A step of [parent, candidates, probability, state] by id; the last accepted node carries the bonus token. */
 function stepOf(rows) {

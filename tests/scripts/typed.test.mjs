@@ -1,8 +1,7 @@
 // Be the drafter: how typed words are compared with the recorded text, what is said of them, and which answers are heard.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { agreeing, asText, compared, drafterSentence, piecesFrom, readTyped, scoreSentence, spaced, typedSentence } from "../../assets/viewer/typed.js";
-import { TypedView } from "../../assets/viewer/typed_view.js";
+import { TypedView, agreeing, asText, compared, drafterSentence, piecesFrom, readTyped, scoreSentence, spaced, typedSentence } from "../../assets/viewer/typed.js";
 
 const PIECES = [" with", " 24", " shells", " and"];
 

@@ -13,12 +13,10 @@ from torch.nn.functional import scaled_dot_product_attention
 from transformers import AutoTokenizer
 
 from d2sd import DecodeConfig, InputError, load
-from d2sd.models.models import Models
-from d2sd.models.taps import LayerTaps
-from d2sd.models.target import ATTENTION
-from d2sd.models.weight_files import tensor_shapes, weight_files
-from d2sd.train.data import read_documents, read_responses
-from d2sd.train.drafters import (
+from d2sd.folders.weights import tensor_shapes, weight_files
+from d2sd.nets.models import Models
+from d2sd.nets.target import ATTENTION, LayerTaps
+from d2sd.train.block_drafters import (
     DrafterConfig,
     DrafterObjective,
     block_mask,
@@ -26,13 +24,11 @@ from d2sd.train.drafters import (
     draw_prefixes,
     position_weights,
 )
-from d2sd.train.dspark import DSparkConfig, DSparkObjective, train_dspark
 from d2sd.train.eagle3 import Eagle3Objective, Unrolled, train_eagle3
 from d2sd.train.loop import LoopConfig, rate_at, rows_at
-from d2sd.train.regenerate import RegenerateConfig
-from d2sd.train.stages import cached, load_frozen, regenerate_responses, train_drafter, train_target
-from d2sd.train.target import TargetShape
-from tests.train.texts import prompt_of, sums
+from d2sd.train.stages import cached, load_frozen, regenerate_responses, train_drafter
+from d2sd.train.text import RegenerateConfig, read_responses
+from tests.train.texts import prompt_of, save_target, sums
 
 LOOP = {"batch_size": 4, "warmup": 2, "save_every": 3, "log_every": 1}
 
@@ -42,9 +38,7 @@ def folder(tmp_path_factory):
     """A target trained for a moment, and its responses."""
     out = tmp_path_factory.mktemp("nets")
     texts = sums(200)
-    train_target(
-        texts, texts[:50], out / "target", TargetShape(512, 64, 3, 2, 1, 32, 96, 256), LoopConfig(6, **LOOP), 64
-    )
+    save_target(texts, out / "target")
     regenerate_responses(out / "target", [prompt_of(t) for t in texts[:20]], out / "r.jsonl", RegenerateConfig(8, 20))
     return out
 
@@ -287,11 +281,6 @@ def test_tapped_layers_are_layers_of_the_target_and_late_ones_are_said(folder, t
     assert "this drafter reads the output of target layer 2; published ones" in capsys.readouterr().err
 
 
-def test_text_that_is_missing_is_named(tmp_path):
-    with pytest.raises(InputError, match=r"not a \.txt or \.jsonl file that exists"):
-        list(read_documents(str(tmp_path / "no.txt")))
-
-
 @torch.no_grad()
 def test_unrolled_steps_are_what_drafting_a_chain_computes(engine):
     """The loss of a row is that of the chain that a drafter's cache would grow from it, fed with the text."""
@@ -334,29 +323,6 @@ def test_an_eagle3_drafter_is_trained_and_runs(folder, tmp_path):
             config=LoopConfig(3, **LOOP),
             **settings | {"target_layer_ids": [0, 1, 2]},
         )
-
-
-@pytest.mark.parametrize("markov", ["vanilla", "gated", "rnn"])
-def test_a_dspark_drafter_is_trained_and_drafts_what_its_objective_calls_right(folder, tmp_path, markov):
-    drafter(folder, tmp_path / "start", 2)
-    heads = DSparkConfig(markov, 8, anchors=4)
-    train_dspark(
-        folder / "target", folder / "r.jsonl", tmp_path / "out", tmp_path / "start", objective=heads,
-        config=LoopConfig(3, **LOOP),
-    )  # fmt: skip
-    losses = [json.loads(line)["loss"] for line in (tmp_path / "out" / "metrics.jsonl").read_text().splitlines()]
-    assert losses[-1] < losses[0]
-    found = load("tiny", target=str(folder / "target"), drafter=str(tmp_path / "out"))
-    model, target = found.models.first, found.models.target
-    assert (model.form.markov, model.form.confidence, model.form.reads) == (markov, "markov", "fill")
-    trace = found.generate("Question: Tom", DecodeConfig("dflash", 8))
-    plain = found.generate("Question: Tom", DecodeConfig("autoregressive", 8))
-    assert trace.token_ids == plain.token_ids
-    step, prompt = trace.steps[0], trace.prefill.prompt_token_ids
-    ids = torch.tensor([[*prompt, step.anchor, *step.first_draft.ids]])
-    anchors = torch.full((1, 1), len(prompt))
-    _, metrics = DSparkObjective(model, target.model, heads)(ids, torch.tensor([ids.shape[1]]), anchors)
-    assert float(metrics["draft_length"]) == model.block_size  # after its own tokens, each of them is the likeliest
 
 
 def test_a_markov_head_and_a_draft_vocabulary_are_trained_in_both_roles_and_used(folder, tmp_path):

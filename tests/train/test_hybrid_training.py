@@ -6,15 +6,14 @@ import pytest
 import torch
 
 from d2sd import DecodeConfig, Engine, load
-from d2sd.models.eagle3_folder import save_eagle3
-from d2sd.models.loading import load_drafter, load_target
-from d2sd.models.models import Models
-from d2sd.train.drafters import DrafterConfig, DrafterObjective
-from d2sd.train.dspark import DSparkConfig, train_dspark
+from d2sd.folders.drafters import save_eagle3
+from d2sd.folders.loading import load_drafter, load_target
+from d2sd.nets.models import Models
+from d2sd.train.block_drafters import DrafterConfig, DrafterObjective
 from d2sd.train.eagle3 import Eagle3Objective, train_eagle3
 from d2sd.train.loop import LoopConfig
-from d2sd.train.regenerate import RegenerateConfig
 from d2sd.train.stages import load_frozen, regenerate_responses, train_drafter
+from d2sd.train.text import RegenerateConfig
 from tests.nets import make_drafter, make_eagle3
 from tests.target_nets import PROMPTS, make_typed
 
@@ -91,7 +90,7 @@ def test_soft_labels_are_the_targets_own_probabilities(tokenizer, kind):
 
 @pytest.mark.parametrize("kind", ["gpt_oss", "qwen3_next"])
 def test_every_kind_of_drafter_is_trained_for_it(tokenizer, tmp_path, kind):
-    """VP-Drafter, DSpark and EAGLE-3, by their own commands; each loads and drafts without changing the text."""
+    """DFlash drafter, VP-Drafter and EAGLE-3, by their own commands; each loads and drafts without changing the text."""
     target = make_typed(tokenizer, kind)
     target.model.save_pretrained(tmp_path / "target")
     tokenizer.save_pretrained(tmp_path / "target")
@@ -99,18 +98,12 @@ def test_every_kind_of_drafter_is_trained_for_it(tokenizer, tmp_path, kind):
     regenerate_responses(tmp_path / "target", PROMPTS, text, RegenerateConfig(2, 16, 1.0))
     learn, blocks = (tmp_path / "target", text), DrafterConfig(anchors=4)
     train_drafter(*learn, tmp_path / "dflash", objective=blocks, config=loop, **SHAPE)
-    again = {"config": loop, "start": tmp_path / "dflash"}
-    train_drafter(*learn, tmp_path / "vp", objective=DrafterConfig(True, anchors=4), **again)
-    train_dspark(*learn, tmp_path / "dspark", objective=DSparkConfig("gated", 8, anchors=4), **again)
+    second = DrafterConfig(True, anchors=4)
+    train_drafter(*learn, tmp_path / "vp", objective=second, config=loop, start=tmp_path / "dflash")
     train_eagle3(*learn, tmp_path / "eagle3", objective=Eagle3Objective(2, 0.8, 4), config=loop, target_layer_ids=[0, 1, 0])  # fmt: skip
-    folders = {name: str(tmp_path / name) for name in ("target", "dflash", "vp", "dspark", "eagle3")}
+    folders = {name: str(tmp_path / name) for name in ("target", "dflash", "vp", "eagle3")}
     plain = None
-    for method, drafter in (
-        ("autoregressive", "dflash"),
-        ("d2sd", "dflash"),
-        ("dflash", "dspark"),
-        ("eagle3", "eagle3"),
-    ):
+    for method, drafter in (("autoregressive", "dflash"), ("d2sd", "dflash"), ("eagle3", "eagle3")):
         models = {"drafter": folders[drafter]} | ({"second_drafter": folders["vp"]} if method == "d2sd" else {})
         engine = load("tiny", target=folders["target"], **models)
         ids = engine.generate(PROMPTS[0], DecodeConfig(method, 12)).token_ids

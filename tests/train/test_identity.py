@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from d2sd.models.identity import weights_digest
+from d2sd.folders.weights import weights_digest
 
 
 def test_a_net_is_known_by_its_weights():

@@ -8,14 +8,12 @@ from accelerate.state import AcceleratorState
 from torch import nn
 
 from d2sd import load
-from d2sd.models.numbers import HalfLinear, can_mix, halve, halved
+from d2sd.nets.lean import HalfLinear, can_mix, halve, halved
 from d2sd.train import features, loop
-from d2sd.train.data import Responses
 from d2sd.train.features import cache_features
-from d2sd.train.loop import LoopConfig, make_optimizers
-from d2sd.train.muon import Float32Muon, orthogonalized
-from d2sd.train.regenerate import RegenerateConfig, respond_to
+from d2sd.train.loop import Float32Muon, LoopConfig, make_optimizers, orthogonalized
 from d2sd.train.stages import load_frozen, load_writer
+from d2sd.train.text import RegenerateConfig, Responses, respond_to
 
 
 def test_muon_in_float32_makes_the_steps_of_torch_up_to_bfloat16_rounding():

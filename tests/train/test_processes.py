@@ -11,11 +11,9 @@ import pytest
 
 from d2sd import DecodeConfig, load
 from d2sd.__main__ import main
-from d2sd.train.loop import LoopConfig
-from d2sd.train.regenerate import RegenerateConfig
-from d2sd.train.stages import regenerate_responses, train_target
-from d2sd.train.target import TargetShape
-from tests.train.texts import prompt_of, sums
+from d2sd.train.stages import regenerate_responses
+from d2sd.train.text import RegenerateConfig
+from tests.train.texts import prompt_of, save_target, sums
 
 LAUNCH = [
     "accelerate.commands.launch",
@@ -39,8 +37,7 @@ def folder(tmp_path_factory):
     """Returns the folder that two processes wrote. One launch runs bench and training: starting takes most of the time."""
     out = tmp_path_factory.mktemp("launched")
     texts = sums(60)
-    loop = LoopConfig(2, batch_size=4, warmup=1, save_every=2)
-    train_target(texts, texts, out / "target", TargetShape(512, 64, 3, 2, 1, 32, 96, 256), loop, 64)
+    save_target(texts, out / "target", steps=2)
     regenerate_responses(out / "target", [prompt_of(t) for t in texts[:12]], out / "r.jsonl", RegenerateConfig(8, 16))
     train = [
         "train", "vp", "--target", str(out / "target"), "--responses", str(out / "r.jsonl"),

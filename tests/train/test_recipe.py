@@ -12,7 +12,7 @@ import pytest
 from d2sd.__about__ import HOME
 from d2sd.__main__ import _asked
 from d2sd.cli import train
-from d2sd.train.smollm2 import commands
+from d2sd.train.recipe import commands
 
 
 def test_every_command_of_the_recipe_parses_and_reads_what_an_earlier_one_wrote(tmp_path):

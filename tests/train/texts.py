@@ -1,8 +1,15 @@
-"""Text of one kind to train on for a moment."""
+"""Text of one kind, and a small target that was trained on it for a moment."""
 
 from __future__ import annotations
 
 import random
+from pathlib import Path
+
+import torch
+from torch.nn import functional as F
+from transformers import Qwen3Config, Qwen3ForCausalLM
+
+from tests.nets import train_tokenizer
 
 NAMES, THINGS = ("Tom", "Mia", "Ann", "Bo"), ("pens", "figs", "red stones", "cards")
 
@@ -20,3 +27,27 @@ def sums(count: int) -> list[str]:
 def prompt_of(document: str) -> str:
     """The part that a person would type."""
     return document.partition("Answer:")[0] + "Answer:"
+
+
+def save_target(texts: list[str], out: Path, steps: int = 6) -> None:
+    """Save a Qwen3 target of three layers, trained for a few steps on these texts, with a tokenizer of its own."""
+    tokenizer = train_tokenizer(texts, 512, 256)
+    torch.manual_seed(0)
+    model = Qwen3ForCausalLM(
+        Qwen3Config(
+            vocab_size=512, hidden_size=64, intermediate_size=96, num_hidden_layers=3, num_attention_heads=2, num_key_value_heads=1,
+            head_dim=32, max_position_embeddings=256, tie_word_embeddings=True, bos_token_id=None,
+            eos_token_id=tokenizer.eos_token_id, pad_token_id=None,
+        )
+    )  # fmt: skip
+    stream = [token for text in texts for token in tokenizer(text)["input_ids"]]
+    rows = torch.tensor(stream[: len(stream) // 64 * 64]).view(-1, 64)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
+    for step in range(steps):
+        batch = rows[torch.arange(4 * step, 4 * step + 4) % len(rows)]
+        logits = model(batch[:, :-1]).logits
+        F.cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten()).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    model.bfloat16().save_pretrained(out)
+    tokenizer.save_pretrained(out)

@@ -3,8 +3,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from d2sd.attention import BACKENDS, windowed
-from d2sd.attention.windowed import attend_windowed
+from d2sd.nets import tree_attention as windowed
+from d2sd.nets.attention import BACKENDS
+from d2sd.nets.tree_attention import attend_windowed
 from tests.unit.drafts import merge_candidates
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from d2sd import METHODS, DecodeConfig, InputError
-from d2sd.bench.check import grid
+from d2sd.bench.lossless import grid
 from d2sd.bench.presets import PRESETS
 from d2sd.bench.settings import parse_settings
 

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from d2sd.calibration.outcomes import ranks
+from d2sd.calibration.boundaries import ranks
 from d2sd.decoding import device_tree
 from d2sd.tree.boundary import boundary_posterior, boundary_posteriors, select_prefixes
 

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from d2sd.passes.cache import KeyValueCache
+from d2sd.nets.caches import KeyValueCache
 
 
 @given(st.lists(st.sets(st.integers(0, 7), min_size=1).map(sorted), max_size=5))

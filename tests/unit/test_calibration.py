@@ -9,8 +9,10 @@ import pytest
 import torch
 
 from d2sd import DecodeConfig, Engine, calibration
-from d2sd.calibration import outcomes, scores, steps, temperature
-from d2sd.calibration.decisions import expectations
+from d2sd.calibration import boundaries as outcomes
+from d2sd.calibration import boundaries as temperature
+from d2sd.calibration import scores, steps
+from d2sd.calibration.boundaries import expectations
 from d2sd.calibration.resampling import RESAMPLES, Estimate, Resampler
 from d2sd.calibration.scores import Scores
 from d2sd.decoding.block_drafter import tempered

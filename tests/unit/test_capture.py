@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from d2sd.passes.capture import Recorder
+from d2sd.nets.passes import Recorder
 
 
 @pytest.fixture

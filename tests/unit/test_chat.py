@@ -8,7 +8,7 @@ import pytest
 
 from d2sd import DecodeConfig, Engine, InputError
 from d2sd.cli.common import tell_of_template
-from d2sd.models.models import Models
+from d2sd.nets.models import Models
 from tests.nets import make_target
 
 # the shape of Qwen3's: an empty thought where thinking is switched off

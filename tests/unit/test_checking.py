@@ -13,8 +13,8 @@ from transformers import AutoTokenizer
 
 from d2sd import METHODS, DecodeConfig, Engine, InputError, load
 from d2sd.errors import first_line
-from d2sd.models.loading import load_drafter, load_target
-from d2sd.models.models import Models
+from d2sd.folders.loading import load_drafter, load_target
+from d2sd.nets.models import Models
 from tests.nets import make_drafter, make_target
 
 
@@ -76,8 +76,8 @@ ANY_NET = [
 @pytest.mark.parametrize("part", ["target", "dflash"])
 def test_every_field_of_a_config_is_checked_before_weights_are_read(folder, part, changes, sentence, monkeypatch):
     read = []
-    readers = {"target": "loading.AutoModelForCausalLM.from_pretrained", "dflash": "drafter_folder.read_weights"}
-    monkeypatch.setattr(f"d2sd.models.{readers[part]}", lambda *_, **__: read.append(1))
+    readers = {"target": "loading.AutoModelForCausalLM.from_pretrained", "dflash": "drafters.read_weights"}
+    monkeypatch.setattr(f"d2sd.folders.{readers[part]}", lambda *_, **__: read.append(1))
     change(folder / part, changes)
     with pytest.raises(InputError, match=sentence) as caught:
         (load_target if part == "target" else load_drafter)(str(folder / part), torch.float32, "cpu")

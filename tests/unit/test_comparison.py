@@ -8,11 +8,18 @@ import numpy as np
 import pytest
 
 from d2sd.calibration import comparison, tabulate
-from d2sd.calibration.alignment import align, first_difference
-from d2sd.calibration.compared_reading import read_comparison
-from d2sd.calibration.comparison import compare, length_difference
+from d2sd.calibration.comparison import (
+    Draws,
+    Side,
+    align,
+    compare,
+    first_difference,
+    length_difference,
+    newcombe,
+    ratio,
+)
 from d2sd.calibration.resampling import Estimate, holm, p_value, wilson
-from d2sd.calibration.sides import Draws, Side, newcombe, ratio
+from d2sd.calibration.sentences import read_comparison
 from d2sd.trace.events import Committed, PrefillDone
 from d2sd.trace.trace import Trace
 from tests.unit.test_calibration import made_step, simulated

@@ -7,9 +7,9 @@ import sys
 import pytest
 
 from d2sd import DecodeConfig, InputError
-from d2sd.attention import NAMES
 from d2sd.cli.common import add_decode_arguments, decode_config
 from d2sd.config import BACKENDS, SETTINGS
+from d2sd.nets.attention import NAMES
 
 
 @pytest.mark.parametrize(

@@ -1,44 +1,19 @@
-"""Tables of stage costs: their file, their curves, their correction by a run."""
+"""Tables of stage costs: machines by name, their curves, their correction by a run."""
 
 from __future__ import annotations
 
 import random
 
-import orjson
 import pytest
 
-from d2sd.costs.file import machine_of, read_costs
-from d2sd.costs.machines import Curve, Work
+from d2sd.costs.machines import Curve, Work, machine_of
 from d2sd.decoding import stage_times as measure
 from d2sd.decoding.cost_aware import RunningCosts
 from d2sd.errors import InputError
 from tests.unit.adaptive_world import CPU
 
-GOOD = {
-    "machine": "a card",
-    "milliseconds": {
-        "verify": [[1, 22.0], [64, 23.0]],
-        "first_draft": [[16, 4.5]],
-        "second_draft": [[16, 4.5], [64, 4.9]],
-        "other": 0.5,
-    },
-}
 
-
-def written(tmp_path, data):
-    path = tmp_path / "costs.json"
-    path.write_bytes(data if isinstance(data, bytes) else orjson.dumps(data))
-    return str(path)
-
-
-def test_a_file_is_read_and_written_alike(tmp_path):
-    table = read_costs(written(tmp_path, GOOD))
-    assert table.plain() == pytest.approx(0.0225)
-    assert table.verify.seconds(64) == pytest.approx(0.023)
-    assert table.to_dict() == GOOD
-
-
-def test_a_known_machine_needs_no_file_and_has_the_papers_ratios():
+def test_a_known_machine_has_the_papers_ratios():
     table = machine_of("paper")
     assert table.plain() == pytest.approx(0.02)  # nominal, and said in its name
     assert "20 ms" in table.name
@@ -46,30 +21,9 @@ def test_a_known_machine_needs_no_file_and_has_the_papers_ratios():
     assert table.plain_steps("dflash", [Work(16, (), 16)]) == pytest.approx(5.31 / 4.16)
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"verify": []}, "1 to 64 points"),
-        ({"verify": [[1, 0.0]]}, "must take time"),
-        ({"verify": [[8, 2.0], [1, 3.0]]}, "ascend"),
-        ({"verify": [[1, 3.0], [8, 2.0]]}, "must not fall"),
-        ({"first_draft": [[1.5, 3.0]]}, "pairs"),
-        ({"first_draft": [[1, "3"]]}, "number of milliseconds"),
-        ({"first_draft": [[1, -1]]}, "between 0 and"),
-        ({"other": True}, "number of milliseconds"),
-        ({"verfy": [[1, 1.0]]}, "none of its stages"),
-    ],
-)
-def test_what_cannot_be_a_table_is_refused_with_its_reason(tmp_path, change, words):
-    with pytest.raises(InputError, match=words) as refused:
-        read_costs(written(tmp_path, GOOD | {"milliseconds": GOOD["milliseconds"] | change}))
-    assert "Its form:" in str(refused.value)
-
-
-@pytest.mark.parametrize("data", [b"", b"[]", b"{", b"\xff", b'{"machine": "x"}', b"[" * 1000, b" " * 70_000, None])
-def test_other_files_are_refused(tmp_path, data):
-    with pytest.raises(InputError, match="cost file"):
-        read_costs("nowhere.json" if data is None else written(tmp_path, data))
+def test_an_unknown_machine_is_refused_with_the_names_of_the_known_ones():
+    with pytest.raises(InputError, match=r"there is no machine 'costs\.json'; choose one of: paper, h200-measured"):
+        machine_of("costs.json")
 
 
 def test_a_curve_goes_on_straight_and_never_falls():

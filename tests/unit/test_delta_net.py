@@ -7,9 +7,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from d2sd.models.delta_net import tree_delta
-from d2sd.models.rows import PassRows
-from d2sd.passes.states import DeltaRows, LayerCache, LinearState
+from d2sd.nets.caches import DeltaRows, LayerCache, LinearState
+from d2sd.nets.linear_attention import tree_delta
+from d2sd.nets.tree_attention import PassRows
 
 CPU = torch.device("cpu")
 PARENTS = st.integers(1, 14).flatmap(lambda n: st.tuples(*(st.integers(0, max(0, i - 1)) for i in range(n))))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from d2sd import DecodeConfig, Engine
-from d2sd.models.models import Models
+from d2sd.nets.models import Models
 from d2sd.trace.differences import weights_of, what_differs
 from d2sd.trace.schema import read_header
 from d2sd.trace.writer import to_line

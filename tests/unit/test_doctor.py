@@ -51,11 +51,11 @@ from d2sd.doctor.weights import (
 )
 from d2sd.engine import Engine
 from d2sd.errors import InputError
-from d2sd.models.loading import load_drafter
-from d2sd.models.models import Models
+from d2sd.folders.loading import load_drafter
+from d2sd.nets.models import Models
 from d2sd.trace.events import StepDone
-from tests.broken_ways import KEPT_OUT, SOUND, TINY, WAYS, copied, inner, outer, renamed, rope, window
 from tests.nets import make_drafter, make_target
+from tools.broken_ways import KEPT_OUT, SOUND, TINY, WAYS, copied, inner, outer, renamed, rope, window
 
 PROMPTS = [
     "One day, Lily and Max went to the park with their mom. They saw",

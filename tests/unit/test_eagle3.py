@@ -10,11 +10,11 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from d2sd import DecodeConfig, Engine, InputError
-from d2sd.models.eagle3 import default_eagle3_layers
-from d2sd.models.eagle3_folder import is_eagle3, save_eagle3
-from d2sd.models.loading import load_eagle3
-from d2sd.models.models import Models
-from d2sd.models.target import ATTENTION
+from d2sd.folders.drafters import is_eagle3, save_eagle3
+from d2sd.folders.loading import load_eagle3
+from d2sd.nets.eagle3 import default_eagle3_layers
+from d2sd.nets.models import Models
+from d2sd.nets.target import ATTENTION
 from tests.nets import make_eagle3, make_target
 from tests.unit.reference_eagle3 import KEY, best_nodes, write_folder
 

@@ -15,13 +15,13 @@ from pathlib import Path
 import pytest
 
 import d2sd
-from app import address
+from app import visitors as address
 from d2sd import DecodeConfig, InputError, load_trace
 from d2sd.__main__ import main
 from d2sd.engine import Engine
 from d2sd.trace.files import write_whole
 from d2sd.trace.writer import TraceFile
-from d2sd.train import checkpoint
+from d2sd.train import loop as checkpoint
 
 ROOT = Path(__file__).parents[2]
 OPENING = ROOT / "assets" / "traces" / "opening.jsonl.gz"

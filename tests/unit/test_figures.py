@@ -11,15 +11,13 @@ import pytest
 from d2sd.__about__ import HOME
 from d2sd.__main__ import main
 from d2sd.calibration import calibrate, label, tabulate, tabulate_paths
-from d2sd.calibration.comparison import compare
+from d2sd.calibration.comparison import Side, compare
 from d2sd.calibration.report import curves
-from d2sd.calibration.sides import Side
 from d2sd.costs.runs import Places
-from d2sd.drawing.compared_panels import comparison_panels, sweep_panels
-from d2sd.drawing.panels import calibration_panels
-from d2sd.drawing.report import report_page, settings
-from d2sd.drawing.style import COLOURS, safe
-from d2sd.drawing.sweeps import Line, Point, Recorded, Sweep, sweep_reading
+from d2sd.figures.comparison import Line, Point, Recorded, Sweep, sweep_reading
+from d2sd.figures.panels import calibration_panels, comparison_panels, sweep_panels
+from d2sd.figures.report import report_page, settings
+from d2sd.figures.style import COLOURS, safe
 from d2sd.trace.events import TEMPERATURES
 from d2sd.trace.trace import load_trace
 

@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from d2sd import DecodeConfig, InputError
-from d2sd.attention import choose, flashinfer
-from d2sd.attention.dense import attend as dense
-from d2sd.attention.planning import block_level, pack_mask, prefix_level
+from d2sd.nets import flashinfer
+from d2sd.nets.attention import attend_dense as dense
+from d2sd.nets.attention import choose
+from d2sd.nets.flashinfer import block_level, pack_mask, prefix_level
 from tests.unit import reference_flashinfer
 from tests.unit.drafts import merge_candidates
 from tests.unit.test_attention import inputs

@@ -11,8 +11,9 @@ import pytest
 
 from d2sd import Trace
 from d2sd.__about__ import HOME
-from d2sd.calibration import Gathering, calibrate, gathering, label, tabulate, tabulate_paths
-from d2sd.calibration.decisions import Expectations, pooled
+from d2sd.calibration import Gathering, calibrate, label, tabulate, tabulate_paths
+from d2sd.calibration import report as gathering
+from d2sd.calibration.boundaries import Expectations, pooled
 from d2sd.trace.sets import read_traces
 from tests.unit.test_calibration import made_step, simulated
 

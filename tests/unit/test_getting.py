@@ -12,8 +12,8 @@ import pytest
 
 from d2sd import InputError
 from d2sd.__main__ import main
-from d2sd.models import getting
-from d2sd.models.store import REMOTE, Remote, RemoteFile, found, located, place
+from d2sd.folders import getting
+from d2sd.folders.store import REMOTE, Remote, RemoteFile, found, located, place
 
 CONTENT = bytes(range(256)) * 8192  # 2 MiB, eight chunks
 FILES = tuple(RemoteFile(n, len(CONTENT), hashlib.sha256(CONTENT).hexdigest()) for n in ("config.json", "weights"))

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from d2sd import InputError
-from d2sd.models.gguf import check_gguf
-from d2sd.models.loading import load_target
+from d2sd.folders.loading import load_target
+from d2sd.folders.store import check_gguf
 
 
 def write(path, architecture="llama"):

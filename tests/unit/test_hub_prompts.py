@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from d2sd.bench import hub_prompts
+from d2sd.bench import prompts as hub_prompts
 from d2sd.bench.prompts import Prompt, digest, read_prompts
 from d2sd.errors import InputError
 

@@ -9,8 +9,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from d2sd import InputError
-from d2sd.models.layouts import layout_of, read_form
-from d2sd.models.loading import is_eagle3_folder, load_drafter
+from d2sd.folders.loading import is_eagle3_folder, load_drafter
+from d2sd.nets.layouts import layout_of, read_form
 from tests.drafter_folders import FOLDERS, HEAD, SHAPE, THETA, flat, nested, plan, speculators, write
 from tests.nets import make_target
 

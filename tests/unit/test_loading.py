@@ -15,11 +15,11 @@ from transformers import AutoModelForCausalLM, Qwen3Config
 
 from d2sd import DecodeConfig, Engine, InputError, load
 from d2sd.bench.baselines import _stock_drafter
-from d2sd.models.drafter import DFlashDraftModel, default_target_layers, drafter_config
-from d2sd.models.eagle3_folder import save_eagle3
-from d2sd.models.loading import BUNDLED, load_drafter, load_target
-from d2sd.models.models import Models, check_fit
-from d2sd.models.target import Target
+from d2sd.folders.drafters import save_eagle3
+from d2sd.folders.loading import BUNDLED, load_drafter, load_target
+from d2sd.nets.drafter import DFlashDraftModel, default_target_layers, drafter_config
+from d2sd.nets.models import Models, check_fit
+from d2sd.nets.target import Target
 from tests.nets import make_drafter, make_target
 
 PUBLISHED_LAYER_KEYS = [
@@ -202,7 +202,7 @@ def test_an_eagle3_drafter_is_named_where_a_block_drafter_is_needed():
 
 
 def test_8_bit_weights_say_what_is_missing(folder, monkeypatch):
-    monkeypatch.setattr("d2sd.models.loading.find_spec", lambda _: None)
+    monkeypatch.setattr("d2sd.folders.loading.find_spec", lambda _: None)
     with pytest.raises(InputError, match="need the package bitsandbytes"):
         load(str(folder), load_in_8bit=True)
 
@@ -211,7 +211,7 @@ def test_a_card_that_is_too_small_is_a_sentence(folder, monkeypatch):
     def full(*_, **__):
         raise torch.OutOfMemoryError("CUDA out of memory")
 
-    monkeypatch.setattr("d2sd.models.loading.AutoModelForCausalLM.from_pretrained", full)
+    monkeypatch.setattr("d2sd.folders.loading.AutoModelForCausalLM.from_pretrained", full)
     with pytest.raises(InputError, match="does not fit into the memory of cpu; choose a smaller one"):
         load(str(folder))
 

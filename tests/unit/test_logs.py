@@ -10,15 +10,13 @@ import pytest
 from d2sd import InputError, load_trace
 from d2sd.__main__ import main
 from d2sd.calibration import calibrate, read_report, tabulate
-from d2sd.calibration.alignment import align
-from d2sd.calibration.comparison import compare
-from d2sd.calibration.sides import Side
+from d2sd.calibration.comparison import Side, align, compare
 from d2sd.trace.logs import Totals, import_log
 from d2sd.trace.logs.chain import UNKNOWN
 from d2sd.trace.sets import read_traces
 from d2sd.trace.trace import parse_trace
 
-# As documented: AIPerf's test of vLLM's detailed level, vLLM's summary, SGLang's details, the pull request of LLAMA_SPEC_DUMP.
+# As documented: vLLM's detailed level and its summary, SGLang's details, the pull request of LLAMA_SPEC_DUMP.
 DETAILED = {
     "mean_acceptance_length": 3.25, "draft_acceptance_rate": 0.5625, "acceptance_histogram": [1, 1, 2, 3, 1],
     "num_spec_steps": 8, "num_accepted_draft_tokens": 18, "num_draft_tokens": 32, "num_spec_tokens": 4,
@@ -41,12 +39,6 @@ SGLANG = {
 LLAMACPP = {
     "content": " a cat",
     "timings": {"predicted_n": 12, "predicted_ms": 600.0, "draft_n": 16, "draft_n_accepted": 9},
-}
-AIPERF = {
-    **DETAILED,
-    "engine": "vllm",
-    "completion_tokens": 27,
-    "acceptance_histogram": {"0": 1, "1": 1, "2": 2, "3": 3, "4": 1},
 }
 DUMP = {
     "step": 1, "seq": 3, "n_draft": 3, "n_accepted": 2, "pmin_drop": 0,
@@ -78,13 +70,15 @@ def changed(record, path, value):
 
 
 def test_counts_of_every_step_give_boundaries_and_invent_no_tokens(tmp_path):
-    for record in (VLLM, AIPERF, {"choices": [{"text": "", "speculative_decoding_stats": DETAILED}]}):
+    for record in (VLLM, {"choices": [{"text": "", "speculative_decoding_stats": DETAILED}]}):
         (run,) = imported(tmp_path, record)
         assert parse_trace("".join(run.lines()).encode()) == run
         assert [s.actual_boundary for s in run.steps] == DETAILED["per_step_accepted"]
         assert run.totals.mean_acceptance_length == 3.25
         assert run.missing == ("confidence", "tokens", "times")
         assert {n.text for s in run.steps for n in s.nodes} == {UNKNOWN}
+    with pytest.raises(InputError, match="20 output tokens, where the steps committed at least 24"):
+        imported(tmp_path, {**VLLM, "usage": {"completion_tokens": 20}})
 
 
 def test_output_ids_are_cut_into_the_steps(tmp_path):
@@ -149,8 +143,7 @@ def test_llamacpp_timings_give_alpha_since_every_pass_gives_one_token_of_its_own
         (VLLM, ["num_spec_steps"], 9, "mean_acceptance_length: 3.25, where the counts give 3"),
         (VLLM, ["num_draft_tokens"], -1, "num_draft_tokens: expected `int` >= 0"),
         (VLLM, ["num_draft_tokens"], None, "object missing required field num_draft_tokens"),
-        (AIPERF, ["completion_tokens"], 20, "20 output tokens, where the steps committed at least 24"),
-        (AIPERF, ["acceptance_histogram", "x"], 1, "acceptance_histogram: its keys are numbers of accepted tokens"),
+        (VLLM, ["acceptance_histogram"], {"0": 8, "x": 1}, "acceptance_histogram: its keys are numbers of accepted tokens"),
         (SGLANG, ["spec_verify_ct"], 34, "the histogram counts 33 steps, where 34 are reported"),
         (LLAMACPP, ["draft_n_accepted"], 17, "17 tokens, the output has 12"),
         (DUMP, ["n_accepted"], 1, "pos[1].acc: n_accepted is 1, so it must be False"),
@@ -190,7 +183,7 @@ def test_what_is_no_log_is_one_sentence(tmp_path, raw, sentence):
 
 
 def test_the_command_writes_one_file_of_all_runs(tmp_path, capsys):
-    (tmp_path / "log.json").write_text(json.dumps([VLLM, AIPERF, SGLANG], indent=1), encoding="utf-8")
+    (tmp_path / "log.json").write_text(json.dumps([VLLM, SGLANG], indent=1), encoding="utf-8")
     assert main(["trace", "import", str(tmp_path / "log.json"), "--from", "vllm", "-o", str(tmp_path / "o.jsonl")]) == 2
     assert not list(tmp_path.glob("*o.jsonl*"))
     (tmp_path / "log.json").write_text(json.dumps([VLLM, VLLM], indent=1), encoding="utf-8")

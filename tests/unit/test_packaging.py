@@ -79,7 +79,7 @@ def test_an_installed_package_finds_its_assets_from_any_folder(wheel, tmp_path):
 import d2sd
 from d2sd.__about__ import HOME
 from d2sd.bench.prompts import read_prompts
-from d2sd.drawing.viewer import viewer_script
+from d2sd.figures.viewer import viewer_script
 print(len(read_prompts("heldout")) > 0, len(viewer_script()) > 0, (HOME / "app.py").is_file(), d2sd.__file__)
 """
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site")}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from d2sd.__main__ import main
-from d2sd.models.plan import markdown, plan, verdict
+from d2sd.folders.plan import markdown, plan, verdict
 from tests.drafter_folders import flat
 
 PAIRS = {pair["target"]: pair for pair in json.loads(Path("tests/data/published_pairs.json").read_text())}

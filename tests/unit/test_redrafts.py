@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from d2sd.calibration import calibrate, label, read_report, tabulate
-from d2sd.calibration.redrafts import candidates, promised, tabulate_redrafts
-from d2sd.calibration.splits import KINDS, token_kind
+from d2sd.calibration.boundaries import candidates, promised, tabulate_redrafts
+from d2sd.calibration.scores import KINDS, token_kind
 from d2sd.trace.events import Committed, Draft
 from tests.unit.test_calibration import made_step, simulated
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from d2sd.config import MAX_NODES
-from d2sd.passes.shapes import ROWS, context_shape, padded_tree, row_shape
+from d2sd.nets.passes import ROWS, context_shape, padded_tree, row_shape
 from tests.unit.drafts import merge_candidates
 
 

@@ -13,8 +13,8 @@ import pytest
 import d2sd
 from d2sd.__main__ import main
 from d2sd.cli.description import MARKS, describe_step, draw_tree
-from d2sd.cli.stats import statistics
-from d2sd.drawing.viewer import standalone_page
+from d2sd.cli.trace import statistics
+from d2sd.figures.viewer import standalone_page
 from d2sd.trace.events import Finished
 from d2sd.trace.logs.chain import NOT_KNOWN, Chain, chain_step
 from d2sd.trace.metrics import verdict
@@ -245,22 +245,16 @@ def test_files_of_many_runs_are_told_as_such_and_one_of_them_is_named(trace, tmp
     assert "there is no run 4" in capsys.readouterr().err
 
 
-def test_a_folder_of_traces_is_one_side_and_gives_a_profile(trace, tmp_path, capsys):
+def test_a_folder_of_traces_is_one_side(trace, tmp_path, capsys):
     folder = tmp_path / "runs"
     folder.mkdir()
     write_traces(folder / "a.jsonl", [trace, trace])
     write_traces(folder / "b.jsonl.gz", [trace])
     assert main(["compare", "--a", str(folder), "--b", str(folder), "--json"]) == 0
     capsys.readouterr()
-    assert main(["calibrate", "--traces", str(folder), "--profile", str(tmp_path / "p.json")]) == 0
-    profile = json.loads((tmp_path / "p.json").read_text())
-    assert profile["mean_accept_length"] == pytest.approx(trace.totals.mean_acceptance_length, abs=1e-5)
-    assert profile["mean_accept_length"] == pytest.approx(1 + sum(profile["marginal_accept_rates"]), abs=1e-4)
-    assert sum(profile["acceptance_length_histogram"].values()) == 3 * len(trace.steps)
-    capsys.readouterr()
-    assert main(["trace", "import", str(tmp_path / "p.json"), "--json"]) == 0  # and it is read again
-    (row,) = json.loads(capsys.readouterr().out)["totals"]
-    assert row["mean_acceptance_length"] == pytest.approx(profile["mean_accept_length"])
+    assert main(["calibrate", "--traces", str(folder), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["all"]
+    assert (found["runs"], found["steps"]) == (3, 3 * len(trace.steps))
     (tmp_path / "none").mkdir()
     assert main(["compare", "--a", str(tmp_path / "none"), "--b", str(folder)]) == 2
     assert "holds no traces" in capsys.readouterr().err

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from d2sd.errors import InputError
-from d2sd.trace.logs import aiperf, benches, llamacpp, sglang, spec_dump, vllm
+from d2sd.trace.logs import benches, llamacpp, sglang, spec_dump, vllm
 from d2sd.trace.logs.chain import Texts
 from d2sd.trace.logs.counts import Counts
 from d2sd.trace.logs.rows import Bad, Row, numbered, read_rows
@@ -23,7 +23,6 @@ from d2sd.trace.trace import Trace
 Fits = Callable[[dict[str, Any]], bool]
 # By content the first that fits is taken.
 REPLIES: dict[str, tuple[Fits, Callable[[dict[str, Any], str], Counts]]] = {
-    "aiperf": (aiperf.fits, aiperf.read),
     "sglang": (sglang.fits, sglang.read),
     "vllm": (vllm.fits, vllm.read),
     "llamacpp": (llamacpp.fits, llamacpp.read),

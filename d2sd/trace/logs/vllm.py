@@ -69,10 +69,10 @@ def read(record: dict[str, Any], where: str) -> Counts:
     said = read_reply(record, where)
     said["seconds"] = times.generation_time_ms and times.generation_time_ms / 1e3
     said["prefill_seconds"] = times.time_to_first_token_ms and times.time_to_first_token_ms / 1e3
-    return counts(ENGINE, convert(stats, Stats, place), place, said)
+    return _counts(convert(stats, Stats, place), place, said)
 
 
-def counts(engine: str, stats: Stats, place: str, said: dict[str, Any]) -> Counts:
+def _counts(stats: Stats, place: str, said: dict[str, Any]) -> Counts:
     """Checked figures as ``Counts``; said: what else is known of the request."""
     steps, accepted = stats.num_spec_steps, stats.num_accepted_draft_tokens
     check_mean(stats.mean_acceptance_length, 1 + accepted / steps if steps else None, f"{place}.mean_acceptance_length")
@@ -86,7 +86,7 @@ def counts(engine: str, stats: Stats, place: str, said: dict[str, Any]) -> Count
         lacking = "per_step_accepted" if per_step[0] is None else "per_step_drafted"
         raise InputError(f"{place}.{lacking}: it is missing, but the other list of steps is there")
     return Counts(
-        engine,
+        ENGINE,
         place,
         steps,
         accepted,

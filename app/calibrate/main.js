@@ -1,0 +1,319 @@
+// The verdict and the sentences it rests on, and the headline figures.
+
+import { h, oneWait, text } from "../../assets/viewer/dom.js";
+import { saveFile } from "../../assets/viewer/share.js";
+import { OUTCOMES, count, probability, visible } from "../../assets/viewer/words.js";
+import { FigureView, plotly } from "../../assets/viewer/figures.js";
+import { SidesView } from "../compare/main.js";
+
+const TONES = { good: ["✓", "good"], bad: ["▼", "warning"], mixed: ["◐", "mixed"], few: ["…", "too few"], note: ["·", "note"] };
+
+class SummaryView {
+  constructor(choose) {
+    this.choose = choose;
+    this.figures = h("dl", { class: "panel figures", "aria-label": "Figures" });
+    this.reading = h("section", { class: "panel reading", "aria-label": "Reading" });
+    this.spoken = h("p", { class: "spoken", "aria-live": "polite" });
+    this.reading.addEventListener("click", (event) => {
+      const button = event.target.closest("button[data-chart]");
+      if (button) this.choose(button.dataset.chart, button.dataset.places.split(",").map(Number));
+    });
+  }
+
+  show(data) {
+    const [verdict, ...rest] = data.reading;
+    const line = (sentence, tag) => {
+      const [mark, meaning] = TONES[sentence.tone] || TONES.note;
+      // The verdict is what stands before the colon.
+      const [head, ...tail] = tag === "h3" ? text(sentence.text).split(":") : [];
+      const said = tail.length ? [h("b", {}, head + ":"), tail.join(":")] : [text(sentence.text)];
+      const words = [h("i", { class: "tone", title: meaning, "aria-hidden": "true" }, mark), h("span", { class: "words" }, ...said)];
+      if (!sentence.chart || !sentence.places.length) return h(tag, { class: sentence.tone }, ...words);
+      const show = h("button", { type: "button", class: "small", "data-chart": sentence.chart, "data-places": sentence.places.join(","), "aria-label": `Show the steps: ${text(sentence.text)}` }, "steps");
+      return h(tag, { class: sentence.tone }, ...words, show);
+    };
+    this.reading.replaceChildren(verdict ? line({ ...verdict }, "h3") : "", rest.length ? h("ul", {}, ...rest.map((sentence) => line(sentence, "li"))) : "");
+    if (!data.progress.running && verdict) this.spoken.textContent = text(verdict.text);
+    this.figures.replaceChildren(...data.stats.map(({ name, value, note, meaning }) => h("div", { class: "stat", title: meaning }, h("dt", {}, name), h("dd", {}, h("span", { class: "value" }, value), h("span", { class: "note", title: note }, note)))));
+  }
+}
+
+// The figures as JSON and the scored positions as CSV, made in the page.
+
+/** A cell of a CSV file. Text that a spreadsheet would take for a formula gets an apostrophe. */
+export function cell(value) {
+  if (typeof value === "number") return String(value);
+  const words = text(value);
+  const safe = /^[=+\-@\t\r]/.test(words) ? "'" + words : words;
+  return `"${safe.replace(/"/g, '""')}"`;
+}
+
+export function positionsCsv(data) {
+  const { steps, runs } = data;
+  const head = ["run", "label", "step", "position", "confidence", "accepted", "token", "wanted", "boundary", "drafted", "predicted", "rank", "outcome"];
+  const rows = [head.join(",")];
+  const all = data.report.matrix.counts.length - 1;
+  steps.confidence.forEach((own, row) =>
+    own.forEach((c, at) => {
+      const right = at < steps.matched[row];
+      const { run, label } = runs[steps.run[row]];
+      const name = (outcome) => (outcome === all ? "all" : outcome < 0 ? "" : outcome);
+      const values = [run, label, steps.step[row] + 1, steps.depths[row][at], c, right ? 1 : 0, steps.tokens[row][at], right ? "" : steps.wanted[row], name(steps.happened[row]), steps.drafted[row], name(steps.predicted[row]), steps.rank[row], steps.outcome[row]];
+      rows.push(values.map(cell).join(","));
+    }),
+  );
+  return rows.join("\r\n") + "\r\n";
+}
+
+function downloads(get) {
+  const button = (words, kind, make) => {
+    const b = h("button", { type: "button", class: "small", "data-save": kind }, words);
+    b.addEventListener("click", () => get() && saveFile(`calibration.${kind}`, kind === "csv" ? "text/csv" : "application/json", make(get())));
+    return b;
+  };
+  return [
+    button("CSV", "csv", positionsCsv),
+    button("JSON", "json", (data) => JSON.stringify({ title: data.progress.title, runs: data.runs, reading: data.reading, report: data.report }, null, 1)),
+  ];
+}
+
+// The steps behind a bar, a cell or a row, each one click from Explore.
+
+const AT_ONCE = 60;
+
+class MembersView {
+  /** `open(row, at)` opens a step in Explore; `closed()` is called when the list is put away. */
+  constructor(open, closed) {
+    Object.assign(this, { open, items: [], shown: AT_ONCE });
+    this.title = h("h3", { tabindex: -1 });
+    this.count = h("p", { class: "question", "aria-live": "polite" });
+    this.list = h("ol", { class: "rows" });
+    this.more = h("button", { type: "button", class: "small more" });
+    this.close = h("button", { type: "button", class: "icon", "aria-label": "Close the list" }, "✕");
+    this.box = h("section", { class: "panel members", "aria-label": "Steps" }, h("div", { class: "head" }, this.title, h("div", { class: "tools" }, this.close)), this.count, this.list, this.more);
+    this.close.addEventListener("click", closed);
+    this.more.addEventListener("click", () => {
+      this.shown += AT_ONCE;
+      this.draw();
+    });
+    this.list.addEventListener("click", (event) => {
+      const button = event.target.closest("button");
+      const item = button && this.items[Number(button.dataset.item)];
+      if (item) this.open(item.row, item.at);
+    });
+  }
+
+  show(data, title, items) {
+    Object.assign(this, { data, items, shown: AT_ONCE });
+    const none = title === null;
+    this.title.textContent = none ? "Surest tokens that were rejected" : title;
+    this.close.hidden = none;
+    const rows = new Set(items.map((i) => i.row)).size;
+    const what = items.length && items[0].at !== null ? `${count(items.length, "position")} in ${count(rows, "step")}, the most surprising first` : count(items.length, "step");
+    this.count.textContent = none ? "Click one to open its step in Explore; click a mark of a figure, or a number in its table, to list its steps." : `${what}. Click one to open its step in Explore.`;
+    this.draw();
+  }
+
+  draw() {
+    this.list.replaceChildren(...this.items.slice(0, this.shown).map((item, i) => this.row(item, i)));
+    const rest = this.items.length - this.shown;
+    this.more.hidden = rest <= 0;
+    this.more.textContent = rest > AT_ONCE ? `Show ${AT_ONCE} more of ${rest}` : `Show the other ${rest}`;
+  }
+
+  row({ row, at }, index) {
+    const { steps, runs } = this.data;
+    const run = runs[steps.run[row]];
+    const words = at === null ? this.stepWords(row) : this.positionWords(row, at);
+    return h("li", {}, h("button", { type: "button", "data-item": index }, h("span", { class: "where" }, h("b", {}, `Step ${steps.step[row] + 1}`), h("bdi", {}, run ? text(run.label) : "")), h("span", { class: "what" }, ...words)));
+  }
+
+  positionWords(row, at) {
+    const { data } = this;
+    const { steps } = data;
+    const right = at < steps.matched[row];
+    const token = h("bdi", { class: `chip ${right ? "first" : "rejected"}` }, visible(steps.tokens[row][at], 14));
+    const said = ` at ${steps.depths[row][at]}, says ${probability(steps.confidence[row][at])}: `;
+    return right ? [token, said, h("b", {}, "accepted ✓")] : [token, said, h("b", { class: "reject" }, data.report.of_paths ? "not accepted ✕" : "rejected ✕"), ...(data.report.of_paths ? [] : [", wanted ", h("bdi", { class: "chip target" }, visible(steps.wanted[row], 14))])];
+  }
+
+  stepWords(row) {
+    const { steps, report } = this.data;
+    const all = report.matrix.counts.length - 1;
+    if (steps.happened[row] < 0) return ["boundary not seen"];
+    const name = (outcome) => (outcome === all ? "all" : String(outcome));
+    const rank = steps.rank[row] ? `, true boundary ranked ${steps.rank[row]}` : "";
+    const outcome = OUTCOMES[steps.outcome[row]];
+    return [`predicted ${name(steps.predicted[row])}, accepted ${name(steps.happened[row])}${rank}`, ...(outcome ? [": ", h("b", { class: `outcome ${steps.outcome[row]}` }, `${outcome.mark} ${outcome.words}`)] : [])];
+  }
+}
+
+// Which steps are behind the mark of a figure, and behind which marks a step is.
+
+/** The steps behind these places, as items of the list: scored positions where the figure counts those, the most surprising
+    first, else whole steps. */
+export function stepsBehind({ places, steps }, figure, wanted) {
+  const items = [];
+  const positions = places.positions[figure];
+  if (positions) {
+    positions.forEach((own, row) => own.forEach((place, at) => wanted.includes(place) && items.push({ row, at })));
+    return bySurprise(items, steps);
+  }
+  (places.steps[figure] || []).forEach((own, row) => own.some((place) => wanted.includes(place)) && items.push({ row, at: null }));
+  return items;
+}
+
+/** The places of a figure that a step is behind. */
+export function placesOf({ places }, figure, row) {
+  return (places.positions[figure] || places.steps[figure] || [])[row] || [];
+}
+
+/** What these places are called together. */
+export function nameOf({ panels }, figure, wanted) {
+  const panel = panels.find(({ id }) => id === figure);
+  const names = wanted.map((place) => text(panel && panel.names[place])).filter(Boolean);
+  return names.length > 1 ? `${names[0]} to ${names[names.length - 1].replace(/^\D+/, "")}` : names.join("") || "Steps";
+}
+
+/** The most surprising first: sure and wrong, or unsure and right. */
+function bySurprise(items, steps) {
+  const surprise = ({ row, at }) => Math.abs((at < steps.matched[row] ? 1 : 0) - steps.confidence[row][at]);
+  return items.sort((a, b) => surprise(b) - surprise(a));
+}
+
+/** What is listed before anything is chosen: the rejected tokens, the surest first. */
+export function surprises({ steps }) {
+  const items = [];
+  steps.confidence.forEach((own, row) => steps.matched[row] >= 0 && own.length > steps.matched[row] && items.push({ row, at: steps.matched[row] }));
+  return bySurprise(items, steps);
+}
+
+// Calibrate: builds the view, keeps one choice for all charts, and hands steps to Explore.
+
+const PATIENCE_MS = 20000;
+// In reading order; the first stand beside the list of steps.
+const MAIN = ["uniform", "positions", "matrix", "ranks", "gains", "moved"];
+const FURTHER = ["equal_mass", "head", "second", "promise", "domain", "kind"];
+
+export function start(element, trigger, props, watch, server, given) {
+  let data = null;
+  let choice = { chart: "", places: [] };
+  const whenShown = oneWait(PATIENCE_MS); // of two steps that are opened, the later one is selected
+  const root = h("section", { class: "panels calibrate", "aria-label": "Calibration" });
+  const choose = (chart, places) => {
+    choice = { chart, places };
+    showChoice(true);
+  };
+  const summary = new SummaryView(choose);
+  const [main, more] = [MAIN, FURTHER].map((ids) => ids.map((id) => new FigureView(id, given, choose)));
+  const figures = [...main, ...more];
+  const against = new SidesView(given);
+  const compared = h("section", { class: "compared", "aria-label": "Comparison", hidden: true }, against.top, against.pair);
+  const members = new MembersView(open, () => putAway());
+  const title = h("span", { class: "what" });
+  const bar = h("progress", { max: 1, "aria-label": "Prompts done" });
+  const files = downloads(() => data);
+  const notice = h("p", { class: "notice", role: "alert", hidden: true });
+  const empty = h("p", { class: "empty" }, "Nothing is measured yet: choose what to measure and press Measure.");
+  const hint = h("p", { class: "hint" }, "Drag to zoom, double-click to see all, click a name in a legend to hide it, a mark to list its steps. A dashed frame marks the step pinned in Explore.");
+  const views = h("div", { class: "grid", hidden: true }, summary.figures, summary.reading, hint, ...main.map((c) => c.box), members.box);
+  const further = h("div", { class: "further", hidden: true }, ...more.map((c) => c.box));
+  root.prepend(h("div", { class: "line" }, h("span", { class: "asked" }, "Can the first drafter’s confidence be trusted?"), title, bar, h("div", { class: "tools" }, ...files)), notice, empty, compared, views, further, summary.spoken);
+  new ResizeObserver(([entry]) => entry.contentRect.width && plotly(given.plotly).catch(() => {})).observe(element); // once the tab is open
+  element.replaceChildren(root);
+
+  function show() {
+    try {
+      data = JSON.parse(props.value || "null");
+    } catch {
+      data = null;
+    }
+    const some = Boolean(data && data.report);
+    views.hidden = further.hidden = !some;
+    compared.hidden = !some || !data.against;
+    if (!compared.hidden) against.show(data.against);
+    empty.hidden = some;
+    notice.hidden = true;
+    if (!some) return;
+    const { progress } = data;
+    title.textContent = progress.running || progress.done < progress.total ? `${text(progress.title)}: ${progress.done} of ${progress.total} done` : text(progress.title);
+    bar.hidden = !progress.running;
+    Object.assign(bar, { max: Math.max(1, progress.total), value: progress.done });
+    element.dataset.positions = data.report.positions;
+    element.dataset.done = progress.running ? "" : progress.done;
+    summary.show(data);
+    for (const figure of figures) figure.show(data.panels.find(({ id }) => id === figure.id) || null, progress.title);
+    if (!progress.running && !stepsBehind(data, choice.chart, choice.places).length) choice = { chart: "", places: [] };
+    showChoice(false);
+  }
+
+  /** The row of the step that is pinned in Explore. */
+  function pinnedRow() {
+    const view = document.querySelector("#explorer [data-run]");
+    if (!view || !view.dataset.pinned) return null;
+    const row = data.steps.run.findIndex((run, at) => data.runs[run].run === view.dataset.run && data.steps.step[at] === Number(view.dataset.pinned));
+    return row < 0 ? null : row;
+  }
+
+  /** Marks what is chosen here, and where the step is that is pinned in Explore. */
+  function mark() {
+    const row = pinnedRow();
+    for (const figure of figures) figure.select(figure.id === choice.chart ? choice.places : [], row === null ? [] : placesOf(data, figure.id, row));
+  }
+
+  function showChoice(asked) {
+    if (!data) return;
+    const { chart, places } = choice;
+    mark();
+    if (places.length) members.show(data, nameOf(data, chart, places), stepsBehind(data, chart, places));
+    else members.show(data, null, surprises(data));
+    if (!asked || !places.length) return;
+    // Where the list is out of sight, as always in one column, go there; come back when it is closed.
+    const { top } = members.box.getBoundingClientRect();
+    if (top < 0 || top > window.innerHeight * 0.7) {
+      members.box.scrollIntoView({ block: "start" });
+      members.title.focus({ preventScroll: true });
+    }
+  }
+
+  function putAway() {
+    const from = figures.find(({ id }) => id === choice.chart);
+    const [place] = choice.places;
+    choice = { chart: "", places: [] };
+    showChoice(false);
+    if (!from) return;
+    from.box.scrollIntoView({ block: "nearest" });
+    const button = from.numbers.querySelector(`button[data-place="${place}"]`);
+    if (button) button.focus();
+  }
+
+  /** Explore gets the run from the server unless it has it already; then the step is selected there. */
+  function open(row, at) {
+    const view = document.querySelector("#explorer [data-run]");
+    const run = data.runs[data.steps.run[row]];
+    const step = data.steps.step[row];
+    const node = at === null ? null : (data.steps.nodes[row][at] ?? null);
+    trigger("select", { run: data.steps.run[row], step, loaded: Boolean(view && run.run && view.dataset.run === run.run) });
+    const find = () => {
+      const target = document.querySelector("#explorer [data-run]");
+      return target && target.offsetParent && target.dataset.run === run.run.slice(0, 200) && Number(target.dataset.steps) > step ? target : null;
+    };
+    const select = (target) => {
+      target.dispatchEvent(new CustomEvent("explorer:select", { detail: { step, node } }));
+      const { top } = target.getBoundingClientRect();
+      if (top < 0 || top > window.innerHeight * 0.6) target.scrollIntoView({ block: "start" });
+    };
+    whenShown(find, select, () => {
+      notice.hidden = false;
+      notice.textContent = "Explore did not get this run; is the connection lost? Try again.";
+    });
+  }
+
+  const onSelected = () => {
+    if (!element.isConnected) document.removeEventListener("explorer:selected", onSelected);
+    else if (data) mark();
+  };
+  document.addEventListener("explorer:selected", onSelected);
+  watch("value", show);
+  show();
+}

@@ -1,0 +1,219 @@
+"""Controller of Calibrate: figures of the run in Explore, of a prompt set, or of uploaded traces."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from app import models, settings
+from app.calibrate.measured import Measured
+from app.calibrate.view import Progress, drawing
+from app.explore.run import on_drafters
+from app.jobs import Job, Update, failure_sentence
+from app.links import MAX_PROMPT
+from app.machine import ON_ZERO_GPU
+from app.models import Chosen
+from app.runs.recordings import Recording, Recordings, RunSet, Traces, read_uploads, short
+from app.streaming import Recorder, ahead, paced, prepare
+from app.visitors import without_paths
+from d2sd import DecodeConfig, InputError
+from d2sd.bench.prompts import Prompt, names, parse_prompts, read_prompts
+from d2sd.doctor.examination import TOKENS, Examination, examine
+from d2sd.doctor.folder_checks import check_folder
+from d2sd.doctor.report import markdown
+from d2sd.trace.run import RecordedRun
+
+MAX_FILES = 200
+MAX_NAMED = 3  # of files that are left out
+MAX_PROMPT_BYTES = 5 * 10**6
+
+
+def shown(recordings: Recordings, run: RecordedRun, against: RunSet | None = None) -> str:
+    """Measure the run shown in Explore. Raises ``InputError``."""
+    traces = [run.trace()] if len(run) else []
+    recordings.runs = [Recording.of(t) for t in traces]
+    recordings.title = "The run in Explore"
+    title = f"{recordings.title}: one text; a prompt set gives more reliable figures"
+    return drawing(Measured(traces), recordings.runs, Progress(title, len(traces), len(traces)), against)
+
+
+def files(recordings: Recordings, paths: Sequence[str] | None, against: RunSet | None = None) -> tuple[str, str]:
+    """Measure uploaded traces. Returns what to draw, and a sentence that names files that were left out.
+
+    Raises ``InputError`` if none can be read; nothing is changed then.
+    """
+    if not paths:
+        raise InputError("choose one or more trace files first")
+    if len(paths) > MAX_FILES:
+        raise InputError(f"{len(paths)} files were chosen; at most {MAX_FILES} are read at once")
+    good, bad = read_uploads([Path(p) for p in paths])
+    if not good:
+        raise InputError(bad[0] if len(bad) == 1 else f"none of {len(bad)} files was read; the first: {bad[0]}")
+    runs = [recording for recording, _ in good]
+    recordings.runs = runs
+    recordings.title = runs[0].label if len(runs) == 1 else f"{len(runs)} trace files"
+    drawn = drawing(Measured(t for _, t in good), runs, Progress(recordings.title, len(runs), len(runs)), against)
+    return drawn, left_out(bad, len(paths))
+
+
+def again(recordings: Recordings, against: RunSet | None) -> str:
+    """Returns the measured runs again, compared with others. Raises ``InputError``."""
+    runs = recordings.runs
+    return drawing(Measured(Traces(runs)), runs, Progress(recordings.title, len(runs), len(runs)), against)
+
+
+def left_out(bad: Sequence[str], count: int) -> str:
+    """Returns a sentence about files that were not read; empty if all were."""
+    if not bad:
+        return ""
+    more = f" and {len(bad) - MAX_NAMED} more" if len(bad) > MAX_NAMED else ""
+    return f"{len(bad)} of {count} files were left out: {'; '.join(bad[:MAX_NAMED])}{more}"
+
+
+def by_paragraph(pasted: str) -> str:
+    """Pasted prompts as ``parse_prompts`` reads them: with empty lines between them, each may have several lines."""
+    blocks = [block.strip() for block in re.split(r"\n[ \t\r]*\n", pasted.strip())]
+    if len(blocks) < 2 or blocks[0].startswith("{"):
+        return pasted
+    return "\n".join(json.dumps({"prompt": block}) for block in blocks if block)
+
+
+@dataclass(frozen=True, slots=True)
+class PromptSource:
+    """The source of prompts: a bundled set by name, or text that was pasted or uploaded."""
+
+    name: str
+    text: str | None = None
+
+    @classmethod
+    def read(cls, kind: str, bundled: str | None, pasted: str | None, path: str | None) -> PromptSource:
+        """Returns the source given by the values of the controls. Raises ``InputError``."""
+        if kind == "prompts":
+            return cls(bundled or "")
+        if not path:
+            return cls("your prompts", by_paragraph(pasted or ""))
+        raw = Path(path).read_bytes()
+        if len(raw) > MAX_PROMPT_BYTES:
+            raise InputError(f"{short(Path(path).name)} is larger than {MAX_PROMPT_BYTES // 10**6} MB")
+        return cls(short(Path(path).name), raw.decode("utf-8-sig", "replace"))
+
+    def prompts(self, count: int) -> list[Prompt]:
+        """Returns at most ``count`` prompts, taken from all groups in turn. Raises ``InputError``."""
+        if self.text is not None:
+            found = parse_prompts(self.text, self.name, count)
+            if any(len(p.text) > MAX_PROMPT for p in found):
+                raise InputError(f"{self.name}: a prompt is longer than {MAX_PROMPT} characters")
+            return found
+        if self.name not in names():
+            raise InputError(f"there is no prompt set {self.name}; choose one of: {', '.join(names())}")
+        return read_prompts(self.name, count)
+
+
+def prompts(
+    job: Job,
+    recordings: Recordings,
+    source: PromptSource,
+    limit: float | None,
+    chosen: models.Chosen,
+    method: str,
+    values: dict[str, Any],
+    against: RunSet | None = None,
+) -> Iterator[Update[str]]:
+    """Run a prompt set and yield drawings, first after every prompt, then at growing intervals. On invalid input the
+    drawing stays; cancelled, it keeps its finished prompts. Raises ``InputError``.
+
+    values: settings by name.
+    against: set to compare with.
+
+    If something else is measured in the meantime, its drawing stays.
+    """
+
+    count = settings.whole(limit, "how many")
+    if count < 1:
+        raise InputError(f"how many must be at least 1, not {count}")
+    config = settings.config(method, values)
+    asked = source.prompts(count)
+    if not models.loaded(chosen):
+        yield Update(news=f"Loading {chosen.model} …")
+    prepared = [prepare(chosen, prompt.text, config) for prompt in asked]
+    title = f"{len(asked)} prompts of {source.name} with {method}"
+    measured = Measured()
+    runs: list[Recording] = []
+    drawn = 0  # runs of the latest drawing
+
+    recordings.runs, recordings.title = runs, title
+
+    def so_far(title: str, running: bool = False) -> str | None:
+        if recordings.runs is not runs:
+            return None
+        return drawing(measured, runs, Progress(title, len(runs), len(asked), running), None if running else against)
+
+    yield Update(so_far(title, running=True))
+    try:
+        for prompt, one in zip(asked, prepared, strict=True):
+            recorder = Recorder(one, job.cancelled)
+            news = (
+                f"{len(runs)} of {len(asked)} prompts; the figures are of the first {drawn}."
+                if drawn < len(runs)
+                else ""
+            )
+            for _ in paced(recorder):
+                yield Update(news=news)
+            if job.cancelled():
+                yield Update(so_far(f"{title}, stopped"))
+                return
+            trace = recorder.trace(domain=prompt.domain)
+            measured.add(trace)
+            runs.append(Recording.of(trace))
+            done = len(runs) == len(asked)
+            # Drawn whenever there are twice as many: all drawings together cost about as much as the last one.
+            if done or len(runs) >= 2 * drawn:
+                drawn = len(runs)
+                yield Update(so_far(title, running=not done), note=on_drafters(one) if done else "")
+    except Exception as error:  # what is finished is drawn
+        yield Update(so_far(f"{title}, broken off"), problem=failure_sentence(error))
+
+
+# Controller of the doctor: runs the examination of the chosen drafter and streams its report.
+
+
+MOST = 60  # prompts
+
+
+def report(
+    job: Job, source: PromptSource, limit: float | None, chosen: Chosen, values: dict[str, Any]
+) -> Iterator[Update[str]]:
+    """Yields progress sentences, then the report as Markdown; if cancelled, with the findings so far. Raises
+    ``InputError``.
+
+    values: settings by name, of which ``chat`` counts.
+    """
+    if ON_ZERO_GPU:
+        raise InputError("this server provides a GPU for a minute at a time; run d2sd doctor on your own machine")
+    count = settings.whole(limit, "how many")
+    if not 1 <= count <= MOST:
+        raise InputError(f"how many must be between 1 and {MOST}, not {count}")
+    prompts = [p.text for p in source.prompts(count)]
+    if not models.loaded(chosen):
+        yield Update(news=f"Loading {chosen.model} …")
+    engine = models.engine(chosen)
+    drafter = engine.models.first or engine.models.eagle3
+    if drafter is None:
+        raise InputError("these models have no drafter to examine")
+    yield Update(news="Reading the drafter's folder …")
+    read = check_folder(models.drafter_folder(chosen), engine.models.target)
+    checks = [replace(c, said=without_paths(c.said), mend=c.mend and without_paths(c.mend)) for c in read]
+    name = drafter.config.name_or_path
+    found = Examination(name, engine.models.target.name, checks)
+    config = DecodeConfig("autoregressive", TOKENS, chat=bool(values.get("chat")))
+    with closing(ahead(examine(engine, prompts, config, found))) as steps:
+        for step in steps:
+            if job.cancelled():
+                break
+            yield Update(news=f"{step.said.capitalize()}: {step.done} of {step.total} …")
+    yield Update(markdown([found]))

@@ -1,0 +1,275 @@
+"""The Calibrate tab: source on the left, figures on the right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import gradio as gr
+
+import d2sd
+from app import presets
+from app.calibrate import measure as calibrate
+from app.calibrate import measure as doctor
+from app.calibrate.view import CalibrationView
+from app.compare import compare
+from app.gradio_internals import hidden_when
+from app.guard import MAX_CHARACTERS
+from app.jobs import AT_ONCE, Call, Job, Ticket, Update, answer, notice_box, sentence, wire
+from app.machine import give_back
+from app.model_choice import PickerView, build_models, follow_model
+from app.models import Chosen, grouped
+from app.runs.recordings import Recording, Recordings, RunSet
+from app.runs.tab import Shown
+from app.session import Session
+from app.settings import remember, setting_rows
+from d2sd import InputError
+from d2sd.bench import prompts
+
+# “Why is it rejected?”: a button of Calibrate, and the doctor's report on the chosen drafter.
+
+
+Asked = tuple[doctor.PromptSource, float | None, Chosen, str, dict[str, Any]]
+
+
+def build_report() -> gr.Markdown:
+    """Returns the component for the report. Foreign text in it is escaped, and remaining HTML is sanitized."""
+    return gr.Markdown(
+        visible=False,
+        elem_id="doctor-report",
+        sanitize_html=True,
+        latex_delimiters=[],
+        buttons=["copy"],
+        container=True,
+    )
+
+
+def wire_doctor(
+    go: gr.Button,
+    measure: gr.Button,
+    report: gr.Markdown,
+    notice: gr.Textbox,
+    ticket: gr.State,
+    given: Sequence[Any],
+    read: Callable[..., Asked],
+) -> None:
+    """Wire the button to the doctor, and remove the report when something is measured later.
+
+    ticket: of the measurements, whose Stop also stops the doctor.
+    given: the source and its controls.
+    read: maps the values of these controls to the controller's arguments.
+    """
+
+    def run(job: Job, *values: Any) -> Iterator[Update[gr.Markdown]]:
+        source, limit, chosen, _, settings = read(*values)
+        for update in doctor.report(job, source, limit, chosen, settings):
+            # stopped, it shows what was found by then; it never covers what was measured meanwhile
+            yield Update() if job.replaced else update.map(lambda found: gr.Markdown(found, visible=True))
+
+    measure.click(None, None, report, js=hidden_when("true"), **AT_ONCE)
+    wire(go.click, run, ticket, given, [report], notice)
+
+
+NAMES = ("block_size", "num_branches", "temperature", "max_new_tokens", "chat")
+SOURCES = {
+    "The run in Explore": "shown",
+    "A prompt set": "prompts",
+    "Prompts of my own": "own",
+    "Trace files": "files",
+}
+RUN = ("prompts", "own")  # the sources that are run step by step
+NOTHING = "nothing"
+
+
+def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
+    """Lay out the tab and wire it. ``shown``: Explore, whose run is measured and where steps are opened."""
+    explore = shown.session
+    # Its own ticket: a run in Explore and a measurement wait for each other, but do not stop each other.
+    ticket, recordings = gr.State(Ticket()), gr.State(Recordings())
+    with gr.Row(elem_classes="beside"):
+        with gr.Column(scale=0, min_width=290, elem_classes="settings"):
+            source = gr.Radio(list(SOURCES.items()), value="shown", label="Measure", elem_id="source")
+            with gr.Row(elem_classes="buttons"):
+                go = gr.Button("Measure", variant="primary", elem_id="measure", min_width=80)
+                stop = gr.Button("Stop", elem_id="stop-measuring", min_width=80, visible=False)
+            why = gr.Button("Why is it rejected?", elem_id="doctor", visible=False)
+            notice = notice_box("calibrate-notice")
+            inputs, group, bundled, mine = _prompt_set()
+            uploads = gr.File(
+                label="Traces (.jsonl, .jsonl.gz)",
+                file_count="multiple",
+                file_types=[".jsonl", ".json", ".gz"],
+                visible=False,
+                elem_id="traces",
+                height=150,
+            )
+            against = gr.Dropdown(
+                [("nothing", NOTHING)],
+                value=NOTHING,
+                label="Compare with (A)",
+                info="The set that you measure becomes B.",
+                elem_id="against",
+            )
+        with gr.Column(scale=1, min_width=320):
+            report = build_report()
+            figures = CalibrationView()
+
+    def choose(kind: str) -> list[Any]:
+        run = kind in RUN
+        return [
+            gr.Column(visible=run),
+            gr.Dropdown(visible=kind == "prompts"),
+            gr.Column(visible=kind == "own"),
+            gr.File(visible=kind == "files"),
+            gr.Button(visible=run),
+            gr.Button(visible=True) if run else gr.skip(),  # what was started with another choice may go on
+        ]
+
+    source.change(choose, source, [group, bundled, mine, uploads, why, stop], **AT_ONCE)
+
+    def offer(current: Session, chosen: str) -> gr.Dropdown:
+        """Returns the current runs and sets to choose from."""
+        known = [("nothing", NOTHING), *compare.choices(current.history)]
+        return gr.Dropdown(choices=known, value=chosen if chosen in dict(known).values() else NOTHING)
+
+    def offered(event: Any) -> None:
+        event.then(offer, [explore, against], against, **AT_ONCE)
+
+    def quick(event: Any, function: Callable[..., Any], inputs: Sequence[Any]) -> Any:
+        return answer(event, function, ticket, inputs, [figures], notice, show_progress="hidden", concurrency_limit=4)
+
+    given = [source, recordings, explore, uploads, against]
+    quick(go.click, _measure, given)
+    # What costs nothing is shown without being asked for.
+    offered(quick(uploads.upload, _measure, given))
+    quick(source.change, _measure_shown, given)
+    offered(quick(tab.select, _measure_shown, given))
+    quick(against.input, _compare_again, [recordings, explore, against])
+    measured = wire(
+        go.click,
+        _measure_prompts,
+        ticket,
+        [source, recordings, explore, against, *inputs],
+        [figures],
+        notice,
+        stop=stop,
+        wanted=(source, lambda kind: kind in RUN),
+    )
+    offered(measured)
+    wire_doctor(why, go, report, notice, ticket, [source, *inputs], _asked)
+    opened = answer(
+        figures.select, _open, explore, [explore, recordings], [shown.view, tabs], notice, show_progress="hidden"
+    )
+    shown.after(opened)
+
+
+def _against(explore: Session, name: str | None) -> RunSet | None:
+    """Returns what to compare with; raises ``InputError``."""
+    return None if name in (None, NOTHING) else compare.pick(explore.history, name)
+
+
+def _measure(
+    call: Call, kind: str, kept: Recordings, explore: Session, paths: list[str] | None, against: str | None
+) -> tuple[Any, Any]:
+    """Returns figures of the run in Explore or of trace files, and cancels a running measurement of prompts.
+
+    Returns no change for prompts, which ``_measure_prompts`` runs.
+    """
+    found, bad = Recordings(), ""
+    if kind in RUN:
+        return gr.skip(), gr.skip()
+    call.check()
+    call.ticket.replace(None)
+    other = _against(explore, against)
+    if kind == "shown":
+        drawn = calibrate.shown(found, explore.shown, other)
+    else:
+        drawn, bad = calibrate.files(found, paths, other)
+        explore.history.keep_set(found.title, found.runs)
+        give_back()
+    call.check()
+    kept.runs, kept.title = found.runs, found.title
+    return drawn, sentence(problem=bad)
+
+
+def _measure_shown(call: Call, kind: str, *values: Any) -> tuple[Any, Any]:
+    return _measure(call, kind, *values) if kind == "shown" else (gr.skip(), sentence())
+
+
+def _compare_again(call: Call, kept: Recordings, explore: Session, against: str | None) -> tuple[Any, Any]:
+    """Returns the measured runs compared with another choice."""
+    runs, count = kept.runs, len(kept.runs)
+    if not runs:
+        return gr.skip(), sentence(note="Press Measure; the measured set is then compared.")
+    drawn = calibrate.again(kept, _against(explore, against))
+    # of prompts that are run there may be more by now, and drawn
+    return (drawn, sentence()) if kept.runs is runs and len(runs) == count else (gr.skip(), gr.skip())
+
+
+def _measure_prompts(
+    job: Job, kind: str, recordings: Recordings, explore: Session, against: str | None, *values: Any
+) -> Iterator[Update[str]]:
+    title, runs = "", list[Recording]()
+    for update in calibrate.prompts(job, recordings, *_asked(kind, *values), against=_against(explore, against)):
+        if update.value is not None:
+            title, runs = recordings.title, recordings.runs
+        yield update
+    if runs:
+        explore.history.keep_set(title, runs)
+
+
+def _asked(kind: str, *values: Any) -> tuple[calibrate.PromptSource, float | None, Chosen, str, dict[str, Any]]:
+    """From the values of the controls to the arguments of ``calibrate.prompts``; raises ``InputError``."""
+    (bundled, pasted, path, limit), values = values[:4], values[4:]
+    source = calibrate.PromptSource.read(kind, bundled, pasted, path)
+    chosen, (method, *settings) = Chosen.read(*values[:3]), values[3:]
+    return source, limit, chosen, method or "", dict(zip(NAMES, settings, strict=True))
+
+
+def _open(call: Call, explore: Session, recordings: Recordings) -> tuple[Any, Any, Any]:
+    """Show a measured run in Explore (the page then selects the step there)."""
+    at = call.data.get("run")
+    if not isinstance(at, int) or not 0 <= at < len(recordings.runs):
+        raise InputError("This run is no longer there; measure again.")
+    if call.data.get("loaded"):
+        return gr.skip(), gr.Tabs(selected="explore"), gr.skip()
+    opened = recordings.runs[at]
+    call.check()
+    return explore.show(opened.run, "Calibrate", opened.label), gr.Tabs(selected="explore"), sentence()
+
+
+def _prompt_set() -> tuple[list[Any], gr.Column, gr.Dropdown, gr.Column]:
+    """The controls of prompts, in the order of ``_asked``'s arguments; their column, and in it those of a bundled set and
+    those of prompts of one's own."""
+    methods = [m for m, method in d2sd.METHODS.items() if method.first_drafter]
+    with gr.Column(visible=False, elem_id="prompt-set") as group:
+        with gr.Column(visible=False) as mine:
+            pasted = gr.Textbox(
+                label="Prompts",
+                info="One prompt per line. Separate prompts of several lines by an empty line.",
+                placeholder='One per line, or JSON lines: {"prompt": "…", "domain": "…"}',
+                lines=4,
+                max_lines=10,
+                elem_id="own-prompts",
+            )
+            remember(pasted, MAX_CHARACTERS)
+            path = gr.File(
+                label="or a file (.jsonl, .txt)", file_types=[".jsonl", ".txt"], elem_id="prompt-file", height=110
+            )
+        with gr.Group(), gr.Row():
+            source = gr.Dropdown(
+                prompts.names(),
+                value=presets.prompt_set(presets.first_model()),
+                label="Prompts",
+                elem_id="prompt-source",
+                min_width=90,
+            )
+            limit = gr.Number(24, label="How many", elem_id="how-many", min_width=90, precision=0)
+        chosen = build_models("calibrate-")
+        method = PickerView(grouped(methods), "d2sd", label="Method", elem_id="calibrate-method")
+        with gr.Group(elem_classes="small-numbers"):
+            settings = setting_rows(NAMES, 2, "calibrate-")
+        follow_model(chosen["model"], settings["chat"], settings["block_size"])
+        model: Any = chosen["model"]
+        model.picked(presets.prompt_set, model, source, **AT_ONCE)
+    return [source, pasted, path, limit, *chosen.values(), method, *settings.values()], group, source, mine

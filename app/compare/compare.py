@@ -1,0 +1,154 @@
+"""Controller of Compare: two runs or two sets of runs, by drafter, method, checkpoint or settings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+from app import models
+from app.jobs import Job, Update
+from app.machine import on_gpu
+from app.models import Chosen, said
+from app.runs.recordings import RunSet
+from app.runs.view import about
+from app.session import History
+from d2sd import InputError, Trace
+from d2sd.calibration import Gathering
+from d2sd.calibration.comparison import align, lead_of, text_of
+from d2sd.calibration.replays import compare_replays, how_replayed, lines
+from d2sd.calibration.report import compare_gathered, curves
+from d2sd.calibration.sentences import how_compared, read_comparison
+from d2sd.figures.panels import comparison_panels
+from d2sd.trace.differences import what_differs
+from d2sd.trace.metrics import verdict
+from d2sd.whatif import Outcome, replayed
+
+MAX_PAIRS = 40
+MAX_PAIR_CHARACTERS = 400_000  # of all texts that are drawn side by side
+MAX_LABEL = 80
+
+
+def choices(history: History) -> list[tuple[str, str]]:
+    """Returns what can be compared: the window's runs and measured sets, as labels and names."""
+    sets = [(f"Set: {s.title} ({about(s.runs[0].header)})", f"set {s.title}") for s in history.sets]
+    # method and prompt first: a box shows the beginning
+    runs = [(f"{said(k.header)}: {k.label} ({about(k.header)}, {k.source})", f"run {k.run.key}") for k in history.runs]
+    return sets + runs
+
+
+def pick(history: History, name: str | None) -> RunSet:
+    """Returns the runs of a choice; raises ``InputError`` if they are gone."""
+    kind, _, which = (name or "").partition(" ")
+    if kind == "run" and (kept := history.find(which)):
+        return RunSet(f"{kept.label} ({about(kept.header)})", (kept,), name or "")
+    chosen = next((s for s in history.sets if s.title == which), None)
+    if kind == "set" and chosen:
+        return replace(chosen, title=f"{chosen.title} ({about(chosen.runs[0].header)})", source=name or "")
+    raise InputError("choose two runs or sets that are still in the list" if name else "choose what to compare")
+
+
+def compared(a: RunSet, title: str, b: Gathering) -> dict[str, Any]:
+    """Returns figures, differences and reliability of a set and of other runs under this title, ready for JSON."""
+    sides = a.gathering, b
+    found = compare_gathered(*sides)
+    drawn = [curves(side.counted().table) for side in sides]
+    return {
+        "titles": [a.title, title],
+        "comparison": asdict(found),
+        "how": how_compared(found),
+        "reading": [what_differs(*(side.headers for side in sides)), *read_comparison(found)],
+        "sides": [{"runs": len(side), **asdict(own)} for side, own in zip(sides, drawn, strict=True)],
+        "panels": [p.to_dict() for p in comparison_panels(found, *drawn)],
+    }
+
+
+def side_by_side(a: RunSet, b: RunSet) -> list[dict[str, Any]]:
+    """Returns the texts of both sides, prompt by prompt, with their steps over the same characters."""
+    pairs: list[dict[str, Any]] = []
+    size = 0
+    for left, right in partners(a.prompts, b.prompts):
+        traces = a.traces[left], b.traces[right]
+        size += sum(len(text_of(step)) for trace in traces for step in trace.steps)
+        if pairs and size > MAX_PAIR_CHARACTERS:
+            break
+        found = align(*traces)
+        pairs.append(
+            {
+                "prompt": " ".join(a.prompts[left].split())[:MAX_LABEL],
+                "differs_at": found.differs_at,
+                "parts_at": found.parts_at,
+                "by_tokens": found.by_tokens,
+                "runs": [left, right],
+                "differ": [found.step_a, found.step_b],
+                "leads": ["" if found.by_tokens else _clean(lead_of(trace)) for trace in traces],
+                "sides": [_steps(*side) for side in zip(traces, (found.ends_a, found.ends_b), strict=True)],
+            }
+        )
+    return pairs
+
+
+def partners(a: Sequence[str], b: Sequence[str]) -> list[tuple[int, int]]:
+    """Returns pairs of runs of the same prompt from both sides; two single runs in any case."""
+    if len(a) == len(b) == 1:
+        return [(0, 0)]
+    places = {prompt: n for n, prompt in reversed(list(enumerate(b)))}
+    found = [(n, places[prompt]) for n, prompt in enumerate(a) if prompt in places]
+    return found[:MAX_PAIRS]
+
+
+def _steps(trace: Trace, ends: Sequence[int]) -> list[list[Any]]:
+    """Per step: its end in characters, its tokens with their proposers, its ``verdict``, and
+    how much of the first draft was accepted (−1: not seen)."""
+    return [
+        [
+            end,
+            [[_clean(c.text), c.proposer] for c in step.committed],
+            verdict(step) or "",
+            -1 if step.actual_boundary is None else step.actual_boundary,
+        ]
+        for step, end in zip(trace.steps, ends, strict=True)
+    ]
+
+
+def _clean(text: str) -> str:
+    return text.encode("utf-8", "replace").decode()
+
+
+# Replays the recorded texts of a set with another drafter, without decoding them again.
+
+
+def run(job: Job, texts: RunSet, chosen: Chosen) -> Iterator[Update[str]]:
+    """Replay the texts one by one, then yield the table as plain text: as recorded, and with the drafters of ``chosen``.
+
+    A text that ended with prefill has no step, so it is left out. Raises ``InputError``.
+    """
+    traces = [trace for trace in texts.traces if trace.steps]
+    if not traces:
+        raise InputError("A holds no text with a step; choose another set as A")
+    if not models.loaded(chosen):
+        yield Update(news=f"Loading {chosen.model} …")
+    models.engine(chosen)
+    found: list[Outcome] = []
+    for steps in _replayed(chosen, traces):
+        if job.cancelled():
+            return
+        found.append(steps)
+        yield Update(news=f"{len(found)} of {len(traces)} texts …")
+    yield Update(table(texts.title, traces, chosen.model, found))
+
+
+@on_gpu
+def _replayed(chosen: Chosen, traces: Sequence[Trace]) -> Iterator[Outcome]:
+    for trace in traces:
+        yield replayed(models.engine(chosen), trace)
+
+
+def table(title: str, traces: Sequence[Trace], name: str, found: Sequence[Outcome]) -> str:
+    """Returns both drafters' figures as text. found: for every text, the replayed steps of the drafter ``name``."""
+    recorded = [tuple(len(step.committed) for step in trace.steps) for trace in traces]
+    groups = [trace.domain for trace in traces]
+    cut = [bool(trace.steps) and trace.steps[-1].committed[-1].proposer != "target" for trace in traces]
+    names = [f"As recorded, {title}", f"With the drafters of {name}"]
+    rows = compare_replays(names, [recorded, [o.committed for o in found]], groups, [cut, [o.cut for o in found]])
+    return "\n".join([*(line for row in rows for line in lines(row)), how_replayed(rows, len(traces))])

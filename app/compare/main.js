@@ -1,0 +1,71 @@
+// What differs between two sides, in words and figures.
+
+import { h, list, s, text } from "../../assets/viewer/dom.js";
+import { FigureView } from "../../assets/viewer/figures.js";
+import { saveFile } from "../../assets/viewer/share.js";
+import { TextsView } from "./texts.js";
+
+/** The mark of a side: a circle for A, a square for B. */
+function sideMark(side, x, y) {
+  return side === "a" ? s("circle", { class: "point a", cx: x, cy: y, r: 3.6 }) : s("rect", { class: "point b", x: x - 3.4, y: y - 3.4, width: 6.8, height: 6.8 });
+}
+
+export class SidesView {
+  /** `given`: what figures need. */
+  constructor(given, ...tools) {
+    this.tools = tools;
+    this.legend = h("ul", { class: "legend sides", "aria-label": "Sides" });
+    this.reading = h("ul", {});
+    this.how = h("p", { class: "fine" });
+    this.top = h("div", { class: "panel top" }, this.legend, this.reading, this.how);
+    this.figures = ["differences", "where", "both-reliability", "both-ranks"].map((id) => new FigureView(id, given));
+    for (const figure of this.figures.slice(0, 2)) { // figure and numbers, one below the other
+      figure.numbers.hidden = false;
+      figure.button.remove();
+    }
+    this.pair = h("div", { class: "pair" }, ...this.figures.map((figure) => figure.box));
+  }
+
+  show({ titles, reading, how, panels }) {
+    const item = (side, name, title) => h("li", {}, s("svg", { width: 34, height: 14, viewBox: "0 0 34 14", "aria-hidden": "true" }, s("path", { class: `curve ${side}`, d: "M1 7H33" }), sideMark(side, 17, 7)), h("b", {}, name), h("bdi", {}, text(title)));
+    this.legend.replaceChildren(item("a", "A", titles[0]), item("b", "B", titles[1]));
+    this.reading.replaceChildren(...list(reading).map((words) => h("li", {}, text(words))));
+    this.how.replaceChildren(text(how), " ", ...this.tools);
+    for (const figure of this.figures) figure.show(panels.find(({ id }) => id === figure.id) || null);
+  }
+}
+
+// Compare: what differs, the curves of both sides, and their texts place by place.
+
+export function start(element, trigger, props, watch, server, given) {
+  const save = h("button", { type: "button", class: "small" }, "JSON");
+  const sides = new SidesView(given, save);
+  const texts = new TextsView((side, run, step) => trigger("select", { side, run, step }));
+  const empty = h("p", { class: "empty" }, "Choose two runs, or two sets of runs: what you run, open or measure is offered here.");
+  const parts = [sides.top, texts.box, sides.pair];
+  element.replaceChildren(h("section", { class: "panels compared", "aria-label": "Compare" }, empty, ...parts));
+  let data = null;
+
+  save.addEventListener("click", () => {
+    const { titles, comparison, reading: said, sides: both } = data;
+    saveFile("comparison.json", "application/json", JSON.stringify({ titles, reading: said, comparison, sides: both }, null, 1));
+  });
+
+  function show() {
+    try {
+      data = JSON.parse(props.value || "null");
+    } catch {
+      data = null;
+    }
+    const some = Boolean(data && data.comparison);
+    empty.hidden = some;
+    for (const part of parts) part.hidden = !some;
+    element.dataset.state = some ? "done" : "empty";
+    if (!some) return;
+    sides.show(data);
+    texts.show(data.pairs);
+  }
+
+  watch("value", show);
+  show();
+}

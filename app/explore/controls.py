@@ -1,0 +1,184 @@
+"""The controls of Explore: prompt, models, method and settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import gradio as gr
+
+import d2sd
+from app import model_choice as getting
+from app import models, presets
+from app.explore.run import Asked
+from app.jobs import forgive, notice_box
+from app.links import Link
+from app.machine import threads_here
+from app.model_choice import PickerView, build_models, follow_model, model_picker
+from app.models import Chosen, grouped
+from app.settings import SETTINGS, TREE_SETTINGS, setting_box, used_by
+from app.view import FoldView, View
+from d2sd.figures.viewer import viewer_script
+from d2sd.nets.lean import NEAR_TIES, taken_here
+
+METHOD = d2sd.DecodeConfig().method
+# Sent in any case: as long as nothing was sent to it, a number field shows None as 0.
+OPTIONAL = frozenset(s.name for s in SETTINGS if s.optional)
+ABLE = f"{presets.BUNDLED} {presets.TINY}"
+
+
+@dataclass(frozen=True, slots=True)
+class Controls:
+    """The components. ``inputs`` are those that a run depends on, by name."""
+
+    inputs: dict[str, Any]
+    run: gr.Button
+    stop: gr.Button
+    notice: gr.Textbox
+    upload: gr.UploadButton
+    back: gr.Button
+    get: gr.Button
+
+    @property
+    def values(self) -> list[Any]:
+        """The inputs in the order in which ``asked`` takes their values."""
+        return list(self.inputs.values())
+
+    def asked(self, *values: Any) -> Asked:
+        """Returns the request given by the values of the inputs."""
+        by_name = dict(zip(self.inputs, values, strict=True))
+        return Asked(
+            prompt=by_name["prompt"] or "",
+            models=Chosen.read(by_name["model"], by_name["folder"], by_name["vp"]),
+            method=by_name["method"] or "",
+            compare=bool(by_name["compare"]),
+            settings={s.name: by_name[s.name] for s in SETTINGS},
+        )
+
+    def restored(self, link: Link) -> list[Any]:
+        """Returns the inputs as set by a link; others are unchanged."""
+        values = sent(link)
+        used = used_by(link.values["method"]) if "method" in link.values else None
+
+        def restore(name: str) -> Any:
+            changes = {"value": values[name]} if name in values else {}
+            if used is not None and name in TREE_SETTINGS:
+                changes["interactive"] = name in used
+            # a bare value where that is all: custom components take no other changes
+            return changes.get("value", gr.skip()) if "interactive" not in changes else gr.update(**changes)
+
+        return [restore(name) for name in self.inputs]
+
+
+def sent(link: Link) -> dict[str, Any]:
+    """Returns the values that ``Controls.restored`` puts into the form, by name."""
+    return dict.fromkeys(OPTIONAL) | link.values
+
+
+def build_controls() -> Controls:
+    """Lay out the column and wire what concerns it alone."""
+    inputs = dict[str, Any]()
+    first = presets.first_model()
+    prompt = str(presets.opening().header.get("prompt") or next(iter(presets.examples(first).values())))
+    inputs["prompt"] = gr.Textbox(
+        prompt, label="Prompt", info="Shift + Enter or Ctrl + Enter runs it.", lines=2, max_lines=6, elem_id="prompt"
+    )
+    with gr.Column(elem_id="choices", min_width=200):
+        picker = model_picker()
+        method = PickerView(grouped(d2sd.METHODS), METHOD, label="Method", elem_id="method")
+    with gr.Row(elem_id="buttons"):
+        run = gr.Button("Run", variant="primary", elem_id="run", min_width=80)
+        stop = gr.Button("Stop", elem_id="stop", min_width=80)
+    with gr.Row(elem_id="folds"):
+        FoldView("Settings", "more", elem_id="fold")
+        FoldView("Runs", "runs", elem_id="fold-runs")
+    wanted = models.to_get()
+    get = gr.Button(getting.button_label(wanted) if wanted else "", visible=bool(wanted), size="sm", elem_id="get")
+    examples = [_examples(inputs["prompt"], model, model == first) for model in (presets.BUNDLED, presets.FIRST)]
+    notice = notice_box("notice")
+    back = gr.Button("Back to my own settings", elem_id="own-settings", size="sm", visible=False)
+    inputs |= build_models(picker=picker)
+    with gr.Column(elem_id="more"):
+        able = gr.Markdown(ABLE, elem_id="able", visible=first == presets.BUNDLED)
+
+        def suit(chosen: str) -> list[Any]:
+            own = chosen in presets.OWN
+            return [gr.Markdown(visible=own), gr.Dataset(visible=own), gr.Dataset(visible=not own)]
+
+        inputs["model"].change(suit, inputs["model"], [able, *examples], show_progress="hidden", queue=False)
+        inputs["method"] = method
+        _method(inputs, method)
+        follow_model(inputs["model"], inputs["chat"], inputs["block_size"], inputs["second_block_size"])
+        with gr.Row(elem_id="last"):
+            inputs["compare"] = gr.Checkbox(True, label="Measure speedup", elem_id="compare", min_width=120)
+            upload = gr.UploadButton(
+                "Open a trace", file_types=[".jsonl", ".json", ".gz"], size="sm", elem_id="open-trace", min_width=100
+            )
+    # once a value is mended, the sentence about it is of no use
+    forgive(notice, [box.change for box in inputs.values()])
+    return Controls(inputs, run, stop, notice, upload, back, get)
+
+
+def _examples(prompt: gr.Textbox, model: str, visible: bool) -> gr.Dataset:
+    """Buttons that fill in prompts which suit a model."""
+    own = presets.examples(model)
+    shown: dict[str, Any] = {"label": "Examples", "elem_id": f"examples-{model}", "example_labels": list(own)}
+    return gr.Examples([[text] for text in own.values()], [prompt], visible=visible, **shown).dataset
+
+
+def _method(inputs: dict[str, Any], method: PickerView) -> None:
+    info = gr.Markdown(explained(METHOD), elem_id="method-info")
+    with gr.Group(elem_id="numbers-in", elem_classes="small-numbers"):
+        numbers = [s for s in SETTINGS if s.kind != "flag"]
+        for at in range(0, len(numbers), 3):
+            with gr.Row():
+                for setting in numbers[at : at + 3]:
+                    inputs[setting.name] = setting_box(setting, interactive=setting.name in used_by(METHOD))
+        with gr.Row():
+            for flag in (s for s in SETTINGS if s.kind == "flag"):
+                inputs[flag.name] = setting_box(flag)
+
+    with gr.Accordion("What the settings mean", open=False, elem_id="meanings"):
+        gr.Markdown("\n\n".join(f"**{s.label[:1].upper() + s.label[1:]}**: {s.meaning}" for s in SETTINGS))
+        gr.Markdown(f"**Numbers**: {taken_here()} {NEAR_TIES}", elem_id="near-ties")
+        gr.Markdown(f"**Threads**: {threads_here()}", elem_id="threads-here")
+
+    of_methods = [s.name for s in SETTINGS if s.name in TREE_SETTINGS]
+
+    def explain(chosen: str) -> list[Any]:
+        if chosen not in d2sd.METHODS:  # of a caller that does not use the page
+            return [gr.skip() for _ in range(1 + len(of_methods))]
+        used = used_by(chosen)
+        return [explained(chosen), *(gr.update(interactive=name in used) for name in of_methods)]
+
+    method.change(explain, method, [info, *(inputs[name] for name in of_methods)], show_progress="hidden", queue=False)
+
+
+def explained(method: str) -> str:
+    """Returns a sentence about what a method does and its source."""
+    chosen = d2sd.METHODS[method]
+    return f"{chosen.sentence} ({chosen.source})"
+
+
+# The Explore view: a run, streamed step by step, as linked text, tree, confidence strip and timeline.
+
+
+class ExplorerView(View):
+    """Draws a run. The value is a segment of an ``d2sd.trace.run.RecordedRun``: new lines and where they belong.
+
+    Events and what they carry:
+
+    * ``select``: a step or node is pinned (``run``, ``step``, ``node``);
+    * ``missed``: the page lacks lines (``key``, ``start``);
+    * ``export``: a file is wanted that the server makes (``kind``, ``step``);
+    * ``redraft``: what would a re-draft have added (``key``, ``step``, ``prefix``, ``number`` of the question)? The answer is a
+      segment's note of this name, see ``app.explore.questions.run``.
+    * ``typed``: what does the target make of a reader's own draft (``key``, ``step``, ``words``, ``number``)? Answered likewise.
+
+    linked: names of the settings in links; without them the view offers nothing that needs a server.
+    """
+
+    def __init__(
+        self, value: str | None = None, *, linked: list[str] | None = None, elem_id: str = "explorer", **options: Any
+    ):
+        super().__init__(value, viewer_script(), elem_id=elem_id, linked=linked, **options)

@@ -1,0 +1,179 @@
+"""Explore: settings on the left, the run on the right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+
+from app import model_choice as getting
+from app import models, presets
+from app.explore import questions as step_questions
+from app.explore import run as explore
+from app.explore.controls import ExplorerView, build_controls
+from app.gradio_internals import told
+from app.jobs import AT_ONCE, Call, Job, Overtaken, Ticket, Update, answer, sentence, wire
+from app.machine import give_back
+from app.runs import recordings as uploads
+from app.runs import share
+from app.runs.tab import FILES, Shown
+from app.runs.view import RunsView
+from app.session import Session
+from app.settings import SETTINGS
+from d2sd import InputError
+
+LINES_BEFORE_STEPS = 3  # header, prompt, and the first step
+CUT_OFF = "This recording ends before its run does. The recorded steps are shown."
+
+
+RUN = "Run"
+
+
+def doing(update: Update[str], session: Session) -> str:
+    """Returns the text of the Run button while a run is in progress."""
+    if update.news:
+        return "Waiting …" if session.waiting else "Loading …"
+    if session.shown.ended:
+        return "Timing plain decoding …"
+    return "Reading the prompt …" if len(session.shown) < LINES_BEFORE_STEPS else "Writing …"
+
+
+def build_explore(session: gr.State) -> Shown:
+    """Lay out the tab and wire it; ``session`` holds the window's ``Session``. Returns what changes with the shown run."""
+    with gr.Row(elem_id="main-row"):
+        with gr.Column(scale=0, min_width=290, elem_id="settings"):
+            controls = build_controls()
+            runs = RunsView()
+        with gr.Column(scale=1, min_width=320):
+            first = session.value.shown
+            view = ExplorerView(first.segment() if len(first) else None, linked=[s.name for s in SETTINGS])
+
+    shown = Shown(session, controls, view, runs, controls.back)
+    _wire_runs(shown)
+    _wire_getting(shown)
+    for name, event in ("redraft", view.redraft), ("typed", view.typed):
+        _wire_question(shown, name, event)
+    opened = answer(
+        controls.upload.upload,
+        open_trace,
+        session,
+        [session, controls.upload],
+        [view],
+        controls.notice,
+        show_progress="minimal",
+    )
+    shown.after(opened)
+    view.missed(send_again, session, view, **AT_ONCE)
+    view.export(share.export, session, [view, controls.notice], **FILES)
+    return shown
+
+
+def _wire_runs(shown: Shown) -> None:
+    session, controls = shown.session, shown.controls
+
+    def run(job: Job, current: Session, *values: Any) -> Iterator[Update[Any]]:
+        before = current.shown
+        updates: Iterator[Update[Any]] = explore.run(current, job, controls.asked(*values))
+        for update in updates:
+            listed: tuple[Any, Any] = (gr.skip(), gr.skip())
+            if update.value is not None and current.shown is not before:
+                before, listed = current.shown, shown.started(current)
+            segment = gr.skip() if update.value is None else update.value
+            yield replace(update, value=[segment, *listed, gr.Button(doing(update, current))])
+        # Nothing is sent after the last values: Gradio's client applies the differences of two updates that arrive at
+        # once to one object, so a skip behind them would delete them.
+
+    def rest(current: Session) -> Any:
+        runs = current.job is not None and current.job.work is run and current.job.active
+        return gr.skip() if runs else gr.Button(RUN)
+
+    worked = wire(
+        partial(gr.on, [controls.run.click, controls.inputs["prompt"].submit]),
+        run,
+        session,
+        [session, *controls.values],
+        [shown.view, shown.back, shown.runs, controls.run],
+        controls.notice,
+        stop=controls.stop,
+    )
+    worked.then(rest, session, controls.run, **AT_ONCE)
+
+
+def _wire_question(shown: Shown, name: str, event: Any) -> None:
+    """A question about the shown step: it takes its turn as a run does, without cancelling the run of this window.
+
+    name: of the kind of question; ``event``: with which the view asks it.
+    """
+
+    def run(job: Job, session: Session) -> Iterator[Update[str]]:
+        for update in step_questions.run(step_questions.QUESTIONS[name], job, session.shown):
+            yield update.map(lambda found: session.shown.note(**{name: found}))
+
+    # what the notice says of a run stays, unless there is a place in the queue to report
+    controls, ticket = shown.controls, gr.State(Ticket())
+    wire(event, run, ticket, [shown.session], [shown.view], controls.notice, stop=controls.stop, in_view=True)
+
+
+def _wire_getting(shown: Shown) -> None:
+    """Wire the button that downloads a target, which the form then selects."""
+    controls, form = shown.controls, shown.controls.inputs
+
+    def get(job: Job, prompt: str) -> Iterator[Update[Any]]:
+        gone, wanted = gr.Button(visible=False), models.to_get()
+        if wanted is None:  # another window has got it meanwhile
+            yield Update([gr.skip(), gr.skip(), gr.skip(), gone])
+            return
+
+        def select(name: str) -> list[Any]:
+            first = next(iter(presets.examples(name).values()))
+            own = prompt.strip() and prompt not in presets.EXAMPLES.values()
+            return [name, True, gr.skip() if own else first, gone]
+
+        for update in getting.run(job, wanted):
+            yield update.map(select)
+
+    wire(
+        controls.get.click,
+        get,
+        shown.session,
+        [form["prompt"]],
+        [form["model"], form["chat"], form["prompt"], controls.get],
+        controls.notice,
+        in_turn=False,
+    )
+
+
+def open_trace(call: Call, session: Session, path: str | None) -> tuple[Any, Any]:
+    """Show a trace file instead of the run; if it cannot be read, say why and keep the run.
+
+    If another run was requested while the file was read, the trace is only added to the list.
+    """
+    wanted, session.fetched = session.fetched, None
+    if not path:
+        raise InputError("Choose a trace file first.")
+    try:
+        runs, note = uploads.read_all(path)
+    except InputError as error:
+        raise InputError(f"This trace was not opened: {error}.") from None
+    give_back()
+    name = Path(path).name
+    for number, run in reversed(list(enumerate(runs[1:], 2))):
+        session.history.keep(run, "Opened", f"{number} of {name}")
+    if call.overtaken():
+        session.history.keep(runs[0], "Opened", name)
+        raise Overtaken
+    said = sentence(note=note or ("" if runs[0].ended else CUT_OFF))
+    return session.show(runs[0], "Opened", name, wanted=wanted), said
+
+
+def send_again(session: Session, data: gr.EventData) -> Any:
+    """Returns the lines that the page requests."""
+    asked = told(data)
+    start = asked.get("start")
+    if asked.get("key") != session.shown.key or not isinstance(start, int) or start < 0:
+        start = 0
+    return session.shown.segment(start) if len(session.shown) else gr.skip()

@@ -1,0 +1,205 @@
+// K and γ, live: the recorded text cut into the steps that other settings would have taken. Every point was replayed when
+// the run was recorded, so nothing is waited for.
+
+import { h, list, number, s, text, whole } from "../../assets/viewer/dom.js";
+import { MachineChoice, meanCost, readWork, stepCost } from "../../assets/viewer/machine.js";
+import { HIDDEN, LONE, count, fixed, milliseconds } from "../../assets/viewer/words.js";
+import { MACHINES } from "../../assets/viewer/machines.js";
+
+/** What the text costs with a point's settings on a machine, in its plain steps; null where that is not known. */
+export function costOf({ k, works }, machine, method) {
+  const mean = meanCost(machine, k ? method : "dflash", works);
+  return mean === null ? null : mean * works.length;
+}
+
+export class LiveView {
+  /** `chosen(k)`: another K was set, and γ is that of the run (else null). */
+  constructor(chosen) {
+    Object.assign(this, { chosen, live: null });
+    this.inputs = {};
+    const slider = (id, words) => {
+      const input = h("input", { type: "range", min: 0, step: 1, id: `live-${id}` });
+      const value = h("output", {});
+      input.addEventListener("input", () => this.show());
+      this.inputs[id] = { input, value };
+      return h("label", {}, h("span", {}, words), input, value);
+    };
+    this.choice = new MachineChoice(() => this.show());
+    this.task = h("p", { class: "task" }, "Task: find the K that writes this text in the fewest steps, then the K that takes the least time here. Why is it not the same one?");
+    this.time = h("p", { class: "figures", role: "status" });
+    this.figures = h("p", { class: "figures", role: "status" });
+    this.reading = h("p", { class: "reading" });
+    this.chart = s("svg", { class: "alphas", viewBox: "0 0 320 120", role: "img" });
+    this.box = h("div", { class: "live" }, slider("k", "Branches K"), slider("gamma", "Block γ"), this.task, this.figures, this.time, this.chart, this.reading);
+    this.cut = h("div", { class: "cut", role: "group", "aria-label": "The text, cut into steps" }, h("h4", {}), h("p", {}));
+  }
+
+  /** `here`: the machine that recorded the run; null: not measured. */
+  load(live, here, opening) {
+    this.here = here && typeof here === "object" ? here : null;
+    this.task.hidden = !this.here;
+    if (!live || !list(live.points).length) return;
+    const points = list(live.points).map(([k, gamma, committed, works]) => ({ k: whole(k, 0, 64, 1), gamma: whole(gamma, 2, 64, 2), committed: list(committed).map((n) => whole(n, 1, 1e6, 1)), works: list(works).map(readWork).filter(Boolean) }));
+    const mean = (values) => values.reduce((a, b) => a + b, 0) / Math.max(1, values.length);
+    for (const point of points) Object.assign(point, { alpha: mean(point.committed), nodes: mean(point.works.map(({ nodes }) => nodes)) });
+    const values = (name) => [...new Set(points.map((point) => point[name]))].sort((a, b) => a - b);
+    this.live = { points, tokens: list(live.tokens).map(text), own: list(live.own), method: text(live.method), opening: text(opening), k: values("k"), gamma: values("gamma") };
+    for (const [id, at] of [["k", 0], ["gamma", 1]]) {
+      const { input } = this.inputs[id];
+      input.max = this.live[id].length - 1;
+      input.value = Math.max(0, this.live[id].indexOf(this.live.own[at]));
+    }
+    this.show();
+  }
+
+  /** The point that the sliders stand at; K is as large as the block allows. */
+  at() {
+    const { points, k, gamma } = this.live;
+    const [wantedK, wantedGamma] = [k[this.inputs.k.input.value], gamma[this.inputs.gamma.input.value]];
+    const here = points.filter((point) => point.gamma === wantedGamma && point.k <= wantedK);
+    return { point: here.reduce((a, b) => (b.k > a.k ? b : a), here[0]), wantedK };
+  }
+
+  show() {
+    const { live } = this;
+    if (!live) return;
+    const { point, wantedK } = this.at();
+    const said = { k: point.k, gamma: point.gamma };
+    for (const [id, { input, value }] of Object.entries(this.inputs)) {
+      value.textContent = said[id];
+      input.setAttribute("aria-valuetext", said[id]);
+    }
+    this.figures.replaceChildren(h("b", {}, count(point.committed.length, "step")), ` for ${count(live.tokens.length, "token")}: `, h("b", {}, `${point.alpha.toFixed(2)} tokens per step`), `, ${point.nodes.toFixed(0)} nodes verified per step`);
+    this.time.replaceChildren(...this.times(point));
+    const most = point.k < wantedK ? `A block of ${point.gamma} has room for ${point.k} re-drafts, not ${wantedK}. ` : "";
+    this.reading.textContent = most + this.compared(point);
+    this.drawChart(point);
+    this.drawCut(point);
+    this.chosen(point.gamma === live.own[1] ? point.k : null);
+  }
+
+  /** What the text costs here and on the machine that is compared with. */
+  times(point) {
+    const { live, here } = this;
+    const { machine } = this.choice;
+    const plain = live.tokens.length;
+    const there = costOf(point, machine, live.method);
+    const gain = (cost) => `${fixed(plain / cost, 2)}× as fast as without drafting`;
+    const own = here && costOf(point, here, live.method);
+    return [
+      ...(own ? [h("b", {}, milliseconds((own * here.milliseconds) / 1000)), ` here, ${gain(own)}; `] : []),
+      "with an 8B model on ",
+      this.choice.select,
+      " ",
+      ...(there === null ? ["that is not known"] : [h("b", {}, `${there.toFixed(0)} plain steps`), ` for ${count(plain, "token")}, ${gain(there)}`]),
+      ". Calculated from what every pass costs.",
+    ];
+  }
+
+  compared(point) {
+    const { points, own } = this.live;
+    const same = (other) => other.alpha.toFixed(2) === point.alpha.toFixed(2);
+    const recorded = points.find((p) => p.k === own[0] && p.gamma === own[1]);
+    const first = recorded && recorded !== point ? `Recorded with K ${own[0]}, γ ${own[1]}: ${count(recorded.committed.length, "step")}, ${recorded.nodes.toFixed(0)} nodes each. ` : "This is how the run was recorded. ";
+    const more = points.filter((p) => p.gamma === point.gamma && p.k > point.k);
+    const rest = !more.length ? "More re-drafts than this were not replayed. " : more.every(same) ? "More re-drafts change nothing on this text. " : `With K ${more[more.length - 1].k} it would be ${more[more.length - 1].alpha.toFixed(2)} tokens per step, for ${more[more.length - 1].nodes.toFixed(0)} nodes. `;
+    return `${first}${rest}Every node costs a little time. The text is the same each time; another text may give another result.`;
+  }
+
+  /** α against K, a line for every γ; the one that is set stands out. */
+  drawChart(point) {
+    const { points, k, gamma } = this.live;
+    const most = Math.max(...points.map((p) => p.alpha));
+    const x = (value) => 36 + (k.indexOf(value) * 250) / Math.max(1, k.length - 1);
+    const y = (alpha) => 92 - ((alpha - 1) / Math.max(0.25, most - 1)) * 78;
+    const lines = gamma.map((g) => {
+      const own = points.filter((p) => p.gamma === g).sort((a, b) => a.k - b.k);
+      return s("g", { class: g === point.gamma ? "set" : "other" }, s("polyline", { points: own.map((p) => `${x(p.k)},${y(p.alpha).toFixed(1)}`).join(" ") }), s("text", { x: x(own[own.length - 1].k) + 7, y: y(own[own.length - 1].alpha) + 3.5 }, g === point.gamma ? `γ ${g}` : g));
+    });
+    const ticks = k.map((value) => s("text", { class: "tick", x: x(value), y: 108 }, value ? `K ${value}` : "no K"));
+    this.chart.replaceChildren(s("line", { x1: 30, x2: 292, y1: y(1), y2: y(1) }), s("text", { class: "side", x: 28, y: y(most) + 3 }, most.toFixed(1)), s("text", { class: "side", x: 28, y: y(1) + 3 }, "1"), s("text", { class: "name", x: 36, y: 9 }, "tokens per step"), ...lines.filter((g) => !g.classList.contains("set")), ...lines.filter((g) => g.classList.contains("set")), s("circle", { cx: x(point.k), cy: y(point.alpha), r: 5 }), ...ticks);
+    this.chart.setAttribute("aria-label", `Tokens per step by K with γ ${point.gamma}: ${points.filter((p) => p.gamma === point.gamma).map((p) => `K ${p.k} ${p.alpha.toFixed(2)}`).join(", ")}`);
+  }
+
+  drawCut(point) {
+    const { tokens } = this.live;
+    const pieces = [];
+    let from = 0;
+    point.committed.forEach((size, step) => {
+      const words = tokens.slice(from, from + size).join("");
+      pieces.push(h("span", { class: step % 2 ? "odd" : "even", title: `Step ${step + 1}: ${count(size, "token")}` }, words.replace(LONE, "\ufffd").replace(HIDDEN, "◌")));
+      from += size;
+    });
+    this.cut.firstChild.textContent = `The same text in ${count(point.committed.length, "step")}: one piece each`;
+    this.cut.lastChild.replaceChildren(this.live.opening, ...pieces);
+  }
+}
+
+// Why a pass over many tokens may cost as much as one: the time of a pass against its tokens, on a machine to choose.
+
+const [WIDE, HIGH] = [340, 190];
+const EDGE = { left: 44, right: 12, top: 14, bottom: 34 };
+// the roofline is known of these, the largest card first
+const CALCULATED = ["h100", "h200", "space", "rtx-4090", "laptop-gpu", "laptop-cpu"].map((name) => MACHINES.find(({ id }) => id === name));
+const ROWS = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512];
+
+/** A pass over so many tokens, in plain steps. */
+export const passCost = (machine, nodes) => stepCost(machine, "autoregressive", { first: 0, again: [], nodes }) / stepCost(machine, "autoregressive", { first: 0, again: [], nodes: 1 });
+
+/** What the chart says of a machine and a pass. */
+export function passWords({ name }, cost, nodes) {
+  const more = cost < 1.05 ? "no more than one" : `${fixed(cost, cost < 10 ? 1 : 0)} times as much as one`;
+  return `With an 8B model on ${name} a pass over ${nodes} tokens costs ${more}.`;
+}
+
+export class PassView {
+  constructor() {
+    this.choice = new MachineChoice(() => this.show(), "Machine of the chart", CALCULATED);
+    this.slider = h("input", { type: "range", min: 1, max: 256, step: 1, "aria-label": "Tokens in the pass" });
+    this.value = h("output", {});
+    this.chart = s("svg", { class: "pass", viewBox: `0 0 ${WIDE} ${HIGH}`, role: "img" });
+    this.said = h("p", { class: "said", role: "status" });
+    this.slider.addEventListener("input", () => this.show());
+    this.box = h("div", { class: "passes" }, h("label", {}, h("span", {}, "tokens in the pass"), this.slider, this.value), h("label", {}, "8B model on ", this.choice.select), this.chart, this.said);
+  }
+
+  /** `nodes` of the step's own pass, its `seconds`, and those of a `plain` step where it was recorded (null: not timed). */
+  load({ nodes, seconds, plain }) {
+    this.own = { nodes: whole(nodes, 1, 4096, 1), ratio: plain ? number(seconds, 0, 1e6, 0) / number(plain, 1e-9, 1e6, 1) : null };
+    this.slider.value = this.own.nodes;
+    this.show();
+  }
+
+  show() {
+    if (!this.own) return;
+    const { machine } = this.choice;
+    const nodes = Number(this.slider.value);
+    const cost = passCost(machine, nodes);
+    this.value.textContent = nodes;
+    const here = this.own.ratio && this.own.nodes > 1 ? ` Where this step was recorded, its pass over ${this.own.nodes} cost ${fixed(this.own.ratio, 1)} plain steps (✕).` : "";
+    this.said.textContent = passWords(machine, cost, nodes) + here;
+    this.draw(machine, nodes, cost);
+  }
+
+  draw(machine, nodes, cost) {
+    const most = Math.max(8, ...[256, nodes].map((n) => passCost(machine, n)), this.own.ratio || 0);
+    const x = (n) => EDGE.left + (Math.log2(Math.max(1, n)) / Math.log2(512)) * (WIDE - EDGE.left - EDGE.right);
+    const y = (c) => HIGH - EDGE.bottom - (Math.log2(Math.max(0.25, c) * 4) / Math.log2(most * 4)) * (HIGH - EDGE.top - EDGE.bottom);
+    const rows = Array.from({ length: 91 }, (_, at) => 2 ** (at / 10));
+    const points = (of) => rows.map((n) => [n, of(n)]).filter(([, c]) => c >= 0.25 && c <= most).map(([n, c]) => `${x(n).toFixed(1)},${y(c).toFixed(1)}`).join(" ");
+    const end = machine.verify[machine.verify.length - 1];
+    // far to the right arithmetic is all that counts, so its line goes from there through nothing
+    const arithmetic = s("polyline", { class: "arithmetic", points: points((n) => (end[1] * n) / end[0]) });
+    const memory = s("line", { class: "memory", x1: x(1), x2: x(512), y1: y(1), y2: y(1) });
+    const ticks = [
+      ...ROWS.filter((_, at) => at % 2 === 0).map((n) => s("text", { x: x(n), y: HIGH - 19, "text-anchor": "middle" }, n)),
+      ...[1, 2, 4, 8, 16, 32, 64].filter((c) => c <= most).map((c) => s("text", { x: EDGE.left - 6, y: y(c) + 4, "text-anchor": "end" }, c)),
+      s("text", { x: (EDGE.left + WIDE) / 2, y: HIGH - 4, "text-anchor": "middle" }, "tokens in one pass"),
+      s("text", { x: EDGE.left + 8, y: 11 }, "cost, in plain steps"),
+    ];
+    const own = this.own.ratio ? s("text", { class: "own", x: x(this.own.nodes), y: y(this.own.ratio) + 5, "text-anchor": "middle" }, "✕") : null;
+    const names = [s("text", { class: "memory", x: x(1) + 4, y: y(1) + 14 }, "reading the weights"), s("text", { class: "arithmetic", x: WIDE - EDGE.right, y: y(Math.min(most, (end[1] * 512) / end[0])) - 5, "text-anchor": "end" }, "arithmetic")];
+    this.chart.replaceChildren(...[memory, arithmetic, s("polyline", { class: "time", points: points((n) => passCost(machine, n)) }), ...ticks, ...names, s("circle", { cx: x(nodes), cy: y(cost), r: 5 }), own].filter(Boolean));
+    this.chart.setAttribute("aria-label", passWords(machine, cost, nodes));
+  }
+}

@@ -1,0 +1,253 @@
+// The live view of the recorded run, in a shadow root, lit stop by stop: what has not happened yet is not shown yet.
+
+import { h, list, number, text } from "../../assets/viewer/dom.js";
+import { start as startLiveView } from "../../assets/viewer/main.js";
+import { count, percent, probability, quoted, visible } from "../../assets/viewer/words.js";
+
+const STOPS = ["anchor", "draft", "confidence", "boundary", "branches", "verify", "commit", "cost", "temperature"];
+export const TURN = STOPS.length;
+
+export class Stage {
+  /** `styles`: of the live view; `moved(step)` is called when another step is pinned in it. */
+  constructor(styles, moved) {
+    this.box = h("div", { class: "stage", role: "group", "aria-label": "The step, live" });
+    const root = this.box.attachShadow({ mode: "open" });
+    this.frame = h("div", { class: "frame" });
+    this.host = h("div", {});
+    this.said = h("p", { class: "otherwise-said", role: "status", hidden: true });
+    this.frame.append(this.said, this.host);
+    root.append(h("style", {}, styles), this.frame);
+    const dark = () => this.frame.classList.toggle("dark", document.body.classList.contains("dark"));
+    new MutationObserver(dark).observe(document.body, { attributes: true, attributeFilter: ["class"] });
+    dark();
+    this.host.addEventListener("explorer:selected", ({ detail }) => detail.step !== null && moved(detail.step));
+  }
+
+  /** Draws the run; called once. */
+  load(lines) {
+    startLiveView(this.host, () => {}, { value: lines }, () => {});
+    const [tree, written] = ["#tree", "#text"].map((part) => this.frame.querySelector(part));
+    new MutationObserver(() => this.hideLater()).observe(written, { childList: true, subtree: true });
+    new MutationObserver(() => {
+      this.hideOutcome();
+      this.showWalk();
+      this.showBranches();
+    }).observe(tree, { childList: true, subtree: true });
+  }
+
+  get steps() {
+    return Number(this.host.dataset.steps || 0);
+  }
+
+  pin(step) {
+    this.host.dispatchEvent(new CustomEvent("explorer:select", { detail: { step, node: null } }));
+  }
+
+  /** Lights stop `at`; everything from TURN on. */
+  light(at, step, everything) {
+    const shown = everything ? TURN : at;
+    Object.assign(this, { shown, step });
+    this.frame.dataset.at = shown;
+    this.frame.dataset.stop = everything ? "all" : STOPS[at] || "turn";
+    // Classes “on1” … say what has happened so far, so that each rule is written once.
+    STOPS.forEach((_, i) => this.frame.classList.toggle(`on${i}`, shown >= i));
+    const before = shown < STOPS.indexOf("commit");
+    const certain = this.hideLater();
+    this.hideOutcome();
+    this.host.dispatchEvent(new CustomEvent("explorer:look", { detail: { start: shown < STOPS.indexOf("branches") } }));
+    const written = this.frame.querySelector(`#text .tok[data-step="${step}"]`);
+    requestAnimationFrame(() => this.reveal(before ? certain : written));
+  }
+
+  /** Hides what is not written yet at this stop, also of text that is drawn later on; returns the last token that is certain. */
+  hideLater() {
+    const { shown, step } = this;
+    if (shown === undefined) return null;
+    const before = shown < STOPS.indexOf("commit");
+    for (const token of this.frame.querySelectorAll("#text .tok")) token.classList.toggle("later", before ? Number(token.dataset.step) >= step : shown < TURN && Number(token.dataset.step) > step);
+    const certain = [...this.frame.querySelectorAll(`#text .tok[data-step="${step - 1}"]`)].pop();
+    for (const token of this.frame.querySelectorAll("#text .tok.newest")) token.classList.toggle("newest", token === certain);
+    if (certain) certain.classList.add("newest");
+    return certain;
+  }
+
+  /** Scrolls the text, and nothing else, to a token. */
+  reveal(token) {
+    const box = this.frame.querySelector("#text");
+    if (token && box) box.scrollTop += token.getBoundingClientRect().top - box.getBoundingClientRect().top - box.clientHeight * 0.55;
+  }
+
+  /** How far the target has walked: `at` nodes of the path; null: no walk is on, everything that is known is shown. */
+  walk(at, visits, step) {
+    this.walked = at === null || at >= visits.length ? null : at;
+    this.showWalk();
+    const last = visits.length ? visits[visits.length - 1] : null;
+    const next = at === null ? null : at < visits.length ? visits[at].node : (last.child ?? "bonus");
+    this.host.dispatchEvent(new CustomEvent("explorer:select", { detail: { step, node: next } }));
+  }
+
+  showWalk() {
+    this.frame.classList.toggle("walking", this.walked !== null && this.walked !== undefined);
+    for (const part of this.frame.querySelectorAll("#tree [data-depth]")) part.classList.toggle("unwalked", this.walked !== null && this.walked !== undefined && Number(part.dataset.depth) > this.walked);
+  }
+
+  /** Fades what fewer re-drafts would not have; null: nothing. `brought`: the tokens that the step would have committed. */
+  branches(kept, brought) {
+    Object.assign(this, { kept, brought });
+    this.showBranches();
+  }
+
+  showBranches() {
+    const kept = this.kept ?? Infinity;
+    for (const part of this.frame.querySelectorAll(":is(#tree, #strip) [data-draft]")) part.classList.toggle("unasked", Number(part.dataset.draft) > kept);
+    const otherwise = this.frame.querySelector("#tree .strong .edge.unasked") !== null;
+    this.frame.classList.toggle("otherwise", otherwise);
+    this.said.hidden = !otherwise || !this.brought;
+    if (!this.said.hidden) this.said.textContent = `With K = ${kept} this step would have brought ${count(this.brought, "token")}.`;
+  }
+
+  /** The names of the lanes tell what was accepted; before the check that is not known. */
+  hideOutcome() {
+    for (const lane of this.frame.querySelectorAll("#tree .lane")) {
+      if (lane.dataset.whole === undefined) lane.dataset.whole = lane.textContent;
+      const words = this.shown >= STOPS.indexOf("verify") ? lane.dataset.whole : lane.dataset.whole.split(" · ")[0];
+      if (lane.textContent !== words) lane.textContent = words;
+    }
+  }
+}
+
+// The walk of the target through the tree, node by node. By itself only where motion is welcome.
+
+const WALK_MS = { least: 320, usual: 900, all: 9000 };
+
+export class WalkView {
+  /** `moved(at)`: so many nodes were visited; null: the walk is not on. */
+  constructor(moved) {
+    Object.assign(this, { moved, visits: [], at: 0, timer: null });
+    this.still = matchMedia("(prefers-reduced-motion: reduce)");
+    const button = (id, words, act) => {
+      const made = h("button", { type: "button", class: "small", id }, words);
+      made.addEventListener("click", act);
+      return made;
+    };
+    this.back = button("walk-back", "◂ Node", () => this.go(this.at - 1));
+    this.play = button("walk-play", "▶ Walk", () => (this.timer ? this.pause() : this.start()));
+    this.next = button("walk-next", "Node ▸", () => this.go(this.at + 1));
+    this.said = h("p", { class: "said", role: "status" });
+    this.box = h("div", { class: "walk", role: "group", "aria-label": "Walk through the tree" }, h("div", { class: "row" }, this.back, this.play, this.next), this.said);
+  }
+
+  /** Begins at the anchor; where motion is welcome it goes on by itself. */
+  load(visits) {
+    clearTimeout(this.timer); // of the walk through another step
+    Object.assign(this, { visits: list(visits), at: 0, timer: null });
+    this.box.hidden = !this.visits.length;
+    if (this.visits.length && !this.still.matches) this.start();
+    else this.place(0);
+  }
+
+  /** The stop was left. */
+  leave() {
+    clearTimeout(this.timer);
+    this.timer = null;
+    this.visits = [];
+    if (this.box.parentElement) this.box.parentElement.classList.remove("walking");
+    this.moved(null);
+  }
+
+  start() {
+    this.place(this.at >= this.visits.length ? 0 : this.at);
+    const wait = Math.max(WALK_MS.least, Math.min(WALK_MS.usual, WALK_MS.all / this.visits.length));
+    const on = () => {
+      this.place(this.at + 1);
+      this.timer = this.at < this.visits.length ? setTimeout(on, wait) : null;
+      this.show();
+    };
+    this.timer = setTimeout(on, wait);
+    this.show();
+  }
+
+  pause() {
+    clearTimeout(this.timer);
+    this.timer = null;
+    this.show();
+  }
+
+  go(at) {
+    this.pause();
+    this.place(Math.min(this.visits.length, Math.max(0, at)));
+  }
+
+  place(at) {
+    this.at = at;
+    this.show();
+    this.moved(at);
+  }
+
+  show() {
+    const { visits, at } = this;
+    // what came of it is not told before the walk has got there
+    if (this.box.parentElement) this.box.parentElement.classList.toggle("walking", at < visits.length);
+    const visit = visits[at - 1];
+    const chance = visit && visit.probability !== null ? ` (p = ${probability(visit.probability)})` : "";
+    this.said.textContent = !visit ? "At the anchor: which token does the target want next?" : `Node ${at} of ${visits.length}: the target wants ${quoted(visit.text)}${chance}. ${visit.child === null ? "No node carries it: the walk ends, and this token is the bonus." : at === visits.length ? "A node carries it: accepted; the text ends here." : "A node carries it: accepted, on to that one."}`;
+    this.play.textContent = this.timer ? "❚❚ Pause" : at >= visits.length ? "▶ Walk again" : "▶ Walk";
+    this.back.disabled = at === 0;
+    this.next.disabled = at >= visits.length;
+  }
+}
+
+// Drawing from the target's own probabilities at one place, again and again: how often a drafted token comes up.
+
+export class DrawsView {
+  constructor() {
+    this.rows = h("tbody", {});
+    this.said = h("p", { class: "said", role: "status" });
+    const button = (words, times) => {
+      const made = h("button", { type: "button", class: "small", "data-times": times }, words);
+      made.addEventListener("click", () => this.draw(times));
+      return made;
+    };
+    const head = h("tr", {}, ...["the target may write", "p", "drawn"].map((words) => h("th", { scope: "col" }, words)));
+    this.box = h("div", { class: "draws" }, h("div", { class: "row" }, button("Draw once", 1), button("Draw 100 times", 100)), h("table", {}, h("thead", {}, head), this.rows), this.said);
+  }
+
+  /** Shows what can be drawn; what is not listed is drawn as “another token”. */
+  load(odds) {
+    const known = list(odds).map((o) => ({ text: text(o.text), p: number(o.probability, 0, 1, 0), drafted: o.drafted === true, count: 0 }));
+    const rest = 1 - known.reduce((sum, o) => sum + o.p, 0);
+    this.odds = rest > 0.0005 ? [...known, { text: null, p: rest, drafted: false, count: 0 }] : known;
+    this.total = 0;
+    this.box.hidden = !known.length;
+    this.show("");
+  }
+
+  draw(times) {
+    let last = null;
+    for (let i = 0; i < times; i += 1) {
+      let left = Math.random() * this.odds.reduce((sum, o) => sum + o.p, 0);
+      last = this.odds.find((o) => (left -= o.p) < 0) || this.odds[0];
+      last.count += 1;
+    }
+    this.total += times;
+    const name = last.text === null ? "a token that is not listed" : quoted(last.text);
+    const hits = this.odds.filter((o) => o.drafted).reduce((sum, o) => sum + o.count, 0);
+    const now = times === 1 ? `Drawn: ${name}: ${last.drafted ? "a node carries it, accepted" : "no node carries it, the walk ends here"}. ` : "";
+    this.show(`${now}${hits} of ${count(this.total, "draw")} accepted a drafted token.`);
+  }
+
+  show(words) {
+    this.said.textContent = words;
+    this.rows.replaceChildren(
+      ...this.odds.map((o) =>
+        h(
+          "tr",
+          { class: o.drafted ? "drafted" : null },
+          h("th", { scope: "row" }, o.text === null ? "another token" : h("bdi", {}, visible(o.text, 16)), o.drafted ? " ✓ drafted" : ""),
+          h("td", {}, probability(o.p)),
+          h("td", {}, this.total ? `${o.count}, ${percent(o.count / this.total)}` : "—"),
+        ),
+      ),
+    );
+  }
+}

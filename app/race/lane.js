@@ -1,0 +1,121 @@
+// One method: a bar in the overview, and its text growing in the measured time.
+
+import { h, list, number, text, whole } from "../../assets/viewer/dom.js";
+import { readWork } from "../../assets/viewer/machine.js";
+import { count, LONE, methodName, milliseconds, PROPOSERS } from "../../assets/viewer/words.js";
+
+const ORDINALS = ["", "1st", "2nd", "3rd"];
+export const ordinal = (place) => ORDINALS[place] || `${place}th`;
+
+/** Steps as they were measured, with everything that the replay needs at a given time. */
+export function readLane(raw) {
+  const steps = list(raw.steps).map((step) => {
+    const [elapsed, tokens, work] = list(step);
+    return {
+      elapsed: number(elapsed, 0, 1e6, 0),
+      work: readWork(work),
+      tokens: list(tokens).map((token) => ({ text: text(list(token)[0]), proposer: PROPOSERS.includes(list(token)[1]) ? list(token)[1] : "target" })),
+    };
+  });
+  const row = raw.row && typeof raw.row === "object" ? raw.row : null;
+  const total = steps.reduce((sum, step) => sum + step.tokens.length, 0);
+  return { method: text(raw.method), name: methodName(text(raw.method)), sentence: text(raw.sentence), state: text(raw.state), problem: text(raw.problem), steps, row, total, end: steps.length ? steps[steps.length - 1].elapsed : 0 };
+}
+
+export class LaneView {
+  /** `longest`: seconds of the slowest lane, the full width of a bar; `decided`: no other lane is still to come; `open()` shows
+   *  the lane's run in Explore. */
+  constructor(lane, longest, decided, open) {
+    Object.assign(this, { lane, decided, shown: 0 });
+    this.rail = h("span", { class: "rail" });
+    this.result = h("span", { class: "result" });
+    this.track = h(
+      "li",
+      { class: "track", "data-method": lane.method },
+      h("span", { class: "name", title: lane.name }, lane.name),
+      this.rail,
+      this.result,
+    );
+    this.note = h("span", { class: "note" });
+    this.words = h("div", { class: "words", tabindex: 0, role: "region", "aria-label": `Text of ${lane.name}` });
+    this.panel = h(
+      "article",
+      { class: `panel lane ${lane.state.replace(/ /g, "-")}`, "data-method": lane.method, "data-state": lane.state },
+      h("div", { class: "head" }, h("h3", { title: lane.sentence }, lane.name), this.note, decided && lane.total ? this.opener(open) : null),
+      this.words,
+    );
+    new ResizeObserver(() => this.follow()).observe(this.words); // also when it is first seen
+    if (lane.problem) this.words.append(h("p", { class: "problem" }, lane.problem));
+    this.tokens = lane.steps.flatMap((step, number) => step.tokens.map((token, at) => this.addToken(token, at, number)));
+    this.time(lane.steps.map((step) => step.elapsed), longest);
+  }
+
+  /** When every step ended, and the length of the axis: as measured, or as calculated. */
+  time(ends, longest) {
+    Object.assign(this, { ends, longest: Math.max(1e-9, longest), drawn: false });
+    const share = (seconds) => ((100 * seconds) / this.longest).toFixed(3) + "%";
+    // a step is as wide as the time that it took, in it its tokens by proposer
+    const blocks = this.lane.steps.map((step, at) => {
+      const from = at ? ends[at - 1] : 0;
+      const block = h("span", { class: "block", title: `${count(step.tokens.length, "token")} in ${milliseconds(ends[at] - from)}` }, ...PROPOSERS.map((who) => [who, step.tokens.filter((token) => token.proposer === who).length]).filter(([, n]) => n).map(([who, n]) => h("span", { class: `segment ${who}`, style: `flex-grow:${n}` })));
+      block.style.left = share(from);
+      block.style.width = share(ends[at] - from);
+      return block;
+    });
+    this.rail.replaceChildren(...blocks);
+  }
+
+  get end() {
+    return this.ends.length ? this.ends[this.ends.length - 1] : 0;
+  }
+
+  opener(open) {
+    const button = h("button", { type: "button", class: "explore", "aria-label": `Open the run of ${this.lane.name} in Explore` }, "Explore →");
+    button.addEventListener("click", open);
+    return button;
+  }
+
+  addToken({ text: words, proposer }, at, step) {
+    const node = h("span", { class: `tok ${proposer}${at === 0 ? " border" : ""}`, dir: "auto", hidden: true });
+    words.replace(LONE, "\ufffd").split("\n").forEach((part, i) => {
+      if (i) node.append(h("i", { class: "newline", "aria-hidden": "true" }), "\n");
+      node.append(part);
+    });
+    this.words.append(node);
+    return { node, step };
+  }
+
+  /** Shows the tokens committed by a time of the race; returns whether their number changed, so that `follow` has to scroll. */
+  show(time) {
+    const { tokens, lane, ends } = this;
+    const before = this.shown;
+    this.rail.style.clipPath = `inset(0 ${Math.max(0, 100 - (100 * time) / this.longest).toFixed(3)}% 0 0)`;
+    while (this.shown < tokens.length && ends[tokens[this.shown].step] <= time) tokens[this.shown++].node.hidden = false;
+    while (this.shown > 0 && ends[tokens[this.shown - 1].step] > time) tokens[--this.shown].node.hidden = true;
+    if (before === this.shown && this.drawn) return false;
+    this.drawn = true;
+    const over = this.shown === tokens.length && tokens.length > 0;
+    this.panel.classList.toggle("over", over);
+    this.note.textContent = this.shown ? count(this.shown, "token") : { waiting: "waiting", running: "running now", "not run": "not run" }[lane.state] || "";
+    this.result.textContent = over ? this.verdict() : "";
+    return true;
+  }
+
+  verdict() {
+    const { row, state } = this.lane;
+    const { end } = this;
+    const time = end < 1 ? `${(end * 1000).toFixed(0)} ms` : `${end.toFixed(2)} s`;
+    const place = row && this.decided && whole(row.place, 1, 99, null);
+    if (this.calculated === "unknown") return "not known";
+    if (this.calculated) return this.calculated === "time" ? `≈ ${time}` : `≈ ${end.toFixed(0)} steps`;
+    return place ? `${ordinal(place)} · ${time}` : `${state} · ${time}`;
+  }
+
+  /** Keeps the newest token in view while the text grows. */
+  follow() {
+    const { words } = this;
+    if (!this.shown) return;
+    const token = this.tokens[this.shown - 1].node;
+    words.scrollTop = Math.max(0, token.offsetTop + token.offsetHeight - words.clientHeight + 10);
+  }
+}

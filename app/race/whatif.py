@@ -1,0 +1,253 @@
+"""Controller of the what-if panel: sweeps over one setting at a time, replayed from a recorded greedy run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any
+
+import msgspec
+import orjson
+
+import d2sd
+from app import models
+from app.jobs import Job, Update
+from app.machine import on_gpu
+from app.models import Chosen
+from app.race.lanes import COST_AWARE, method_of, name_of, recorded
+from app.view import FIGURES, DrawnView
+from d2sd import METHODS, DecodeConfig, Engine, InputError, Trace
+from d2sd.calibration.comparison import length_difference
+from d2sd.costs.machines import MACHINES, STAGES
+from d2sd.figures.comparison import Line, Point, Recorded, Sweep
+from d2sd.figures.panels import sweep_panels
+from d2sd.folders.store import REMOTE
+from d2sd.whatif import Outcome, Replay, recorded_config
+
+Value = int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Varied:
+    """A setting that is varied. ``name``: the field of ``DecodeConfig``."""
+
+    name: str
+    symbol: str
+    label: str
+    values: tuple[int, ...]
+
+
+SWEEPS = {
+    s.name: s
+    for s in (
+        Varied("num_branches", "K", "branches K", (1, 2, 4, 6, 8, 12)),
+        Varied("block_size", "γ", "block size γ", (4, 6, 8, 10, 12, 16)),
+        Varied("draft_depth", "d", "draft depth d", (1, 2, 3, 5, 7)),
+        Varied("node_budget", "B", "node budget B", (8, 16, 32, 64, 128)),
+    )
+}
+
+
+AWARE = ("dflash", "ddtree", "d2sd", "d2sd_tree")
+LANES = (*(m.id for m in METHODS.values() if m.settings), *(f"{method}{COST_AWARE}" for method in AWARE))
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One point: ``value`` of the sweep's setting (None: no node budget) for ``lane``, a method that may be cost-aware, as a
+    resolved ``config``."""
+
+    sweep: str
+    lane: str
+    value: Value
+    config: DecodeConfig
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """Questions about a run and the outcomes so far, by resolved settings. ``base``: the run's own settings;
+    ``recorded``: it was asked earlier, when the page was made."""
+
+    source: str
+    trace: Trace
+    base: DecodeConfig
+    questions: tuple[Question, ...]
+    outcomes: dict[DecodeConfig, Outcome] = field(default_factory=dict)
+    status: str = ""
+    recorded: bool = False
+
+
+def run(
+    job: Job, source: str, trace: Trace | None, chosen: Chosen, sweeps: Sequence[str], lanes: Sequence[str]
+) -> Iterator[Update[Answers]]:
+    """Answer point by point, methods left out that these models have no drafter for. Raises ``InputError``.
+
+    source: what the run is called on the page.
+    chosen: its models where the trace does not name bundled ones.
+    lanes: methods, those to be asked cost-aware with the suffix that race lanes have.
+    """
+    if trace is None:
+        raise InputError("there is no run to replay; run something first")
+    base = recorded_config(trace)
+    if base.temperature != 0:
+        raise InputError("what-if needs a run at temperature 0: only then is the text the same for every setting")
+    named = trace.header.get("models")
+    preset = named.get("preset") if isinstance(named, dict) else None
+    which = Chosen(preset) if preset in (*d2sd.presets(), *REMOTE) else chosen
+    engine = models.engine(which)
+    missing = {lane: reason for lane in lanes if (reason := engine.obstacle(method_of(lane)))}
+    able = [lane for lane in lanes if lane not in missing]
+    if lanes and not able:
+        raise InputError(missing[lanes[0]])
+    asked = questions(engine, base, sweeps, able)
+    if not asked:
+        raise InputError("nothing is selected; tick at least one setting and one method")
+    yield Update(news="Reading the recorded text …")
+    answers = Answers(source, trace, base, asked)
+    configs = list(dict.fromkeys(q.config for q in asked))
+    outcomes = _outcomes(which, trace, configs)
+    for count, config in enumerate(configs, 1):
+        if job.cancelled():
+            break
+        yield Update(replace(answers, status=f"{count} of {len(configs)}: {config.method} …"))
+        answers = replace(answers, outcomes={**answers.outcomes, config: next(outcomes)})
+    notes = [f"Left out: {reason}." for reason in dict.fromkeys(missing.values())]
+    yield Update(answers, note=" ".join([*notes, *_costs(which, configs)]))
+
+
+@on_gpu
+def _outcomes(chosen: Chosen, trace: Trace, configs: Sequence[DecodeConfig]) -> Iterator[Outcome]:
+    yield from Replay(models.engine(chosen), trace).run(configs)
+
+
+@on_gpu
+def _costs(chosen: Chosen, configs: Sequence[DecodeConfig]) -> Iterator[str]:
+    """The times that cost-aware settings went by: those of a method that has all stages, if one was asked."""
+    aware = sorted((c for c in configs if c.cost_aware), key=lambda c: METHODS[c.method].second_drafter == "none")
+    if aware:
+        stages = models.engine(chosen).costs(aware[0]).to_dict()["milliseconds"]
+        shown = [
+            f"{stage.replace('_', ' ')} " + ", ".join(f"{ms:.1f} ms for {rows}" for rows, ms in stages[stage])
+            for stage in STAGES
+        ]
+        yield f"Cost-aware settings decide by times measured on this machine ({'; '.join(shown)} rows)."
+
+
+def questions(engine: Engine, base: DecodeConfig, sweeps: Sequence[str], lanes: Sequence[str]) -> tuple[Question, ...]:
+    """Returns all points of the sweeps that these models can run, including the run's own value.
+
+    A method that does not use a setting has the same settings at all its values, so it is answered once. Raises
+    ``InputError`` for a method that these models cannot run at all.
+    """
+    out = []
+    for lane in (lane for lane in LANES if lane in lanes):
+        method = method_of(lane)
+        own = replace(
+            base,
+            method=method,
+            # γ₂ follows γ unless the run had set it apart
+            second_block_size=None if base.second_block_size == base.block_size else base.second_block_size,
+            cost_aware=lane != method,
+            backend="auto",
+            inspect=False,
+        )
+        plain = engine.resolve(own)
+        for sweep in (s for s in SWEEPS.values() if s.name in sweeps):
+            for value in values(sweep, base):
+                if sweep.name not in METHODS[method].settings:
+                    out.append(Question(sweep.name, lane, value, plain))
+                    continue
+                if value is None and METHODS[method].default_budget:
+                    continue
+                try:
+                    varied: dict[str, Any] = {sweep.name: value}
+                    config = engine.resolve(replace(own, **varied))
+                except InputError:  # it does not fit the other settings, such as K = 12 a block of 8
+                    continue
+                out.append(Question(sweep.name, lane, value, config))
+    return tuple(out)
+
+
+def values(sweep: Varied, base: DecodeConfig) -> list[Value]:
+    """The values of a sweep in order, with the run's own; no node budget comes last."""
+    own: Value = getattr(base, sweep.name)
+    known = sorted({*sweep.values, *([] if own is None else [own])})
+    return [*known, None] if sweep.name == "node_budget" else [*known]
+
+
+# The what-if view: α and nodes per step against one setting at a time.
+
+
+class WhatIfView(DrawnView):
+    """Draws what ``Drawn.value`` returns."""
+
+    def __init__(self, value: str | None = None, *, elem_id: str = "whatif", **options: Any):
+        super().__init__(
+            value, "race/whatif.js", given=FIGURES, sheets=("race/whatif.css",), elem_id=elem_id, **options
+        )
+
+
+class Drawn(msgspec.Struct, frozen=True):
+    """The answers as the view draws them and as a recording stores them: the measured run, the number of ``tokens`` of its
+    text, and a sweep for every setting that was varied."""
+
+    source: str
+    status: str
+    recorded: bool
+    tokens: int
+    run: Recorded
+    sweeps: tuple[Sweep, ...]
+
+    def value(self) -> str:
+        """The value of the view: a figure for every sweep."""
+        measured = f"{self.tokens} tokens; as run: α {self.run.alpha:.2f}, {self.run.nodes:.1f} nodes per step"
+        shown = {"source": self.source, "status": self.status, "recorded": self.recorded, "measured": measured}
+        panels = sweep_panels(self.sweeps, self.run)
+        return orjson.dumps({**shown, "panels": [p.to_dict() for p in panels]}).decode()
+
+
+def drawn(answers: Answers) -> Drawn:
+    """Returns the drawn form of the answers so far."""
+    totals, base = answers.trace.totals, answers.base
+    run = Recorded(name_of(base.method, base.cost_aware), totals.mean_acceptance_length, totals.nodes_per_step)
+    asked = {q.sweep for q in answers.questions}
+    sweeps = tuple(_sweep(answers, varied) for varied in SWEEPS.values() if varied.name in asked)
+    return Drawn(answers.source, answers.status, answers.recorded, totals.tokens, run, sweeps)
+
+
+def _sweep(answers: Answers, varied: Varied) -> Sweep:
+    known = values(varied, answers.base)
+    own = getattr(answers.base, varied.name)
+    recorded = [len(step.committed) for step in answers.trace.steps]
+    points: dict[str, list[Point]] = {}
+    for question in answers.questions:
+        outcome = answers.outcomes.get(question.config)
+        if question.sweep == varied.name and outcome is not None:
+            found = length_difference(recorded, outcome.committed)
+            points.setdefault(question.lane, []).append(
+                Point(
+                    known.index(question.value),
+                    outcome.mean_acceptance_length,
+                    outcome.nodes_per_step,
+                    found.b.low,
+                    found.b.high,
+                    found.difference.low,
+                    found.difference.high,
+                    {name: gain for name, m in MACHINES.items() if (gain := outcome.speedup(m)) is not None},
+                )
+            )
+    return Sweep(
+        varied.symbol,
+        varied.label,
+        tuple("all" if v is None else str(v) for v in known),
+        known.index(own) if own in known and varied.name in METHODS[answers.base.method].settings else None,
+        tuple(Line(lane, varied.name not in METHODS[method_of(lane)].settings, tuple(p)) for lane, p in points.items()),
+    )
+
+
+@cache
+def recorded_answers() -> str | None:
+    """Returns the panel's initial value, which was recorded with the race; None if there is none."""
+    answers = recorded().get("whatif")
+    return msgspec.convert(answers, Drawn).value() if answers else None

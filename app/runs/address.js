@@ -1,0 +1,161 @@
+// The address says what is looked at: tab, run, step and node, behind the fields that would make the run again. So Back and
+// Forward move between views, and a reload comes back to the same one.
+
+import { text, whole } from "../../assets/viewer/dom.js";
+
+const SETTLE_MS = 250;
+const PATIENCE_MS = 4000;
+
+export const explorer = () => document.querySelector("#explorer [data-run]");
+/** The stop of the tour, from 1, its story being 0; empty before it is there. */
+const learnStop = () => {
+  const tour = document.querySelector("#learn [data-at]");
+  return tour ? Number(tour.dataset.at) + 1 : "";
+};
+/** Whether two states belong to one history entry: only step, node or stop differ. */
+const same = (one, other) => Boolean(one && other) && one.tab === other.tab && one.run === other.run;
+const tabButton = (tab) => [...document.querySelectorAll('[role="tab"][data-tab-id]')].find((b) => b.dataset.tabId === tab);
+
+export class Address {
+  /** `list()` gives the runs and which one is shown; `show(key, step, node)` asks for another one. */
+  constructor(list, show) {
+    Object.assign(this, { list, show, before: null, unwritten: null, going: null, leaving: "", timer: 0, noticed: null });
+    document.addEventListener("explorer:selected", () => this.soon(explorer()?.offsetParent === null));
+    document.addEventListener("learn:moved", () => this.soon());
+    window.addEventListener("popstate", (event) => this.go(event.state));
+    window.addEventListener("pagehide", () => this.settle());
+    this.observer = new MutationObserver(() => this.soon());
+  }
+
+  /** Looks once what goes on has settled: moving through steps leaves one address, not a hundred. `hidden`: the change is in a
+   *  view that is not shown, where a run may play on for long, so it does not postpone a look that is due. */
+  soon(hidden = false) {
+    const now = this.now();
+    if (same(now, this.before)) this.unwritten = now;
+    if (hidden && this.timer) return;
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => this.settle(), SETTLE_MS);
+    const tabs = document.querySelector('[role="tablist"]');
+    if (tabs && tabs !== this.noticed) this.observer.observe((this.noticed = tabs), { subtree: true, attributeFilter: ["aria-selected"] });
+  }
+
+  /** What is looked at; null while the list and the view do not speak of the same run yet. */
+  now() {
+    const { shown, runs } = this.list();
+    const view = explorer();
+    const entry = runs.find(({ key }) => key === shown);
+    const active = document.querySelector('[role="tab"][data-tab-id][aria-selected="true"]');
+    if (!view || !active || (entry && view.dataset.run !== entry.run)) return null;
+    const { pinned, node } = view.dataset;
+    if (active.dataset.tabId === "learn") return { tab: "learn", run: "", step: "", node: "", stop: learnStop(), query: "" };
+    if (!entry && !shown) return null; // a link that is not run yet stays as it is
+    return { tab: active.dataset.tabId, run: entry ? entry.key : "", step: pinned === "" ? "" : Number(pinned) + 1, node: pinned === "" ? "" : node, query: entry ? entry.query : "" };
+  }
+
+  settle() {
+    clearTimeout(this.timer);
+    this.timer = 0;
+    const now = this.now();
+    if (!now || this.arriving(now)) return;
+    this.going = null;
+    // The first one stays as it was opened: a short address, or somebody's link.
+    if (!this.before) history.replaceState(now, "", location.href);
+    else if (same(now, this.before)) history.replaceState(now, "", this.write(now));
+    else {
+      // The view was left before its last change had settled: Back comes to that change.
+      if (this.unwritten) history.replaceState(this.unwritten, "", this.write(this.unwritten));
+      history.pushState(now, "", this.write(now));
+    }
+    this.before = now;
+    this.unwritten = null;
+  }
+
+  /** Whether the run that Back or Forward asked for is still awaited: neither another tab nor another run was opened since. */
+  arriving(now) {
+    return this.going && !same(now, this.going) && now.tab === this.going.tab && this.list().shown === this.leaving;
+  }
+
+  write({ tab, run, step, node, stop = "", query }) {
+    const fields = new URLSearchParams(query);
+    for (const [name, value] of Object.entries({ tab, run, step, node, stop })) if (value !== "") fields.set(name, value);
+    return `${location.pathname}?${fields}`;
+  }
+
+  /** Back or Forward: to a view that was looked at before. */
+  go(state) {
+    if (!state || typeof state !== "object") return;
+    const [tab, run] = [text(state.tab), text(state.run)];
+    const step = whole(state.step, 1, 1e9, null);
+    const node = state.node === "bonus" ? "bonus" : whole(state.node, 0, 1e9, null);
+    this.going = this.before = state;
+    this.unwritten = null; // of the entry that was left, which can no longer be written
+    this.leaving = this.list().shown;
+    setTimeout(() => {
+      if (this.going === state) this.going = null;
+    }, PATIENCE_MS);
+    const button = tabButton(tab);
+    if (button && button.getAttribute("aria-selected") !== "true") button.click();
+    const stop = whole(state.stop, 0, 99, null);
+    const tour = stop !== null && document.querySelector("#learn [data-at]");
+    if (tour) tour.dispatchEvent(new CustomEvent("learn:go", { detail: { stop } }));
+    if (run && run !== this.list().shown) this.show(run, step === null ? null : step - 1, node);
+    else if (step !== null && explorer()) explorer().dispatchEvent(new CustomEvent("explorer:select", { detail: { step: step - 1, node } }));
+    this.soon();
+  }
+}
+
+// ?trace=URL: a trace from this page's host, or from one on its owner's list, opened as if it were chosen by hand. The browser
+// fetches it, never the server.
+
+/** The address to fetch from, or the problem with it. `here`: the page's own; `hosts`: the owner's list. */
+export function traceAddress(wanted, here, hosts) {
+  let address;
+  try {
+    address = new URL(wanted, here);
+  } catch {
+    return { problem: "the link does not contain a valid address" };
+  }
+  if (!["http:", "https:"].includes(address.protocol) || address.username || address.password) return { problem: "its address must begin with http:// or https:// and name no user" };
+  if (address.host !== new URL(here).host && !hosts.includes(address.host)) return { problem: `${address.host.slice(0, 80)} is not on this page’s list; download the file and use “Open a trace”` };
+  return { address };
+}
+
+/** The file at an address; throws a sentence where there is none, it is larger than so many megabytes, or the address leads
+ *  elsewhere. */
+export async function fetchTrace(address, megabytes) {
+  const answer = await fetch(address, { redirect: "error", credentials: "same-origin", referrerPolicy: "no-referrer" }).catch(() => {
+    throw new Error("its host does not answer, does not allow it, or leads elsewhere");
+  });
+  if (!answer.ok || !answer.body) throw new Error(`its host answers ${answer.status}`);
+  const parts = [];
+  let size = 0;
+  const reader = answer.body.getReader();
+  for (let part; !(part = await reader.read()).done; ) {
+    size += part.value.length;
+    if (size > megabytes * 1e6) {
+      reader.cancel();
+      throw new Error(`it is larger than ${megabytes} MB`);
+    }
+    parts.push(part.value);
+  }
+  const packed = parts.length > 0 && parts[0][0] === 0x1f && parts[0][1] === 0x8b;
+  const name = address.pathname.split("/").pop().replace(/[^\w.-]/g, "").replace(/(\.jsonl?)?(\.gz)?$/, "").slice(-40) || "trace";
+  return new File(parts, `${name}.jsonl${packed ? ".gz" : ""}`);
+}
+
+/** Uploads what the address of the page names; the server opens it at the step that it names. `say` hears what is wrong. */
+export async function openLinked({ hosts, megabytes }, say) {
+  const wanted = new URLSearchParams(location.search).get("trace");
+  if (!wanted) return;
+  try {
+    const { address, problem } = traceAddress(wanted, location.href, hosts);
+    if (problem) throw new Error(problem);
+    const chosen = new DataTransfer();
+    chosen.items.add(await fetchTrace(address, megabytes));
+    const input = document.querySelector("#last input[type=file]");
+    input.files = chosen.files;
+    input.dispatchEvent(new Event("change", { bubbles: true }));
+  } catch (error) {
+    say(`The trace of this link was not opened: ${error.message}.`);
+  }
+}

@@ -1,0 +1,273 @@
+"""Runs with a name, as lists and sets of the page hold them."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from d2sd import InputError, Trace
+from d2sd.calibration import Gathering
+from d2sd.trace.files import UNREADABLE, opened
+from d2sd.trace.logs import Totals, import_log
+from d2sd.trace.reader import Reader, lines_of
+from d2sd.trace.run import RecordedRun
+from d2sd.trace.schema import EVENTS, Line, kind_of, read_baseline, read_event
+from d2sd.trace.trace import trace_of
+from d2sd.trace.writer import to_line
+
+# Uploaded traces, and logs of serving engines, which are converted to traces.
+
+
+MAX_MEGABYTES = 96  # unpacked: what a browser still draws comfortably
+MAX_MEGABYTES_TOGETHER = 256  # of all files that are measured at once, unpacked
+SECONDS_KEPT = 3600  # an uploaded file; after that the run that was read from it is still there
+START = b'{"event":"'
+SECOND = re.compile(rb'\n\{"event":"Header"')
+MAX_HEAD = 65536
+MAX_OPENED = 24  # runs of one file in the list
+
+
+def read_all(path: str | Path) -> tuple[list[RecordedRun], str]:
+    """Returns at most ``MAX_OPENED`` runs of a trace file or log, plain or gzip, and a note if there are more.
+
+    Only checked fields reach the page. Raises ``InputError``.
+    """
+    raw = _unpacked(path)
+    if is_log(raw):
+        runs, more = _imported(path, MAX_OPENED)
+        note = f"{MAX_OPENED} of its runs are in the list; Calibrate reads all of them." if more else ""
+        return [RecordedRun.packed(run.lines()) for run in runs], note
+    parts = _parts(raw)
+    readers = [_reader(part) for part in parts[:MAX_OPENED]]
+    if not all(len(reader.steps) for reader in readers):
+        raise InputError("the trace has no steps, so there is nothing to show")
+    note = f"{MAX_OPENED} of its {len(parts)} runs are in the list." if len(parts) > MAX_OPENED else ""
+    return [RecordedRun.packed(_for_the_page(reader)) for reader in readers], note
+
+
+def read_together(path: Path, room: int) -> tuple[list[tuple[RecordedRun, Trace]], int]:
+    """Returns the runs of a trace file or log, as stored and as parsed runs, and its unpacked size in bytes.
+
+    Raises ``InputError``, also if the size exceeds ``room``."""
+    raw = _unpacked(path)
+    if len(raw) > room:
+        raise InputError(
+            f"all files together hold more than {MAX_MEGABYTES_TOGETHER} MB, unpacked; choose fewer at once"
+        )
+    if is_log(raw):
+        return [(RecordedRun.packed(run.lines()), run) for run in _imported(path, None)[0]], len(raw)
+    readers = map(_reader, _parts(raw))
+    return [(RecordedRun.packed(_for_the_page(reader)), trace_of(reader)) for reader in readers], len(raw)
+
+
+def is_log(raw: bytes) -> bool:
+    """Returns whether a file is the log of an engine: JSON whose first record is not a line of a trace."""
+    head = raw.lstrip()[:MAX_HEAD]
+    return head[:1] in (b"{", b"[") and b'"event"' not in head.partition(b"\n")[0]
+
+
+def _imported(path: str | Path, most: int | None) -> tuple[list[Trace], bool]:
+    """The requests of a log that have steps, at most so many, and whether there are more. Where none has steps its totals are
+    what ``InputError`` says."""
+    runs: list[Trace] = []
+    rows: list[Totals] = []
+    for found in import_log(path, most=MAX_MEGABYTES * 10**6):
+        if isinstance(found, Totals):
+            rows.append(found)
+        elif most is not None and len(runs) == most:
+            return runs, True
+        else:
+            runs.append(found)
+    if not runs:
+        raise InputError(f"it holds totals alone, no steps ({rows[0].row()}); {rows[0].unknown}")
+    return runs, False
+
+
+def _parts(raw: bytes) -> list[bytes]:
+    """The runs of a file that holds several, one after another; mostly it is one."""
+    starts = [0, *(m.start() + 1 for m in SECOND.finditer(raw))]
+    return [raw[a:b] for a, b in pairwise([*starts, len(raw)])]
+
+
+def _reader(raw: bytes) -> Reader:
+    reader = Reader()
+    reader.read(lines_of(raw))
+    return reader
+
+
+def _unpacked(path: str | Path) -> bytes:
+    """A file, at most ``MAX_MEGABYTES`` unpacked."""
+    limit = MAX_MEGABYTES * 10**6
+    try:
+        with opened(path) as file:
+            raw = file.read(limit + 1)
+    except FileNotFoundError:
+        raise InputError("this file is not kept any more; upload it again") from None
+    except UNREADABLE:
+        raise InputError("the file cannot be read: it is neither JSON lines nor a whole gzip file") from None
+    if len(raw) > limit:
+        raise InputError(
+            f"the trace is larger than {MAX_MEGABYTES} MB, which is more than the page draws; "
+            "read it with d2sd.load_trace, or record fewer steps"
+        )
+    return raw
+
+
+def _for_the_page(reader: Reader) -> Iterator[str]:
+    """The lines of known kinds, and at the end the measured speed of plain decoding, where there is one."""
+    yield to_line(reader.header or {})
+    baseline = None
+    for line in reader.lines[1:]:
+        kind = kind_of(line)
+        if kind in EVENTS:
+            yield _plain(kind, line)
+        elif kind == "Baseline":
+            baseline = read_baseline(line)
+    if baseline is not None:
+        yield to_line(baseline)
+
+
+def _plain(kind: str, line: Line) -> str:
+    """A checked line as the writer here puts it. Most are already: to write each of 100,000 again would take longer than
+    to read them."""
+    text = bytes(line)
+    if text.startswith(START) and text.count(b'"event"') == 1:
+        return text.decode()
+    return to_line(read_event(kind, line))
+
+
+def short(text: str, most: int = 60) -> str:
+    """Returns a name as a label."""
+    text = text.encode("utf-8", "replace").decode()
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+@dataclass(slots=True)
+class Recording:
+    """A run in a list.
+
+    label: its name there.
+    source: its origin in a few words.
+    domain: its prompt's group.
+    at: time of creation, in seconds since 1970.
+    """
+
+    label: str
+    run: RecordedRun
+    source: str = ""
+    domain: str = "all"
+    at: float = field(default_factory=time.time, compare=False)
+
+    @classmethod
+    def of(cls, trace: Trace, label: str = "") -> Recording:
+        """Returns a run that was just recorded; named by its prompt unless a label is given."""
+        return cls(label or prompt_label(trace.header), RecordedRun.packed(trace.lines()), domain=trace.domain)
+
+    @property
+    def header(self) -> dict[str, Any]:
+        """The header of the run."""
+        return self.run.header
+
+
+def prompt_label(header: dict[str, Any]) -> str:
+    """Returns a run's prompt as a label."""
+    return short(" ".join(str(header.get("prompt") or "no prompt").split()))
+
+
+class Traces(Sequence[Trace]):
+    """Recordings as data, each decoded on access."""
+
+    def __init__(self, runs: Sequence[Recording]):
+        self._runs = runs
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._runs[index].run.trace()
+
+
+@dataclass(frozen=True)
+class RunSet:
+    """Runs under one title; ``source``: where they are stored, for opening one of them."""
+
+    title: str
+    runs: tuple[Recording, ...]
+    source: str = ""
+
+    @classmethod
+    def of(cls, title: str, traces: Iterable[Trace]) -> RunSet:
+        """Returns a set of runs that were just recorded."""
+        return cls(title, tuple(map(Recording.of, traces)))
+
+    @property
+    def traces(self) -> Traces:
+        """The runs as data."""
+        return Traces(self.runs)
+
+    @cached_property
+    def gathering(self) -> Gathering:
+        """The statistics for its figures."""
+        return Gathering(self.traces)
+
+    @property
+    def prompts(self) -> tuple[str, ...]:
+        """The prompt of each run: its text, or else its tokens; empty if unknown."""
+        return self.gathering.counted().prompts
+
+    @property
+    def size(self) -> int:
+        """Size in memory, in characters."""
+        return sum(r.run.size for r in self.runs)
+
+
+@dataclass(slots=True)
+class Recordings:
+    """The measured runs of one window, in the order of the drawing, and their title."""
+
+    runs: list[Recording] = field(default_factory=list)
+    title: str = ""
+
+
+def read_uploads(paths: Sequence[Path]) -> tuple[list[tuple[Recording, Trace]], list[str]]:
+    """Returns the uploaded traces that can be read, and a sentence for each of the others."""
+    good, bad = [], []
+    room = MAX_MEGABYTES_TOGETHER * 10**6
+    for path in paths:
+        try:
+            found, size = read_together(path, room)
+        except InputError as error:
+            bad.append(f"{short(path.name)} was not read: {error}")
+            continue
+        room -= size
+        for number, (run, trace) in enumerate(found, 1):
+            label = short(path.name) if len(found) == 1 else f"{number} of {short(path.name, 40)}"
+            good.append((Recording(label, run, domain=trace.domain), trace))
+    return good, bad
+
+
+# Hosts that a link may load a trace from (``?trace=URL``), besides the page's own.
+
+
+VARIABLE = "D2SD_TRACE_HOSTS"
+USUAL = (":80", ":443")  # a browser leaves them out of the addresses that are compared
+HOST = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?(:[0-9]{1,5})?")
+
+
+def listed() -> list[str]:
+    """Returns the owner's list: hosts separated by commas, each with its port if that is not the default.
+
+    The visitor's browser fetches, never this server. Raises ``InputError``.
+    """
+    hosts = [host.strip().lower() for host in os.environ.get(VARIABLE, "").split(",") if host.strip()]
+    for host in hosts:
+        if not HOST.fullmatch(host) or host.endswith(USUAL):
+            raise InputError(f"{VARIABLE} must list hosts such as traces.example.org, not {host[:60]!r}")
+    return hosts

@@ -1,0 +1,148 @@
+"""Exports of the shown run that are made on the server: GraphML of a step, and a standalone page.
+
+The other formats (JSON lines, SVG, PNG) are made in the browser from what it has.
+"""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import gradio as gr
+import networkx
+
+from app.gradio_internals import told
+from app.guard import step_number
+from app.jobs import sentence
+from app.learn.view import speeds, tour_of, tours_page
+from app.models import said
+from app.runs.recordings import MAX_MEGABYTES, Recording
+from app.session import Session
+from d2sd import METHODS, InputError
+from d2sd.figures.viewer import PageRun
+from d2sd.trace.graph import step_graph
+from d2sd.trace.run import RecordedRun
+
+# One file with the runs of a window, to teach from offline or to open again later.
+
+
+TITLE = "D²SD Explorer"
+MAX_TITLE = 120  # characters
+MAX_PAGE_MEGABYTES = 32  # of traces: the page is a fifth of that, and a browser opens it at once
+MAX_TOUR_STEPS = 2000  # of one run: every step has nine stops
+
+
+def window_file(runs: Sequence[Recording]) -> bytes:
+    """Returns the traces of all runs, newest first, gzipped, as “Open a trace” reads them. Raises ``InputError``."""
+    _check([kept.run for kept in runs], MAX_MEGABYTES)
+    lines = (f"{line}\n" for kept in runs for line in kept.run.lines())
+    return gzip.compress("".join(lines).encode("utf-8", "replace"), 6)
+
+
+def class_page(
+    runs: Sequence[Recording],
+    shown: str = "",
+    step: int | None = None,
+    chosen: Collection[str] | None = None,
+    title: str = "",
+) -> str:
+    """Returns a page that works offline: the runs, each with its quiz and the stops of Learn, numbered as in the list.
+
+    runs: of the list, newest first; the oldest is number 1.
+    shown: key of a run that opens with this ``step``.
+    chosen: keys of the runs that the page has; None: all.
+    title: of the page; empty: that of the application.
+
+    Raises ``InputError``.
+    """
+    title = " ".join(title.split())
+    if len(title) > MAX_TITLE:
+        raise InputError(f"the title has {len(title)} characters; at most {MAX_TITLE} fit")
+    numbered = list(enumerate(reversed(runs), 1))
+    kept = [(n, k) for n, k in numbered if chosen is None or k.run.key in chosen]
+    if numbered and not kept:
+        raise InputError("no run is ticked; tick those that the class is to see")
+    _check([k.run for _, k in kept], MAX_PAGE_MEGABYTES)
+    pages = [
+        PageRun(k.run, _label(k), step if k.run.key == shown else None, tour=_tour(k.run), number=n) for n, k in kept
+    ]
+    return tours_page(pages, title or TITLE)
+
+
+def _label(kept: Recording) -> str:
+    """Returns a run's label; runs of one prompt are distinguished by method."""
+    return f"{said(kept.run.header)}: {kept.label}"
+
+
+def hand_out(run: RecordedRun, step: int | None = None, node: int | str | None = None) -> str:
+    """Returns an offline page of one run, opened at this step and node. Raises ``InputError``."""
+    _check([run], MAX_PAGE_MEGABYTES)
+    page = PageRun(run, step=step, node=node, tour=_tour(run))
+    return tours_page([page], TITLE)
+
+
+def _tour(run: RecordedRun) -> str:
+    """Returns the tour of a run; empty for a log without tokens."""
+    trace = run.trace()
+    if not 0 < len(trace.steps) <= MAX_TOUR_STEPS:
+        return ""
+    return (
+        tour_of(trace, speeds(run.lines())[0])
+        if all(len(step.nodes) > 1 or not step.first_draft for step in trace.steps)
+        else ""
+    )
+
+
+def _check(runs: Sequence[RecordedRun], megabytes: int) -> None:
+    """Raise ``InputError`` where a run is in progress, all are empty, or their traces are larger together."""
+    size = 0
+    for run in runs:
+        if run.live:
+            raise InputError("a run still goes on; wait for its end or stop it")
+        size += sum(len(line) + 1 for line in run.lines())
+        if size > megabytes * 10**6:
+            way = (
+                "remove some runs from the list first"
+                if len(runs) > 1
+                else "share it as JSONL, which “Open a trace” reads"
+            )
+            raise InputError(f"it would hold more than {megabytes} MB of traces; {way}")
+    if not size:
+        raise InputError("there is no run in the list yet")
+
+
+def export(session: Session, data: gr.EventData) -> tuple[Any, Any]:
+    """Returns the requested file as a segment without lines, and a notice."""
+    asked = told(data)
+    try:
+        file = make_file(session.shown, asked.get("kind"), asked.get("step"), asked.get("node"))
+    except InputError as error:
+        return gr.skip(), sentence(problem=f"The file was not made: {error}.")
+    return session.shown.note(file=file), sentence()
+
+
+def make_file(run: RecordedRun, kind: Any, step: Any, node: Any = None) -> dict[str, str]:
+    """Returns ``name``, ``type`` and ``text`` of a file; a page opens at ``step`` and ``node``. Raises ``InputError``."""
+    step = step_number(step)
+    node = node if node == "bonus" or (isinstance(node, int) and 0 <= node < 10**9) else None
+    if not len(run):
+        raise InputError("the server has no run of this window any more; run it again")
+    method = run.header.get("method")
+    name = f"d2sd-{method if method in METHODS else 'run'}"
+    if kind == "html":
+        return {
+            "name": f"{name}.html",
+            "type": "text/html",
+            "text": hand_out(run, step, node),
+        }
+    if kind == "graphml" and step is not None:
+        trace = run.trace()
+        if step >= len(trace.steps):
+            raise InputError(f"this run has no step {step + 1}")
+        return {
+            "name": f"{name}-step-{step + 1}.graphml",
+            "type": "application/xml",
+            "text": "\n".join(networkx.generate_graphml(step_graph(trace.steps[step]))),
+        }
+    raise InputError("there is no such file")

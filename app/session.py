@@ -1,0 +1,207 @@
+"""State of one page load between events; ``app.session`` keeps what must survive a reload."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from app.jobs import Ticket
+from app.links import Link
+from app.race.lanes import Race
+from app.runs.recordings import Recording, RunSet, prompt_label, short
+from d2sd.trace.run import RecordedRun
+
+# The state of a browser window that survives a reload: its runs, its race and its measured sets of runs.
+#
+# The page identifies its window by a random secret in the browser's session storage, so a reload finds everything again while
+# the server runs. All storage is limited; the oldest entries are dropped first.
+
+
+MAX_RUNS = 24
+MAX_RUN_BYTES = 64 * 2**20  # of the runs of one window, as they are kept: packed
+MAX_SETS = 4
+MAX_SET_BYTES = 64 * 2**20
+MAX_WINDOWS = 200
+MAX_BYTES = 2**30  # of all windows
+NAME = re.compile(r"[0-9a-f]{32}")
+NUMBER = re.compile(r"[0-9]{1,3}")
+
+
+def _same_run(kept: RecordedRun, run: RecordedRun) -> bool:
+    """Returns whether a run equals a kept one, unless it was cut off and the kept one continues."""
+    return kept.holds(run) and (run.ended or run.lines() == kept.lines())
+
+
+def _free(title: str, others: list[RunSet]) -> str:
+    """Returns the title, with a number if another set has it."""
+    taken = {s.title for s in others}
+    names = (f"{short(title)} ({number})" if number > 1 else short(title) for number in itertools.count(1))
+    return next(n for n in names if n not in taken)
+
+
+@dataclass(slots=True)
+class History:
+    """Runs, the newest first; the last race that was run; measured sets, the newest first. ``most``: runs that are kept."""
+
+    most: int = MAX_RUNS
+    runs: list[Recording] = field(default_factory=list)
+    race: Race | None = None
+    sets: list[RunSet] = field(default_factory=list)
+
+    def keep(self, run: RecordedRun, source: str, label: str = "") -> RecordedRun:
+        """Add a run unless it is in the list already; returns the one in the list."""
+        known = next((k.run for k in self.runs if k.run is run or _same_run(k.run, run)), None)
+        if known is not None:
+            return known
+        self.runs.insert(0, Recording(short(label) if label else prompt_label(run.header), run, source))
+        self.trim()
+        return run
+
+    def trim(self) -> None:
+        """Remove the oldest runs until the rest is within bounds; the newest stays in any case."""
+        while len(self.runs) > 1 and (len(self.runs) > self.most or sum(k.run.size for k in self.runs) > MAX_RUN_BYTES):
+            self.runs.pop()
+
+    def find(self, key: object) -> Recording | None:
+        """Returns the run with this key, or None."""
+        return next((k for k in self.runs if k.run.key == key), None)
+
+    def numbered(self, text: str) -> Recording | None:
+        """Returns the run of this number, counted from the oldest, which is 1, as in a class file; or None."""
+        number = int(text) if NUMBER.fullmatch(text) else 0
+        return self.runs[-number] if 0 < number <= len(self.runs) else None
+
+    def rename(self, key: object, label: object) -> None:
+        """Rename a run; an empty name changes nothing."""
+        found, words = self.find(key), " ".join(str(label).split())
+        if found and words:
+            found.label = short(words)
+
+    def move(self, key: object, by: object) -> None:
+        """Move a run so many places down the list; its number becomes that of its place."""
+        at = next((n for n, k in enumerate(self.runs) if k.run.key == key), None)
+        if at is not None and isinstance(by, int) and 0 <= at + by < len(self.runs):
+            self.runs.insert(at + by, self.runs.pop(at))
+
+    def remove(self, key: object) -> None:
+        """Remove a run from the list."""
+        self.runs = [k for k in self.runs if k.run.key != key]
+
+    def keep_set(self, title: str, runs: list[Recording]) -> None:
+        """Add a measured set. A set with the same title and runs is replaced; other sets with that title get a number."""
+        others = [s for s in self.sets if s.runs != tuple(runs)]
+        self.sets = [RunSet(_free(title, others), tuple(runs)), *others][:MAX_SETS]
+        while len(self.sets) > 1 and sum(s.size for s in self.sets) > MAX_SET_BYTES:
+            self.sets.pop()
+
+    def rename_set(self, title: str, wanted: object) -> str:
+        """Rename a set. An empty name changes nothing."""
+        words = " ".join(str(wanted).split())
+        own = next((s for s in self.sets if s.title == title), None)
+        if own is None or not words:
+            return title
+        new = _free(words, [s for s in self.sets if s is not own])
+        self.sets = [replace(s, title=new) if s is own else s for s in self.sets]
+        return new
+
+    @property
+    def size(self) -> int:
+        """Bytes of all runs and sets."""
+        return sum(k.run.size for k in self.runs) + sum(s.size for s in self.sets)
+
+
+class Histories:
+    """Histories by window name, least recently used first."""
+
+    def __init__(self) -> None:
+        self._histories: dict[str, History] = {}
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._histories)
+
+    def of(self, name: object, new: History) -> History:
+        """Returns the history of the window with this name. If there is none, returns ``new``, and stores it if the name is valid."""
+        if not isinstance(name, str) or not NAME.fullmatch(name):
+            return new
+        with self._lock:
+            history = self._histories.pop(name, new)
+            self._histories[name] = history
+            for other in list(self._over()):
+                del self._histories[other]
+            return history
+
+    def _over(self) -> Iterator[str]:
+        """Returns the names of windows whose histories exceed the limits."""
+        count, size = len(self._histories), sum(h.size for h in self._histories.values())
+        for name, history in list(self._histories.items())[:-1]:
+            if count <= MAX_WINDOWS and size <= MAX_BYTES:
+                return
+            count, size = count - 1, size - history.size
+            yield name
+
+
+HISTORIES = Histories()
+
+
+OWN = ("Explore", "Race")  # sources of runs that were made in the window
+
+
+@dataclass(slots=True)
+class Session(Ticket):
+    """State of one window, and the ticket of its runs and downloads.
+
+    shown: the run that is shown.
+    link: the parsed query string that the window was opened with.
+    fetched: fields of a link with ``?trace=URL``, which the browser fetches and uploads: the step to open.
+    history: runs of the window.
+    own: the user's settings by control, stored while the form shows the settings of a run; None if they are in the form.
+    followed: key of the run whose settings the form shows.
+    filled: settings of recent runs that were sent to the form, by control. More than the latest is needed: it may not have
+        reached the page yet when the next run is chosen.
+    """
+
+    shown: RecordedRun = field(default_factory=RecordedRun)
+    link: Link = field(default_factory=Link)
+    fetched: dict[str, Any] | None = None
+    history: History = field(default_factory=History)
+    own: dict[str, Any] | None = None
+    followed: str = ""
+    filled: list[dict[str, Any]] = field(default_factory=list)
+
+    def put_aside(self, values: dict[str, Any]) -> None:
+        """Store the user's settings before the form follows a run.
+
+        values: the form's current values by control. The first call stores all of them; later calls store only those that
+            differ from the settings of runs that were sent to the form.
+        """
+        if self.own is None:
+            self.own, self.filled = dict(values), []
+            return
+        for name, value in values.items():
+            if not any(name in filled and _same(value, filled[name]) for filled in self.filled):
+                self.own[name] = value
+
+    def show(self, run: RecordedRun, source: str, label: str = "", **notes: Any) -> str:
+        """Add a run to the window's history and show it. A run in progress continues in the background.
+
+        source: where the run comes from, such as ``"Explore"``.
+        label: name of the run in the list; empty for a default one.
+        notes: further fields of the segment.
+
+        Returns the segment for the view.
+        """
+        self.shown = self.history.keep(run, source, label)
+        return self.shown.segment(recorded=not self.shown.live, own=source in OWN, **notes)
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Returns whether both values would look the same in a control."""
+    if isinstance(one, str) and isinstance(other, str):
+        return one.splitlines() == other.splitlines()  # a text field has its own line ends
+    numbers = isinstance(one, int | float) and isinstance(other, int | float)
+    return float(one) == float(other) if numbers else one == other  # a browser's numbers are floats

@@ -1,8 +1,0 @@
-// A page to hand out: runs, each with its tour.
-
-import { start as startPage } from "../../../assets/viewer/standalone.js";
-import { start as startTour } from "./main.js";
-
-export function start(given) {
-  startPage({ ...given, startTour });
-}

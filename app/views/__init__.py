@@ -1,1 +1,0 @@
-"""Views of the page: Gradio components with their own drawing code."""

@@ -1,0 +1,322 @@
+"""Time of every stage of a D²SD cycle, and of plain decoding, after contexts of given lengths.
+
+Works on caches whose slots are declared full: times do not depend on what is in them. Every measurement is a median
+over repeats. Cycles follow each other as in a generation; everything else is timed from an idle device to an idle one.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from statistics import median
+from typing import Any
+
+import torch
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from torch import nn
+from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedTokenizerFast, Qwen3Config
+
+from d2sd.bench.prompts import read_prompts
+from d2sd.config import DecodeConfig
+from d2sd.decoding.proposer import slots
+from d2sd.engine import Engine, load
+from d2sd.errors import InputError
+from d2sd.methods import Proposal
+from d2sd.methods.base import merged
+from d2sd.nets.drafter import DFlashDraftModel, drafter_config
+from d2sd.nets.lean import DTYPES
+from d2sd.nets.models import Models
+from d2sd.nets.passes import Passes
+from d2sd.nets.target import Target
+from d2sd.tree.block import Block
+from d2sd.tree.boundary import Boundary
+from d2sd.tree.tree import TokenTree, chains, path_tree
+
+WARM_UP = 3
+BANDWIDTH_BYTES = {"cuda": 1 << 30, "cpu": 1 << 26}
+COPIES = 10
+GPU_STAGES = ("first_draft", "second_draft", "tree", "verify", "commit")
+
+
+def wait(device: torch.device) -> None:
+    """Synchronise with the GPU."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def seconds(work: Callable[[], object], device: torch.device, repeats: int) -> float:
+    """Returns the median time of a piece of work."""
+    times = []
+    for turn in range(WARM_UP + repeats):
+        wait(device)
+        began = time.perf_counter()
+        work()
+        wait(device)
+        if turn >= WARM_UP:
+            times.append(time.perf_counter() - began)
+    return median(times)
+
+
+def bandwidth(device: torch.device, repeats: int) -> float:
+    """Returns bytes per second of a copy on the device, counting bytes read and written."""
+    count = BANDWIDTH_BYTES[device.type]
+    source = torch.zeros(count, dtype=torch.uint8, device=device)
+    target = torch.empty_like(source)
+
+    def copies() -> None:  # several, so that launching and waiting do not count
+        for _ in range(COPIES):
+            target.copy_(source)
+
+    return 2 * COPIES * count / seconds(copies, device, repeats)
+
+
+def weight_bytes(module: nn.Module) -> int:
+    """Returns the size of a module's parameters in bytes."""
+    return sum(p.numel() * p.element_size() for p in module.parameters())
+
+
+@dataclass(frozen=True, slots=True)
+class Floors:
+    """The bytes that must be read at least, and the memory bandwidth."""
+
+    rate: float
+    target: int
+    drafters: int
+    head: int
+    target_slot: int
+    drafter_slot: int
+
+    @classmethod
+    def of(cls, engine: Engine, rate: float) -> Floors:
+        """Of an engine with two drafters."""
+
+        def slot(config: Any, bytes_per_number: int) -> int:
+            return 2 * config.num_hidden_layers * config.num_key_value_heads * config.head_dim * bytes_per_number
+
+        assert engine.models.first is not None
+        assert engine.models.second is not None
+        target, size = engine.models.target, engine.models.target.embedding.weight.element_size()
+        # of the embedding table only a few rows are read
+        return cls(
+            rate,
+            weight_bytes(target.base) - weight_bytes(target.embedding),
+            weight_bytes(engine.models.first) + weight_bytes(engine.models.second),
+            weight_bytes(target.head),
+            size * sum(part.numel() for pair in target.new_cache(1).parts for part in pair),
+            slot(engine.models.first.config, size),
+        )
+
+    def plain(self, context: int) -> float:
+        """Seconds of a plain decoding step."""
+        return (self.target + self.head + context * self.target_slot) / self.rate
+
+    def cycle(self, context: int) -> float:
+        """Returns the seconds of a D²SD cycle: two drafts with an LM head each, and a target pass."""
+        drafts = self.drafters + 2 * self.head + 2 * context * self.drafter_slot
+        return self.plain(context) + drafts / self.rate
+
+
+class Bench:
+    """Stages of one engine after one context, which is reached with the last of the cycles: text that grows beyond it
+    would be read in longer shapes."""
+
+    def __init__(self, engine: Engine, config: DecodeConfig, context: int, mode: str, repeats: int):
+        self.repeats, self.device = repeats, engine.models.target.device
+        self.config = engine.resolve(config)
+        turns = WARM_UP + repeats
+        begin = max(1, context - turns)
+        self.config = replace(self.config, max_new_tokens=turns * (1 + (self.config.second_block_size or 0)))
+        needed = slots(self.config, context + self.config.max_new_tokens)
+        self.passes = Passes(mode, self.config.backend, needed, self.device)  # type: ignore[arg-type]
+        self.run = engine.generation([1] * (begin + 1), self.config, self.passes)
+        for cache in (self.run.verifier.cache, *(d.cache for d in self.run.proposer.block_drafters)):
+            cache.length = begin
+
+    def verify(self, tree: TokenTree) -> float:
+        """Returns the seconds of verifying a tree, including the choice of tokens."""
+        verifier = self.run.verifier
+        return seconds(lambda: verifier.logits(tree).argmax(-1).tolist(), self.device, self.repeats)
+
+    def cycle(self) -> dict[str, Any]:
+        """Returns median seconds of every stage and of whole cycles including their events, and the nodes of their trees."""
+        rows: list[dict[str, float]] = []
+        for turn in range(WARM_UP + self.repeats):
+            began = time.perf_counter()
+            event = self.run.step()()
+            if turn >= WARM_UP:
+                rows.append({**asdict(event.seconds), "cycle": time.perf_counter() - began, "nodes": len(event.nodes)})
+        return {name: median(row[name] for row in rows) for name in rows[0]}
+
+
+@functools.cache
+def typical(config: DecodeConfig, vocabulary: int) -> Proposal:
+    """The proposal with the median number of nodes among those of a bundled text: random drafts share too little.
+
+    Its tokens are folded into the vocabulary.
+    """
+    engine = load("tiny", device="cpu")
+    prompt = read_prompts("heldout", limit=1)[0].text
+    steps = engine.generate(prompt, replace(config, max_new_tokens=128, inspect=False, backend="auto")).steps
+    step = sorted(steps, key=lambda s: len(s.nodes))[len(steps) // 2]
+    assert step.first_draft is not None
+    first, *branches = (
+        Block(d.drafter, d.prefix, tuple(i % vocabulary for i in d.ids), d.confidence, [], [], d.base)
+        for d in (step.first_draft, *step.branches)
+    )
+    boundary = Boundary(step.boundary_posterior, step.full_acceptance)
+    return merged(step.anchor % vocabulary, first, boundary, step.selected_prefixes, branches)
+
+
+def unmerged(proposal: Proposal) -> TokenTree:
+    """The candidates of a proposal side by side, each with nodes of its own, as K+1 full rows."""
+    tokens, parents, depths = [proposal.tree.tokens[0]], [-1], [0]
+    for chain in chains(proposal.blocks):
+        for depth, token in enumerate(chain, 1):
+            parents.append(len(tokens) - 1 if depth > 1 else 0)
+            tokens.append(token)
+            depths.append(depth)
+    count = len(tokens)
+    return TokenTree(tuple(tokens), tuple(parents), tuple(depths), (0,) * count, (1.0,) * count, ((),) * count)
+
+
+@torch.inference_mode()
+def context_row(engine: Engine, config: DecodeConfig, context: int, floors: Floors, repeats: int) -> dict[str, Any]:
+    """One row of the main table: milliseconds, nodes, and gigabytes; what needs a GPU is None without one."""
+    device, mode = engine.models.target.device, engine.mode
+    cuda = device.type == "cuda"
+    if cuda:
+        torch.cuda.reset_peak_memory_stats(device)
+    plain = replace(config, method="autoregressive")
+    eager = Bench(engine, plain, context, "eager", repeats).cycle()["cycle"]
+    captured = _captured(engine, plain, context, repeats) if mode == "captured" else None
+    bench = Bench(engine, config, context, mode, repeats)
+    measured = bench.cycle()
+    return {
+        "context": context,
+        "plain_eager_ms": 1e3 * eager,
+        "plain_captured_ms": None if captured is None else 1e3 * captured,
+        **{f"{stage}_ms": 1e3 * measured[stage] for stage in GPU_STAGES},
+        "cycle_ms": 1e3 * measured["cycle"],
+        "floor_ms": 1e3 * floors.cycle(context),
+        "plain_floor_ms": 1e3 * floors.plain(context),
+        "nodes": int(measured["nodes"]),
+        "passes": bench.passes.mode,
+        "backend": bench.config.backend,
+        "memory_gb": torch.cuda.max_memory_allocated(device) / 1e9 if cuda else None,
+    }
+
+
+def _captured(engine: Engine, config: DecodeConfig, context: int, repeats: int) -> float | None:
+    """Seconds of a captured cycle; None where capture failed on the way: then these are not its figures."""
+    bench = Bench(engine, config, context, "captured", repeats)
+    taken: float = bench.cycle()["cycle"]
+    return taken if bench.passes.mode == "captured" else None
+
+
+@torch.inference_mode()
+def cost_rows(engine: Engine, config: DecodeConfig, context: int, repeats: int) -> list[dict[str, Any]]:
+    """How a cycle's time changes with one setting at a time, and that of verification with nodes, after one context."""
+    block = config.block_size or 16
+    changes: list[tuple[str, dict[str, Any]]] = [
+        *((f"K = {k}", {"num_branches": k}) for k in (1, 2, 4, 8) if k < block),
+        *((f"γ = {g}", {"block_size": g, "num_branches": min(4, g - 1)}) for g in (4, 8, 16) if g <= block),
+        ("recording on", {"inspect": True}),
+        ("recording off", {"inspect": False}),
+    ]
+    rows = []
+    for label, change in changes:
+        bench = Bench(engine, replace(config, **change), context, engine.mode, repeats)
+        measured = bench.cycle()
+        row = {f"{name}_ms": 1e3 * measured[name] for name in (*GPU_STAGES, "cycle")}
+        rows.append({"setting": label, **row, "nodes": int(measured["nodes"]), "passes": bench.passes.mode})
+    bench = Bench(engine, config, context, engine.mode, repeats)
+    for count in (16, 32, 64, 128):
+        verified = bench.verify(path_tree(count))
+        rows.append(
+            {"setting": f"{count} nodes", "verify_ms": 1e3 * verified, "nodes": count, "passes": bench.passes.mode}
+        )
+    return rows
+
+
+@torch.inference_mode()
+def merging_row(engine: Engine, config: DecodeConfig, context: int, repeats: int) -> dict[str, Any]:
+    """Time of verifying the candidates of one proposal merged into a tree, and as K+1 full rows."""
+    bench = Bench(engine, config, context, engine.mode, repeats)
+    proposal = typical(config, engine.models.target.head.out_features)
+    merged_tree, side_by_side = proposal.tree, unmerged(proposal)
+    return {
+        "context": context,
+        "backend": bench.config.backend,
+        "merged_nodes": len(merged_tree),
+        "merged_ms": 1e3 * bench.verify(merged_tree),
+        "unmerged_nodes": len(side_by_side),
+        "unmerged_ms": 1e3 * bench.verify(side_by_side),
+        "passes": bench.passes.mode,
+    }
+
+
+# Models of published shapes with random weights: the duration of a stage does not depend on weight values.
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A target's shape, from its published config.json, and its drafters."""
+
+    kind: str
+    hidden: int
+    intermediate: int
+    layers: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    vocabulary: int
+    tied: bool
+    drafter_layers: int = 5
+    block_size: int = 16
+
+
+SHAPES = {
+    "qwen3-8b": Shape("qwen3", 4096, 12288, 36, 32, 8, 128, 151936, False),
+    "qwen3-4b": Shape("qwen3", 2560, 9728, 36, 32, 8, 128, 151936, True),
+    "llama-3.1-8b": Shape("llama", 4096, 14336, 32, 32, 8, 128, 128256, False),
+    "tiny": Shape("qwen3", 64, 96, 4, 4, 2, 16, 300, False, drafter_layers=2),
+}
+
+
+def random_engine(name: str, dtype: str, device: str, passes: str, positions: int) -> Engine:
+    """Returns an engine of a shape of ``SHAPES`` with target and two drafters, for at most ``positions`` tokens.
+
+    Its texts are the numbers of its tokens. Raises ``InputError`` on an unknown shape or where memory runs out.
+    """
+    if name not in SHAPES:
+        raise InputError(f"unknown shape {name!r}; choose one of: {', '.join(SHAPES)}")
+    if dtype not in DTYPES:
+        raise InputError(f"unknown dtype {dtype!r}; choose one of: {', '.join(DTYPES)}")
+    s = SHAPES[name]
+    config = (Qwen3Config if s.kind == "qwen3" else LlamaConfig)(
+        vocab_size=s.vocabulary, hidden_size=s.hidden, intermediate_size=s.intermediate, num_hidden_layers=s.layers,
+        num_attention_heads=s.heads, num_key_value_heads=s.kv_heads, head_dim=s.head_dim, tie_word_embeddings=s.tied,
+        max_position_embeddings=positions, bos_token_id=None, eos_token_id=None, pad_token_id=None,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    try:
+        with torch.device(device):
+            model = AutoModelForCausalLM.from_config(config, dtype=DTYPES[dtype])
+            target = Target(model, _numbering(s.vocabulary), f"random {name}")
+            settings = {"layers": s.drafter_layers, "block_size": s.block_size, "mask_token_id": s.vocabulary - 1}
+            drafters = [DFlashDraftModel(drafter_config(config, **settings)) for _ in range(2)]  # type: ignore[arg-type]
+        for drafter in drafters:
+            drafter.to(dtype=DTYPES[dtype]).eval().requires_grad_(False)  # type: ignore[call-arg]
+        first, second = drafters
+        return Engine(Models(target, first, second, name=target.name), passes)
+    except torch.OutOfMemoryError as error:
+        raise InputError(f"models of shape {name} do not fit into the memory of {device}") from error
+
+
+def _numbering(vocabulary: int) -> PreTrainedTokenizerFast:
+    """A tokenizer whose words are the ids."""
+    words = {str(number): number for number in range(vocabulary)}
+    return PreTrainedTokenizerFast(tokenizer_object=Tokenizer(WordLevel(words)))

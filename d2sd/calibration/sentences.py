@@ -1,0 +1,376 @@
+"""Sentences about the figures of a report, with "too few to say" where the sample is too small."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Literal
+
+from d2sd.calibration.boundaries import KNOWN
+from d2sd.calibration.comparison import Comparison, Difference
+from d2sd.calibration.report import Report
+from d2sd.calibration.resampling import Estimate, wilson
+from d2sd.calibration.scores import Bin
+from d2sd.trace.text import escaped
+
+MIN_POSITIONS = 200  # for a verdict
+MIN_IN_BIN = 30  # to judge one bin
+CLEAR = 2.81  # standard errors: 99.5%, because ten bins are looked at
+MIN_STEPS = 30  # to judge boundaries or gains
+TRUSTED_ERROR = 0.05
+MAX_UNSEEN = 0.05  # share of steps without a seen boundary that is too small to matter
+Tone = Literal["good", "bad", "mixed", "few", "note"]
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """A sentence. ``tone``: how to display it; ``chart`` and ``places``: the bins (or similar) that it describes, if any."""
+
+    tone: Tone
+    text: str
+    chart: str = ""
+    places: tuple[int, ...] = ()
+
+
+def read_report(report: Report) -> list[Sentence]:
+    """Returns sentences about a report: the verdict first, then its reasons."""
+    if not report.positions and report.by_position:
+        return [_unsure(report), *_gains(report), _unit(report)]
+    if not report.positions:
+        nothing = "no step drafted a block whose boundary was seen" if report.steps else "there are no steps"
+        return [Sentence("few", f"Nothing to score: {nothing}.")]
+    verdict = _verdict(report)
+    if report.of_paths:
+        trees = (
+            "No block was drafted: every verified node of the trees is scored, by the probability of its whole path."
+        )
+        return [Sentence("note", trees), verdict, *_ranges(report, verdict), _unit(report)]
+    return [
+        verdict,
+        *_ranges(report, verdict),
+        *_boundary(report),
+        *_temperature(report),
+        *_gains(report),
+        *_second(report),
+        _unit(report),
+    ]
+
+
+def _unsure(report: Report) -> Sentence:
+    """Sentences about runs recorded without confidences, as logged by most serving engines."""
+    first, steps = report.by_position[0], report.gains.sources[0].present
+    gained = (report.gains.sources[0].tokens.value or 0.0) * report.steps / steps
+    return Sentence(
+        "note",
+        f"These runs hold no confidences, so there is nothing to calibrate. The boundary is known in {count(first.count, 'step')}: "
+        f"the first draft gets {gained:.2f} tokens accepted on average, its first token {percent(first.accepted)} of the time.",
+    )
+
+
+def _verdict(report: Report) -> Sentence:
+    where = (
+        f"{count(report.positions, 'node' if report.of_paths else 'scored position')} from {count(report.runs, 'run')}"
+    )
+    assert report.confidence is not None
+    assert report.accepted is not None
+    assert report.error.value is not None
+    means = f"it says {percent(report.confidence)} on average and {percent(report.accepted)} are accepted"
+    if report.positions < MIN_POSITIONS:
+        return Sentence("few", f"Too few to say: {where}; a verdict takes at least {MIN_POSITIONS}. So far, {means}.")
+    gap, error, chance = report.gap, report.error.value, report.chance or 0.0
+    interval = _range(report.error, digits=1)
+    off = f"bins are off by {points(error)} (ECE{interval and ', '}{interval}), where chance alone would give {100 * chance:.1f}"
+    if gap.low is not None and gap.high is not None and (gap.low > 0 or gap.high < 0):
+        size = abs(gap.value or 0.0)
+        much = "slightly " if size < 0.03 else "far " if size > 0.1 else ""
+        word = "over-confident" if (gap.value or 0.0) < 0 else "under-confident"
+        tone: Tone = "mixed" if size < 0.03 else "bad"
+        return Sentence(tone, f"The drafter is {much}{word}: {means}; {off} ({where}).")
+    if error <= max(TRUSTED_ERROR, 1.5 * chance):
+        return Sentence("good", f"The confidence can be trusted: {means}; {off} ({where}).")
+    return Sentence("mixed", f"Right on average, wrong in parts: {means}, but {off} ({where}).")
+
+
+def _ranges(report: Report, verdict: Sentence) -> Iterator[Sentence]:
+    """Adjacent bins that are clearly off to the same side, in one sentence each; that none is, only where the verdict agrees."""
+
+    def side(place: int) -> str:
+        b = report.uniform[place]
+        if b.count < MIN_IN_BIN:
+            return "few" if b.count else "empty"
+        low, high = wilson(b.accepted, b.count, CLEAR)
+        return "over" if b.confidence > high else "under" if b.confidence < low else "fine"
+
+    runs = [(kind, tuple(places)) for kind, places in groupby(range(len(report.uniform)), key=side)]
+    tones: dict[str, Tone] = {"over": "bad", "under": "mixed"}
+    for word, tone in tones.items():
+        for places in (p for kind, p in runs if kind == word):
+            bins = [report.uniform[p] for p in places]
+            n = sum(b.count for b in bins)
+            says, gets = (sum(getattr(b, f) * b.count for b in bins) / n for f in ("confidence", "accepted"))
+            text = f"{word.capitalize()}-confident at {_span(bins)}: it says {percent(says)}, {percent(gets)} of {n} are accepted."
+            yield Sentence(tone, text, "uniform", places)
+    clear = [p for kind, p in runs if kind in ("over", "under")]
+    fine = [p for kind, p in runs if kind == "fine"]
+    if fine and not clear and verdict.tone == "good":
+        yield Sentence("good", f"No bin with {MIN_IN_BIN} or more positions is clearly off its confidence.")
+    few = [p for kind, p in runs if kind == "few"]
+    if few and not fine and not clear:
+        yield Sentence("few", f"No bin has {MIN_IN_BIN} positions yet: too few to say where it is off.")
+    elif few:
+        spans = joined([_span([report.uniform[p] for p in places]) for places in few])
+        yield Sentence("few", f"Too few to say at {spans}: fewer than {MIN_IN_BIN} positions in a bin.")
+
+
+def _span(bins: list[Bin]) -> str:
+    return f"{bins[0].left:.1f}–{bins[-1].right:.1f}"
+
+
+def _boundary(report: Report) -> Iterator[Sentence]:
+    ranks, matrix = report.ranks, report.matrix
+    if ranks.steps < MIN_STEPS:
+        if ranks.steps:
+            yield Sentence("few", f"Too few rejected drafts to judge the predicted boundaries: {ranks.steps}.")
+        return
+    if ranks.chosen >= MIN_STEPS and ranks.chance_used is not None and ranks.mean_used is not None:
+        k, steps, chance = max(1, round(ranks.mean_used)), ranks.chosen, ranks.chance_used
+        hits, what = ranks.used, f"the {k} prefixes that were re-drafted from"
+    else:
+        k, steps = min(4, len(ranks.within)), ranks.steps
+        hits, what, chance = ranks.within[k - 1], f"the {k} likeliest prefixes", ranks.chance[k - 1]
+    assert hits.value is not None
+    interval = _range(hits)
+    yield Sentence(
+        "good" if (hits.low or hits.value) > 2 * chance else "mixed",
+        f"The true boundary is among {what} in {percent(hits.value)} of {steps} steps{interval and f' ({interval}%)'}; "
+        f"prefixes drawn at random would hit {percent(chance)}.{_repaired(report) if hits is ranks.used else ''}",
+        "ranks",
+        tuple(range(k)),
+    )
+    size = len(matrix.counts) - 1
+    further = sum(matrix.counts[a][p] for a in range(size + 1) for p in range(a))
+    wrong = further + sum(matrix.counts[a][p] for a in range(size + 1) for p in range(a + 1, size + 1))
+    predicted = {p for row in matrix.counts for p, steps in enumerate(row) if steps}
+    if wrong >= MIN_STEPS and len(predicted) > 1:
+        yield Sentence(
+            "note",
+            f"Where the likeliest boundary is wrong, the draft gets further than predicted in {percent(further / wrong)} "
+            f"of {wrong} steps.",
+        )
+    elif wrong >= MIN_STEPS:
+        yield Sentence(
+            "note", f"The likeliest boundary is {predicted.pop()} in every step; it is wrong in {wrong} of them."
+        )
+    if matrix.unseen > MAX_UNSEEN * (matrix.unseen + sum(map(sum, matrix.counts))):
+        yield Sentence(
+            "note",
+            f"In {count(matrix.unseen, 'more step')} the tree or the text ended before target and draft differed; these are not among "
+            "the boundaries, so long ones are missing there. Confidence is scored in them as far as they went.",
+        )
+        return
+    whole, expected = matrix.all_happened.value, matrix.all_expected.value
+    if whole is not None and expected is not None and max(whole, expected) >= 0.005:
+        yield Sentence(
+            "note",
+            f"The whole first draft is accepted in {percent(whole)} of the steps; the drafter expects {percent(expected)}.",
+        )
+
+
+def _repaired(report: Report) -> str:
+    """Sentences about repaired boundaries: a hit alone does not mean that tokens were gained."""
+    repaired, gain = report.ranks.repaired.value, report.gains.per_redraft.value
+    if repaired is None or gain is None:
+        return ""
+    return f" Re-drafts added tokens there in {percent(repaired)}, {gain:.2f} tokens per re-draft."
+
+
+def _temperature(report: Report) -> Iterator[Sentence]:
+    advice = report.advice
+    if advice is None:  # too few positions, or runs that do not say what another temperature would give
+        return
+    helps = advice.improvement.low is not None and advice.improvement.low > 0
+    name = f"dividing the first drafter’s logits by {temperature_words(advice.temperature)}, fitted on one half,"
+    verdict = name if helps else f"no softmax temperature clearly helps: {name}"
+    text = f"{verdict} takes the other half’s ECE from {100 * advice.error_before:.1f} to {points(advice.error_after)}"
+    if advice.moved is not None:
+        text += f" and would move {percent(advice.moved)} of the prefix choices"
+    if advice.hits_before is not None and advice.hits_after is not None:
+        text += f" (boundary hits {percent(advice.hits_before)} before, {percent(advice.hits_after)} after)"
+    text += ". This is not a setting of a run, nor its sampling temperature: it says how a drafter should be trained"
+    yield Sentence("mixed" if helps else "note", f"{text[0].upper()}{text[1:]}.", "moved", (0,) if advice.rows else ())
+
+
+def temperature_words(temperature: float) -> str:
+    """Returns a fitted temperature in words; at either end of the recorded range, the best one may lie beyond it."""
+    if temperature >= KNOWN[-1]:
+        return f"{KNOWN[-1]:g} or more"
+    return f"{KNOWN[0]:g} or less" if temperature <= KNOWN[0] else f"{temperature:.2f}"
+
+
+def _gains(report: Report) -> Iterator[Sentence]:
+    redrafts = [s for s in report.gains.sources if s.branch]
+    if not redrafts or report.steps < MIN_STEPS:
+        return
+    total, alpha = sum(s.tokens.value or 0.0 for s in redrafts), report.gains.tokens_per_step.value or 0.0
+    last = redrafts[-1]
+    text = f"Re-drafts bring {total:.2f} of the {alpha:.2f} tokens a step"
+    if total < 0.005:  # 0.00 as it is said
+        text += ": the first draft alone does as well with fewer nodes"
+    elif len(redrafts) > 1:
+        text += f"; the last of them, number {last.branch}, adds {last.tokens.value or 0:.2f} for {last.nodes:.1f} verified nodes"
+        nodes = sum(s.nodes for s in report.gains.sources) or 1.0
+        if 2 * (last.tokens.value or 0.0) / max(alpha, 1e-9) < last.nodes / nodes:
+            text += ", a share of the nodes more than twice its share of the tokens: "
+            text += f"fewer than K = {len(redrafts)} may do as well, which What if answers"
+    yield Sentence("note", text + ".", "gains", (last.branch or 0,))
+
+
+def _second(report: Report) -> Iterator[Sentence]:
+    """Sentences about the second drafter's confidence, and about expected against actual gains of re-drafts."""
+    second = report.second
+    if second is None or second.confidence is None or second.accepted is None:
+        return
+    where = f"{count(second.positions, 'token')} of re-drafts with a right prefix"
+    says = f"it says {percent(second.confidence)} on average and {percent(second.accepted)} are accepted ({where})"
+    low, high = second.gap.low, second.gap.high
+    if second.positions < MIN_POSITIONS or low is None or high is None:
+        yield Sentence("few", f"Too few to say of the second drafter: {says}.")
+    elif low > 0 or high < 0:
+        yield Sentence("mixed", f"The second drafter is {'under' if low > 0 else 'over'}-confident: {says}.")
+    else:
+        yield Sentence("good", f"The second drafter’s confidence is right on average: {says}.")
+    promised, gained = second.predicted, second.gained
+    if promised is not None and gained.low is not None and gained.high is not None:
+        word = "as promised" if gained.low <= promised <= gained.high else "not as promised"
+        yield Sentence(
+            "good" if word == "as promised" else "mixed",
+            f"A re-draft gains {gained.value:.2f} tokens on average ({gained.low:.2f}–{gained.high:.2f}), {word}: {promised:.2f}.",
+        )
+
+
+def _unit(report: Report) -> Sentence:
+    if report.unit == "prompt":
+        return Sentence("note", "Intervals are 95%, by bootstrap over whole prompts.")
+    return Sentence(
+        "few",
+        f"Only {count(report.prompts, 'prompt')}: the intervals (bootstrap by {report.unit}) say nothing about other prompts.",
+    )
+
+
+def _range(figure: Estimate, digits: int = 0) -> str:
+    """Returns the interval of a share in per cent, or an empty string without one."""
+    known = figure.low is not None and figure.high is not None
+    return f"{100 * (figure.low or 0):.{digits}f}–{100 * (figure.high or 0):.{digits}f}" if known else ""
+
+
+def with_interval(figure: Estimate, sign: str = "") -> str:
+    """Returns a figure with its interval, if it has one. sign: "+" to write it before positive numbers too."""
+    if figure.value is None:
+        return "–"
+    if figure.low is None or figure.high is None:
+        return f"{figure.value:{sign}.2f}"
+    return f"{figure.value:{sign}.2f} [{figure.low:{sign}.2f} to {figure.high:{sign}.2f}]"
+
+
+def percent(share: float) -> str:
+    """Returns a share as a whole percentage; with one digit if it would otherwise round to 0% or 100%."""
+    whole = f"{share:.0%}"
+    if whole not in ("0%", "100%") or share in (0, 1):
+        return whole
+    return f"{share:.1%}" if 0.0005 <= share < 0.9995 else "<0.1%" if share < 0.5 else ">99.9%"
+
+
+def points(share: float) -> str:
+    """Returns a difference of shares in percentage points."""
+    return f"{100 * share:.1f} percentage points"
+
+
+def count(n: int, noun: str) -> str:
+    """Returns the number with its noun."""
+    return f"{n} {noun}{'' if n == 1 else 's'}"
+
+
+def joined(words: list[str]) -> str:
+    """Returns words as a list in a sentence."""
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+# Sentences about a comparison; differences that are not significant are not claimed.
+
+
+MAX_NAME = 40
+MAX_NAMED = 6  # places in a sentence; the table has all
+
+
+def read_comparison(comparison: Comparison) -> Iterator[str]:
+    """Returns sentences about the differences; those that are not significant are not claimed."""
+    clear = [d for d in comparison.figures if d.clear and d.name in SPOKEN]
+    for d in clear:
+        words, write = SPOKEN[d.name]
+        assert d.difference.low is not None
+        assert d.difference.high is not None
+        less, more = sorted((abs(d.difference.low), abs(d.difference.high)))
+        way = "higher" if d.difference.low > 0 else "lower"
+        yield f"{words}: {write(d.a.value)} → {write(d.b.value)}, B is {way} by {write(less)} to {write(more)}."
+    if not clear:
+        some = any(d.difference.low is not None for d in comparison.figures)
+        yield (
+            "No clear difference: every simultaneous interval contains 0. More prompts would narrow them."
+            if some
+            else "Too few steps for a comparison: an interval needs at least four prompts or blocks of text."
+        )
+    alpha = next((d for d in comparison.figures if d.name == "tokens" and not d.clear), None)
+    if alpha and alpha.difference.value is not None:
+        yield f"Tokens per step (α): {_plain(alpha.a.value)} → {_plain(alpha.b.value)}, which is not clear."
+    if comparison.same_drafter:
+        yield "Same first drafter: its calibration cannot differ, so it is not compared."
+    yield from _where(comparison)
+
+
+def _where(comparison: Comparison) -> Iterator[str]:
+    """In which prompt groups and at which positions of the draft the sides differ."""
+    asked = [[d for d in part if d.p is not None] for part in (comparison.groups, comparison.positions)]
+    kinds = [count(len(part), noun) for part, noun in zip(asked, ("prompt group", "position"), strict=True) if part]
+    if not kinds:
+        return
+    questions = f"{joined(kinds)} were tested, with Holm’s correction for multiple tests"
+    clear = [_place(d) for part in asked for d in part if d.clear]
+    more = f" and {len(clear) - MAX_NAMED} more" if len(clear) > MAX_NAMED else ""
+    found = f"Clear: {', '.join(clear[:MAX_NAMED])}{more}" if clear else "No place is clear"
+    yield f"Where? {found}. {questions[:1].upper()}{questions[1:]}."
+
+
+def _place(found: Difference) -> str:
+    kind, _, name = found.name.partition(" ")
+    if kind == "group":
+        return f"{escaped(name[:MAX_NAME])} (α {_plain(found.a.value)} → {_plain(found.b.value)})"
+    return f"drafted token {name} ({_percent(found.a.value)} → {_percent(found.b.value)} accepted)"
+
+
+def how_compared(comparison: Comparison) -> str:
+    """Returns a sentence about how the intervals were made."""
+    together = (
+        "both sides together" if comparison.paired else "each side separately, since their prompts or texts differ"
+    )
+    return (
+        f"Bootstrap intervals by {comparison.unit}, {together}. Those of the differences hold simultaneously for a whole "
+        "table with 95%."
+    )
+
+
+def _plain(value: float | None) -> str:
+    return "—" if value is None else f"{value:.2f}"
+
+
+def _percent(value: float | None) -> str:
+    return "—" if value is None else f"{100 * value:.1f}%"
+
+
+SPOKEN = {
+    "tokens": ("Tokens per step (α)", _plain),
+    "speed": ("Tokens per second", lambda v: "—" if v is None else f"{v:.0f}"),
+    "first": ("Accepted tokens of the first draft", _plain),
+    "repaired": ("Repaired steps", _percent),
+    "error": ("Calibration error (ECE) above chance", lambda v: "—" if v is None else f"{v:.3f}"),
+}

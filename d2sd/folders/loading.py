@@ -1,0 +1,307 @@
+"""Finding and loading targets and drafters: bundled presets, folders, hub ids."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    BitsAndBytesConfig,
+    PreTrainedConfig,
+)
+from transformers import modeling_gguf_pytorch_utils as gguf_reading
+from transformers.utils import logging as transformers_logging
+from transformers.utils.quantization_config import Mxfp4Config
+
+from d2sd.__about__ import HOME
+from d2sd.errors import InputError, first_line
+from d2sd.folders.drafters import is_eagle3, published_config, read_drafter, read_eagle3
+from d2sd.folders.store import BUILDING, found, gguf_options, located, widened
+from d2sd.folders.weights import tensor_shapes, weight_files
+from d2sd.nets.config_checks import check_config, check_finite, check_shapes, check_token_ids
+from d2sd.nets.drafter import DFlashDraftModel
+from d2sd.nets.eagle3 import Eagle3DraftModel
+from d2sd.nets.layouts import refuse_others
+from d2sd.nets.lean import DTYPES, MIXED_FROM
+from d2sd.nets.models import Models
+from d2sd.nets.target import Target
+from d2sd.nets.types import SUPPORTED, TYPES, check_supported, text_config, text_options, text_part
+
+BUNDLED = HOME / "assets" / "models"
+DEVICES = ("cpu", "cuda")  # that tests run on
+SAFE = {"trust_remote_code": False}  # no code of a folder is run, nor is anybody asked whether it may
+
+
+def presets() -> list[str]:
+    """Returns the names of the bundled model sets whose targets are present: bundled, or downloaded (``d2sd.folders.store``)."""
+    sets = BUNDLED.iterdir() if BUNDLED.is_dir() else ()
+    return sorted(p.name for p in sets if _target_of(p) is not None)
+
+
+def _target_of(folder: Path) -> str | None:
+    """Returns the target's path of a model set; of a bundled one without its own, the downloaded one."""
+    own = _part(folder, "target")
+    got = found(folder.name) if own is None and folder.parent == BUNDLED else None
+    return own if got is None else str(got)
+
+
+def load_models(
+    name: str = "tiny",
+    *,
+    target: str | None = None,
+    drafter: str | None = None,
+    second_drafter: str | None = None,
+    draft_model: str | None = None,
+    eagle3: str | None = None,
+    dtype: str | None = None,
+    device: str | None = None,
+    load_in_8bit: bool = False,
+) -> Models:
+    """Returns the ``Models`` of a bundled preset, or of a folder with ``target/``, ``dflash/`` and optionally ``vp/``,
+    ``draft/`` and ``eagle3/``.
+
+    target, drafter, second_drafter, draft_model, eagle3: a folder or hub id that replaces this part. The config of a drafter
+        determines whether it is a DFlash or an EAGLE-3 drafter. A target may also be a GGUF file, or a name of ``d2sd get``.
+    dtype: one of ``d2sd.nets.lean.DTYPES``; None for float32, or for mixed on a CPU from ``MIXED_FROM`` parameters on.
+    device: a torch device, or "auto": the target's layers spread over all GPUs, everything else on the first one.
+    load_in_8bit: whether the target's weights are quantised to 8 bits with bitsandbytes.
+
+    Raises ``InputError`` if something is missing or broken, or if parts do not fit together.
+    """
+    kind = "float32" if dtype is None else dtype
+    if kind not in DTYPES:
+        raise InputError(f"unknown dtype {kind!r}; choose one of: {', '.join(DTYPES)}")
+    device = _check_device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    if load_in_8bit:
+        _check_8bit()
+    own = None
+    label = _short(target) if target is not None else name if name in presets() else _short(name)
+    if target is None:
+        folder = BUNDLED / name if name.isidentifier() and (BUNDLED / name).is_dir() else Path(name)
+        if not name.strip() or not folder.is_dir():
+            raise InputError(
+                f"unknown model {name!r}; choose a bundled one ({', '.join(presets()) or 'none here'}) or give a folder"
+            )
+        target = _target_of(folder)
+        if target is None and folder.parent == BUNDLED:
+            raise InputError(f"the target of {name} is not here yet; get it with: d2sd get {name}")
+        if target is None:
+            raise InputError(f"{folder} has no target/ folder; it needs target/, dflash/ and, for d2sd, vp/")
+        own, eagle3 = _part(folder, "dflash"), eagle3 or _part(folder, "eagle3")
+        drafter = drafter or own
+        second_drafter = second_drafter or _part(folder, "vp")
+        draft_model = draft_model or _part(folder, "draft")
+    loaded = load_target(target, DTYPES[kind], device, load_in_8bit)
+    loaded.mixed = _mixes(loaded, dtype)
+    near = str(loaded.device)
+    if drafter is not None and is_eagle3_folder(drafter):
+        eagle3, drafter = drafter, own
+    level = None if eagle3 is None else load_eagle3(eagle3, DTYPES[kind], loaded)
+    first, second = (
+        None if d is None else load_drafter(d, DTYPES[kind], near, loaded) for d in (drafter, second_drafter)
+    )
+    for block in (first, second):
+        if block is not None:
+            block.mixed = loaded.mixed
+    small = None if draft_model is None else load_target(draft_model, DTYPES[kind], near)
+    return Models(loaded, first, second, small, label, level)
+
+
+def with_drafter(models: Models, source: str, dtype: str | None = None, second: bool = False) -> Models:
+    """Returns these models with the drafter of a folder or hub id as the first one, or as the EAGLE-3 drafter without a first.
+
+    dtype: as for ``load_models``; it must be that of the target.
+    second: whether it becomes the second drafter; the first one stays.
+
+    Raises ``InputError`` if it cannot be loaded, does not fit the target, or is not a block drafter but is to be the second.
+    """
+    target, kind = models.target, DTYPES[dtype or "float32"]
+    if is_eagle3_folder(source):
+        if second:
+            raise InputError(f"{source} is an EAGLE-3 drafter, which drafts alone; only block drafters draft second")
+        return replace(models, first=None, eagle3=load_eagle3(source, kind, target))
+    drafter = load_drafter(source, kind, str(target.device), target)
+    drafter.mixed = target.mixed
+    return replace(models, second=drafter) if second else replace(models, first=drafter)
+
+
+def _mixes(target: Target, dtype: str | None) -> bool:
+    """Returns whether a target runs in mixed numbers; raises ``InputError`` if that was requested and is not possible."""
+    if dtype not in (None, "mixed"):
+        return False
+    if dtype is None and sum(p.numel() for p in target.model.parameters()) < MIXED_FROM:
+        return False
+    if target.mixable:
+        return True
+    if dtype is None:
+        return False
+    raise InputError(
+        "--dtype mixed needs torch's FBGEMM products, a CPU and a target of at most 1 GiB without biases; "
+        "choose float32 or bfloat16"
+    )
+
+
+def _part(folder: Path, part: str) -> str | None:
+    return str(folder / part) if (folder / part).is_dir() else None
+
+
+def load_target(source: str, dtype: torch.dtype, device: str, load_in_8bit: bool = False) -> Target:
+    """Target from a folder, a hub id, a GGUF file or by the name that ``d2sd get`` knows; ``device`` and ``load_in_8bit`` as
+    for ``load``."""
+    source = _bundled(source) or located(source)
+    options: dict[str, Any] = {}
+    if device == "auto" or load_in_8bit:  # accelerate puts the weights in place while they are read
+        options["device_map"] = "auto" if device == "auto" else {"": device}
+    if load_in_8bit:
+        options["quantization_config"] = BitsAndBytesConfig(load_in_8bit=True)
+    try:
+        place, gguf = gguf_options(source)
+        if gguf and load_in_8bit:
+            raise InputError("a GGUF file is widened at loading; leave out --load-in-8bit")
+        raw, _ = PreTrainedConfig.get_config_dict(place, **gguf)
+        if raw.get("model_type") in (*SUPPORTED, *TYPES):
+            check_config(text_part(raw), (*SUPPORTED, *TYPES))
+        # a GGUF file's header takes seconds to read, so what was read of it is used
+        config = AutoConfig.for_model(**raw) if gguf else AutoConfig.from_pretrained(place, **SAFE)
+        check_supported(config, _short(source))  # before gigabytes are fetched
+        tokenizer = AutoTokenizer.from_pretrained(place, **gguf, **SAFE)
+        loader: Any = AutoModelForCausalLM
+        if gguf:
+            options |= {"config": config, **gguf, **widened()}
+        elif raw.get("quantization_config") is None and Path(source).is_dir():
+            held = {name.replace(".language_model.", "."): s for name, s in tensor_shapes(weight_files(source)).items()}
+            with BUILDING:
+                check_shapes(held, partial(loader.from_config, text_config(config)))
+        with BUILDING, quiet():
+            options |= text_options(config) | widened_experts(raw)
+            options |= {"dtype": dtype, "output_loading_info": True, "use_safetensors": True, **SAFE}
+            model, info = loader.from_pretrained(place, **options)
+            _check_complete(info)
+        check_finite(model)
+        target = Target(model if "device_map" in options else model.to(device), tokenizer, _short(source))
+        check_token_ids(target.end_ids, target.config.vocab_size, "eos_token_id")
+        if not tokenizer("a")["input_ids"]:
+            raise InputError("it has no tokenizer; put the tokenizer files of its model into the folder")
+        check_token_ids([max(tokenizer.get_vocab().values())], target.config.vocab_size, "tokenizer's id")
+        return target
+    except torch.OutOfMemoryError as error:
+        raise InputError(
+            f"the target {source} does not fit into the memory of {device}; choose a smaller one, --dtype bfloat16, "
+            "--load-in-8bit, or --device auto for several GPUs"
+        ) from error
+    except Exception as error:
+        mismatched = "ignore_mismatched_sizes" in str(error)
+        said = "its weights do not match its config" if mismatched else first_line(error, 400)
+        raise InputError(f"cannot load the target {source}: {said}") from error
+
+
+def widened_experts(raw: dict[str, Any]) -> dict[str, Any]:
+    """Returns the option by which transformers dequantises MXFP4 weights (gpt-oss) on loading, for all machines."""
+    mxfp4 = (raw.get("quantization_config") or {}).get("quant_method") == "mxfp4"
+    return {"quantization_config": Mxfp4Config(dequantize=True)} if mxfp4 else {}
+
+
+def _bundled(source: str) -> str | None:
+    """The target of a bundled preset that is called by its name alone, where no folder here has this name."""
+    return None if Path(source).exists() or source not in presets() else _target_of(BUNDLED / source)
+
+
+def _check_device(device: str) -> str:
+    """Returns the device if it is a CPU or CUDA GPU of this machine; raises ``InputError`` otherwise."""
+    if device == "auto":
+        return device
+    try:
+        if torch.device(device).type not in DEVICES:
+            raise InputError(
+                f"device {device!r} is not supported: losslessness was never tested on it; choose cpu or cuda"
+            )
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        if device.startswith("cuda") and not torch.cuda.is_available():
+            raise InputError(
+                f"there is no CUDA GPU that this torch ({torch.__version__}) can use; choose cpu"
+            ) from error
+        raise InputError(f"device {device!r} cannot be used here ({first_line(error)}); choose cpu or cuda") from error
+    return device
+
+
+def _check_8bit() -> None:
+    if find_spec("bitsandbytes") is None:
+        raise InputError("8-bit weights need the package bitsandbytes; install it or leave out --load-in-8bit")
+    if not torch.cuda.is_available():
+        raise InputError("8-bit weights need a CUDA GPU, and this machine has none; leave out --load-in-8bit")
+
+
+def load_drafter(source: str, dtype: torch.dtype, device: str, target: Target | None = None) -> DFlashDraftModel:
+    """Returns a block drafter from a folder or hub id in a published layout; missing or unknown weights are an error.
+
+    target: the target that it drafts for, if known; tensors that equal the target's are then shared.
+    """
+    try:
+        with BUILDING:
+            model: Any = read_drafter(source, _short(source), dtype, target)
+    except Exception as error:
+        raise InputError(f"cannot load the drafter {source}: {first_line(error, 400)}") from error
+    moved: DFlashDraftModel = model.to(device)
+    return moved
+
+
+def is_eagle3_folder(source: str) -> bool:
+    """Returns whether a folder or hub id holds an EAGLE-3 drafter; raises ``InputError`` for unsupported drafters."""
+    try:
+        config = published_config(source)
+        refuse_others(config)
+        return is_eagle3(config)
+    except Exception as error:
+        raise InputError(f"cannot load the drafter {source}: {first_line(error)}") from error
+
+
+def load_eagle3(source: str, dtype: torch.dtype, target: Target) -> Eagle3DraftModel:
+    """Returns an EAGLE-3 drafter from a folder or hub id in one of the published forms, for this target."""
+    try:
+        with BUILDING:
+            model = read_eagle3(source, _short(source), target.config, target.embedding.weight, dtype)
+        check_finite(model)
+    except Exception as error:
+        raise InputError(f"cannot load the drafter {source}: {first_line(error, 600)}") from error
+    return model.to(target.device)
+
+
+def _check_complete(info: dict[str, Any]) -> None:
+    kinds = ("missing_keys", "unexpected_keys", "mismatched_keys")
+    wrong = [f"{kind.replace('_', ' ')} {sorted(map(str, info[kind]))[:3]}" for kind in kinds if info.get(kind)]
+    if wrong:
+        raise InputError(f"its weights do not match its config ({'; '.join(wrong)})")
+
+
+def _short(source: str) -> str:
+    """Hub ids as they are; of a folder only the last two parts and of a file its name, so that traces name no private path."""
+    path = Path(source)
+    if path.is_file():
+        return path.name
+    return "/".join(path.resolve().parts[-2:]) if path.is_dir() else source
+
+
+class quiet:
+    """Context in which transformers shows no progress bars and loading reports; errors still appear."""
+
+    def __enter__(self) -> None:
+        self.level = transformers_logging.get_verbosity()
+        transformers_logging.set_verbosity_error()
+        transformers_logging.disable_progress_bar()
+        self.bar, gguf_reading.tqdm = (
+            gguf_reading.tqdm,
+            transformers_logging.tqdm,
+        )  # its own bar cannot be told to be quiet
+
+    def __exit__(self, *_: Any) -> None:
+        gguf_reading.tqdm = self.bar
+        transformers_logging.set_verbosity(self.level)
+        transformers_logging.enable_progress_bar()

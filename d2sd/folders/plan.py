@@ -1,0 +1,246 @@
+"""What a target with a drafter would run as, from their configs alone; no weights are downloaded."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from d2sd.errors import InputError, first_line
+from d2sd.folders.drafters import drafter_config_of, is_eagle3, published_config, read_config
+from d2sd.folders.store import BUILDING, located
+from d2sd.nets.config_checks import check_config
+from d2sd.nets.drafter import DFlashDraftModel
+from d2sd.nets.eagle3 import Eagle3DraftModel
+from d2sd.nets.layouts import read_form, refuse_others
+from d2sd.nets.models import check_eagle3, check_fit, late_taps
+from d2sd.nets.passes import row_shape
+from d2sd.nets.types import (
+    SUPPORTED,
+    TYPES,
+    check_supported,
+    eager_reason,
+    experts,
+    layer_kinds,
+    text_config,
+    text_part,
+    window,
+)
+
+CONTEXT, NODES = 4096, 64  # tokens and tree nodes that memory is stated for
+SIZES = {"float32": 4, "bfloat16": 2, "float16": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Bytes in one number format: weights, keys and values and states at a context, and what a pass over a tree keeps."""
+
+    target: int
+    drafter: int
+    cache: int
+    states: int
+    tree: int
+
+    @property
+    def total(self) -> int:
+        """Sum of all parts."""
+        return self.target + self.drafter + self.cache + self.states + self.tree
+
+
+@dataclass(slots=True)
+class Plan:
+    """Properties of a target and drafter, known from configs alone.
+
+    refused: why it cannot run, one sentence without a full stop; None where it can.
+    layers: target layers by kind.
+    window: tokens that a row of a sliding layer sees.
+    experts: of a layer of a mixture.
+    eager: why passes are not captured as CUDA graphs; None where they are, on a GPU of one's own.
+    taps: layers that the drafter reads, and the kind of each.
+    drafter_layers: what each of its layers sees.
+    mask: its mask token, None where it needs none.
+    draft_vocabulary: tokens that it can draft, None: all of the target's.
+    """
+
+    target: str
+    drafter: str
+    refused: str | None = None
+    type: str = ""
+    layers: dict[str, int] = field(default_factory=dict)
+    window: int | None = None
+    experts: int = 0
+    eager: str | None = None
+    kind: str = ""
+    taps: list[tuple[int, str]] = field(default_factory=list)
+    block_size: int | None = None
+    drafter_layers: list[str] = field(default_factory=list)
+    mask: int | None = None
+    draft_vocabulary: int | None = None
+    dtype: str = "bfloat16"
+    memory: Memory | None = None
+    notes: list[str] = field(default_factory=list)
+
+
+def plan(target: str, drafter: str | None = None, dtype: str = "bfloat16") -> Plan:
+    """Returns the plan of a target with a drafter, folders or hub ids; dtype: the number format for memory figures.
+
+    Whatever the two configs say wrongly becomes ``refused``.
+    """
+    found = Plan(target, drafter or "", dtype=dtype)
+    try:
+        config = _read_target(target, found)
+        whole = _meta(lambda: AutoModelForCausalLM.from_config(text_config(config)))
+        own = None if drafter is None else _read_drafter(drafter, text_config(config), found)
+        found.memory = _memory(whole, own, text_config(config), SIZES[dtype])
+    except InputError as error:
+        found.refused = str(error)
+    except Exception as error:  # a config is anybody's file
+        found.refused = f"its config cannot be read: {first_line(error)}"
+    return found
+
+
+def _read_target(source: str, into: Plan) -> Any:
+    raw = published_config(located(source))
+    into.type = str(raw.get("model_type", "unknown"))
+    if into.type in (*SUPPORTED, *TYPES):
+        check_config(text_part(raw), (*SUPPORTED, *TYPES))
+        config = AutoConfig.for_model(**raw)
+    else:  # of types that transformers does not know the keys still say what they have
+        config = _named(raw)
+    check_supported(config, source)
+    kinds = layer_kinds(config)
+    into.layers, into.window, into.experts = dict(Counter(kinds)), window(config), experts(config)
+    into.eager = eager_reason(config)
+    method = (raw.get("quantization_config") or {}).get("quant_method")
+    if method == "mxfp4":
+        into.notes.append(
+            "its weights are MXFP4, four bits each, and are widened at loading: memory is stated for that"
+        )
+    elif method:
+        into.notes.append(f"its weights are quantised ({method}): memory is stated for whole ones")
+    return config
+
+
+def _named(raw: Mapping[str, Any]) -> Any:
+    """A config of an unknown type, by the names of its keys."""
+    text = SimpleNamespace(num_hidden_layers=0, **{k: v for k, v in text_part(raw).items() if k != "num_hidden_layers"})
+    text.model_type = text_part(raw).get("model_type")
+    text.get_text_config = lambda **_: text
+    return SimpleNamespace(model_type=raw.get("model_type"), get_text_config=lambda **_: text)
+
+
+def _read_drafter(source: str, target: Any, into: Plan) -> nn.Module:
+    raw = published_config(source)
+    refuse_others(raw)
+    kinds = layer_kinds(target)
+    if is_eagle3(raw):
+        config = read_config(raw, target, source)
+        level = _meta(lambda: Eagle3DraftModel(config))
+        check_eagle3(SimpleNamespace(config=target), level)  # type: ignore[arg-type]
+        into.kind, into.taps = "EAGLE-3", [(n, kinds[n]) for n in config.target_layer_ids]
+        into.drafter_layers = ["the whole text"]
+        if config.draft_vocab_size != target.vocab_size:
+            into.draft_vocabulary = config.draft_vocab_size
+        return level
+    form = read_form(raw)
+    shape = drafter_config_of(form)
+    shape.name_or_path = source
+    model: Any = _meta(lambda: DFlashDraftModel(shape, form))
+    check_fit(SimpleNamespace(config=target), model)  # type: ignore[arg-type]
+    into.kind = {"dflash": "DFlash", "dflash2": "DFlash 2", "dspark": "DSpark"}[form.kind]
+    into.taps, into.block_size, into.mask = [(n, kinds[n]) for n in form.taps], form.block_size, form.mask_token
+    into.draft_vocabulary = form.draft_vocabulary
+    sees = ["the whole text" if w is None else f"{w} tokens" for w in form.windows]
+    into.drafter_layers = [f"{s}, causal" if c else s for s, c in zip(sees, form.causal, strict=True)]
+    if warning := late_taps(form.taps, target.num_hidden_layers):
+        into.notes.append(f"this drafter {warning}")
+    return model
+
+
+def _meta(make: Any) -> Any:
+    with BUILDING, torch.device("meta"):
+        return make()
+
+
+def _memory(target: Any, drafter: Any, config: Any, size: int) -> Memory:
+    """Returns bytes at ``CONTEXT`` tokens and ``NODES`` tree nodes; size: bytes per number."""
+    cache = states = tree = 0
+    rows = row_shape(NODES + 1)
+    for layer, kind in zip(target.model.layers, layer_kinds(config), strict=True):
+        if kind == "linear":
+            net = layer.linear_attn
+            matrix = 4 * net.num_v_heads * net.head_k_dim * net.head_v_dim
+            states += matrix + size * len(net.conv1d.weight) * (net.conv_kernel_size - 1)
+            tree += rows * (size * len(net.conv1d.weight) + 4 * net.num_v_heads * (net.head_k_dim + net.head_v_dim + 1))
+        elif not getattr(layer.self_attn, "is_kv_shared_layer", False):
+            cache += 2 * size * layer.self_attn.k_proj.out_features
+    weights = [sum(p.numel() for p in net.parameters()) if net is not None else 0 for net in (target, drafter)]
+    return Memory(size * weights[0], size * weights[1], (CONTEXT + rows) * cache, states, tree)
+
+
+def markdown(found: Plan) -> str:
+    """Returns the plan as a short Markdown report."""
+    pair = f"{found.target} with {found.drafter}" if found.drafter else found.target
+    lines = [f"# {pair}", "", f"**{verdict(found)}**", ""]
+    if found.layers:
+        lines.append(f"* Target: type {found.type}, layers: {_counted(found)}")
+    if found.experts:
+        lines.append(f"* Experts: {found.experts} a layer")
+    if found.kind:
+        size = f", γ = {found.block_size}" if found.block_size else ""
+        count = len(found.drafter_layers)
+        layers = "1 layer, which sees" if count == 1 else f"{count} layers, which see"
+        lines.append(f"* Drafter: {found.kind}{size}, {layers} {_sees(found)}")
+        lines.append("* It reads target layers " + ", ".join(f"{n} ({kind})" for n, kind in found.taps))
+    if found.draft_vocabulary is not None:
+        lines.append(f"* It drafts {found.draft_vocabulary} of the target's tokens")
+    if found.mask is not None:
+        lines.append(f"* Mask token: {found.mask}")
+    if (m := found.memory) is not None:
+        lines.append(f"* Memory in {found.dtype}: {_size(m.total)}, of which {_size(m.target)} are the target's weights, "
+                     f"{_size(m.drafter)} the drafter's, {_size(m.cache)} keys and values of {CONTEXT} tokens, "
+                     f"{_size(m.states)} states and {_size(m.tree)} what linear layers keep of a tree of {NODES} nodes")  # fmt: skip
+    lines += [f"* Note: {note}" for note in found.notes]
+    return "\n".join(lines) + "\n"
+
+
+def verdict(found: Plan) -> str:
+    """Returns one line: runs, runs eagerly, or refused, and why."""
+    if found.refused is not None:
+        return f"refused: {found.refused}"
+    if found.eager is not None:
+        return f"runs eagerly, also on a GPU: {found.eager}"
+    return "runs, on a GPU as captured CUDA graphs"
+
+
+def summary(found: Plan) -> str:
+    """Returns the verdict in one line, with layers and memory."""
+    if found.refused is not None or found.memory is None:
+        said = verdict(found)
+        return f"{said[0].upper()}{said[1:]}."
+    return (
+        f"Type {found.type}, layers: {_counted(found)}. It {verdict(found)}. With a text of {CONTEXT} tokens it takes "
+        f"{_size(found.memory.total)} in {found.dtype}."
+    )
+
+
+def _counted(found: Plan) -> str:
+    named = {"sliding": f"sliding ({found.window} tokens)"}
+    return ", ".join(f"{count} {named.get(kind, kind)}" for kind, count in found.layers.items())
+
+
+def _sees(found: Plan) -> str:
+    return ", ".join(f"{kind} ({count})" for kind, count in Counter(found.drafter_layers).items())
+
+
+def _size(count: int) -> str:
+    """Returns a number of bytes in MB or GB."""
+    if count < 1e8:
+        return f"{count / 1e6:.1f} MB" if count else "nothing"
+    return f"{count / 1e9:.2f} GB" if count < 1e10 else f"{count / 1e9:.0f} GB"

@@ -1,0 +1,117 @@
+"""Short fingerprints of models, to tell two checkpoints apart in recorded runs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+from huggingface_hub import snapshot_download
+from safetensors import safe_open
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from d2sd.errors import InputError
+from d2sd.nets.models import Models
+
+_LOOKED_AT = 1024  # numbers of every weight: a big net is not copied to the host
+
+
+def weights_digest(net: nn.Module) -> str:
+    """Returns a short fingerprint of a network, from the first numbers of every weight: training moves all of them."""
+    kept = (p for p in net.parameters() if not p.is_meta)
+    heads = [p.detach().flatten()[:_LOOKED_AT].float().cpu() for p in kept]
+    return hashlib.sha256(torch.cat(heads).numpy().tobytes()).hexdigest()[:16]
+
+
+def parts(models: Models) -> dict[str, dict[str, Any]]:
+    """Returns a description of every part of a set, by its name in ``Models.names``.
+
+    All parts have name, weights (a fingerprint), dtype, layout (the network's class) and rope (rotary parameters). A target
+    also has chat_template (a fingerprint). Drafters have taps (the target layers that they read), and block drafters
+    block_size (γ as trained) and mask_token_id.
+    """
+    found = {}
+    for part, target in (("target", models.target), ("draft_model", models.draft_model)):
+        if target is not None:
+            template = str(target.tokenizer.chat_template or "")
+            found[part] = {**_of(target.model, target.config, target.name), "dtype": target.numbers}
+            if template:
+                found[part]["chat_template"] = hashlib.sha256(template.encode()).hexdigest()[:16]
+    for part, block in (("first_drafter", models.first), ("second_drafter", models.second)):
+        if block is not None:
+            found[part] = {
+                **_of(block, block.config, block.config.name_or_path),
+                "taps": _words(block.target_layer_ids),
+                "block_size": block.block_size,
+                "mask_token_id": block.mask_token_id,
+            }
+    if (level := models.eagle3) is not None:
+        own = _of(level, level.config.layer, level.config.name_or_path)
+        found["eagle3"] = {**own, "taps": _words(level.target_layer_ids)}
+    return found
+
+
+def _of(net: Any, config: Any, name: str) -> dict[str, Any]:
+    rope = getattr(config, "rope_parameters", None) or {}
+    return {
+        "name": name,
+        "weights": weights_digest(net),
+        "dtype": str(next(net.parameters()).dtype).removeprefix("torch."),
+        "layout": type(net).__name__,
+        "rope": ", ".join(f"{key} {value}" for key, value in sorted(rope.items())),
+    }
+
+
+def _words(numbers: Any) -> str:
+    """As text: a header is not nested deeper."""
+    return " ".join(map(str, numbers))
+
+
+# Safetensors files of a folder: which of them are read, and names, shapes and sizes of their tensors.
+
+
+CONVERT = (
+    "python -c \"import torch, safetensors.torch as s; w = torch.load('pytorch_model.bin', weights_only=True); "
+    "s.save_file({k: v.contiguous() for k, v in w.items()}, 'model.safetensors')\""
+)
+
+
+def weight_files(source: str) -> list[Path]:
+    """Returns the safetensors files of a folder or hub id; with an index, only the files named there.
+
+    Raises ``InputError`` if there are none, or some are missing.
+    """
+    folder = Path(source)
+    if not folder.is_dir():
+        folder = Path(snapshot_download(source, allow_patterns=["*.json", "*.safetensors"]))
+    files = sorted(folder.glob("*.safetensors"))
+    index = folder / "model.safetensors.index.json"
+    if index.is_file():
+        names = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
+        files = [f for f in files if f.name in names]
+        if len(files) < len(names):
+            raise InputError("some of the safetensors files that its index names are missing")
+    if not files:
+        raise InputError(
+            "it has no safetensors weights; pickled ones (pytorch_model.bin) may run code when they are read and are not opened "
+            f"here: convert them in their folder with {CONVERT}"
+        )
+    return files
+
+
+def tensor_shapes(files: Iterable[Path]) -> dict[str, tuple[int, ...]]:
+    """Returns the shapes of all tensors by stored name, from the files' headers alone."""
+    found: dict[str, tuple[int, ...]] = {}
+    for path in files:
+        with safe_open(path, "pt") as file:
+            found |= {key: tuple(file.get_slice(key).get_shape()) for key in file.keys()}  # noqa: SIM118 (not a dict)
+    return found
+
+
+def read_weights(files: Iterable[Path]) -> dict[str, Tensor]:
+    """Returns all tensors by stored name."""
+    return {key: tensor for file in files for key, tensor in load_file(file).items()}

@@ -1,0 +1,194 @@
+"""Attention of block rows over a shared prefix plus their own block, behind one signature.
+
+``attend(query, prefix, block, block_mask, scale, joined, seen, sinks)``
+
+* query: (B, H, R, D); prefix: keys and values (1, KV heads, C, D), seen by every row, C may be 0;
+* block: keys and values (B, KV heads, R, D); block_mask: (R, R) bool, True = visible, None = all visible;
+* joined: the same keys and values as one view (1, KV heads, C+R, D) where they lie side by side, else None;
+* seen: (C,) bool, the prefix slots that count where the prefix is padded to a fixed shape, or (R, C) bool where windows make
+  rows see different ones, None = all;
+* sinks: (H,), one logit per head that is part of the softmax without a value, None = none;
+* returns (B, H, R, D).
+
+``cascade`` and ``dense`` are plain torch and run anywhere; ``flashinfer`` needs a CUDA GPU and a compiler.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from d2sd.errors import InputError
+from d2sd.nets import flashinfer
+
+# Attention sinks: one learned logit per head that is part of the softmax without a value (gpt-oss).
+
+
+def attend_with_sinks(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float, sinks: Tensor
+) -> Tensor:
+    """Returns scaled dot-product attention with sinks, (B, H, R, D), for which torch's function has no argument.
+
+    key, value: (B, KV heads, S, D).
+    mask: (R, S) bool, True = visible; None to see everything.
+    sinks: (H,).
+    """
+    batch, heads, rows, dim = query.shape
+    kv_heads = key.shape[1]
+    grouped = (query * scale).reshape(batch, kv_heads, -1, dim)
+    scores = grouped.float() @ key.float().transpose(-1, -2)
+    if mask is not None:
+        scores = scores.masked_fill(~mask.repeat(heads // kv_heads, 1), float("-inf"))
+    lse = scores.logsumexp(-1, keepdim=True).logaddexp(sink_rows(sinks, kv_heads, rows))
+    return ((scores - lse).exp() @ value.float()).to(query.dtype).reshape(batch, heads, rows, dim)
+
+
+def sink_rows(sinks: Tensor, kv_heads: int, rows: int) -> Tensor:
+    """Sinks (H,) of R rows whose heads are grouped by key-value head, (1, KV heads, H / KV heads · R, 1) float32."""
+    return sinks.float().view(1, kv_heads, -1, 1).expand(-1, -1, -1, rows).reshape(1, kv_heads, -1, 1)
+
+
+# Reference backend: one masked attention over prefix and block together.
+
+
+def attend_dense(
+    query: Tensor,
+    prefix: tuple[Tensor, Tensor],
+    block: tuple[Tensor, Tensor],
+    block_mask: Tensor | None,
+    scale: float,
+    joined: tuple[Tensor, Tensor] | None = None,
+    seen: Tensor | None = None,
+    sinks: Tensor | None = None,
+) -> Tensor:
+    """Scaled dot-product attention with the full (R, C+R) mask; see ``d2sd.nets.attention`` for shapes."""
+    batch, _, rows, _ = query.shape
+    context = prefix[0].shape[2]
+    if joined is None:
+        key, value = (torch.cat([p.expand(batch, -1, -1, -1), b], dim=2) for p, b in zip(prefix, block, strict=True))
+    else:
+        key, value = joined
+    mask = None
+    if block_mask is not None or seen is not None:
+        device = query.device
+        above = torch.ones(context, dtype=torch.bool, device=device) if seen is None else seen
+        own = torch.ones(rows, rows, dtype=torch.bool, device=device) if block_mask is None else block_mask
+        mask = torch.cat([above.expand(rows, -1), own], dim=1)
+    if sinks is not None:
+        return attend_with_sinks(query, key, value, mask, scale, sinks)
+    return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scale, enable_gqa=True)
+
+
+# Two-level cascade attention in plain torch.
+#
+# Level 1: all rows of all branches over the shared prefix, without a mask, in one product. Level 2: every row over
+# its own block under the block mask. The two are merged by their log-sum-exp weights (natural logarithm), which
+# is exact: softmax over the union = lse-weighted mean of the softmaxes over the parts.
+
+
+def attend_cascade(
+    query: Tensor,
+    prefix: tuple[Tensor, Tensor],
+    block: tuple[Tensor, Tensor],
+    block_mask: Tensor | None,
+    scale: float,
+    joined: tuple[Tensor, Tensor] | None = None,
+    seen: Tensor | None = None,
+    sinks: Tensor | None = None,
+) -> Tensor:
+    """Attention merged from two levels; see ``d2sd.nets.attention`` for shapes. ``joined`` is not needed."""
+    batch, heads, rows, dim = query.shape
+    kv_heads = block[0].shape[1]
+    group = heads // kv_heads
+    grouped = (query * scale).reshape(batch, kv_heads, group * rows, dim)
+    mask = None if block_mask is None else block_mask.repeat(group, 1)
+    out, lse = _level(grouped, *block, mask)
+    if prefix[0].shape[2]:
+        # the prefix is shared: branches become rows of one product
+        shared = grouped.transpose(0, 1).reshape(1, kv_heads, batch * group * rows, dim)
+        if seen is not None and seen.dim() == 2:
+            seen = seen.repeat(batch * group, 1)
+        above, above_lse = _level(shared, *prefix, seen)
+        above = above.view(kv_heads, batch, group * rows, dim).transpose(0, 1)
+        above_lse = above_lse.view(kv_heads, batch, group * rows, 1).transpose(0, 1)
+        out = merge(above, above_lse, out, lse)
+        lse = lse.logaddexp(above_lse)
+    if sinks is not None:  # what they take of the softmax over everything
+        out = out * torch.sigmoid(lse - sink_rows(sinks, kv_heads, rows))
+    return out.to(query.dtype).reshape(batch, heads, rows, dim)
+
+
+def _level(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Attention over one level and its log-sum-exp: (…, R, D) and (…, R, 1), in float32."""
+    scores = _product(query, key.transpose(-1, -2))
+    if mask is not None:
+        # finite: a padded prefix may hold nothing yet, and then this level is to weigh nothing instead of NaN
+        scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
+    lse = scores.logsumexp(-1, keepdim=True)
+    return _product((scores - lse).exp(), value), lse
+
+
+def _product(a: Tensor, b: Tensor) -> Tensor:
+    """Returns a @ b, (B, H, …), in float32; a GPU multiplies 16-bit inputs without converting a long prefix."""
+    if b.device.type == "cpu" or b.dtype == torch.float32:
+        return a.float() @ b.float()
+    product = torch.bmm(a.to(b.dtype).flatten(0, 1), b.flatten(0, 1), out_dtype=torch.float32)
+    return product.unflatten(0, a.shape[:2])
+
+
+def merge(a: Tensor, a_lse: Tensor, b: Tensor, b_lse: Tensor) -> Tensor:
+    """Attention over the union of two disjoint key sets from the attention over each."""
+    weight = torch.sigmoid(a_lse - b_lse)
+    return weight * a + (1 - weight) * b
+
+
+KeyValue = tuple[Tensor, Tensor]
+
+
+class Backend(Protocol):
+    """The call signature of an attention backend, as above."""
+
+    def __call__(
+        self,
+        query: Tensor,
+        prefix: KeyValue,
+        block: KeyValue,
+        block_mask: Tensor | None,
+        scale: float,
+        joined: KeyValue | None = None,
+        seen: Tensor | None = None,
+        sinks: Tensor | None = None,
+    ) -> Tensor: ...
+
+
+BACKENDS: dict[str, Backend] = {"cascade": attend_cascade, "dense": attend_dense}  # those that run anywhere
+NAMES = (*BACKENDS, "flashinfer")
+
+
+def choose(name: str, device: torch.device, dtype: torch.dtype, head_dim: int, plain: bool = True) -> str:
+    """Returns the backend for a name or "auto": dense on a CPU, flashinfer on a GPU that can run it, otherwise cascade.
+
+    plain: whether all rows of the target see the whole prefix, without sinks.
+
+    Raises ``InputError`` if flashinfer is requested and cannot be used.
+    """
+    if name == "auto" and device.type == "cpu":
+        return "dense"
+    if name not in ("auto", "flashinfer"):
+        return name
+    reason = flashinfer.obstacle(device, dtype, head_dim)
+    if reason is None and not plain:
+        reason = "is used without sliding windows and attention sinks only, and this target has them"
+    if name == "auto":
+        return "cascade" if reason else "flashinfer"
+    if reason:
+        raise InputError(f"the attention backend flashinfer {reason}; use cascade, or auto to have it chosen")
+    return "flashinfer"
+
+
+def make_backend(name: str, fixed: bool = False) -> Backend:
+    """Returns a backend by its name, for one generation; ``fixed``: its passes have fixed shapes and may be captured."""
+    return flashinfer.FlashInfer(fixed) if name == "flashinfer" else BACKENDS[name]

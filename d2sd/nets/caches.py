@@ -1,0 +1,265 @@
+"""Preallocated key-value storage of one generation: written in place, compacted after every step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+
+class KeyValueCache:
+    """Keys and values of layers in static buffers, (layers, batch, KV heads, capacity, head_dim) each.
+
+    The first ``length`` slots are committed. A forward pass writes its rows after them with ``update``, which is also
+    transformers' cache protocol. ``commit`` keeps some of these rows and forgets the rest.
+
+    shapes: key-value heads and the size of a head, by layer; layers alike on one device share a buffer.
+    homes: where each layer's keys and values lie, as a model spread over GPUs has them.
+    """
+
+    def __init__(
+        self,
+        shapes: Mapping[int, tuple[int, int]],
+        capacity: int,
+        dtype: torch.dtype,
+        homes: Mapping[int, torch.device],
+        batch: int = 1,
+    ):
+        self.capacity, self.length = capacity, 0
+        self._parts: list[tuple[Tensor, Tensor]] = []
+        self._at: dict[int, tuple[int, int]] = {}
+        alike = {layer: (homes[layer], *shape) for layer, shape in shapes.items()}
+        for number, (home, heads, size) in enumerate(dict.fromkeys(alike.values())):
+            own = [layer for layer, kind in alike.items() if kind == (home, heads, size)]
+            self._at |= {layer: (number, index) for index, layer in enumerate(own)}
+            shape = (len(own), batch, heads, capacity, size)
+            keys, values = (torch.zeros(shape, dtype=dtype, device=home) for _ in range(2))
+            self._parts.append((keys, values))
+
+    @classmethod
+    def uniform(
+        cls, layers: int, kv_heads: int, head_dim: int, capacity: int, dtype: torch.dtype, device: torch.device
+    ) -> KeyValueCache:
+        """Returns a cache of layers of one shape, on one device."""
+        shapes = dict.fromkeys(range(layers), (kv_heads, head_dim))
+        return cls(shapes, capacity, dtype, dict.fromkeys(shapes, device))
+
+    def clear(self) -> None:
+        """Drop the committed text."""
+        self.length = 0
+
+    @property
+    def parts(self) -> list[tuple[Tensor, Tensor]]:
+        """Keys and values of layers alike, by GPU: the whole buffers."""
+        return self._parts
+
+    def buffers(self, layer: int) -> tuple[Tensor, Tensor]:
+        """One layer's whole keys and values, (batch, KV heads, capacity, D)."""
+        part, index = self._at[layer]
+        keys, values = self._parts[part]
+        return keys[index], values[index]
+
+    def update(self, key: Tensor, value: Tensor, layer: int, *_: object, **__: object) -> tuple[Tensor, Tensor]:
+        """Write (batch, KV heads, R, D) rows after the committed slots; returns views of both parts together."""
+        end = self.length + key.shape[2]
+        self._check(end)
+        keys, values = self.buffers(layer)
+        keys[:, :, self.length : end] = key
+        values[:, :, self.length : end] = value
+        return keys[:, :, :end], values[:, :, :end]
+
+    def write(self, keys: Tensor, values: Tensor) -> None:
+        """Write rows of all layers, (layers, batch, KV heads, R, D), after the committed slots; all on one device."""
+        ((own_keys, own_values),) = self._parts
+        end = self.length + keys.shape[3]
+        self._check(end)
+        own_keys[:, :, :, self.length : end] = keys
+        own_values[:, :, :, self.length : end] = values
+
+    def _check(self, end: int) -> None:
+        if end > self.capacity:
+            raise ValueError(f"{end} cache slots are needed, {self.capacity} were allocated")
+
+    def layer(self, index: int) -> tuple[Tensor, Tensor]:
+        """Views of one layer's committed keys and values, (batch, KV heads, length, D)."""
+        keys, values = self.buffers(index)
+        return keys[:, :, : self.length], values[:, :, : self.length]
+
+    def commit(self, rows: Sequence[int]) -> None:
+        """Keep these rows of the last pass (ascending) and move them, in order, after the committed slots."""
+        start, count = self.length, len(rows)
+        if list(rows) != list(range(count)):
+            for buffer in (b for part in self._parts for b in part):
+                index = torch.tensor(rows, device=buffer.device) + start
+                buffer[:, :, :, start : start + count] = buffer.index_select(3, index)
+        self.length += count
+
+    def gather(self, slots: Tensor) -> tuple[Tensor, ...]:
+        """Keys and values of all layers at these slots (S,), in the order of ``parts``."""
+        return tuple(buffer.index_select(3, slots) for part in self._parts for buffer in part)
+
+    def scatter(self, slots: Tensor, rows: Sequence[Tensor]) -> None:
+        """Write the result of ``gather`` into these slots (S,)."""
+        for buffer, given in zip((b for part in self._parts for b in part), rows, strict=True):
+            buffer.index_copy_(3, slots, given)
+
+    def keep_sequences(self, index: Tensor) -> None:
+        """Keep only these sequences of the batch."""
+        self._parts = [(k[:, index], v[:, index]) for k, v in self._parts]
+
+    def get_seq_length(self, _: int = 0) -> int:
+        """Committed slots (the name that transformers asks for)."""
+        return self.length
+
+
+class CacheWindow:
+    """Stands in for a cache during a fixed-shape pass: rows are written to slots given on the device.
+
+    ``update`` returns the whole prefix window, whose valid slots ``seen`` marks, and leaves the rows' own keys and
+    values in ``fresh``. Needed where passes are captured as CUDA graphs (``d2sd.nets.passes``).
+    """
+
+    def __init__(self, cache: KeyValueCache, read: int, slots: Tensor):
+        self._cache, self._read, self._slots = cache, read, slots
+        self.seen = torch.arange(read, device=slots.device) < slots[0]
+        self.fresh: tuple[Tensor, Tensor]
+
+    def update(self, key: Tensor, value: Tensor, layer: int, *_: object, **__: object) -> tuple[Tensor, Tensor]:
+        """Write (1, KV heads, R, D) rows; returns the layer's window, (1, KV heads, read, D) each."""
+        self.fresh = key, value
+        keys, values = self._cache.buffers(layer)
+        keys.index_copy_(2, self._slots, key)
+        values.index_copy_(2, self._slots, value)
+        return keys[:, :, : self._read], values[:, :, : self._read]
+
+    def get_seq_length(self, _: int = 0) -> int:
+        """Slots that the window shows (the name that transformers asks for)."""
+        return self._read
+
+
+# The cache of a target with several kinds of layers: keys and values of attention layers, states of linear ones.
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaRows:
+    """The contributions of a pass's rows to a gated delta net, kept until the accepted path is known.
+
+    inputs: (B, channels, kernel − 1 + R), the last inputs of the text's convolution and those of the rows.
+    places: (R, kernel), by row where the inputs of its convolution stand there, its own last.
+    key, update: (B, H, R, K) and (B, H, R, V), what each row adds to the matrix.
+    total: (B, H, R), the sum of logarithms of decays along a row's path.
+    ancestors: (R, R) bool, a row's ancestors and itself.
+    """
+
+    inputs: Tensor
+    places: Tensor
+    key: Tensor
+    update: Tensor
+    total: Tensor
+    ancestors: Tensor
+
+
+class LinearState:
+    """State of a gated delta net after the committed text.
+
+    inputs: (B, channels, kernel − 1), the last inputs of its convolution.
+    matrix: (B, H, K, V) float32.
+    """
+
+    def __init__(self, inputs: Tensor, matrix: Tensor):
+        self.inputs, self.matrix = inputs, matrix
+        self._rows: DeltaRows | None = None
+
+    def become(self, inputs: Tensor, matrix: Tensor) -> None:
+        """Replace the state and drop the rows of the last pass."""
+        self.inputs, self.matrix, self._rows = inputs, matrix, None
+
+    def clear(self) -> None:
+        """Reset to the state before any text."""
+        self.become(torch.zeros_like(self.inputs), torch.zeros_like(self.matrix))
+
+    def read_text(self, inputs: Tensor) -> None:
+        """Keep the last of the convolution's inputs (B, channels, T) of a text that is read from its beginning and kept whole."""
+        self._rows, size = None, self.inputs.shape[-1]
+        self.inputs = F.pad(inputs, (max(0, size - inputs.shape[-1]), 0))[..., -size:].clone()
+
+    def read_rows(self, rows: DeltaRows) -> None:
+        """Store the contributions of a pass's rows."""
+        self._rows = rows
+
+    def commit(self, last: int) -> None:
+        """Advance to the last row of an accepted path."""
+        if (rows := self._rows) is None:
+            return
+        weight = (rows.total[..., last, None] - rows.total).masked_fill(~rows.ancestors[last], float("-inf")).exp()
+        added = (rows.key * weight[..., None]).transpose(-1, -2) @ rows.update
+        self.matrix = self.matrix * rows.total[..., last, None, None].exp() + added
+        self.inputs = rows.inputs[..., rows.places[last, 1:]]
+        self._rows = None
+
+
+class LayerCache(KeyValueCache):
+    """Keys and values of the attention layers, and ``states`` of the linear ones by layer.
+
+    A text is read from its beginning in one pass, which is committed whole. The names of transformers' cache protocol serve the
+    layers' own code in that pass; in later ones ``d2sd.nets.linear_attention`` runs.
+    """
+
+    def __init__(self, shapes: Mapping[int, tuple[int, int]], states: Mapping[int, LinearState], capacity: int,
+                 dtype: torch.dtype, homes: Mapping[int, torch.device], batch: int = 1):  # fmt: skip
+        super().__init__(shapes, capacity, dtype, homes, batch)
+        self._states = dict(states)
+
+    def state(self, layer: int) -> LinearState:
+        """The state of a linear layer."""
+        return self._states[layer]
+
+    def clear(self) -> None:
+        """Drop the committed text."""
+        super().clear()
+        for state in self._states.values():
+            state.clear()
+
+    def commit(self, rows: Sequence[int]) -> None:
+        """Keep these rows of the last pass, a path from its first row on, in every layer."""
+        super().commit(rows)
+        for state in self._states.values():
+            state.commit(rows[-1])
+
+    def snapshot(self) -> list[tuple[Tensor, Tensor]]:
+        """Returns the states after the committed text, for ``restore``; they are never written in place."""
+        return [(state.inputs, state.matrix) for state in self._states.values()]
+
+    def restore(self, length: int, states: Sequence[tuple[Tensor, Tensor]]) -> None:
+        """Go back to the first ``length`` committed slots, behind which these were the states."""
+        self.length = length
+        for state, (inputs, matrix) in zip(self._states.values(), states, strict=True):
+            state.become(inputs, matrix)
+
+    def keep_sequences(self, index: Tensor) -> None:
+        """Keep only these sequences of the batch."""
+        super().keep_sequences(index)
+        for state in self._states.values():
+            state.become(state.inputs[index], state.matrix[index])
+
+    def has_previous_state(self, *_: object, **__: object) -> bool:
+        """There is none at the beginning of a text (what transformers asks for up to 5.17 at least)."""
+        return False
+
+    def get_conv_state(self, *_: object, **__: object) -> None:
+        """There is none at the beginning of a text."""
+
+    def get_recurrent_state(self, *_: object, **__: object) -> None:
+        """There is none at the beginning of a text."""
+
+    def update_conv_state(self, inputs: Tensor, layer: int, **_: object) -> Tensor:
+        """Keep the last of these inputs (B, channels, T), which are returned as they are."""
+        self.state(layer).read_text(inputs)
+        return inputs
+
+    def update_recurrent_state(self, matrix: Tensor, layer: int, **_: object) -> None:
+        """Keep the matrix (B, H, K, V) behind the text."""
+        self.state(layer).matrix = matrix

@@ -1,0 +1,221 @@
+"""The draft network of EAGLE-3: one decoder layer that reads target features and the token after each of them.
+
+Row t stands for position t of the text. Its input is the embedding of token t + 1 beside a feature of position t, and its
+logits are about token t + 2. For committed text the feature is made of the target's hidden states. In a tree it is the
+hidden state that the network itself gave to the row above (EAGLE-3, arXiv 2503.01840, section 3). ``fc_norm`` and
+``norm_output`` are options of follow-up checkpoints, named as in their configs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers.models.llama.modeling_llama import LlamaMLP, LlamaRotaryEmbedding
+
+from d2sd.nets.attention import KeyValue
+from d2sd.nets.drafter import dense_width, plain_rope, rotated
+from d2sd.nets.types import head_shape, target_type
+
+Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class Eagle3Config:
+    """Configuration of an EAGLE-3 drafter, independent of its folder's form.
+
+    layer: a Llama or Qwen3 config of transformers: the shape of its decoder layer, and the target's vocabulary.
+    qk_norm: queries and keys are normed, as in Qwen3.
+    draft_vocab_size: D, tokens that it can draft.
+    target_hidden_size: width of the target's features.
+    target_layer_ids: decoder layers whose *outputs* are read.
+    norm_before_residual: the layer's residual is the normed feature.
+    norm_output: deeper rows take the final norm's output as their feature.
+    fc_norm: every tapped layer has a norm of its own before ``fc``.
+    """
+
+    layer: Any
+    qk_norm: bool
+    draft_vocab_size: int
+    target_hidden_size: int
+    target_layer_ids: tuple[int, ...]
+    norm_before_residual: bool = False
+    norm_output: bool = False
+    fc_norm: bool = False
+    name_or_path: str = "eagle3"
+
+    @property
+    def head_dim(self) -> int:
+        """Size of an attention head."""
+        c = self.layer
+        return int(getattr(c, "head_dim", None) or c.hidden_size // c.num_attention_heads)
+
+
+def default_eagle3_layers(target_layers: int) -> tuple[int, ...]:
+    """Decoder layers whose outputs EAGLE-3 reads where its config names none: an early, a middle and a late one.
+
+    For 36 layers: 1, 17, 32. Raises ``ValueError`` where the target has too few layers for three different ones.
+    """
+    layers = (1, target_layers // 2 - 1, target_layers - 4)
+    if not 1 < layers[1] < layers[2]:
+        raise ValueError(f"a target of {target_layers} layers has no such three")
+    return layers
+
+
+class Eagle3Attention(nn.Module):
+    """Grouped-query attention whose inputs are token embedding and feature side by side."""
+
+    def __init__(self, config: Eagle3Config):
+        super().__init__()
+        c, self.head_dim = config.layer, config.head_dim
+        queries, keys = c.num_attention_heads * self.head_dim, c.num_key_value_heads * self.head_dim
+        self.q_proj = nn.Linear(2 * c.hidden_size, queries, bias=c.attention_bias)
+        self.k_proj = nn.Linear(2 * c.hidden_size, keys, bias=c.attention_bias)
+        self.v_proj = nn.Linear(2 * c.hidden_size, keys, bias=c.attention_bias)
+        self.o_proj = nn.Linear(queries, c.hidden_size, bias=c.attention_bias)
+        self.q_norm: nn.Module = nn.Identity()
+        self.k_norm: nn.Module = nn.Identity()
+        if config.qk_norm:
+            self.q_norm = nn.RMSNorm(self.head_dim, eps=c.rms_norm_eps)
+            self.k_norm = nn.RMSNorm(self.head_dim, eps=c.rms_norm_eps)
+
+    def _heads(self, x: Tensor) -> Tensor:
+        return x.unflatten(-1, (-1, self.head_dim))
+
+    def keys_values(self, x: Tensor, cos: Tensor, sin: Tensor) -> KeyValue:
+        """Keys and values of rows, (B, R, 2·hidden) → two tensors (B, KV heads, R, D)."""
+        key = self.k_norm(self._heads(self.k_proj(x))).transpose(1, 2)
+        return rotated(key, cos, sin), self._heads(self.v_proj(x)).transpose(1, 2)
+
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, attend: Attend) -> Tensor:
+        query = self.q_norm(self._heads(self.q_proj(x))).transpose(1, 2)
+        out = attend(rotated(query, cos, sin), *self.keys_values(x, cos, sin))
+        return self.o_proj(out.transpose(1, 2).flatten(-2))
+
+
+class Eagle3Layer(nn.Module):
+    """The decoder layer; its residual stream is the feature side alone."""
+
+    def __init__(self, config: Eagle3Config):
+        super().__init__()
+        c = config.layer
+        self.norm_before_residual = config.norm_before_residual
+        self.self_attn = Eagle3Attention(config)
+        self.mlp = LlamaMLP(c)
+        self.input_layernorm = nn.RMSNorm(c.hidden_size, eps=c.rms_norm_eps)
+        self.hidden_norm = nn.RMSNorm(c.hidden_size, eps=c.rms_norm_eps)
+        self.post_attention_layernorm = nn.RMSNorm(c.hidden_size, eps=c.rms_norm_eps)
+
+    def keys_values(self, embedding: Tensor, feature: Tensor, cos: Tensor, sin: Tensor) -> KeyValue:
+        """Keys and values of rows without what else becomes of them."""
+        both = torch.cat([self.input_layernorm(embedding), self.hidden_norm(feature)], -1)
+        return self.self_attn.keys_values(both, cos, sin)
+
+    def forward(self, embedding: Tensor, feature: Tensor, cos: Tensor, sin: Tensor, attend: Attend) -> Tensor:
+        normed = self.hidden_norm(feature)
+        both = torch.cat([self.input_layernorm(embedding), normed], -1)
+        x = (normed if self.norm_before_residual else feature) + self.self_attn(both, cos, sin, attend)
+        return x + self.mlp(self.post_attention_layernorm(x))
+
+
+class Eagle3DraftModel(nn.Module):
+    """An EAGLE-3 drafter. ``token_ids`` (D,) are the target's ids of the tokens that it can draft.
+
+    ``embedding`` is its own embedding table, None where it reads the target's.
+    """
+
+    token_ids: Tensor
+
+    def __init__(self, config: Eagle3Config, own_embedding: bool = False):
+        super().__init__()
+        self.config, c = config, config.layer
+        taps, width = len(config.target_layer_ids), config.target_hidden_size
+        self.fc = nn.Linear(taps * width, c.hidden_size, bias=False)
+        norms = [nn.RMSNorm(width, eps=c.rms_norm_eps) for _ in range(taps if config.fc_norm else 0)]
+        self.fc_norm = nn.ModuleList(norms)
+        self.layer = Eagle3Layer(config)
+        self.norm = nn.RMSNorm(c.hidden_size, eps=c.rms_norm_eps)
+        self.lm_head = nn.Linear(c.hidden_size, config.draft_vocab_size, bias=False)
+        self.embedding = nn.Embedding(c.vocab_size, c.hidden_size) if own_embedding else None
+        self.rotary_emb = LlamaRotaryEmbedding(c)
+        self.register_buffer("token_ids", torch.arange(config.draft_vocab_size), persistent=False)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Parameter type."""
+        return self.fc.weight.dtype
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights lie."""
+        return self.fc.weight.device
+
+    @property
+    def target_layer_ids(self) -> list[int]:
+        """Decoder layers of the target whose outputs it reads."""
+        return list(self.config.target_layer_ids)
+
+    def project(self, features: Tensor) -> Tensor:
+        """Maps tapped hidden states, concatenated, (B, T, taps·width) to features of committed text, (B, T, hidden)."""
+        if self.config.fc_norm:
+            parts = features.unflatten(-1, (len(self.fc_norm), -1)).unbind(-2)
+            features = torch.cat([norm(part) for norm, part in zip(self.fc_norm, parts, strict=True)], -1)
+        return self.fc(features)
+
+    def keys_values(self, embedding: Tensor, feature: Tensor, positions: Tensor) -> KeyValue:
+        """Keys and values of rows, two tensors (B, KV heads, R, D): all that rows above a draft are needed for."""
+        cos, sin = self.rotary_emb(feature, positions)
+        return self.layer.keys_values(embedding, feature, cos, sin)
+
+    def forward(self, embedding: Tensor, feature: Tensor, positions: Tensor, attend: Attend) -> Tensor:
+        """Returns hidden states of rows, (B, R, hidden), before the final norm.
+
+        embedding: (B, R, hidden) of the tokens after the rows; feature: (B, R, hidden); positions: (B or 1, R);
+        ``attend`` gets queries (B, heads, R, D), keys and values (B, KV heads, R, D) of the rows.
+        """
+        cos, sin = self.rotary_emb(feature, positions)
+        return self.layer(embedding, feature, cos, sin, attend)
+
+    def following(self, hidden: Tensor) -> Tensor:
+        """Returns the features of the next level's rows from these hidden states."""
+        return self.norm(hidden) if self.config.norm_output else hidden
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Returns logits over the draft vocabulary, (…, D) float32, of the token after the next one."""
+        out: Tensor = self.lm_head(self.norm(hidden)).float()
+        return out
+
+
+def new_eagle3(target: Any, token_ids: Sequence[int], layers: Sequence[int]) -> Eagle3DraftModel:
+    """Returns an untrained drafter for a target of transformers, initialised from the target's weights.
+
+    token_ids: the target's ids of the draft vocabulary, ascending; layers: the tapped ones. ``fc`` begins as the identity
+    on the last tap, the final norm and the LM head as the target's, and so does the MLP where the target's is dense.
+    """
+    from transformers import LlamaConfig
+
+    c = target.config
+    heads, kv_heads, head_dim = head_shape(c)
+    shape = LlamaConfig(
+        vocab_size=c.vocab_size, hidden_size=c.hidden_size, intermediate_size=dense_width(c), num_hidden_layers=1,
+        num_attention_heads=heads, num_key_value_heads=kv_heads, head_dim=head_dim,
+        max_position_embeddings=c.max_position_embeddings, rms_norm_eps=c.rms_norm_eps,
+        rope_parameters=plain_rope(c), tie_word_embeddings=False,
+    )  # fmt: skip
+    drafter = Eagle3DraftModel(Eagle3Config(shape, False, len(token_ids), c.hidden_size, tuple(layers)))
+    last, centred = target.model.layers[-1], target_type(c).centred
+    ids = torch.tensor(token_ids)
+    with torch.no_grad():
+        drafter.token_ids.copy_(ids)
+        drafter.fc.weight.mul_(0.5)
+        drafter.layer.self_attn.o_proj.weight.mul_(0.3)
+        drafter.fc.weight[:, -c.hidden_size :] += torch.eye(c.hidden_size)
+        if hasattr(last.mlp, "gate_proj"):  # no mixture of experts
+            drafter.layer.mlp.load_state_dict(last.mlp.state_dict())
+        drafter.layer.post_attention_layernorm.weight.copy_(last.post_attention_layernorm.weight + centred)
+        drafter.norm.weight.copy_(target.model.norm.weight + centred)
+        drafter.lm_head.weight.copy_(target.lm_head.weight[ids.to(target.lm_head.weight.device)])
+    return drafter.to(target.device)

@@ -1,0 +1,232 @@
+"""Two-level attention by flashinfer's kernels (FA2), which are compiled at first use on a machine.
+
+Level 1: all rows over the shared prefix without a mask, straight from the cache (its strides are passed on, nothing
+is copied). Level 2: the rows' own block under the tree mask. Both return their log-sum-exp, to base 2, which
+``merge_state`` weighs them by. A level is planned on the host when its lengths change: once per pass of a model, not
+once per layer. The mask stays on the device. flashinfer is imported when it is first needed; this module can be read
+anywhere.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Hashable
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from d2sd.__about__ import on_zero_gpu
+
+# Inputs of flashinfer's planner, computed on the host: row and key ranges, and packed masks.
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionLevel:
+    """One attention level as flashinfer sees it: requests over flat rows and flat keys.
+
+    rows[i] … rows[i+1] are the query rows of request i, keys[i] … keys[i+1] its keys (int32 arrays).
+    """
+
+    rows: np.ndarray
+    keys: np.ndarray
+
+
+def prefix_level(batch: int, rows: int, context: int) -> AttentionLevel:
+    """All rows of all branches over the one shared prefix: a single request, so that its keys are read once."""
+    return AttentionLevel(np.array([0, batch * rows], np.int32), np.array([0, context], np.int32))
+
+
+def block_level(batch: int, rows: int, masked: bool) -> AttentionLevel:
+    """Every branch over its own block: a request each, or a single one where a mask tells the branches apart."""
+    if masked:
+        return AttentionLevel(np.array([0, batch * rows], np.int32), np.array([0, batch * rows], np.int32))
+    ranges = np.arange(batch + 1, dtype=np.int32) * np.int32(rows)
+    return AttentionLevel(ranges, ranges)
+
+
+def pack_mask(mask: Tensor, batch: int = 1) -> Tensor:
+    """Returns a (R, R) bool mask packed for flashinfer, uint8, on the mask's device: row-major, lowest bit first.
+
+    Rows do not begin at bytes. With several branches the mask stands on the diagonal, for their rows as one request.
+    """
+    whole = torch.kron(torch.eye(batch, dtype=torch.uint8, device=mask.device), mask.to(torch.uint8)).flatten()
+    bits = torch.nn.functional.pad(whole, (0, -len(whole) % 8)).view(-1, 8)
+    shifts = torch.arange(8, dtype=torch.uint8, device=mask.device)
+    return (bits << shifts).sum(-1, dtype=torch.uint8)
+
+
+WORKSPACE = 128 << 20  # bytes, as flashinfer recommends
+HALF_DTYPES = (torch.float16, torch.bfloat16)
+HEAD_DIMS = (64, 128, 256)
+MIN_CAPABILITY = (7, 5)
+SCRIPTS = os.path.dirname(sys.executable)
+FIRST_USE = "flashinfer compiles its attention kernels: this takes minutes on a few cores, once on this machine."
+
+
+def obstacle(device: torch.device, dtype: torch.dtype, head_dim: int) -> str | None:
+    """Returns why flashinfer cannot be used here, as the end of a sentence that begins with its name, or None."""
+    if device.type != "cuda":
+        return f"needs a CUDA GPU, and these models are on the {device.type}"
+    if find_spec("flashinfer") is None:
+        return "needs the package flashinfer-python (pip install -r requirements-gpu.txt)"
+    if compiler() is None:
+        return "compiles its kernels with nvcc, which is not on this machine (install the CUDA toolkit)"
+    if shutil.which("ninja") is None and shutil.which("ninja", path=SCRIPTS) is None:
+        return "builds its kernels with ninja, which is not on this machine (pip install ninja)"
+    if on_zero_gpu():
+        return "would spend the time for which ZeroGPU lends a GPU on compiling"
+    if torch.cuda.get_device_capability(device) < MIN_CAPABILITY:
+        return "needs a GPU of compute capability 7.5 or newer"
+    if dtype not in HALF_DTYPES:
+        return f"works in bfloat16 and float16, not in {str(dtype).removeprefix('torch.')}"
+    if head_dim not in HEAD_DIMS:
+        return f"has no kernels for heads of {head_dim} (it has for {', '.join(map(str, HEAD_DIMS))})"
+    return None
+
+
+def compiler() -> str | None:
+    """Returns the path of nvcc, from PATH or from where CUDA is installed."""
+    homes = [os.environ.get(name) for name in ("CUDA_HOME", "CUDA_PATH")]
+    places = [os.path.join(home, "bin") for home in (*homes, "/usr/local/cuda") if home]
+    return shutil.which("nvcc") or shutil.which("nvcc", path=os.pathsep.join(places))
+
+
+def compiled_before() -> bool:
+    """Returns whether kernels were compiled on this machine: flashinfer caches them under ~/.cache/flashinfer."""
+    base = Path(os.environ.get("FLASHINFER_WORKSPACE_BASE", Path.home())) / ".cache" / "flashinfer"
+    return any(base.glob("**/*.so"))
+
+
+@cache
+def _library() -> Any:
+    if shutil.which("ninja") is None:  # flashinfer calls it by name; in a virtual environment it lies beside python
+        os.environ["PATH"] = os.pathsep.join([os.environ.get("PATH", ""), SCRIPTS])
+    import flashinfer
+
+    return flashinfer
+
+
+@dataclass(slots=True)
+class _Stage:
+    """The two levels of one kind of pass, their current plan, and fixed buffers for the packed mask."""
+
+    prefix: Any
+    block: Any
+    bits: Tensor | None
+    prefix_planned: tuple[int, int, int, float] | None = None
+    block_planned: tuple[int, int, float] | None = None
+    mask: Tensor | None = None
+
+
+class FlashInfer:
+    """The backend for one generation. ``fixed``: fixed buffers per shape, so that passes can be captured as graphs.
+
+    A captured pass does not plan: call ``plan`` before it is captured and before every replay, and let it ``show`` its
+    mask first of all.
+    """
+
+    def __init__(self, fixed: bool = False):
+        self.fixed = fixed
+        self._stages: dict[Hashable, _Stage] = {}
+        self._workspaces: dict[torch.device, Tensor] = {}
+
+    def __call__(
+        self,
+        query: Tensor,
+        prefix: tuple[Tensor, Tensor],
+        block: tuple[Tensor, Tensor],
+        block_mask: Tensor | None,
+        scale: float,
+        joined: tuple[Tensor, Tensor] | None = None,
+        seen: Tensor | None = None,
+        sinks: Tensor | None = None,
+    ) -> Tensor:
+        """See ``d2sd.nets.attention`` for shapes, and ``choose`` for what it is not used for; the context of a fixed-shape pass is what ``plan`` was told."""
+        batch, heads, rows, dim = query.shape
+        kv_heads = block[0].shape[1]
+        context = prefix[0].shape[2]
+        if seen is None:
+            self.plan(query, kv_heads, context, block_mask is not None, scale, block_mask)
+        stage = self._stages[self._key(query, kv_heads, block_mask is not None)]
+        flat = query.transpose(1, 2).reshape(batch * rows, heads, dim).contiguous()
+        own = [t.transpose(1, 2).reshape(batch * rows, kv_heads, dim).contiguous() for t in block]
+        out, lse = stage.block.run(flat, *own, return_lse=True)
+        if context:
+            above, above_lse = stage.prefix.run(flat, *(p[0].transpose(0, 1) for p in prefix), return_lse=True)
+            out, _ = _library().merge_state(above, above_lse, out, lse)
+        shaped: Tensor = out.view(batch, rows, heads, dim).transpose(1, 2)
+        return shaped
+
+    def plan(
+        self, query: Tensor, kv_heads: int, context: int, masked: bool, scale: float, mask: Tensor | None = None
+    ) -> None:
+        """Plan both levels for queries of this shape, type and device, unless that is the current plan.
+
+        query: (B, H, R, D), only looked at; context: committed slots; mask: (R, R) bool, not to be changed later, where
+        it is known and ``show`` will not be called.
+        """
+        batch, heads, rows, dim = query.shape
+        stage = self._stage(query, kv_heads, masked)
+        shape = (heads, kv_heads, dim)
+        options = {"causal": False, "sm_scale": scale, "q_data_type": query.dtype}
+        if stage.block_planned != (batch, rows, scale) or stage.mask is not mask:
+            packed = stage.bits if mask is None else pack_mask(mask, batch)
+            _plan(stage.block, block_level(batch, rows, masked), shape, packed_custom_mask=packed, **options)
+            stage.block_planned, stage.mask = (batch, rows, scale), mask
+        if context and stage.prefix_planned != (batch, rows, context, scale):
+            _plan(stage.prefix, prefix_level(batch, rows, context), shape, **options)
+            stage.prefix_planned = (batch, rows, context, scale)
+
+    def show(self, mask: Tensor) -> None:
+        """Set the (R, R) bool mask of fixed-shape passes that were planned for this shape."""
+        packed = pack_mask(mask)
+        for stage in self._stages.values():
+            if stage.bits is not None and stage.block_planned and stage.block_planned[:2] == (1, len(mask)):
+                stage.bits.copy_(packed)
+
+    def _key(self, query: Tensor, kv_heads: int, masked: bool) -> Hashable:
+        batch, heads, rows, dim = query.shape
+        # masked or not is always told apart: a wrapper that once had a mask goes on using it
+        shape = (batch, rows, masked) if self.fixed else (masked,)
+        return (query.device, query.dtype, heads, kv_heads, dim, shape)
+
+    def _stage(self, query: Tensor, kv_heads: int, masked: bool) -> _Stage:
+        key, device = self._key(query, kv_heads, masked), query.device
+        if key not in self._stages:
+            if device not in self._workspaces:
+                # one for both levels: their kernels never run at the same time
+                self._workspaces[device] = torch.empty(WORKSPACE, dtype=torch.uint8, device=device)
+            batch, rows = query.shape[0], query.shape[2]
+            bits = None
+            if masked and self.fixed:
+                bits = torch.zeros(-(-((batch * rows) ** 2) // 8), dtype=torch.uint8, device=device)
+            block = self._wrapper(device, 1 if masked else batch, bits)
+            self._stages[key] = _Stage(self._wrapper(device, 1, None), block, bits)
+        return self._stages[key]
+
+    def _wrapper(self, device: torch.device, requests: int, bits: Tensor | None) -> Any:
+        """A planner with its buffers; fixed ones keep their addresses: the ranges of ``requests``, the mask's bits."""
+        options: dict[str, Any] = {"backend": "fa2"}  # fa3 knows no custom mask
+        if self.fixed:
+
+            def ranges() -> Tensor:
+                return torch.zeros(requests + 1, dtype=torch.int32, device=device)
+
+            options |= {"use_cuda_graph": True, "qo_indptr_buf": ranges(), "kv_indptr_buf": ranges()}
+            if bits is not None:
+                options |= {"custom_mask_buf": bits, "mask_indptr_buf": ranges()}
+        wrapper: Any = _library().BatchPrefillWithRaggedKVCacheWrapper
+        return wrapper(self._workspaces[device], "NHD", **options)
+
+
+def _plan(wrapper: Any, level: AttentionLevel, shape: tuple[int, int, int], **options: Any) -> None:
+    rows, keys = (torch.from_numpy(np.ascontiguousarray(x)) for x in (level.rows, level.keys))
+    wrapper.plan(rows, keys, *shape, **options)

@@ -1,0 +1,120 @@
+"""The set of models that a generation uses."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from d2sd.errors import InputError
+from d2sd.nets.drafter import DFlashDraftModel
+from d2sd.nets.eagle3 import Eagle3DraftModel
+from d2sd.nets.target import Target
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Models:
+    """A target with drafters that fit it; methods whose drafter is missing cannot run.
+
+    name: of the set.
+    first: DFlash drafter.
+    second: VP-Drafter, or the first drafter again.
+    draft_model: a small causal LM with the target's vocabulary.
+    eagle3: EAGLE-3 drafter.
+
+    Raises ``InputError`` if a drafter was made for another target.
+    """
+
+    target: Target
+    first: DFlashDraftModel | None = None
+    second: DFlashDraftModel | None = None
+    draft_model: Target | None = None
+    name: str = "custom"
+    eagle3: Eagle3DraftModel | None = None
+
+    def __post_init__(self) -> None:
+        for drafter in {id(d): d for d in (self.first, self.second) if d is not None}.values():
+            check_fit(self.target, drafter)
+            self.target.tap(drafter.target_layer_ids)
+        if self.eagle3 is not None:
+            check_eagle3(self.target, self.eagle3)
+            self.target.tap(self.eagle3.target_layer_ids)
+        if self.draft_model is not None:
+            check_vocabulary(self.target, self.draft_model)
+        for note in self.notes():
+            log.warning("%s", note)
+
+    def notes(self) -> list[str]:
+        """Warnings about these drafters, one sentence each, without a full stop."""
+        found = []
+        for drafter in {id(d): d for d in (self.first, self.second) if d is not None}.values():
+            name = drafter.config.name_or_path
+            if drafter is self.first and drafter.form.second_role and self.second is not drafter:
+                found.append(f"drafter {name} was trained for the second role; give it as --second-drafter")
+            if warning := late_taps(drafter.target_layer_ids, self.target.config.num_hidden_layers):
+                found.append(f"drafter {name} {warning}")
+        return found
+
+    def names(self) -> dict[str, str | None]:
+        """Returns the names of the set and of its models, by part."""
+        return {
+            "preset": self.name,
+            "target": self.target.name,
+            "first_drafter": self.first.config.name_or_path if self.first else None,
+            "second_drafter": self.second.config.name_or_path if self.second else None,
+            "draft_model": self.draft_model.name if self.draft_model else None,
+            "eagle3": self.eagle3.config.name_or_path if self.eagle3 else None,
+        }
+
+
+def check_fit(target: Target, drafter: DFlashDraftModel) -> None:
+    """Raise ``InputError`` if this drafter was made for another target."""
+    name, c, t = drafter.config.name_or_path, drafter.config, target.config
+    if c.hidden_size != t.hidden_size:
+        raise InputError(f"drafter {name} has hidden size {c.hidden_size}, the target {t.hidden_size}: they do not fit")
+    if max(drafter.target_layer_ids) >= t.num_hidden_layers:
+        raise InputError(
+            f"drafter {name} reads target layer {max(drafter.target_layer_ids)}, the target has "
+            f"{t.num_hidden_layers} layers (0 to {t.num_hidden_layers - 1}): they do not fit"
+        )
+    if c.vocab_size != t.vocab_size or not 0 <= drafter.mask_token_id < t.vocab_size:
+        raise InputError(
+            f"drafter {name} was made for a vocabulary of {c.vocab_size} (mask token {drafter.mask_token_id}), "
+            f"the target has {t.vocab_size}: they do not fit"
+        )
+
+
+def late_taps(taps: Sequence[int], layers: int) -> str | None:
+    """Returns a warning about a drafter that reads later target layers than published ones do, or None."""
+    last, latest = max(taps), max(layers - 3, 1)  # of the smallest targets layer 1 is read all the same
+    if last <= latest:
+        return None
+    return (
+        f"reads the output of target layer {last}; published ones read none after layer {latest}, and other code hands the "
+        "last layer's output on after the final norm, so this drafter may draft worse there (docs/drafter-format.md)"
+    )
+
+
+def check_eagle3(target: Target, drafter: Eagle3DraftModel) -> None:
+    """Raise ``InputError`` if this drafter was made for another target."""
+    c, t = drafter.config, target.config
+    fits = (c.target_hidden_size, c.layer.vocab_size) == (t.hidden_size, t.vocab_size)
+    if not fits or max(c.target_layer_ids) >= t.num_hidden_layers:
+        raise InputError(
+            f"drafter {c.name_or_path} was made for hidden size {c.target_hidden_size}, {c.layer.vocab_size} tokens and layers "
+            f"up to {max(c.target_layer_ids)}, the target has {t.hidden_size}, {t.vocab_size} and {t.num_hidden_layers - 1}: "
+            "they do not fit"
+        )
+
+
+def check_vocabulary(target: Target, model: Target) -> None:
+    """Raise ``InputError`` if a draft model has another vocabulary than the target."""
+    if (
+        model.config.vocab_size != target.config.vocab_size
+        or model.tokenizer.get_vocab() != target.tokenizer.get_vocab()
+    ):
+        raise InputError(
+            f"draft model {model.name} has another vocabulary than the target {target.name}: they do not fit"
+        )

@@ -1,0 +1,257 @@
+"""How the passes of the models are run: eagerly with exact shapes, with fixed shapes, or captured as CUDA graphs.
+
+A captured pass replays all its kernels with one launch. This needs fixed shapes and buffers with fixed addresses:
+
+* rows are padded to one of a few numbers (``d2sd.nets.passes``);
+* the prefix is read up to one of a few lengths, and the slots beyond the text are masked;
+* caches are reused by one generation after the other.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from d2sd.__about__ import on_zero_gpu
+from d2sd.errors import InputError
+from d2sd.nets.attention import Backend, make_backend
+from d2sd.nets.caches import KeyValueCache
+
+if TYPE_CHECKING:
+    from d2sd.tree.tree import TokenTree
+
+
+# Passes captured as CUDA graphs: one launch replays all kernels of a pass.
+
+
+Pass = Callable[..., tuple[Tensor, ...]]
+_one_at_a_time = threading.Lock()  # torch cannot capture in two threads at once
+
+
+@dataclass(frozen=True, slots=True)
+class CapturedPass:
+    """A CUDA graph with its input and output buffers, which keep their addresses."""
+
+    graph: Any
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+
+    def replay(self, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """Run with these inputs; the outputs overwrite those of the last replay."""
+        for own, given in zip(self.inputs, inputs, strict=True):
+            own.copy_(given, non_blocking=True)
+        self.graph.replay()
+        return self.outputs
+
+
+@cache
+def _stream(device: torch.device) -> Any:
+    """Returns the one stream on which a GPU captures, since libraries keep memory for every stream they have seen."""
+    return torch.cuda.Stream(device)
+
+
+class Recorder:
+    """Captures passes on one GPU, all of them in one memory pool."""
+
+    def __init__(self, device: torch.device):
+        self.device = device
+        self._pool: Any = None
+
+    def capture(self, function: Pass, inputs: tuple[Tensor, ...]) -> CapturedPass:
+        """Capture a pass, which is run three times and must therefore be idempotent. Raises ``RuntimeError`` if it fails."""
+        with torch.cuda.device(self.device), _one_at_a_time:
+            stream = _stream(self.device)
+            self._pool = self._pool or torch.cuda.graph_pool_handle()
+            current = torch.cuda.current_stream()
+            own = tuple(given.clone() for given in inputs)
+            stream.wait_stream(current)
+            with torch.cuda.stream(
+                stream
+            ):  # libraries set themselves up in the first runs, which a capture must not see
+                function(*own)
+                found = function(*own)
+            current.wait_stream(stream)
+            # Not in the pool: graphs captured earlier work in what was free there then, and would write over them.
+            outputs = tuple(new.clone() for new in found)
+            graph = torch.cuda.CUDAGraph()
+            try:
+                # other threads may allocate meanwhile: another window's run, say
+                with torch.cuda.graph(graph, self._pool, stream, capture_error_mode="thread_local"):
+                    for kept, new in zip(outputs, function(*own), strict=True):
+                        kept.copy_(new)
+            finally:
+                torch.cuda.set_stream(current)  # a capture that breaks off leaves its own stream in use
+        return CapturedPass(graph, own, outputs)
+
+
+# Fixed shapes for passes that are captured as CUDA graphs: every size is rounded up to one of a few.
+
+
+ROWS = (1, 8, 16, 24, 32, 48, 64, 80, 96, 128, 192, 256, 384, 513, 1024, 2048)
+MIN_CONTEXT = 256  # least context, and what it grows by at first
+
+
+def row_shape(rows: int) -> int:
+    """Returns the smallest fixed number of rows ≥ the given one; for numbers above any tree's, the number itself."""
+    return next((shape for shape in ROWS if shape >= rows), rows)
+
+
+def context_shape(slots: int) -> int:
+    """Returns the smallest fixed number of cache slots ≥ the given one: at most a quarter, or 255 slots, more."""
+    step = max(MIN_CONTEXT, 1 << max(0, (slots - 1).bit_length() - 3))
+    return max(MIN_CONTEXT, -(-slots // step) * step)
+
+
+def padded_tree(tree: TokenTree, rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Tokens (rows,), depths (rows,) and visibility (rows, rows) of a tree with rows added that see only themselves."""
+    count = len(tree)
+    tokens, depths = np.zeros(rows, np.int64), np.zeros(rows, np.int64)
+    tokens[:count], depths[:count] = tree.tokens, tree.depths
+    mask = np.eye(rows, dtype=bool)
+    mask[:count, :count] = tree.ancestor_mask()
+    return tokens, depths, mask
+
+
+Mode = Literal["eager", "padded", "captured"]
+MODES = ("auto", *get_args(Mode))
+MAX_CAPTURED = 96  # kept graphs: each setting and each length of the prefix brings a few
+log = logging.getLogger(__name__)
+
+
+def choose_mode(mode: str, device: torch.device, capturable: bool, fixable: bool = True) -> Mode:
+    """Returns the mode of passes. "auto" is captured on a CUDA GPU if the models allow it (``Target.capturable``), and eager
+    otherwise and on ZeroGPU.
+
+    Raises ``InputError`` if the mode is not possible, such as padded passes of a model whose shapes cannot be fixed
+    (``Target.fixable``).
+    """
+    if mode not in MODES:
+        raise InputError(f"unknown kind of passes {mode!r}; choose one of: {', '.join(MODES)}")
+    possible = device.type == "cuda" and capturable and not on_zero_gpu()
+    if mode == "captured" and not possible:
+        raise InputError(
+            "captured passes need all models on one CUDA GPU of this machine's own, weights that are not quantised, and a "
+            "target without experts, linear attention and shared keys; choose auto or eager"
+        )
+    if mode == "padded" and not fixable:
+        raise InputError(
+            "padded passes need a target without linear attention and without layers that share keys; choose auto or eager"
+        )
+    chosen: Mode = ("captured" if possible else "eager") if mode == "auto" else mode  # type: ignore[assignment]
+    return chosen
+
+
+class Passes:
+    """Buffers, backend and captured graphs of one generation at a time; kept by the engine for the next one."""
+
+    def __init__(self, mode: Mode, backend: str, capacity: int, device: torch.device):
+        self.mode, self.device = mode, device
+        self.capacity = capacity if mode == "eager" else context_shape(capacity)
+        self.backend: Backend = make_backend(backend, fixed=mode != "eager")
+        self._caches: dict[str, KeyValueCache] = {}
+        self._captured: dict[Hashable, CapturedPass] = {}
+        self._recorder = Recorder(device)
+
+    @property
+    def fixed(self) -> bool:
+        """Whether passes have fixed shapes."""
+        return self.mode != "eager"
+
+    def cache(self, name: str, make: Callable[[int], KeyValueCache]) -> KeyValueCache:
+        """Returns the empty cache of this name, created for ``capacity`` slots on first use."""
+        if name not in self._caches:
+            self._caches[name] = make(self.capacity)
+        self._caches[name].clear()
+        return self._caches[name]
+
+    def read(self, cache: KeyValueCache) -> int:
+        """Returns how many prefix slots a fixed-shape pass reads."""
+        return self.capacity if hasattr(self.backend, "plan") else min(context_shape(cache.length), self.capacity)
+
+    def window(self, cache: KeyValueCache, rows: int) -> tuple[int, Tensor]:
+        """Returns the number of prefix slots that a fixed-shape pass over this many rows reads, and the slots that it writes."""
+        return self.read(cache), torch.arange(cache.length, cache.length + rows, device=self.device)
+
+    def plan(self, query: tuple[int, int, int, int], dtype: torch.dtype, kv_heads: int, context: int,
+             masked: bool, scale: float) -> None:  # fmt: skip
+        """Plan the next pass with a backend that plans on the host; query: its shape (B, H, R, D)."""
+        if hasattr(self.backend, "plan"):
+            self.backend.plan(torch.empty(query, dtype=dtype, device=self.device), kv_heads, context, masked, scale)
+
+    def show(self, mask: Tensor) -> None:
+        """Pass the (R, R) mask to a backend that stores it in another form; call it in a fixed-shape pass before its layers."""
+        if hasattr(self.backend, "show"):
+            self.backend.show(mask)
+
+    def run(self, key: Hashable, function: Pass, *inputs: Tensor) -> tuple[Tensor, ...]:
+        """Returns the outputs of a pass; a captured one overwrites those of its last replay.
+
+        key: names the pass and everything but the inputs' values that its kernels depend on.
+        """
+        if self.mode != "captured":
+            return function(*inputs)
+        if key not in self._captured:
+            if len(self._captured) >= MAX_CAPTURED:
+                self._forget(next(iter(self._captured)))
+            try:
+                self._captured[key] = self._recorder.capture(function, inputs)
+            except torch.OutOfMemoryError:
+                raise
+            except RuntimeError as error:
+                log.warning("passes are not captured as CUDA graphs from here on: %s", error, exc_info=error)
+                self.mode = "padded"
+                return function(*inputs)
+        captured = self._captured[key] = self._captured.pop(key)  # the latest one is the last to be forgotten
+        return captured.replay(inputs)
+
+    def _forget(self, key: Hashable) -> None:
+        if self.device.type == "cuda":  # its last replay may still be under way
+            torch.cuda.synchronize(self.device)
+        del self._captured[key]
+
+
+# Measures the stages of a cycle on the device that runs them.
+
+
+class StageClock:
+    """Times of consecutive stages, by CUDA events on a GPU and by the wall clock elsewhere."""
+
+    def __init__(self, device: torch.device):
+        self._device, self._cuda = device, device.type == "cuda"
+        self._names: list[str] = []
+        self._marks: list[Any] = []
+        self._events: list[Any] = []  # kept from cycle to cycle
+
+    def start(self) -> None:
+        """Start a cycle."""
+        self._names.clear()
+        self._marks.clear()
+        self.mark("")
+
+    def mark(self, name: str) -> None:
+        """End the stage of this name."""
+        self._names.append(name)
+        if not self._cuda:
+            self._marks.append(time.perf_counter())
+            return
+        if len(self._events) < len(self._names):
+            self._events.append(torch.cuda.Event(enable_timing=True))
+        event = self._events[len(self._names) - 1]
+        event.record(torch.cuda.current_stream(self._device))
+        self._marks.append(event)
+
+    def read(self) -> dict[str, float]:
+        """Returns the seconds by stage; on a GPU, after its work has finished."""
+        pairs = zip(self._names[1:], self._marks, self._marks[1:], strict=False)
+        if self._cuda:
+            return {name: one.elapsed_time(other) / 1e3 for name, one, other in pairs}
+        return {name: other - one for name, one, other in pairs}

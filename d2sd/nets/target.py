@@ -1,0 +1,331 @@
+"""The target model: a causal LM of transformers of one of the types in ``d2sd.nets.types``, run over token trees.
+
+Its layers stay as they are; ours is the attention function that they call, registered with transformers' attention interface,
+which lets rows see the committed prefix plus their own ancestors, and the pass of linear layers (``d2sd.nets.linear_attention``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
+from transformers import PreTrainedModel
+
+from d2sd.errors import InputError, first_line
+from d2sd.nets.attention import Backend
+from d2sd.nets.attention import attend_dense as dense
+from d2sd.nets.caches import CacheWindow, KeyValueCache, LayerCache, LinearState
+from d2sd.nets.lean import LeanLayers, can_mix, product
+from d2sd.nets.linear_attention import follow_trees
+from d2sd.nets.tree_attention import ATTENTION, PassRows
+from d2sd.nets.types import (
+    check_supported,
+    eager_reason,
+    final_logits,
+    head_shape,
+    layer_kinds,
+    target_type,
+    text_config,
+)
+
+# Target features: the outputs of chosen decoder layers, kept by forward hooks while the layers run.
+
+
+class LayerTaps:
+    """Keeps the newest output of the tapped layers; index n means the output of decoder layer n."""
+
+    def __init__(self, layers: nn.ModuleList):
+        self._layers = layers
+        self._hooked: set[int] = set()
+        self._outputs: dict[int, Tensor] = {}
+        self._hooks: list[RemovableHandle] = []
+
+    def add(self, indices: Iterable[int]) -> None:
+        """Keep the outputs of these layers from now on."""
+        for index in set(indices) - self._hooked:
+
+            def keep(_: nn.Module, __: Any, output: Any, index: int = index) -> None:
+                self._outputs[index] = output[0] if isinstance(output, tuple) else output
+
+            self._hooks.append(self._layers[index].register_forward_hook(keep))
+            self._hooked.add(index)
+
+    @contextmanager
+    def only(self, indices: Iterable[int]) -> Iterator[LayerTaps]:
+        """Context in which only these layers' outputs are kept."""
+        self.add(indices)
+        try:
+            yield self
+        finally:
+            for hook in self._hooks:
+                hook.remove()
+            self._hooked.clear()
+
+    def keep(self, index: int, output: Tensor) -> None:
+        """Store the output of a tapped layer that ran without its hooks."""
+        if index in self._hooked:
+            self._outputs[index] = output
+
+    def outputs(self) -> tuple[Tensor, ...]:
+        """Returns all tapped outputs of the last pass, by layer."""
+        return tuple(self._outputs[i] for i in sorted(self._hooked))
+
+    def restore(self, outputs: Iterable[Tensor]) -> None:
+        """Replace the outputs of the last pass by these, since a replayed graph runs no hooks."""
+        self._outputs = dict(zip(sorted(self._hooked), outputs, strict=True))
+
+    def features(self, indices: Iterable[int], device: torch.device) -> Tensor:
+        """Returns the tapped outputs of the last pass, concatenated, (B, rows, taps·hidden)."""
+        return torch.cat([self._outputs[i].to(device) for i in indices], dim=-1)
+
+
+def _fuse_norms(model: nn.Module, name: str | None) -> None:
+    """Let torch's one-kernel RMSNorm take the place of the model's own of this name, which is written out in seven operations.
+
+    Where accelerate spreads a model over GPUs, norms stay: it has hooked them to move their inputs.
+    """
+    for parent in list(model.modules()):
+        for child, module in parent.named_children():
+            if type(module).__name__ == name and not hasattr(module, "_hf_hook"):
+                norm: Any = module
+                fused = nn.RMSNorm(norm.weight.shape[0], eps=norm.variance_epsilon, device="meta")
+                fused.weight = norm.weight
+                setattr(parent, child, fused)
+
+
+class Target:
+    """A frozen causal LM with its tokenizer; ``taps`` are the decoder layers whose outputs are kept."""
+
+    def __init__(self, model: PreTrainedModel, tokenizer: Any, name: str):
+        check_supported(model.config, name)
+        config = text_config(model.config)
+        model.set_attn_implementation(ATTENTION)
+        _fuse_norms(model, target_type(config).norm)
+        self.model: Any = model.eval().requires_grad_(False)
+        self.tokenizer, self.name = tokenizer, name
+        self.base: Any = model.model
+        self.embedding: Any = model.get_input_embeddings()
+        self._taps = LayerTaps(self.base.layers)
+        self.kinds = layer_kinds(config)
+        for layer, kind in zip(self.base.layers, self.kinds, strict=True):
+            if kind == "linear":
+                follow_trees(layer.linear_attn)
+        self.head: Any = model.lm_head
+        self._text = config
+        self.mixed = False  # whether lean layers keep their weights in float16
+
+    @property
+    def config(self) -> Any:
+        """The transformers config, or its text part."""
+        return text_config(self.model.config)
+
+    @property
+    def device(self) -> torch.device:
+        """Device of the embedding table."""
+        return torch.device(self.embedding.weight.device)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Parameter type."""
+        dtype: torch.dtype = self.embedding.weight.dtype
+        return dtype
+
+    @property
+    def numbers(self) -> str:
+        """Name of its number format, one of ``d2sd.nets.lean.DTYPES``."""
+        return "mixed" if self.mixed else str(self.dtype).removeprefix("torch.")
+
+    @property
+    def mixable(self) -> bool:
+        """Whether it can run in mixed numbers here."""
+        return can_mix() and LeanLayers.possible(self.base, self.config)
+
+    @property
+    def capturable(self) -> bool:
+        """Whether its passes can be CUDA graphs: all layers are on one device, none is quantised (such layers read values on
+        the host), and there is no ``d2sd.nets.types.eager_reason``."""
+        whole = len({p.device for p in self.model.parameters()}) == 1
+        plain = eager_reason(self.config) is None
+        return whole and plain and getattr(self.model, "hf_quantizer", None) is None
+
+    @property
+    def fixable(self) -> bool:
+        """Whether its passes can have fixed shapes. Padding rows would change the states of linear layers, and layers that share
+        keys and values of another layer would not find those of the new rows."""
+        return "linear" not in self.kinds and len(self._kept) == len(self._attentions)
+
+    @property
+    def plain_attention(self) -> bool:
+        """Whether all rows of its attention layers see the whole prefix, without sinks."""
+        return "sliding" not in self.kinds and not any(hasattr(a, "sinks") for a in self._attentions.values())
+
+    @cached_property
+    def _attentions(self) -> dict[int, Any]:
+        """Attention modules by layer."""
+        return {n: layer.self_attn for n, layer in enumerate(self.base.layers) if self.kinds[n] != "linear"}
+
+    @cached_property
+    def _kept(self) -> dict[int, Any]:
+        """Attention modules that store keys and values of their own, by layer."""
+        return {n: a for n, a in self._attentions.items() if not getattr(a, "is_kv_shared_layer", False)}
+
+    @property
+    def scale(self) -> float:
+        """Factor on attention scores."""
+        return float(next(iter(self._attentions.values())).scaling)
+
+    @property
+    def max_positions(self) -> int:
+        """Longest supported sequence, in tokens."""
+        return int(self.config.max_position_embeddings)
+
+    @property
+    def end_ids(self) -> frozenset[int]:
+        """Token ids that end a text."""
+        ids = self.model.generation_config.eos_token_id
+        ids = self.config.eos_token_id if ids is None else ids
+        ids = self.tokenizer.eos_token_id if ids is None else ids
+        return frozenset() if ids is None else frozenset([ids] if isinstance(ids, int) else ids)
+
+    def chat_ids(self, message: str, thinking: bool) -> list[int]:
+        """Returns ids of one user message in the chat template, up to the start of the answer.
+
+        thinking: passed to templates that support it, as enable_thinking (Qwen3) or as a high or low reasoning_effort (gpt-oss);
+            others ignore it.
+
+        Raises ``InputError`` if the tokenizer has no template, its template refuses the message, or the message is already in
+        the template.
+        """
+        template = self.tokenizer.chat_template
+        if not template:
+            raise InputError(f"{self.name} has no chat template; give the prompt as it is")
+        special = (t.content for t in self.tokenizer.added_tokens_decoder.values() if t.special)
+        if begun := next((t for t in special if message.lstrip().startswith(t)), None):
+            raise InputError(
+                f"the prompt begins with {begun}, as a chat template does; leave out --chat, or give the message alone"
+            )
+        options: dict[str, Any] = {"enable_thinking": thinking}
+        if "reasoning_effort" in str(template) and "enable_thinking" not in str(template):
+            options["reasoning_effort"] = "high" if thinking else "low"
+        try:
+            ids = self.tokenizer.apply_chat_template(
+                [{"role": "user", "content": message}],
+                add_generation_prompt=True,
+                return_dict=False,
+                **options,
+            )
+        except Exception as error:  # templates are programs of the model's makers and may raise anything
+            raise InputError(f"the chat template of {self.name} failed: {first_line(error)}") from error
+        return list(ids)
+
+    def tap(self, layers: list[int]) -> None:
+        """Record the outputs of these decoder layers in later passes."""
+        self._taps.add(layers)
+
+    def new_cache(self, capacity: int, batch: int = 1) -> KeyValueCache:
+        """Returns an empty cache with room for ``capacity`` tokens of each of ``batch`` sequences."""
+        homes = {n: a.k_proj.weight.device for n, a in self._kept.items()}
+        shapes = {n: (a.k_proj.out_features // a.head_dim, a.head_dim) for n, a in self._kept.items()}
+        if "linear" not in self.kinds:
+            return KeyValueCache(shapes, capacity, self.dtype, homes, batch)
+        states = {n: self._state(n, batch) for n, kind in enumerate(self.kinds) if kind == "linear"}
+        return LayerCache(shapes, states, capacity, self.dtype, homes, batch)
+
+    def _state(self, layer: int, batch: int) -> LinearState:
+        net = self.base.layers[layer].linear_attn
+        weight = net.conv1d.weight
+        inputs = weight.new_zeros(batch, len(weight), net.conv_kernel_size - 1)
+        shape = (batch, net.num_v_heads, net.head_k_dim, net.head_v_dim)
+        return LinearState(inputs, torch.zeros(shape, dtype=torch.float32, device=weight.device))
+
+    @cached_property
+    def head_shape(self) -> tuple[int, int, int]:
+        """Attention heads, key-value heads, and the size of a head."""
+        return head_shape(self.config)
+
+    @cached_property
+    def _lean(self) -> LeanLayers | None:
+        """Its layers with few calls, where that can be; made when first needed, from the weights as they are then."""
+        possible = LeanLayers.possible(self.base, self.config)
+        return LeanLayers(self.base.layers, self.base.rotary_emb, self.config, self.mixed) if possible else None
+
+    @cached_property
+    def _rows_differ(self) -> bool:
+        """Whether layers need more than the tree's mask to know what rows see."""
+        return not self.plain_attention or "linear" in self.kinds
+
+    @cached_property
+    def _head(self) -> Callable[[Tensor], Tensor]:
+        return self.head if self._lean is None else product(self.head.weight, self.mixed)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Returns logits, (…, V) float32, of hidden states (…, hidden) after the final norm."""
+        return final_logits(self._text, self.borrowed_logits(hidden))
+
+    def borrowed_logits(self, hidden: Tensor) -> Tensor:
+        """Returns the LM head's output for a drafter's hidden states, without the target's scale or cap."""
+        return self._head(hidden).float()
+
+    def forward(
+        self,
+        ids: Tensor,
+        positions: Tensor,
+        cache: KeyValueCache | CacheWindow,
+        tree_mask: Tensor | None,
+        backend: Backend | None,
+    ) -> Tensor:
+        """Returns the last hidden states of the rows, (R, hidden), after the final norm; writes their keys and values.
+
+        ids, positions: (R,) int64; tree_mask: (R, R) bool or None for a causal chain on an empty cache; a window
+        needs both a mask and a backend.
+        """
+        tree = backend is dense and tree_mask is not None
+        if self._lean is not None and isinstance(cache, KeyValueCache) and (tree or len(ids) == 1):
+            return self._run_lean(self._lean, ids, positions, cache, tree_mask)
+        return self.base(
+            input_ids=ids[None],
+            position_ids=positions[None],
+            past_key_values=cache,
+            use_cache=True,
+            backend=backend,
+            tree_mask=tree_mask,
+            window=cache if isinstance(cache, CacheWindow) else None,
+            rows=PassRows(positions, tree_mask) if self._rows_differ else None,
+        ).last_hidden_state[0]
+
+    def _run_lean(
+        self, lean: LeanLayers, ids: Tensor, positions: Tensor, cache: KeyValueCache, tree_mask: Tensor | None
+    ) -> Tensor:
+        """``forward`` for rows after a prefix that all of them see."""
+        rows, mask = len(ids), None
+        if rows > 1 and tree_mask is not None:
+            mask = torch.zeros(rows, cache.length + rows, dtype=torch.float32)
+            mask[:, cache.length :].masked_fill_(~tree_mask, float("-inf"))
+            mask = lean.grouped(mask)
+        cos, sin = lean.rotation(positions)
+        x = self.embedding.weight[ids][None]
+        for index in range(len(lean.layers)):
+
+            def attend(query: Tensor, key: Tensor, value: Tensor, index: int = index) -> Tensor:
+                return lean.attention(query, *cache.update(key, value, index), mask)
+
+            x = lean.run(index, x, cos, sin, attend)
+            self._taps.keep(index, x)
+        return self.base.norm(x)[0]
+
+    def tapped(self) -> tuple[Tensor, ...]:
+        """Returns the tapped outputs of the last pass, by layer."""
+        return self._taps.outputs()
+
+    def restore_taps(self, outputs: Sequence[Tensor]) -> None:
+        """Make ``features`` read these outputs of an earlier pass."""
+        self._taps.restore(outputs)
+
+    def features(self, layers: list[int], rows: Tensor | slice) -> Tensor:
+        """Returns target features of rows of the last pass: tapped outputs, concatenated, (1, rows, taps·hidden)."""
+        return self._taps.features(layers, self.device)[:, rows]

@@ -1,0 +1,197 @@
+"""The attention function that a target's layers call, registered with transformers: rows of a token tree after a prefix."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from transformers import AttentionInterface
+
+from d2sd.nets.attention import Backend, attend_with_sinks
+from d2sd.nets.caches import CacheWindow
+
+# Which keys the rows of one pass see, computed once for all layers.
+
+
+@dataclass(slots=True)
+class PassRows:
+    """Rows of a pass over a token tree, or over a chain.
+
+    positions: (R,) of the rows in the text; rows at the same depth of a tree share one.
+    mask: (R, R) bool, entry [n, m] is True where m is n or an ancestor of n, which comes before it; None for a chain.
+    """
+
+    positions: Tensor
+    mask: Tensor | None
+    _known: dict[Any, Any] = field(default_factory=dict)
+
+    @classmethod
+    def chain(cls, count: int, device: torch.device) -> PassRows:
+        """Returns rows that each follow the one before."""
+        return cls(torch.arange(count, device=device), None)
+
+    def ancestors(self, device: torch.device) -> Tensor:
+        """Returns the ancestor mask, also for a chain."""
+        if device not in self._known:
+            count = len(self.positions)
+            chain = self.mask is None
+            mask = torch.ones(count, count, dtype=torch.bool).tril() if chain else self.mask
+            assert mask is not None
+            self._known[device] = mask.to(device)
+        found: Tensor = self._known[device]
+        return found
+
+    def within(self, window: int, low: int, context: int, device: torch.device) -> tuple[Tensor | None, Tensor]:
+        """Returns what rows see through a window of this many tokens, including themselves.
+
+        Of prefix slots, whose numbers are their positions, those from ``low`` up to ``context``: (R, C) bool, None where all of
+        them are seen. And the mask of the rows.
+        """
+        key = (window, low, context, device)
+        if key not in self._known:
+            positions = self.positions.to(device)
+            distance = positions[:, None] - torch.arange(low, context, device=device)
+            own = self.ancestors(device)
+            if len(positions) > window:
+                own = own & (positions[:, None] - positions < window)
+            # rows lie at most so far behind the first one as there are others
+            reached = context + len(positions) - 1 - low < window
+            self._known[key] = None if reached else distance < window, own
+        found: tuple[Tensor | None, Tensor] = self._known[key]
+        return found
+
+    def convolved(self, kernel: int, device: torch.device) -> Tensor:
+        """For every row the places of the ``kernel`` inputs that a causal convolution reads along its path, the row's own last:
+        (R, kernel), in the last kernel − 1 inputs of the text followed by those of the rows."""
+        key = (kernel, device)
+        if key not in self._known:
+            count, before = len(self.positions), kernel - 1
+            numbers = torch.arange(count, device=device)
+            strict = self.ancestors(device).tril(-1)
+            parents = torch.where(strict, numbers, -1).amax(
+                -1
+            )  # the last ancestor; the text's last input above the root
+            above = torch.cat([torch.arange(-1, before - 1, device=device), parents + before])
+            places = [numbers + before]
+            for _ in range(before):
+                places.append(above[places[-1]])
+            self._known[key] = torch.stack(places[::-1], -1)
+        found: Tensor = self._known[key]
+        return found
+
+
+# Attention of a causal chain with a sliding window or sinks, without a mask over the whole text.
+
+
+ROWS = 512  # at once: so many rows times the keys that they see are held
+
+
+def attend_windowed(
+    query: Tensor, key: Tensor, value: Tensor, scale: float, window: int | None, sinks: Tensor | None
+) -> Tensor:
+    """Attention of R rows, the last of S keys, each over its own key and those before it.
+
+    query: (B, H, R, D); key, value: (B, KV heads, S, D).
+    window: how many keys a row sees, its own included; None for all.
+    sinks: (H,), see ``d2sd.nets.attention``; None for none.
+    """
+    rows, before = query.shape[2], key.shape[2] - query.shape[2]
+    parts = []
+    for begin in range(0, rows, ROWS):
+        end = min(begin + ROWS, rows)
+        low = 0 if window is None else max(0, before + begin - window + 1)
+        keys, values = (x[:, :, low : before + end] for x in (key, value))
+        mask = None
+        if end - begin > 1:
+            places = torch.arange(before + begin, before + end, device=query.device)[:, None]
+            distance = places - torch.arange(low, before + end, device=query.device)
+            mask = distance >= 0 if window is None else (distance >= 0) & (distance < window)
+        part = query[:, :, begin:end]
+        if sinks is None:
+            parts.append(
+                F.scaled_dot_product_attention(part, keys, values, attn_mask=mask, scale=scale, enable_gqa=True)
+            )
+        else:
+            parts.append(attend_with_sinks(part, keys, values, mask, scale, sinks))
+    return parts[0] if len(parts) == 1 else torch.cat(parts, 2)
+
+
+ATTENTION = "token_tree"
+
+
+def _tree_attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    backend: Backend | None = None,
+    tree_mask: Tensor | None = None,
+    window: CacheWindow | None = None,
+    rows: PassRows | None = None,
+    sliding_window: int | None = None,
+    s_aux: Tensor | None = None,
+    **_: Any,
+) -> tuple[Tensor, None]:
+    """Attention of R new rows over C cached and R own keys; without ``tree_mask`` the rows are a causal chain.
+
+    sliding_window, s_aux: arguments of some types' layers: number of tokens that a row sees, and sinks (H,).
+    """
+    count = query.shape[2]
+    context = key.shape[2] - count
+    scale = scaling if scaling is not None else query.shape[-1] ** -0.5
+    if sliding_window is not None or s_aux is not None:
+        out = _limited(query, key, value, scale, backend, tree_mask, window, rows, sliding_window, s_aux)
+    elif window is not None and backend is not None:
+        out = backend(query, (key, value), window.fresh, tree_mask, scale, None, window.seen)
+    elif count == 1:  # heads that share keys become rows of one product: keys and values are not repeated for each
+        grouped = query.reshape(query.shape[0], key.shape[1], -1, query.shape[3])
+        out = F.scaled_dot_product_attention(grouped, key, value, scale=scale).reshape(query.shape)
+    elif backend is None or tree_mask is None:  # a prompt read from an empty cache
+        out = F.scaled_dot_product_attention(query, key, value, is_causal=count > 1, scale=scale, enable_gqa=True)
+    else:
+        prefix = key[:, :, :context], value[:, :, :context]
+        block = key[:, :, context:], value[:, :, context:]
+        out = backend(query, prefix, block, tree_mask.to(query.device), scale, (key, value))
+    return out.transpose(1, 2), None
+
+
+def _limited(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    scale: float,
+    backend: Backend | None,
+    tree_mask: Tensor | None,
+    window: CacheWindow | None,
+    rows: PassRows | None,
+    size: int | None,
+    sinks: Tensor | None,
+) -> Tensor:
+    """``_tree_attention`` in a layer with a sliding window of ``size`` tokens, or with ``sinks``."""
+    count = query.shape[2]
+    context = key.shape[2] - count
+    if backend is None or rows is None or tree_mask is None:
+        return attend_windowed(query, key, value, scale, size, sinks)
+    own: Tensor | None = tree_mask.to(query.device)
+    if window is not None:
+        seen: Tensor | None = window.seen
+        if size is not None:
+            within, own = rows.within(size, 0, key.shape[2], query.device)
+            seen = window.seen if within is None else within & window.seen
+        return backend(query, (key, value), window.fresh, own, scale, None, seen, sinks)
+    low = 0 if size is None else max(0, context - size + 1)
+    seen = None
+    if size is not None:
+        seen, own = rows.within(size, low, context, query.device)
+    key, value, context = key[:, :, low:], value[:, :, low:], context - low
+    prefix = key[:, :, :context], value[:, :, :context]
+    block = key[:, :, context:], value[:, :, context:]
+    return backend(query, prefix, block, own, scale, (key, value), seen, sinks)
+
+
+AttentionInterface.register(ATTENTION, _tree_attention)

@@ -1,0 +1,168 @@
+"""Supported target types, and properties of their layers from a transformers config, without weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from d2sd.errors import InputError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+LayerKind = Literal["full", "sliding", "linear"]
+KINDS: dict[str, LayerKind] = {
+    "full_attention": "full",
+    "sliding_attention": "sliding",
+    "linear_attention": "linear",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TargetType:
+    """Properties of a type that its config does not state.
+
+    norm: the class of its RMSNorm, if it computes the same as torch's, which then replaces it.
+    lean: layers without windows can be run by ``d2sd.nets.lean``.
+    gated: whether half of ``q_proj``'s output are output gates.
+    centred: whether norm weights are stored minus one.
+    """
+
+    norm: str | None = None
+    lean: bool = False
+    gated: bool = False
+    centred: bool = False
+
+
+# by model_type, of a nested config by that of its text part
+TYPES: dict[str, TargetType] = {
+    "qwen3": TargetType("Qwen3RMSNorm", lean=True),
+    "llama": TargetType("LlamaRMSNorm", lean=True),
+    "qwen3_moe": TargetType("Qwen3MoeRMSNorm"),
+    "mistral": TargetType("MistralRMSNorm"),
+    "ministral": TargetType("MinistralRMSNorm"),
+    "olmo3": TargetType(),
+    "smollm3": TargetType("SmolLM3RMSNorm"),
+    "granite": TargetType("GraniteRMSNorm"),
+    "gpt_oss": TargetType(),
+    "qwen3_next": TargetType(gated=True, centred=True),
+    "qwen3_5_text": TargetType(gated=True, centred=True),
+    "qwen3_5_moe_text": TargetType(gated=True, centred=True),
+    "gemma4_text": TargetType(),
+    "gemma4_unified_text": TargetType(),
+}
+SUPPORTED = tuple(name.removesuffix("_text") for name in TYPES)  # as published configs name them
+
+# keys of a config, and the part of a network that they are about, which nothing here computes
+PARTS = {
+    "kv_lora_rank": "latent attention",
+    "is_encoder_decoder": "encoder",
+    "attn_logit_softcapping": "soft caps on attention logits",
+    "ssm_state_size": "state-space layers",
+    "mamba_d_state": "state-space layers",
+    "attention_chunk_size": "chunked attention",
+}
+
+
+def final_logits(config: Any, logits: Tensor) -> Tensor:
+    """Returns logits (…, V) from the LM head's output: divided (Granite), softly capped (Gemma), or unchanged.
+
+    config: of its text. Drafters that borrow the head learn to use it without this.
+    """
+    divisor, cap = getattr(config, "logits_scaling", 1.0), getattr(config, "final_logit_softcapping", None)
+    logits = logits if divisor == 1 else logits / divisor
+    return logits if cap is None else cap * (logits / cap).tanh()
+
+
+def text_config(config: Any) -> Any:
+    """Returns the text part of a config; the config itself if it has no other part."""
+    return config.get_text_config(decoder=True)
+
+
+def text_part(raw: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Returns the text part of a raw config.json."""
+    nested = raw.get("text_config")
+    return nested if isinstance(nested, Mapping) else raw
+
+
+def target_type(config: Any) -> TargetType:
+    """Returns the properties of a supported config's type."""
+    return TYPES[text_config(config).model_type]
+
+
+def layer_kinds(config: Any) -> list[str]:
+    """Returns by layer: full, sliding or linear, or the config's own name for any other kind."""
+    config = text_config(config)
+    kinds = getattr(config, "layer_types", None)
+    if kinds is None:
+        kinds = ["sliding_attention" if window(config) else "full_attention"] * config.num_hidden_layers
+    return [KINDS.get(kind, kind) for kind in kinds]
+
+
+def window(config: Any) -> int | None:
+    """Returns how many tokens a row of a sliding layer sees, including itself; None without such layers."""
+    config = text_config(config)
+    size = getattr(config, "sliding_window", None)
+    return size if size and getattr(config, "use_sliding_window", True) else None
+
+
+def head_shape(config: Any, layer: int = 0) -> tuple[int, int, int]:
+    """Returns attention heads, key-value heads and head size, of a full layer if layers differ."""
+    config = text_config(config)
+    layers = getattr(config, "per_layer_config", None)
+    own = config if layers is None else layers[layer]
+    size = getattr(own, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    return config.num_attention_heads, own.num_key_value_heads, size
+
+
+def experts(config: Any) -> int:
+    """Returns the number of experts per layer; 0 if layers are dense."""
+    config = text_config(config)
+    return next((n for key in ("num_experts", "num_local_experts") if (n := getattr(config, key, None))), 0)
+
+
+def eager_reason(config: Any) -> str | None:
+    """Returns why passes of such a target are not captured as CUDA graphs, as the end of a sentence, or None."""
+    config = text_config(config)
+    if "linear" in layer_kinds(config):
+        return "its linear layers' states follow the tree"
+    if experts(config):
+        return "its experts are chosen by values"
+    if getattr(config, "num_kv_shared_layers", 0):
+        return "its layers share keys and values"
+    return None
+
+
+def text_options(config: Any) -> dict[str, Any]:
+    """Options by which transformers loads the text part alone of a checkpoint that holds more, where it would not by itself."""
+    text = text_config(config)
+    if config.model_type not in ("gemma4", "gemma4_unified"):
+        return {}
+    return {"config": text, "key_mapping": {r"^model\.language_model\.": "model."}}
+
+
+def check_supported(config: Any, name: str) -> None:
+    """Raise ``InputError`` if a target of this transformers config cannot be verified exactly as a token tree."""
+    text = text_config(config)
+    if text.model_type not in TYPES:
+        missing = missing_part(text)
+        reason = f" (its {missing} {'are' if missing.endswith('s') else 'is'} not)" if missing else ""
+        raise InputError(
+            f"targets of type {config.model_type!r} are not supported{reason}; choose {', '.join(SUPPORTED[:-1])} or "
+            f"{SUPPORTED[-1]}"
+        )
+    if unknown := sorted(set(layer_kinds(text)) - set(KINDS.values())):
+        raise InputError(
+            f"{name} has layers of kind {unknown[0]}, which tree verification does not support; choose a target with "
+            "full, sliding-window or gated delta net layers"
+        )
+
+
+def missing_part(config: Any) -> str | None:
+    """Returns the unsupported part of a type's network, as a noun; None if only its name is unknown."""
+    text = text_config(config)
+    part = next((part for key, part in PARTS.items() if getattr(text, key, None)), None)
+    if part is None and (kinds := sorted(set(layer_kinds(text)) - set(KINDS.values()))):
+        part = f"{kinds[0].replace('_', ' ')} layers"
+    return part

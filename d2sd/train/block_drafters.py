@@ -1,0 +1,363 @@
+"""Training objectives of the block drafters: DFlash and the variable-prefix drafter.
+
+Many random anchors per sequence open one block each. All blocks share one forward pass under one mask: a block sees the
+context before its anchor, and itself in both directions. Features come from one pass of the frozen target, whose embedding
+and LM head are borrowed. Recipes: DFlash (arXiv 2602.06036, section 4) and D²SD (arXiv 2606.04446, section 3.2). The streak
+objective is that of SpecDiff-2 (arXiv 2511.00606).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from transformers import PreTrainedModel
+
+from d2sd.errors import InputError
+from d2sd.folders.drafters import reshaped
+from d2sd.nets.drafter import DFlashDraftModel, drafter_config, start_from_target
+from d2sd.nets.models import late_taps
+from d2sd.nets.target import LayerTaps
+from d2sd.nets.types import final_logits, text_config
+from d2sd.train.text import Responses, frequent_tokens
+
+OBJECTIVES = ("cross_entropy", "survival", "streak")
+UNKNOWN = (
+    20.0  # nats of a label outside the draft vocabulary: no draft gets past it, and there is nothing to learn from it
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DrafterConfig:
+    """How a block drafter is trained.
+
+    variable_prefix: train as VP-Drafter, with l ∝ beta^l visible drafted tokens (0 … γ−2), else l = 0.
+    anchors: blocks per sequence.
+    objective: one of three:
+
+    * ``cross_entropy``, weighted by exp(−(k−l−1)/decay);
+    * ``survival``, weighted by the (detached) probability that all earlier drafted positions are right;
+    * ``streak``, minus the expected number of leading right tokens.
+
+    soft_targets: share of the target's distribution in the labels.
+    """
+
+    variable_prefix: bool = False
+    anchors: int = 24
+    beta: float = 0.9
+    decay: float = 7.0
+    objective: str = "cross_entropy"
+    soft_targets: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.objective not in OBJECTIVES:
+            raise InputError(f"unknown objective {self.objective!r}; choose one of: {', '.join(OBJECTIVES)}")
+        if self.objective == "streak" and self.soft_targets:
+            raise InputError("soft targets go with cross_entropy and survival, not with streak")
+        if not 0 < self.beta <= 1 or self.decay <= 0 or self.anchors < 1 or not 0 <= self.soft_targets <= 1:
+            raise InputError("beta must be in (0, 1], decay and anchors above 0, soft_targets in [0, 1]")
+
+
+def draw_anchors(prompt_lengths: Tensor, lengths: Tensor, count: int, generator: torch.Generator) -> Tensor:
+    """(B, count) anchor positions, uniform from the last prompt token to the last but one token."""
+    low, high = prompt_lengths - 1, lengths - 2
+    uniform = torch.rand(len(lengths), count, generator=generator)
+    return low[:, None] + (uniform * (high - low + 1)[:, None]).long()
+
+
+def draw_prefixes(shape: tuple[int, int], block_size: int, beta: float, generator: torch.Generator) -> Tensor:
+    """Visible prefix lengths with Pr(l = j) ∝ beta^j, j = 0 … block_size−2 (0 included: inference selects it too)."""
+    weights = beta ** torch.arange(block_size - 1, dtype=torch.float64)
+    flat = torch.multinomial(weights, shape[0] * shape[1], replacement=True, generator=generator)
+    return flat.view(shape)
+
+
+def block_mask(anchors: Tensor, context: int, block_size: int) -> Tensor:
+    """(B, 1, A·γ, context + A·γ) bool: block rows see context positions before their anchor and their own block."""
+    blocks = anchors.shape[1]
+    rows = anchors.repeat_interleave(block_size, dim=1)
+    before = torch.arange(context, device=anchors.device) < rows[..., None]
+    owner = torch.arange(blocks, device=anchors.device).repeat_interleave(block_size)
+    own = (owner[:, None] == owner).expand(len(anchors), -1, -1)
+    return torch.cat([before, own], dim=-1)[:, None]
+
+
+def position_weights(prefixes: Tensor, block_size: int, decay: float) -> Tensor:
+    """(…, γ) loss weights exp(−(k−l−1)/decay) at masked positions k > l, 0 at visible ones."""
+    k = torch.arange(block_size, device=prefixes.device)
+    distance = k - prefixes[..., None] - 1
+    return torch.where(distance >= 0, torch.exp(-distance / decay), 0.0)
+
+
+def _attend(
+    mask: Tensor, query: Tensor, context_key: Tensor, context_value: Tensor, key: Tensor, value: Tensor
+) -> Tensor:
+    joined_key, joined_value = torch.cat([context_key, key], 2), torch.cat([context_value, value], 2)
+    return F.scaled_dot_product_attention(query, joined_key, joined_value, attn_mask=mask, enable_gqa=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """Blocks of sequences, (B, A, γ) each: positions, the tokens there, whether the sequence has them, and whether the
+    drafter is shown them."""
+
+    places: Tensor
+    tokens: Tensor
+    inside: Tensor
+    visible: Tensor
+
+
+def cut_blocks(ids: Tensor, lengths: Tensor, anchors: Tensor, prefixes: Tensor, block_size: int) -> Blocks:
+    """The blocks at ``anchors`` (B, A) of right-padded ``ids`` (B, S), each with ``prefixes`` (B, A) visible tokens."""
+    offsets = torch.arange(block_size, device=ids.device)
+    places = anchors[..., None] + offsets
+    tokens = ids.gather(1, places.clamp_max(ids.shape[1] - 1).flatten(1)).view_as(places)
+    return Blocks(places, tokens, places < lengths[:, None, None], offsets <= prefixes[..., None])
+
+
+def draft_blocks(drafter: DFlashDraftModel, target: Any, blocks: Blocks, anchors: Tensor, features: Tensor) -> Tensor:
+    """(B, A·γ, hidden) outputs of the drafter for all blocks in one pass; features: (B, S, taps·hidden) of the target."""
+    context, gamma = int(anchors.max()) + 1, drafter.block_size
+    shown = torch.where(blocks.visible & blocks.inside, blocks.tokens, drafter.mask_token_id)
+    with torch.no_grad():
+        block = target.get_input_embeddings()(shown.flatten(1))
+    positions = torch.arange(context, device=anchors.device)[None]
+    keys_values = drafter.project_context(features[:, :context].to(drafter.fc.weight.dtype), positions)
+    mask = block_mask(anchors, context, gamma)
+    return drafter(block, blocks.places.flatten(1), keys_values, partial(_attend, mask))
+
+
+class DrafterObjective(nn.Module):
+    """Loss of a drafter on sequences written by the target."""
+
+    def __init__(
+        self, drafter: DFlashDraftModel, target: PreTrainedModel, config: DrafterConfig, tokens: Tensor | None = None
+    ):
+        """tokens: ascending ids, all labels among them, that the loss is over; None for all that the drafter can draft. Where
+        the vocabulary is large, most of a step is its LM head, and most of the head's tokens stand in no response."""
+        super().__init__()
+        self.drafter, self.config = drafter, config
+        weight = target.lm_head.weight.detach()
+        tokens = drafter.token_ids if drafter.token_ids is not None else tokens
+        self._head = (weight if tokens is None else weight[tokens], tokens)
+        self._target = (target.eval().requires_grad_(False),)  # a tuple hides it from this module's parameters
+        self._taps = LayerTaps(target.model.layers)
+        self._taps.add(drafter.target_layer_ids)
+
+    def forward(
+        self,
+        ids: Tensor,
+        lengths: Tensor,
+        anchors: Tensor,
+        prefixes: Tensor,
+        features: Tensor | None = None,
+        hidden: Tensor | None = None,
+    ) -> tuple[Tensor, dict[str, Any]]:
+        """ids: (B, S) right-padded; anchors, prefixes: (B, A). Returns (loss, metrics).
+
+        features (B, S, taps·hidden) and hidden (B, S, hidden) of the target, where they are known; else it is run.
+        ``draft_length``: mean number of leading right tokens after the visible prefix, plus 1, as at T = 0.
+        """
+        (target,), gamma = self._target, self.drafter.block_size
+        if features is None or hidden is None:
+            with torch.no_grad():
+                hidden = target.model(input_ids=ids, use_cache=False).last_hidden_state
+                features = self._taps.features(self.drafter.target_layer_ids, ids.device)
+        blocks = cut_blocks(ids, lengths, anchors, prefixes, gamma)
+        places, tokens, inside, visible = blocks.places, blocks.tokens, blocks.inside, blocks.visible
+        drafted = draft_blocks(self.drafter, target, blocks, anchors, features)
+        scored = inside & ~visible
+        flat = scored.flatten(1)
+        weight, kept = self._head
+        logits = F.linear(drafted[flat], weight).float() + self._markov(tokens, drafted, flat)
+        labels, known = tokens.flatten(1)[flat], torch.ones_like(logits[:, 0], dtype=torch.bool)
+        if kept is not None:
+            at = torch.searchsorted(kept, labels).clamp_max(len(kept) - 1)
+            labels, known = at, kept[at] == labels
+        nll = torch.zeros_like(places, dtype=torch.float32)
+        right = torch.ones_like(scored)
+        hard = torch.where(known, F.cross_entropy(logits, labels, reduction="none"), UNKNOWN)
+        nll = nll.masked_scatter(scored, hard)
+        right = right.masked_scatter(scored, (logits.argmax(-1) == labels) & known)
+        streak = (right & inside).cumprod(-1).sum(-1).float() - 1 - prefixes.clamp_max(gamma - 1)
+        has_label = scored.any(-1)
+        metrics = {
+            "draft_length": 1 + (streak.clamp_min(0) * has_label).sum() / has_label.sum().clamp_min(1),
+            "first_accuracy": _first_accuracy(right, scored),
+        }
+        return self._loss(nll, scored, prefixes, logits, hidden, places), metrics
+
+    def _markov(self, tokens: Tensor, drafted: Tensor, flat: Tensor) -> Tensor | float:
+        """The Markov head's corrections (N, D) of the scored rows, after the text's own tokens; 0 where there is no such head."""
+        head = self.drafter.markov_head
+        if head is None:
+            return 0.0
+        before = torch.cat([tokens[..., :1], tokens[..., :-1]], -1).flatten(1)[flat]
+        rows, (_, kept) = drafted[flat], self._head
+        bias = head(before, rows, head.start(rows))[0].float()
+        return bias if kept is None or self.drafter.token_ids is not None else bias[:, kept]
+
+    def _loss(
+        self, nll: Tensor, scored: Tensor, prefixes: Tensor, logits: Tensor, hidden: Tensor, places: Tensor
+    ) -> Tensor:
+        config = self.config
+        if config.objective == "streak":
+            alive = torch.where(scored, -nll, 0.0).cumsum(-1).exp() * scored
+            return -alive.sum() / scored.any(-1).sum().clamp_min(1)
+        if config.objective == "survival":
+            earlier = torch.where(scored, -nll.detach(), 0.0).cumsum(-1) + torch.where(scored, nll.detach(), 0.0)
+            weights = earlier.exp().clamp_min(0.02) * scored
+        else:
+            weights = position_weights(prefixes, self.drafter.block_size, config.decay) * scored
+        if config.soft_targets:
+            nll = nll + config.soft_targets * (self._soft(logits, scored, hidden, places) - nll) * scored
+        return (weights * nll).sum() / weights.sum().clamp_min(1e-6)
+
+    def _soft(self, logits: Tensor, scored: Tensor, hidden: Tensor, places: Tensor) -> Tensor:
+        """Cross-entropy against the target's own distribution at the scored positions, (B, A, γ)."""
+        weight, _ = self._head
+        with torch.no_grad():
+            hidden = hidden.to(weight.dtype)
+            rows = hidden.gather(
+                1, (places - 1).clamp(0, hidden.shape[1] - 1).flatten(1)[..., None].expand(-1, -1, hidden.shape[-1])
+            )
+            said = F.linear(rows[scored.flatten(1)], weight).float()
+            wanted = final_logits(text_config(self._target[0].config), said).softmax(-1)
+        soft = -(wanted * logits.log_softmax(-1)).sum(-1)
+        return torch.zeros_like(places, dtype=torch.float32).masked_scatter(scored, soft)
+
+
+def _first_accuracy(right: Tensor, scored: Tensor) -> Tensor:
+    """Share of blocks whose first drafted token is right."""
+    first = scored & (scored.cumsum(-1) == 1)
+    return (right & first).sum() / first.sum().clamp_min(1)
+
+
+# Creates the drafter that training starts from: layers, taps, mask token, and added heads.
+
+
+PROPOSED = 3
+
+
+def new_drafter(
+    target: Any,
+    tokenizer: Any,
+    data: Responses,
+    *,
+    layers: int,
+    block_size: int,
+    target_layer_ids: list[int] | None,
+    mask_token: str | None,
+) -> DFlashDraftModel:
+    """A drafter in training mode that begins with copies of the target's last layers, on the target's device.
+
+    data: the responses that it will learn from; the mask token must not stand there.
+    target_layer_ids: layers that it reads; None: evenly spaced ones.
+    mask_token: text of its mask token; None: the tokenizer's own one.
+    Raises ``InputError`` where a layer or the mask token cannot be used.
+    """
+    check_taps(target_layer_ids, target.config.num_hidden_layers)
+    mask = mask_id(tokenizer, target, data, mask_token)
+    shape = drafter_config(
+        target.config, layers=layers, block_size=block_size, mask_token_id=mask, target_layer_ids=target_layer_ids
+    )
+    drafter = DFlashDraftModel(shape).to(target.device)
+    start_from_target(drafter, target.model)
+    if warning := late_taps(drafter.target_layer_ids, target.config.num_hidden_layers):
+        print(f"Note: this drafter {warning}", file=sys.stderr)
+    return drafter
+
+
+def extended(
+    drafter: DFlashDraftModel, target: Any, data: Responses, vocabulary: int | None, rank: int
+) -> DFlashDraftModel:
+    """The drafter with what is asked for and new to it, from its own weights.
+
+    vocabulary: so many of the responses' most frequent tokens are all that it drafts, with the target's rows of them as its
+    LM head; None: as it is. rank: of a Markov head (DSpark, arXiv 2607.05147), which begins at no correction; 0: as it is.
+    """
+    form, size = drafter.form, target.config.vocab_size
+    if not vocabulary and not rank:
+        return drafter
+    if (
+        form.kind != "dflash"
+        or form.reads != "fill"
+        or form.masked
+        or form.draft_vocabulary is not None
+        or drafter.lm_head is not None
+    ):
+        raise InputError("a Markov head and a draft vocabulary are added to a plain DFlash drafter of the whole vocabulary; begin "
+                         "with one, or leave out --markov-rank and --draft-vocab-size to train on with what it has")  # fmt: skip
+    ids = None if vocabulary is None else torch.tensor(frequent_tokens(data, vocabulary, size), device=drafter.device)
+    made = reshaped(
+        drafter,
+        replace(
+            form, layout="speculators", kind="dspark" if rank else "dflash", markov="vanilla" if rank else None,
+            markov_rank=rank, draft_vocabulary=vocabulary,
+        ),
+    )  # fmt: skip
+    made.token_ids = ids
+    if made.markov_head is not None:
+        nn.init.zeros_(made.markov_head.markov_w2.weight)
+        with torch.no_grad():  # tokens that the target embeds alike begin alike, also those that few responses hold
+            table = target.get_input_embeddings().weight.float()
+            _, _, main = torch.pca_lowrank(table, rank)
+            entries = (table - table.mean(0)) @ main
+            made.markov_head.markov_w1.weight.copy_(entries / entries.std(0))
+    return made
+
+
+def check_taps(layers: Sequence[int] | None, depth: int) -> None:
+    """Raise ``InputError`` where one of these is no layer of a target of ``depth`` layers."""
+    if layers is not None and not all(0 <= n < depth for n in layers):
+        raise InputError(
+            f"this target has the layers 0 to {depth - 1}; --target-layers names {' '.join(map(str, layers))}"
+        )
+
+
+def mask_id(tokenizer: Any, target: Any, data: Responses, text: str | None) -> int:
+    """The id of a mask token, one that no text holds; raises ``InputError`` where it cannot be one, and names some that can."""
+    vocabulary, size = tokenizer.get_vocab(), target.config.vocab_size
+    name = tokenizer.mask_token if text is None else text
+    spare = spare_tokens(tokenizer, target, data)
+    advice = f"choose an unused one with --mask-token, such as {' or '.join(spare[:PROPOSED])}" if spare else (
+        "this tokenizer has no unused special token: name with --mask-token one that the responses lack"
+    )  # fmt: skip
+    if name is None:
+        raise InputError(f"this tokenizer has no mask token; {advice}")
+    number = vocabulary.get(name)
+    if number is None or number >= size:
+        raise InputError(f"{name!r} is no token of this target; {advice}")
+    if number in _closing(tokenizer, target):
+        raise InputError(f"{name!r} ends or pads this target's texts and cannot be its mask; {advice}")
+    if name != tokenizer.mask_token and (name not in spare if spare else number in _written(data)):
+        raise InputError(f"{name!r} stands in texts and cannot be the mask; {advice}")
+    return int(number)
+
+
+def spare_tokens(tokenizer: Any, target: Any, data: Responses) -> list[str]:
+    """The special tokens of a tokenizer that neither these responses nor its chat template hold, by id, and its mask token."""
+    used = _closing(tokenizer, target) | _written(data)
+    template = str(tokenizer.chat_template or "")
+    added = sorted(tokenizer.added_tokens_decoder.items())
+    special = {n: t.content for n, t in added if t.special and n < target.config.vocab_size}
+    own = tokenizer.mask_token  # a target that has learned little may write even that
+    return [t for n, t in special.items() if t == own or (n not in used and t not in template)]
+
+
+def _closing(tokenizer: Any, target: Any) -> set[int]:
+    """Ids that end or pad a text."""
+    ends = target.generation_config.eos_token_id
+    several = ends if isinstance(ends, list | tuple) else [ends]
+    return {n for n in (*several, tokenizer.eos_token_id, tokenizer.pad_token_id) if n is not None}
+
+
+def _written(data: Responses) -> set[int]:
+    """Ids that the prompts and responses hold."""
+    return set(data.ids.unique().tolist())

@@ -1,1 +1,0 @@
-"""Many people at once on one page: ``python -m tests.load``."""

@@ -1,1 +1,0 @@
-"""Hostile input and faults, as campaigns that anyone can repeat: ``python -m tests.torture --seed 1``."""

@@ -1,0 +1,1 @@
+"""Measurements and campaigns that people run by hand, from the root of a checkout."""

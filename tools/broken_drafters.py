@@ -1,0 +1,93 @@
+"""Folders of the bundled pair, each broken in one way, and what the doctor says of them.
+
+``python -m tools.broken_drafters`` breaks every one and prints a table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections import Counter
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from d2sd.bench.prompts import read_prompts
+from d2sd.cli.doctor import load_checked
+from d2sd.config import DecodeConfig
+from d2sd.doctor.diagnosis import Diagnosis
+from d2sd.doctor.examination import TOKENS, Examination, examine
+from d2sd.doctor.texts import Text, study, write
+from d2sd.folders.loading import load_models
+from d2sd.nets.models import Models
+from tools.broken_ways import KEPT_OUT, SOUND, WAYS, Broken
+
+
+class Ward:
+    """Examines broken folders over the same prompts; what the bundled target writes, and its features of it, are kept."""
+
+    def __init__(self, prompts: int):
+        self.prompts = [p.text for p in read_prompts("heldout", prompts)]
+        self.models = Models(load_models("tiny").target)
+        self._texts: list[Text] = []
+
+    def examine(self, way: Broken, folder: Path) -> Examination:
+        drafter = way.drafter(folder / "drafter")
+        models, texts = self.models, self._texts
+        if way.target is not None:
+            models = Models(load_models(target=str(way.target(folder / "target"))).target)
+            texts = []
+        found = Examination(str(drafter), models.target.name, [], way.visible)
+        engine = load_checked(models, None, found)
+        if engine is None:
+            return found
+        config = DecodeConfig("autoregressive", TOKENS, chat=way.chat)
+        if way.target is None and not texts:
+            ids = [engine.encode(p, config) for p in self.prompts]
+            every = range(models.target.config.num_hidden_layers)
+            texts = self._texts = [study(models.target, t, every) for t in write(models.target, ids, TOKENS)]
+        for _ in examine(engine, self.prompts, config, found, texts):
+            pass
+        return found
+
+
+def judged(said: Diagnosis, way: Broken) -> str:
+    """Right where one of the causes is said, wrong where another one is accused, else not named."""
+    if said.cause in way.causes.split() or (way.causes == "none" and not said.accuses):
+        return "right"
+    return "WRONG" if said.accuses else "not named"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--prompts", type=int, default=20)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--trained", type=Path, help="folder of a drafter that was trained for 50 steps")
+    parser.add_argument("--part", default="", metavar="I/N", help="only every Nth of them, from the Ith on")
+    arguments = parser.parse_args()
+    ways = {**SOUND, **WAYS, **KEPT_OUT}
+    if arguments.trained:
+        ways["50 steps"] = Broken("training", lambda out: arguments.trained)
+    ward = Ward(arguments.prompts)
+    ways = {k: w for k, w in ways.items() if not arguments.only or k in arguments.only.split(",")}
+    if arguments.part:
+        first, step = map(int, arguments.part.split("/"))
+        ways = dict(list(ways.items())[first::step])
+    counts: Counter[str] = Counter()
+    for name, way in ways.items():
+        began = time.process_time()
+        with TemporaryDirectory() as folder:
+            found = ward.examine(way, Path(folder))
+        said = found.diagnosis
+        assert said is not None
+        mark = judged(said, way)
+        counts[mark] += 1
+        print(
+            f"{name}: {said.cause} ({mark}{'' if mark == 'right' else f', not {way.causes}'}), {time.process_time() - began:.0f} s of CPU\n"
+            f"  {said.said}\n  {said.mend}",
+            flush=True,
+        )
+    print(f"{counts['right']} right, {counts['not named']} not named, {counts['WRONG']} wrong of {len(ways)}")
+
+
+if __name__ == "__main__":
+    main()

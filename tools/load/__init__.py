@@ -1,0 +1,1 @@
+"""Many people at once on one page: ``python -m tools.load``."""

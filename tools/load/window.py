@@ -1,0 +1,49 @@
+"""A long session: many runs in one window of a browser, and what that does to memory on both sides."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from playwright.sync_api import expect, sync_playwright
+
+from tests.chromium import launch
+from tests.e2e.driving import PATIENCE, opened, set_number, unfold, view
+from tools.torture.served import Server
+
+SETTLED = 4  # a part of the runs after which memory should be flat
+GROWTH = 1.25  # of what it was then, at most
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """What came of it."""
+
+    sentence: str
+    faults: list[str]
+
+
+def many_runs(server: Server, count: int) -> Session:
+    """``count`` short runs; memory of server and page after a quarter of them and at the end."""
+    figures = []
+    with sync_playwright() as playwright:
+        browser = launch(playwright)
+        page = browser.new_page()
+        tools = page.context.new_cdp_session(page)
+        opened(page, server.address)
+        set_number(page, "max-tokens", 8)
+        unfold(page)
+        page.locator("#compare input").uncheck()
+        for number in range(1, count + 1):
+            before = view(page).get_attribute("data-run") or ""
+            page.locator("#run").click()
+            expect(view(page)).not_to_have_attribute("data-run", before, timeout=PATIENCE)
+            expect(page.locator("#follow")).to_have_attribute("data-state", "resting", timeout=PATIENCE)
+            if number in (max(1, count // SETTLED), count):
+                tools.send("HeapProfiler.collectGarbage")
+                heap = tools.send("Runtime.getHeapUsage")["usedSize"] / 2**20
+                figures.append((server.megabytes(), heap))
+        browser.close()
+    (server_then, page_then), (server_now, page_now) = figures[0], figures[-1]
+    faults = [f"the {side} grew from {a:.0f} to {b:.0f} MB over {count} runs in one window"
+              for side, a, b in (("server", server_then, server_now), ("page", page_then, page_now)) if b > GROWTH * a]  # fmt: skip
+    return Session(f"server {server_then:.0f} → {server_now:.0f} MB, page {page_then:.0f} → {page_now:.0f} MB", faults)

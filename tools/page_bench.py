@@ -1,0 +1,215 @@
+"""How quick is the page? ``python -m tools.page_bench`` starts it here, drives it in headless Chromium and prints
+first paint, scrubbing, streaming, and what a watching page costs the engine. The figures belong to this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+import d2sd
+from app import presets
+from tests.chromium import launch
+from tests.e2e.driving import PATIENCE, choose_method, opened, set_number, unfold, upload, view
+
+STEPS = 500
+VISITS, ROUNDS = 5, 15
+TOKENS = 200
+PROMPT = next(iter(presets.EXAMPLES.values()))
+WATCH_FIRST_TREE = """
+const look = () => document.querySelector("#tree g.node") ? (window.firstTree = performance.now()) : requestAnimationFrame(look);
+look();"""
+WATCH_LONG_TASKS = """
+window.longTasks = [];
+new PerformanceObserver((all) => window.longTasks.push(...all.getEntries().map((e) => e.duration))).observe({ type: "longtask" });"""
+SCRUB = """async (steps) => {
+  const times = [];
+  for (let i = 0; i < steps; i += 1) {
+    const began = performance.now();
+    document.body.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowRight", bubbles: true }));
+    await new Promise((painted) => requestAnimationFrame(() => {
+      const { port1, port2 } = new MessageChannel();
+      port1.onmessage = painted;
+      port2.postMessage(0);
+    }));
+    times.push(performance.now() - began);
+  }
+  return times;
+}"""
+
+
+def long_trace(steps: int) -> str:
+    """The recorded run, its steps over and over under new numbers, as an unfinished trace."""
+    lines = presets.opening().lines()
+    recorded = [step for step in map(json.loads, lines) if step["event"] == "StepDone"]
+    out, elapsed = lines[:2], 0.0
+    before = None
+    for number in range(steps):
+        step = json.loads(json.dumps(recorded[number % len(recorded)]))
+        if before:
+            last = before["committed"][-1]
+            step["anchor"] = step["nodes"][0]["token"] = last["token"]
+            step["anchor_text"] = step["nodes"][0]["text"] = last["text"]
+            step["anchor_position"] = before["anchor_position"] + len(before["committed"])
+        elapsed += sum(step["seconds"].values())
+        step |= {"step": number, "elapsed": elapsed}
+        out.append(json.dumps(step))
+        before = step
+    return "\n".join([*out, ""])
+
+
+@contextmanager
+def window(browser: Browser, *scripts: str) -> Iterator[Page]:
+    """A page in a context of its own, so that nothing is cached."""
+    context = browser.new_context(viewport={"width": 1440, "height": 900})
+    for script in scripts:
+        context.add_init_script(script)
+    try:
+        yield context.new_page()
+    finally:
+        context.close()
+
+
+def first_tree(browser: Browser, address: str) -> list[float]:
+    """Milliseconds from navigation to the first node of the tree, one per visit."""
+    found = []
+    for _ in range(VISITS):
+        with window(browser, WATCH_FIRST_TREE) as page:
+            opened(page, address)
+            found.append(page.evaluate("window.firstTree"))
+    return found
+
+
+def scrub(browser: Browser, address: str) -> list[float]:
+    """Milliseconds of every step from key to painted frame."""
+    with window(browser) as page:
+        opened(page, address)
+        upload(page, "long.jsonl", long_trace(STEPS).encode())
+        expect(view(page)).to_have_attribute("data-steps", str(STEPS), timeout=PATIENCE)
+        page.keyboard.press("Home")
+        expect(view(page)).to_have_attribute("data-step", "0")
+        times = page.evaluate(SCRUB, STEPS - 1)
+        expect(view(page)).to_have_attribute("data-step", str(STEPS - 1))
+    return times
+
+
+class Server:
+    """The page in a process of its own (``tools.page_server``): what drives it here must not slow its engine."""
+
+    def __init__(self) -> None:
+        command = [sys.executable, "-m", "tools.page_server", str(TOKENS)]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.address = self._answer()
+
+    def alone(self, method: str) -> float:
+        """Tokens per second of a run that nobody watches."""
+        return self._ask(f"alone {method} {PROMPT}")
+
+    def shown(self) -> float:
+        """Tokens per second of the next run that the page asks for, once it is over."""
+        return self._ask("next")
+
+    def close(self) -> None:
+        """Stop the page."""
+        self.process.kill()
+        self.process.wait()
+
+    def _ask(self, line: str) -> float:
+        assert self.process.stdin
+        print(line, file=self.process.stdin, flush=True)
+        return float(self._answer())
+
+    def _answer(self) -> str:
+        assert self.process.stdout
+        return self.process.stdout.readline().strip()
+
+
+def watched(browser: Browser, server: Server, method: str) -> tuple[list[float], list[float], list[float]]:
+    """Tokens per second alone and watched, taking turns, and the long tasks of the page while it watched (ms)."""
+    alone, seen, tasks = [], [], []
+    with window(browser, WATCH_LONG_TASKS) as page:
+        opened(page, f"{server.address}?model=tiny")  # the engine that the server times, whatever else is here
+        choose_method(page, method)
+        page.locator("#prompt textarea").fill(PROMPT)
+        unfold(page)
+        page.locator("#compare input").uncheck()
+        set_number(page, "max-tokens", TOKENS)
+        for _ in range(ROUNDS + 1):  # the first round warms up
+            alone.append(server.alone(method))
+            page.evaluate("window.longTasks.length = 0")
+            page.locator("#run").click()
+            seen.append(server.shown())
+            page.wait_for_timeout(700)  # what was drawn last, and quiet for the next turn
+            tasks.append(page.evaluate("window.longTasks"))
+    return alone[1:], seen[1:], [t for each in tasks[1:] for t in each]
+
+
+def read(server: Server, method: str) -> tuple[list[float], list[float]]:
+    """Tokens per second alone, and read by a process that draws nothing, taking turns."""
+    alone, seen = [], []
+    command = [sys.executable, "-m", "tools.page_reader", server.address, str(TOKENS), method]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as reader:
+        assert reader.stdin
+        assert reader.stdout
+        for _ in range(ROUNDS + 1):  # the first round warms up
+            alone.append(server.alone(method))
+            print("run", file=reader.stdin, flush=True)
+            seen.append(server.shown())
+            reader.stdout.readline()
+        reader.stdin.close()
+    return alone[1:], seen[1:]
+
+
+def slower(alone: list[float], seen: list[float]) -> str:
+    """The cost of being watched: the median over the pairs."""
+    return f"{1 - statistics.median(b / a for a, b in zip(alone, seen, strict=True)):+.1%} slower"
+
+
+def main() -> None:
+    """Measure and print."""
+    middle = statistics.median
+    server = Server()
+    print(f"{platform.machine()}, {os.cpu_count()} cores, torch {torch.__version__}; headless Chromium")
+    try:
+        with sync_playwright() as playwright:
+            browser = launch(playwright)
+            began = time.perf_counter()
+            d2sd.load("tiny")
+            print(f"bundled nets loaded: {time.perf_counter() - began:.2f} s")
+            times = first_tree(browser, server.address)
+            print(
+                f"tree on screen after navigation: median {middle(times):.0f} ms, slowest {max(times):.0f} of {VISITS}"
+            )
+            times = scrub(browser, server.address)
+            print(
+                f"scrubbing {STEPS} steps, key to painted frame: median {middle(times):.1f} ms, 99% within {statistics.quantiles(times, n=100)[98]:.1f}, "
+                f"slowest {max(times):.1f}"
+            )
+            for method in ("d2sd", "autoregressive"):
+                alone, seen = read(server, method)
+                print(
+                    f"{method}: {middle(alone):.1f} tokens/s alone, {middle(seen):.1f} read by a process that draws "
+                    f"nothing ({slower(alone, seen)})"
+                )
+                alone, seen, tasks = watched(browser, server, method)
+                print(
+                    f"{method}: {middle(alone):.1f} tokens/s alone, {middle(seen):.1f} watched in this browser "
+                    f"({slower(alone, seen)}, median of {ROUNDS} pairs); "
+                    f"longest main-thread task {f'{max(tasks):.0f} ms' if tasks else 'below 50 ms'}"
+                )
+            browser.close()
+    finally:
+        server.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,66 @@
+"""The page in a process of its own, with a watch on its engine: ``python -m tools.page_server TOKENS``.
+
+Prints its address, then answers lines on standard input with tokens per second: ``alone METHOD PROMPT`` runs without a
+page that watches, ``next`` waits for a run that the page was asked for.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from queue import SimpleQueue
+from typing import Any
+
+from app import models, streaming
+from app.layout import build, launch_options
+from app.machine import leave_a_core
+from app.models import Chosen
+from d2sd import DecodeConfig, Engine, Event, PrefillDone, StepDone
+from d2sd.engine import Request
+
+
+class Clock:
+    """Tokens per second of the runs of so many tokens of an engine, by the wall clock of the thread that makes them.
+
+    Prefill is left out, and so are runs that are not led to their end, which warm up.
+    """
+
+    def __init__(self, engine: Engine, tokens: int) -> None:
+        self.speeds: SimpleQueue[float] = SimpleQueue()
+        real = engine.run
+
+        def run(request: Request, stop: Any = streaming.never) -> Iterator[Event]:
+            began, count = 0.0, 0
+            for event in real(request, stop):
+                yield event
+                if isinstance(event, PrefillDone):
+                    began = time.perf_counter()
+                elif isinstance(event, StepDone):
+                    count += len(event.committed)
+                elif request.config.max_new_tokens == tokens:
+                    self.speeds.put(count / (time.perf_counter() - began))
+
+        engine.run = run  # type: ignore[assignment,method-assign]
+
+
+def main() -> None:
+    """Serve the page and standard input."""
+    tokens = int(sys.argv[1])
+    leave_a_core()
+    demo = build()
+    _, address, _ = demo.launch(**launch_options(), prevent_thread_lock=True, quiet=True)
+    print(address, flush=True)
+    clock = None
+    for line in sys.stdin:
+        clock = clock or Clock(models.engine(Chosen("tiny")), tokens)
+        kind, *asked = line.rstrip("\n").split(" ", 2)
+        if kind == "alone":
+            alone = streaming.prepare(Chosen("tiny"), asked[1], DecodeConfig(asked[0], tokens))
+            list(streaming.stream(alone, streaming.never))
+        print(clock.speeds.get(), flush=True)
+    demo.close(verbose=False)
+
+
+if __name__ == "__main__":
+    main()
