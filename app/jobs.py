@@ -115,7 +115,7 @@ class Ticket:
         even_stopped: whether a job that was stopped while it waited is returned as well.
         """
         job = self.job
-        if job is None or job.work is not work or not (job.waiting or (even_stopped and not job.started)):
+        if job is None or job.work is not work or job.started or (job.stopped and not even_stopped):
             return None
         job.started = True
         return job
@@ -130,7 +130,7 @@ class Ticket:
     def latest(self, call: int | None) -> bool:
         """Register a call of the page, and return whether it is the latest; answers of older ones must not change the page.
 
-        call: its number (see ``COUNT``); None, as of callers other than the page, always counts as the latest.
+        call: its number among those of the page; without one, as from other callers, it always counts as the latest.
         """
         self.call = max(self.call, call or 0)
         return call is None or call == self.call
@@ -355,13 +355,14 @@ def _place_timer(notice: gr.Textbox, ticket: gr.State) -> gr.Timer:
     timer = gr.Timer(SECONDS_BETWEEN_PLACES, active=False)
 
     def tick(current: Ticket, request: gr.Request) -> tuple[Any, Any]:
-        if current.job is None or not current.job.waiting:
+        job = current.job
+        if job is None or not job.waiting:
             return gr.skip(), gr.Timer(active=False)
         if not waits(request):  # a busy server may take longer to queue it than the first tick takes to come
             return gr.skip(), gr.skip()
-        if (place := ahead(request)) == current.job.place:
+        if (place := ahead(request)) == job.place:
             return gr.skip(), gr.skip()
-        current.job.place = place
+        job.place = place
         return sentence(news=TURNS.line(place)), gr.skip()
 
     timer.tick(tick, ticket, [notice, timer], **AT_ONCE)
