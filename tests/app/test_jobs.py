@@ -15,7 +15,7 @@ from app.calibrate import tab as calibrate_tab
 from app.calibrate.tab import _compare_again, _measure, _measure_shown
 from app.compare import tab as compare_tab
 from app.compare.tab import show
-from app.explore.tab import open_trace
+from app.explore.tab import build_explore, open_trace
 from app.jobs import CANCELLED, Job, Overtaken, Speaker, Ticket, Update, sentence, wire
 from app.runs import recordings as uploads
 from app.runs import tab as runs_tab
@@ -390,3 +390,15 @@ def test_a_place_is_told_once(monkeypatch):
     said = [wired.tick()[0] for _ in range(4)]
     assert [part == gr.skip() for part in said] == [False, True, False, True]
     assert "2 more are ahead" in said[0].value
+
+
+def test_the_run_button_says_run_again_once_its_run_is_stopped():
+    session = Session()
+    with gr.Blocks() as page:
+        controls = build_explore(gr.State(session)).controls
+    pressed = next(f.fn for f in page.fns.values() if (controls.run._id, "click") in f.targets)
+    rest = next(f.fn for f in page.fns.values() if getattr(f.fn, "__name__", "") == "rest")
+    pressed(WINDOW, Event(), session, None)
+    assert rest(session) == gr.skip()
+    session.stop()
+    assert rest(session).value == "Run"
